@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as f
 
-WARN, ERROR = "warn", "error"
+from spark.results import WARN, CheckResult
+
 NOT_NULL, UNIQUE, RANGE, REFERENCE, FRESH, GAPS = (
     "not null", "unique", "range", "reference", "freshness", "gaps",
 )  # fmt: skip
@@ -36,28 +37,15 @@ class TableCheck(NamedTuple):
     seconds: float | None = None
 
 
-class CheckResult(NamedTuple):
-    name: str
-    table: str
-    severity: str
-    failed: int
-    rows: int
-    note: str = ""
-
-    @property
-    def is_error(self) -> bool:
-        return self.failed > 0 and self.severity == ERROR
-
-    def as_json(self) -> dict[str, Any]:
-        return {name if name != "note" else "said": value for name, value in self._asdict().items()}
-
-
 Tables = Callable[[str], DataFrame]
 
 
-def run(checks: Sequence[TableCheck], tables: Tables, now: datetime) -> list[CheckResult]:
+def run(
+    checks: Sequence[TableCheck], tables: Tables, now: datetime, whole: Tables | None = None
+) -> list[CheckResult]:
     """Results in the order of `checks`. One query per table and one per reference, a few at a
-    time: with few rows a query is mostly planning."""
+    time: with few rows a query is mostly planning. If `tables` has only changed rows, `whole` has
+    the tables that references point into."""
     queries: list[Callable[[], list[CheckResult]]] = []
     for table in dict.fromkeys(check.table for check in checks):
         mine = [check for check in checks if check.table == table]
@@ -68,7 +56,7 @@ def run(checks: Sequence[TableCheck], tables: Tables, now: datetime) -> list[Che
             queries.append(partial(_rows, first, simple, tables(table), now))
         queries += [partial(_rows, check, (), tables(table), now) for check in others]
         references = [check for check in mine if check.kind == REFERENCE]
-        queries += [partial(_reference, check, tables) for check in references]
+        queries += [partial(_reference, check, tables, whole or tables) for check in references]
     with ThreadPoolExecutor(CONCURRENT_QUERIES_MAX) as pool:
         results = [result for some in pool.map(lambda query: query(), queries) for result in some]
     names = [check.name for check in checks]
@@ -80,6 +68,16 @@ def gaps(name: str, table: str, sentences: Sequence[str], severity: str = WARN) 
     return CheckResult(
         name, table, severity, len(sentences), len(sentences), "; ".join(sentences[:5])
     )
+
+
+def freshness(
+    name: str, table: str, newest: datetime | None, now: datetime, seconds: float
+) -> CheckResult:
+    """A warning if the newest row is older than `seconds`."""
+    if newest is None:
+        return CheckResult(name, table, WARN, 0, -1, "no rows yet")
+    age = (now - newest).total_seconds()
+    return CheckResult(name, table, WARN, int(age > seconds), -1, f"the newest is {age:.0f} s old")
 
 
 def _rows(
@@ -142,21 +140,10 @@ def _result(check: TableCheck, value: Any, rows: int, now: datetime) -> CheckRes
     return CheckResult(check.name, check.table, check.severity, int(old), rows, note)
 
 
-def _reference(check: TableCheck, tables: Tables) -> list[CheckResult]:
+def _reference(check: TableCheck, tables: Tables, whole: Tables) -> list[CheckResult]:
     assert check.other is not None
     table, column = check.other
     mine = tables(check.table).select(f.col(check.columns[0]).alias("id")).distinct()
-    others = tables(table).select(f.col(column).alias("id"))
+    others = whole(table).select(f.col(column).alias("id"))
     failed = mine.where("id is not null").join(others, "id", "left_anti").count()
     return [CheckResult(check.name, check.table, check.severity, failed, -1)]
-
-
-def describe(results: Sequence[CheckResult]) -> list[str]:
-    """A line for each result, failed ones first."""
-    lines = []
-    for result in sorted(results, key=lambda each: (each.failed == 0, each.severity != ERROR)):
-        outcome = (
-            "passed" if result.failed == 0 else f"{result.severity.upper()}: {result.failed:,} fail"
-        )
-        lines.append(f"check {result.name}: {outcome}{f' ({result.note})' if result.note else ''}")
-    return lines

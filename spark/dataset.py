@@ -5,28 +5,33 @@
     <root>/v00000003/manifest.json       files, bytes, and the state of the job
     <root>/v00000003/_SUCCESS            written last
 
-A version that shares days with the former holds hard links to the same files.
+A version that shares days with the former holds hard links to the same files. With 10,000 days that
+takes 2 s.
 """
+
+from __future__ import annotations
 
 import fcntl
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, SparkSession
-
-from spark import schemas
+from spark import ranges, schemas
 from spark.errors import (
     OutputBusy,
     OutputNotWritable,
+    SchemaOutdated,
     SchemaVersionUnknown,
     SegmentMissing,
     SegmentTorn,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 VERSIONS_KEPT = 2
 DRAFT = ".draft-"
@@ -39,48 +44,52 @@ class Version:
     def __init__(self, path: Path, schema: str) -> None:
         self.path = path
         self._schema = schema
-        try:
-            self.manifest: dict[str, Any] = dict(json.loads((path / "manifest.json").read_bytes()))
-        except FileNotFoundError:
-            raise SegmentMissing(f"{path} has no manifest.json", LOST) from None
-        except (OSError, ValueError, TypeError):
-            raise SegmentTorn(f"{path}/manifest.json is truncated or malformed", LOST) from None
-        if self.manifest.get("schema") != schema:
-            written_as = self.manifest.get("schema")
+        self.manifest = _manifest(path)
+        written_as = self.manifest["schema"]
+        if _is_older(written_as, schema):
+            raise SchemaOutdated(f"{path} has the older schema {written_as}, not {schema}")
+        if written_as != schema:
             raise SchemaVersionUnknown(
                 f"{path} has schema {written_as}, this program reads {schema}"
             )
+
+    @property
+    def number(self) -> int:
+        return int(self.path.name[1:])
 
     @property
     def memory(self) -> dict[str, Any]:
         remembered: dict[str, Any] = self.manifest["memory"]
         return remembered
 
+    @property
+    def ranges(self) -> dict[str, ranges.Range]:
+        known: dict[str, ranges.Range] = self.manifest.get("ranges", {})
+        return known
+
     def has(self, table: str) -> bool:
         return any(name.startswith(f"{table}/") for name in self.manifest["files"])
 
-    def days(self, table: str) -> set[str]:
-        return {
-            part.removeprefix("day=")
-            for name in self.manifest["files"]
-            if name.startswith(f"{table}/")
-            for part in name.split("/")[1:2]
-            if part.startswith("day=")
-        }
+    def files(self, table: str, parts: Collection[str] | None = None) -> list[str]:
+        """The files of a table, or of some of its partitions, such as days."""
+        mine = [name for name in self.manifest["files"] if name.startswith(f"{table}/")]
+        return mine if parts is None else [name for name in mine if part_of(name) in parts]
 
-    def read(self, spark: SparkSession, table: str) -> DataFrame:
-        """The table with the columns of its schema; empty if nothing was written."""
-        promised = schemas.tables(self._schema)[table]
-        if not self.has(table):
-            return spark.createDataFrame([], promised)
-        missing = [
-            name
-            for name in self.manifest["files"]
-            if name.startswith(f"{table}/") and not (self.path / name).is_file()
-        ]
+    def days(self, table: str) -> set[str]:
+        return {part_of(name) for name in self.files(table) if "/day=" in name}
+
+    def read(
+        self, spark: SparkSession, table: str, files: Collection[str] | None = None
+    ) -> DataFrame:
+        """The table with the columns of its schema; empty if nothing was written. With `files`
+        only these are listed and read."""
+        wanted = self.files(table) if files is None else files
+        missing = [name for name in wanted if not (self.path / name).is_file()]
         if missing:
             raise SegmentTorn(f"{self.path / missing[0]} is in the manifest but does not exist")
-        return spark.read.schema(promised).parquet(str(self.path / table)).select(*promised.names)
+        if files is not None and len(files) < len(self.files(table)):
+            return _read(spark, self.path, self._schema, table, wanted)
+        return _read(spark, self.path, self._schema, table, [table] if wanted else [])
 
 
 class Draft:
@@ -90,7 +99,14 @@ class Draft:
         self.path = path
         self._promised = schemas.tables(schema)
         self._partitions = schemas.partitions(schema)
+        self._kept: dict[str, int] = {}  # bytes of linked files
+        self._ranges: dict[str, ranges.Range] = {}
         self.schema = schema
+
+    @property
+    def number(self) -> int:
+        """The number that the version gets."""
+        return int(self.path.name.removeprefix(DRAFT))
 
     def write(self, frame: DataFrame, table: str, distinct: Collection[str] = ()) -> None:
         """`distinct`: columns with few repeated values, for which a dictionary is useless."""
@@ -101,32 +117,66 @@ class Draft:
                 f"table {table} does not match its schema: {'; '.join(wrong)}"
             )
         writer = frame.select(*promised.names).write.mode("append")
-        if day := self._partitions[table]:
-            writer = writer.partitionBy(day)
+        if column := self._partitions[table]:
+            writer = writer.partitionBy(column)
         for column in distinct:
             writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
         writer.parquet(str(self.path / table))
 
-    def keep(self, former: Version, table: str, without_days: Collection[str] = ()) -> None:
-        """Link the files of the former version of a table, except some days."""
-        for name in former.manifest["files"]:
-            segments = name.split("/")
-            if segments[0] != table or segments[1].removeprefix("day=") in without_days:
+    def keep(self, former: Version, table: str, without: Collection[str] = ()) -> None:
+        """Link the files of the former version of a table, except some partitions."""
+        made: set[str] = set()
+        for name in former.files(table):
+            if part_of(name) in without:
                 continue
-            target = self.path / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _link(former.path / name, target)
+            folder = name.rpartition("/")[0]
+            if folder not in made:
+                (self.path / folder).mkdir(parents=True, exist_ok=True)
+                made.add(folder)
+            link(f"{former.path}/{name}", f"{self.path}/{name}")
+            self._kept[name] = former.manifest["files"][name]
+            if name in former.ranges:
+                self._ranges[name] = former.ranges[name]
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
-        """The rows written so far, for checks before the commit."""
-        promised = self._promised[table]
-        if not any((self.path / table).rglob("*.parquet")):
-            return spark.createDataFrame([], promised)
-        return spark.read.schema(promised).parquet(str(self.path / table)).select(*promised.names)
+        """The rows of the version so far, for checks before the commit."""
+        there = any((self.path / table).rglob("*.parquet"))
+        return _read(spark, self.path, self.schema, table, [table] if there else [])
+
+    def written(self, spark: SparkSession, table: str) -> DataFrame:
+        """The rows in files that this draft wrote itself."""
+        files = [name for name in self.files() if name.startswith(f"{table}/")]
+        mine = [name for name in files if name not in self._kept]
+        all_mine = len(mine) == len(files)
+        return _read(spark, self.path, self.schema, table, [table] if files and all_mine else mine)
+
+    def kept(self, spark: SparkSession, table: str) -> DataFrame:
+        """The rows in files of the former version."""
+        files = sorted(name for name in self._kept if name.startswith(f"{table}/"))
+        return _read(spark, self.path, self.schema, table, files)
 
     def files(self) -> dict[str, int]:
-        files = (file for file in self.path.rglob("*.parquet") if file.is_file())
-        return {str(file.relative_to(self.path)): file.stat().st_size for file in sorted(files)}
+        """The bytes of each file, by its path in the version."""
+        sizes = {}
+        for folder, _, names in os.walk(self.path):
+            inside = folder[len(str(self.path)) + 1 :]
+            for name in (f"{inside}/{name}" for name in names if name.endswith(".parquet")):
+                kept = self._kept.get(name)
+                sizes[name] = (self.path / name).stat().st_size if kept is None else kept
+        return dict(sorted(sizes.items()))
+
+    def ranges(self) -> dict[str, ranges.Range]:
+        """The range of ids of each file, in tables whose schema names an id for it."""
+        known, columns = dict(self._ranges), schemas.ranges(self.schema)
+        for name in self.files():
+            column = columns.get(name.split("/")[0])
+            if (
+                column
+                and name not in self._kept
+                and (ends := ranges.read(self.path / name, column))
+            ):
+                known[name] = ends
+        return known
 
 
 class Dataset:
@@ -140,8 +190,21 @@ class Dataset:
         path = self.root / "current"
         return Version(path.resolve(), self.schema) if path.exists() else None
 
+    def older(self) -> dict[str, Any] | None:
+        """The memory of the current version if an older program wrote it."""
+        path = self.root / "current"
+        if not path.exists():
+            return None
+        manifest = _manifest(path.resolve())
+        memory: dict[str, Any] = manifest["memory"]
+        return memory if _is_older(manifest["schema"], self.schema) else None
+
+    def kept(self) -> list[dict[str, Any]]:
+        """The manifests of all versions that readers may have open."""
+        return [_manifest(path) for path in sorted(self.root.glob("v????????"))]
+
     @contextmanager
-    def writing(self) -> Iterator["Dataset"]:
+    def writing(self) -> Iterator[Dataset]:
         """Lock the dataset for one writer, also between containers that share a volume."""
         with writable(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
@@ -164,12 +227,16 @@ class Dataset:
 
     def commit(self, draft: Draft, memory: dict[str, Any]) -> Version:
         """Complete the version, then switch `current` to it with one rename."""
-        number = self._newest() + 1
-        target = self.root / f"v{number:08d}"
-        manifest = {"schema": self.schema, "files": draft.files(), "memory": memory}
+        target = self.root / f"v{draft.number:08d}"
+        manifest = {
+            "schema": self.schema,
+            "files": draft.files(),
+            "ranges": draft.ranges(),
+            "memory": memory,
+        }
         with writable(self.root):
-            _write_synced(draft.path / "manifest.json", json.dumps(manifest, indent=1))
-            _write_synced(draft.path / "_SUCCESS", "")
+            write_synced(draft.path / "manifest.json", json.dumps(manifest, indent=1))
+            write_synced(draft.path / "_SUCCESS", "")
             draft.path.rename(target)
             pointer = self.root / ".current"
             pointer.unlink(missing_ok=True)
@@ -193,14 +260,52 @@ def writable(root: Path) -> Iterator[None]:
         raise OutputNotWritable(f"{root} cannot be written: {error.strerror}") from None
 
 
-def _link(source: Path, target: Path) -> None:
+def part_of(name: str) -> str:
+    """The value of the partition of a file, such as 2026-02-01; empty without partitions."""
+    return name.split("/")[1].partition("=")[2]
+
+
+def _read(
+    spark: SparkSession, root: Path, schema: str, table: str, names: Iterable[str]
+) -> DataFrame:
+    promised = schemas.tables(schema)[table]
+    paths = [str(root / name) for name in names]
+    if not paths:
+        return spark.createDataFrame([], promised)
+    reader = spark.read.schema(promised).option("basePath", str(root / table))
+    return reader.parquet(*paths).select(*promised.names)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((path / "manifest.json").read_bytes())
+    except FileNotFoundError:
+        raise SegmentMissing(f"{path} has no manifest.json", LOST) from None
+    except (OSError, ValueError):
+        manifest = None
+    parts = {"schema": str, "files": dict, "memory": dict}
+    if not isinstance(manifest, dict) or not all(
+        isinstance(manifest.get(name), kind) for name, kind in parts.items()
+    ):
+        raise SegmentTorn(f"{path}/manifest.json is truncated or malformed", LOST)
+    return manifest
+
+
+def _is_older(written_as: str, schema: str) -> bool:
+    """Whether it is an earlier number of the same schema: silver-1 for silver-2."""
+    kind, _, number = written_as.rpartition("-")
+    ours, _, newest = schema.rpartition("-")
+    return kind == ours and number.isdecimal() and int(number) < int(newest)
+
+
+def link(source: str | Path, target: str | Path) -> None:
     try:
         os.link(source, target)
     except OSError:  # another file system, or no support for links
         shutil.copyfile(source, target)
 
 
-def _write_synced(path: Path, text: str) -> None:
+def write_synced(path: Path, text: str) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

@@ -1,10 +1,11 @@
 #!/bin/sh
 # What the image does: its first argument is a job, a standalone role, or a Kubernetes one.
 #
-#   JOB ARGUMENTS...        ingest, activity, audit: see JOB --help
-#   master                  a standalone master: 7077, pages on 8080
-#   worker spark://M:7077   a standalone worker
-#   connect                 a Spark Connect server on 15002
+#   JOB ARGUMENTS...        JOB --help; jobs: ingest, activity, archive, audit, delivery,
+#                           digest, erase, reenrich
+#   master                  a standalone master: 7077
+#   worker spark://M:7077   a standalone worker with the container's memory
+#   connect [--lake LAKE]   a Spark Connect server on 15002 with the tables of the lake
 #   history DIR             the history server over event logs, pages on 18080
 #   driver ARGUMENTS...     what spark-submit starts on Kubernetes
 #   executor                what a Kubernetes driver starts
@@ -17,6 +18,31 @@ java_options() {
 # The address at which the others reach this container.
 address() { hostname -i | cut -d' ' -f1; }
 
+# The secret that authenticates and encrypts every connection of a standalone cluster.
+export SPARK_SECRET_FILE="${SPARK_SECRET_FILE-/run/secrets/spark-secret}"
+[ -e "$SPARK_SECRET_FILE" ] || SPARK_SECRET_FILE=
+
+# Writes the settings of a master or a worker. Without a secret neither starts, because everybody
+# who reaches its port could run code here.
+daemon_settings() {
+    if [ -z "$SPARK_SECRET_FILE" ]; then
+        echo "Error: a cluster needs a secret that all its processes share" >&2
+        echo "  hint: mount one at /run/secrets/spark-secret (openssl rand -hex 32), or set SPARK_SECRET_FILE" >&2
+        exit 2
+    fi
+    DAEMON_SETTINGS=${SPARK_LOCAL_DIRS:-/tmp}/daemon.properties
+    printf '%s\n' \
+        "spark.authenticate true" \
+        "spark.network.crypto.enabled true" \
+        "spark.ui.killEnabled false" >"$DAEMON_SETTINGS"
+    _SPARK_AUTH_SECRET=$(cat "$SPARK_SECRET_FILE") # not in arguments, which other users can list
+    SPARK_DAEMON_MEMORY=${SPARK_DAEMON_MEMORY:-256m}
+    export _SPARK_AUTH_SECRET SPARK_DAEMON_MEMORY
+}
+
+# The share of the container's memory that a worker offers to executors.
+worker_memory() { python3 -c "from spark import session; print(session.heap())"; }
+
 role=${1:-help}
 [ $# -eq 0 ] || shift
 case $role in
@@ -24,18 +50,18 @@ case $role in
         sed -n '2,11s/^# \{0,1\}//p' "$0"
         ;;
     master)
+        daemon_settings
         exec spark-class org.apache.spark.deploy.master.Master \
-            --host "$(address)" --port 7077 --webui-port 8080 "$@"
+            --host "$(address)" --port 7077 --properties-file "$DAEMON_SETTINGS" "$@"
         ;;
     worker)
+        daemon_settings
         exec spark-class org.apache.spark.deploy.worker.Worker \
-            --host "$(address)" --work-dir "${SPARK_LOCAL_DIRS:-/tmp}/work" "$@"
+            --host "$(address)" --work-dir "${SPARK_LOCAL_DIRS:-/tmp}/work" \
+            --properties-file "$DAEMON_SETTINGS" --memory "${SPARK_WORKER_MEMORY:-$(worker_memory)}" "$@"
         ;;
     connect)
-        exec spark-submit --class org.apache.spark.sql.connect.service.SparkConnectServer \
-            --name agentlip-connect --master "${SPARK_MASTER:-local[*]}" \
-            --conf spark.connect.grpc.binding.address=0.0.0.0 \
-            --conf spark.sql.session.timeZone=UTC spark-internal "$@"
+        exec python3 /opt/agentlip/spark/connect.py "$@"
         ;;
     history)
         export SPARK_HISTORY_OPTS="-Dspark.history.fs.logDirectory=file://${1:-$SPARK_EVENT_LOG_DIR}"

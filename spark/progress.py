@@ -1,13 +1,16 @@
 """Prints progress: the step, the number of finished tasks, the time it took."""
 
+from __future__ import annotations
+
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 POLL_SECONDS = 1.0
 

@@ -4,9 +4,10 @@ The files below `<out>/bronze` are those that an export writes, the manifest las
 """
 
 import json
+import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
-from spark import source
+from spark import segments
 from spark.dataset import writable
 from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable, Usage
 
@@ -25,6 +26,8 @@ CHUNK_BYTES = 1024 * 1024
 TOKEN_BYTES_MAX = 4096
 SNAPSHOTS_KEPT = 2
 PART_SECONDS_MAX = 86_400.0
+REFUSAL_BYTES_MAX = 65_536
+SCOPE = re.compile(r"[a-z]+:[a-z]+")
 
 
 def is_url(text: str) -> bool:
@@ -51,17 +54,18 @@ class ApplianceClient:
         self._url = url.rstrip("/")
         self._token = token
 
-    def segments(self) -> Iterator[dict[str, Any]]:
-        after = 0
+    def segments(self, kind: str = segments.EVENTS) -> Iterator[dict[str, Any]]:
+        """The pages of the list of a log's segments."""
+        after, log = 0, {} if kind == segments.EVENTS else {"log": kind}
         while True:
-            page = self._listed("segments", after=after, limit=PAGE)
+            page = self._listed("segments", after=after, limit=PAGE, **log)
             try:
                 rows, following = page["segments"], page["next"]
             except (KeyError, TypeError):
                 raise SourceUnreachable(f"{self._url} does not list segments") from None
             if not isinstance(rows, list) or type(following) is not int:
                 raise SourceUnreachable(f"{self._url} does not list segments")
-            yield from rows
+            yield page
             if not page.get("has_more") or following <= after:
                 return
             after = following
@@ -107,7 +111,7 @@ class ApplianceClient:
                         f"the download from {self._url} broke off: {error!r}"
                     ) from None
         try:
-            source.verify_file(part, size, sha256)
+            segments.verify_file(part, size, sha256)
         except Exception:
             part.unlink(missing_ok=True)
             raise
@@ -157,37 +161,60 @@ class _BrokenOff(HTTPException):
     """The connection failed while a body was read."""
 
 
-def pull(url: str, token: str | None, target: Path) -> int:
-    """Download the segments that are missing below `target`. Returns their number."""
+def pull(
+    url: str, token: str | None, target: Path, kinds: Sequence[str] = (segments.EVENTS,)
+) -> int:
+    """Download the segments of these logs that are missing below `target`. Returns their number."""
     appliance = ApplianceClient(url, token)
     count = 0
-    for listed in appliance.segments():
-        count += _bring_segment(appliance, listed, target / "events")
+    for kind in kinds:
+        for page in appliance.segments(kind):
+            _note_begin(page, target / kind)
+            for listed in page["segments"]:
+                count += _bring_segment(appliance, listed, target / kind)
     return count
 
 
-def _bring_segment(appliance: ApplianceClient, listed: dict[str, Any], events: Path) -> int:
+def _note_begin(page: dict[str, Any], folder: Path) -> None:
+    """Note where the appliance's segments begin, unless older ones were downloaded before."""
+    begin = page.get("begins_after", 0)
+    if type(begin) is not int or begin < 0:
+        raise SourceUnreachable("the appliance does not list segments")
+    noted = folder / segments.RETENTION
+    if begin and not noted.exists() and not any(folder.glob(f"*/*{segments.MANIFEST}")):
+        with writable(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            draft = folder / f".{segments.RETENTION}.part"
+            draft.write_text(json.dumps({"begins_after": begin}), encoding="utf-8")
+            draft.replace(noted)
+
+
+def _bring_segment(appliance: ApplianceClient, listed: dict[str, Any], folder: Path) -> int:
+    kind = folder.name
     try:
         name, date, stem = listed["name"], listed["date"], listed["name"].rsplit(".", 1)[0]
+        if listed.get("kind", kind) != kind:
+            raise ValueError(kind)
         for word in (name, date):
-            if not source.FILE_NAME.fullmatch(word):
+            if not segments.FILE_NAME.fullmatch(word):
                 raise ValueError(word)
-        manifest = {**listed, "kind": "events", "file": name}
+        manifest = {**listed, "kind": kind, "file": name}
         manifest.pop("name")
         size, sha256 = int(listed["bytes"]), str(listed["sha256"])
     except (KeyError, TypeError, ValueError, AttributeError):
         raise SegmentTorn("the appliance lists a malformed segment") from None
-    folder = events / f"date={date}"
-    manifest_path = folder / f"{stem}{source.MANIFEST}"
+    day = folder / f"date={date}"
+    manifest_path = day / f"{stem}{segments.MANIFEST}"
     if manifest_path.exists():
         return 0
-    with writable(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{name}.part"
-    appliance.bring(f"/api/v1/segments/{quote(name)}", part, size, sha256)
+    with writable(day):
+        day.mkdir(parents=True, exist_ok=True)
+    part = day / f".{name}.part"
+    log = "" if kind == segments.EVENTS else f"?log={kind}"
+    appliance.bring(f"/api/v1/segments/{quote(name)}{log}", part, size, sha256)
     draft = manifest_path.with_suffix(".part")
-    with writable(folder):
-        part.rename(folder / name)
+    with writable(day):
+        part.rename(day / name)
         draft.write_text(json.dumps(manifest), encoding="utf-8")
         draft.replace(manifest_path)
     return 1
@@ -202,7 +229,7 @@ def pull_snapshot(url: str, token: str | None, target: Path) -> str:
         raise SegmentMissing(
             f"{url} has no snapshot of its tables", "run on the appliance: agentlip export snapshot"
         )
-    last_event = max((entry.last for entry in source.manifests(target)), default=0)
+    last_event = max((entry.last for entry in segments.manifests(target)), default=0)
     try:
         newest = next(
             (entry for entry in listed if entry["as_of_event_id"] <= last_event), listed[0]
@@ -210,7 +237,7 @@ def pull_snapshot(url: str, token: str | None, target: Path) -> str:
         name, files = newest["name"], list(newest["files"].values())
         wanted = [(entry["file"], int(entry["bytes"]), str(entry["sha256"])) for entry in files]
         for word in (name, *(file for file, _, _ in wanted)):
-            if not source.FILE_NAME.fullmatch(word):
+            if not segments.FILE_NAME.fullmatch(word):
                 raise ValueError(word)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise SegmentTorn("the appliance lists a malformed snapshot") from None
@@ -250,8 +277,19 @@ def _keep_few(newest: Path) -> None:
 
 
 def _refusal(url: str, error: HTTPError) -> str:
+    if error.code == 403 and (scope := _missing_scope(error)):
+        return f"the token lacks the scope {scope} (HTTP 403): create one with --scope {scope}"
     if error.code in (401, 403):
         return f"{url} rejected the token (HTTP {error.code}): set one with --token-file"
     if error.code == 404:
         return f"{url} has no such file (HTTP 404): check the setting export.export"
     return f"{url} answered with HTTP {error.code}"
+
+
+def _missing_scope(error: HTTPError) -> str | None:
+    """The scope that the appliance names in its answer."""
+    try:
+        scope = json.loads(error.read(REFUSAL_BYTES_MAX))["details"]["scope"]
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return None
+    return scope if isinstance(scope, str) and SCOPE.fullmatch(scope) else None

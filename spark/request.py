@@ -1,18 +1,25 @@
 """The request and the report of a job, and its row in the table of jobs."""
 
-from collections.abc import Callable
-from datetime import date, datetime
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-from spark.checks import CheckResult
-from spark.progress import ProgressReporter
+    from spark.progress import ProgressReporter
+    from spark.results import CheckResult
+
+BRONZE, SILVER = "bronze", "silver"  # inputs of a job: segments, or the tables made of them
+NEVER, OPTIONAL, REQUIRED = "never", "optional", "required"  # whether a job has a range of days
 
 
 class JobRequest(NamedTuple):
-    """A request: the session, the source, the output and the days."""
+    """A request: the session, the source, the output, the days, and the job's own options."""
 
     spark: SparkSession
     source: Path
@@ -22,6 +29,7 @@ class JobRequest(NamedTuple):
     first_day: date | None = None
     last_day: date | None = None
     remote: bool = False
+    options: Mapping[str, Any] = {}
 
 
 class JobReport(NamedTuple):
@@ -33,12 +41,50 @@ class JobReport(NamedTuple):
     differences: int = 0
 
 
-class JobDefinition(NamedTuple):
-    """`needs` is bronze (segments) or silver; `days`: the job requires a range of days;
-    `snapshot`: the job also reads a snapshot."""
+class JobArgument(NamedTuple):
+    """An argument that only this job has: `--NAME`, and JobRequest.options["NAME"].
 
-    run: Callable[[JobRequest], JobReport]
+    metavar  None for a switch
+    parse    converts the text, or raises ValueError with a sentence
+    """
+
+    name: str
+    help: str
+    metavar: str | None = None
+    parse: Any = str
+    default: Any = None
+    required: bool = False
+
+
+class JobDefinition(NamedTuple):
+    """A job by the names of its modules, so that `--help`, and a run with nothing to do, start
+    without Spark.
+
+    module    has `run(JobRequest) -> JobReport`
+    plan      has `up_to_date(JobRequest) -> bool`, and imports neither Spark nor pyarrow
+              (JobRequest.spark is None); None if the job always has something to do
+    needs     BRONZE (segments) or SILVER (tables; segments are ingested first)
+    days      whether `--from` and `--to` exist
+    snapshot  the job also reads a snapshot
+    logs      the logs whose segments it reads, by the names of their folders
+    """
+
+    module: str
     about: str
     needs: str
-    days: bool = False
+    days: str = NEVER
     snapshot: bool = False
+    plan: str | None = None
+    arguments: tuple[JobArgument, ...] = ()
+    logs: tuple[str, ...] = ("events",)
+
+
+def parse_day(text: str) -> date:
+    """Parse a date, or a number of days relative to today (UTC): -1 is yesterday."""
+    try:
+        if text == "0" or (text.startswith("-") and text[1:].isdigit()):
+            return datetime.now(UTC).date() + timedelta(days=int(text))
+        return date.fromisoformat(text)
+    except (ValueError, OverflowError):
+        sentence = f"{text!r} is not a date: use 2026-02-01, or -7 for a week ago"
+        raise ArgumentTypeError(sentence) from None

@@ -1,6 +1,7 @@
 """The entry point: arguments, session, job, and an error message with an exit code.
 
 run.py ingest --in EXPORT --out LAKE
+run.py activity --in LAKE
 run.py activity --in LAKE --from 2026-02-01 --to 2026-02-28
 """
 
@@ -8,19 +9,23 @@ import argparse
 import json
 import os
 import sys
+import time
 import traceback
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 if __package__ in (None, ""):  # as a script, which is how spark-submit starts it
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from spark import checks, errors, pull, session
+from appliance import __version__
+from spark import errors, last_run, pull, results
 from spark.dataset import writable
 from spark.jobs import JOBS
 from spark.progress import ProgressReporter
-from spark.request import JobDefinition, JobReport, JobRequest
+from spark.request import NEVER, REQUIRED, SILVER, JobDefinition, JobReport, JobRequest, parse_day
 
 HINT = "  hint: "
 PATTERN = "*?[]{}\\"
@@ -40,15 +45,60 @@ TRANSLATED: tuple[tuple[str, type[errors.JobError], str], ...] = (
 
 def main(words: list[str] | None = None) -> int:
     flags = parse(sys.argv[1:] if words is None else words)
+    run, began = RunState(), datetime.now(UTC)
+    clock = time.monotonic()
+    code = attempt(flags, run)
+    if code != errors.Usage.exit_code:  # otherwise nothing ran
+        outcome = last_run.FAILED if code else run.outcome
+        record = last_run.RunRecord(
+            flags.job, began, datetime.now(UTC), time.monotonic() - clock, outcome, code,
+            last_run.numbers(run.counts), __version__, run.error,
+        )  # fmt: skip
+        keep(flags, record)
+    return code
+
+
+@dataclass
+class RunState:
+    """What a run leaves for its record, also if it fails."""
+
+    counts: dict[str, Any] = field(default_factory=dict)
+    outcome: str = last_run.NOTHING_NEW
+    error: str | None = None
+
+
+def attempt(flags: argparse.Namespace, run: RunState) -> int:
+    """Run the job. Returns the exit code."""
     try:
-        return work(flags)
+        work(flags, run)
     except errors.JobError as error:
+        run.error = error.message
         return fail(error, flags.verbose)
     except KeyboardInterrupt:
+        run.error = "interrupted"
         print("Error: interrupted; nothing was published", file=sys.stderr)
         return 130
     except Exception as error:
-        return fail(translate(error), True)
+        translated = translate(error)
+        run.error = translated.message
+        return fail(translated, True)
+    return 0
+
+
+def keep(flags: argparse.Namespace, record: last_run.RunRecord) -> None:
+    """Write the record beside the tables and report it. Neither makes the job fail."""
+    problems = []
+    out = flags.out or (None if pull.is_url(flags.source) else Path(flags.source))
+    if out is not None and out.is_dir():
+        problems.append(last_run.write(out, record))
+    if flags.report_to:
+        try:
+            token = pull.read_token(flags.token_file)
+            problems.append(last_run.send(flags.report_to, token, record))
+        except errors.Usage as error:
+            problems.append(error.message)
+    for problem in filter(None, problems):
+        print(f"Warning: {problem}", file=sys.stderr, flush=True)
 
 
 def fail(error: errors.JobError, with_stack: bool) -> int:
@@ -79,7 +129,7 @@ def parse(words: list[str]) -> argparse.Namespace:
 
 
 def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition) -> None:
-    lake = " (or a lake that has it)" if job.needs == "silver" else ""
+    lake = " (or a lake that has it)" if job.needs == SILVER else ""
     parser.add_argument(
         "--in",
         dest="source",
@@ -90,24 +140,45 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
     parser.add_argument(
         "--out",
         type=Path,
-        required=job.needs != "silver",
+        required=job.needs != SILVER,
         metavar="LAKE",
         help="output directory of the tables (default: the lake that the job reads)",
     )
     parser.add_argument("--token-file", type=Path, help="file with the token for the appliance")
-    if job.days:
+    parser.add_argument(
+        "--report-to", metavar="URL", help="appliance to which the run is reported, when it ends"
+    )
+    if job.days != NEVER:
+        required = job.days == REQUIRED
         parser.add_argument(
-            "--from", dest="first", type=day, required=True, metavar="DAY", help="the first day"
-        )
-        parser.add_argument("--to", dest="last", type=day, required=True, metavar="DAY",
+            "--from", dest="first", type=parse_day, required=required, metavar="DAY",
+            help="the first day: 2026-02-01, or -7 for a week ago",
+        )  # fmt: skip
+        parser.add_argument("--to", dest="last", type=parse_day, required=required, metavar="DAY",
                             help="the last day, inclusive")  # fmt: skip
+    for argument in job.arguments:
+        more: dict[str, Any] = {"action": "store_true"}
+        if argument.metavar is not None:
+            more = {
+                "metavar": argument.metavar,
+                "type": argument.parse,
+                "default": argument.default,
+                "required": argument.required,
+            }
+        parser.add_argument(f"--{argument.name}", dest=argument.name, help=argument.help, **more)
     engine = parser.add_argument_group("engine")
     engine.add_argument(
         "--master", help="Spark master, such as spark://HOST:7077 or k8s://… (default: local[*])"
     )
     engine.add_argument("--remote", help="Spark Connect server, such as sc://HOST:15002")
+    engine.add_argument(
+        "--remote-token-file", metavar="FILE", help="file with the token of the Connect server"
+    )
     heap = "heap of a local engine (default: 60 %% of the container's limit, else 1g)"
     engine.add_argument("--driver-memory", metavar="SIZE", help=heap)
+    engine.add_argument(
+        "--executor-memory", metavar="SIZE", help="heap of each executor of a cluster (default: 1g)"
+    )
     engine.add_argument(
         "--partitions", type=int, default=16, help="partitions of a shuffle, before merging"
     )
@@ -127,52 +198,79 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
     parser.set_defaults(job=name, first=None, last=None)
 
 
-def day(text: str) -> date:
-    """Parse a date, or a number of days relative to today (UTC): -1 is yesterday."""
-    try:
-        if text == "0" or (text.startswith("-") and text[1:].isdigit()):
-            return datetime.now(UTC).date() + timedelta(days=int(text))
-        return date.fromisoformat(text)
-    except (ValueError, OverflowError):
-        sentence = f"{text!r} is not a date: use 2026-02-01, or -7 for a week ago"
-        raise argparse.ArgumentTypeError(sentence) from None
-
-
 # -- work -------------------------------------------------------------------------------
 
 
-def work(flags: argparse.Namespace) -> int:
+def work(flags: argparse.Namespace, run: RunState) -> None:
     refuse_nonsense(flags)
     job, progress = JOBS[flags.job], ProgressReporter(quiet=flags.quiet)
     out = Path(flags.out or flags.source).resolve()
     require_plain(out)
     source = bring(flags, job, out, progress)
-    engine = session.EngineSettings(
-        flags.master, flags.remote, flags.driver_memory, flags.partitions, flags.event_log,
-        tuple(flags.conf), "WARN" if flags.verbose else "FATAL",
-    )  # fmt: skip
-    progress.say(f"{flags.job}: starting Spark {flags.master or flags.remote or 'here'}")
-    spark = session.build(flags.job, engine)
     ask = JobRequest(
-        spark, source, out, progress, datetime.now(UTC), flags.first, flags.last,
-        remote=bool(flags.remote),
+        None,  # a plan decides without a session
+        source, out, progress, datetime.now(UTC), flags.first, flags.last, bool(flags.remote),
+        {argument.name: getattr(flags, argument.name) for argument in job.arguments},
     )  # fmt: skip
-    try:
-        if job.needs == "silver" and not (source / "silver" / "current").exists():
-            JOBS["ingest"].run(ask)
-            ask = ask._replace(source=out)
-            if not (out / "silver" / "current").exists():
-                raise errors.EmptyRange(f"{source} contains no events yet")
-        report = job.run(ask)
-    finally:
-        spark.stop()
+    ask, segments = tables_of(job, ask)
+    if is_up_to_date(job, ask, segments):
+        report = JobReport({}, [], None)
+    else:
+        report = with_spark(flags, ask, segments)
+    run.counts = report.counts
+    run.outcome = last_run.NOTHING_NEW if report.path is None else last_run.OK
     print_report(flags, report, progress)
     if report.differences:
         raise errors.DifferencesFound(
             f"the log and the snapshot differ in {report.differences:,} rows",
             f"read the table: {report.path}/differences",
         )
-    return 0
+
+
+def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Path | None]:
+    """For a job that reads tables: a request to read them, and the segments to ingest first. A lake
+    of another directory is only read."""
+    own = ask.source == ask.out or not (ask.source / "silver" / "current").exists()
+    if job.needs != SILVER or not own:
+        return ask, None
+    segments = ask.source if (ask.source / "events").is_dir() else None
+    return ask._replace(source=ask.out), segments
+
+
+def is_up_to_date(job: JobDefinition, ask: JobRequest, segments: Path | None) -> bool:
+    """Whether neither ingest nor the job has anything to do, decided without Spark."""
+    if job.plan is None:
+        return False
+    ingested = segments is None or import_module("spark.jobs.ingest.plan").up_to_date(
+        ask._replace(source=segments)
+    )
+    return bool(ingested and import_module(job.plan).up_to_date(ask))
+
+
+def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Path | None) -> JobReport:
+    """Run the job in a session, after new segments are ingested."""
+    from spark import session  # starts Java, which a run with nothing to do does without
+
+    engine = session.EngineSettings(
+        flags.master, flags.remote, flags.driver_memory, flags.partitions, flags.event_log,
+        tuple(flags.conf), "WARN" if flags.verbose else "FATAL", flags.executor_memory,
+        flags.remote_token_file,
+    )  # fmt: skip
+    ask.progress.say(f"{flags.job}: starting Spark {flags.master or flags.remote or 'here'}")
+    ask = ask._replace(spark=session.build(flags.job, engine))
+    try:
+        if segments is not None:
+            run_module("ingest").run(ask._replace(source=segments))
+            if not (ask.out / "silver" / "current").exists():
+                raise errors.EmptyRange(f"{segments} contains no events yet")
+        report: JobReport = run_module(flags.job).run(ask)
+    finally:
+        ask.spark.stop()
+    return report
+
+
+def run_module(name: str) -> Any:
+    return import_module(JOBS[name].module)
 
 
 def refuse_nonsense(flags: argparse.Namespace) -> None:
@@ -182,6 +280,8 @@ def refuse_nonsense(flags: argparse.Namespace) -> None:
         raise errors.EmptyRange(f"--to {flags.last} lies before --from {flags.first}")
     if pull.is_url(flags.source) and flags.out is None:
         raise errors.Usage("with the URL of an appliance, --out is required")
+    if flags.report_to and not pull.is_url(flags.report_to):
+        raise errors.Usage("--report-to must be the URL of an appliance, such as https://HOST")
     if any("=" not in pair for pair in flags.conf):
         raise errors.Usage("--conf must be KEY=VALUE")
     if flags.partitions < 1:
@@ -197,7 +297,8 @@ def bring(
         require_plain(source)
         if not source.is_dir():
             raise errors.SegmentMissing(f"{source} is not a directory", "check --in")
-        if not any((source / part).is_dir() for part in ("events", "silver")):
+        folders = (*job.logs, *(["silver"] if "events" in job.logs else []))
+        if not any((source / folder).is_dir() for folder in folders):
             raise errors.SegmentMissing(
                 f"{source} contains neither exported segments nor tables",
                 "export first: agentlip export segments --out DIR",
@@ -209,10 +310,11 @@ def bring(
             out.mkdir(parents=True, exist_ok=True)
         source = out / "bronze"
         token = pull.read_token(flags.token_file)
-        count = pull.pull(flags.source, token, source)
+        count = pull.pull(flags.source, token, source, job.logs)
         progress.say(f"{flags.job}: {count} new segments from {flags.source}")
         with writable(out):
-            (source / "events").mkdir(parents=True, exist_ok=True)
+            for log in job.logs:
+                (source / log).mkdir(parents=True, exist_ok=True)
         if job.snapshot:
             name = pull.pull_snapshot(flags.source, token, source)
             progress.say(f"{flags.job}: the snapshot {name} from {flags.source}")
@@ -248,16 +350,18 @@ def print_report(flags: argparse.Namespace, report: JobReport, progress: Progres
     if flags.json:
         print(json.dumps(answer))
         return
-    if report.path is None:
+    if report.path is None and not any(report.counts.values()):
         print(f"{flags.job}: nothing new")
         return
-    for line in checks.describe(report.results):
+    for line in results.describe(report.results):
         print(line)
     counts = ", ".join(
         f"{value:,} {name}" if isinstance(value, int) else f"{name} {value}"
         for name, value in report.counts.items()
     )
-    print(f"{flags.job}: {counts}\npublished {report.path}")
+    print(f"{flags.job}: {counts}")
+    if report.path is not None:
+        print(f"published {report.path}")
 
 
 if __name__ == "__main__":

@@ -1,31 +1,23 @@
 """Loads schemas from JSON files: those of the appliance for segments, and those of our tables."""
 
+from __future__ import annotations
+
 import json
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import types as t
+if TYPE_CHECKING:
+    from pyspark.sql import types as t
 
 OURS = Path(__file__).with_name("schemas")
 SHIPPED = Path(__file__).parents[1] / "appliance/export/schemas"
 
-TYPES: dict[str, t.DataType] = {
-    "boolean": t.BooleanType(),
-    "date": t.DateType(),
-    "double": t.DoubleType(),
-    "int64": t.LongType(),
-    "map<string,string>": t.MapType(t.StringType(), t.StringType()),
-    "string": t.StringType(),
-    "strings": t.ArrayType(t.StringType()),
-    "timestamp_us_utc": t.TimestampType(),
-}
-
 
 @cache
 def load(name: str) -> dict[str, Any]:
-    """The schema file, such as `silver-1`. The image has all of them in one folder."""
+    """The schema file, such as `silver-2`. The image has all of them in one folder."""
     folders = [OURS, Path(os.environ.get("AGENTLIP_SCHEMAS", SHIPPED))]
     for folder in folders:
         file = folder / f"{name}.json"
@@ -35,9 +27,30 @@ def load(name: str) -> dict[str, Any]:
     raise FileNotFoundError(f"no schema {name} in {' or '.join(map(str, folders))}")
 
 
+@cache
+def types() -> dict[str, t.DataType]:
+    """The types of columns by their names in schema files."""
+    from pyspark.sql import types as t  # a run with nothing to do does without Spark
+
+    return {
+        "boolean": t.BooleanType(),
+        "date": t.DateType(),
+        "double": t.DoubleType(),
+        "int64": t.LongType(),
+        "map<int64,int64>": t.MapType(t.LongType(), t.LongType()),
+        "map<string,string>": t.MapType(t.StringType(), t.StringType()),
+        "string": t.StringType(),
+        "strings": t.ArrayType(t.StringType()),
+        "timestamp_us_utc": t.TimestampType(),
+    }
+
+
 def struct(columns: list[dict[str, Any]]) -> t.StructType:
+    from pyspark.sql import types as t
+
+    kinds = types()
     return t.StructType(
-        [t.StructField(each["name"], TYPES[each["type"]], each["nullable"]) for each in columns]
+        [t.StructField(each["name"], kinds[each["type"]], each["nullable"]) for each in columns]
     )
 
 
@@ -52,6 +65,11 @@ def tables(name: str) -> dict[str, t.StructType]:
 
 def partitions(name: str) -> dict[str, str | None]:
     return {each["name"]: each.get("partition") for each in load(name)["tables"]}
+
+
+def ranges(name: str) -> dict[str, str]:
+    """The id whose range each file of a table remembers, by table."""
+    return {each["name"]: each["ranges"] for each in load(name)["tables"] if "ranges" in each}
 
 
 def differences(actual: t.StructType, promised: t.StructType) -> list[str]:

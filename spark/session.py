@@ -1,18 +1,25 @@
 """Builds the session. Jobs are the same for every engine."""
 
+import atexit
 import os
+import shlex
+import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote, urlsplit
 
 from pyspark.sql import SparkSession
 
+from spark import secret
 from spark.errors import EngineUnreachable
 
 # Memory limits of control groups, version 2 and 1. A limit above the machine means none.
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 HEAP_SHARE = 0.6  # the rest is for code, buffers of Parquet and zstd, Python and the page cache
 HEAP_UNLIMITED = "1g"
+SECRET_FILE = "SPARK_SECRET_FILE"  # environment variable: path of a standalone cluster's secret
 AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 
 
@@ -26,24 +33,26 @@ class EngineSettings(NamedTuple):
     event_log: str | None = None
     conf: tuple[str, ...] = ()
     log_level: str = "FATAL"  # failures are raised as exceptions and reported once
+    executor_memory: str | None = None  # heap of a cluster's executors; None: 1g
+    remote_token_file: str | None = None  # file with a Connect server's token
 
 
 def build(name: str, engine: EngineSettings) -> SparkSession:
-    os.environ.setdefault("PYSPARK_PYTHON", "python3")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable if _is_local(engine) else "python3")
     if _locale() in ("C", "POSIX"):  # Java could not open files with non-ASCII names
         os.environ["LC_ALL"] = "C.UTF-8"
     builder = SparkSession.builder.appName(f"agentlip-{name}")
     if engine.remote:
-        builder = builder.remote(engine.remote)
+        builder = builder.remote(with_token(engine.remote, secret.read(engine.remote_token_file)))
     elif engine.master or "PYSPARK_GATEWAY_PORT" not in os.environ:
         # Under spark-submit (a Kubernetes driver) the environment sets the master.
-        builder = builder.master(engine.master or os.environ.get("SPARK_MASTER") or "local[*]")
+        builder = builder.master(master(engine) or "local[*]")
     for key, value in settings(engine).items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        where = engine.remote or engine.master or "local"
+        where = engine.remote or master(engine) or "local"
         raise EngineUnreachable(f"no Spark session at {where}: {_first_line(error)}") from error
     if not engine.remote:
         session.sparkContext.setLogLevel(engine.log_level)
@@ -74,7 +83,6 @@ def settings(engine: EngineSettings) -> dict[str, str]:
             "spark.sql.codegen.cache.maxEntries": "1000",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            "spark.sql.streaming.stopTimeout": "30s",
             # Limits the memory per open file; level 1 takes half the time of level 3.
             "spark.hadoop.parquet.block.size": str(16 * 1024 * 1024),
             "spark.hadoop.parquet.compression.codec.zstd.level": "1",
@@ -85,8 +93,45 @@ def settings(engine: EngineSettings) -> dict[str, str]:
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": Path(engine.event_log).resolve().as_uri(),
         }
+    if executor_memory := engine.executor_memory or os.environ.get("SPARK_EXECUTOR_MEMORY"):
+        chosen["spark.executor.memory"] = executor_memory
+    if (master(engine) or "").startswith("spark://"):
+        chosen |= authentication(os.environ.get(SECRET_FILE))
     chosen |= dict(pair.split("=", 1) for pair in engine.conf)
     return chosen
+
+
+def master(engine: EngineSettings) -> str | None:
+    """The master of the argument, or else of the environment; None for a remote engine."""
+    return None if engine.remote else engine.master or os.environ.get("SPARK_MASTER")
+
+
+def authentication(secret_file: str | None) -> dict[str, str]:
+    """Settings of a standalone cluster with a shared secret: every connection is authenticated and
+    encrypted. Without a secret file there are none. Raises Usage if the file has no secret."""
+    shared = secret.read(secret_file)
+    if shared is None:
+        return {}
+    # A file, because other processes can list arguments. Java reads it when the session starts.
+    handle, path = tempfile.mkstemp(prefix="spark-", suffix=".properties")
+    with os.fdopen(handle, "w") as file:
+        file.write(f"spark.authenticate.secret {shared}\n")
+    atexit.register(Path(path).unlink, missing_ok=True)
+    words = f"--properties-file {shlex.quote(path)} --load-spark-defaults pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = words
+    return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+
+
+def with_token(url: str, token: str | None) -> str:
+    """The address of a Spark Connect server with the token. gRPC sends a token only over TLS or to
+    localhost. Elsewhere it is a header, for a network that only containers of one operator use."""
+    host = urlsplit(url).hostname
+    if token is None:
+        return url
+    parameter = "token" if host == "localhost" or "use_ssl=true" in url else "authorization"
+    value = quote(token if parameter == "token" else f"Bearer {token}")
+    address, _, others = url.partition("/;")
+    return f"{address.rstrip('/')}/;" + ";".join(filter(None, (others, f"{parameter}={value}")))
 
 
 def heap(files: Iterable[Path] = LIMITS, machine: int | None = None) -> str:
@@ -102,6 +147,13 @@ def heap(files: Iterable[Path] = LIMITS, machine: int | None = None) -> str:
     return HEAP_UNLIMITED
 
 
+def _is_local(engine: EngineSettings) -> bool:
+    """Whether the executors are processes of this environment."""
+    if engine.remote or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return False
+    return (engine.master or os.environ.get("SPARK_MASTER") or "local").startswith("local")
+
+
 def _locale() -> str:
     """The locale of characters, in the order of the C library."""
     values = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
@@ -109,4 +161,9 @@ def _locale() -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0][:200]
+    """The first line, or that of Java's exception, which comes second, or what gRPC says."""
+    details = getattr(error, "details", None)  # of gRPC
+    text = details() if callable(details) else str(error)
+    lines = str(text).strip().splitlines() or [type(error).__name__]
+    java = [line.removeprefix(": ") for line in lines[1:2] if line.startswith(": ")]
+    return (java or lines)[0][:200]

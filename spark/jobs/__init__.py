@@ -1,18 +1,95 @@
 """JOBS: the table of jobs. A job is a folder of three files: schema, transforms, job."""
 
-from spark.jobs.activity import job as activity
-from spark.jobs.audit import job as audit
-from spark.jobs.ingest import job as ingest
-from spark.request import JobDefinition
+from spark.jobs.archive import plan as archive
+from spark.jobs.delivery import plan as delivery
+from spark.request import BRONZE, OPTIONAL, SILVER, JobArgument, JobDefinition, parse_day
 
 JOBS = {
     "ingest": JobDefinition(
-        ingest.run, "ingest segments into typed tables with history (silver)", "bronze"
+        "spark.jobs.ingest.job",
+        "ingest segments into typed tables with history (silver)",
+        BRONZE,
+        plan="spark.jobs.ingest.plan",
+        arguments=(
+            JobArgument(
+                "quarantine-segments",
+                "skip bad segments and report them; each is tried again when it changes",
+                default=False,
+            ),
+            JobArgument("delta", "publish the tables in the format of Delta too", default=False),
+        ),
     ),
     "activity": JobDefinition(
-        activity.run, "activity by day, channel, topic and sender (gold)", "silver", days=True
+        "spark.jobs.activity.job",
+        "activity by day, channel, topic and sender (gold)",
+        SILVER,
+        days=OPTIONAL,
+        plan="spark.jobs.activity.plan",
     ),
     "audit": JobDefinition(
-        audit.run, "compare the log with a snapshot of the tables", "bronze", snapshot=True
+        "spark.jobs.audit.job",
+        "compare the log with a snapshot of the tables",
+        BRONZE,
+        snapshot=True,
+    ),
+    "delivery": JobDefinition(
+        "spark.jobs.delivery.job",
+        "latency, attempts and dead letters of outbox, broker and courier by day (gold)",
+        BRONZE,
+        days=OPTIONAL,
+        plan="spark.jobs.delivery.plan",
+        logs=delivery.LOGS,
+        arguments=(
+            JobArgument(
+                "objective",
+                "objectives of stages, in seconds: accept_to_deliver=5,deliver_to_ack=60",
+                "STAGE=SECONDS,…",
+                delivery.objectives,
+                delivery.OBJECTIVES,
+            ),
+        ),
+    ),
+    "archive": JobDefinition(
+        "spark.jobs.archive.job",
+        "copy old segments of all logs to an archive with a catalogue",
+        BRONZE,
+        plan="spark.jobs.archive.plan",
+        logs=archive.LOGS,
+        arguments=(
+            JobArgument(
+                "before",
+                "archive the days before this one: 2026-02-01, or -90 for 90 days ago",
+                "DAY",
+                parse_day,
+                required=True,
+            ),
+        ),
+    ),
+    "erase": JobDefinition(
+        "spark.jobs.erase.job",
+        "take message contents out of segments and tables, with a certificate",
+        BRONZE,
+        arguments=(
+            JobArgument("order", "the order: a JSON file", "FILE"),
+            JobArgument("verify", "compare the files with a certificate again", "CERTIFICATE"),
+            JobArgument("dry-run", "only count what the order selects"),
+        ),
+    ),
+    "reenrich": JobDefinition(
+        "spark.jobs.reenrich.job",
+        "run a linkifier over all messages; the hub applies the file of changes",
+        SILVER,
+        days=OPTIONAL,
+        arguments=(
+            JobArgument("plugin", "the linkifier: a Python file", "FILE", required=True),
+            JobArgument("name", "the plugin's name in agentlip.toml (default: the file's)", "NAME"),
+            JobArgument("config", "its config, a JSON object", "JSON"),
+        ),
+    ),
+    "digest": JobDefinition(
+        "spark.jobs.digest.job",
+        "keywords of topics, similar topics, and who answers whom (gold)",
+        SILVER,
+        plan="spark.jobs.digest.plan",
     ),
 }

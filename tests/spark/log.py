@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,6 +52,7 @@ class Log:
             each["name"]: {} for each in shipped("snapshot-1")["tables"]
         }
         self._count = 0
+        self._results: dict[tuple[str, str], dict[str, Any]] = {}  # by message and plugin
 
     def wait(self, **span: float) -> "Log":
         self.now += timedelta(**span)
@@ -126,14 +128,40 @@ class Log:
         self.event("topic.attachment_added", "attachment", row["id"], data, channel, topic)
         return str(row["id"])
 
-    def enrich(self, message: str, kind: str = "link") -> None:
+    def enrich(
+        self, message: str, kinds: Sequence[str] = ("link",), plugin: str | None = "links"
+    ) -> None:
+        """A result of a plugin replaces its former one; an equal one for the same text changes
+        nothing. Another program, which names no plugin, only adds rows."""
         row = self.tables["messages"][message]
-        enrichments = [{"kind": kind, "span": {"start": 0, "end": 3}, "data": {"url": "x"}}]
-        data = {"message_id": message, "enrichments": enrichments, **self.by}
+        assert row["deleted_at"] is None, "the hub refuses results for deleted messages"
+        enrichments = [
+            {"kind": kind, "span": {"start": start, "end": start + 3}, "data": {"url": "x"}}
+            for start, kind in enumerate(kinds)
+        ]
+        data = {"message_id": message, "enrichments": enrichments}
+        former: dict[str, Any] = {}
+        if plugin is not None:
+            former = self._results.get((message, plugin), {"text": None, "kinds": [], "ids": []})
+            unchanged = former["text"] in (None, row["content_raw"])
+            if unchanged and former["kinds"] == list(kinds):
+                return
+            data |= {"plugin": plugin, "version": row["version"]}
+            data |= {"principal": f"plugin:{plugin}"} if self.by else {}
+        ids = [self._id("enr") for _ in kinds]
+        for id_ in former.get("ids", ()):
+            del self.tables["enrichments"][id_]
+        for id_, each in zip(ids, enrichments, strict=True):
+            self.tables["enrichments"][id_] = {
+                "id": id_, "message_id": message, "kind": each["kind"],
+                "span_start": each["span"]["start"], "span_end": each["span"]["end"],
+                "data_json": '{"url":"x"}', "created_at": iso(self.now),
+            }  # fmt: skip
+        if plugin is not None:
+            self._results[message, plugin] = {
+                "text": row["content_raw"], "kinds": list(kinds), "ids": ids
+            }  # fmt: skip
         self.event("message.enriched", "message", message, data, row["channel_id"], row["topic_id"])
-        made = {"id": self._id("enr"), "message_id": message, "kind": kind, "span_start": 0,
-                "span_end": 3, "data_json": '{"url":"x"}', "created_at": iso(self.now)}  # fmt: skip
-        self.tables["enrichments"][made["id"]] = made
 
     def event(self, name: str | None, entity: str, entity_id: str, data: Any, *scope: str) -> None:
         """Appends; `data` that is text goes as it is."""
@@ -153,13 +181,12 @@ class Log:
     # -- files ---------------------------------------------------------------------------
 
     def export(self, root: Path, after: int = 0, **more: Any) -> list[Path]:
-        """The events above `after`, one segment a day; the manifests, which come last."""
+        """The events above `after`, in a segment for each day, or more if the clock was set back;
+        the manifests, which come last."""
         rows = [row for row in self.rows if row["event_id"] > after]
-        days: dict[str, list[dict[str, Any]]] = {}
-        for row in rows:
-            days.setdefault(row["ts"].date().isoformat(), []).append(row)
         made = []
-        for date, mine in days.items():
+        for date, group in groupby(rows, lambda row: row["ts"].date().isoformat()):
+            mine = list(group)
             made.append(write_segment(root, date, mine, previous_event_id=after, **more))
             after = mine[-1]["event_id"]
         return made

@@ -1,10 +1,12 @@
 """Activity and history once more, in plain Python over the events, for comparison only."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import date, datetime
 from itertools import pairwise
 from statistics import median
 from typing import Any
+
+from appliance.shared.histogram import bucket_of
 
 SPAN_GAP_SECONDS_MAX = 1800
 REPLY_SECONDS_MAX = 86_400
@@ -25,24 +27,35 @@ class Numbers:
 
     def __init__(self, events: list[tuple[int, datetime, str, dict[str, Any]]]) -> None:
         self.activity: dict[Key, dict[str, Any]] = defaultdict(
-            lambda: dict.fromkeys(("messages", "edits", "deletes", "moves", "replied"), 0)
+            lambda: (
+                dict.fromkeys(("messages", "edits", "deletes", "moves", "replied"), 0)
+                | {"reply_buckets": {}}
+            )
         )
-        self.pairs: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        self.pairs: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._by_topic: dict[str, list[tuple[datetime, str, str]]] = defaultdict(list)
         self._where: dict[str, list[str]] = {}
         for _, at, name, data in events:
             self._take(at, name, data)
         waits: dict[Key, list[float]] = defaultdict(list)
+        answers: dict[tuple[Any, ...], list[float]] = defaultdict(list)
         active: dict[Key, list[datetime]] = defaultdict(list)
         for topic, messages in self._by_topic.items():
-            self._replies(topic, messages, waits, active)
+            self._replies(topic, messages, waits, answers, active)
+        self.waits = [wait for some in waits.values() for wait in some]
         for key, seconds in waits.items():
             row = self.activity[key]
             row["replied"] = len(seconds)
+            row["reply_buckets"] = buckets(seconds)
             row["first_reply_median_seconds"] = median(seconds)
             row["first_reply_p95_seconds"] = percentile(seconds, 0.95)
         for key, times in active.items():
             self.activity[key] |= spans(times)
+        for pair, seconds in answers.items():
+            self.pairs[pair] = {
+                "replies": len(seconds), "reply_buckets": buckets(seconds),
+                "median_seconds": median(seconds), "p95_seconds": percentile(seconds, 0.95),
+            }  # fmt: skip
 
     def _take(self, at: datetime, name: str, data: dict[str, Any]) -> None:
         if name == "message.created":
@@ -62,18 +75,22 @@ class Numbers:
         channel, topic, sender = self._where[message]
         self.activity[at.date(), channel, topic, sender][word] += 1
 
-    def _replies(self, topic: str, messages: Any, waits: Any, active: Any) -> None:
+    def _replies(self, topic: str, messages: Any, waits: Any, answers: Any, active: Any) -> None:
         for index, (at, channel, sender) in enumerate(messages):
             key = (at.date(), channel, topic, sender)
             active[key].append(at)
-            answers = (when for when, _, who in messages[index + 1 :] if who != sender)
-            first = next(answers, None)
+            replies = (when for when, _, who in messages[index + 1 :] if who != sender)
+            first = next(replies, None)
             if first and (wait := (first - at).total_seconds()) <= REPLY_SECONDS_MAX:
                 waits[key].append(wait)
             if index and messages[index - 1][2] != sender:
                 wait = (at - messages[index - 1][0]).total_seconds()
                 if wait <= REPLY_SECONDS_MAX:
-                    self.pairs[(*key, messages[index - 1][2])].append(wait)
+                    answers[(*key, messages[index - 1][2])].append(wait)
+
+
+def buckets(seconds: list[float]) -> dict[int, int]:
+    return dict(Counter(map(bucket_of, seconds)))
 
 
 def spans(times: list[datetime]) -> dict[str, Any]:
@@ -88,6 +105,13 @@ def spans(times: list[datetime]) -> dict[str, Any]:
 def same(actual: dict[str, Any], expected: dict[str, Any]) -> bool:
     """Whether a row says these numbers, up to a microsecond."""
     return all(
-        actual[name] == value if isinstance(value, int) else abs(actual[name] - value) < 1e-5
+        abs(actual[name] - value) < 1e-5
+        if isinstance(value, float)
+        else as_dict(actual[name]) == value
         for name, value in expected.items()
     )
+
+
+def as_dict(value: Any) -> Any:
+    """A map, which pyarrow reads as a list of pairs."""
+    return dict(value) if isinstance(value, list) else value

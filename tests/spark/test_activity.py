@@ -1,13 +1,17 @@
 """Gold numbers against the same ones counted in plain Python."""
 
 import copy
+import json
+import math
 import random
 from datetime import date, timedelta
 
 import pytest
+from pyspark.sql import functions as f
 
-from spark.errors import EmptyRange, SegmentMissing
-from spark.jobs.activity import job
+from appliance.shared import histogram
+from spark.errors import EmptyRange, SchemaVersionUnknown, SegmentMissing
+from spark.jobs.activity import job, plan, transforms
 from spark.jobs.ingest import job as ingest
 from tests.spark.log import Log, write_segment
 from tests.spark.plain import Numbers, same
@@ -36,14 +40,12 @@ def noise(seed=3, count=150):
 
 
 def events(log):
-    import json
-
     return [(row["event_id"], row["ts"], row["name"], json.loads(row["data_json"]))
             for row in log.rows]  # fmt: skip
 
 
 def gold(spark, ask, table):
-    rows = job.gold(ask()).current().read(spark, table).collect()
+    rows = plan.gold(ask()).current().read(spark, table).collect()
     return [row.asDict() for row in rows]
 
 
@@ -51,32 +53,188 @@ def days_of(log):
     return log.rows[0]["ts"].date(), log.now.date()
 
 
+def by_key(rows, *more):
+    return {tuple(row[name] for name in (*transforms.WHERE, *more)): row for row in rows}
+
+
+def different(actual, expected):
+    assert actual.keys() == expected.keys()
+    return {key for key, row in expected.items() if not same(actual[key], row)}
+
+
 def test_numbers_are_those_of_plain_python(spark, ask, tmp_path):
     log = noise()
     log.export(tmp_path / "in")
     ingest.run(ask())
-    first, last = days_of(log)
-    report = job.run(ask(source=tmp_path / "out", first_day=first, last_day=last))
+    report = job.run(ask(source=tmp_path / "out"))
     assert [result for result in report.results if result.failed] == []
     expected = Numbers(events(log))
-    actual = {
-        (row["day"], row["channel_id"], row["topic_id"], row["sender"]): row
-        for row in gold(spark, ask, "activity")
-    }
-    assert actual.keys() == expected.activity.keys()
-    wrong = {key for key, row in expected.activity.items() if not same(actual[key], row)}
-    assert wrong == set()
+    assert different(by_key(gold(spark, ask, "activity")), expected.activity) == set()
     assert any("first_reply_p95_seconds" in row for row in expected.activity.values())
-    pairs = {
-        (row["day"], row["channel_id"], row["topic_id"], row["sender"], row["answers"]): row[
-            "replies"
-        ]
-        for row in gold(spark, ask, "pairs")
-    }
-    assert pairs == {key: len(waits) for key, waits in expected.pairs.items()}
+    assert different(by_key(gold(spark, ask, "pairs"), "answers"), expected.pairs) == set()
     spans = gold(spark, ask, "spans")
     assert len(spans) == sum(row.get("active_spans", 0) for row in expected.activity.values())
-    assert {row["topic"] for row in actual.values()} == {"t0", "t1", "t2"}
+
+
+def test_bucket_is_that_of_the_histogram_for_every_wait(spark):
+    rng = random.Random(1)
+    longest = transforms.longest_waits()
+    waits = {near for wait in longest for near in (wait - 1, wait, wait + 1)}
+    waits |= {0, 1, 2, 999, 1000, 86_400_000_000}
+    waits |= {int(10 ** rng.uniform(0, 10.9)) for _ in range(3000)}
+    waits = sorted(wait for wait in waits if 0 <= wait <= 86_400_000_000)
+    rows = spark.createDataFrame([(wait,) for wait in waits], "wait long")
+    counted = rows.select("wait", transforms.bucket_of(f.col("wait"))).collect()
+    assert [row for row in counted if row[1] != histogram.bucket_of(row[0] / 1e6)] == []
+
+
+def test_quantiles_of_merged_buckets_are_within_the_error(spark, ask, tmp_path):
+    log = noise(seed=5)
+    log.export(tmp_path / "in")
+    ingest.run(ask())
+    job.run(ask(source=tmp_path / "out"))
+    rows = gold(spark, ask, "activity")
+    merged = histogram.merged(row["reply_buckets"] for row in rows)
+    assert sum(merged.values()) == sum(row["replied"] for row in rows)
+    waits = sorted(Numbers(events(log)).waits)
+    for share in (0.5, 0.95):
+        exact = waits[max(0, math.ceil(share * len(waits)) - 1)]
+        assert histogram.quantile(merged, share) == pytest.approx(exact, rel=0.0101, abs=0.001)
+
+
+class Lake:
+    """A log whose segments arrive in any order, and gold of it."""
+
+    def __init__(self, ask, tmp_path):
+        self._path = tmp_path
+        self._ask = ask
+        self._away = tmp_path / "away"
+
+    def ingest(self):
+        ingest.run(self._ask())
+
+    def count(self, out=None, **days):
+        return job.run(self._ask(source=self._path / "out", out=out or self._path / "out", **days))
+
+    def is_up_to_date(self):
+        return plan.up_to_date(self._ask(source=self._path / "out"))
+
+    def hold_back(self, manifest):
+        self._away.mkdir(exist_ok=True)
+        manifest.rename(self._away / manifest.name)
+        return lambda: (self._away / manifest.name).rename(manifest)
+
+    def rows(self, spark, out=None):
+        version = plan.published(self._ask(out=out or self._path / "out"))
+        return {
+            table: sorted(map(repr, version.read(spark, table).collect()))
+            for table in job.schema.OUTPUT
+        }
+
+    def files(self):
+        """The inodes of the files of each day."""
+        made = {}
+        version = plan.published(self._ask())
+        for name in version.manifest["files"]:
+            if "/day=" in name:
+                day = name.split("/")[1].removeprefix("day=")
+                made.setdefault(day, set()).add((version.path / name).stat().st_ino)
+        return made
+
+
+@pytest.fixture
+def lake(ask, tmp_path):
+    return Lake(ask, tmp_path)
+
+
+def test_late_segment_recounts_the_days_it_touches_and_keeps_the_files_of_others(
+    spark, lake, tmp_path
+):
+    log = Log()
+    channel = log.channel()
+    topics = [log.topic(channel, f"t{n}") for n in range(2)]
+    for number in range(60):
+        log.wait(seconds=14_000).say(topics[number % 3 // 2], "abc"[number % 5 % 3])
+    segments = log.export(tmp_path / "in")
+    late = len(segments) // 2
+    arrive = lake.hold_back(segments[late])
+    lake.ingest()
+    lake.count()
+    before = lake.files()
+    arrive()
+    lake.ingest()
+    assert not lake.is_up_to_date()
+    report = lake.count()
+    assert [result for result in report.results if result.failed] == []
+    lake.count(out=tmp_path / "whole")
+    assert lake.rows(spark) == lake.rows(spark, tmp_path / "whole")
+    days = sorted(lake.files())
+    kept = {day for day in days if lake.files()[day] == before.get(day)}
+    assert set(days) - kept == set(days[late - 1 : late + 2])
+    assert lake.is_up_to_date()
+
+
+def test_rename_changes_titles_and_no_day(spark, lake, tmp_path):
+    log = Log()
+    topic = log.topic(log.channel(), "old")
+    log.say(topic)
+    log.export(tmp_path / "in")
+    lake.ingest()
+    lake.count()
+    before = lake.files()
+    log.wait(days=3).rename(topic, "new")
+    log.export(tmp_path / "in", after=log.last - 1)
+    lake.ingest()
+    assert not lake.is_up_to_date()
+    lake.count()
+    assert lake.files() == before
+    rows = lake.rows(spark)
+    assert ["title='new'" in row for row in rows["topics"]] == [True]
+    assert ["name='general'" in row for row in rows["channels"]] == [True]
+    assert lake.is_up_to_date()
+
+
+def test_requested_days_leave_the_others_stale_until_a_run_without_dates(spark, lake, tmp_path):
+    log = Log()
+    topic = log.topic(log.channel())
+    log.say(topic)
+    for sender in "abcabc":
+        log.wait(days=1).say(topic, sender)
+    log.export(tmp_path / "in")
+    lake.ingest()
+    first, last = days_of(log)
+    report = lake.count(first_day=last, last_day=last)
+    (stale,) = [result for result in report.results if result.failed]
+    assert (stale.name, stale.failed) == ("activity.stale", (last - first).days)
+    assert "run activity without dates" in stale.note
+    assert not lake.is_up_to_date()
+    report = lake.count()
+    assert [result for result in report.results if result.failed] == []
+    lake.count(out=tmp_path / "whole")
+    assert lake.rows(spark) == lake.rows(spark, tmp_path / "whole")
+
+
+def test_gold_of_the_former_schema_is_counted_again_and_that_of_a_newer_one_refused(
+    lake, ask, tmp_path
+):
+    log = Log()
+    log.say(log.topic(log.channel()))
+    log.export(tmp_path / "in")
+    lake.ingest()
+    lake.count()
+
+    def written_as(schema):
+        path = plan.gold(ask()).root.joinpath("current").resolve() / "manifest.json"
+        manifest = json.loads(path.read_text()) | {"schema": schema}
+        path.write_text(json.dumps(manifest))
+
+    written_as("activity-3")
+    with pytest.raises(SchemaVersionUnknown):
+        lake.count()
+    written_as("activity-1")
+    assert not lake.is_up_to_date()
+    assert lake.count().counts["messages"] == 1
+    assert lake.is_up_to_date()
 
 
 def test_days_computed_apart_are_days_computed_together(spark, ask, tmp_path):
@@ -89,7 +247,7 @@ def test_days_computed_apart_are_days_computed_together(spark, ask, tmp_path):
         for day in days:
             job.run(ask(source=tmp_path / "out", out=out, first_day=day[0], last_day=day[1]))
         return {
-            table: sorted(map(repr, job.gold(ask(out=out)).current().read(spark, table).collect()))
+            table: sorted(map(repr, plan.gold(ask(out=out)).current().read(spark, table).collect()))
             for table in ("activity", "pairs", "spans")
         }
 
@@ -106,7 +264,7 @@ def test_range_without_events_publishes_nothing(spark, ask, tmp_path):
     ingest.run(ask())
     with pytest.raises(EmptyRange):
         job.run(ask(source=tmp_path / "out", first_day=date(2020, 1, 1), last_day=date(2020, 1, 2)))
-    assert job.gold(ask()).current() is None
+    assert plan.gold(ask()).current() is None
     with pytest.raises(SegmentMissing):
         job.run(ask(source=tmp_path, first_day=FIRST, last_day=LAST))
 

@@ -2,123 +2,349 @@
 
 import copy
 import json
+from datetime import timedelta
+from itertools import product
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from spark.errors import SegmentMissing, SegmentTorn
-from spark.jobs.audit import job
+from spark.jobs.audit import job, schema
+from spark.jobs.ingest.schema import MESSAGES, OTHERS
 from tests.spark.log import Log, write_segment
-from tests.spark.test_activity import noise
 from tests.spark.test_ingest import conversation
+from tests.support.commands import agentlip
+from tests.support.plugins import caught_up, settings_of
+from tests.support.servedhub import serve
+
+OTHER_TIME = "2026-02-03T00:00:00.000Z"
+KINDS = [(), ("link",), ("link", "link"), ("link", "ticket")]  # that a plugin returns
 
 
 def differences(spark, report):
+    """Kind and entity of each difference, sorted. The entity of an enrichment is its message."""
     frame = spark.read.parquet(f"{report.path}/differences")
-    return {(row["kind"], row["entity_id"]) for row in frame.collect()}
+    return sorted((row["kind"], row["entity_id"].split(" ")[0]) for row in frame.collect())
 
 
-def test_healthy_workspace_has_no_difference(spark, ask, tmp_path):
-    log = noise(count=60)
-    topic = next(iter(log.tables["topics"]))
-    log.rename(topic, "renamed")
-    log.attach(topic, {"b": 1, "a": 1e5})
-    log.enrich(log.say(topic))
-    log.export(tmp_path / "in")
-    log.snapshot(tmp_path / "in")
-    report = job.run(ask())
-    assert report.differences == 0, differences(spark, report)
-    # What happened after the snapshot is not held against it.
-    last = log.last
-    log.say(topic)
-    log.export(tmp_path / "in", after=last)
-    assert job.run(ask()).differences == 0
+# -- workspaces without damage -------------------------------------------------------------
 
 
-def plant(log, first, second, here, there):
-    """Damages the tables so that each kind shows once; what must be found."""
-    messages, topics = log.tables["messages"], log.tables["topics"]
-    third = next(each for each in messages if each not in (first, second))
-    spare = [log.say(there, "eve", str(n)) for n in range(5)]
-    log.delete(spare[4], "eve")
-    messages[spare[4]] |= {"deleted_at": None}
-    messages[first] |= {"version": 9}
-    messages[second] |= {"topic_id": here}
-    messages[third] |= {"sender": "mallory"}
-    messages[spare[0]] |= {"content_raw": "forged"}
-    messages[spare[1]] |= {"channel_id": "ch_other"}
-    messages[spare[1]] |= {"deleted_by": "mallory"}
-    messages[spare[2]] |= {"deleted_at": "2026-02-03T00:00:00Z", "deleted_by": "mallory"}
-    del messages[spare[3]]
-    messages["msg_x"] = {**messages[second], "id": "msg_x"}
-    topics[here] = {**topics[here], "title": "forged"}
-    (attached,) = log.tables["topic_attachments"].values()
-    attached["value_json"] = '{"url":"https://evil.example"}'
-    attached["created_at"] = "2026-02-03T00:00:00Z"
-    log.tables["enrichments"].clear()
-    return {
-        ("message.version", first), ("message.topic", second), ("message.sender", third),
-        ("message.content", spare[0]), ("message.scope", spare[1]),
-        ("message.tombstone", spare[2]), ("message.tombstone", spare[4]),
-        ("message.missing", spare[3]), ("message.unlogged", "msg_x"), ("topic.title", here),
-        ("attachment.value", attached["id"]), ("attachment.created_at", attached["id"]),
-        ("message.tombstone", spare[1]),
-    }  # fmt: skip
+def act(log, verb, number, other):
+    """One of all verbs on entities that these numbers choose; nothing if there is none."""
+    topics, messages = list(log.tables["topics"]), list(log.tables["messages"])
+    topic = topics[number % len(topics)]
+    if verb == "topic":
+        log.topic(log.tables["topics"][topic]["channel_id"], f"t{log.last}")
+    elif verb == "rename":
+        log.rename(topic, f"title {other}")
+    elif verb == "attach":
+        log.attach(topic, {"b": other, "a": 1e5})
+    elif verb == "say" or not messages:
+        log.say(topic, f"agent {other % 3}", f"text {other}")
+    else:
+        change(log, verb, messages[number % len(messages)], other)
 
 
-def test_each_damage_of_the_tables_is_named(spark, ask, tmp_path):
-    log, here, there, first, second = conversation()
-    planted = plant(log, first, second, here, there)
-    log.export(tmp_path / "in")
-    log.snapshot(tmp_path / "in")
-    report = job.run(ask())
-    rows = differences(spark, report)
-    assert {pair for pair in rows if not pair[0].startswith("enrichment.")} == planted
-    assert report.counts["enrichment.missing"] == 1
-    assert report.differences == len(planted) + 1
-    summary = spark.read.parquet(f"{report.path}/summary").collect()
-    assert sum(row["differences"] for row in summary) == report.differences
+def change(log, verb, message, other):
+    row = log.tables["messages"][message]
+    if verb == "move":
+        target = list(log.tables["topics"])[other % len(log.tables["topics"])]
+        if target != row["topic_id"]:
+            log.move(message, target)
+    elif row["deleted_at"] is not None:
+        return
+    elif verb == "delete":
+        log.delete(message)
+    elif verb == "edit":
+        log.edit(message, f"text {other}")
+    else:
+        plugin = {"links": "links", "tickets": "tickets", "theirs": None}[verb]
+        log.enrich(message, KINDS[other % len(KINDS)], plugin)
 
 
-def test_each_damage_of_the_log_is_named(spark, ask, tmp_path):
-    log, here, there, first, second = conversation()
-    rows = {(row["name"], row["entity_id"]): row for row in log.rows}
-    moved = rows["message.moved_topic", second]
-    moved["scope_topic_id2"] = here
-    edited = rows["message.edited", first]
-    data = json.loads(edited["data_json"])
-    edited["data_json"] = json.dumps({**data, "version": 5})
-    last = log.say(there)
-    log.rows[-1]["data_json"] = "{"
-    twin = {**log.rows[3], "data_json": log.rows[3]["data_json"].replace("one", "two")}
-    log.rows.insert(4, twin)
-    del log.rows[8]  # the renaming
-    log.export(tmp_path / "in")
-    log.snapshot(tmp_path / "in")
-    report = job.run(ask())
-    kinds = {kind for kind, _ in differences(spark, report)}
-    assert {"log.scope", "log.version", "log.unreadable", "log.twice", "log.gap"} <= kinds
-    assert ("message.unlogged", last) in differences(spark, report)
-    assert ("topic.title", there) in differences(spark, report)
+VERBS = ("topic", "rename", "attach", "say", "say", "move", "delete", "edit", "edit", "links",
+         "links", "tickets", "theirs")  # fmt: skip
+numbers = st.integers(0, 30)
+steps = st.lists(st.tuples(st.sampled_from(VERBS), numbers, numbers), min_size=50, max_size=150)
 
 
-def test_wrong_scope_is_named_whatever_the_event(spark, ask, tmp_path):
+@settings(
+    max_examples=3,
+    deadline=None,
+    suppress_health_check=[*HealthCheck],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+@given(steps=steps, seconds=st.lists(st.integers(-9, 20_000), min_size=1))
+def test_any_history_has_no_difference(spark, ask, tmp_path_factory, steps, seconds):
     log = Log()
-    here, there, third = log.channel(), log.channel("other"), log.channel("third")
-    topic = log.topic(here)
-    message = log.say(topic)
-    log.edit(message, "once")
-    log.edit(message, "twice")
-    attached = log.attach(topic, {"url": "x"})
-    rows = {(row["name"], row["entity_id"]): row for row in reversed(log.rows)}
-    rows["channel.created", there]["scope_channel_id"] = here
-    rows["channel.created", third]["scope_topic_id"] = topic
-    rows["topic.created", topic]["scope_channel_id"] = there
-    rows["message.edited", message]["scope_topic_id"] = "topic_x"  # the first edit's row
-    rows["topic.attachment_added", attached]["scope_topic_id"] = "topic_x"
+    log.topic(log.channel(), "first")
+    for index, step in enumerate(steps):
+        log.wait(seconds=seconds[index % len(seconds)])
+        act(log, *step)
+    root = tmp_path_factory.mktemp("any")
+    log.snapshot(root)
+    between = log.last
+    act(log, "say", 0, 0)  # later events are not compared with the snapshot
+    log.export(root)
+    report = job.run(ask(source=root, out=root / "lake"))
+    assert differences(spark, report) == []
+    assert report.counts["as_of_event_id"] == between
+
+
+def test_hub_with_a_linkifier_has_no_difference(spark, ask, tmp_path):
+    """The hub itself, its linkifier `references`, and its export."""
+    texts = ["see a/b.py:1 and c.md", "nothing", "only c.md", "c.md and c.md"]
+    workspace = tmp_path / "workspace"
+    linkifier = ("references", "linkifier", 'builtin = "references"')
+    text = settings_of(workspace, linkifier, debounce_seconds=0.01, timeout_seconds=60.0)
+    with serve(workspace, settings=text) as hub:
+        channel, here = hub.channel_with_topic("general")
+        there = hub.topic(channel, "there")
+        sent = [hub.send(here, text)["message"]["id"] for text in texts]
+        caught_up(hub, "references")
+        for number, message in enumerate(sent):
+            edit = {"op": "edit", "content_raw": texts[number - 1]}
+            assert hub.http.patch(f"/api/v1/messages/{message}", edit).status == 200
+        caught_up(hub, "references")
+        for message, body in (
+            (sent[0], {"op": "delete", "actor": "ann"}),
+            (sent[2], {"op": "move_topic", "to_topic_id": there, "mode": "one"}),
+            (sent[2], {"op": "edit", "content_raw": texts[0]}),
+        ):
+            assert hub.http.patch(f"/api/v1/messages/{message}", body).status == 200
+        hub.http.patch(f"/api/v1/topics/{there}", {"title": "elsewhere"})
+        caught_up(hub, "references")
+        results = [event for event in hub.events() if event["name"] == "message.enriched"]
+        kept = hub.rows("SELECT count(*) FROM enrichments")[0][0]
+    assert len(results) == 8  # three for the first texts, one for each changed text
+    assert 0 < kept < sum(len(event["data_json"]["enrichments"]) for event in results)
+    for noun in ("segments", "snapshot"):
+        made = agentlip("export", noun, "--out", tmp_path / "in", cwd=workspace)
+        assert made.code == 0, made
+    report = job.run(ask())
+    assert differences(spark, report) == []
+
+
+# -- damaged tables --------------------------------------------------------------------------
+
+CREATE = {
+    "message": lambda log, topic: log.say(topic),
+    "topic": lambda log, topic: log.topic(log.tables["topics"][topic]["channel_id"], "t"),
+    "channel": lambda log, topic: log.channel(f"c{log.last}"),
+    "attachment": lambda log, topic: log.attach(topic, {"number": log.last}),
+}
+CHANGED_ROWS = [
+    ("message.version", {"version": 9}),
+    ("message.content", {"content_raw": "forged"}),
+    ("message.topic", {"topic_id": "topic_x"}),
+    ("message.scope", {"channel_id": "ch_x"}),
+    ("message.sender", {"sender": "mallory"}),
+    ("message.tombstone", {"deleted_at": OTHER_TIME, "deleted_by": "mallory"}),
+    ("message.tombstone", {"deleted_at": OTHER_TIME}),
+    ("message.tombstone", {"deleted_by": "mallory"}),
+    ("message.created_at", {"created_at": OTHER_TIME}),
+    ("message.edited_at", {"edited_at": OTHER_TIME}),
+    ("topic.title", {"title": "forged"}),
+    ("topic.scope", {"channel_id": "ch_x"}),
+    ("topic.created_at", {"created_at": OTHER_TIME}),
+    ("channel.name", {"name": "forged"}),
+    ("channel.description", {"description": "forged"}),
+    ("channel.created_at", {"created_at": OTHER_TIME}),
+    ("attachment.topic", {"topic_id": "topic_x"}),
+    ("attachment.kind", {"kind": "forged"}),
+    ("attachment.key", {"key": "forged"}),
+    ("attachment.value", {"value_json": '{"number":"forged"}'}),
+    ("attachment.dedupe_key", {"dedupe_key": "forged"}),
+    ("attachment.source", {"source_message_id": "msg_x"}),
+    ("attachment.created_at", {"created_at": OTHER_TIME}),
+]
+CHANGED_RESULTS = [
+    (["enrichment.missing"], "lose", {}),
+    (["enrichment.count"], "add", {}),
+    (["enrichment.unlogged"], "add", {"kind": "forged"}),
+    (["enrichment.created_at"], "change", {"created_at": OTHER_TIME}),
+    (["enrichment.missing", "enrichment.unlogged"], "change", {"data_json": "{}"}),
+    (["enrichment.missing", "enrichment.unlogged"], "change", {"span_end": 9}),
+]
+
+
+def damage_results(log, message, change, fields):
+    """Damages the only enrichment of a message."""
+    table = log.tables["enrichments"]
+    (name,) = (name for name, row in table.items() if row["message_id"] == message)
+    if change == "lose":
+        del table[name]
+    else:
+        made = f"enr_x{len(table)}" if change == "add" else name
+        table[made] = {**table[name], **fields, "id": made}
+
+
+def damage_tables(log, topic):
+    """Damages rows of their own in each way; the differences that this makes."""
+    planted = []
+    for kind, fields in CHANGED_ROWS:
+        noun = kind.split(".")[0]
+        entity = CREATE[noun](log, topic)
+        log.tables[schema.COMPARED[noun][0]][entity] |= fields
+        planted.append((kind, entity))
+    for noun, create in CREATE.items():
+        table, lost = log.tables[schema.COMPARED[noun][0]], create(log, topic)
+        table[f"{noun}_x"] = {**table.pop(lost), "id": f"{noun}_x"}
+        planted += [(f"{noun}.missing", lost), (f"{noun}.unlogged", f"{noun}_x")]
+    for kinds, change, fields in CHANGED_RESULTS:
+        message = log.say(topic)
+        log.enrich(message)
+        damage_results(log, message, change, fields)
+        planted += [(kind, message) for kind in kinds]
+    stale = log.say(topic)  # a former result that an empty one did not remove
+    log.enrich(stale)
+    ((name, row),) = ((n, r) for n, r in log.tables["enrichments"].items()
+                      if r["message_id"] == stale)  # fmt: skip
+    log.edit(stale, "changed")
+    log.enrich(stale, [])
+    log.tables["enrichments"][name] = row
+    for undone in ({"deleted_at": None}, {"deleted_by": "mallory"}):
+        tombstone = log.say(topic)
+        log.delete(tombstone, "eve")
+        log.tables["messages"][tombstone] |= undone
+        planted.append(("message.tombstone", tombstone))
+    return [*planted, ("enrichment.unlogged", stale)]
+
+
+def test_each_damage_of_the_tables_is_one_difference(spark, ask, tmp_path):
+    log = conversation()[0]
+    topic = log.topic(log.channel("damaged"), "damaged")
+    planted = damage_tables(log, topic)
+    kinds = {f"{noun}.{kind}" for noun, (_, columns) in schema.COMPARED.items()
+             for kind in (*columns.values(), "missing", "unlogged")}  # fmt: skip
+    assert {kind for kind, _ in planted} == kinds
     log.export(tmp_path / "in")
     log.snapshot(tmp_path / "in")
-    rows = differences(spark, job.run(ask()))
-    assert rows == {("log.scope", entity) for entity in (there, third, topic, message, attached)}
+    report = job.run(ask())
+    assert differences(spark, report) == sorted(planted)
+    summary = spark.read.parquet(f"{report.path}/summary").collect()
+    assert {row["kind"] for row in summary} == kinds
+    assert sum(row["differences"] for row in summary) == report.differences == len(planted)
+
+
+# -- a damaged log ---------------------------------------------------------------------------
+
+
+class AllVerbs:
+    """An event of every name about entities of their own: `rows` by the name of the event."""
+
+    def __init__(self, log):
+        start = len(log.rows)
+        self.channel = log.channel(f"channel {log.last}")
+        topic = log.topic(self.channel)
+        log.rename(topic, "renamed")
+        log.attach(topic, {"number": log.last})
+        message = log.say(topic)
+        log.enrich(message)
+        log.edit(message, "changed")
+        log.event("message.liked", "message", message, {}, self.channel, topic)
+        log.move(message, log.topic(self.channel, "target"))
+        log.delete(message)
+        self.rows = {row["name"]: row for row in reversed(log.rows[start:])}
+
+
+def payload(**fields):
+    def damage(row):
+        row["data_json"] = json.dumps({**json.loads(row["data_json"]), **fields})
+
+    return damage
+
+
+def later(**span):
+    def damage(row):
+        row["ts"] += timedelta(**span)
+
+    return damage
+
+
+def cut_off(row):
+    row["data_json"] = row["data_json"][:-1]
+
+
+# The name of an event, its damage, and the differences that it makes.
+DAMAGED_EVENTS = [
+    ("message.moved_topic", payload(old_topic_id="topic_x"), ["log.scope"]),
+    ("channel.created", later(seconds=2), ["log.ts"]),
+    ("topic.created", later(seconds=2), ["log.ts"]),
+    ("message.created", later(hours=1), ["log.ts"]),
+    ("topic.attachment_added", later(hours=-1), ["log.ts"]),
+    ("message.deleted", later(seconds=1), ["message.edited_at", "message.tombstone"]),
+    ("message.enriched", later(seconds=1), ["enrichment.created_at"]),
+    ("message.deleted", payload(version=9), ["log.version", "message.version"]),
+    ("message.deleted", payload(deleted_by="mallory"), ["message.tombstone"]),
+    ("channel.created", cut_off, ["channel.unlogged", "log.unreadable"]),
+    ("message.enriched", cut_off, ["enrichment.unlogged", "log.unreadable"]),
+    ("message.enriched", payload(plugin="other", enrichments=[]), ["enrichment.unlogged"]),
+]
+SCOPE = ("scope_channel_id", "scope_topic_id", "scope_topic_id2")
+
+
+def damage_log(log):
+    """Damages events of their own in each way; the differences that this makes."""
+    planted = []
+    for name, damage, kinds in DAMAGED_EVENTS:
+        row = AllVerbs(log).rows[name]
+        damage(row)
+        planted += [(kind, row["entity_id"]) for kind in kinds]
+    for name, column in product([*MESSAGES, *OTHERS], SCOPE):
+        row = AllVerbs(log).rows[name]
+        row[column] = "forged"
+        planted.append(("log.scope", row["entity_id"]))
+    other = AllVerbs(log).rows["channel.created"]
+    planted.append(("log.twice", other["entity_id"]))
+    twin = {**other, "ts": other["ts"] + timedelta(milliseconds=1)}
+    lost = [AllVerbs(log).rows["message.liked"]["event_id"] for _ in range(2)]
+    AllVerbs(log)
+    log.rows.insert(log.rows.index(other) + 1, twin)
+    log.rows = [row for row in log.rows if row["event_id"] not in lost]
+    return planted + [("log.gap", f"{number}-{number}") for number in lost]
+
+
+def test_each_damage_of_the_log_is_one_difference(spark, ask, tmp_path):
+    log = conversation()[0]
+    planted = damage_log(log)
+    log.export(tmp_path / "in")
+    start = len(log.rows)
+    AllVerbs(log)
+    log.export(tmp_path / "in", after=log.rows[start - 1]["event_id"])
+    write_segment(tmp_path / "in", "2026-02-09", log.rows[start:])  # the same events twice
+    log.snapshot(tmp_path / "in")
+    report = job.run(ask())
+    assert differences(spark, report) == sorted(planted)
+
+
+def test_gaps_name_their_events(spark, ask, tmp_path):
+    """Inside a segment, between two, and from the end of the log to the snapshot."""
+    log = Log()
+    channel = log.channel()
+    for number in range(40):
+        log.wait(hours=1).event("channel.liked", "channel", channel, {"n": number}, channel)
+    log.rows = [row for row in log.rows if row["event_id"] not in (3, 5, 6, 20)]
+    manifests = log.export(tmp_path / "in")
+    between = json.loads(manifests[-1].read_text())["first_event_id"]
+    log.event("channel.liked", "channel", channel, {}, channel)
+    log.snapshot(tmp_path / "in")
+    middle = manifests[1] if len(manifests) > 2 else None
+    first = json.loads(manifests[1].read_text())["first_event_id"]
+    assert middle is not None
+    middle.unlink()
+    report = job.run(ask())
+    frame = spark.read.parquet(f"{report.path}/differences").orderBy("event_id")
+    gaps = [(row["entity_id"], row["event_id"], row["snapshot_says"]) for row in frame.collect()]
+    lost = f"{first} to {between - 1}"
+    assert gaps == [
+        ("3-3", 3, "events 3 to 3 are missing in their segment"),
+        ("5-6", 5, "events 5 to 6 are missing in their segment"),
+        (lost.replace(" to ", "-"), first, f"events {lost} are in no segment"),
+        ("42-42", 42, "events 42 to 42 are in no segment"),
+    ]
 
 
 def test_lost_segment_is_a_gap_and_no_snapshot_is_an_error(spark, ask, tmp_path):

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from spark import pull, source
+from spark import pull, segments
 from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable, Usage, WrongHash
 from tests.spark.log import Log
 
@@ -28,14 +28,15 @@ class Hub(BaseHTTPRequestHandler):
         elif self.path.startswith("/api/v1/snapshots?"):
             self._send(200, json.dumps(self._snapshots()).encode())
         else:
-            self._file(self.path.rsplit("/", 1)[1])
+            self._file(self.path.rsplit("/", 1)[1].partition("?")[0])
 
     def _list(self, after):
         mine = [row for row in self.server.listing if row["last_event_id"] > after]
         page = mine[:2]
         last = page[-1]["last_event_id"] if page else after
         self._send(200, json.dumps(
-            {"segments": page, "next": last, "has_more": len(mine) > 2}
+            {"segments": page, "next": last, "has_more": len(mine) > 2,
+             "begins_after": self.server.begins_after}
         ).encode())  # fmt: skip
 
     def _snapshots(self):
@@ -74,7 +75,7 @@ def hub(tmp_path):
         log.wait(days=1).say(topic)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     server.seen, server.listing, server.files, server.snapshots = [], [], {}, []
-    server.pages = False
+    server.pages, server.begins_after = False, 0
     for manifest in log.export(tmp_path / "theirs"):
         fields = json.loads(manifest.read_text())
         server.listing.append({**fields, "name": fields["file"]})
@@ -96,13 +97,13 @@ def hub(tmp_path):
 
 def test_segments_come_whole_though_each_download_breaks_off(hub, tmp_path):
     assert pull.pull(hub.url, TOKEN, tmp_path / "ours") == 6
-    theirs = source.manifests(tmp_path / "theirs")
-    ours = source.manifests(tmp_path / "ours")
+    theirs = segments.manifests(tmp_path / "theirs")
+    ours = segments.manifests(tmp_path / "ours")
     assert [file._replace(path=None) for file in ours] == [
         file._replace(path=None) for file in theirs
     ]
     for file in ours:
-        source.verify(file)
+        segments.verify(file)
     assert any(range_header for _, range_header in hub.seen)
     hub.seen.clear()
     assert pull.pull(hub.url, TOKEN, tmp_path / "ours") == 0
@@ -229,13 +230,13 @@ def test_file_that_does_not_end_is_not_taken_beyond_its_size(hub, tmp_path):
     hub.files[name] += bytes(3_000_000)
     taken = []
     with pytest.MonkeyPatch.context() as patched:
-        plain = pull.source.verify_file
+        plain = pull.segments.verify_file
 
         def verify(path, size, sha256):
             taken.append(path.stat().st_size - size)
             plain(path, size, sha256)
 
-        patched.setattr(pull.source, "verify_file", verify)
+        patched.setattr(pull.segments, "verify_file", verify)
         with pytest.raises(SegmentTorn):
             pull.pull(hub.url, TOKEN, tmp_path / "ours")
     assert taken == [1]
@@ -285,3 +286,31 @@ def test_listing_of_another_shape_is_said(hub, tmp_path, monkeypatch, listed):
     monkeypatch.setattr(Hub, "do_GET", lambda self: self._send(200, raw))
     with pytest.raises(SourceUnreachable, match="does not list segments"):
         pull.pull(hub.url, TOKEN, tmp_path)
+
+
+def test_other_logs_come_beside_the_events_and_retention_is_noted(hub, tmp_path):
+    for row in hub.listing:
+        row["kind"] = "broker"
+    hub.begins_after = 3
+    assert pull.pull(hub.url, TOKEN, tmp_path, ("broker",)) == 6
+    assert len(segments.manifests(tmp_path, "broker")) == 6
+    assert segments.begins_after(tmp_path, "broker") == 3
+    assert any("log=broker" in path for path, _ in hub.seen if path.startswith("/api/v1/segments/"))
+    hub.begins_after = 4  # what was downloaded before stays
+    assert pull.pull(hub.url, TOKEN, tmp_path, ("broker",)) == 0
+    assert segments.begins_after(tmp_path, "broker") == 3
+
+
+def test_segments_of_another_log_than_requested_are_refused(hub, tmp_path):
+    with pytest.raises(SegmentTorn):
+        pull.pull(hub.url, TOKEN, tmp_path, ("inbox",))
+
+
+def test_scope_that_the_token_lacks_is_named(hub, tmp_path, monkeypatch):
+    refusal = json.dumps({"details": {"scope": "export:delivery"}}).encode()
+    monkeypatch.setattr(Hub, "do_GET", lambda self: self._send(403, refusal))
+    with pytest.raises(SourceUnreachable, match="lacks the scope export:delivery"):
+        pull.pull(hub.url, TOKEN, tmp_path, ("broker",))
+    monkeypatch.setattr(Hub, "do_GET", lambda self: self._send(403, b"[]"))
+    with pytest.raises(SourceUnreachable, match="rejected the token"):
+        pull.pull(hub.url, TOKEN, tmp_path, ("broker",))

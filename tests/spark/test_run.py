@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from spark import run, source
+from spark import run, segments, session
 from spark.jobs import JOBS
+from spark.jobs.activity import plan
+from spark.jobs.ingest import job as ingest
+from spark.request import JobRequest
 from tests.spark.log import Log
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +30,7 @@ def change(manifest, **fields):
 
 
 def segment(manifest):
-    return source.read_manifest(manifest).path
+    return segments.read_manifest(manifest).path
 
 
 DAMAGE = {
@@ -44,7 +47,7 @@ def test_damaged_segment_ends_with_its_code_and_publishes_nothing(
 ):
     words, damage = DAMAGE[code]
     damage(export)
-    monkeypatch.setattr(run.session, "build", lambda *_: Kept(spark))
+    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
     assert run.main(["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]) == code
     stderr = capsys.readouterr().err
     (sentence,) = [line for line in stderr.splitlines() if line.startswith("Error: ")]
@@ -71,7 +74,7 @@ class Kept:
 
 
 def test_torn_manifest_has_the_code_of_a_torn_segment(spark, export, tmp_path, monkeypatch):
-    monkeypatch.setattr(run.session, "build", lambda *_: Kept(spark))
+    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
     export.write_text(export.read_text()[:40])
     assert run.main(["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]) == 11
 
@@ -98,28 +101,54 @@ def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words
 
 
 def test_export_without_events_is_an_empty_range(spark, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run.session, "build", lambda *_: Kept(spark))
+    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
     (tmp_path / "in/events").mkdir(parents=True)
     words = ["--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out", "--from", "-1", "--to", "0"]
     assert run.main(["activity", *words]) == 14
     assert "contains no events yet" in capsys.readouterr().err
 
 
+def test_activity_ingests_new_segments_first_and_starts_no_spark_without_any(
+    spark, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
+    log, lakes = Log(), {tmp_path / "in": tmp_path / "out", tmp_path / "both": tmp_path / "both"}
+    topic = log.topic(log.channel())
+    for expected in (1, 2):
+        log.wait(days=1).say(topic)
+        for export, lake in lakes.items():
+            log.export(export, after=log.last - 1 if expected == 2 else 0)
+            words = ["activity", "--in", f"{export}", "--out", f"{lake}", "--json"]
+            assert run.main(words) == 0
+            capsys.readouterr()
+            rows = plan.published(JobRequest(None, lake, lake, None, None)).read(spark, "activity")
+            assert [row["messages"] for row in rows.collect()] == [1] * expected
+            assert json.loads(without_spark(words))["published"] is None
+
+
+def without_spark(words):
+    """The output of a run in a process of its own, which must not import Spark."""
+    script = "import sys; from spark import run; code = run.main(sys.argv[1:])"
+    script += "; sys.exit(code or any('pyspark' in name for name in sys.modules))"
+    command = [sys.executable, "-c", script, *words]
+    return subprocess.check_output(command, text=True, cwd=ROOT)
+
+
 def test_stack_comes_after_the_sentence(spark, export, tmp_path, monkeypatch, capsys):
     def broken(_):
         raise RuntimeError("SPARK-1: CANNOT_READ_FILE whatever")
 
-    monkeypatch.setattr(run.session, "build", lambda *_: Kept(spark))
-    monkeypatch.setitem(JOBS, "ingest", JOBS["ingest"]._replace(run=broken))
+    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
+    monkeypatch.setattr(ingest, "run", broken)
     assert run.main(["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]) == 11
     stderr = capsys.readouterr().err
     assert stderr.index("Error: a segment cannot be read") < stderr.index("Traceback")
 
 
-def test_every_job_is_three_files_with_help():
+def test_every_job_has_three_files_and_help():
     for name in JOBS:
         files = {path.name for path in (ROOT / "spark/jobs" / name).glob("*.py")}
-        assert files == {"__init__.py", "schema.py", "transforms.py", "job.py"}
+        assert files >= {"__init__.py", "schema.py", "transforms.py", "job.py"}
         help_run = subprocess.run(
             [sys.executable, ROOT / "spark/run.py", name, "--help"],
             capture_output=True, text=True, check=True,
@@ -133,3 +162,37 @@ def test_exit_codes_differ():
     kinds = errors.JobError.__subclasses__()
     codes = [kind.exit_code for kind in kinds]
     assert len(set(codes)) == len(codes)
+
+
+def record(tmp_path, job="ingest"):
+    return json.loads((tmp_path / f"out/runs/{job}.json").read_text())
+
+
+def test_failed_run_leaves_its_record_and_a_wrong_command_leaves_none(export, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    segment(export).unlink()
+    words = ["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]
+    assert run.main([*words, "--conf", "nonsense"]) == 2
+    assert not (tmp_path / "out/runs").exists()
+    assert run.main(["ingest", "--in", f"{tmp_path}/none", "--out", f"{tmp_path}/out"]) == 10
+    left = record(tmp_path)
+    assert (left["job"], left["outcome"], left["exit_code"]) == ("ingest", "failed", 10)
+    assert left["error"] == f"{tmp_path}/none is not a directory"
+    assert left["started_at"] <= left["finished_at"]
+
+
+def test_report_that_does_not_arrive_is_a_warning(spark, export, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
+    words = ["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]
+    assert run.main([*words, "--report-to", "http://127.0.0.1:9"]) == 0
+    assert "Warning: http://127.0.0.1:9 cannot be reached" in capsys.readouterr().err
+    published = record(tmp_path)
+    assert (published["outcome"], published["counts"]["rows"]) == ("ok", 3)
+    assert run.main(words) == 0
+    assert record(tmp_path)["outcome"] == "nothing_new"
+
+
+def test_report_needs_the_url_of_an_appliance(export, tmp_path, capsys):
+    words = ["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]
+    assert run.main([*words, "--report-to", "hub.example"]) == 2
+    assert "--report-to must be the URL" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from spark import source
+from spark import segments
 from spark.dataset import Version
 from spark.errors import SegmentMissing, SegmentTorn
 from tests.spark.log import Log
@@ -19,12 +19,12 @@ def manifest(request, tmp_path):
     for _ in range(4):
         log.say(topic)
     (made,) = log.export(tmp_path, kind=request.param)
-    source.verify(source.read_manifest(made))
+    segments.verify(segments.read_manifest(made))
     return made
 
 
 def judge(manifest):
-    source.verify(source.read_manifest(manifest))
+    segments.verify(segments.read_manifest(manifest))
 
 
 def change(manifest, **fields):
@@ -53,7 +53,7 @@ def test_events_beyond_the_name_are_reported(manifest):
         return  # its numbers are read by the engine
     name = f"segment-{2:020d}-{6:020d}"
     (manifest.parent / fields["file"]).rename(manifest.parent / f"{name}.parquet")
-    moved = manifest.rename(manifest.parent / f"{name}{source.MANIFEST}")
+    moved = manifest.rename(manifest.parent / f"{name}{segments.MANIFEST}")
     change(moved, first_event_id=2, file=f"{name}.parquet")
     with pytest.raises(SegmentTorn, match="holds events 1 to 6"):
         judge(moved)
@@ -69,7 +69,7 @@ def test_file_that_is_not_parquet_is_reported_before_the_engine_reads_it(manifes
 
 
 def test_file_that_cannot_be_opened_is_reported(manifest):
-    path = source.read_manifest(manifest).path
+    path = segments.read_manifest(manifest).path
     path.unlink()
     path.mkdir()
     with pytest.raises(SegmentTorn, match=r"bytes|cannot be read"):
@@ -81,7 +81,7 @@ def test_file_that_cannot_be_opened_is_reported(manifest):
     manifest.unlink()
     os.symlink(manifest.name, manifest)
     with pytest.raises(SegmentTorn, match="cannot be read"):
-        source.manifests(manifest.parent)
+        segments.manifests(manifest.parent)
 
 
 @pytest.mark.parametrize("text", ["", "{", "5", "[1]"])

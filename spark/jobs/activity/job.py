@@ -1,100 +1,148 @@
-"""Reads silver, computes the requested days, and publishes gold with all other days kept."""
+"""Reads silver, counts the stale or requested days, and publishes gold with all other days kept.
 
+Names of channels and titles of topics are tables of their own, so a rename changes no day.
+"""
+
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark import checks
-from spark.dataset import Dataset, Version
+from spark import checks, results
+from spark.dataset import Draft, Version
 from spark.errors import ChecksFailed, EmptyRange, SegmentMissing
-from spark.jobs.activity import schema
+from spark.jobs.activity import plan, schema
 from spark.jobs.activity import transforms as t
-from spark.jobs.ingest.job import silver
+from spark.jobs.activity.plan import Range
 from spark.request import JobReport, JobRequest
+from spark.results import ERROR, WARN, CheckResult
 
 CHECKS = (
     checks.TableCheck(
         "activity.once", "activity", checks.UNIQUE, ("day", "channel_id", "topic_id", "sender"),
-        checks.ERROR,
+        ERROR,
     ),
     checks.TableCheck(
-        "activity.messages", "activity", checks.RANGE, ("messages",), checks.ERROR, low=0
+        "activity.messages", "activity", checks.RANGE, ("messages",), ERROR, low=0
     ),
     checks.TableCheck(
-        "activity.reply", "activity", checks.RANGE, ("first_reply_median_seconds",), checks.ERROR,
+        "activity.reply", "activity", checks.RANGE, ("first_reply_median_seconds",), ERROR,
         low=0, high=schema.REPLY_SECONDS_MAX,
     ),
-    checks.TableCheck("activity.sender", "activity", checks.NOT_NULL, ("sender",), checks.WARN),
-    checks.TableCheck("activity.topic", "activity", checks.NOT_NULL, ("topic",), checks.WARN),
+    checks.TableCheck("activity.sender", "activity", checks.NOT_NULL, ("sender",), WARN),
+    checks.TableCheck(
+        "activity.topic", "activity", checks.REFERENCE, ("topic_id",), WARN,
+        other=("topics", "topic_id"),
+    ),
 )  # fmt: skip
 
 
-def gold(ask: JobRequest) -> Dataset:
-    return Dataset(ask.out / "gold" / "activity", schema.NAME)
+SUMS = ("messages", "edits", "deletes", "moves")
 
 
 def run(ask: JobRequest) -> JobReport:
-    assert ask.first_day is not None
-    assert ask.last_day is not None
-    source = silver(ask.source).current()
+    source = plan.silver(ask)
     if source is None:
         raise SegmentMissing(f"{ask.source} contains no silver tables: run ingest first")
-    with gold(ask).writing() as dataset:
-        return _publish(ask, source, dataset)
+    with plan.gold(ask).writing() as dataset:
+        former = plan.published(ask)
+        draft = dataset.draft()
+        requested = plan.requested(ask)
+        ranges = requested or plan.due(source, former)
+        recounted = _days_to_recount(former, ranges)
+        if ranges:
+            _count(ask, source, draft, ranges)
+        if requested and not recounted and not _days(draft):
+            raise EmptyRange(f"no activity in {ask.first_day or '…'} to {ask.last_day or '…'}")
+        _write_names(ask, source, draft)
+        checked = _checked(ask, draft)
+        counts = _sums(draft.read(ask.spark, "activity"))
+        if former is not None:
+            for table in schema.DAILY:
+                draft.keep(former, table, recounted)
+        memory = _memory(source, former, draft, ranges)
+        made = dataset.commit(draft, memory)
+    return JobReport(counts, [*checked, _stale(source, memory)], made.path)
 
 
-def _publish(ask: JobRequest, source: Version, dataset: Dataset) -> JobReport:
-    spark, first, last = ask.spark, ask.first_day, ask.last_day
-    assert first is not None
-    assert last is not None
-    draft, former = dataset.draft(), dataset.current()
-    rows = t.near(source.read(spark, "messages"), first, last).persist()
-    days = f"{first} to {last}"
-    with ask.progress.step(spark, "activity: reading"):
-        mine = t.within(rows, first, last)
-        recounted = _days_to_recount(former, str(first), str(last))
-        if mine.isEmpty() and not recounted:
-            raise EmptyRange(f"no activity in {days}")
-    messages = t.within(t.sequence(rows), first, last).persist()
+def _days_to_recount(former: Version | None, ranges: Sequence[Range]) -> set[str]:
+    """Days that were counted before. They are removed if a restore discarded their events."""
+    if former is None:
+        return set()
+    days = {day for table in schema.DAILY for day in former.days(table)}
+    return {day for day in days if plan.contains(ranges, day)}
+
+
+def _count(ask: JobRequest, source: Version, draft: Draft, ranges: Sequence[Range]) -> None:
+    spark = ask.spark
+    rows = t.near(source.read(spark, "messages"), ranges).persist()
+    messages = t.within(t.sequence(rows), ranges).persist()
     with ask.progress.step(spark, "activity: spans and pairs"):
         draft.write(_file_per_day(t.spans(messages)), "spans")
         draft.write(_file_per_day(t.pairs(messages)), "pairs")
     with ask.progress.step(spark, "activity: days"):
         spent = draft.read(spark, "spans")
-        topics, channels = source.read(spark, "topics"), source.read(spark, "channels")
-        totals = t.activity(mine, messages, spent, topics, channels)
+        totals = t.activity(t.within(rows, ranges), messages, spent)
         draft.write(_file_per_day(totals), "activity")
     messages.unpersist()
     rows.unpersist()
-    with ask.progress.step(spark, "activity: checks"):
-        results = checks.run(CHECKS, partial(draft.read, spark), ask.now)
-    if any(result.is_error for result in results):
-        for line in checks.describe(results):
-            ask.progress.say(line)
-        raise ChecksFailed("the new tables failed a check with severity error")
-    (sums,) = draft.read(spark, "activity").agg(
-        f.count(f.lit(1)).alias("rows"),
-        *[
-            f.coalesce(f.sum(name), f.lit(0)).alias(name)
-            for name in ("messages", "edits", "deletes", "moves")
-        ],
-    ).collect()  # fmt: skip
-    if former is not None:
-        for table in schema.OUTPUT:
-            draft.keep(former, table, recounted)
-    made = dataset.commit(draft, {"silver": source.path.name})
-    return JobReport(sums.asDict(), results, made.path)
-
-
-def _days_to_recount(former: Version | None, first: str, last: str) -> set[str]:
-    """Requested days that were counted before. They are removed if a restore discarded their
-    events."""
-    if former is None:
-        return set()
-    counted = {day for table in schema.OUTPUT for day in former.days(table)}
-    return {day for day in counted if first <= day <= last}
 
 
 def _file_per_day(frame: DataFrame) -> DataFrame:
     return frame.repartition("day")
+
+
+def _write_names(ask: JobRequest, source: Version, draft: Draft) -> None:
+    with ask.progress.step(ask.spark, "activity: names"):
+        for table in plan.NAMES:
+            rows = t.newest(source.read(ask.spark, table), schema.OUTPUT[table].names)
+            draft.write(rows.coalesce(1), table)
+
+
+def _checked(ask: JobRequest, draft: Draft) -> list[CheckResult]:
+    """The results for the new files. Raises ChecksFailed for a failed check of severity error."""
+    with ask.progress.step(ask.spark, "activity: checks"):
+        checked = checks.run(CHECKS, partial(draft.read, ask.spark), ask.now)
+    if any(result.is_error for result in checked):
+        for line in results.describe(checked):
+            ask.progress.say(line)
+        raise ChecksFailed("the new tables failed a check with severity error")
+    return checked
+
+
+def _sums(counted: DataFrame) -> dict[str, int]:
+    sums = [f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in SUMS]
+    (row,) = counted.agg(f.count(f.lit(1)).alias("rows"), *sums).collect()
+    return dict(row.asDict())
+
+
+def _memory(
+    source: Version, former: Version | None, draft: Draft, ranges: Sequence[Range]
+) -> dict[str, Any]:
+    """What plan.py reads. `whole`: whether all days were counted once, also those that silver does
+    not list as touched."""
+    if former is not None and plan.is_remade(source, former):
+        former = None
+    counted = dict(former.memory["counted"]) if former else {}
+    counted = {day: version for day, version in counted.items() if not plan.contains(ranges, day)}
+    changes = plan.newest_changes(source.memory, _days(draft))
+    counted |= {day: version for day, version in changes.items() if plan.contains(ranges, day)}
+    return {
+        "silver": source.path.name,
+        "counted": dict(sorted(counted.items())),
+        "whole": ranges == plan.ALL or (former is not None and former.memory["whole"]),
+        "names": plan.names(source),
+    }
+
+
+def _days(draft: Draft) -> set[str]:
+    days = (name.split("/")[1] for name in draft.files() if name.split("/")[0] in schema.DAILY)
+    return {day.removeprefix("day=") for day in days}
+
+
+def _stale(source: Version, memory: dict[str, Any]) -> CheckResult:
+    days = plan.stale_days(source.memory, memory["counted"])
+    note = f"{len(days):,} days are stale: run activity without dates" if days else ""
+    return CheckResult("activity.stale", "activity", WARN, len(days), len(memory["counted"]), note)

@@ -1,17 +1,24 @@
 """Transforms the message history to daily counts. Pure: frames in, frames out.
 
-Days are UTC. A reply counts for the message that it follows, so the messages of the day after the
-last requested one are read too, and those of the day before the first for the previous sender.
+Days are UTC. A reply counts for the message that it follows, so the messages of the day after each
+requested one are read too, and those of the day before for the previous sender.
 """
 
+from collections.abc import Sequence
 from datetime import date, timedelta
+from functools import cache, reduce
+from math import log
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from appliance.shared import histogram
 from spark.jobs.activity import schema
+from spark.jobs.activity.plan import Range
 
 WHERE = ("day", "channel_id", "topic_id", "sender")
+MICROS = 1_000_000
 
 
 def c(name: str) -> Column:
@@ -27,12 +34,19 @@ def later(day: date, days: int) -> Column:
     return f.lit(target.isoformat()).cast("date")  # Spark rejects a date of year 1 as a literal
 
 
-def near(messages: DataFrame, first: date, last: date) -> DataFrame:
-    """Changes in the requested days and one day before and after; `day` is their day."""
+def near(messages: DataFrame, ranges: Sequence[Range]) -> DataFrame:
+    """Changes in these days and one day before and after each; `day` is their day.
+
+    The partition of a change is the day of its message, which is never later.
+    """
+    around = [
+        (c("valid_from") >= later(first, -1).cast("timestamp"))
+        & (c("valid_from") < later(last, 2).cast("timestamp"))
+        for first, last in ranges
+    ]
     return (
-        messages.where(c("day") <= later(last, 1))
-        .where(c("valid_from") >= later(first, -1).cast("timestamp"))
-        .where(c("valid_from") < later(last, 2).cast("timestamp"))
+        messages.where(c("day") <= later(ranges[-1][1], 1))
+        .where(reduce(or_, around))
         .select(
             f.to_date("valid_from").alias("day"),
             "channel_id", "topic_id", "sender", "change", "valid_from", "event_id",
@@ -40,12 +54,15 @@ def near(messages: DataFrame, first: date, last: date) -> DataFrame:
     )  # fmt: skip
 
 
-def within(rows: DataFrame, first: date, last: date) -> DataFrame:
-    return rows.where(c("day").between(later(first, 0), later(last, 0)))
+def within(rows: DataFrame, ranges: Sequence[Range]) -> DataFrame:
+    return rows.where(
+        reduce(or_, [c("day").between(later(first, 0), later(last, 0)) for first, last in ranges])
+    )
 
 
 def sequence(rows: DataFrame) -> DataFrame:
-    """Created messages, each with the previous sender and the time until another sender replied.
+    """Created messages, each with the previous sender and the waiting times in microseconds: since
+    the message that it answers (`answer_wait`), and until another sender replied (`reply_wait`).
 
     The window runs backwards, so that one sort is enough for both.
     """
@@ -61,15 +78,21 @@ def sequence(rows: DataFrame) -> DataFrame:
     starts_turn = f.coalesce(c("before") != c("sender"), f.lit(True))
     messages = messages.withColumn("turn_at", f.when(starts_turn, c("at")))
     # Inside a turn, the next turn is that of a later row.
-    waited = f.last("turn_at", ignorenulls=True).over(seen) - c("at")
-    soon = waited <= schema.REPLY_SECONDS_MAX * 1_000_000
-    return messages.withColumn("reply_seconds", f.when(soon, waited / 1e6))
+    reply_wait = f.last("turn_at", ignorenulls=True).over(seen) - c("at")
+    answer_wait = f.when(c("before") != c("sender"), c("at") - c("before_at"))
+    return messages.withColumns(
+        {"reply_wait": _in_time(reply_wait), "answer_wait": _in_time(answer_wait)}
+    )
+
+
+def _in_time(wait: Column) -> Column:
+    return f.when(wait <= schema.REPLY_SECONDS_MAX * MICROS, wait)
 
 
 def spans(messages: DataFrame) -> DataFrame:
     """Runs of a sender's messages in a topic without a long gap, within one day."""
     mine = Window.partitionBy(*WHERE).orderBy("at", "event_id")
-    gap_micros = schema.SPAN_GAP_SECONDS_MAX * 1_000_000
+    gap_micros = schema.SPAN_GAP_SECONDS_MAX * MICROS
     begins = f.coalesce(c("at") - f.lag("at").over(mine) > gap_micros, f.lit(True))
     return (
         messages.withColumn("begins", begins.cast("int"))
@@ -86,23 +109,19 @@ def spans(messages: DataFrame) -> DataFrame:
 
 def pairs(messages: DataFrame) -> DataFrame:
     """Replies: a message that follows another sender's message in its topic in time."""
-    after = c("at") - c("before_at")
-    turns = messages.where(
-        (c("before") != c("sender")) & (after <= schema.REPLY_SECONDS_MAX * 1_000_000)
-    )
-    return (
-        turns.groupBy(*WHERE, c("before").alias("answers"))
-        .agg(
-            f.count(f.lit(1)).alias("replies"),
-            f.median(after / 1e6).alias("median_seconds"),
-        )
-        .select(*schema.OUTPUT["pairs"].names)
-    )
+    turns = messages.where(c("answer_wait").isNotNull())
+    keys = (*WHERE, "answers")
+    replies = with_waits(turns.withColumn("answers", c("before")), keys, "answer_wait")
+    return replies.select(
+        *keys,
+        c("count").alias("replies"),
+        "reply_buckets",
+        quantile("waits", 0.5).alias("median_seconds"),
+        quantile("waits", 0.95).alias("p95_seconds"),
+    ).select(*schema.OUTPUT["pairs"].names)
 
 
-def activity(
-    rows: DataFrame, messages: DataFrame, spent: DataFrame, topics: DataFrame, channels: DataFrame
-) -> DataFrame:
+def activity(rows: DataFrame, messages: DataFrame, spent: DataFrame) -> DataFrame:
     """One row for each day, channel, topic and sender with activity."""
     changed = rows.groupBy(*WHERE).agg(
         f.count_if(c("change") == "created").alias("messages"),
@@ -110,14 +129,16 @@ def activity(
         f.count_if(c("change") == "deleted").alias("deletes"),
         f.count_if(c("change") == "moved").alias("moves"),
     )
-    answered = messages.groupBy(*WHERE).agg(
-        f.count("reply_seconds").alias("replied"),
-        f.percentile("reply_seconds", f.lit(0.5)).alias("first_reply_median_seconds"),
-        f.percentile("reply_seconds", f.lit(0.95)).alias("first_reply_p95_seconds"),
+    answered = with_waits(messages.where(c("reply_wait").isNotNull()), WHERE, "reply_wait").select(
+        *WHERE,
+        c("count").alias("replied"),
+        "reply_buckets",
+        quantile("waits", 0.5).alias("first_reply_median_seconds"),
+        quantile("waits", 0.95).alias("first_reply_p95_seconds"),
     )
     active = spent.groupBy(*WHERE).agg(
         f.count(f.lit(1)).alias("active_spans"),
-        f.sum((f.unix_micros("ended_at") - f.unix_micros("started_at")) / 1e6).alias(
+        f.sum((f.unix_micros("ended_at") - f.unix_micros("started_at")) / MICROS).alias(
             "active_seconds"
         ),
     )
@@ -129,12 +150,88 @@ def activity(
             .join(each.alias("r"), same, "left")
             .select("l.*", *[f"r.{name}" for name in each.columns if name not in WHERE])
         )
-    names = channels.select("channel_id", c("name").alias("channel"))
-    named = joined.join(titles(topics), "topic_id", "left").join(names, "channel_id", "left")
     zeros = {"replied": 0, "active_spans": 0, "active_seconds": 0.0}
-    return named.fillna(zeros).select(*schema.OUTPUT["activity"].names)
+    empty = f.create_map().cast("map<bigint,bigint>")
+    return (
+        joined.fillna(zeros)
+        .withColumn("reply_buckets", f.coalesce("reply_buckets", empty))
+        .select(*schema.OUTPUT["activity"].names)
+    )
 
 
-def titles(topics: DataFrame) -> DataFrame:
-    newest = topics.where(c("valid_to").isNull())
-    return newest.select("topic_id", c("title").alias("topic"))
+# -- waiting times ----------------------------------------------------------------------
+
+
+def with_waits(messages: DataFrame, keys: Sequence[str], wait: str) -> DataFrame:
+    """For each group: the number of waits, all of them in order, and their histogram."""
+    rows = messages.select(*keys, c(wait).alias("wait"), bucket_of(c(wait)).alias("bucket"))
+    collected = rows.groupBy(*keys).agg(
+        f.count("wait").alias("count"),
+        f.sort_array(f.collect_list("wait")).alias("waits"),
+        f.sort_array(f.collect_list("bucket")).alias("buckets"),
+    )
+    # In a column of its own, because a lambda would compute it again for each element.
+    ends = f.filter(
+        f.sequence(f.lit(1), f.size("buckets")),
+        lambda end: ~f.get("buckets", end).eqNullSafe(f.get("buckets", end - 1)),
+    )
+    counts = f.transform(
+        "ends", lambda end, n: (end - f.coalesce(f.get("ends", n - 1), f.lit(0))).cast("bigint")
+    )
+    buckets = f.map_from_arrays(f.array_distinct("buckets"), counts)
+    return (
+        collected.withColumn("ends", ends)
+        .withColumn("reply_buckets", buckets)
+        .drop("buckets", "ends")
+    )
+
+
+def quantile(ordered: str, share: float) -> Column:
+    """Seconds, between the two nearest of the ordered microseconds; null without any."""
+    index = (f.size(ordered) - 1) * share
+    low = f.get(ordered, f.floor(index).cast("int"))
+    high = f.get(ordered, f.ceil(index).cast("int"))
+    return (low + (high - low) * (index - f.floor(index))) / MICROS
+
+
+def bucket_of(micros: Column) -> Column:
+    """`histogram.bucket_of` of a wait up to REPLY_SECONDS_MAX, exactly: where the logarithms of two
+    machines differ, the longest wait of each bucket decides."""
+    longest = longest_waits()
+    wait = f.greatest(micros, f.lit(1))
+    near = f.ceil(f.ln(wait / MICROS) / log(histogram.GAMMA)) - histogram.BUCKET_MIN
+    index = f.greatest(f.lit(0), f.least(near, f.lit(len(longest) - 1))).cast("int")
+    above, below = f.get(_constant(longest), index), f.get(_constant([0, *longest]), index)
+    moved = (wait > above).cast("int") - (wait <= below).cast("int")
+    return (index + moved + histogram.BUCKET_MIN).cast("bigint")
+
+
+def _constant(numbers: Sequence[int]) -> Column:
+    """An array, from one literal: a literal for each number takes a call each."""
+    return f.split(f.lit(",".join(map(str, numbers))), ",").cast("array<bigint>")
+
+
+@cache
+def longest_waits() -> list[int]:
+    """The longest wait of each bucket in microseconds, from BUCKET_MIN to that of
+    REPLY_SECONDS_MAX."""
+    top = histogram.bucket_of(schema.REPLY_SECONDS_MAX)
+    return [_longest_wait(bucket) for bucket in range(histogram.BUCKET_MIN, top + 1)]
+
+
+def _longest_wait(bucket: int) -> int:
+    micros = int(histogram.GAMMA**bucket * MICROS)
+    while histogram.bucket_of((micros + 1) / MICROS) <= bucket:
+        micros += 1
+    while histogram.bucket_of(micros / MICROS) > bucket:
+        micros -= 1
+    return micros
+
+
+# -- names ------------------------------------------------------------------------------
+
+
+def newest(changes: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """The newest row for each value of the first column."""
+    key, *others = columns
+    return changes.groupBy(key).agg(*[f.max_by(name, "event_id").alias(name) for name in others])

@@ -4,13 +4,15 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from spark import source
+from appliance.shared import segment_chain
+from appliance.shared.segment_chain import Gap
+from spark import segments, source
 from spark.dataset import Dataset
 from spark.errors import SchemaVersionUnknown, SegmentMissing, SegmentTorn
-from spark.jobs.audit import schema
+from spark.jobs.audit import faults, schema
 from spark.jobs.audit import transforms as t
 from spark.jobs.ingest import transforms as ingest
 from spark.request import JobReport, JobRequest
@@ -26,19 +28,19 @@ class SnapshotFolder(NamedTuple):
 
 def run(ask: JobRequest) -> JobReport:
     spark = ask.spark
-    segments = source.manifests(ask.source / "events")
-    snapshot = newest_snapshot(ask.source / "snapshot", segments)
-    mine = [segment for segment in segments if segment.first <= snapshot.last]
+    exported = segments.manifests(ask.source / "events")
+    snapshot = newest_snapshot(ask.source / "snapshot", exported)
+    mine = [segment for segment in exported if segment.first <= snapshot.last]
     with ask.progress.step(spark, "audit: verifying"):
         for segment in mine:
-            source.verify(segment)
+            segments.verify(segment)
         lacking = sorted(set(schema.SNAPSHOT) - set(snapshot.files))
         if lacking:
             raise SegmentTorn(f"the snapshot {snapshot.path} has no {', '.join(lacking)}")
         for name, file in snapshot.files.items():
             _require(name in schema.SNAPSHOT, f"{snapshot.path} has an unknown table {name}")
-            source.verify_file(snapshot.path / file["file"], file["bytes"], file["sha256"])
-    happened = source.happened(source.read(spark, mine), source.cuts(mine))
+            segments.verify_file(snapshot.path / file["file"], file["bytes"], file["sha256"])
+    happened = source.happened(source.read(spark, mine), segments.cuts(mine))
     events = happened.where(f.col("event_id") <= snapshot.last)
     with Dataset(ask.out / "gold" / "audit", schema.NAME).writing() as dataset:
         draft = dataset.draft()
@@ -55,33 +57,46 @@ def run(ask: JobRequest) -> JobReport:
 
 
 def _differences(
-    ask: JobRequest, events: DataFrame, snapshot: SnapshotFolder, mine: list[source.SegmentFile]
+    ask: JobRequest, events: DataFrame, snapshot: SnapshotFolder, mine: list[segments.SegmentFile]
 ) -> DataFrame:
     parsed = ingest.messages_of(events)
     sound = ingest.changes(parsed).where("sound").drop("sound")
     history = ingest.history(sound).persist()
     logged, kept = t.state(events, history), t.kept(tables(ask, snapshot))
-    differences = t.log_faults(events, history)
+    differences = faults.log_faults(events, history)
     for noun in schema.COMPARED:
         differences = differences.unionByName(t.compare(noun, logged[noun], kept[noun]))
-    gone = [("log.gap", None, None, None, sentence) for sentence in gaps(mine, snapshot)]
-    rows = ask.spark.createDataFrame(gone, schema.OUTPUT["differences"])
-    return differences.unionByName(rows).select(*t.COLUMNS)
+    rows = [
+        ("log.gap", f"{gap.first}-{gap.last}", gap.first, None, segment_chain.sentence(gap))
+        for gap in gaps(ask, mine, snapshot)
+    ]
+    gone = ask.spark.createDataFrame(rows, schema.OUTPUT["differences"])
+    return differences.unionByName(gone).select(*t.COLUMNS)
 
 
-def gaps(mine: list[source.SegmentFile], snapshot: SnapshotFolder) -> list[str]:
-    """A message for each gap: between segments, inside one, at the start and at the end."""
-    sentences = source.gaps(mine)
-    for segment in mine:
-        lacking = segment.last - segment.first + 1 - segment.rows
-        if lacking:
-            sentences.append(f"{lacking} events of {segment.stem} are missing")
-    if mine and mine[0].first > 1 and mine[0].previous != 0:
-        sentences.append(f"events 1 to {mine[0].previous or mine[0].first - 1} are in no segment")
+def gaps(ask: JobRequest, mine: list[segments.SegmentFile], snapshot: SnapshotFolder) -> list[Gap]:
+    """Every gap with exact ids: between segments, inside one, at the start and at the end."""
+    chain = segment_chain.gaps(mine, segments.begins_after(ask.source))
     last = max((segment.last for segment in mine), default=0)
     if last < snapshot.last:
-        sentences.append(f"events {last + 1} to {snapshot.last} are in no segment")
-    return sentences
+        chain.append(Gap(last + 1, snapshot.last, "are in no segment", snapshot.last - last))
+    return [exact for gap in chain for exact in _exact(ask, gap, mine)]
+
+
+def _exact(ask: JobRequest, gap: Gap, mine: list[segments.SegmentFile]) -> list[Gap]:
+    """The gaps inside a segment, of which the manifest shows only the sum. At most GAPS_MAX."""
+    if gap.rows == gap.last - gap.first + 1:
+        return [gap]
+    theirs = [each for each in mine if (each.first, each.last) == (gap.first, gap.last)]
+    end = ask.spark.range(gap.last + 1, gap.last + 2).toDF("event_id")
+    ids = source.read(ask.spark, theirs).select("event_id").unionByName(end).distinct()
+    before = f.lag("event_id", 1, gap.first - 1).over(Window.orderBy("event_id"))
+    ends = ids.where("event_id is not null").select(before.alias("before"), "event_id")
+    ends = ends.where("event_id > before + 1").orderBy("event_id").limit(schema.GAPS_MAX)
+    return [
+        Gap(row["before"] + 1, row["event_id"] - 1, gap.reason, row["event_id"] - row["before"] - 1)
+        for row in ends.collect()
+    ]
 
 
 def tables(ask: JobRequest, snapshot: SnapshotFolder) -> dict[str, DataFrame]:
@@ -93,13 +108,13 @@ def tables(ask: JobRequest, snapshot: SnapshotFolder) -> dict[str, DataFrame]:
     return frames
 
 
-def newest_snapshot(folder: Path, segments: list[source.SegmentFile]) -> SnapshotFolder:
+def newest_snapshot(folder: Path, exported: list[segments.SegmentFile]) -> SnapshotFolder:
     """The newest snapshot that the log reaches, or else the newest one, which shows the gap."""
     files = sorted(folder.glob("[!.]*/manifest.json"))  # without snapshots in progress
     if not files:
         raise SegmentMissing(f"{folder} contains no snapshot", "agentlip export snapshot --out DIR")
     snapshots = sorted((_read(file) for file in files), key=lambda entry: entry.last)
-    last_event = max((entry.last for entry in segments), default=0)
+    last_event = max((entry.last for entry in exported), default=0)
     return ([entry for entry in snapshots if entry.last <= last_event] or snapshots[:1])[-1]
 
 
@@ -122,7 +137,7 @@ def _read(file: Path) -> SnapshotFolder:
             manifest["files"],
         )
         sound = all(
-            source.FILE_NAME.fullmatch(file_entry["file"])
+            segments.FILE_NAME.fullmatch(file_entry["file"])
             and type(file_entry["bytes"]) is int
             and isinstance(file_entry["sha256"], str)
             for file_entry in snapshot.files.values()

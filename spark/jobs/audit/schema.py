@@ -22,5 +22,8 @@ COMPARED = {
         "topic_id": "topic", "kind": "kind", "key": "key", "value": "value",
         "dedupe_key": "dedupe_key", "source_message_id": "source", "created_at": "created_at",
     }),
-    "enrichment": ("enrichments", {"count": "count"}),
+    "enrichment": ("enrichments", {"count": "count", "created_at": "created_at"}),
 }  # fmt: skip
+OPTIONAL = {("enrichment", "created_at")}  # not compared where the log does not have it
+CREATED_SECONDS_MAX = 1.0  # from a creation to its event: programs may read the clock twice
+GAPS_MAX = 1000  # gaps of one segment in the differences

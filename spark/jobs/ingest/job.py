@@ -1,52 +1,54 @@
 """Ingests new segments, each once, and publishes a version.
 
-The version itself lists its segments, so both always agree. Days without changed messages keep
-their files.
+The version itself lists its segments, so both always agree. A run reads and writes only the files
+of days that have new events, or messages with new events; all others are linked. `touched` in the
+memory of the version lists the days that changed, for the jobs that read it.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from datetime import UTC, datetime
 from functools import partial, reduce
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
-from spark import checks, source, stream
+from spark import checks, delta, ranges, results, segments, source
 from spark.dataset import Dataset, Draft, Version
-from spark.errors import ChecksFailed
-from spark.jobs.ingest import schema
+from spark.errors import ChecksFailed, JobError
+from spark.jobs.ingest import plan, schema
 from spark.jobs.ingest import transforms as t
 from spark.request import JobReport, JobRequest
+from spark.results import ERROR, WARN, CheckResult
 
 WEEK_SECONDS = 7 * 86_400.0
 CHANGED_MAX = 1_000_000  # changes whose id hashes fit into a job with 1 GB
+IDS_MAX = 100_000  # changed ids that are compared with the ranges of files
+NAMED_MAX = 5  # files that one message names
+FEW_MAX = 100_000  # events of the smaller tables that one task takes, without a shuffle
 EVENT = ("epoch", "event_id")
 CHECKS = (
     checks.TableCheck(
-        "messages.version", "messages", checks.RANGE, ("version",), checks.ERROR, low=1
+        "messages.version", "messages", checks.RANGE, ("version",), ERROR, low=1
     ),
     checks.TableCheck(
-        "messages.event", "messages", checks.RANGE, ("event_id",), checks.ERROR, low=1
+        "messages.event", "messages", checks.RANGE, ("event_id",), ERROR, low=1
     ),
-    checks.TableCheck("messages.once", "messages", checks.UNIQUE, EVENT, checks.ERROR),
-    checks.TableCheck("messages.sender", "messages", checks.NOT_NULL, ("sender",), checks.WARN),
+    checks.TableCheck("messages.once", "messages", checks.UNIQUE, EVENT, ERROR),
+    checks.TableCheck("messages.sender", "messages", checks.NOT_NULL, ("sender",), WARN),
     checks.TableCheck(
-        "messages.fresh", "messages", checks.FRESH, ("valid_from",), checks.WARN,
-        seconds=WEEK_SECONDS,
-    ),
-    checks.TableCheck(
-        "messages.topic", "messages", checks.REFERENCE, ("topic_id",), checks.WARN,
+        "messages.topic", "messages", checks.REFERENCE, ("topic_id",), WARN,
         other=("topics", "topic_id"),
     ),
-    checks.TableCheck("topics.once", "topics", checks.UNIQUE, EVENT, checks.ERROR),
+    checks.TableCheck("topics.once", "topics", checks.UNIQUE, EVENT, ERROR),
     checks.TableCheck(
-        "topics.channel", "topics", checks.REFERENCE, ("channel_id",), checks.WARN,
+        "topics.channel", "topics", checks.REFERENCE, ("channel_id",), WARN,
         other=("channels", "channel_id"),
     ),
-    checks.TableCheck("channels.once", "channels", checks.UNIQUE, EVENT, checks.ERROR),
+    checks.TableCheck("channels.once", "channels", checks.UNIQUE, EVENT, ERROR),
 )  # fmt: skip
 
 
@@ -55,159 +57,246 @@ def silver(out: Path) -> Dataset:
 
 
 def run(ask: JobRequest) -> JobReport:
-    folder = ask.source / "events"
+    export = plan.exported(ask)
     with silver(ask.out).writing() as dataset:
-        merge = Merge(ask, dataset, source.manifests(folder))
-        if not ask.remote:  # remote streams call back in a process on the server
-            stream.new_segments(ask.spark, folder, ask.out / "checkpoints" / "ingest", merge.take)
-        # The checkpoint may be newer than the tables, which can be deleted or restored.
-        merge.take(merge.all)
+        older = dataset.older()
+        if older is not None:
+            plan.require_all(older, export)
+        former = dataset.current() if older is None else None
+        merge = Merge(ask, dataset, former, export)
+        merge.take()
+        if ask.options.get(plan.DELTA):
+            delta.publish(dataset)
         return JobReport(merge.counts, merge.results, merge.published)
 
 
 class Merge:
-    """Merges new segments with the former version into the next one.
-
-    all  every existing segment, also ingested ones: they show gaps and restores
-    """
+    """Merges new segments with the former version into the next one."""
 
     def __init__(
-        self, ask: JobRequest, dataset: Dataset, segments: list[source.SegmentFile]
+        self, ask: JobRequest, dataset: Dataset, former: Version | None, export: plan.Export
     ) -> None:
         self.ask = ask
         self.spark = ask.spark
         self.dataset = dataset
-        self.all = segments
-        self.cuts = source.cuts(segments)
-        self.former: Version | None = dataset.current()
+        self.former = former
+        self.export = export
+        self.memory: dict[str, Any] = {
+            "segments": [], "newest": {}, "cuts": {}, "touched": {}, "newest_at": None,
+            "skipped": {}, **(former.memory if former else {}),
+        }  # fmt: skip
+        self.cuts = _ends(self.memory["cuts"], segments.cuts(export.segments))
+        self.new_cuts = [cut for cut in self.cuts if self.memory["cuts"].get(cut.epoch) != cut.last]
+        self.added: dict[str, tuple[str, ...]] = {}
         self.published: Path | None = None
-        self.counts: dict[str, int] = {"segments": 0}
-        self.results: list[checks.CheckResult] = []
+        self.counts: dict[str, Any] = {"segments": 0}
+        self.results: list[CheckResult] = []
 
-    def take(self, segments: Sequence[source.SegmentFile]) -> None:
-        """Publish a version with these segments, unless all of them were ingested before."""
-        done = set(self.former.memory["segments"]) if self.former else set()
-        new = [segment for segment in source.live(segments) if segment.name not in done]
-        if not new:
-            return
+    def take(self) -> None:
+        """Publish a version with the new segments, unless there is nothing to take or skip."""
+        done = set(self.memory["segments"])
+        new = [segment for segment in self.export.segments if segment.name not in done]
         # A compacted segment of ingested segments contains nothing new.
-        fresh = [segment for segment in new if not source.is_covered(segment, done)]
-        for segment in fresh:
-            source.verify(segment)
+        fresh = self._verified([each for each in new if not segments.is_covered(each, done)])
+        new = [segment for segment in new if segment.manifest not in self.export.bad]
+        skipped = plan.states(self.export, list(self.export.bad))
+        if not new and skipped == self.memory["skipped"]:
+            return
         draft = self.dataset.draft()
         if fresh:
             self._fill(draft, fresh)
         elif self.former is not None:
             for table in schema.OUTPUT:
                 draft.keep(self.former, table)
-        newest = dict(self.former.memory["newest"]) if self.former else {}
+        newest = dict(self.memory["newest"])
         for segment in new:
             newest[segment.epoch] = max(segment.last, newest.get(segment.epoch, 0))
             done |= {segment.name, *(f"{segment.epoch}/{stem}" for stem in segment.replaces)}
-        self.former = self.dataset.commit(draft, {"segments": sorted(done), "newest": newest})
-        self.published = self.former.path
+        self.memory |= {"segments": sorted(done), "newest": newest, "skipped": skipped}
+        self.published = self.dataset.commit(draft, self.memory).path
         self.counts["segments"] += len(fresh)
 
-    def _fill(self, draft: Draft, fresh: Sequence[source.SegmentFile]) -> None:
-        progress = self.ask.progress
-        events = source.happened(source.read(self.spark, fresh), self.cuts)
-        with progress.step(self.spark, "ingest: counting"):
+    def _verified(self, new: Sequence[segments.SegmentFile]) -> list[segments.SegmentFile]:
+        """The segments that are sound. The others are an error, or skipped."""
+        for segment in new:
+            try:
+                self.added[segment.name] = segments.verify(segment)
+            except JobError as error:
+                if not self.ask.options.get(plan.QUARANTINE):
+                    raise
+                self.export.bad[segment.manifest] = error
+        self.results += [
+            _files("segments.sound", [each.message for each in self.export.bad.values()]),
+            _files("segments.columns", [
+                f"{segment.path} also has {', '.join(self.added[segment.name])}"
+                for segment in new if self.added.get(segment.name)
+            ]),
+        ]  # fmt: skip
+        self.counts["skipped_segments"] = len(self.export.bad)
+        return [segment for segment in new if segment.manifest not in self.export.bad]
+
+    def _fill(self, draft: Draft, fresh: Sequence[segments.SegmentFile]) -> None:
+        step = partial(self.ask.progress.step, self.spark)
+        read = source.read(self.spark, fresh, added=self.added)
+        events = source.happened(read, self.cuts)
+        with step("ingest: counting"):
             (checked,) = t.summarize(events).collect()
             seen = checked.asDict()
-        with progress.step(self.spark, "ingest: messages"):
-            counts = self._messages(draft, events, fresh, seen)
-        with progress.step(self.spark, "ingest: topics and the rest"):
+        with step("ingest: messages"):
+            marks = self._marks(events, fresh)
+            counts = self._messages(draft, events, marks, fresh, seen)
+        with step("ingest: topics and the rest"):
             counts |= self._others(draft, events, seen, counts.pop("bad"))
-        with progress.step(self.spark, "ingest: checks"):
-            self.results = checks.run(CHECKS, partial(draft.read, self.spark), self.ask.now)
-        self.results.append(checks.gaps("segments.gaps", "segments", source.gaps(self.all)))
-        if any(result.is_error for result in self.results):
-            for line in checks.describe(self.results):
-                progress.say(line)
-            raise ChecksFailed("the new tables failed a check with severity error")
+        with step("ingest: days"):
+            self._remember(draft, marks, fresh)
+        with step("ingest: checks"):
+            self._check(draft, fresh)
         for name in ("rows", *t.KINDS, "unknown_events"):
             counts[name] = seen[name]
-        for name, count in counts.items():
-            self.counts[name] = self.counts.get(name, 0) + count
+        self.counts |= counts
 
     # -- messages ------------------------------------------------------------------------
+
+    def _marks(self, events: DataFrame, fresh: Sequence[segments.SegmentFile]) -> DataFrame:
+        """The id hashes of messages whose history changes. In new events that are in order, a
+        creation is not a change."""
+        if self._is_in_order(fresh):
+            marks = t.changed(events)
+        else:
+            marks = events.where(t.named(*schema.MESSAGES)).select(t.id_hash("entity_id"))
+        if self.former is not None and self.new_cuts:
+            rows = self.former.read(self.spark, "messages")
+            for cut in self.new_cuts:
+                marks = marks.unionByName(source.void(rows, cut).select(t.id_hash("message_id")))
+        return marks
 
     def _messages(
         self,
         draft: Draft,
         events: DataFrame,
-        fresh: Sequence[source.SegmentFile],
+        marks: DataFrame,
+        fresh: Sequence[segments.SegmentFile],
         seen: dict[str, int],
     ) -> dict[str, int]:
-        """Messages with only a creation are written directly, the others through a window. If
-        events may be duplicated or late, all go through the window."""
-        straight = (
-            self._is_in_order(fresh)
-            and seen["distinct"] == seen["rows"]
-            and seen["changes"] <= CHANGED_MAX
-        )
+        """Only messages that change go through the window; other creations are written directly,
+        and other rows of a day that is written again are copied. If events may be duplicated or
+        late, all new ones go through the window."""
+        few = seen["changes"] <= CHANGED_MAX and not self.new_cuts
+        straight = few and self._is_in_order(fresh) and seen["distinct"] == seen["rows"]
         first, later, read, made = (Observation() for _ in range(4))
-        unit, fields = f.lit(1), f.col("extra").isNotNull()
         rest, frames = events, []
         if straight:  # a broadcast: otherwise Spark might sort all events
-            few = f.broadcast(t.changed(events))
             marked = events.withColumn("id_hash", t.id_hash("entity_id"))
-            created = t.created_of(marked.join(few, "id_hash", "left_anti"))
-            frames.append(_sound(t.first_states(created), first, fields))
-            rest = marked.join(few, "id_hash", "left_semi")
+            created = t.created_of(marked.join(f.broadcast(marks), "id_hash", "left_anti"))
+            frames.append(
+                _sound(
+                    t.first_states(created), first, "count_if(sound AND extra IS NOT NULL) AS more"
+                )
+            )
+            rest = marked.join(f.broadcast(marks), "id_hash", "left_semi")
         changes = _sound(t.changes(t.messages_of(rest)), later)
-        days = self._days_touched(events, straight)
+        days = self._days_to_write_again(events, fresh, seen)
         if self.former is not None and days:
-            rows = self.former.read(self.spark, "messages")
-            rewritten = rows.where(f.col("day").isin([date.fromisoformat(day) for day in days]))
-            changes = changes.unionByName(t.facts(source.happened(rewritten, self.cuts)))
-        sorted_out = t.history(changes.observe(read, f.count(unit).alias("told")))
-        more = f.count_if(fields).alias("more")
-        frames.append(sorted_out.observe(made, f.count(unit).alias("made"), more))
+            files = self.former.files("messages", days)
+            rows = self.former.read(self.spark, "messages", files)
+            if straight:
+                hashed = rows.withColumn("id_hash", t.id_hash("message_id"))
+                unchanged = hashed.join(f.broadcast(marks), "id_hash", "left_anti")
+                frames.append(unchanged.select(*rows.columns))
+                rows = hashed.join(f.broadcast(marks), "id_hash", "left_semi")
+            changes = changes.unionByName(t.facts(source.happened(rows, self.cuts)))
+        merged = changes.observe(read, f.expr("count(1) AS merged"))
+        sums = [f.expr("count(1) AS made"), f.expr("count_if(extra IS NOT NULL) AS more")]
+        frames.append(t.history(merged, unique=straight).observe(made, *sums))
         draft.write(reduce(DataFrame.unionByName, frames), "messages", schema.DISTINCT)
         if self.former is not None:
             draft.keep(self.former, "messages", days)
-        sums = Counter(later.get) + Counter(read.get) + Counter(made.get)
+        counted = Counter(later.get) + Counter(read.get) + Counter(made.get)
         if straight:
-            sums += Counter(first.get)
-        duplicates = sums["told"] - sums["made"]
-        return {"bad": sums["bad"], "duplicates": duplicates, "unknown_fields": sums["more"]}
+            counted += Counter(first.get)
+        duplicates = counted["merged"] - counted["made"]
+        return {
+            "bad": counted["bad"], "duplicates": duplicates, "unknown_fields": counted["more"]
+        }  # fmt: skip
 
-    def _is_in_order(self, fresh: Sequence[source.SegmentFile]) -> bool:
+    def _is_in_order(self, fresh: Sequence[segments.SegmentFile]) -> bool:
         """Whether all segments are newer than the ingested ones, so every creation is new."""
-        newest = self.former.memory["newest"] if self.former else {}
+        newest = self.memory["newest"]
         return all(segment.first > newest.get(segment.epoch, 0) for segment in fresh)
 
-    def _days_touched(self, events: DataFrame, in_order: bool) -> set[str]:
-        """Days to write again: those of messages with new events, or that a restore discarded. All
-        other days keep their files."""
+    def _days_to_write_again(
+        self,
+        events: DataFrame,
+        fresh: Sequence[segments.SegmentFile],
+        seen: dict[str, int],
+    ) -> set[str]:
+        """The days of messages that change. All other days keep their files."""
         if self.former is None:
             return set()
-        if in_order:
-            marks = t.changed(events)
+        in_order = self._is_in_order(fresh)
+        if in_order and not seen["changes"] and not self.new_cuts:
+            return set()
+        return self._days_of("messages", t.ids(events, creations=not in_order))
+
+    def _days_of(self, table: str, ids: DataFrame) -> set[str]:
+        """The days whose files have rows of these messages, or discarded rows. Only files whose
+        range has one of the ids are read."""
+        assert self.former is not None
+        files = self.former.files(table)
+        if self.new_cuts:
+            rows = self.former.read(self.spark, table)
+            for cut in self.new_cuts:
+                ids = ids.unionByName(source.void(rows, cut).select("message_id"))
         else:
-            marks = events.where(t.named(*schema.MESSAGES)).select(t.id_hash("entity_id"))
-        rows = self.former.read(self.spark, "messages")
-        marked = rows.select("day", t.id_hash("message_id"))
-        mine = marked.join(marks.distinct(), "id_hash", "left_semi")
-        frames = [mine.select("day"), *(source.void(rows, cut).select("day") for cut in self.cuts)]
-        return {str(row["day"]) for each in frames for row in each.distinct().collect()}
+            wanted = ids.distinct().limit(IDS_MAX + 1).collect()
+            if len(wanted) <= IDS_MAX:
+                few = {row["message_id"] for row in wanted}
+                files = ranges.candidates(files, self.former.ranges, few)
+        rows = self.former.read(self.spark, table, files)
+        mine = t.marked(rows, ids.select(t.id_hash("message_id")))
+        days = mine.select(f.col("day").cast("string")).distinct()
+        return {row["day"] for row in days.collect()}
+
+    def _remember(
+        self, draft: Draft, marks: DataFrame, fresh: Sequence[segments.SegmentFile]
+    ) -> None:
+        """Note the days on which a message changed in this version, and the newest change."""
+        written, frames = draft.written(self.spark, "messages"), []
+        if in_order := self._is_in_order(fresh):
+            frames.append(written.where(~_is_known(self.memory["newest"])))
+        if not in_order or self.new_cuts:
+            frames.append(t.marked(written, marks))
+        if self.former is not None and self.new_cuts:  # the discarded rows are not in the draft
+            frames.append(t.marked(self.former.read(self.spark, "messages"), marks))
+        rows = reduce(DataFrame.unionByName, [frame.select("valid_from") for frame in frames])
+        days = rows.groupBy(f.expr("to_date(valid_from) AS day"))
+        changed = days.agg(f.expr("unix_micros(max(valid_from)) AS newest")).collect()
+        touched = {row["day"].isoformat(): draft.number for row in changed}
+        newest = [row["newest"] for row in changed]
+        if self.memory["newest_at"] is not None:
+            newest.append(self.memory["newest_at"])
+        self.memory |= {
+            "touched": dict(sorted({**self.memory["touched"], **touched}.items())),
+            "newest_at": max(newest, default=None),
+            "cuts": {cut.epoch: cut.last for cut in self.cuts},
+        }
 
     # -- the rest ------------------------------------------------------------------------
 
     def _others(
         self, draft: Draft, events: DataFrame, seen: dict[str, int], bad: int
     ) -> dict[str, int]:
-        """Write the smaller tables completely if they have new rows, else keep them. A few at a
-        time, because most of the time is planning."""
+        """Write the partitions of the smaller tables that have new rows, and keep the others. A
+        few tables at a time, because most of the time is planning."""
         makes: list[tuple[str, DataFrame | None, t.Small]] = []
-        some = any(seen[kind] for kind in t.KINDS)
-        parsed = t.others_of(events).persist() if some else None
+        count = sum(seen[kind] for kind in t.KINDS)
+        parsed = t.others_of(events) if count else None
         bad += seen["bad_envelopes"]
         rows = None
         if parsed is not None:
+            parsed = (parsed.coalesce(1) if count <= FEW_MAX else parsed).persist()
             sound = t.is_sound(schema.OTHERS)
-            bad += parsed.where(~sound).count()
+            bad += parsed.where(f"NOT {sound}").count()
             rows = parsed.where(sound)
         for table, make in t.SMALL.items():
             new = make.rows(rows) if rows is not None and seen[table] else None
@@ -224,25 +313,97 @@ class Merge:
         return {"quarantine": quarantine.count() if quarantine is not None else 0}
 
     def _small(self, draft: Draft, table: str, new: DataFrame | None, make: t.Small) -> None:
-        former = self.former
-        void = bool(self.cuts) and former is not None and former.has(table)
-        if new is None and not void:
-            if former is not None:
-                draft.keep(former, table)
-            return
-        promised = schema.OUTPUT[table].names
-        if former is not None and former.has(table):
-            old = source.happened(former.read(self.spark, table), self.cuts)
-            old = old.select(*[name for name in promised if name != "valid_to"])
-            new = old if new is None else new.unionByName(old)
-        assert new is not None
-        draft.write(make.finish(new).select(*promised).coalesce(1), table)
+        former, column = self.former, schema.PARTITIONS[table]
+        if former is not None:
+            parts = self._parts(table, new)
+            draft.keep(former, table, parts)
+            if parts:
+                old = former.read(self.spark, table, former.files(table, parts))
+                old = source.happened(old, self.cuts).drop(*make.derived)
+                new = old if new is None else new.unionByName(old)
+        if new is not None:
+            made = make.finish(new).select(*schema.OUTPUT[table].names)
+            by_day = column == "day"
+            draft.write(made.repartition("day") if by_day else made.coalesce(1), table)
+
+    def _parts(self, table: str, new: DataFrame | None) -> set[str]:
+        """The partitions that are written again, as they get new rows or lose discarded ones; ""
+        is a whole table."""
+        assert self.former is not None
+        if table in schema.RANGES:
+            nothing = self.former.read(self.spark, table, [])
+            ids = (nothing if new is None else new).select("message_id")
+            return self._days_of(table, ids) if new is not None or self.new_cuts else set()
+        frames = [] if new is None else [new]
+        if self.new_cuts and self.former.has(table):
+            rows = self.former.read(self.spark, table)
+            frames += [source.void(rows, cut) for cut in self.new_cuts]
+        column = schema.PARTITIONS[table]
+        if column is None:
+            return {""} if any(not frame.isEmpty() for frame in frames) else set()
+        value = f.col(column).cast("string").alias("part")
+        return {row["part"] for each in frames for row in each.select(value).distinct().collect()}
+
+    # -- checks --------------------------------------------------------------------------
+
+    def _check(self, draft: Draft, fresh: Sequence[segments.SegmentFile]) -> None:
+        """Check the files that this run wrote: nothing else changed. A late event may repeat the
+        number of any other, so old rows in the range of late segments are checked too. After a
+        restore all rows are."""
+
+        def tables(table: str) -> DataFrame:
+            if self.new_cuts:
+                return draft.read(self.spark, table)
+            rows = draft.written(self.spark, table)
+            if table == "messages" and not self._is_in_order(fresh):
+                rows = rows.unionByName(draft.kept(self.spark, table).where(_is_within(fresh)))
+            return rows
+
+        self.results += checks.run(CHECKS, tables, self.ask.now, partial(draft.read, self.spark))
+        newest = self.memory["newest_at"]
+        newest_at = None if newest is None else datetime.fromtimestamp(newest / 1e6, UTC)
+        self.results.append(
+            checks.freshness("messages.fresh", "messages", newest_at, self.ask.now, WEEK_SECONDS)
+        )
+        sentences = segments.gaps(self.export.segments, segments.begins_after(self.ask.source))
+        self.results.append(checks.gaps("segments.gaps", "segments", sentences))
+        if any(result.is_error for result in self.results):
+            for line in results.describe(self.results):
+                self.ask.progress.say(line)
+            raise ChecksFailed("the new tables failed a check with severity error")
 
 
-def _sound(made: DataFrame, seen: Observation, more: Column | None = None) -> DataFrame:
-    """The valid rows. Counts the invalid ones, and the valid ones for which `more` is true."""
-    sound = f.col("sound")
-    sums = [f.count_if(~sound).alias("bad")]
-    if more is not None:
-        sums.append(f.count_if(sound & more).alias("more"))
-    return made.observe(seen, *sums).where(sound).drop("sound")
+def _sound(made: DataFrame, seen: Observation, *counts: str) -> DataFrame:
+    """The valid rows. Observes the number of invalid ones, and `counts` of all rows."""
+    sums = ["count_if(NOT sound) AS bad", *counts]
+    return made.observe(seen, *map(f.expr, sums)).where("sound").drop("sound")
+
+
+def _ends(former: dict[str, int], cuts: Sequence[segments.EpochEnd]) -> list[segments.EpochEnd]:
+    """The ends of epochs, those of the former version too: its segments may have been removed."""
+    lasts = dict(former)
+    for cut in cuts:
+        lasts[cut.epoch] = min(cut.last, lasts.get(cut.epoch, cut.last))
+    return [segments.EpochEnd(epoch, last) for epoch, last in sorted(lasts.items())]
+
+
+def _is_known(newest: dict[str, int]) -> Column:
+    known = f.lit(False)
+    for epoch, last in newest.items():
+        known = known | ((f.col("epoch") == epoch) & (f.col("event_id") <= last))
+    return known
+
+
+def _is_within(fresh: Sequence[segments.SegmentFile]) -> Column:
+    """Whether a row is between the first and last event of these segments, by epoch."""
+    within = f.lit(False)
+    for epoch in sorted({segment.epoch for segment in fresh}):
+        mine = [segment for segment in fresh if segment.epoch == epoch]
+        low, high = min(each.first for each in mine), max(each.last for each in mine)
+        within = within | ((f.col("epoch") == epoch) & f.col("event_id").between(low, high))
+    return within
+
+
+def _files(name: str, sentences: Sequence[str]) -> CheckResult:
+    note = "; ".join(sentences[:NAMED_MAX])
+    return CheckResult(name, "segments", WARN, len(sentences), len(sentences), note)

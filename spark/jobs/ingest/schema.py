@@ -1,10 +1,14 @@
 """What ingest reads and what it promises, and the payloads of the events that it knows."""
 
 from spark import schemas
+from spark.jobs.ingest.plan import SCHEMA
 
-NAME = "silver-1"
+NAME = SCHEMA
 INPUT = schemas.segments()
 OUTPUT = schemas.tables(NAME)
+PARTITIONS = schemas.partitions(NAME)
+RANGES = schemas.ranges(NAME)
+BUCKETS = 16  # of topics
 DISTINCT = ("message_id", "content_raw", "created_at", "valid_from", "event_id")  # of messages
 
 TOMBSTONE = "[deleted]"
@@ -33,32 +37,25 @@ CREATED_PAYLOAD = (
     "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
     " content_raw: string, version: bigint, created_at: string, principal: string>"
 )
-# A creation as the hub writes it: the text before its fields, the text from its content on without
-# the values, and the end. The end has the fields of an unchanged message, then the principal, once
-# in the message and once next to it.
-CREATED_BEGIN = '{"message":{'
-CREATED_MIDDLE = ',"content_raw":"","version":,"created_at":"'
-CREATED_END = '","edited_at":null,"deleted_at":null,"deleted_by":null'
-CREATED_PRINCIPALS = (',"principal":', '},"principal":', "}")  # a value follows each but the last
-CREATED_OLD_END = CREATED_END + "}}"  # the end in logs without principals
 # The same fields for every kind of event.
 MESSAGE_FIELDS = """
     named_struct(
-        'id', coalesce(m.id, j.message_id),
-        'version', coalesce(m.version, j.version),
-        'channel_id', coalesce(m.channel_id, j.channel_id),
-        'topic_id', coalesce(m.topic_id, j.new_topic_id),
+        'id', coalesce(m.message.id, j.message_id),
+        'version', coalesce(m.message.version, j.version),
+        'channel_id', coalesce(m.message.channel_id, j.channel_id),
+        'topic_id', coalesce(m.message.topic_id, j.new_topic_id),
         'from_topic_id', j.old_topic_id,
         'move_mode', j.mode,
-        'sender', m.sender,
-        'content_raw', coalesce(m.content_raw, j.new_content),
-        'created_at', m.created_at,
+        'sender', m.message.sender,
+        'content_raw', coalesce(m.message.content_raw, j.new_content),
+        'created_at', m.message.created_at,
         'deleted_by', j.deleted_by,
-        'principal', coalesce(m.principal, j.principal)
+        'principal', coalesce(m.message.principal, j.principal)
     )"""
 OTHER_PAYLOAD = (
     "channel map<string,string>, topic map<string,string>, attachment map<string,string>,"
-    " topic_id string, new_title string, message_id string, principal string,"
+    " topic_id string, new_title string, message_id string, principal string, plugin string,"
+    " version bigint,"
     " enrichments array<struct<kind: string, span: struct<start: bigint, end: bigint>,"
     " data: string>>"
 )

@@ -1,8 +1,8 @@
 """Transforms events to typed tables. Pure: frames in, frames out, without session or clock.
 
-`messages_of` and `others_of` add the payload `p`; rows that violate RULES go to the
-quarantine, the others to their table. The history of a message is a window over its events in
-order.
+`messages_of` and `others_of` add the payload `p`; rows that violate RULES go to the quarantine, the
+others to their table. The history of a message is a window over its events in order. Expressions
+are SQL text: one text is one call to the engine, and a Column is one call for each function.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,6 +14,8 @@ from pyspark.sql import functions as f
 
 from spark.jobs.ingest import schema
 
+NO_ENRICHMENTS = -1  # position of the row of an event without enrichments
+
 
 def c(name: str) -> Column:
     return f.col(name)
@@ -21,80 +23,114 @@ def c(name: str) -> Column:
 
 def messages_of(events: DataFrame) -> DataFrame:
     """Adds `p`, the payload about the message, with the same fields for every kind of event."""
-    rows = events.where(c("name").isin(*schema.MESSAGES))
-    created = f.from_json("data_json", schema.CREATED_PAYLOAD)["message"]
-    changed = f.from_json("data_json", schema.CHANGED_PAYLOAD)
-    read = rows.withColumn("m", f.when(c("name") == "message.created", parse_once(created)))
-    read = read.withColumn("j", f.when(c("name") != "message.created", parse_once(changed)))
-    return read.withColumn("p", parse_once(f.expr(schema.MESSAGE_FIELDS))).drop("m", "j")
+    rows = events.where(named(*schema.MESSAGES)).withColumns({
+        "m": _payload_of("name = 'message.created'", schema.CREATED_PAYLOAD),
+        "j": _payload_of("name != 'message.created'", schema.CHANGED_PAYLOAD),
+    })  # fmt: skip
+    return rows.withColumn("p", parse_once(schema.MESSAGE_FIELDS)).drop("m", "j")
+
+
+def _payload_of(which: str, kind: str) -> Column:
+    return parse_once(f"CASE WHEN {which} THEN from_json(data_json, '{kind}') END")
 
 
 def created_of(events: DataFrame) -> DataFrame:
     """Adds the same `p` for creations only, at a lower cost."""
-    rows = events.where(c("name") == "message.created")
-    payload = f.from_json("data_json", schema.CREATED_PAYLOAD)
-    return rows.withColumn("p", parse_once(payload["message"]))
+    payload = f"from_json(data_json, '{schema.CREATED_PAYLOAD}').message"
+    return events.where("name = 'message.created'").withColumn("p", parse_once(payload))
 
 
 def others_of(events: DataFrame) -> DataFrame:
-    rows = events.where(c("name").isin(*schema.OTHERS))
-    return rows.withColumn("p", parse_once(f.from_json("data_json", schema.OTHER_PAYLOAD)))
+    payload = f"from_json(data_json, '{schema.OTHER_PAYLOAD}')"
+    return events.where(named(*schema.OTHERS)).withColumn("p", parse_once(payload))
 
 
-def parse_once(costly: Column) -> Column:
+def parse_once(costly: str) -> Column:
     """Make an expression non-deterministic, so that the optimizer does not copy it into filters,
     where every field would parse the JSON again: six times the work."""
-    return f.when(f.monotonically_increasing_id() >= 0, costly)
+    return f.expr(f"CASE WHEN monotonically_increasing_id() >= 0 THEN {costly} END")
 
 
-def named(*names: str) -> Column:
-    return f.coalesce(c("name").isin(*names), f.lit(False))
+def listed(names: Iterable[str]) -> str:
+    """SQL: 'a', 'b'."""
+    return ", ".join(f"'{name}'" for name in names)
 
 
-def is_unknown() -> Column:
+def by_name(values: dict[str, str], otherwise: str) -> str:
+    """SQL: the value for the name of the event."""
+    cases = " ".join(f"WHEN '{name}' THEN {value}" for name, value in values.items())
+    return f"CASE name {cases} ELSE {otherwise} END"
+
+
+def named(*names: str) -> str:
+    """SQL, null for an event without a name."""
+    return f"name IN ({listed(names)})"
+
+
+CHANGE = named(*[name for name in schema.MESSAGES if name != "message.created"])
+
+
+def is_unknown() -> str:
     """Whether the event has an unknown name. A row without a name is a bad row instead."""
-    return ~named(*schema.EVENT_NAMES) & envelope_is_sound()
+    return f"NOT coalesce({named(*schema.EVENT_NAMES)}, false) AND {ENVELOPE_IS_SOUND}"
 
 
 def unknown_of(events: DataFrame) -> DataFrame:
-    return events.where(is_unknown()).select(*schema.OUTPUT["unknown_events"].names)
+    rows = events.where(is_unknown()).withColumn("day", f.to_date("ts"))
+    return rows.select(*schema.OUTPUT["unknown_events"].names)
 
 
 def summarize(events: DataFrame) -> DataFrame:
     """Count the work in one cheap pass: one row. `distinct` counts ids exactly, without a shuffle
     or sort, as bits in words of 64."""
-    unit, bit = f.lit(1), f.expr("shiftleft(1L, cast(event_id & 63 as int))")
     counts = {
-        "rows": f.count(unit),
-        "distinct": f.bit_count(f.bit_or(bit)),
-        "changes": f.count_if(named(*schema.MESSAGES) & ~named("message.created")),
-        **{kind: f.count_if(named(*names)) for kind, names in KINDS.items()},
-        "unknown_events": f.count_if(is_unknown()),
-        "bad_envelopes": f.count_if(~envelope_is_sound()),
+        "rows": "count(1)",
+        "distinct": "bit_count(bit_or(shiftleft(1L, cast(event_id & 63 AS int))))",
+        "changes": f"count_if({CHANGE})",
+        **{kind: f"count_if({named(*names)})" for kind, names in KINDS.items()},
+        "unknown_events": f"count_if({is_unknown()})",
+        "bad_envelopes": f"count_if(NOT ({ENVELOPE_IS_SOUND}))",
     }
-    words = events.groupBy("epoch", f.shiftright("event_id", 6).alias("word"))
-    some = words.agg(*[count.alias(name) for name, count in counts.items()])
-    return some.agg(*[f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in counts])
+    words = events.groupBy("epoch", f.expr("shiftright(event_id, 6)").alias("word"))
+    some = words.agg(*[f.expr(f"{count} AS {name}") for name, count in counts.items()])
+    return some.selectExpr(*[f"coalesce(sum({name}), 0) AS {name}" for name in counts])
 
 
 def id_hash(entity_id: str) -> Column:
     """A hash of an id, which joins at a fraction of the cost. With a collision, an unchanged
     message counts as changed and takes the slower path to the same rows."""
-    return f.xxhash64(entity_id).alias("id_hash")
+    return f.expr(f"xxhash64({entity_id}) AS id_hash")
 
 
 def changed(events: DataFrame) -> DataFrame:
     """Hashes of the ids of messages that changed after their creation; ids may repeat."""
-    rows = events.where(named(*schema.MESSAGES) & ~named("message.created"))
-    return rows.select(id_hash("entity_id"))
+    return events.where(CHANGE).select(id_hash("entity_id"))
+
+
+def marked(messages: DataFrame, marks: DataFrame) -> DataFrame:
+    """The rows of messages with these hashes."""
+    hashed = messages.withColumn("id_hash", id_hash("message_id"))
+    return hashed.join(marks, "id_hash", "left_semi").drop("id_hash")
+
+
+def ids(events: DataFrame, creations: bool) -> DataFrame:
+    """The ids of messages that changed, or also of those that were created."""
+    mine = events.where(named(*schema.MESSAGES) if creations else CHANGE)
+    return mine.where("entity_id IS NOT NULL").selectExpr("entity_id AS message_id")
 
 
 # -- conditions of a valid row: reason → condition -------------------------------------
 
+
+def is_time(value: str) -> str:
+    """SQL: whether Python and other readers of dates can represent it."""
+    return f"{value} BETWEEN TIMESTAMP'0001-01-01' AND TIMESTAMP'9999-12-31 23:59:59.999999'"
+
+
 ENVELOPE = {
     "event_id is missing or not positive": "event_id is not null and event_id > 0",
     "epoch is missing": "epoch is not null and epoch != ''",
-    "ts is missing or not a time": "ts is not null",
+    "ts is missing or not a time": f"ts is not null and {is_time('ts')}",
     "name is missing": "name is not null and name != ''",
     "entity_id is missing": "entity_id is not null",
 }
@@ -104,6 +140,7 @@ def _there(prefix: str, *fields: str) -> dict[str, str]:
     return {f"{prefix}{field} is missing": f"p.{prefix}{field} is not null" for field in fields}
 
 
+CREATED_AT = "try_cast(p.created_at AS timestamp)"
 MESSAGE = {
     "id is missing": "p.id is not null",
     "version is not a number": "p.version is not null",
@@ -112,7 +149,7 @@ MESSAGE = {
 RULES: dict[str, dict[str, str]] = {
     "message.created": MESSAGE
     | _there("", "topic_id", "channel_id", "sender", "content_raw")
-    | {"created_at is not a time": "try_cast(p.created_at as timestamp) is not null"},
+    | {"created_at is not a time": f"coalesce({is_time(CREATED_AT)}, false)"},
     "message.edited": MESSAGE | _there("", "content_raw"),
     "message.moved_topic": MESSAGE | _there("", "topic_id"),
     "message.deleted": MESSAGE,
@@ -124,83 +161,79 @@ RULES: dict[str, dict[str, str]] = {
 }
 
 
-def envelope_is_sound() -> Column:
-    return f.expr(" and ".join(f"({rule})" for rule in ENVELOPE.values()))
+ENVELOPE_IS_SOUND = " AND ".join(f"({rule})" for rule in ENVELOPE.values())
 
 
-def is_sound(names: Iterable[str]) -> Column:
+def is_sound(names: Iterable[str]) -> str:
     """Whether parsed rows with one of these names are valid."""
-    payload = f.lit(False)
-    for name in names:
-        holds = f.expr(" and ".join(f"({rule})" for rule in RULES[name].values()))
-        payload = f.when(c("name") == name, holds).otherwise(payload)
-    return envelope_is_sound() & payload
+    rules = {name: " AND ".join(f"({rule})" for rule in RULES[name].values()) for name in names}
+    return f"({ENVELOPE_IS_SOUND} AND {by_name(rules, 'false')})"
 
 
 def quarantine_of(events: DataFrame) -> DataFrame:
     """Every invalid row, unchanged, with all reasons."""
     promised = schema.OUTPUT["quarantine"].names
-    nameless = events.where(~envelope_is_sound() & ~named(*schema.EVENT_NAMES)).withColumn(
-        "reasons", _reasons(ENVELOPE, f.lit(True))
+    day = f"CASE WHEN {is_time('ts')} THEN to_date(ts) ELSE DATE'1970-01-01' END"
+    events = events.withColumn("day", f.expr(day))
+    nameless = events.where(
+        f"NOT ({ENVELOPE_IS_SOUND}) AND NOT coalesce({named(*schema.EVENT_NAMES)}, false)"
     )
-    frames = [nameless.select(*promised)]
-    no_json = {"data_json is not a JSON object": "json_object_keys(data_json) is not null"}
+    frames = [nameless.withColumn("reasons", f.expr(_reasons(ENVELOPE))).select(*promised)]
+    no_json = {"data_json is not a JSON object": "json_object_keys(data_json) IS NOT NULL"}
     for rows, names in ((messages_of(events), tuple(schema.MESSAGES)),
                         (others_of(events), schema.OTHERS)):  # fmt: skip
-        bad = rows.where(~is_sound(names))
-        reasons = [_reasons(ENVELOPE | no_json, f.lit(True))]
-        reasons += [_reasons(RULES[name], c("name") == name) for name in names]
-        frames.append(bad.withColumn("reasons", f.concat(*reasons)).select(*promised))
+        bad = rows.where(f"NOT {is_sound(names)}")
+        own = by_name({name: _reasons(RULES[name]) for name in names}, "array()")
+        reasons = f.expr(f"concat({_reasons(ENVELOPE | no_json)}, {own})")
+        frames.append(bad.withColumn("reasons", reasons).select(*promised))
     return reduce(DataFrame.unionByName, frames)
 
 
-def _reasons(rules: dict[str, str], where: Column) -> Column:
-    reasons = [f.when(where & ~f.expr(rule), f.lit(reason)) for reason, rule in rules.items()]
-    return f.array_compact(f.array(*reasons))
+def _reasons(rules: dict[str, str]) -> str:
+    reasons = [f"CASE WHEN NOT ({rule}) THEN '{reason}' END" for reason, rule in rules.items()]
+    return f"array_compact(array({', '.join(reasons)}))"
 
 
 # -- unknown fields ---------------------------------------------------------------------
 
 
-def extra_of(names: Iterable[str], where: Column) -> Column:
+def extra_of(names: Iterable[str], where: str) -> str:
     """Unknown fields of the payload and of its noun, parsed again only `where` there are any; null
     elsewhere."""
-    extra: Column = f.lit(None).cast("map<string,string>")
-    for name in names:
-        extra = f.when(c("name") == name, _extra(name)).otherwise(extra)
-    return f.when(where & (f.size(extra) > 0), extra)
+    fields = by_name({name: _extra(name) for name in names}, "null")
+    return f"CASE WHEN {where} THEN get(filter(array({fields}), m -> size(m) > 0), 0) END"
 
 
-def _extra(name: str) -> Column:
-    outside = _without(f.from_json("data_json", "map<string,string>"), schema.FIELDS[name])
+def _extra(name: str) -> str:
+    outside = _without("from_json(data_json, 'map<string,string>')", schema.FIELDS[name])
     if noun := schema.NOUNS.get(name):
-        fields = f.from_json("data_json", f"{noun} map<string,string>")[noun]
-        return f.map_concat(outside, _without(fields, schema.NOUN_FIELDS[noun]))
+        fields = f"from_json(data_json, '{noun} map<string,string>').{noun}"
+        return f"map_concat({outside}, {_without(fields, schema.NOUN_FIELDS[noun])})"
     return outside
 
 
-def has_more(names: Iterable[str]) -> Column:
+def has_more(names: Iterable[str]) -> str:
     """Whether events of the smaller tables have unknown fields."""
-    more: Column = f.lit(False)
-    for name in names:
-        unknown = _others_than(schema.FIELDS[name], f.json_object_keys("data_json"))
-        if noun := schema.NOUNS.get(name):
-            unknown = unknown | _others_than(schema.NOUN_FIELDS[noun], f.map_keys(c(f"p.{noun}")))
-        more = f.when(c("name") == name, unknown).otherwise(more)
-    return more
+    return by_name({name: _has_more(name) for name in names}, "false")
 
 
-def extra(*names: str) -> Column:
-    return extra_of(names, has_more(names)).alias("extra")
+def _has_more(name: str) -> str:
+    unknown = _others_than(schema.FIELDS[name], "json_object_keys(data_json)")
+    if noun := schema.NOUNS.get(name):
+        return f"{unknown} OR {_others_than(schema.NOUN_FIELDS[noun], f'map_keys(p.{noun})')}"
+    return unknown
 
 
-def _others_than(expected: Iterable[str], names: Column) -> Column:
-    return f.size(f.array_except(names, f.array(*[f.lit(name) for name in expected]))) > 0
+def extra(*names: str) -> str:
+    return f"{extra_of(names, has_more(names))} AS extra"
 
 
-def _without(fields: Column, expected: Iterable[str]) -> Column:
-    names = list(expected)
-    return f.map_filter(fields, lambda key, _: ~key.isin(names))
+def _others_than(expected: Iterable[str], names: str) -> str:
+    return f"size(array_except({names}, array({listed(expected)}))) > 0"
+
+
+def _without(fields: str, expected: Iterable[str]) -> str:
+    return f"map_filter({fields}, (key, value) -> key NOT IN ({listed(expected)}))"
 
 
 # -- messages ---------------------------------------------------------------------------
@@ -208,179 +241,136 @@ def _without(fields: Column, expected: Iterable[str]) -> Column:
 
 def changes(parsed: DataFrame) -> DataFrame:
     """The changes of each event, null for unchanged columns, and whether the event is `sound`."""
-    deleted = c("name") == "message.deleted"
-    words = f.create_map(*[f.lit(word) for pair in schema.MESSAGES.items() for word in pair])
-    return parsed.select(
-        c("p.id").alias("message_id"),
+    words = by_name({name: f"'{word}'" for name, word in schema.MESSAGES.items()}, "null")
+    return parsed.selectExpr(
+        "p.id AS message_id",
         "p.version",
-        words[c("name")].alias("change"),
-        f.coalesce("p.channel_id", "scope_channel_id").alias("channel_id"),
-        f.coalesce("p.topic_id", "scope_topic_id").alias("topic_id"),
+        f"{words} AS change",
+        "coalesce(p.channel_id, scope_channel_id) AS channel_id",
+        "coalesce(p.topic_id, scope_topic_id) AS topic_id",
         "p.from_topic_id",
         "p.move_mode",
         "p.sender",
-        f.when(deleted, f.lit(schema.TOMBSTONE)).otherwise(c("p.content_raw")).alias("content_raw"),
-        c("p.created_at").try_cast("timestamp").alias("created_at"),
+        f"if(name = 'message.deleted', '{schema.TOMBSTONE}', p.content_raw) AS content_raw",
+        f"{CREATED_AT} AS created_at",
         "p.deleted_by",
         "p.principal",
-        c("ts").alias("valid_from"),
+        "ts AS valid_from",
         "epoch",
         "event_id",
-        extra_of(schema.MESSAGES, message_has_more()).alias("extra"),
-        is_sound(schema.MESSAGES).alias("sound"),
+        f"{extra_of(schema.MESSAGES, message_has_more())} AS extra",
+        f"{is_sound(schema.MESSAGES)} AS sound",
     )
 
 
 def facts(history: DataFrame) -> DataFrame:
     """Convert rows of the history back to changes, to merge them with new ones."""
-    change = c("change")
-
-    def only(name: str, *of: str) -> Column:
-        return f.when(change.isin(*of), c(name)).alias(name)
-
-    return history.select(
+    writes = "change IN ('created', 'edited', 'deleted')"
+    return history.selectExpr(
         "message_id", "version", "change", "channel_id", "topic_id", "from_topic_id", "move_mode",
-        only("sender", "created"),
-        only("content_raw", "created", "edited", "deleted"),
-        only("created_at", "created"),
-        only("deleted_by", "deleted"),
+        "if(change = 'created', sender, null) AS sender",
+        f"if({writes}, content_raw, null) AS content_raw",
+        "if(change = 'created', created_at, null) AS created_at",
+        "if(change = 'deleted', deleted_by, null) AS deleted_by",
         "valid_from", "epoch", "event_id", "principal", "extra",
     )  # fmt: skip
 
 
-def history(changes: DataFrame) -> DataFrame:
-    """One row for each state of a message. Duplicate events are dropped."""
-    order = Window.partitionBy("message_id").orderBy("event_id", "epoch")
-    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-
-    def newest(value: Column) -> Column:
-        return f.last(value, ignorenulls=True).over(so_far)
-
-    repeated = (f.lag("event_id").over(order) == c("event_id")) & (
-        f.lag("epoch").over(order) == c("epoch")
-    )
-    rows = changes.withColumn("again", repeated).where(~f.coalesce(c("again"), f.lit(False)))
-    touched = f.when(c("change").isin("edited", "deleted"), c("valid_from"))
-    removed = f.when(c("change") == "deleted", c("valid_from"))
-    begun = f.coalesce(c("created_at"), c("valid_from"))
-    return rows.select(
+def history(changes: DataFrame, unique: bool = False) -> DataFrame:
+    """One row for each state of a message. Duplicate events are dropped, unless they are known to
+    be `unique`."""
+    order = "PARTITION BY message_id ORDER BY event_id, epoch"
+    so_far = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    if not unique:
+        before = f"lag(struct(event_id, epoch)) OVER ({order})"
+        again = changes.withColumn("again", f.expr(f"{before} <=> struct(event_id, epoch)"))
+        changes = again.where("NOT again").drop("again")
+    touched = "if(change IN ('edited', 'deleted'), valid_from, null)"
+    removed = "if(change = 'deleted', valid_from, null)"
+    return changes.selectExpr(
         "message_id", "version", "change", "channel_id", "topic_id", "from_topic_id", "move_mode",
-        newest(c("sender")).alias("sender"),
-        newest(c("content_raw")).alias("content_raw"),
-        newest(c("created_at")).alias("created_at"),
-        newest(touched).alias("edited_at"),
-        newest(removed).alias("deleted_at"),
-        newest(c("deleted_by")).alias("deleted_by"),
+        f"last(sender, true) {so_far} AS sender",
+        f"last(content_raw, true) {so_far} AS content_raw",
+        f"last(created_at, true) {so_far} AS created_at",
+        f"last({touched}, true) {so_far} AS edited_at",
+        f"last({removed}, true) {so_far} AS deleted_at",
+        f"last(deleted_by, true) {so_far} AS deleted_by",
         "valid_from",
-        f.lead("valid_from").over(order).alias("valid_to"),
+        f"lead(valid_from) OVER ({order}) AS valid_to",
         "epoch", "event_id", "principal", "extra",
-        f.first(f.to_date(begun)).over(so_far).alias("day"),
+        f"first(to_date(coalesce(created_at, valid_from))) {so_far} AS day",
     ).select(*schema.OUTPUT["messages"].names)  # fmt: skip
 
 
 def first_states(created: DataFrame) -> DataFrame:
     """The history of messages with only a creation, which needs no sort, and whether each creation
     is `sound`."""
-    word, never = f.lit(None).cast("string"), f.lit(None).cast("timestamp")
-    created_at = c("p.created_at").try_cast("timestamp")
     made = {
-        "message_id": c("p.id"),
-        "version": c("p.version"),
-        "change": f.lit("created"),
-        **{name: c(f"p.{name}") for name in ("channel_id", "topic_id", "sender", "content_raw")},
-        **dict.fromkeys(("from_topic_id", "move_mode", "deleted_by"), word),
-        "created_at": created_at,
-        **dict.fromkeys(("edited_at", "deleted_at", "valid_to"), never),
-        "valid_from": c("ts"),
-        "epoch": c("epoch"),
-        "event_id": c("event_id"),
-        "principal": c("p.principal"),
-        "extra": extra_of(("message.created",), creation_has_more()),
-        "day": f.to_date(created_at),
+        "message_id": "p.id",
+        "version": "p.version",
+        "change": "'created'",
+        **{name: f"p.{name}" for name in ("channel_id", "topic_id", "sender", "content_raw")},
+        **dict.fromkeys(("from_topic_id", "move_mode", "deleted_by"), "cast(null AS string)"),
+        "created_at": CREATED_AT,
+        **dict.fromkeys(("edited_at", "deleted_at", "valid_to"), "cast(null AS timestamp)"),
+        "valid_from": "ts",
+        "epoch": "epoch",
+        "event_id": "event_id",
+        "principal": "p.principal",
+        "extra": extra_of(("message.created",), creation_may_have_more()),
+        "day": f"to_date({CREATED_AT})",
     }
-    columns = [made[name].alias(name) for name in schema.OUTPUT["messages"].names]
-    return created.select(*columns, is_sound(("message.created",)).alias("sound"))
+    columns = [f"{made[name]} AS {name}" for name in schema.OUTPUT["messages"].names]
+    return created.selectExpr(*columns, f"{is_sound(('message.created',))} AS sound")
 
 
-def message_has_more() -> Column:
+def message_has_more() -> str:
     """Whether parsed message events have unknown fields."""
-    more: Column = f.lit(False)
-    for name in schema.MESSAGES:
-        if name == "message.created":
-            unknown = creation_has_more()
-        else:
-            unknown = _others_than(schema.FIELDS[name], f.json_object_keys("data_json"))
-        more = f.when(c("name") == name, unknown).otherwise(more)
-    return more
+    more = {name: _has_more(name) for name in schema.MESSAGES if name != "message.created"}
+    return by_name({"message.created": creation_may_have_more(), **more}, "false")
 
 
-def creation_has_more() -> Column:
-    return ~is_as_written() & may_have_more()
+def creation_may_have_more() -> str:
+    """False only if the text is exactly what the appliance writes for the parsed fields of a
+    creation. Comparing texts takes a fraction of the time of parsing again."""
+    escaped = "p.content_raw"
+    for character, sequence in ESCAPES.items():
+        escaped = f"replace({escaped}, {character}, {sequence})"
+    return f"""CASE WHEN data_json = {_as_written("p.content_raw")} THEN false
+        ELSE coalesce(data_json != {_as_written(escaped)}, true) END"""
 
 
-def is_as_written() -> Column:
-    """Whether the text is exactly a creation as the hub writes it: it begins with the known fields
-    up to the content, ends like all of them, and has the same length. Computed without reading
-    most of the text; false if text is escaped."""
-    end = _created_end()
-    length = f.lit(len(schema.CREATED_MIDDLE) + 1) + f.octet_length(end)
-    begin: list[Column] = []
-    for name in ("id", "topic_id", "channel_id", "sender"):
-        text = f'{"," if begin else schema.CREATED_BEGIN}"{name}":"'
-        length = length + len(text) + 1 + f.octet_length(c(f"p.{name}"))
-        begin += [f.lit(text), c(f"p.{name}"), f.lit('"')]
-    for name in ("content_raw", "created_at"):
-        length = length + f.octet_length(c(f"p.{name}"))
-    begin.append(f.lit(',"content_raw":"'))
-    return f.coalesce(
-        (f.octet_length("data_json") == length)
-        & c("p.version").between(0, 9)
-        & c("data_json").endswith(end)
-        & c("data_json").startswith(f.concat(*begin)),
-        f.lit(False),
-    )
+# SQL: characters and how JSON has them. Text with others, which are rare, is parsed again.
+ESCAPES = {r"r'\'": r"r'\\'", "'\"'": r"""r'\"'""", "char(10)": r"r'\n'", "char(9)": r"r'\t'"}
 
 
-def _created_end() -> Column:
-    """How the creation ends if the hub wrote it: with its principal, twice, or as older logs do."""
-    who = f.coalesce(f.concat(f.lit('"'), c("p.principal"), f.lit('"')), f.lit("null"))
-    first, second, close = (f.lit(text) for text in schema.CREATED_PRINCIPALS)
-    newer = f.concat(f.lit(schema.CREATED_END), first, who, second, who, close)
-    old = f.lit(schema.CREATED_OLD_END)
-    return f.when(c("data_json").endswith(old), old).otherwise(newer)
-
-
-def may_have_more() -> Column:
-    """False only if the creation has exactly the known fields. Computed without parsing: a colon
-    after a quote ends each name, and quotes inside of text are escaped. The principal is
-    optional, so it is not counted."""
-    fields = [field for field in schema.NOUN_FIELDS["message"] if field != "principal"]
-    text = f.replace(c("data_json"), f.lit('"principal":'), f.lit(""))
-    marks = f.octet_length(text) - f.octet_length(f.replace(text, f.lit('":'), f.lit("")))
-    plain = marks == 2 * (len(fields) + 1)
-    for field in fields:
-        if field not in ("id", "topic_id", "channel_id", "sender", "content_raw", "version"):
-            plain = plain & f.contains(c("data_json"), f.lit(f'"{field}":'))
-    return ~plain
+def _as_written(content: str) -> str:
+    principal = """coalesce(concat(',"principal":"', p.principal, '"'), ',"principal":null')"""
+    return f"""concat(
+        '{{"message":{{"id":"', p.id, '","topic_id":"', p.topic_id, '","channel_id":"',
+        p.channel_id, '","sender":"', p.sender, '","content_raw":"', {content}, '","version":',
+        p.version, ',"created_at":"', p.created_at,
+        '","edited_at":null,"deleted_at":null,"deleted_by":null', {principal}, '}}', {principal},
+        '}}')"""
 
 
 # -- the smaller tables -----------------------------------------------------------------
 
 
 def topic_facts(parsed: DataFrame) -> DataFrame:
-    rows = parsed.where(c("name").isin("topic.created", "topic.renamed"))
-    noun = c("p.topic")
-    return rows.select(
-        f.coalesce(noun["id"], c("p.topic_id")).alias("topic_id"),
-        f.when(c("name") == "topic.created", "created").otherwise("renamed").alias("change"),
-        f.coalesce(noun["channel_id"], c("scope_channel_id")).alias("channel_id"),
-        f.coalesce(noun["title"], c("p.new_title")).alias("title"),
-        noun["created_at"].try_cast("timestamp").alias("created_at"),
-        c("ts").alias("valid_from"),
+    topic_id = "coalesce(p.topic['id'], p.topic_id)"
+    return parsed.where(named("topic.created", "topic.renamed")).selectExpr(
+        f"{topic_id} AS topic_id",
+        "if(name = 'topic.created', 'created', 'renamed') AS change",
+        "coalesce(p.topic['channel_id'], scope_channel_id) AS channel_id",
+        "coalesce(p.topic['title'], p.new_title) AS title",
+        "try_cast(p.topic['created_at'] AS timestamp) AS created_at",
+        "ts AS valid_from",
         "epoch",
         "event_id",
         "p.principal",
         extra("topic.created", "topic.renamed"),
+        f"pmod(xxhash64({topic_id}), {schema.BUCKETS}L) AS bucket",
     )
 
 
@@ -396,12 +386,11 @@ def topic_history(changes: DataFrame) -> DataFrame:
 
 
 def channels(parsed: DataFrame) -> DataFrame:
-    noun = c("p.channel")
-    return parsed.where(c("name") == "channel.created").select(
-        noun["id"].alias("channel_id"),
-        noun["name"].alias("name"),
-        noun["description"].alias("description"),
-        noun["created_at"].try_cast("timestamp").alias("created_at"),
+    return parsed.where(named("channel.created")).selectExpr(
+        "p.channel['id'] AS channel_id",
+        "p.channel['name'] AS name",
+        "p.channel['description'] AS description",
+        "try_cast(p.channel['created_at'] AS timestamp) AS created_at",
         "epoch",
         "event_id",
         "p.principal",
@@ -410,39 +399,58 @@ def channels(parsed: DataFrame) -> DataFrame:
 
 
 def attachments(parsed: DataFrame) -> DataFrame:
-    noun = c("p.attachment")
     words = ("topic_id", "kind", "key", "value_json", "dedupe_key", "source_message_id")
-    return parsed.where(c("name") == "topic.attachment_added").select(
-        noun["id"].alias("attachment_id"),
-        *[noun[word].alias(word) for word in words],
-        noun["created_at"].try_cast("timestamp").alias("created_at"),
+    return parsed.where(named("topic.attachment_added")).selectExpr(
+        "p.attachment['id'] AS attachment_id",
+        *[f"p.attachment['{word}'] AS {word}" for word in words],
+        "try_cast(p.attachment['created_at'] AS timestamp) AS created_at",
         "epoch",
         "event_id",
         "p.principal",
         extra("topic.attachment_added"),
+        "to_date(ts) AS day",
     )
 
 
 def enrichments(parsed: DataFrame) -> DataFrame:
-    rows = parsed.where(c("name") == "message.enriched")
-    return rows.select(
-        c("p.message_id").alias("message_id"),
-        f.posexplode("p.enrichments").alias("position", "e"),
-        c("ts").alias("created_at"),
-        "epoch",
-        "event_id",
-        "p.principal",
-    ).select(
+    """A row for each enrichment; at position -1, a row for each event without enrichments."""
+    rows = parsed.where(named("message.enriched")).selectExpr(
+        "p.message_id", "posexplode_outer(p.enrichments) AS (position, e)", "p.plugin",
+        "p.version AS message_version", "ts AS valid_from", "epoch", "event_id", "p.principal",
+        extra("message.enriched"),
+    )  # fmt: skip
+    return rows.selectExpr(
         "message_id",
-        c("position").cast("bigint").alias("position"),
-        f.coalesce(c("e.kind"), f.lit("")).alias("kind"),
-        c("e.span.start").alias("span_start"),
-        c("e.span.end").alias("span_end"),
-        c("e.data").alias("data_json"),
-        "created_at",
-        "epoch",
-        "event_id",
-        "principal",
+        f"coalesce(cast(position AS bigint), {NO_ENRICHMENTS}) AS position",
+        "coalesce(e.kind, '') AS kind",
+        "e.span.start AS span_start",
+        "e.span.end AS span_end",
+        "e.data AS data_json",
+        "plugin", "message_version", "valid_from AS created_at", "valid_from",
+        "epoch", "event_id", "principal", "extra",
+    )  # fmt: skip
+
+
+def enrichment_history(rows: DataFrame) -> DataFrame:
+    """Adds `valid_to`: the time of the plugin's next event for the message, which replaces all its
+    enrichments. `rows` has all rows of each message, of any day. Duplicates are dropped; rows
+    without plugin are never replaced."""
+    of_plugin = Window.partitionBy("message_id", "plugin")
+    order = of_plugin.orderBy("event_id", "epoch", "position")
+    of_event = Window.partitionBy("message_id", "plugin", "event_id", "epoch")
+    following = f.lead(f.struct("event_id", "epoch", "valid_from")).over(order)
+    is_last = (c("next.event_id") != c("event_id")) | (c("next.epoch") != c("epoch"))
+    replaced = f.max(f.when(is_last, c("next.valid_from"))).over(of_event)
+    never = c("position") == NO_ENRICHMENTS
+    of_message = Window.partitionBy("message_id").orderBy("event_id", "epoch", "position")
+    return (
+        deduplicate_positions(rows)
+        .withColumn("valid_from", f.coalesce("valid_from", "created_at"))
+        .withColumn("day", f.first(f.to_date("valid_from")).over(of_message))
+        .withColumn("next", following)
+        .withColumn("replaced", f.when(c("plugin").isNotNull(), replaced))
+        .withColumn("valid_to", f.when(never, c("valid_from")).otherwise(c("replaced")))
+        .select(*schema.OUTPUT["enrichments"].names)
     )
 
 
@@ -460,17 +468,22 @@ def distinct(frame: DataFrame) -> DataFrame:
 
 
 class Small(NamedTuple):
-    """A table that is written whole: how its rows are made, and made one of each."""
+    """One of the smaller tables: how its rows are made, and how those of one partition become its
+    content.
+
+    derived  columns that `finish` adds
+    """
 
     rows: Callable[[DataFrame], DataFrame]
     finish: Callable[[DataFrame], DataFrame] = deduplicate
+    derived: tuple[str, ...] = ()
 
 
 SMALL = {
-    "topics": Small(topic_facts, topic_history),
+    "topics": Small(topic_facts, topic_history, ("valid_to",)),
     "channels": Small(channels),
     "attachments": Small(attachments),
-    "enrichments": Small(enrichments, deduplicate_positions),
+    "enrichments": Small(enrichments, enrichment_history, ("valid_to", "day")),
 }
 KINDS = {
     "topics": ("topic.created", "topic.renamed"),

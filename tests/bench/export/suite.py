@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 
-from appliance.export.schema import events
+from appliance.export.schema import columns
 from appliance.export.table_writer import LEVEL, ROW_GROUP_ROWS, arrow_schema
 from tests.bench import machine
 from tests.bench.client import NOW
@@ -145,7 +145,7 @@ def export(workspace: Path, out: Path) -> dict[str, Any]:
 def exported(out: Path, rows: int) -> arrow.Table:
     """All that was written, read back: it must be all, and each once."""
     files = sorted(out.glob("events/*/*.parquet"), key=lambda path: path.name)
-    schema = arrow_schema(events())
+    schema = arrow_schema(columns("events"))
     table = arrow.concat_tables(
         [parquet.read_table(file, partitioning=None, schema=schema) for file in files]
     )

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,8 @@ def run_again(count: int) -> Any:
 
 def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -> dict[str, Any]:
     from spark import session
-    from spark.jobs import JOBS
+    from spark.jobs.activity import job as activity_job
+    from spark.jobs.ingest import job as ingest_job
     from spark.progress import ProgressReporter
     from spark.request import JobRequest
     from tests.bench.spark import made, plainspark
@@ -64,10 +65,9 @@ def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -
     started = time.monotonic() - began
     progress = ProgressReporter(quiet=True)
     lakes = [scratch / f"lake-{attempt}" for attempt in range(TURNS)]
-    days = {"first_day": date(2026, 2, 1), "last_day": date(2026, 2, 12)}
 
     def ask(out: Path) -> JobRequest:
-        return JobRequest(spark, source, out, progress, datetime.now(UTC), **days)
+        return JobRequest(spark, source, out, progress, datetime.now(UTC))
 
     engine = Meter(spark.sparkContext._gateway.proc.pid)
     timed = engine.timed
@@ -75,7 +75,7 @@ def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -
     baseline: list[Run] = []
     for out in lakes:
         progress.seconds.clear()
-        ingest.append(timed(lambda out=out: JOBS["ingest"].run(ask(out))))
+        ingest.append(timed(lambda out=out: ingest_job.run(ask(out))))
         if plain:
             baseline.append(timed(lambda: plainspark.ingest(spark, source, scratch / "plain")))
     steps = dict(progress.seconds)
@@ -84,7 +84,7 @@ def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -
     silver = (lakes[0] / "silver/current").resolve()
     for attempt in range(TURNS):
         out = scratch / f"gold-{attempt}"
-        ours.append(timed(lambda out=out: JOBS["activity"].run(ask(out)._replace(source=lakes[0]))))
+        ours.append(timed(lambda out=out: activity_job.run(ask(out)._replace(source=lakes[0]))))
         if plain:
             theirs.append(timed(lambda: plainspark.activity(spark, silver, scratch / "plain")))
     spark.stop()

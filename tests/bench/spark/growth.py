@@ -15,8 +15,6 @@ from typing import Any
 
 from tests.bench.spark import made
 
-DAYS = ("--from=2026-02-01", "--to=2026-02-12")
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.spark.growth", description=__doc__)
@@ -42,7 +40,7 @@ def grown(flags: argparse.Namespace, count: int, export: Path) -> dict[str, Any]
     try:
         turns = {
             "ingest": run(flags, export, lake, "ingest", "--in=/log", "--out=/data"),
-            "activity": run(flags, export, lake, "activity", "--in=/data", *DAYS),
+            "activity": run(flags, export, lake, "activity", "--in=/data"),
             "ingest_again": run(flags, export, lake, "ingest", "--in=/log", "--out=/data"),
         }
     finally:

@@ -22,6 +22,7 @@ SEGMENT_ROWS = 500_000
 CHANNELS = 10
 SENDERS = 20
 SENTENCES = 50_000
+RECENT = 1_000  # messages, of those that change: those of the last day at 10,000 events a day
 WORDS = ("lorem", "ipsum", "dolor", "sit", "amet", "consectetur", "elit", "sed", "do", "tempor")
 EPOCH = "bench"
 PRINCIPAL = "ci"
@@ -29,11 +30,16 @@ TS = 2  # where a row has its time
 Row = tuple[Any, ...]  # in the order of the columns
 
 
-def export(root: Path, count: int) -> None:
-    """`count` events below `root`, about 300 bytes of JSON each."""
+def export(root: Path, count: int, days: int = DAYS, recent: float | None = None) -> None:
+    """`count` events below `root`, about 300 bytes of JSON each.
+
+    days    how many they are spread over
+    recent  share of changes that concern the newest messages, `RECENT` of them; the others, or
+            all without it, concern any message
+    """
     rows: list[Row] = []
     last = 0
-    for row in events(count):
+    for row in events(count, days, recent):
         if rows and (row[TS][:10] != rows[0][TS][:10] or len(rows) == SEGMENT_ROWS):
             last = _write(root, rows, last)
             rows = []
@@ -44,7 +50,7 @@ def export(root: Path, count: int) -> None:
 def _write(root: Path, rows: list[Row], last: int) -> int:
     segments, date = SegmentDirectory(root), rows[0][TS][:10]
     temporary = segments.temporary(date)
-    file = table_writer.create(temporary, "parquet", schema.events())
+    file = table_writer.create(temporary, "parquet", schema.columns("events"))
     for start in range(0, len(rows), table_writer.ROW_GROUP_ROWS):
         file.add(list(zip(*rows[start : start + table_writer.ROW_GROUP_ROWS], strict=True)))
     written, ends = file.finish(), (rows[0][0], rows[-1][0])
@@ -58,7 +64,7 @@ def _write(root: Path, rows: list[Row], last: int) -> int:
     return int(ends[1])
 
 
-def events(count: int) -> Iterator[Row]:
+def events(count: int, days: int = DAYS, recent: float | None = None) -> Iterator[Row]:
     rng = random.Random(7)
     topics = [f"topic_{n:026d}" for n in range(max(CHANNELS, count // 2000))]
     channels = [f"ch_{n:026d}" for n in range(CHANNELS)]
@@ -83,8 +89,8 @@ def events(count: int) -> Iterator[Row]:
     alive: list[list[Any]] = []
     while number < count:
         number += 1
-        at = START + timedelta(milliseconds=int(DAYS * 86_400_000 * number / (count + 1)))
-        yield _something(rng, number, at, channels, topics, alive)
+        at = START + timedelta(milliseconds=int(days * 86_400_000 * number / (count + 1)))
+        yield _something(rng, number, at, channels, topics, alive, recent)
 
 
 @cache
@@ -94,8 +100,9 @@ def sentences() -> list[str]:
 
 
 def _something(
-    rng: random.Random, number: int, at: datetime, channels: Any, topics: Any, alive: Any
-) -> Row:
+    rng: random.Random, number: int, at: datetime, channels: Any, topics: Any, alive: Any,
+    recent: float | None,
+) -> Row:  # fmt: skip
     draw, content = (
         rng.random(),
         f"{sentences()[int(rng.random() * SENTENCES)]} {number}",
@@ -114,6 +121,8 @@ def _something(
         data = {"message": noun}
         return _row(number, at, "message.created", "message", message, data, channel, topic)
     index = rng.randrange(len(alive))
+    if recent is not None and rng.random() < recent:
+        index = rng.randrange(max(0, len(alive) - RECENT), len(alive))
     mine = alive[index]
     mine[3] += 1
     message, channel, topic = mine[0], mine[1], topics[mine[2]]

@@ -30,29 +30,42 @@ SPANS = """
                              ORDER BY at, event_id)))
     GROUP BY on_day, channel_id, topic_id, sender, span
 """
-PAIRS = """
-    SELECT on_day AS day, channel_id, topic_id, sender, before AS answers, count(*) AS replies,
-           median((at - before_at) / 1e6) AS median_seconds
-    FROM turns WHERE before != sender AND at - before_at <= 86400000000
-    GROUP BY ALL
+BUCKET = "greatest(-349, ceil(ln(greatest({}, 1e-6)) / ln(1.02)))"
+WAITED = f"""
+    count(*) AS replies, percentile(waited, 0.5) AS median, percentile(waited, 0.95) AS p95,
+    collect_list({BUCKET.format("waited")}) AS all
 """
-ACTIVITY = """
-    SELECT c.*, r.replied, r.median, r.p95, s.spans, s.seconds, t.title, n.name
+HISTOGRAM = """
+    map_from_entries(transform(array_distinct(all), b -> (b, size(filter(all, x -> x = b)))))
+"""
+PAIRS = f"""
+    SELECT * EXCEPT (all), {HISTOGRAM} AS buckets
+    FROM (SELECT day, channel_id, topic_id, sender, answers, {WAITED}
+          FROM (SELECT on_day AS day, channel_id, topic_id, sender, before AS answers,
+                       (at - before_at) / 1e6 AS waited
+                FROM turns WHERE before != sender AND at - before_at <= 86400000000)
+          GROUP BY day, channel_id, topic_id, sender, answers)
+"""
+ACTIVITY = f"""
+    SELECT c.*, r.* EXCEPT (day, channel_id, topic_id, sender), s.spans, s.seconds
     FROM (SELECT to_date(valid_from) AS day, channel_id, topic_id, sender,
                  count_if(change = 'created') AS messages, count_if(change = 'edited') AS edits,
                  count_if(change = 'deleted') AS deletes, count_if(change = 'moved') AS moves
           FROM messages GROUP BY ALL) c
-    LEFT JOIN (SELECT on_day AS day, channel_id, topic_id, sender, count(waited) AS replied,
-                      percentile(waited, 0.5) AS median, percentile(waited, 0.95) AS p95
-               FROM replies WHERE waited <= 86400 GROUP BY ALL) r
+    LEFT JOIN (SELECT * EXCEPT (all), {HISTOGRAM} AS buckets
+               FROM (SELECT on_day AS day, channel_id, topic_id, sender, {WAITED}
+                     FROM replies WHERE waited <= 86400
+                     GROUP BY on_day, channel_id, topic_id, sender)) r
         USING (day, channel_id, topic_id, sender)
     LEFT JOIN (SELECT day, channel_id, topic_id, sender, count(*) AS spans,
                       sum((unix_micros(ended_at) - unix_micros(started_at)) / 1e6) AS seconds
                FROM spans GROUP BY ALL) s
         USING (day, channel_id, topic_id, sender)
-    LEFT JOIN (SELECT topic_id, title FROM topics WHERE valid_to IS NULL) t USING (topic_id)
-    LEFT JOIN (SELECT channel_id, name FROM channels) n USING (channel_id)
 """
+NAMES = {
+    "topics": "SELECT topic_id, channel_id, title FROM topics WHERE valid_to IS NULL",
+    "channels": "SELECT channel_id, name FROM channels",
+}
 PAYLOAD = (
     "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
     " content_raw: string, version: bigint, created_at: timestamp>, message_id string,"
@@ -90,3 +103,5 @@ def activity(spark: Any, silver: Path, out: Path) -> None:
     for name, query in {"spans": SPANS, "pairs": PAIRS, "activity": ACTIVITY}.items():
         frame = spark.sql(query).repartition("day")
         frame.write.partitionBy("day").mode("overwrite").parquet(str(out / name))
+    for name, query in NAMES.items():
+        spark.sql(query).write.mode("overwrite").parquet(str(out / name))

@@ -1,0 +1,111 @@
+"""A Spark Connect server with the tables of a lake: connect.py --lake LAKE
+
+Clients need the token of SPARK_CONNECT_TOKEN_FILE; without one the server listens on the loopback
+address only. `SHOW TABLES` lists the tables; a table of a new job appears within seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __package__ in (None, ""):  # as a script
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from spark import errors, secret, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
+PORT = 15002
+LOOPBACK = "127.0.0.1"
+REFRESH_SECONDS = 10  # until a table of a new job is listed, and a new version is read
+TOKEN_FILE = "SPARK_CONNECT_TOKEN_FILE"
+
+
+def main(words: list[str] | None = None) -> int:
+    flags = parse(sys.argv[1:] if words is None else words)
+    try:
+        serve(flags)
+    except errors.JobError as error:
+        print(f"Error: {error.message}\n  hint: {error.hint}", file=sys.stderr, flush=True)
+        return error.exit_code
+    return 0
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="connect", description=__doc__)
+    parser.add_argument("--lake", type=Path, help="directory whose tables are registered")
+    parser.add_argument("--master", help="Spark master (default: local[*])")
+    parser.add_argument("--driver-memory", metavar="SIZE",
+                        help="heap (default: 60 %% of the container's limit, else 1g)")  # fmt: skip
+    parser.add_argument("--port", type=int, default=PORT, help=f"port (default: {PORT})")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE",
+                        help="setting of Spark; may be repeated")  # fmt: skip
+    return parser.parse_args(words)
+
+
+def serve(flags: argparse.Namespace) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    done = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: done.set())
+    token = secret.read(os.environ.get(TOKEN_FILE))
+    if token is not None:  # in the environment, because arguments are visible to other processes
+        os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = token
+    conf = (
+        f"spark.plugins={PLUGIN}",
+        f"spark.connect.grpc.binding.address={LOOPBACK if token is None else '0.0.0.0'}",
+        f"spark.connect.grpc.binding.port={flags.port}",
+        f"spark.sql.metadataCacheTTLSeconds={REFRESH_SECONDS}",
+        "spark.sql.sources.partitionColumnTypeInference.enabled=true",  # days are dates
+        *flags.conf,
+    )
+    engine = session.EngineSettings(flags.master, None, flags.driver_memory, conf=conf)
+    spark = session.build("connect", engine)
+    try:
+        where = f"port {flags.port}" if token else f"{LOOPBACK}:{flags.port} only (no token)"
+        print(f"connect: listening on {where}", file=sys.stderr, flush=True)
+        known: set[str] = set()
+        while not done.is_set():
+            if flags.lake is not None and (new := register(spark, flags.lake, known) - known):
+                known |= new
+                print(f"connect: registered {len(new)} tables", file=sys.stderr, flush=True)
+            done.wait(REFRESH_SECONDS)
+    finally:
+        spark.stop()
+
+
+def register(spark: SparkSession, lake: Path, known: set[str]) -> set[str]:
+    """Register tables that are not in `known`. Returns the names of all tables of the lake."""
+    # Days are found in the directory, because a new version has others.
+    spark.conf.set("spark.sql.hive.manageFilesourcePartitions", "false")
+    names = set()
+    for name, path in tables(lake):
+        names.add(name)
+        if name not in known:
+            location = str(path).replace("\\", "\\\\").replace("'", "\\'")
+            spark.sql(f"CREATE TABLE IF NOT EXISTS `{name}` USING parquet LOCATION '{location}'")
+    return names
+
+
+def tables(lake: Path) -> Iterator[tuple[str, Path]]:
+    """Each table of the current versions and its name: those of silver by their own names, those
+    of gold with the job before them, such as activity_pairs."""
+    for dataset in (lake / "silver", *sorted((lake / "gold").glob("*"))):
+        for path in sorted((dataset / "current").glob("*/")):
+            if next(path.rglob("*.parquet"), None) is None:
+                continue  # a table without rows has no columns
+            job = "" if dataset.name in ("silver", path.name) else f"{dataset.name}_"
+            yield f"{job}{path.name}", path.absolute()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Old segments of all logs as partitioned Parquet with a catalogue."""

@@ -1,0 +1,98 @@
+"""Writes the segments of old days to the archive, verifies them, and publishes the catalogue."""
+
+import shutil
+from collections import Counter
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark import checks, schemas, segments, source
+from spark.dataset import Dataset
+from spark.errors import EmptyRange, SegmentTorn
+from spark.jobs.archive import plan, schema
+from spark.jobs.archive import transforms as t
+from spark.last_run import iso
+from spark.request import JobReport, JobRequest
+
+
+def run(ask: JobRequest) -> JobReport:
+    with Dataset(ask.out, "archive").writing():  # one writer; it removes drafts of killed runs
+        catalogue = plan.read(ask.out)
+        plan.sweep(ask.out, catalogue)
+        pending = plan.pending(ask, catalogue)
+        if not any(each.segments for each in pending) and not catalogue["logs"]:
+            raise EmptyRange(f"no segments before {ask.options['before']}")
+        added: Counter[str] = Counter()
+        logs = {}
+        for each in pending:
+            with ask.progress.step(ask.spark, f"archive: {each.log}"):
+                logs[each.log] = _log(ask, each, catalogue, added)
+        results = [
+            checks.gaps(f"{log}.gaps", log, parts["gaps"]) for log, parts in sorted(logs.items())
+        ]
+        changed = any(catalogue["logs"].get(log) != parts for log, parts in logs.items())
+        if changed:
+            catalogue |= {"updated_at": iso(ask.now), "logs": catalogue["logs"] | logs}
+            plan.write(ask.out, catalogue)
+        return JobReport(dict(added), results, ask.out if changed else None)
+
+
+def _log(
+    ask: JobRequest, pending: plan.PendingLog, catalogue: plan.Entry, added: Counter[str]
+) -> plan.Entry:
+    """The entry of a log in the next catalogue. Its new files are complete and verified."""
+    log = pending.log
+    former = plan.files(catalogue, log)
+    rewritten = [file for file in former if file["date"] in pending.days]
+    kept = [file for file in former if file["date"] not in pending.days]
+    made = _write(ask, pending, rewritten) if pending.days else []
+    archived = plan.with_new(plan.archived(catalogue, log), pending.new)
+    added.update(
+        segments=len(pending.new),
+        rows=sum(file["rows"] for file in made) - sum(file["rows"] for file in rewritten),
+        files=len(made),
+    )
+    return {
+        "schema_version": 1,
+        "segments": archived,
+        "files": sorted([*kept, *made], key=lambda file: (file["date"], file["first_event_id"])),
+        "cuts": plan.cuts_of(ask, log, catalogue),
+        "gaps": plan.gaps_of(ask, log, archived),
+    }
+
+
+def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) -> list[plan.Entry]:
+    """Write the days as a whole: their segments, and what the archive has of them already."""
+    log = pending.log
+    mine = [segment for segment in pending.segments if plan.day_of(segment) in pending.days]
+    for segment in mine:
+        segments.verify(segment)
+    for file in former:
+        segments.verify_file(ask.out / file["file"], file["bytes"], file["sha256"])
+    frames = [source.read(ask.spark, mine, log)]
+    if former:
+        frames.append(_archived(ask.spark, [ask.out / file["file"] for file in former], log))
+    rows = reduce(DataFrame.unionByName, frames)
+    draft = ask.out / f".draft-{log}"
+    writer = t.ordered(rows).write.partitionBy(schema.DAY, schema.EPOCH)
+    writer = writer.option("maxRecordsPerFile", schema.FILE_ROWS_MAX)
+    writer = writer.option("parquet.block.size", schema.ROW_GROUP_BYTES)
+    writer.option("compression", "zstd").parquet(str(draft))
+    made = [plan.publish(path, ask.out, log) for path in sorted(draft.rglob("*.parquet"))]
+    shutil.rmtree(draft)
+    expected = {row["day"]: row["count"] for row in t.counted(rows).collect()}
+    written: Counter[str] = Counter()
+    for file in made:
+        written[file["date"]] += file["rows"]
+    if written != expected:
+        raise SegmentTorn(
+            f"{log}: the archive has {written.total():,} rows, not {sum(expected.values()):,}"
+        )
+    return made
+
+
+def _archived(spark: SparkSession, paths: list[Path], log: str) -> DataFrame:
+    promised = schemas.segments(log)
+    reader = spark.read.schema(promised)
+    return reader.parquet(*[str(path) for path in paths]).select(*promised.names)

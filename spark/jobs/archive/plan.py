@@ -1,0 +1,223 @@
+"""The catalogue of an archive, and which days are not in it. Needs no Spark.
+
+    <out>/catalogue.json                                         written last, as a whole
+    <out>/<log>/year=2026/month=02/<day>-<first>-<last>-<hash>.parquet
+
+Files never change. A day that got more rows is written again to other files, and the former ones
+are removed by the next run, when nobody reads them any more.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spark import segments
+from spark.dataset import writable
+from spark.errors import SchemaVersionUnknown, SegmentTorn
+from spark.request import JobRequest
+from spark.segments import SegmentFile
+
+LOGS = ("events", "outbox", "broker", "inbox", "courier")
+CATALOGUE = "catalogue.json"
+SCHEMA_VERSION = 1
+SEGMENT = ("epoch", "date", "first_event_id", "last_event_id", "previous_event_id", "rows",
+           "bytes", "sha256", "format")  # fmt: skip
+Entry = dict[str, Any]
+
+
+class PendingLog(NamedTuple):
+    """What a run adds to the archive of a log.
+
+    segments  all exported segments before the day
+    new       those that the archive does not have
+    days      the days of these, which are written again as a whole
+    """
+
+    log: str
+    segments: list[SegmentFile]
+    new: list[SegmentFile]
+    days: set[str]
+
+
+def read(out: Path) -> Entry:
+    """The catalogue; an empty one for a new archive."""
+    path = out / CATALOGUE
+    try:
+        catalogue: Entry = json.loads(path.read_bytes())
+        version, logs = catalogue["schema_version"], catalogue["logs"]
+    except FileNotFoundError:
+        return {"schema_version": SCHEMA_VERSION, "kind": "archive", "logs": {}}
+    except OSError as error:
+        raise SegmentTorn(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise SegmentTorn(f"{path} is truncated or malformed") from None
+    if version != SCHEMA_VERSION or catalogue.get("kind") != "archive":
+        raise SchemaVersionUnknown(f"{path} has schema version {version!r}")
+    if not isinstance(logs, dict):
+        raise SegmentTorn(f"{path} is truncated or malformed")
+    return catalogue
+
+
+def write(out: Path, catalogue: Entry) -> None:
+    draft = out / f".{CATALOGUE}"
+    with writable(out):
+        with draft.open("w", encoding="utf-8") as file:
+            json.dump(catalogue, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(out / CATALOGUE)
+        folder = os.open(out, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def up_to_date(ask: JobRequest) -> bool:
+    """Whether the archive has every segment before the day, and lists every restore."""
+    catalogue = read(ask.out)
+    if not catalogue["logs"]:
+        return False
+    return not any(
+        each.new or cuts_of(ask, each.log, catalogue) != cuts_in(catalogue, each.log)
+        for each in pending(ask, catalogue)
+    )
+
+
+def pending(ask: JobRequest, catalogue: Entry) -> list[PendingLog]:
+    """The logs with segments below the source."""
+    before = str(ask.options["before"])
+    logs = []
+    for log in LOGS:
+        if not (ask.source / log).is_dir():
+            continue
+        old = [
+            segment for segment in segments.manifests(ask.source, log) if day_of(segment) < before
+        ]
+        known = {entry["sha256"] for entry in archived(catalogue, log)}
+        new = [segment for segment in old if segment.sha256 not in known]
+        logs.append(PendingLog(log, old, new, {day_of(segment) for segment in new}))
+    return logs
+
+
+def archived(catalogue: Mapping[str, Any], log: str) -> list[Entry]:
+    """The archived segments of a log."""
+    entries: list[Entry] = catalogue["logs"].get(log, {}).get("segments", [])
+    return entries
+
+
+def files(catalogue: Mapping[str, Any], log: str) -> list[Entry]:
+    entries: list[Entry] = catalogue["logs"].get(log, {}).get("files", [])
+    return entries
+
+
+def with_new(former: Iterable[Entry], new: Iterable[SegmentFile]) -> list[Entry]:
+    """The archived segments, without those that a new one replaces."""
+    added = list(new)
+    replaced = {f"{segment.epoch}/{stem}" for segment in added for stem in segment.replaces}
+    kept = [entry for entry in former if name_of(entry) not in replaced]
+    return sorted([*kept, *map(entry_of, added)], key=lambda entry: entry["first_event_id"])
+
+
+def entry_of(segment: SegmentFile) -> Entry:
+    values = (segment.epoch, day_of(segment), segment.first, segment.last, segment.previous,
+              segment.rows, segment.bytes, segment.sha256, segment.format)  # fmt: skip
+    return dict(zip(SEGMENT, values, strict=True))
+
+
+def name_of(entry: Mapping[str, Any]) -> str:
+    stem = f"segment-{entry['first_event_id']:020d}-{entry['last_event_id']:020d}"
+    return f"{entry['epoch']}/{stem}"
+
+
+def cuts_of(ask: JobRequest, log: str, catalogue: Entry) -> list[list[Any]]:
+    """[epoch, last] of each epoch that a restore ended, by archived and exported segments."""
+    exported = segments.manifests(ask.source, log)
+    names = {segment.name for segment in exported}
+    removed = [
+        _segment(log, entry) for entry in archived(catalogue, log) if name_of(entry) not in names
+    ]
+    return [list(cut) for cut in segments.cuts([*exported, *removed])]
+
+
+def cuts_in(catalogue: Mapping[str, Any], log: str) -> list[list[Any]]:
+    cuts: list[list[Any]] = catalogue["logs"].get(log, {}).get("cuts", [])
+    return cuts
+
+
+def gaps_of(ask: JobRequest, log: str, entries: Iterable[Entry]) -> list[str]:
+    chain = [_segment(log, entry) for entry in entries]
+    return segments.gaps(chain, segments.begins_after(ask.source, log)) if chain else []
+
+
+def publish(path: Path, out: Path, log: str) -> Entry:
+    """Move a complete file to its name in the archive. Returns its entry in the catalogue."""
+    day = path.parent.parent.name.partition("=")[2]
+    first, last, rows, epoch = extent(path)
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    folder = folder_of(log, day)
+    name = f"{folder}/{day}-{first:020d}-{last:020d}-{sha256[:12]}.parquet"
+    with writable(out):
+        (out / folder).mkdir(parents=True, exist_ok=True)
+        size = path.stat().st_size
+        path.replace(out / name)
+    return {"file": name, "date": day, "epoch": epoch, "first_event_id": first,
+            "last_event_id": last, "rows": rows, "bytes": size, "sha256": sha256}  # fmt: skip
+
+
+def extent(path: Path) -> tuple[int, int, int, str]:
+    """The first and last id, the number of rows and the epoch, from the footer of a file."""
+    from pyarrow import parquet  # a run with nothing to do does without it
+
+    metadata = parquet.read_metadata(path)
+    names = [metadata.schema.column(index).name for index in range(metadata.num_columns)]
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    ids = [group.column(names.index("event_id")).statistics for group in groups]
+    epochs = {
+        value
+        for group in groups
+        for value in (
+            group.column(names.index("epoch")).statistics.min,
+            group.column(names.index("epoch")).statistics.max,
+        )
+    }
+    if len(epochs) != 1:
+        raise SegmentTorn(f"{path.name} has rows of {len(epochs)} epochs")
+    first, last = min(each.min for each in ids), max(each.max for each in ids)
+    return first, last, metadata.num_rows, epochs.pop()
+
+
+def sweep(out: Path, catalogue: Entry) -> None:
+    """Remove files of days that were written again, and of runs that were killed."""
+    listed = {file["file"] for log in catalogue["logs"] for file in files(catalogue, log)}
+    for log in LOGS:
+        for path in (out / log).glob("year=*/month=*/*.parquet"):
+            if str(path.relative_to(out)) not in listed:
+                with writable(out):
+                    path.unlink()
+
+
+def day_of(segment: SegmentFile) -> str:
+    """The day of a segment, from its folder: all its rows are of one day."""
+    return segment.path.parent.name.removeprefix("date=")
+
+
+def folder_of(log: str, day: str) -> str:
+    """The folder of a day in the archive, relative to it."""
+    parsed = date.fromisoformat(day)
+    return f"{log}/year={parsed.year:04d}/month={parsed.month:02d}"
+
+
+def _segment(log: str, entry: Mapping[str, Any]) -> SegmentFile:
+    """An archived segment, as far as its place in the log matters."""
+    return SegmentFile(
+        Path(f"date={entry['date']}/{name_of(entry)}"), name_of(entry).partition("/")[2],
+        entry["epoch"], entry["first_event_id"], entry["last_event_id"],
+        entry["previous_event_id"], entry["rows"], entry["format"], entry["bytes"],
+        entry["sha256"], (), log,
+    )  # fmt: skip

@@ -1,0 +1,157 @@
+"""Which days have to be computed again, decided from manifests alone.
+
+A row counts on the day (UTC) on which its stage ended. For the broker, an ack is paired with a
+delivery of its day or the day before. For the courier, the row of an outcome has the start of
+its delivery, which may be the day before. So new segments of a day also touch the day after or
+before it.
+"""
+
+import math
+from argparse import ArgumentTypeError
+from collections.abc import Mapping
+from datetime import date, timedelta
+from typing import Any, NamedTuple
+
+from spark import segments
+from spark.dataset import Dataset
+from spark.request import JobRequest
+from spark.segments import EpochEnd, SegmentFile
+
+SCHEMA = "delivery-1"
+PAIR_DAYS = 1  # days before an ack in which its delivery is looked for
+LOGS = ("outbox", "broker", "courier")
+AFTER = {"outbox": 0, "broker": PAIR_DAYS, "courier": 0}  # days that rows of a day reach forward
+BEFORE = {"outbox": 0, "broker": 0, "courier": PAIR_DAYS}  # … and back
+OBJECTIVES = {  # seconds; of which a report shows how many met them
+    "accept_to_deliver": 5.0,
+    "deliver_to_ack": 60.0,
+    "accept_to_ack": 60.0,
+}
+Days = set[str]
+
+
+class LogState(NamedTuple):
+    """A log as exported, compared with the published version.
+
+    rows     the rows of its segments by day
+    new      segments that the version does not have
+    changed  days with new rows, or whose rows a restore discarded
+    """
+
+    segments: list[SegmentFile]
+    cuts: list[EpochEnd]
+    rows: dict[str, int]
+    new: list[SegmentFile]
+    changed: Days
+
+
+class PendingDays(NamedTuple):
+    """What a run does. `days` are computed; those in `lost` cannot be, as segments were removed."""
+
+    logs: dict[str, LogState]
+    days: Days
+    lost: Days
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What the published version remembers of each log."""
+        return {log: remembered(state) for log, state in self.logs.items()}
+
+
+def objectives(text: str) -> dict[str, float]:
+    """Parse STAGE=SECONDS,… and add the defaults of other stages."""
+    chosen = dict(OBJECTIVES)
+    for pair in text.split(","):
+        stage, _, number = pair.strip().partition("=")
+        if stage not in OBJECTIVES:
+            raise ArgumentTypeError(f"{stage!r} is not a stage: use {', '.join(OBJECTIVES)}")
+        try:
+            seconds = float(number)
+        except ValueError:
+            seconds = math.nan
+        if not 0 < seconds < math.inf:
+            raise ArgumentTypeError(f"{pair.strip()!r} is not STAGE=SECONDS, such as {stage}=5")
+        chosen[stage] = seconds
+    return chosen
+
+
+def gold(ask: JobRequest) -> Dataset:
+    return Dataset(ask.out / "gold" / "delivery", SCHEMA)
+
+
+def up_to_date(ask: JobRequest) -> bool:
+    """Whether the published version contains every segment, and no days were requested."""
+    published = gold(ask).current()
+    if published is None or ask.first_day or ask.last_day:
+        return False
+    todo = pending(ask, published.memory)
+    return not todo.days and not any(state.new for state in todo.logs.values())
+
+
+def pending(ask: JobRequest, memory: Mapping[str, Any]) -> PendingDays:
+    """Compare the exported logs with the memory of the published version."""
+    former = memory.get("logs", {})
+    logs = {
+        log: state_of(ask, log, former.get(log, {})) for log in LOGS if (ask.source / log).is_dir()
+    }
+    known = {day for state in logs.values() for day in state.rows}
+    days = {
+        day
+        for log, state in logs.items()
+        for changed in state.changed
+        for day in around(changed, BEFORE[log], AFTER[log])
+    } & known
+    if ask.first_day or ask.last_day:
+        first, last = str(ask.first_day or date.min), str(ask.last_day or date.max)
+        days |= {day for day in known if first <= day <= last}
+    lost = {day for day in days if any(_shrank(logs, former, log, day) for log in LOGS)}
+    return PendingDays(logs, days - lost, lost)
+
+
+def state_of(ask: JobRequest, log: str, former: Mapping[str, Any]) -> LogState:
+    exported = segments.manifests(ask.source, log)
+    done = set(former.get("segments", ()))
+    new = [segment for segment in exported if segment.name not in done]
+    fresh = [segment for segment in new if not segments.is_covered(segment, done)]
+    cuts = segments.cuts(exported)
+    before = {tuple(cut) for cut in former.get("cuts", ())}
+    changed = {day_of(segment) for segment in fresh}
+    for cut in cuts:
+        if tuple(cut) not in before:
+            changed |= {
+                day_of(segment)
+                for segment in exported
+                if segment.epoch == cut.epoch and segment.last > cut.last
+            }
+    rows: dict[str, int] = {}
+    for segment in exported:
+        rows[day_of(segment)] = rows.get(day_of(segment), 0) + segment.rows
+    return LogState(exported, cuts, rows, new, changed)
+
+
+def remembered(state: LogState) -> dict[str, Any]:
+    names = {segment.name for segment in state.segments}
+    names |= {f"{segment.epoch}/{stem}" for segment in state.segments for stem in segment.replaces}
+    return {"segments": sorted(names), "cuts": state.cuts, "rows": state.rows}
+
+
+def to_read(state: LogState, log: str, days: Days) -> list[SegmentFile]:
+    """The segments that these days need, with those of the days around them."""
+    wanted = {near for day in days for near in around(day, AFTER[log], BEFORE[log])}
+    return [segment for segment in state.segments if day_of(segment) in wanted]
+
+
+def day_of(segment: SegmentFile) -> str:
+    """The day of a segment, from its folder: all its rows are of one day."""
+    return segment.path.parent.name.removeprefix("date=")
+
+
+def around(day: str, before: int, after: int) -> Days:
+    middle = date.fromisoformat(day)
+    return {str(middle + timedelta(days=shift)) for shift in range(-before, after + 1)}
+
+
+def _shrank(logs: Mapping[str, LogState], former: Mapping[str, Any], log: str, day: str) -> bool:
+    """Whether segments of that day were removed since it was computed."""
+    present = logs[log].rows.get(day, 0) if log in logs else 0
+    return present < int(former.get(log, {}).get("rows", {}).get(day, 0))

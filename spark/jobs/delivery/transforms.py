@@ -1,0 +1,249 @@
+"""Transforms the logs of the outbox, the broker and the courier to daily numbers. Pure: frames in,
+frames out.
+
+A row of a sampled stream counts 1/sample_rate times, so numbers of such streams are estimates.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from datetime import date
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from appliance.shared import histogram
+from spark.jobs.delivery import schema
+
+STAGE = ("day", "log", "destination", "stage")
+# Text in errors that differs between messages with the same cause, and what replaces it.
+MASKS = (
+    (r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>)]+", "<url>"),
+    (r"(?<![\w-])(?=[\w-]*\d)[\w-]{16,}(?![\w-])", "<id>"),
+    (r"(?<![\w.-])(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?(?![\w-]|\.\w)", "<host>"),
+    (r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?![\w.])", "<host>"),
+    (r"(?<!\w)(?<!\bHTTP )(?<!\bstatus )(?<!\bexit code )\d+(?:[.,:]\d+)*", "<n>"),
+    (r"\s+", " "),
+)
+
+
+def c(name: str) -> Column:
+    return f.col(name)
+
+
+def once(rows: DataFrame) -> DataFrame:
+    return rows.dropDuplicates(["epoch", "event_id"])
+
+
+def named(*names: str) -> Column:
+    return c("name").isin(*names)
+
+
+def is_near(start: str, end: str) -> Column:
+    """Whether the days of both are near enough, so that every run that computes one reads both."""
+    return f.datediff(end, start) <= schema.PAIR_DAYS
+
+
+# -- logs -------------------------------------------------------------------------------
+
+
+def outbox_rows(rows: DataFrame) -> DataFrame:
+    """A send is delivered when its target accepts it; there are no acks."""
+    delivered = named("attempt.delivered")
+    return rows.select(
+        f.lit("outbox").alias("log"),
+        c("route").alias("destination"),
+        f.lit(1.0).alias("weight"),
+        "ts", "event_id", "error",
+        _counts(
+            accepted=named("send.accepted"), delivered=delivered,
+            attempts=named("attempt.delivered", "attempt.failed"),
+            failed=named("attempt.failed"), dead=named("send.dead"),
+        ).alias("counts"),
+        f.array(_stage(schema.ACCEPT_TO_DELIVER, delivered, "accepted_at", "ts")).alias("stages"),
+    )  # fmt: skip
+
+
+def broker_rows(rows: DataFrame) -> DataFrame:
+    """An ack is paired with the last delivery to its recipient before it."""
+    sent, acked = named("delivery.sent"), named("delivery.acked")
+    first = sent & (f.coalesce(c("attempt"), f.lit(1)) <= 1)
+    recipient = Window.partitionBy("mesh_id", "message_id", "recipient").orderBy("ts", "event_id")
+    before = recipient.rowsBetween(Window.unboundedPreceding, -1)
+    latest = f.last(f.when(sent, c("ts")), ignorenulls=True).over(before)
+    paired = rows.withColumn("latest", latest)
+    paired = paired.withColumn("sent_at", f.when(is_near("latest", "ts"), c("latest")))
+    return paired.select(
+        f.lit("broker").alias("log"),
+        f.concat_ws(":", "destination_kind", "destination_ref").alias("destination"),
+        f.lit(1.0).alias("weight"),
+        "ts", "event_id", "error",
+        _counts(
+            accepted=named("message.accepted"), delivered=first, acked=acked, attempts=sent,
+            failed=named("delivery.failed"), dead=named("delivery.dead"),
+        ).alias("counts"),
+        f.array(
+            _stage(schema.ACCEPT_TO_DELIVER, first, "accepted_at", "ts"),
+            _stage(schema.DELIVER_TO_ACK, acked, "sent_at", "ts"),
+            _stage(schema.ACCEPT_TO_ACK, acked, "accepted_at", "ts"),
+        ).alias("stages"),
+    )  # fmt: skip
+
+
+def courier_rows(rows: DataFrame) -> DataFrame:
+    """The row of an outcome has the start of its delivery. Several outcomes of a delivery count as
+    one delivery."""
+    weighted = rows.withColumn("weight", 1 / f.greatest(c("sample_rate"), f.lit(1e-6)))
+    acked = named("envelope.acked")
+    delivery = Window.partitionBy("stream", "message_id", "attempt", "delivered_at")
+    begun = is_near("delivered_at", "ts") & (c("place") == 1)
+    ended = c("delivered_at").isNotNull() & named(
+        "envelope.failed", "envelope.rejected", "envelope.expired"
+    )
+    first = begun & (f.coalesce(c("attempt"), f.lit(1)) <= 1)
+    placed = weighted.withColumn("place", f.row_number().over(delivery.orderBy("ts", "event_id")))
+    common = (f.lit("courier").alias("log"), c("stream").alias("destination"), "weight")
+    outcomes = placed.select(
+        *common, "ts", "event_id", "error",
+        _counts(acked=acked, failed=ended, dead=named("envelope.dead")).alias("counts"),
+        f.array(
+            _stage(schema.DELIVER_TO_ACK, acked, "delivered_at", "ts"),
+            _stage(schema.ACCEPT_TO_ACK, acked, "accepted_at", "ts"),
+        ).alias("stages"),
+    )  # fmt: skip
+    deliveries = placed.where(begun).select(
+        *common, c("delivered_at").alias("ts"), "event_id",
+        f.lit(None).cast("string").alias("error"),
+        _counts(delivered=first, attempts=begun).alias("counts"),
+        f.array(_stage(schema.ACCEPT_TO_DELIVER, first, "accepted_at", "delivered_at"))
+        .alias("stages"),
+    )  # fmt: skip
+    return outcomes.unionByName(deliveries)
+
+
+ROWS = {"outbox": outbox_rows, "broker": broker_rows, "courier": courier_rows}
+
+
+def entries(logs: Mapping[str, DataFrame], days: Collection[str]) -> DataFrame:
+    """The rows of all logs in the form that the tables are made of, of these days.
+
+    Columns: day, log, destination, weight, ts, event_id, error, counts (a struct of numbers), and
+    stages (an array of {stage, micros}).
+    """
+    rows = reduce(DataFrame.unionByName, [ROWS[log](once(frame)) for log, frame in logs.items()])
+    wanted = [date.fromisoformat(day) for day in sorted(days)]
+    return rows.withColumn("day", f.to_date("ts")).where(c("day").isin(wanted))
+
+
+def _counts(**conditions: Column) -> Column:
+    none = f.lit(False)
+    return f.struct(
+        *[
+            f.coalesce(conditions.get(name, none), none).cast("int").alias(name)
+            for name in schema.COUNTS
+        ]
+    )
+
+
+def _stage(name: str, applies: Column, start: str, end: str) -> Column:
+    """How long the stage took, in microseconds; null if it did not end here. A clock that was set
+    back does not make a duration negative."""
+    micros = f.greatest(f.unix_micros(end) - f.unix_micros(start), f.lit(0))
+    known = applies & c(start).isNotNull() & c(end).isNotNull()
+    return f.when(known, f.struct(f.lit(name).alias("stage"), micros.alias("micros")))
+
+
+# -- tables -----------------------------------------------------------------------------
+
+
+def latency(rows: DataFrame, objectives: Mapping[str, float]) -> DataFrame:
+    """A row for each day, log, destination and stage. Percentiles are by nearest rank."""
+    stages = (
+        rows.select("day", "log", "destination", "weight", f.explode("stages").alias("timed"))
+        .where(c("timed").isNotNull())
+        .select(*STAGE[:3], "timed.stage", "weight", (c("timed.micros") / 1e6).alias("seconds"))
+    )
+    limits = f.create_map(*[f.lit(each) for pair in objectives.items() for each in pair])
+    stages = stages.withColumn("objective_seconds", limits[c("stage")])
+    return (
+        _histograms(stages)
+        .join(_percentiles(stages), list(STAGE))
+        .select(*schema.OUTPUT["latency"].names)
+    )
+
+
+def _histograms(stages: DataFrame) -> DataFrame:
+    met = f.when(c("seconds") <= c("objective_seconds"), c("weight")).otherwise(0.0)
+    by_bucket = stages.groupBy(*STAGE, "objective_seconds", bucket_of(c("seconds")).alias("b")).agg(
+        _whole(f.sum("weight")).alias("n"), f.sum(met).alias("met")
+    )
+    entry = f.struct("b", "n")
+    return by_bucket.groupBy(*STAGE, "objective_seconds").agg(
+        f.sum("n").alias("count"),
+        f.map_from_entries(f.sort_array(f.collect_list(entry))).alias("buckets"),
+        f.least(_whole(f.sum("met")), f.sum("n")).alias("within_objective"),
+    )
+
+
+def _percentiles(stages: DataFrame) -> DataFrame:
+    """The smallest duration that p % of the weights do not exceed. `total` comes from a group, not
+    from the window, which would have to hold all rows."""
+    shortest = Window.partitionBy(*STAGE).orderBy("seconds")
+    upto = f.sum("weight").over(shortest.rowsBetween(Window.unboundedPreceding, 0))
+    totals = stages.groupBy(*STAGE).agg((f.sum("weight") * (1 - 1e-12)).alias("total"))
+    ranked = stages.select(*STAGE, "seconds", upto.alias("upto")).join(totals, list(STAGE))
+    reached = [
+        f.min(f.when(c("upto") * 100 >= c("total") * percent, c("seconds")))
+        .alias(f"p{percent}_seconds")
+        for percent in schema.PERCENTS
+    ]  # fmt: skip
+    return ranked.groupBy(*STAGE).agg(*reached)
+
+
+def bucket_of(seconds: Column) -> Column:
+    """The bucket of a duration, as `histogram.bucket_of` computes it."""
+    bucket = f.ceil(f.ln(seconds) / math.log(histogram.GAMMA))
+    inside = f.greatest(f.least(bucket, f.lit(histogram.BUCKET_MAX)), f.lit(histogram.BUCKET_MIN))
+    return f.when(seconds <= 0, histogram.BUCKET_MIN).otherwise(inside).cast("long")
+
+
+def outcomes(rows: DataFrame) -> DataFrame:
+    sums = [_whole(f.sum(c("weight") * c(f"counts.{name}"))).alias(name) for name in schema.COUNTS]
+    total = reduce(Column.__add__, [c(name) for name in schema.COUNTS])
+    counted = rows.groupBy(*STAGE[:3]).agg(*sums)
+    return counted.where(total > 0).select(*schema.OUTPUT["outcomes"].names)
+
+
+def dead_letters(rows: DataFrame) -> DataFrame:
+    """The most frequent causes for each day, log and destination; the others as one."""
+    where = STAGE[:3]
+    causes = (
+        rows.where(c("counts.dead") > 0)
+        .groupBy(*where, cause_of(c("error")).alias("cause"))
+        .agg(
+            f.sum("weight").alias("weight"),
+            f.max(f.struct("ts", "event_id", "error")).alias("newest"),
+        )
+    )
+    frequent = Window.partitionBy(*where).orderBy(f.desc("weight"), "cause")
+    ranked = causes.withColumn("rank", f.row_number().over(frequent))
+    kept = f.when(c("rank") <= schema.CAUSES_MAX, c("cause")).otherwise(schema.OTHER_CAUSES)
+    example = f.substring(f.max("newest")["error"], 1, schema.EXAMPLE_CHARACTERS_MAX)
+    return (
+        ranked.groupBy(*where, kept.alias("cause"))
+        .agg(_whole(f.sum("weight")).alias("count"), example.alias("example"))
+        .select(*schema.OUTPUT["dead_letters"].names)
+    )
+
+
+def cause_of(error: Column) -> Column:
+    """The error without addresses, ids and numbers; the status of HTTP and exit codes stay."""
+    text = error
+    for pattern, mask in MASKS:
+        text = f.regexp_replace(text, pattern, mask)
+    text = f.substring(f.trim(text), 1, schema.CAUSE_CHARACTERS_MAX)
+    return f.coalesce(f.when(text != "", text), f.lit(schema.NO_CAUSE))
+
+
+def _whole(number: Column) -> Column:
+    return f.round(number).cast("long")

@@ -1,0 +1,108 @@
+"""Reads silver and publishes the digest: tables, digest.json and digest.html."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark import checks, results
+from spark.dataset import Dataset, Draft, writable
+from spark.errors import ChecksFailed, SegmentMissing
+from spark.jobs.digest import page, schema
+from spark.jobs.digest import transforms as t
+from spark.jobs.ingest.job import silver
+from spark.request import JobReport, JobRequest
+from spark.results import ERROR
+
+CHECKS = (
+    checks.TableCheck("topics.once", "topics", checks.UNIQUE, ("topic_id",), ERROR),
+    checks.TableCheck("keywords.once", "keywords", checks.UNIQUE, ("topic_id", "rank"), ERROR),
+    checks.TableCheck("keywords.score", "keywords", checks.RANGE, ("score",), ERROR, low=0),
+    checks.TableCheck(
+        "similar.cosine", "similar", checks.RANGE, ("similarity",), ERROR, low=0, high=1.000001
+    ),
+)
+
+
+def run(ask: JobRequest) -> JobReport:
+    source = silver(ask.source).current()
+    if source is None:
+        raise SegmentMissing(f"{ask.source} contains no silver tables: run ingest first")
+    spark = ask.spark
+    with Dataset(ask.out / "gold" / "digest", schema.NAME).writing() as dataset:
+        draft = dataset.draft()
+        messages = t.current(source.read(spark, "messages")).persist()
+        with ask.progress.step(spark, "digest: topics and answers"):
+            titles, channels = source.read(spark, "topics"), source.read(spark, "channels")
+            draft.write(t.topics(messages, titles, channels).coalesce(1), "topics")
+            draft.write(t.answers(messages).coalesce(1), "answers")
+        with ask.progress.step(spark, "digest: keywords and similar topics"):
+            scored = t.scores(messages, draft.read(spark, "topics")).persist()
+            draft.write(t.keywords(scored).coalesce(1), "keywords")
+            draft.write(t.similar(scored).coalesce(1), "similar")
+            scored.unpersist()
+        messages.unpersist()
+        with ask.progress.step(spark, "digest: checks and page"):
+            checked = checks.run(CHECKS, partial(draft.read, spark), ask.now)
+            if any(result.is_error for result in checked):
+                for line in results.describe(checked):
+                    ask.progress.say(line)
+                raise ChecksFailed("the digest failed a check with severity error")
+            counts = _write_page(ask, draft)
+        made = dataset.commit(draft, {"silver": source.path.name})
+    return JobReport(counts, checked, made.path)
+
+
+def _write_page(ask: JobRequest, draft: Draft) -> dict[str, int]:
+    topics = draft.read(ask.spark, "topics")
+    total = topics.count()
+    best = topics.orderBy(f.desc("messages"), "topic_id").limit(schema.TOPICS_LISTED_MAX)
+    listed = [_plain(row.asDict()) for row in best.collect()]
+    ids = [topic["topic_id"] for topic in listed]
+    names = _titles(topics, ids, draft, ask)
+    for name in ("keywords", "similar", "answers"):
+        rows = draft.read(ask.spark, name).where(f.col("topic_id").isin(ids))
+        by_topic = _by_topic(rows.orderBy("topic_id", "rank").collect(), name, names)
+        for topic in listed:
+            topic[name] = by_topic[topic["topic_id"]]
+    digest = {"schema": schema.NAME, "topics": listed, "left_out": total - len(listed)}
+    with writable(draft.path):
+        text = json.dumps(digest, ensure_ascii=False, indent=1)
+        (draft.path / "digest.json").write_text(text + "\n", encoding="utf-8")
+        (draft.path / "digest.html").write_text(page.render(digest), encoding="utf-8")
+    return {"topics": total, "listed": len(listed)}
+
+
+def _titles(topics: DataFrame, ids: list[str], draft: Draft, ask: JobRequest) -> dict[str, str]:
+    """The titles of all topics that are similar to a listed one."""
+    near = draft.read(ask.spark, "similar").where(f.col("topic_id").isin(ids))
+    others = near.select(f.col("other_topic_id").alias("topic_id")).distinct()
+    rows = topics.join(others, "topic_id").select("topic_id", "title").collect()
+    return {row["topic_id"]: row["title"] for row in rows}
+
+
+def _by_topic(
+    rows: Iterable[Any], name: str, titles: dict[str, str]
+) -> dict[str, list[dict[str, Any]]]:
+    grouped: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        fields = row.asDict()
+        topic = fields.pop("topic_id")
+        del fields["rank"]
+        if name == "similar":
+            other = fields.pop("other_topic_id")
+            fields = {"topic_id": other, "title": titles.get(other), **fields}
+        grouped[topic].append(fields)
+    return grouped
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    """Times as text in UTC; the session's time zone is UTC."""
+    return {
+        name: value.isoformat() if hasattr(value, "isoformat") else value
+        for name, value in fields.items()
+    }

@@ -1,0 +1,91 @@
+"""The record of a run: a file beside the tables, and a report to an appliance. Needs no Spark."""
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+OK, FAILED, NOTHING_NEW = "ok", "failed", "nothing_new"
+TIMEOUT_SECONDS = 10
+ATTEMPTS_MAX = 2
+COUNTS_MAX = 50  # as the appliance accepts
+ERROR_CHARACTERS_MAX = 500
+
+
+class RunRecord(NamedTuple):
+    """A run that ended. The appliance describes the fields: POST /api/v1/jobs/runs."""
+
+    job: str
+    started_at: datetime
+    finished_at: datetime
+    seconds: float
+    outcome: str
+    exit_code: int
+    counts: Mapping[str, int]
+    version: str | None = None
+    error: str | None = None
+
+    def as_json(self) -> str:
+        return json.dumps(
+            self._asdict()
+            | {
+                "started_at": iso(self.started_at),
+                "finished_at": iso(self.finished_at),
+                "seconds": round(self.seconds, 3),
+                "error": self.error and self.error[:ERROR_CHARACTERS_MAX],
+            }
+        )
+
+
+def numbers(counts: Mapping[str, Any]) -> dict[str, int]:
+    """The counts of a report that are numbers, at most COUNTS_MAX."""
+    whole = {name: value for name, value in counts.items() if type(value) is int and value >= 0}
+    return dict(list(whole.items())[:COUNTS_MAX])
+
+
+def write(out: Path, record: RunRecord) -> str | None:
+    """Write <out>/runs/<job>.json as a whole. Returns why it could not be written."""
+    path = out / "runs" / f"{record.job}.json"
+    draft = path.with_name(f".{record.job}.{os.getpid()}")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(record.as_json() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        return f"{path} cannot be written: {error.strerror}"
+    return None
+
+
+def send(url: str, token: str | None, record: RunRecord) -> str | None:
+    """Report the run to an appliance. Returns why it did not accept the report."""
+    reason = None
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            request = Request(
+                f"{url.rstrip('/')}/api/v1/jobs/runs",
+                data=record.as_json().encode(),
+                headers={"Content-Type": "application/json"},
+            )
+            if token:  # never to the target of a redirect
+                request.add_unredirected_header("Authorization", f"Bearer {token}")
+            with urlopen(request, timeout=TIMEOUT_SECONDS):
+                return None
+        except HTTPError as error:
+            reason = f"{url} refused the report of the run (HTTP {error.code})"
+            if error.code < 500:
+                break
+        except (OSError, HTTPException, ValueError) as error:
+            reason = f"{url} cannot be reached: {getattr(error, 'reason', error)}"
+    return reason
+
+
+def iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,35 @@
+"""The result of a check of a table. Needs neither Spark nor Java."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+WARN, ERROR = "warn", "error"
+
+
+class CheckResult(NamedTuple):
+    """`failed` of `rows` rows violate the check; -1 rows: not counted."""
+
+    name: str
+    table: str
+    severity: str
+    failed: int
+    rows: int
+    note: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        return self.failed > 0 and self.severity == ERROR
+
+    def as_json(self) -> dict[str, Any]:
+        return {name if name != "note" else "said": value for name, value in self._asdict().items()}
+
+
+def describe(results: Sequence[CheckResult]) -> list[str]:
+    """A line for each result, failed ones first."""
+    lines = []
+    for result in sorted(results, key=lambda each: (each.failed == 0, each.severity != ERROR)):
+        outcome = (
+            "passed" if result.failed == 0 else f"{result.severity.upper()}: {result.failed:,} fail"
+        )
+        lines.append(f"check {result.name}: {outcome}{f' ({result.note})' if result.note else ''}")
+    return lines

@@ -1,0 +1,26 @@
+"""Secrets from files, as container engines and Kubernetes mount them."""
+
+from pathlib import Path
+
+from spark.errors import Usage
+
+BYTES_MAX = 4096
+LENGTH_MIN = 16  # characters; shorter ones can be guessed
+
+
+def read(path: str | Path | None) -> str | None:
+    """The secret in the file, without white space around it; None without a path. Raises Usage."""
+    if not path:
+        return None
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(BYTES_MAX + 1).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise Usage(f"the secret file {path} cannot be read: {reason}", HINT) from None
+    if not LENGTH_MIN <= len(text) <= BYTES_MAX or any(not " " < c < "\x7f" for c in text):
+        raise Usage(f"the secret file {path} contains no secret of {LENGTH_MIN} characters", HINT)
+    return text
+
+
+HINT = "create one: openssl rand -hex 32 > FILE (readable by uid 185)"

@@ -1,0 +1,98 @@
+"""Secrets from files, the settings they give, and the tables that a Connect server lists."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark import connect, secret, session
+from spark.errors import Usage
+
+SECRET = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "short", "two words of a secret", "\x00" * 20, "ä" * 20, "a" * 5000]
+)
+def test_file_without_a_secret_is_refused(tmp_path, text):
+    (tmp_path / "secret").write_text(text)
+    with pytest.raises(Usage, match="contains no secret") as refused:
+        secret.read(tmp_path / "secret")
+    assert text == "" or text not in str(refused.value)
+
+
+@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(),
+                                  lambda path: path.write_bytes(b"\xff" * 20)])  # fmt: skip
+def test_file_that_cannot_be_read_is_refused(tmp_path, make):
+    make(tmp_path / "secret")
+    with pytest.raises(Usage, match="cannot be read") as refused:
+        secret.read(tmp_path / "secret")
+    assert "openssl rand" in refused.value.hint
+
+
+def test_white_space_around_a_secret_does_not_count(tmp_path):
+    (tmp_path / "secret").write_text(f" {SECRET}\n")
+    assert secret.read(tmp_path / "secret") == SECRET
+    assert secret.read(None) is None
+
+
+@pytest.mark.parametrize(("master", "authenticated"), [
+    ("spark://master:7077", True), ("local[*]", False), ("k8s://https://host", False),
+])  # fmt: skip
+def test_secret_authenticates_a_standalone_cluster_only(
+    tmp_path, monkeypatch, master, authenticated
+):
+    (tmp_path / "secret").write_text(SECRET)
+    monkeypatch.setenv(session.SECRET_FILE, str(tmp_path / "secret"))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "")
+    monkeypatch.setenv("SPARK_MASTER", master)  # as the compose file sets it
+    for engine in (session.EngineSettings(), session.EngineSettings(master=master)):
+        chosen = session.settings(engine)
+        assert ("spark.authenticate" in chosen) is authenticated
+        assert SECRET not in str(chosen)
+    assert "spark.authenticate" not in session.settings(session.EngineSettings(remote="sc://x"))
+
+
+@pytest.mark.parametrize(("url", "expected"), [
+    ("sc://connect:15002", "sc://connect:15002/;authorization=Bearer%20abc"),
+    ("sc://connect:15002/;user_id=u", "sc://connect:15002/;user_id=u;authorization=Bearer%20abc"),
+    ("sc://localhost", "sc://localhost/;token=abc"),
+    ("sc://spark.example/;use_ssl=true", "sc://spark.example/;use_ssl=true;token=abc"),
+])  # fmt: skip
+def test_token_is_sent_as_the_connection_allows(url, expected):
+    assert session.with_token(url, "abc") == expected
+    assert session.with_token(url, None) == url
+
+
+def test_tables_of_the_lake_are_listed_by_name_and_read_as_they_are_now(spark, tmp_path):
+    lake = tmp_path / "it's a lake"
+    write(lake / "silver/v1/messages/day=2026-02-01", 2)
+    write(lake / "gold/activity/v1/activity/day=2026-02-01", 1)
+    write(lake / "gold/activity/v1/pairs/day=2026-02-01", 3)
+    (lake / "gold/activity/v1/spans").mkdir()  # no rows, so no columns
+    for dataset in ("silver", "gold/activity"):
+        (lake / dataset / "current").symlink_to("v1")
+    names = connect.register(spark, lake, set())
+    try:
+        assert names == {"messages", "activity", "activity_pairs"}
+        assert connect.register(spark, lake, names) == names
+        assert {row.tableName for row in spark.sql("SHOW TABLES").collect()} >= names
+        assert spark.table("activity_pairs").count() == 3
+        write(lake / "gold/activity/v2/pairs/day=2026-02-02", 5)
+        (lake / "gold/activity/current").unlink()
+        (lake / "gold/activity/current").symlink_to("v2")
+        spark.catalog.refreshTable("activity_pairs")
+        assert spark.table("activity_pairs").count() == 5
+    finally:
+        for name in names:
+            spark.sql(f"DROP TABLE {name}")
+
+
+def write(folder, rows):
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"n": list(range(rows))}), folder / "part.parquet")
+
+
+def test_arguments_name_what_is_wrong(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv(connect.TOKEN_FILE, str(tmp_path / "missing"))
+    assert connect.main(["--lake", str(tmp_path)]) == 2
+    assert "hint: create one" in capsys.readouterr().err

@@ -1,0 +1,337 @@
+"""Erasure: no file has the content of an order, and all other rows stay as they are."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark import segments
+from spark.errors import ChecksFailed, OutputBusy, Usage, WrongHash
+from spark.jobs.activity import job as activity
+from spark.jobs.erase import bronze, job, order, payload, rewrite, swap
+from spark.jobs.ingest import job as ingest
+from spark.jobs.ingest import schema
+from tests.spark.log import Log, write_segment
+
+SECRET = "secret"
+
+
+def conversation():
+    """A log of three days in which everything contains the secret that can."""
+    log = Log()
+    channel, other = log.channel(), log.channel("other")
+    here, there = log.topic(channel, "here"), log.topic(other, "there")
+    ann = log.say(here, "ann", f"{SECRET} one", mood=SECRET)
+    bob = log.wait(seconds=20).say(here, "bob", "plain two")
+    log.enrich(ann)
+    log.rows[-1]["data_json"] = log.rows[-1]["data_json"].replace('"x"', f'"{SECRET}"')
+    log.wait(days=1).edit(ann, f"{SECRET} one and a half")
+    log.attach(here, {"url": SECRET})
+    log.rows[-1]["data_json"] = log.rows[-1]["data_json"].replace(
+        '"source_message_id":null', f'"source_message_id":"{ann}"'
+    )
+    log.attach(there, {"url": "plain"})
+    log.event("message.reacted", "message", ann, {"text": SECRET}, channel, here)
+    log.event("message.edited", "message", ann, f'{{"new_content":"{SECRET}"', channel, here)
+    log.wait(days=1).move(ann, log.topic(channel, "later"))
+    log.say(there, "cid", "plain three")
+    log.delete(bob, "bob")
+    return log, ann
+
+
+def write_order(tmp_path, **fields):
+    path = tmp_path / "order.json"
+    path.write_text(json.dumps({"schema_version": 1, **fields}))
+    return str(path)
+
+
+def texts(root: Path):
+    """Everything that is stored below `root`, by file; hidden files and checksums too."""
+    stored = {}
+    for file in sorted(root.rglob("*")):
+        if file.is_file() and file.suffix != ".crc":
+            name = str(file.relative_to(root))
+            parquet = file.suffix == ".parquet"
+            stored[name] = (
+                repr(pq.ParquetFile(file).read().to_pylist())
+                if parquet
+                else (file.read_text(errors="replace"))
+            )
+    return stored
+
+
+def with_secret(root):
+    return [name for name, text in texts(root).items() if SECRET in text]
+
+
+def everything(spark, out):
+    return {
+        table: sorted(
+            repr(row) for row in ingest.silver(out).current().read(spark, table).collect()
+        )
+        for table in schema.OUTPUT
+    }
+
+
+@pytest.fixture
+def lake(ask, tmp_path):
+    log, message = conversation()
+    log.export(tmp_path / "in")
+    log.snapshot(tmp_path / "in")
+    ingest.run(ask())
+    return log, message
+
+
+def run(ask, tmp_path, **fields):
+    return job.run(ask(options={"order": write_order(tmp_path, **fields)}))
+
+
+def read_certificate(report):
+    return json.loads(report.path.read_text())
+
+
+def rows_of(tmp_path):
+    held = bronze.every(tmp_path / "in/events").values()
+    tables = [pq.ParquetFile(each.path).read().to_pylist() for each in held]
+    return sorted((row for table in tables for row in table), key=lambda row: row["event_id"])
+
+
+def test_no_file_has_the_content_and_all_other_rows_stay(ask, spark, tmp_path, lake):
+    log, message = lake
+    activity.run(ask(source=tmp_path / "out", first_day=log.rows[0]["ts"].date(),
+                     last_day=log.now.date()))  # fmt: skip
+    before = rows_of(tmp_path)
+    report = run(ask, tmp_path, messages=[message], reference="request 17")
+    assert with_secret(tmp_path / "in") == []
+    assert with_secret(tmp_path / "out") == []
+    after = rows_of(tmp_path)
+    assert [{**row, "data_json": 0} for row in after] == [{**row, "data_json": 0} for row in before]
+    changed = {old["event_id"] for old, new in zip(before, after, strict=True) if old != new}
+    named = {row["event_id"] for row in before if SECRET in row["data_json"]}
+    assert changed == named
+    made = read_certificate(report)
+    assert made["selected"]["messages"] == made["selected"]["attachments"] == 1
+    assert sum(change["changed"] for change in made["segments"]) == len(changed)
+    assert all(change["untouched_before"] == change["untouched_after"]
+               for change in made["segments"])  # fmt: skip
+    assert made["reference"] == "request 17"
+    assert len(made["snapshots_removed"]) == 1
+    assert len(list((tmp_path / "out/silver").glob("v*"))) == 1
+    assert SECRET not in report.path.read_text()
+    verified = job.run(ask(options={"verify": str(report.path)}))
+    assert verified.counts["segments"] == len(made["segments"])
+
+
+def test_silver_is_what_ingest_makes_of_the_erased_segments(ask, spark, tmp_path, lake):
+    """With senders renamed; gold is counted again, and a second run changes nothing."""
+    log, _ = lake
+    days = {"first_day": log.rows[0]["ts"].date(), "last_day": log.now.date()}
+    activity.run(ask(source=tmp_path / "out", **days))
+    run(ask, tmp_path, senders=["ann"], sender_becomes="former")
+    again = tmp_path / "again"
+    ingest.run(ask(out=again))
+    assert everything(spark, tmp_path / "out") == everything(spark, again)
+    messages = ingest.silver(again).current().read(spark, "messages")
+    senders = {row["sender"] for row in messages.select("sender").distinct().collect()}
+    assert senders == {"former", "bob", "cid"}
+    folder = tmp_path / "out/gold/activity"
+    assert [name for name, text in texts(folder).items() if "'ann'" in text] == []
+    assert any("'former'" in text for text in texts(folder).values())
+    assert len(list(folder.glob("v*"))) == 1
+    before = texts(tmp_path / "in"), texts(tmp_path / "out")
+    assert run(ask, tmp_path, senders=["ann"], sender_becomes="former").path is None
+    assert (texts(tmp_path / "in"), texts(tmp_path / "out")) == before
+
+
+@pytest.mark.parametrize(
+    ("selects", "senders"),
+    [
+        ({"senders": ["bob"]}, {"bob"}),
+        ({"channels": ["ch_{:026d}"]}, {"ann", "bob"}),
+        ({"before": "2026-02-02"}, {"ann", "bob"}),
+        ({"before": "2026-02-01"}, set()),
+        ({"senders": ["cid", "ann"], "before": "2026-02-02"}, {"ann"}),
+        ({"topics": ["topic_{:026d}"]}, {"bob"}),  # the message of ann has been moved away
+    ],
+)
+def test_order_selects(spark, tmp_path, selects, senders):
+    log, _ = conversation()
+    log.export(tmp_path / "in")
+    numbers = {"channels": 1, "topics": 3}
+    for name in ("channels", "topics"):
+        if name in selects:
+            selects = {name: [text.format(numbers[name]) for text in selects[name]]}
+    asked = order.parse(json.dumps({"schema_version": 1, **selects}).encode())
+    events = bronze.read(spark, list(bronze.every(tmp_path / "in/events").values()))
+    rows = bronze.select(events, asked).where("kind = 'message'").collect()
+    named = {each["id"]: each["sender"] for each in log.tables["messages"].values()}
+    assert {named[row["id"]] for row in rows} == senders
+
+
+def test_dry_run_changes_nothing(ask, spark, tmp_path, lake):
+    before = texts(tmp_path / "in"), texts(tmp_path / "out")
+    named = write_order(tmp_path, senders=["ann"])
+    report = job.run(ask(options={"order": named, "dry-run": True}))
+    assert report.counts["messages"] == 1
+    assert report.counts["segments"] == 2
+    assert (texts(tmp_path / "in"), texts(tmp_path / "out")) == before
+
+
+@pytest.mark.parametrize("step", [1, 3, 6])
+def test_run_that_is_killed_ends_the_same_when_run_again(ask, spark, tmp_path, lake, step,
+                                                         monkeypatch):  # fmt: skip
+    """Stopped before the plan, in the middle of a segment, and before the certificate."""
+    steps = {"left": step}
+
+    class Killed(BaseException):
+        pass
+
+    def replace(source, target):
+        if not steps["left"]:
+            raise Killed
+        steps["left"] -= 1
+        return real(source, target)
+
+    real = os.replace
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(Killed):
+        run(ask, tmp_path, senders=["ann"], sender_becomes="former")
+    monkeypatch.undo()
+    report = run(ask, tmp_path, senders=["ann"], sender_becomes="former")
+    assert with_secret(tmp_path / "in") == []
+    assert with_secret(tmp_path / "out") == []
+    assert not list((tmp_path / "in").rglob(".erase-*"))
+    made = read_certificate(report)
+    assert {change["changed"] for change in made["segments"]} == {2, 4}
+    for each in bronze.every(tmp_path / "in/events").values():
+        segments.verify(each)
+
+
+def test_replacement_survives_kill_9_at_every_rename(tmp_path):
+    """Processes end without cleaning up; the last one finishes."""
+    folder = tmp_path / "in/events"
+    log, _ = conversation()
+    log.export(tmp_path / "in")
+    changes = []
+    for name, held in bronze.every(folder).items():
+        made = rewrite.rewrite(held.path, range(100), lambda _name, _data: "{}")
+        relative = held.path.relative_to(folder)
+        changes.append(swap.SegmentChange(
+            str(relative), f"{relative.parent}/{held.stem}{segments.MANIFEST}", held.rows,
+            made.changed, held.sha256, made.sha256, made.bytes, "", "",
+        ))  # fmt: skip
+        assert name == held.path.name
+    swap.begin(folder, swap.ErasePlan("0" * 64, tuple(changes), ()))
+    program = (
+        "import os, pathlib, signal, sys\n"
+        "from spark.jobs.erase import swap\n"
+        "folder, left, real = pathlib.Path(sys.argv[1]), int(sys.argv[2]), os.replace\n"
+        "def replace(source, target):\n"
+        "    global left\n"
+        "    if not left:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    left -= 1\n"
+        "    real(source, target)\n"
+        "os.replace = replace\n"
+        "swap.finish(folder, swap.pending(folder), 'now')\n"
+    )
+    codes = [
+        subprocess.run([sys.executable, "-c", program, str(folder), str(left)]).returncode
+        for left in (0, 1, 1, 2, 9)
+    ]
+    assert codes == [-9, -9, -9, -9, 0]
+    swap.end(folder)
+    for held in bronze.every(folder).values():
+        segments.verify(held)
+        assert set(pq.read_table(held.path).column("data_json").to_pylist()) == {"{}"}
+    assert not list(folder.rglob(".erase-*"))
+
+
+def test_unfinished_erasure_refuses_another_order(ask, spark, tmp_path, lake):
+    swap.begin(tmp_path / "in/events", swap.ErasePlan("0" * 64, (), ()))
+    with pytest.raises(OutputBusy, match="another erasure"):
+        run(ask, tmp_path, senders=["ann"])
+
+
+def test_export_that_is_writing_is_not_disturbed(ask, spark, tmp_path, lake):
+    with swap.only_writer(tmp_path / "in/events"), pytest.raises(OutputBusy):
+        run(ask, tmp_path, senders=["ann"])
+
+
+def test_json_lines_and_replaced_segments_are_erased_too(ask, spark, tmp_path):
+    log, message = conversation()
+    for manifest in log.export(tmp_path / "in"):
+        day = [row for row in log.rows if row["ts"].date().isoformat() in str(manifest)]
+        segments.read_manifest(manifest).path.unlink()
+        manifest.unlink()
+        write_segment(tmp_path / "in", day[0]["ts"].date().isoformat(), day, "jsonl",
+                      replaces=["segment-x"])  # fmt: skip
+    run(ask, tmp_path, messages=[message])
+    assert with_secret(tmp_path / "in") == []
+    for each in bronze.every(tmp_path / "in/events").values():
+        segments.verify(each)
+
+
+def test_verification_sees_a_changed_row_and_content_that_came_back(ask, spark, tmp_path, lake):
+    log, message = lake
+    report = run(ask, tmp_path, messages=[message])
+    held = next(iter(bronze.every(tmp_path / "in/events").values()))
+    rows = pq.ParquetFile(held.path).read().to_pylist()
+    day = rows[0]["ts"].date().isoformat()
+    write_segment(tmp_path / "in", day, [{**rows[0], "data_json": "{}"}, *rows[1:]])
+    with pytest.raises(WrongHash):
+        job.run(ask(options={"verify": str(report.path)}))
+    for manifest in (tmp_path / "in/events").rglob(f"*{segments.MANIFEST}"):
+        segments.read_manifest(manifest).path.unlink()
+        manifest.unlink()
+    log.export(tmp_path / "in", after=5)
+    with pytest.raises((ChecksFailed, WrongHash)):
+        job.run(ask(options={"verify": str(report.path)}))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"{", b"[]", b"{}", b'{"schema_version":2,"senders":["a"]}', b'{"schema_version":1}',
+        b'{"schema_version":1,"senders":"ann"}', b'{"schema_version":1,"senders":[1]}',
+        b'{"schema_version":1,"before":"soon"}', b'{"schema_version":1,"before":1}',
+        b'{"schema_version":1,"senders":["a"],"sender":"b"}',
+        b'{"schema_version":1,"senders":["a"],"sender_becomes":""}',
+        b'{"schema_version":1,"senders":[]}', b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_wrong_order_is_refused_with_a_hint(fields):
+    with pytest.raises(Usage, match="order") as raised:
+        order.parse(fields)
+    assert "docs/how-to/erase.md" in raised.value.hint
+
+
+leaves = st.none() | st.booleans() | st.integers() | st.text()
+values = st.recursive(
+    leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
+)
+fields = st.sampled_from(
+    ["message", "attachment", "enrichments", "content_raw", "new_content", "value_json", "text"]
+)
+
+
+@given(
+    name=st.sampled_from([*payload.KEPT, "message.reacted"]),
+    data=st.dictionaries(fields, values) | values,
+    becomes=st.none() | st.just("former"),
+)
+def test_erasing_twice_is_erasing_once_and_leaves_no_unknown_text(name, data, becomes):
+    once = payload.erased(name, json.dumps(data), ["ann"], becomes)
+    assert payload.erased(name, once, ["ann"], becomes) == once
+    assert once == payload.MARKER or isinstance(json.loads(once), dict)
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "1", '"secret"', "[" * 100_000])
+def test_payload_that_cannot_be_read_is_replaced(text):
+    assert payload.erased("message.created", text, [], None) == payload.MARKER

@@ -1,0 +1,59 @@
+"""The first job of docs/how-to/spark.md does what the page prints, here without its container."""
+
+import re
+import subprocess
+import sys
+
+from tests.contract.test_docs import FENCE
+from tests.support.commands import ROOT, environment
+from tests.support.servedhub import serve
+
+SECONDS_MAX = 900  # a session of Spark on a busy machine
+COMMAND = "from appliance.cli import agentlip; agentlip()"
+
+
+def blocks():
+    """The commands and the program of the section, in their order."""
+    page = (ROOT / "docs/how-to/spark.md").read_text(encoding="utf-8")
+    section = page.split("## Run a first job\n")[1].split("\n## ")[0]
+    return FENCE.findall(section)
+
+
+def without_container(text, workspace):
+    """The same commands with `spark/run.py` on the mounted directories."""
+    text = text.replace("\\\n", " ").replace(" && sudo chown 185 lake", "")
+    job = f'"{sys.executable}" "{ROOT}/spark/run.py"'
+    text = re.sub(r"docker run [^\n]*agentlip-spark:local", lambda _: job, text)
+    for name in ("export", "lake"):
+        text = text.replace(f"/data/{name}", str(workspace / name))
+    return text
+
+
+def test_first_job_runs_as_printed(tmp_path):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    with serve(workspace) as hub:
+        _, topic = hub.channel_with_topic("general")
+        for text in ("one", "two", "three"):
+            hub.send(topic, text)
+    (_, first), (_, program), (_, report), *_ = blocks()
+    assert "docker run" in first
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    (bin_ / "agentlip").write_text(f"#!{sys.executable}\n{COMMAND}\n")
+    (bin_ / "agentlip").chmod(0o755)
+    path = f"{bin_}:{environment()['PATH']}"
+    printed = []
+    for arguments in (
+        ["bash", "-eu", "-c", without_container(first, workspace)],
+        [sys.executable, "-c", program],
+        ["bash", "-eu", "-c", report],
+    ):
+        done = subprocess.run(
+            arguments, cwd=workspace, env=environment(PATH=path, SPARK_LOCAL_IP="127.0.0.1"),
+            capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        printed.append(done.stdout)
+    assert printed[1].splitlines() == ["t tester 3"]
+    assert "3 messages" in printed[2]

@@ -1,0 +1,200 @@
+"""A run reads, writes and lists only the days that new events change."""
+
+import shutil
+from datetime import timedelta
+
+import pytest
+
+from spark.errors import ChecksFailed
+from spark.jobs.ingest import job
+from tests.spark.lakes import rows
+from tests.spark.log import Log, write_segment
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return tmp_path / "in", job.silver(tmp_path / "out")
+
+
+def test_days_that_nothing_touches_keep_their_files(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    old, kept = log.say(topic), log.wait(days=1).say(topic)
+    log.export(root)
+    job.run(ask())
+    before = files(silver)
+    last = log.last
+    log.wait(days=1).edit(old, "changed")
+    log.say(topic)
+    log.export(root, after=last)
+    job.run(ask())
+    after = files(silver)
+    shared = {name for name in before if after.get(name) == before[name]}
+    assert {name.split("/")[1] for name in shared} == {"day=2026-02-02", "part"}
+    assert rows(spark, silver, "messages")[-1]["valid_to"] is None
+    assert [row["message_id"] for row in rows(spark, silver, "messages")].count(kept) == 1
+
+
+def files(silver):
+    """File of the messages or topics, with a hint of the folder → inode."""
+    current = silver.current()
+    return {
+        name if "day=" in name else name.replace("/", "/part/", 1): (current.path / name)
+        .stat()
+        .st_ino
+        for name in current.manifest["files"]
+    }
+
+
+def inode(path):
+    return path.stat().st_ino
+
+
+def test_run_reads_no_file_of_a_day_that_it_does_not_change(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    log.enrich(log.say(topic))
+    changed = log.wait(days=1).say(topic)
+    log.export(root)
+    job.run(ask())
+    old = list(silver.current().path.rglob("day=2026-02-01/*.parquet"))
+    assert {file.parts[-3] for file in old} == {"messages", "enrichments"}
+    for file in old:
+        file.write_bytes(b"nobody reads this")
+    last = log.last
+    log.wait(days=1).edit(changed, "changed")
+    log.enrich(changed)
+    log.say(topic)
+    log.rename(topic, "renamed")
+    log.export(root, after=last)
+    job.run(ask())
+    for file in old:
+        name = file.relative_to(file.parents[2])
+        assert inode(silver.current().path / name) == inode(file)
+
+
+def test_other_buckets_of_topics_keep_their_files(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    channel = log.channel()
+    topics = [log.topic(channel, f"topic {number}") for number in range(12)]
+    log.export(root)
+    job.run(ask())
+    before = files(silver)
+    last = log.last
+    log.wait(days=1).rename(topics[0], "renamed")
+    log.export(root, after=last)
+    job.run(ask())
+    after = files(silver)
+    mine = {name for name in before if name.startswith("topics/")}
+    assert len([name for name in mine if after.get(name) != before[name]]) == 1
+    titles = [row["title"] for row in rows(spark, silver, "topics")]
+    assert len(titles) == 13
+    assert titles[-1] == "renamed"
+
+
+GOLD = ("message_id", "change", "channel_id", "topic_id", "sender", "content_raw", "valid_from")
+
+
+def by_day(spark, silver):
+    """What may be counted of each day."""
+    days = {}
+    for row in rows(spark, silver, "messages") if silver.current() else []:
+        day = str(row["valid_from"].date())
+        days.setdefault(day, []).append([row[name] for name in GOLD])
+    return days
+
+
+def touched_by(spark, ask, silver):
+    """The days that a run lists as touched; it must list those that changed."""
+    before = by_day(spark, silver)
+    job.run(ask())
+    after, version = by_day(spark, silver), silver.current()
+    changed = {day for day in {*before, *after} if before.get(day) != after.get(day)}
+    touched = version.memory["touched"]
+    assert {*before, *after} <= set(touched)
+    listed = {day for day, number in touched.items() if number == version.number}
+    assert changed <= listed
+    return listed
+
+
+def test_version_lists_the_days_that_it_touches(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    message = log.say(topic)
+    log.wait(days=1).say(topic)
+    log.export(root)
+    assert touched_by(spark, ask, silver) == {"2026-02-01", "2026-02-02"}
+    last = log.last
+    log.wait(days=1).edit(message, "changed")  # the day of the creation counts the same
+    log.rename(topic, "other")
+    log.export(root, after=last)
+    assert touched_by(spark, ask, silver) == {"2026-02-03"}
+    last = log.last
+    log.wait(days=1).enrich(message)
+    log.export(root, after=last)
+    assert touched_by(spark, ask, silver) == set()
+    assert silver.current().memory["touched"] == {
+        "2026-02-01": 1, "2026-02-02": 1, "2026-02-03": 2
+    }  # fmt: skip
+
+
+def test_late_segment_touches_all_days_of_its_messages(spark, ask, lake, tmp_path):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    message = log.say(topic)
+    log.wait(days=1).say(topic)
+    log.wait(days=1).edit(message, "changed")
+    first, *others = log.export(tmp_path / "all")
+    for manifest in others:
+        shutil.copytree(manifest.parent, root / "events" / manifest.parent.name)
+    assert touched_by(spark, ask, silver) == {"2026-02-02", "2026-02-03"}
+    shutil.copytree(first.parent, root / "events" / first.parent.name)
+    assert touched_by(spark, ask, silver) == {"2026-02-01", "2026-02-03"}
+    assert {row["sender"] for row in rows(spark, silver, "messages")} == {"ann"}
+
+
+def test_restore_touches_the_days_that_it_discards(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    stays, last = log.say(topic), log.last
+    log.wait(days=1).edit(stays, "never happened")
+    log.wait(days=1).say(topic)
+    log.export(root)
+    job.run(ask())
+    restored = Log("epoch-2")
+    restored.tables, restored._count = log.tables, 100
+    restored.last, restored.now = last + 2**32, log.wait(days=1).now
+    restored.say(topic, content="after the restore")
+    restored.export(root, after=last)
+    assert touched_by(spark, ask, silver) >= {"2026-02-02", "2026-02-03", "2026-02-04"}
+    again = restored.last
+    restored.wait(days=1).say(topic)
+    restored.export(root, after=again)
+    assert touched_by(spark, ask, silver) == {"2026-02-05"}
+    assert set(by_day(spark, silver)) == {"2026-02-01", "2026-02-04", "2026-02-05"}
+
+
+def test_number_of_an_event_that_a_late_segment_repeats_is_not_published(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    log.say(topic)
+    log.wait(days=1).say(topic)
+    log.export(root)
+    job.run(ask())
+    other = {**log.rows[-1], "entity_id": "msg_other"}
+    other["data_json"] = other["data_json"].replace(log.rows[-1]["entity_id"], "msg_other")
+    other["ts"] -= timedelta(days=9)
+    other["data_json"] = other["data_json"].replace("2026-02-02", "2026-01-24")
+    more = {**other, "event_id": log.last + 1, "name": "poll.opened"}
+    write_segment(root, "2026-01-24", [other, more])
+    before = silver.current().path
+    with pytest.raises(ChecksFailed):
+        job.run(ask())
+    assert silver.current().path == before
