@@ -268,13 +268,17 @@ def routes_page(routes: Sequence[Route]) -> str:
                 (
                     code(f"{method} {route.path}"),
                     operation.summary,
-                    code(operation.scope) if operation.scope else "none",
+                    " or ".join(map(code, operation.scopes)) or "none",
                     "yes" if operation.scope in FREE else "",
                     ", ".join(map(link, kinds)),
                     str(operation.status),
                 )
             )
-    structs.update(inner for struct in tuple(structs) for inner in inner_structs(struct))
+    pending = list(structs)
+    while pending:
+        inner = [each for each in inner_structs(pending.pop()) if each not in structs]
+        structs.update(inner)
+        pending += inner
     heads = ("Route", "Effect", "Scope", "Free", "Request", "Status")
     sections = ["# Routes", ROUTES, table(heads, rows), "## Requests"]
     sections.append("Unknown fields of a body are ignored; unknown query parameters are refused.")

@@ -1,0 +1,67 @@
+"""Collects the notes of changelog/ into a section of CHANGELOG.md."""
+
+import re
+from pathlib import Path
+
+from ops.release_errors import NOT_READY, ReleaseError
+
+KINDS = ("Added", "Changed", "Deprecated", "Fixed", "Removed", "Security")
+SECTION = re.compile(r"^## (\S+).*$", re.MULTILINE)
+
+
+def notes(root: Path) -> list[Path]:
+    """The files of changelog/ that the next release collects, by name."""
+    return sorted(path for path in (root / "changelog").glob("*.md") if path.name != "README.md")
+
+
+def released(root: Path) -> list[str]:
+    """The versions that have a section in CHANGELOG.md, newest first."""
+    return SECTION.findall((root / "CHANGELOG.md").read_text("utf-8"))
+
+
+def section_of(root: Path, version: str) -> str:
+    """The section of a version, with its heading; empty if there is none."""
+    text = (root / "CHANGELOG.md").read_text("utf-8")
+    match = re.search(rf"^## {re.escape(version)}(?= ).*?(?=^## |\Z)", text, re.M | re.S)
+    return match[0].strip() + "\n" if match else ""
+
+
+def collect(root: Path, version: str, date: str) -> int:
+    """Writes the section of `version` and deletes the notes; returns their number."""
+    if version in released(root):
+        raise ReleaseError(
+            "VERSION_RELEASED",
+            f"CHANGELOG.md has a section for {version} already",
+            "raise __version__ in appliance/__init__.py",
+            NOT_READY,
+        )
+    paths = notes(root)
+    if not paths:
+        raise ReleaseError(
+            "NO_NOTES",
+            "there are no notes in changelog/",
+            "see changelog/README.md for their format",
+            NOT_READY,
+        )
+    path = root / "CHANGELOG.md"
+    head, mark, older = path.read_text("utf-8").partition("\n## ")
+    section = rendered(version, date, [note.read_text("utf-8") for note in paths])
+    path.write_text(f"{head.rstrip()}\n\n{section}{mark}{older}", "utf-8")
+    for note in paths:
+        note.unlink()
+    return len(paths)
+
+
+def rendered(version: str, date: str, texts: list[str]) -> str:
+    """The section: one list for each kind of change. A note begins with its kind and a colon."""
+    parts = [f"## {version} ({date})\n"]
+    for kind in KINDS:
+        items = [_item(text, kind) for text in texts if text.startswith(f"{kind}: ")]
+        if items:
+            parts.append(f"### {kind}\n\n" + "\n".join(items) + "\n")
+    return "\n".join(parts)
+
+
+def _item(text: str, kind: str) -> str:
+    words = text.removeprefix(f"{kind}: ").split()
+    return "- " + " ".join(words).replace("](../", "](")

@@ -1,0 +1,83 @@
+"""Builds the source distribution and the wheel: the same commit gives the same bytes."""
+
+import gzip
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from ops.release_errors import FAILED, NOT_READY, ReleaseError
+
+BUILD = "import sys, setuptools.build_meta as backend; getattr(backend, sys.argv[1])(sys.argv[2])"
+BUILD_SECONDS_MAX = 300
+
+
+def version_of(root: Path) -> str:
+    """The version of everything in this repository."""
+    text = (root / "appliance" / "__init__.py").read_text("utf-8")
+    match = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    if match is None:
+        raise ReleaseError(
+            "NO_VERSION",
+            "appliance/__init__.py has no __version__",
+            'write __version__ = "X.Y.Z" there',
+            NOT_READY,
+        )
+    return match[1]
+
+
+def build(tree: Path, target: Path, epoch: int) -> list[Path]:
+    """The source distribution, and the wheel that is built from it; needs no network.
+
+    `tree` is the source without generated files. `epoch`: the time of all members, in seconds.
+    """
+    sdist = _run_backend("build_sdist", tree, target, epoch)
+    normalize(sdist, epoch)
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(sdist) as archive:
+            archive.extractall(folder, filter="data")
+        (source,) = Path(folder).iterdir()
+        wheel = _run_backend("build_wheel", source, target, epoch)
+    return [sdist, wheel]
+
+
+def _run_backend(step: str, source: Path, target: Path, epoch: int) -> Path:
+    before = set(target.iterdir())
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, step, str(target)],
+        cwd=source,
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONPATH": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        umask=0o022,  # the wheel records modes
+        timeout=BUILD_SECONDS_MAX,
+        check=False,
+    )
+    if done.returncode:
+        last = "\n".join(done.stdout.splitlines()[-5:])
+        raise ReleaseError("BUILD_FAILED", f"{step} failed: {last}", "ops/env appliance", FAILED)
+    (made,) = set(target.iterdir()) - before
+    return made
+
+
+def normalize(sdist: Path, epoch: int) -> None:
+    """Sorts the members and removes times, owners and modes of the machine that built it."""
+    packed = io.BytesIO()
+    with (
+        tarfile.open(sdist) as old,
+        gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=epoch) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as new,
+    ):
+        for member in sorted(old.getmembers(), key=lambda each: each.name):
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mtime = epoch
+            member.pax_headers = {}
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+    sdist.write_bytes(packed.getvalue())
