@@ -29,15 +29,15 @@ os.environ["AGENTLIP_CEILING_DIRECTORIES"] = str(Path(__file__).parents[1])
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
-MUST_RUN = {"container": "CONTAINERS", "spark": "SPARK"}
+MUST_RUN = {"container": "CONTAINERS", "nix": "NIX", "spark": "SPARK"}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Where containers or Spark must run (`ops/test all` says so), leaving out is failing."""
+    """Where containers, Nix or Spark must run (`ops/test all` says so), leaving out is failing."""
     report = yield
-    for marker in ("container", "spark"):
-        must_run = os.environ.get(f"{MUST_RUN[marker]}_MUST_RUN") == "1"
+    for marker, variable in MUST_RUN.items():
+        must_run = os.environ.get(f"{variable}_MUST_RUN") == "1"
         if report.skipped and must_run and item.get_closest_marker(marker):
             report.outcome = "failed"
             report.longrepr = f"left out where {marker} tests must run: {call.excinfo.value}"

@@ -18,7 +18,7 @@ METRIC = re.compile(r"\b(agentlip_\w+)(\{[^}]*\})?")
 
 def known() -> dict[str, set[str]]:
     """The labels of each metric."""
-    for name in ("backup", "broker", "courier", "export", "hooks", "hub", "outbox"):
+    for name in ("backup", "broker", "courier", "export", "hooks", "hub", "jobs", "outbox"):
         import_module(f"appliance.{name}.metrics")
     labels: dict[str, set[str]] = {}
     for collector, names in REGISTRY._collector_to_names.items():

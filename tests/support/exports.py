@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 
 from appliance.export import segment
+from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.datadir import DataDir
@@ -77,15 +78,78 @@ def row(event_id: int, at: datetime) -> tuple[Any, ...]:
     )
 
 
-def manifests(out: Path) -> list[SegmentManifest]:
-    return SegmentDirectory(out).manifests()
+class StoreLog:
+    """The log of another store of a workspace, which grows by `add`."""
+
+    def __init__(self, logged: Logged, kind: str, rows: int = 0) -> None:
+        self.logged = logged
+        self.log = LOGS[kind]
+        self.database = logged.datadir.database(self.log.store)
+        self.add(rows)
+
+    def add(self, rows: int, *, skip: int = 0, at: datetime = BEGIN) -> None:
+        """So many rows more, one a second; `skip` numbers are left out before them."""
+        last = self.highest() + skip
+        added = [
+            store_row(self.log.kind, number, at + timedelta(seconds=number % 10**6))
+            for number in range(last + 1, last + rows + 1)
+        ]
+        for fields in added[:1]:
+            names, marks = ", ".join(fields), ", ".join(f":{name}" for name in fields)
+            with closing(sqlite3.connect(self.database)) as connection, connection:
+                connection.executemany(
+                    f"INSERT INTO {self.log.table} ({names}) VALUES ({marks})", added
+                )
+
+    def highest(self) -> int:
+        rows = self.sql("SELECT seq FROM sqlite_sequence WHERE name = ?", self.log.table)
+        return rows[0][0] if rows else 0
+
+    def ids(self) -> list[int]:
+        key, table = self.log.key, self.log.table
+        return [number for (number,) in self.sql(f"SELECT {key} FROM {table} ORDER BY 1")]
+
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.database)) as connection, connection:
+            return connection.execute(statement, values).fetchall()
 
 
-def ids_in(out: Path) -> list[int]:
+def store_row(kind: str, number: int, at: datetime) -> dict[str, Any]:
+    """A row of the log's table. Every third has no value where none is needed."""
+    ms, full = int(at.timestamp() * 1000), number % 3 > 0
+    ids = {"message_id": f"m{number}", "client_message_id": f"c{number}"}
+    to = {"destination_kind": "topic", "destination_ref": "lab"}
+    if kind == "inbox":
+        return {
+            "number": number, "id": f"in{number}", "client_message_id": f"c{number}",
+            "broker_message_id": f"b{number}" if full else None, "mesh": "m", "topic": "lab",
+            "sender_pubkey": "k", "sender_name": "ann", "body": "Größe", "received_at": ms,
+            **to, "priority": "next", "own": 0,
+            "created_at": at.isoformat() if full else "yesterday",
+        }  # fmt: skip
+    common = {"event_id": number, "at_ms": ms + 123, "accepted_ms": ms}
+    if kind == "broker":
+        return {**common, **ids, **to, "name": "delivery.sent", "mesh_id": "m",
+                "sender_pubkey": "k", "recipient": "r" if full else None,
+                "attempt": 1 if full else None}  # fmt: skip
+    if kind == "outbox":
+        return {**common, **ids, **to, "name": "attempt.failed", "mesh": "m", "target": "broker",
+                "route": "broker:m", "priority": "next", "attempt": 2 if full else None,
+                "error": "Größe" if full else None}  # fmt: skip
+    return {**common, "name": "envelope.acked", "stream": "s", "durability": "durable",
+            "sample_rate": 1.0, "message_id": f"m{number}", "consumer": "c",
+            "delivered_ms": ms + 7 if full else None}  # fmt: skip
+
+
+def manifests(out: Path, kind: str = "events") -> list[SegmentManifest]:
+    return SegmentDirectory(out, kind).manifests()
+
+
+def ids_in(out: Path, kind: str = "events") -> list[int]:
     """Every event id that a reader of the directory reads, in its order, with repetitions."""
     ids: list[int] = []
-    for manifest in segment.live(manifests(out)):
-        ids += ids_of(SegmentDirectory(out).data(manifest))
+    for manifest in segment.live(manifests(out, kind)):
+        ids += ids_of(SegmentDirectory(out, kind).data(manifest))
     return ids
 
 

@@ -1,65 +1,158 @@
-"""Activity tables as the job leaves them, from a few rows."""
+"""Tables of the activity and the delivery job as the jobs leave them, from a few rows."""
 
 import json
+from collections.abc import Iterable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 
-TEXT, COUNT, SECONDS = arrow.string(), arrow.int64(), arrow.float64()
-ACTIVITY = arrow.schema(
-    [
-        ("channel_id", TEXT), ("channel", TEXT), ("topic_id", TEXT), ("topic", TEXT),
-        ("sender", TEXT), ("messages", COUNT), ("edits", COUNT), ("deletes", COUNT),
-        ("moves", COUNT), ("replied", COUNT), ("first_reply_median_seconds", SECONDS),
-        ("first_reply_p95_seconds", SECONDS), ("active_spans", COUNT), ("active_seconds", SECONDS),
-    ]
-)  # fmt: skip
-PAIRS = arrow.schema(
-    [
-        ("channel_id", TEXT), ("topic_id", TEXT), ("sender", TEXT), ("answers", TEXT),
-        ("replies", COUNT), ("median_seconds", SECONDS),
-    ]
-)  # fmt: skip
+from appliance.shared.histogram import bucket_of
+
+SCHEMAS = Path(__file__).parents[2] / "spark" / "schemas"
+COUNT = arrow.int64()
+TYPES = {
+    "string": arrow.string(),
+    "int64": COUNT,
+    "double": arrow.float64(),
+    "date": arrow.date32(),
+    "timestamp_us_utc": arrow.timestamp("us", "UTC"),
+    "map<int64,int64>": arrow.map_(COUNT, COUNT),
+}
+Row = dict[str, Any]
+Days = Mapping[str, list[Row]]
 
 
-def did(sender: str, messages: int, **more: Any) -> dict[str, Any]:
+def buckets(*seconds: float) -> dict[int, int]:
+    """The histogram of some durations."""
+    counts: dict[int, int] = {}
+    for value in seconds:
+        bucket = bucket_of(value)
+        counts[bucket] = counts.get(bucket, 0) + 1
+    return counts
+
+
+def did(
+    sender: str | None,
+    messages: int,
+    *,
+    waits: Iterable[float] = (),
+    channel: str = "general",
+    topic: str = "Builds",
+    **more: Any,
+) -> Row:
+    """A row of activity, with the names of its channel and topic; `waits` are its replies."""
+    waits = list(waits)
     return {
-        "channel_id": "ch_1", "channel": "general", "topic_id": "topic_1", "topic": "Builds",
-        "sender": sender, "messages": messages, "edits": 0, "deletes": 0, "moves": 0,
-        "replied": 0, "first_reply_median_seconds": None, "first_reply_p95_seconds": None,
-        "active_spans": 1, "active_seconds": 60.0, **more,
+        "channel_id": "ch_1", "topic_id": "topic_1", "sender": sender, "messages": messages,
+        "edits": 0, "deletes": 0, "moves": 0, "replied": len(waits),
+        "reply_buckets": buckets(*waits), "first_reply_median_seconds": None,
+        "first_reply_p95_seconds": None, "active_spans": 1, "active_seconds": 60.0,
+        "channel": channel, "topic": topic, **more,
     }  # fmt: skip
 
 
-def answered(sender: str, answers: str, replies: int, seconds: float) -> dict[str, Any]:
+def answered(sender: str | None, answers: str, waits: Iterable[float], **more: Any) -> Row:
+    waits = list(waits)
     return {
         "channel_id": "ch_1", "topic_id": "topic_1", "sender": sender, "answers": answers,
-        "replies": replies, "median_seconds": seconds,
+        "replies": len(waits), "reply_buckets": buckets(*waits), "median_seconds": None,
+        "p95_seconds": None, **more,
     }  # fmt: skip
 
 
-def write(
-    gold: Path,
-    activity: dict[str, list[dict[str, Any]]],
-    pairs: dict[str, list[dict[str, Any]]] | None = None,
-    *,
-    schema: str = "activity-1",
+def took(destination: str, stage: str, seconds: Iterable[float], **more: Any) -> Row:
+    """A row of latency; by default of the outbox, with an objective of a second."""
+    durations = sorted(seconds)
+    objective = more.get("objective_seconds", 1.0)
+    return {
+        "log": "outbox", "destination": destination, "stage": stage, "count": len(durations),
+        "buckets": buckets(*durations), "p50_seconds": durations[len(durations) // 2],
+        "p95_seconds": durations[-1], "p99_seconds": durations[-1],
+        "objective_seconds": objective,
+        "within_objective": sum(value <= objective for value in durations), **more,
+    }  # fmt: skip
+
+
+def ended(destination: str, accepted: int, **more: Any) -> Row:
+    """A row of outcomes; by default of the outbox, delivered and acked at the first attempt."""
+    return {
+        "log": "outbox", "destination": destination, "accepted": accepted, "delivered": accepted,
+        "acked": accepted, "attempts": accepted, "failed": 0, "dead": 0, **more,
+    }  # fmt: skip
+
+
+def died(destination: str, cause: str, count: int, **more: Any) -> Row:
+    return {
+        "log": "outbox", "destination": destination, "cause": cause, "count": count,
+        "example": None, **more,
+    }  # fmt: skip
+
+
+def write(gold: Path, activity: Days, pairs: Days | None = None) -> Path:
+    """The tables of the activity job from rows by day. Returns the folder of the version."""
+    channels = {}
+    topics = {}
+    for row in (row for rows in activity.values() for row in rows):
+        channels[row["channel_id"]] = row["channel"]
+        topics[row["topic_id"]] = (row["channel_id"], row["topic"])
+    names = {
+        "channels": [{"channel_id": key, "name": name} for key, name in channels.items() if key],
+        "topics": [
+            {"topic_id": key, "channel_id": channel, "title": title}
+            for key, (channel, title) in topics.items()
+            if key and title
+        ],
+    }
+    return publish(gold, "activity-2", {"activity": activity, "pairs": pairs or {}}, names)
+
+
+def write_delivery(
+    gold: Path, latency: Days, outcomes: Days | None = None, dead_letters: Days | None = None
 ) -> Path:
-    """`activity`: rows by day. Where the version lies."""
-    root = gold / "activity"
+    """The tables of the delivery job from rows by day. Returns the folder of the version."""
+    tables = {"latency": latency, "outcomes": outcomes or {}, "dead_letters": dead_letters or {}}
+    return publish(gold, "delivery-1", tables, {})
+
+
+def publish(
+    gold: Path, schema: str, by_day: Mapping[str, Days], whole: Mapping[str, list[Row]]
+) -> Path:
+    """A version of the tables of a schema: those with days, and those without."""
+    promised = {table["name"]: table["columns"] for table in _schema(schema)["tables"]}
+    root = gold / schema.rpartition("-")[0]
     version = root / "v00000001"
-    files = {}
-    for table, kind, days in (("activity", ACTIVITY, activity), ("pairs", PAIRS, pairs or {})):
+    version.mkdir(parents=True)
+    for table, days in by_day.items():
         for day, rows in days.items():
-            folder = version / table / f"day={day}"
-            folder.mkdir(parents=True)
-            path = folder / "part-0.parquet"
-            parquet.write_table(arrow.Table.from_pylist(rows, kind), path)
-            files[str(path.relative_to(version))] = path.stat().st_size
+            _write(version / table / f"day={day}", promised[table], rows, {"day": date.min})
+    for table, rows in whole.items():
+        _write(version / table, promised[table], rows, {})
+    files = {
+        str(path.relative_to(version)): path.stat().st_size for path in version.rglob("*.parquet")
+    }
     manifest = {"schema": schema, "files": files, "memory": {}}
     (version / "manifest.json").write_text(json.dumps(manifest))
     (version / "_SUCCESS").touch()
     (root / "current").symlink_to(version.name)
     return version
+
+
+def _schema(name: str) -> Any:
+    return json.loads((SCHEMAS / f"{name}.json").read_text())
+
+
+def _write(folder: Path, columns: list[Any], rows: list[Row], left_out: Row) -> None:
+    """The partition column is in the name of the folder, not in the file."""
+    schema = arrow.schema(
+        [(each["name"], TYPES[each["type"]]) for each in columns if each["name"] not in left_out]
+    )
+    data = [
+        {name: list(value.items()) if isinstance(value, dict) else value
+         for name, value in row.items()}
+        for row in rows
+    ]  # fmt: skip
+    folder.mkdir(parents=True)
+    parquet.write_table(arrow.Table.from_pylist(data, schema), folder / "part-0.parquet")

@@ -122,7 +122,9 @@ class OutboxFixture:
         self.watch = Watch(self.service, self.sender.open_routes)
         self.sweep = Sweep(self.service)
         self.service.jumps.resume()
-        self.store.write(writes.reset_inflight, self.settings.backoff_first_ms, "restarted")
+        self.store.write(
+            writes.reset_inflight, self.settings.backoff_first_ms, "restarted", (), True
+        )
 
     def logged(self, message):
         lines = [json.loads(line) for line in self.lines.getvalue().splitlines()]

@@ -1,5 +1,6 @@
 """The image, built once a run, and containers and volumes that are gone afterwards."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -9,9 +10,14 @@ import docker
 import pytest
 
 from tests.system.box import Box
+from tests.system.spark_jobs import Jobs
 
 ROOT = Path(__file__).parents[2]
 LABEL = "agentlip.test"
+ADDRESSES = {
+    "IMAGE_SOURCE": "https://example.org/agentlip",
+    "IMAGE_DOCUMENTATION": "https://example.org/agentlip/docs",
+}
 
 
 @pytest.fixture(scope="session")
@@ -24,12 +30,20 @@ def engine() -> docker.DockerClient:
     return docker.from_env()
 
 
+def build(*arguments: str, **settings: str) -> str:
+    """The tag of an image that ops/image builds."""
+    command = [ROOT / "ops/image", *arguments]
+    return subprocess.check_output(command, text=True, env=os.environ | settings).strip()
+
+
 @pytest.fixture(scope="session")
 def image(engine: docker.DockerClient) -> str:
-    built = subprocess.run(
-        [ROOT / "ops/image", "agentlip:test"], stdout=subprocess.PIPE, text=True, check=True
-    )
-    return built.stdout.strip()
+    return build("agentlip:test", **ADDRESSES)
+
+
+@pytest.fixture(scope="session")
+def export_image(engine: docker.DockerClient) -> str:
+    return build("--export", "agentlip-export:test", **ADDRESSES)
 
 
 @pytest.fixture
@@ -53,6 +67,16 @@ def volume(engine: docker.DockerClient) -> Iterator[Callable[..., str]]:
 @pytest.fixture
 def box(image: str, volume: Callable[..., str]) -> Iterator[Callable[..., Box]]:
     """Makes containers; they go before their volumes do."""
+    yield from boxes(image)
+
+
+@pytest.fixture
+def export_box(export_image: str, volume: Callable[..., str]) -> Iterator[Callable[..., Box]]:
+    """Makes containers of the image with Parquet."""
+    yield from boxes(export_image)
+
+
+def boxes(image: str) -> Iterator[Callable[..., Box]]:
     made: list[Box] = []
 
     def make(volume: str, *words: str, **more: object) -> Box:
@@ -62,3 +86,15 @@ def box(image: str, volume: Callable[..., str]) -> Iterator[Callable[..., Box]]:
     yield make
     for each in made:
         each.remove()
+
+
+@pytest.fixture(scope="session")
+def spark_image(engine: docker.DockerClient) -> str:
+    return build("--spark", "agentlip-spark:test", **ADDRESSES)
+
+
+@pytest.fixture
+def jobs(engine: docker.DockerClient, spark_image: str, tmp_path: Path) -> Iterator[Jobs]:
+    made = Jobs(engine, spark_image, tmp_path)
+    yield made
+    made.remove()

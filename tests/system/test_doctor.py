@@ -29,7 +29,9 @@ module = "plugins/own.py"
 OWN = "def enrich(message, config): return []"
 KILL = """
 for each in /proc/[0-9]*; do
-    ! grep -qs 'plugins[.]child' $each/cmdline || { kill -9 ${each#/proc/}; echo killed; }
+    if grep -qs 'plugins[.]child' $each/cmdline && kill -9 ${each#/proc/} 2>/dev/null; then
+        echo killed
+    fi
 done
 """
 
@@ -82,7 +84,7 @@ def test_the_doctor_reports_nothing_in_a_read_only_container_with_plugins(box, k
 
     talk()
     assert_silent()
-    assert appliance.sh(KILL).split() == ["killed"] * 3
+    assert appliance.sh(KILL).split().count("killed") >= 3  # more while one is replaced
     assert_silent()
     talk()
     assert_silent()

@@ -60,13 +60,14 @@ def test_commands_run_beside_the_appliance(box, volume):
     assert "general" in json.dumps(channels)
 
 
-def test_the_log_is_exported_to_parquet_beside_the_appliance(box, volume):
+def test_exports_are_json_lines_and_parquet_names_the_other_image(box, volume):
     appliance = box(volume()).start()
     appliance.topic()
-    done = json.loads(appliance.sh("agentlip export segments --json"))
+    refused = appliance.sh("agentlip export segments", expect=18)
+    assert "Hint: pip install 'agentlip[export]', or use the image agentlip-export" in refused
+    done = json.loads(appliance.sh("agentlip export segments --format jsonl --json"))
     assert done["rows"] == 2
-    appliance.sh("agentlip export snapshot && agentlip export verify /data/.agentlip/export")
-    assert "date=" in appliance.sh("find /data/.agentlip/export -name '*.parquet'")
+    appliance.sh("agentlip export verify /data/.agentlip/export")
 
 
 def test_neither_root_nor_a_writable_root_filesystem(box, volume):

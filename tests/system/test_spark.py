@@ -1,42 +1,48 @@
 """Real conversation history through an appliance and the jobs' image, against plain Python."""
 
-import json
 import signal
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import docker
 import pytest
 
+from ops import sbom
 from tests.support.until import until
 from tests.system.box import Box
-from tests.system.conftest import LABEL, ROOT
+from tests.system.conftest import LABEL
 from tests.system.conversation import Conversation, Event, time_of
+from tests.system.spark_jobs import JOB_SECONDS_MAX, SMALL, Jobs, sayings
 
-pq = pytest.importorskip("pyarrow.parquet")
-from tests.spark.log import write_segment  # noqa: E402
-from tests.spark.plain import Numbers, same  # noqa: E402
+pytest.importorskip("pyarrow.parquet")
+from tests.spark.log import write_segment
+from tests.spark.plain import Numbers, same
 
 pytestmark = [pytest.mark.container, pytest.mark.spark]
 
-JOB_SECONDS_MAX = 400  # a busy machine; a quiet one takes a tenth of it
-SMALL = ("--driver-memory", "768m", "--partitions", "4", "--json")
 # Export while it serves, and close segments after a second.
 EXPORTING = {"AGENTLIP_EXPORT__EXPORT": "true", "AGENTLIP_EXPORT__EXPORT_SECONDS": "1",
              "AGENTLIP_EXPORT__SEGMENT_OPEN_SECONDS": "1"}  # fmt: skip
+IMAGE_BYTES_MAX = 950_000_000
 WHERE = ("day", "channel_id", "topic_id", "sender")
 
 
-@pytest.fixture(scope="module")
-def spark_image(engine: docker.DockerClient) -> str:
-    command = [ROOT / "ops/image", "--spark", "agentlip-spark:test"]
-    return subprocess.check_output(command, text=True).strip()
+# Machine learning, compiled libraries, and everything else of which parts are removed.
+LEARNS = """
+import deltalake, pandas, pyarrow.dataset, pyarrow.fs, pyarrow.orc, zstandard
+from pyspark.ml.clustering import KMeans
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.driver.memory", "768m").getOrCreate()
+spark._jvm.org.rocksdb.RocksDB.loadLibrary()
+points = spark.createDataFrame([(Vectors.dense([x]),) for x in (0.0, 0.1, 9.0, 9.1)], ["features"])
+model = KMeans(k=2, seed=1).fit(points)
+print(sorted({row.prediction for row in model.transform(points).collect()}))
+"""
 
 
 @pytest.fixture
@@ -47,56 +53,6 @@ def network(engine: docker.DockerClient) -> Iterator[Any]:
     for container in made.containers:  # the test container is removed last
         made.disconnect(container, force=True)
     made.remove()
-
-
-@pytest.fixture
-def jobs(engine: docker.DockerClient, spark_image: str, tmp_path: Path) -> Iterator["Jobs"]:
-    made = Jobs(engine, spark_image, tmp_path)
-    yield made
-    made.remove()
-
-
-class Jobs:
-    """Containers of the jobs' image, as the manifests run them, over two directories."""
-
-    def __init__(self, engine: docker.DockerClient, image: str, path: Path) -> None:
-        self._engine = engine
-        self._image = image
-        self.source = path / "in"
-        self.lake = path / "lake"
-        for folder in (self.source, self.lake):
-            folder.mkdir()
-            folder.chmod(0o777)
-        self._made: list[Any] = []
-
-    def start(self, *words: str, network: Any = None, name: str | None = None, **env: str) -> Any:
-        container = self._engine.containers.create(
-            self._image, list(words), read_only=True, cap_drop=["ALL"], mem_limit="1500m",
-            security_opt=["no-new-privileges:true"], labels={"org.testcontainers.lang": "python"},
-            volumes={str(self.source): {"bind": "/data/in", "mode": "ro"},
-                     str(self.lake): {"bind": "/data/lake", "mode": "rw"}},
-            network=network.name if network else None, hostname=name, environment=env,
-        )  # fmt: skip
-        self._made.append(container)
-        container.start()
-        return container
-
-    def run(self, *words: str, network: Any = None, expect: int = 0) -> dict[str, Any]:
-        """The report that the job prints. Its output is shown if it fails."""
-        container = self.start(*words, network=network)
-        code = container.wait(timeout=JOB_SECONDS_MAX)["StatusCode"]
-        out = container.logs(stdout=True, stderr=False).decode()
-        assert code == expect, container.logs().decode()[-4000:]
-        return json.loads(out.splitlines()[-1]) if out.strip() else {}
-
-    def rows(self, table: str, lake: str = ".") -> list[dict[str, Any]]:
-        kind = "silver" if table in ("messages", "topics") else "gold/activity"
-        result = pq.read_table(self.lake / lake / kind / "current" / table).to_pylist()
-        return [row | {"day": date.fromisoformat(str(row["day"]))} for row in result]
-
-    def remove(self) -> None:
-        for container in self._made:
-            container.remove(force=True, v=True)
 
 
 def compare(jobs: Jobs, talk: Conversation, events: list[Event]) -> None:
@@ -110,12 +66,15 @@ def compare(jobs: Jobs, talk: Conversation, events: list[Event]) -> None:
     assert result.keys() == expected.activity.keys()
     wrong = {key for key, row in expected.activity.items() if not same(result[key], row)}
     assert wrong == set()
-    pairs = {(*(row[name] for name in WHERE), row["answers"]): row["replies"]
-             for row in jobs.rows("pairs")}  # fmt: skip
-    assert pairs == {key: len(waits) for key, waits in expected.pairs.items()}
+    pairs = {(*(row[name] for name in WHERE), row["answers"]): row for row in jobs.rows("pairs")}
+    assert pairs.keys() == expected.pairs.keys()
+    assert {key for key, row in expected.pairs.items() if not same(pairs[key], row)} == set()
+    channels = {row["channel_id"]: row["name"] for row in jobs.rows("channels")}
+    topics = {row["topic_id"]: row["title"] for row in jobs.rows("topics")}
     counted: Counter[tuple[str, str, str]] = Counter()
     for row in gold:
-        counted[row["channel"], row["topic"], row["sender"]] += row["messages"]
+        where = channels[row["channel_id"]], topics[row["topic_id"]], row["sender"]
+        counted[where] += row["messages"]
     assert +counted == talk.posted
     silver = jobs.rows("messages")
     output = [row["event_id"] for row in silver]
@@ -128,47 +87,12 @@ def compare(jobs: Jobs, talk: Conversation, events: list[Event]) -> None:
     assert newest == talk.messages()
 
 
-def answers(container: Any, port: int) -> bool:
-    script = f"import socket; socket.create_connection(('localhost', {port}), 1)"
-    return bool(container.exec_run(["python3", "-c", script]).exit_code == 0)
-
-
-def gold_of(jobs: Jobs, lake: str = ".") -> dict[str, list[str]]:
-    tables = ("activity", "pairs", "spans")
-    return {table: sorted(map(repr, jobs.rows(table, lake))) for table in tables}
-
-
-def sayings(count: int) -> list[dict[str, Any]]:
-    at = datetime(2026, 2, 1, tzinfo=UTC)
-    return [
-        {
-            "event_id": n, "epoch": "e", "ts": at + timedelta(seconds=n), "name": "message.created",
-            "scope_channel_id": "c", "scope_topic_id": f"t{n % 50}", "scope_topic_id2": None,
-            "entity_type": "message", "entity_id": f"m{n}",
-            "data_json": json.dumps({"message": {
-                "id": f"m{n}", "topic_id": f"t{n % 50}", "channel_id": "c", "sender": f"s{n % 7}",
-                "content_raw": f"message {n}", "version": 1,
-                "created_at": (at + timedelta(seconds=n)).isoformat(),
-            }}),
-        }
-        for n in range(1, count + 1)
-    ]  # fmt: skip
-
-
-def days(events: list[Event]) -> tuple[str, str]:
-    return (
-        f"--from={time_of(events[0]).date()}",
-        f"--to={(time_of(events[-1]) + timedelta(days=1)).date()}",
-    )
-
-
 def test_history_through_appliance_and_jobs_gives_the_numbers_of_plain_python(
-    box: Callable[..., Box], volume: Callable[..., str], jobs: Jobs, network: Any
+    export_box: Callable[..., Box], volume: Callable[..., str], jobs: Jobs, network: Any
 ) -> None:
     """Posted, exported by the appliance while it serves, pulled from its address, counted; then
-    more of it, of which only what is new is taken; then audited against a snapshot from there;
-    then the same tables by a cluster of three containers."""
-    hub = box(volume(), env=EXPORTING).start()
+    more of it, of which only what is new is taken; then audited against a snapshot from there."""
+    hub = export_box(volume(), env=EXPORTING).start()
     network.connect(hub.wrapped, aliases=["hub"])
     talk = Conversation(hub)
     (jobs.source / "token").write_text(talk.reader_token())
@@ -177,45 +101,18 @@ def test_history_through_appliance_and_jobs_gives_the_numbers_of_plain_python(
     for count in (400, 100):
         events = talk.tell(count).events()
         until(partial(reaches, talk, events), 60, "all events in segments")
-        report = jobs.run("activity", *from_hub, *days(events), *SMALL, network=network)
-        assert report["counts"]["messages"] == talk.posted.total()
+        jobs.run("activity", *from_hub, *SMALL, network=network)
         compare(jobs, talk, events)
-    alone = gold_of(jobs)
-    from spark import source  # needs PySpark, which this file is also collected without
+    from spark import segments  # needs pyarrow, which this file is also collected without
 
-    assert sum(item.rows for item in source.manifests(jobs.lake / "bronze")) == len(events)
+    assert sum(item.rows for item in segments.manifests(jobs.lake / "bronze")) == len(events)
     hub.sh("agentlip export snapshot")
     report = jobs.run("audit", *from_hub, *SMALL, network=network)
     assert report["counts"] == {"as_of_event_id": events[-1]["event_id"], "differences": 0}
 
-    master = jobs.start("master", network=network, name="master")
-    network.reload()
-    for _ in range(2):
-        jobs.start("worker", "spark://master:7077", "--cores", "1", "--memory", "600m",
-                   network=network)  # fmt: skip
-    until(lambda: master.logs().count(b"Registering worker") == 2, 60, "two workers at the master")
-    on_cluster = ("--master", "spark://master:7077", "--conf", "spark.executor.memory=512m",
-                  "--conf", "spark.cores.max=2")  # fmt: skip
-    jobs.run("activity", "--in", "/data/lake/bronze", "--out", "/data/lake/cluster", *days(events),
-             *SMALL, *on_cluster, network=network)  # fmt: skip
-    assert gold_of(jobs, "cluster") == alone
-
 
 def reaches(talk: Conversation, events: list[Event]) -> bool:
     return talk.exported() >= int(events[-1]["event_id"])
-
-
-def test_spark_connect_server_gives_the_same_tables(jobs: Jobs, network: Any) -> None:
-    """`--remote` is all that differs; both see the same directories."""
-    write_segment(jobs.source, "2026-02-01", sayings(500))
-    job = ("activity", "--in", "/data/in", "--from", "2026-02-01", "--to", "2026-02-02")
-    jobs.run(*job, "--out", "/data/lake", *SMALL)
-    server = jobs.start("connect", network=network, name="connect")
-    until(lambda: answers(server, 15002), 60, "an answer of the Connect server")
-    remote = ("--remote", "sc://connect:15002")
-    jobs.run(*job, "--out", "/data/lake/connect", "--json", *remote, network=network)
-    assert len(jobs.rows("messages", "connect")) == 500
-    assert gold_of(jobs, "connect") == gold_of(jobs)
 
 
 def test_job_that_is_killed_in_the_middle_and_run_again_ends_the_same(jobs: Jobs) -> None:
@@ -272,6 +169,21 @@ def test_image_is_what_kubernetes_expects_of_spark(jobs: Jobs) -> None:
     jars = "\n".join(lines[5:])
     assert "spark-kubernetes_" in jars
     assert "spark-mllib_" in jars
+
+
+def test_image_is_below_its_limit_and_has_only_listed_licences(
+    engine: docker.DockerClient, spark_image: str
+) -> None:
+    assert engine.images.get(spark_image).attrs["Size"] < IMAGE_BYTES_MAX
+    packages = sbom.packages(spark_image)
+    assert [each for each in packages if not sbom.allowed(each["licence"])] == []
+    assert {(each["name"], each["licence"]) for each in packages} == sbom.listed("spark")
+
+
+def test_machine_learning_and_compiled_libraries_work(jobs: Jobs) -> None:
+    checked = jobs.start("python3", "-c", LEARNS)
+    assert checked.wait(timeout=JOB_SECONDS_MAX)["StatusCode"] == 0, checked.logs()
+    assert checked.logs(stderr=False) == b"[0, 1]\n"
 
 
 def test_executor_of_kubernetes_looks_for_its_driver(jobs: Jobs) -> None:

@@ -1,46 +1,77 @@
-"""The image of the next version on the volume of this one, and back.
+"""The image of the next version on the volume of the one before, and back.
 
-The next version is this image with one more migration of the hub: no old image is needed.
+The next version is this image with one more migration of the hub. The version before is this image
+with the program in former/ instead of its own.
 """
 
 import io
 import json
 import tarfile
+from pathlib import Path
 
 import pytest
 
-from appliance.kernel.migration import load, newest
 from tests.support.programs import next_step
 from tests.system.box import Box, message
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
-TAG = "agentlip:test-next"
 PACKAGES = "/opt/agentlip/lib/python3.11/site-packages/agentlip"
-NEWEST = newest(load("hub"))
+TOO_NEW = 5  # the exit code of `agentlip upgrade --check`
+FORMER = Path(__file__).parent / "former"
+
+
+def build(engine, tag, instructions, add):
+    """Builds `tag` from a context that `add` fills."""
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as archive:
+        add_text(archive, "Dockerfile", "\n".join(instructions) + "\n")
+        add(archive)
+    context.seek(0)
+    engine.images.build(fileobj=context, custom_context=True, tag=tag, rm=True, forcerm=True)
+
+
+def add_text(archive, name, text):
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = len(text), 0o644
+    archive.addfile(member, io.BytesIO(text.encode()))
 
 
 @pytest.fixture(scope="module")
 def next_image(engine, image):
     steps = next_step("hub", "CREATE TABLE x_new (a INTEGER);")
     lines = [f"FROM {image}", *(f"COPY {name} {PACKAGES}/migrations/{name}" for name in steps)]
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as archive:
-        for name, text in {"Dockerfile": "\n".join(lines) + "\n", **steps}.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(text), 0o644
-            archive.addfile(member, io.BytesIO(text.encode()))
-    context.seek(0)
-    engine.images.build(fileobj=context, custom_context=True, tag=TAG, rm=True)
-    yield TAG
-    engine.images.remove(TAG, force=True)
+    tag = "agentlip:test-next"
+    build(engine, tag, lines, lambda to: [add_text(to, *each) for each in steps.items()])
+    yield tag
+    engine.images.remove(tag, force=True)
+
+
+@pytest.fixture(scope="module")
+def former_image(engine, image):
+    (program,) = FORMER.glob("*.tar.xz")
+
+    def add(archive):
+        with tarfile.open(program) as packed:
+            for member in packed:
+                archive.addfile(member, packed.extractfile(member) if member.isfile() else None)
+
+    lines = [
+        f"FROM {image}", "USER root", f"RUN rm -rf {PACKAGES}", f"COPY agentlip {PACKAGES}",
+        "USER 10001:10001",
+    ]  # fmt: skip
+    tag = "agentlip:test-former"
+    build(engine, tag, lines, add)
+    yield tag
+    engine.images.remove(tag, force=True)
 
 
 @pytest.fixture
-def next_box(next_image):
+def box_of(volume):
+    """Makes containers of any image; they go before their volumes do."""
     made = []
 
-    def make(volume, *words):
-        made.append(Box(next_image, volume, *words))
+    def make(image, volume, *words):
+        made.append(Box(image, volume, *words))
         return made[-1]
 
     yield make
@@ -64,37 +95,62 @@ def answer(output):
     return json.loads(output.strip().splitlines()[-1])
 
 
-def test_next_image_upgrades_a_filled_volume_and_the_previous_one_takes_it_back(
-    box, next_box, volume
+def schemas(appliance):
+    """The migrations of each store, by the program that runs."""
+    plan = json.loads(appliance.sh("agentlip upgrade --check --json"))["plan"]
+    return {each["store"]: each["schema"] for each in plan["stores"]}
+
+
+def events(appliance):
+    status, reply = appliance.request("GET", "/api/v1/events?after=0&limit=1000")
+    assert status == 200, reply
+    return reply["events"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "opens_newer_data"),
+    [(("image", "next_image"), False), (("former_image", "image"), True)],
+    ids=["next", "former"],
+)
+def test_newer_image_upgrades_a_filled_volume_and_the_older_one_takes_it_back(
+    request, volume, box_of, versions, opens_newer_data
 ):
+    older, newer = (request.getfixturevalue(name) for name in versions)
     path = volume()
-    previous = box(path).start()
+    previous = box_of(older, path).start()
     topic = previous.topic()
     for number in range(50):
         posted = previous.request("POST", "/api/v1/messages", message(topic, f"text {number}"))
         assert posted[0] == 201
-    kept = texts(previous, topic)
+    kept, log, before = texts(previous, topic), events(previous), schemas(previous)
     stop(previous)
 
-    code, output = next_box(path, "agentlip", "upgrade", "--check", "--json").run()
+    code, output = box_of(newer, path, "agentlip", "upgrade", "--check", "--json").run()
     assert (code, answer(output)["result"]) == (0, "possible"), output
-    upgraded = next_box(path).start()
-    assert texts(upgraded, topic) == kept
+    upgraded = box_of(newer, path).start()
+    assert (texts(upgraded, topic), events(upgraded)) == (kept, log)
+    assert schemas(upgraded) != before
     upgraded.request("POST", "/api/v1/messages", message(topic, "after the upgrade"))
     upgraded.sh("agentlip doctor --all --strict")
     listed = json.loads(upgraded.sh("agentlip backup list --json"))
     (made,) = [each for each in listed if each["reason"] == "before-migration"]
     stop(upgraded)
 
-    code, output = box(path).run()
-    assert code == 2, output
-    assert "newer program" in output
+    code, output = box_of(older, path, "agentlip", "upgrade", "--check", "--json").run()
+    assert code == (0 if opens_newer_data else TOO_NEW), output
+    if opens_newer_data:
+        beside = box_of(older, path).start()
+        assert "after the upgrade" in texts(beside, topic).values()
+        stop(beside)
+    else:
+        code, output = box_of(older, path).run()
+        assert code == 2, output
+        assert "newer program" in output
     restore = ("agentlip", "backup", "restore", made["name"], "--yes")
-    code, output = box(path, *restore).run()
+    code, output = box_of(older, path, *restore).run()
     assert code == 0, output
-    again = box(path).start()
-    assert texts(again, topic) == kept
+    again = box_of(older, path).start()
+    assert (texts(again, topic), events(again)) == (kept, log)
     assert again.request("POST", "/api/v1/messages", message(topic, "goes on"))[0] == 201
-    check = json.loads(again.sh("agentlip upgrade --check --json"))
-    hub = next(each for each in check["plan"]["stores"] if each["store"] == "hub")
-    assert (check["result"], hub["schema"]) == ("nothing", NEWEST)
+    assert schemas(again) == before
+    assert json.loads(again.sh("agentlip upgrade --check --json"))["result"] == "nothing"

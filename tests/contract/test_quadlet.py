@@ -1,0 +1,86 @@
+"""The service file for Podman: only keys that Podman 4.6 knows, and the limits of Compose."""
+
+import shlex
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from tests.contract.test_walls import ROOT
+
+FILE = ROOT / "ops/quadlet/agentlip.container"
+
+
+def option(flag: str) -> Callable[[str], str]:
+    return lambda value: f"{flag} {shlex.quote(value)}"
+
+
+# The keys of [Container] in the manual of Podman 4.6, and the flag of `podman run` for each.
+FLAGS: dict[str, Callable[[str], str]] = {
+    "AddCapability": option("--cap-add"),
+    "ContainerName": option("--name"),
+    "DropCapability": option("--cap-drop"),
+    "Environment": option("--env"),
+    "EnvironmentFile": option("--env-file"),
+    "HealthCmd": option("--health-cmd"),
+    "HealthInterval": option("--health-interval"),
+    "HealthRetries": option("--health-retries"),
+    "HealthStartPeriod": option("--health-start-period"),
+    "HealthTimeout": option("--health-timeout"),
+    "Network": option("--network"),
+    "NoNewPrivileges": lambda _: "--security-opt no-new-privileges",
+    "PodmanArgs": lambda value: value,
+    "PublishPort": option("--publish"),
+    "ReadOnly": lambda _: "--read-only",
+    "Secret": option("--secret"),
+    "Tmpfs": option("--tmpfs"),
+    "User": option("--user"),
+    "Volume": option("--volume"),
+}
+SERVICE = {"Restart", "TimeoutStartSec", "TimeoutStopSec"}
+
+
+def sections() -> dict[str, dict[str, list[str]]]:
+    """Each section's keys with their values, in their order."""
+    result: dict[str, dict[str, list[str]]] = {}
+    for line in FILE.read_text("utf-8").splitlines():
+        if line.startswith("["):
+            section = result.setdefault(line.strip("[]"), {})
+        elif line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            section.setdefault(key, []).append(value)
+    return result
+
+
+def test_every_key_is_known_to_podman_and_systemd() -> None:
+    parts = sections()
+    assert set(parts) == {"Unit", "Container", "Service", "Install"}
+    assert set(parts["Container"]) - {"Image"} <= set(FLAGS)
+    assert set(parts["Service"]) <= SERVICE
+    assert parts["Install"] == {"WantedBy": ["default.target"]}
+    assert parts["Container"]["Image"] == ["localhost/agentlip:local"]
+
+
+def test_it_has_the_limits_of_the_compose_file() -> None:
+    container = sections()["Container"]
+    compose = yaml.safe_load((ROOT / "ops/compose.yaml").read_text("utf-8"))
+    appliance = compose["services"]["appliance"]
+    assert container["PublishPort"] == appliance["ports"]
+    assert [each.lower() for each in container["DropCapability"]] == ["all"]
+    assert (container["ReadOnly"], container["NoNewPrivileges"]) == (["true"], ["true"])
+    assert container["Tmpfs"] == appliance["tmpfs"]
+    assert container["Volume"] == [f"{compose['volumes']['data']['name']}:/data"]
+    assert container["PodmanArgs"] == [
+        f"--memory={appliance['mem_limit']} --pids-limit={appliance['pids_limit']}"
+        f" --stop-timeout={appliance['stop_grace_period'].removesuffix('s')}"
+    ]
+
+
+@pytest.mark.parametrize("key", ["Interval", "Timeout", "StartPeriod", "Retries"])
+def test_health_check_is_that_of_the_image(key: str) -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text("utf-8")
+    container = sections()["Container"]
+    words = container["HealthCmd"][0].split()
+    assert 'CMD ["' + '", "'.join(words) + '"]' in dockerfile
+    flag = {"StartPeriod": "start-period"}.get(key, key.lower())
+    assert f"--{flag}={container[f'Health{key}'][0]}" in dockerfile

@@ -1,0 +1,274 @@
+"""`ops/release`: what it refuses, what it makes, and that the same commit gives the same files."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import appliance
+from ops import changelog, python_packages
+from ops.release_errors import FAILED, NOT_READY, NOT_VERIFIED, USAGE
+from tests.contract.test_walls import ROOT, tracked
+from tests.support.installs import EPOCH, tree_in
+
+VERSION = appliance.__version__
+
+
+def git(root: Path, *words: str) -> str:
+    author = ("-c", "user.name=Test", "-c", "user.email=test@example.org")
+    command = ["git", "-C", str(root), *author, "-c", "commit.gpgSign=false", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(root: Path) -> str:
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "x")
+    return git(root, "rev-parse", "HEAD")
+
+
+class Repository:
+    """A clone of its own, in which a release can be made."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = tree_in(root)
+        git(root, "init", "--quiet")
+        commit(root)
+
+    def release(self, *words: object, expect: int = 0) -> Any:
+        """The object that `--json` prints."""
+        done = subprocess.run(
+            [str(self.root / "ops/release"), *map(str, words), "--json"],
+            cwd=self.root, capture_output=True, text=True, timeout=300, check=False,
+            env={**os.environ, "AGENTLIP_RELEASE_PYTHON": sys.executable},
+        )  # fmt: skip
+        assert done.returncode == expect, done.stdout + done.stderr
+        answer = json.loads(done.stdout)
+        if expect:
+            error = answer["error"]
+            assert error["hint"]
+            assert error["message"] in done.stderr
+            return error["code"]
+        return answer
+
+    def build(self, *words: object, expect: int = 0) -> Any:
+        return self.release("build", "--images", "none", *words, expect=expect)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return Repository(tmp_path_factory.mktemp("clone"))
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """One whose notes are collected."""
+    made = Repository(tmp_path_factory.mktemp("ready"))
+    made.release("changelog", "--date", "2026-01-02")
+    commit(made.root)
+    return made
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("key") / "key"
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "release", "-f", str(path)]
+    subprocess.run(words, check=True)
+    public = path.with_suffix(".pub").read_text()
+    path.with_name("signers").write_text(f"release@example.org {public}")
+    return path
+
+
+@pytest.fixture(scope="module")
+def signed(ready: Repository, key: Path) -> Path:
+    """The folder of a signed release without images."""
+    answer = ready.build("--key", key)
+    assert answer["signed"] is True
+    assert answer["folder"] == str(ready.root / "dist" / VERSION)
+    return Path(answer["folder"])
+
+
+def test_release_has_all_files_and_their_checksums(signed: Path) -> None:
+    assert {path.name for path in signed.iterdir()} == {
+        f"agentlip-{VERSION}-py3-none-any.whl", f"agentlip-{VERSION}.tar.gz",
+        f"agentlip-{VERSION}-changes.md", "SHA256SUMS", "SHA256SUMS.sig",
+    }  # fmt: skip
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=signed, check=True)
+    changes = (signed / f"agentlip-{VERSION}-changes.md").read_text()
+    assert changes.startswith(f"## {VERSION} (2026-01-02)\n\n### Added\n\n- ")
+
+
+def test_verify_finds_what_was_changed(ready: Repository, signed: Path, key: Path) -> None:
+    def verify(*words: object, expect: int = 0) -> Any:
+        return ready.release("verify", signed, *words, expect=expect)
+
+    signers = key.with_name("signers")
+    assert verify("--signers", signers)["signature"] == "valid"
+    assert verify("--unsigned")["signature"] == "not checked"
+    assert verify(expect=USAGE) == "NO_SIGNERS"
+    assert verify("--signers", signers.with_name("none"), expect=USAGE) == "NO_SIGNERS"
+    assert ready.release("verify", key.parent, "--unsigned", expect=USAGE) == "NOT_A_RELEASE"
+
+    changes = signed / f"agentlip-{VERSION}-changes.md"
+    text = changes.read_text()
+    changes.write_text(text + "x")
+    assert verify("--signers", signers, expect=NOT_VERIFIED) == "BAD_CHECKSUM"
+    changes.unlink()
+    assert verify("--unsigned", expect=NOT_VERIFIED) == "MISSING_FILE"
+    changes.write_text(text)
+    (signed / "more.txt").write_text("x")
+    assert verify("--unsigned", expect=NOT_VERIFIED) == "UNLISTED_FILE"
+    (signed / "more.txt").unlink()
+
+    sums = signed / "SHA256SUMS"
+    listed = sums.read_text()
+    sums.write_text(listed + "\n")
+    assert verify("--signers", signers, expect=NOT_VERIFIED) == "BAD_SIGNATURE"
+    sums.write_text(listed)
+    foreign = signers.with_name("foreign")
+    other = signers.read_text().split()
+    foreign.write_text(f"{other[0]} {other[1]} {other[2][:-6]}AAAAAA\n")
+    assert verify("--signers", foreign, expect=NOT_VERIFIED) == "BAD_SIGNATURE"
+    signature = (signed / "SHA256SUMS.sig").read_bytes()
+    (signed / "SHA256SUMS.sig").unlink()
+    assert verify("--signers", signers, expect=NOT_VERIFIED) == "NO_SIGNATURE"
+    (signed / "SHA256SUMS.sig").write_bytes(signature)
+
+
+def test_commit_that_can_not_be_released_is_refused(repository: Repository) -> None:
+    root = repository.root
+    assert repository.build(expect=USAGE) == "NO_KEY"
+    assert repository.build("--key", root / "none", expect=USAGE) == "NO_KEY"
+    assert repository.build("--unsigned", expect=NOT_READY) == "NOTES_NOT_COLLECTED"
+    (root / "x.txt").write_text("x")
+    assert repository.build("--unsigned", expect=NOT_READY) == "DIRTY_TREE"
+    (root / "x.txt").unlink()
+    git(root, "tag", f"v{VERSION}")
+    assert repository.build("--unsigned", expect=NOT_READY) == "NOTES_NOT_COLLECTED"
+    git(root, "commit", "--quiet", "--allow-empty", "--message", "later")
+    assert repository.build("--unsigned", expect=NOT_READY) == "VERSION_RELEASED"
+
+
+def test_build_that_fails_leaves_no_folder(ready: Repository, tmp_path: Path) -> None:
+    (ready.root / "setup.py").write_text("raise SystemExit('broken')\n")
+    commit(ready.root)
+    try:
+        answer = ready.build("--unsigned", "--out", tmp_path / "dist", expect=FAILED)
+    finally:
+        git(ready.root, "reset", "--quiet", "--hard", "HEAD~1")
+    assert answer == "BUILD_FAILED"
+    assert list((tmp_path / "dist").iterdir()) == []
+
+
+def test_notes_become_a_section_in_their_order_and_are_deleted(tmp_path: Path) -> None:
+    (tmp_path / "changelog").mkdir()
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changelog\n\nText.\n\n## 0.9.0 (2025-01-01)\n\n- Old.\n"
+    )
+    texts = {
+        "README.md": "# Notes\n",
+        "b.md": "Added: Second,\non two lines.\n",
+        "a.md": "Added: First, see [page](../docs/x.md).\n",
+        "c.md": "Security: Third.\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / "changelog" / name).write_text(text)
+    assert changelog.collect(tmp_path, "1.0.0", "2026-01-02") == 3
+    assert (tmp_path / "CHANGELOG.md").read_text() == (
+        "# Changelog\n\nText.\n\n## 1.0.0 (2026-01-02)\n\n### Added\n\n"
+        "- First, see [page](docs/x.md).\n- Second, on two lines.\n\n"
+        "### Security\n\n- Third.\n\n## 0.9.0 (2025-01-01)\n\n- Old.\n"
+    )
+    assert changelog.section_of(tmp_path, "0.9.0") == "## 0.9.0 (2025-01-01)\n\n- Old.\n"
+    assert [path.name for path in (tmp_path / "changelog").iterdir()] == ["README.md"]
+
+
+def test_changelog_refuses_a_released_version_and_a_release_without_notes(
+    ready: Repository,
+) -> None:
+    assert ready.release("changelog", expect=NOT_READY) == "VERSION_RELEASED"
+    version = ready.root / "appliance/__init__.py"
+    text = version.read_text()
+    version.write_text(text.replace(VERSION, "9.9.9"))
+    try:
+        assert ready.release("changelog", expect=NOT_READY) == "NO_NOTES"
+    finally:
+        version.write_text(text)
+
+
+def test_every_note_is_of_a_kind_that_the_changelog_has() -> None:
+    for path in changelog.notes(ROOT):
+        text = path.read_text("utf-8")
+        assert len(changelog.rendered("1", "x", [text])) > len(text), path.name
+
+
+# -- the wheel and the source distribution -------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    tree = tree_in(tmp_path_factory.mktemp("tree"))
+    return python_packages.build(tree, tmp_path_factory.mktemp("packages"), EPOCH)
+
+
+def test_another_folder_times_and_umask_give_the_same_bytes(
+    packages: list[Path], tmp_path: Path
+) -> None:
+    tree = tree_in(tmp_path / "elsewhere" / "tree")
+    for path in tree.rglob("*"):
+        os.utime(path, (1, 1))
+        path.chmod(path.stat().st_mode & 0o700)
+    (target := tmp_path / "packages").mkdir()
+    before = os.umask(0o077)
+    try:
+        again = python_packages.build(tree, target, EPOCH)
+    finally:
+        os.umask(before)
+    for first, second in zip(packages, again, strict=True):
+        assert first.name == second.name
+        assert first.read_bytes() == second.read_bytes(), first.name
+
+
+def test_members_have_no_owner_and_the_time_of_the_commit(packages: list[Path]) -> None:
+    with tarfile.open(packages[0]) as archive:
+        for member in archive:
+            assert (member.mtime, member.uid, member.uname) == (EPOCH, 0, ""), member.name
+    with zipfile.ZipFile(packages[1]) as archive:
+        assert len({info.date_time for info in archive.infolist()}) == 1
+
+
+def test_source_distribution_has_only_sources_of_the_product(packages: list[Path]) -> None:
+    with tarfile.open(packages[0]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    top = {name.partition("/")[0] for name in names if name}
+    assert top == {
+        "LICENSE", "PKG-INFO", "README.md", "agentlip.egg-info", "appliance", "doctor",
+        "migrations", "pyproject.toml", "setup.cfg", "setup.py",
+    }  # fmt: skip
+
+
+# -- one version ---------------------------------------------------------------------------
+
+
+def test_version_is_written_in_one_place() -> None:
+    number = re.compile(rf"(?<![\w.=-]){re.escape(VERSION)}(?![\w.-])")
+    files = {
+        str(file.relative_to(ROOT))
+        for file in tracked(
+            "*.py", "*.toml", "*.nix", "*.md", "ops/*", "Dockerfile", "*/Dockerfile"
+        )
+        if file.parent.name != "changelog" and number.search(file.read_text("utf-8"))
+    }
+    assert files - {"CHANGELOG.md"} == {"appliance/__init__.py"}
+
+
+def test_every_artefact_takes_its_version_from_there(packages: list[Path]) -> None:
+    assert python_packages.version_of(ROOT) == VERSION
+    assert [path.name.split("-")[1].removesuffix(".tar.gz") for path in packages] == [VERSION] * 2
+    assert "appliance/__init__.py" in (ROOT / "ops/image").read_text("utf-8")

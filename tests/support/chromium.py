@@ -1,0 +1,158 @@
+"""A real browser for tests of pages: headless Chromium over its DevTools protocol.
+
+It runs without a network of its own, in a temporary profile, and ends with the test.
+"""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+from tests.support.until import until
+
+SECONDS_MAX = 60
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+    "--disable-extensions", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--hide-scrollbars", "--force-device-scale-factor=1",
+    "--remote-debugging-port=0", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)  # fmt: skip
+KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowDown": 40, "ArrowUp": 38, "Escape": 27}
+
+
+class BrowserPage:
+    """A tab. `problems` has all console errors and exceptions, `requests` all addresses loaded."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._number = 0
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        self._loaded = False
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        self._number += 1
+        self._socket.send(
+            json.dumps({"id": self._number, "method": method, "params": params}), text=True
+        )
+        while True:
+            message = self._receive()
+            if message.get("id") == self._number:
+                assert "error" not in message, message
+                return message["result"]
+
+    def open(self, address: str) -> None:
+        self._loaded = False
+        self.call("Page.navigate", url=address)
+        while not self._loaded:
+            self._receive()
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of an expression in the page."""
+        result = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """Press and release a key, as a user does."""
+        fields = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS.get(key, ord(key[0]))}
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **fields)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **fields)
+
+    def resize(self, width: int, height: int) -> None:
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=False,
+        )  # fmt: skip
+
+    def prefer(self, scheme: str) -> None:
+        """`scheme`: light or dark, as the system of the user says."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", features=features)
+
+    def without_scripts(self, value: bool) -> None:
+        """Disable the scripts of pages that are opened next, or enable them again."""
+        self.call("Emulation.setScriptExecutionDisabled", value=value)
+
+    def screenshot(self, path: Path) -> None:
+        """The whole page."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        data = self.call(
+            "Page.captureScreenshot", captureBeyondViewport=True, clip={**size, "scale": 1}
+        )["data"]
+        path.write_bytes(base64.b64decode(data))
+
+    def _receive(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(self._socket.recv(timeout=SECONDS_MAX))
+        match message.get("method"), message.get("params"):
+            case "Page.loadEventFired", _:
+                self._loaded = True
+            case "Network.requestWillBeSent", params:
+                self.requests.append(params["request"]["url"])
+            case "Runtime.exceptionThrown", params:
+                self.problems.append(str(params["exceptionDetails"]))
+            case "Runtime.consoleAPICalled", params if params["type"] in ("error", "assert"):
+                self.problems.append(str(params["args"]))
+            case "Log.entryAdded", params if params["entry"]["level"] in ("error", "warning"):
+                self.problems.append(params["entry"]["text"])
+        return message
+
+
+@contextmanager
+def browser_page() -> Iterator[BrowserPage]:
+    """A tab of a browser of its own. Skips the test if there is no Chromium."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        if os.environ.get("CONTAINERS_MUST_RUN") == "1":  # in CI nothing may be left out
+            pytest.fail("chromium is missing")
+        pytest.skip("chromium is missing; run: apt-get install chromium")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        process = subprocess.Popen(
+            [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            port, path = _address(Path(profile) / "DevToolsActivePort", process)
+            with connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as browser:
+                target = _target(browser)
+            address = f"ws://127.0.0.1:{port}/devtools/page/{target}"
+            with connect(address, max_size=None) as socket:
+                yield BrowserPage(socket)
+        finally:
+            process.kill()
+            process.wait(SECONDS_MAX)
+
+
+def _address(file: Path, process: "subprocess.Popen[bytes]") -> tuple[str, str]:
+    """The port and the path that the browser writes once it listens."""
+
+    def lines() -> list[str]:
+        assert process.poll() is None, "the browser ended"
+        return file.read_text().split() if file.exists() else []
+
+    until(lambda: len(lines()) == 2, SECONDS_MAX, "the browser listens")
+    port, path = lines()
+    return port, path
+
+
+def _target(browser: ClientConnection) -> str:
+    browser.send(json.dumps({"id": 1, "method": "Target.getTargets"}), text=True)
+    while (message := json.loads(browser.recv(timeout=SECONDS_MAX))).get("id") != 1:
+        pass
+    targets = message["result"]["targetInfos"]
+    return next(str(each["targetId"]) for each in targets if each["type"] == "page")

@@ -1,0 +1,93 @@
+"""Evaluates the flake without a network: `tests/nix` takes the place of nixpkgs."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STUB = ROOT / "tests" / "nix"
+SECONDS_MAX = 120
+# What the flake reads; the folders of an environment or of a cache are not part of it.
+SOURCES = ["flake.nix", "flake.lock", "nix", "appliance", "doctor", "migrations", "spark"]
+FILES = ["README.md", "pyproject.toml", "setup.py", "ops/docker-entrypoint"]
+
+
+class Flake:
+    """A copy of the flake in `folder`, with a store of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        if shutil.which("nix") is None:
+            pytest.skip("nix is missing; run: sudo apt-get install nix-bin")
+        self.tree = folder / "tree"
+        self._home = folder / "home"
+        self._store = folder / "store"
+        listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--"]
+        names = subprocess.check_output([*listed, *SOURCES, *FILES], cwd=ROOT, text=True)
+        for name in filter(lambda name: (ROOT / name).is_file(), names.splitlines()):
+            copy = self.tree / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy)
+
+    def run(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        """`nix ARGUMENTS…` or `nix-instantiate ARGUMENTS…`."""
+        settings = "experimental-features = nix-command flakes\nbuild-users-group ="
+        return subprocess.run(
+            [*arguments, "--store", str(self._store)],
+            cwd=self.tree,
+            env=os.environ | {"HOME": str(self._home), "NIX_CONFIG": settings} | environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+
+    def flake(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        """A command about the flake, with nixpkgs replaced."""
+        offline = ["--offline", "--no-write-lock-file", "--override-input", "nixpkgs"]
+        return self.run("nix", *arguments, *offline, f"path:{STUB}", **environment)
+
+    def outputs(self, group: str) -> Any:
+        """What tests/nix/describe.nix has of a group of outputs, such as `packages`."""
+        return self._json(group, f"(import {STUB}/describe.nix).{group}")
+
+    def options(self) -> set[str]:
+        """Names of the options directly below `services.agentlip`."""
+        function = f"""_: let
+            lib = import {STUB}/lib.nix;
+            pkgs = import {STUB}/packages.nix {{ inherit lib; system = "x86_64-linux"; }};
+            module = import {self.tree}/nix/module.nix {{ config = {{ }}; inherit lib pkgs; }};
+        in builtins.attrNames module.options.services.agentlip"""
+        return set(self._json("nixosModules.default", function))
+
+    def machine(self, **options: Any) -> Any:
+        """What the NixOS module makes of `services.agentlip = options`."""
+        done = self.evaluate_machine(options)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def evaluate_machine(self, options: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
+        function = f"""module: let
+            lib = import {STUB}/lib.nix;
+            pkgs = import {STUB}/packages.nix {{ inherit lib; system = "x86_64-linux"; }};
+            options = builtins.fromJSON (builtins.getEnv "OPTIONS");
+        in import {STUB}/machine.nix {{ inherit lib pkgs module options; }}"""
+        return self._evaluate("nixosModules.default", function, OPTIONS=json.dumps(options))
+
+    def _json(self, output: str, function: str) -> Any:
+        done = self._evaluate(output, function)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def _evaluate(
+        self, output: str, function: str, **environment: str
+    ) -> "subprocess.CompletedProcess[str]":
+        reference = f"path:{self.tree}#{output}"
+        # --impure: `function` reads files and a variable outside the flake.
+        return self.flake(
+            "eval", "--json", "--impure", reference, "--apply", function, **environment
+        )

@@ -1,0 +1,81 @@
+"""Containers of the Spark jobs' image over two directories."""
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+JOB_SECONDS_MAX = 400  # a busy machine; a quiet one takes a tenth of it
+SMALL = ("--driver-memory", "768m", "--partitions", "4", "--json")
+
+
+class Jobs:
+    """Containers of the jobs' image, as the manifests run them, over two directories."""
+
+    def __init__(self, engine: docker.DockerClient, image: str, path: Path) -> None:
+        self._engine = engine
+        self.image = image
+        self.source = path / "in"
+        self.lake = path / "lake"
+        for folder in (self.source, self.lake):
+            folder.mkdir()
+            folder.chmod(0o777)
+        self._made: list[Any] = []
+
+    def start(self, *words: str, network: Any = None, name: str | None = None, **env: str) -> Any:
+        container = self._engine.containers.create(
+            self.image, list(words), read_only=True, cap_drop=["ALL"], mem_limit="1500m",
+            security_opt=["no-new-privileges:true"], labels={"org.testcontainers.lang": "python"},
+            volumes={str(self.source): {"bind": "/data/in", "mode": "ro"},
+                     str(self.lake): {"bind": "/data/lake", "mode": "rw"}},
+            network=network.name if network else None, hostname=name, environment=env,
+        )  # fmt: skip
+        self._made.append(container)
+        container.start()
+        return container
+
+    def run(self, *words: str, network: Any = None, expect: int = 0) -> dict[str, Any]:
+        """The report that the job prints. Its output is shown if it fails."""
+        container = self.start(*words, network=network)
+        code = container.wait(timeout=JOB_SECONDS_MAX)["StatusCode"]
+        out = container.logs(stdout=True, stderr=False).decode()
+        assert code == expect, container.logs().decode()[-4000:]
+        return json.loads(out.splitlines()[-1]) if out.strip() else {}
+
+    def rows(self, table: str, lake: str = ".") -> list[dict[str, Any]]:
+        kind = "silver" if table == "messages" else "gold/activity"
+        parquet = pytest.importorskip("pyarrow.parquet")
+        result = parquet.read_table(self.lake / lake / kind / "current" / table).to_pylist()
+        return [
+            row | {"day": date.fromisoformat(str(row["day"]))} if "day" in row else row
+            for row in result
+        ]
+
+    def gold(self, lake: str = ".") -> dict[str, list[str]]:
+        tables = ("activity", "pairs", "spans", "channels", "topics")
+        return {table: sorted(map(repr, self.rows(table, lake))) for table in tables}
+
+    def remove(self) -> None:
+        for container in self._made:
+            container.remove(force=True, v=True)
+        self._made = []
+
+
+def sayings(count: int) -> list[dict[str, Any]]:
+    at = datetime(2026, 2, 1, tzinfo=UTC)
+    return [
+        {
+            "event_id": n, "epoch": "e", "ts": at + timedelta(seconds=n), "name": "message.created",
+            "scope_channel_id": "c", "scope_topic_id": f"t{n % 50}", "scope_topic_id2": None,
+            "entity_type": "message", "entity_id": f"m{n}",
+            "data_json": json.dumps({"message": {
+                "id": f"m{n}", "topic_id": f"t{n % 50}", "channel_id": "c", "sender": f"s{n % 7}",
+                "content_raw": f"message {n}", "version": 1,
+                "created_at": (at + timedelta(seconds=n)).isoformat(),
+            }}),
+        }
+        for n in range(1, count + 1)
+    ]  # fmt: skip
