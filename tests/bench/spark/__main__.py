@@ -1,7 +1,9 @@
 """`.venv-spark/bin/python -m tests.bench.spark`: row S1, and growth. One JSON object on stdout.
 
-Ingest, activity and the same in plain SQL by turns in one session of 1 GB; the last turn counts,
-when the engine is warm. With --events a,b,c each length in a session of its own, for growth.
+Ingest, activity and the same in plain SQL by turns in one session of 1 GB. A ratio is the median
+of the later half of the turns, when the engine is warm; each turn is compared with its own plain
+one, because machines become slower and faster. With --events a,b,c each length in a session of its
+own, for growth.
 """
 
 import argparse
@@ -14,9 +16,9 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-TURNS = 4
 TICKS = os.sysconf("SC_CLK_TCK")
 Run = dict[str, float]
 
@@ -26,6 +28,7 @@ def main() -> int:
     parser.add_argument("--events", default="1000000", help="how many; several for growth")
     parser.add_argument("--directory", type=Path, help="where to put them; kept, and used again")
     parser.add_argument("--memory", default="1g", help="of the driver")
+    parser.add_argument("--turns", type=int, default=10, help="of each job; 3 for many events")
     parser.add_argument("--without-plain", action="store_true", help="only our jobs")
     flags = parser.parse_args()
     counts = [int(count) for count in flags.events.split(",")]
@@ -35,7 +38,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(dir=flags.directory) as scratch:
         source = (flags.directory or Path(scratch)) / f"export-{counts[0]}"
-        result = measure(counts[0], source, Path(scratch), flags.memory, not flags.without_plain)
+        result = measure(counts[0], source, Path(scratch), flags)
     print(json.dumps(result, indent=1))
     return 0
 
@@ -48,7 +51,7 @@ def run_again(count: int) -> Any:
     return json.loads(subprocess.check_output(command, text=True))
 
 
-def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -> dict[str, Any]:
+def measure(count: int, source: Path, scratch: Path, flags: argparse.Namespace) -> dict[str, Any]:
     from spark import session
     from spark.jobs.activity import job as activity_job
     from spark.jobs.ingest import job as ingest_job
@@ -61,10 +64,10 @@ def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     conf = (f"spark.local.dir={scratch}/local",)
     began = time.monotonic()
-    spark = session.build("bench", session.EngineSettings(driver_memory=memory, conf=conf))
+    spark = session.build("bench", session.EngineSettings(driver_memory=flags.memory, conf=conf))
     started = time.monotonic() - began
     progress = ProgressReporter(quiet=True)
-    lakes = [scratch / f"lake-{attempt}" for attempt in range(TURNS)]
+    lakes = [scratch / f"lake-{attempt}" for attempt in range(flags.turns)]
 
     def ask(out: Path) -> JobRequest:
         return JobRequest(spark, source, out, progress, datetime.now(UTC))
@@ -76,16 +79,16 @@ def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -
     for out in lakes:
         progress.seconds.clear()
         ingest.append(timed(lambda out=out: ingest_job.run(ask(out))))
-        if plain:
+        if not flags.without_plain:
             baseline.append(timed(lambda: plainspark.ingest(spark, source, scratch / "plain")))
     steps = dict(progress.seconds)
     ours: list[Run] = []
     theirs: list[Run] = []
     silver = (lakes[0] / "silver/current").resolve()
-    for attempt in range(TURNS):
+    for attempt in range(flags.turns):
         out = scratch / f"gold-{attempt}"
         ours.append(timed(lambda out=out: activity_job.run(ask(out)._replace(source=lakes[0]))))
-        if plain:
+        if not flags.without_plain:
             theirs.append(timed(lambda: plainspark.activity(spark, silver, scratch / "plain")))
     spark.stop()
     return {
@@ -101,13 +104,14 @@ def measure(count: int, source: Path, scratch: Path, memory: str, plain: bool) -
         "plain": theirs,
         "activity_by_plain": ratio(ours, theirs, "seconds"),
         "activity_by_plain_in_core_seconds": ratio(ours, theirs, "core_seconds"),
-        "driver_memory": memory,
+        "driver_memory": flags.memory,
         "cores": os.cpu_count(),
     }
 
 
 def ratio(ours: list[Run], theirs: list[Run], name: str) -> float | None:
-    return round(ours[-1][name] / theirs[-1][name], 2) if theirs else None
+    turns = [mine[name] / plain[name] for mine, plain in zip(ours, theirs, strict=False)]
+    return round(median(turns[len(turns) // 2 :]), 2) if turns else None
 
 
 class Meter:

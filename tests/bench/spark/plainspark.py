@@ -1,7 +1,7 @@
 """Ingest and activity as one would write them in SQL over the same Parquet: no versions, no checks.
 
-Ingest is the floor: every message event parsed once and written with the columns of silver. It
-knows no history, no duplicates, no bad rows and no unknown fields.
+Ingest is the floor: every event parsed once and written to the tables of silver with their columns.
+It knows no history, no duplicates, no bad rows and no unknown fields.
 """
 
 from pathlib import Path
@@ -70,7 +70,7 @@ PAYLOAD = (
     "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
     " content_raw: string, version: bigint, created_at: timestamp>, message_id string,"
     " version bigint, new_content string, old_topic_id string, new_topic_id string, mode string,"
-    " deleted_by string"
+    " deleted_by string, principal string"
 )
 MESSAGES = f"""
     SELECT coalesce(j.message.id, j.message_id) AS message_id,
@@ -81,13 +81,59 @@ MESSAGES = f"""
            j.message.created_at AS created_at, cast(null AS timestamp) AS edited_at,
            cast(null AS timestamp) AS deleted_at, j.deleted_by AS deleted_by, ts AS valid_from,
            cast(null AS timestamp) AS valid_to, epoch, event_id,
-           cast(null AS map<string,string>) AS extra, to_date(ts) AS day
+           j.principal AS principal, cast(null AS map<string,string>) AS extra, to_date(ts) AS day
     FROM (SELECT *, from_json(data_json, '{PAYLOAD}') AS j FROM events
-          WHERE name LIKE 'message.%')
+          WHERE name IN ('message.created', 'message.edited', 'message.moved_topic',
+                         'message.deleted'))
 """
+# The smaller tables: names of the events, fields of their payload, columns.
+OTHERS = {
+    "topics": (
+        "'topic.created', 'topic.renamed'",
+        "topic struct<id: string, channel_id: string, title: string, created_at: timestamp>,"
+        " topic_id string, new_title string, principal string",
+        "coalesce(j.topic.id, j.topic_id) AS topic_id, name AS change,"
+        " j.topic.channel_id AS channel_id, coalesce(j.topic.title, j.new_title) AS title,"
+        " j.topic.created_at AS created_at",
+    ),
+    "channels": (
+        "'channel.created'",
+        "channel struct<id: string, name: string, description: string, created_at: timestamp>,"
+        " principal string",
+        "j.channel.id AS channel_id, j.channel.name AS name, j.channel.description AS description,"
+        " j.channel.created_at AS created_at",
+    ),
+    "attachments": (
+        "'topic.attachment_added'",
+        "attachment struct<id: string, topic_id: string, kind: string, key: string,"
+        " value_json: string, dedupe_key: string, source_message_id: string,"
+        " created_at: timestamp>, principal string",
+        "j.attachment.*",
+    ),
+    "enrichments": (
+        "'message.enriched'",
+        "message_id string, plugin string, version bigint, principal string,"
+        " enrichments array<struct<kind: string, span: struct<start: bigint, end: bigint>,"
+        " data: string>>",
+        "j.message_id AS message_id, j.plugin AS plugin, j.version AS message_version,"
+        " posexplode_outer(j.enrichments) AS (position, enrichment)",
+    ),
+}
 
 
 def ingest(spark: Any, export: Path, out: Path) -> None:
+    messages(spark, export, out)
+    for table, (names, payload, columns) in OTHERS.items():
+        frame = spark.sql(f"""
+            SELECT {columns}, j.principal AS principal, ts AS valid_from, epoch, event_id
+            FROM (SELECT *, from_json(data_json, '{payload}') AS j FROM events
+                  WHERE name IN ({names}))
+        """)
+        frame.write.mode("overwrite").parquet(str(out / table))
+
+
+def messages(spark: Any, export: Path, out: Path) -> None:
+    """Only the messages, the largest table."""
     events = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(export / "events"))
     events.createOrReplaceTempView("events")
     frame = spark.sql(MESSAGES)
