@@ -145,7 +145,7 @@ class Draft:
 
     def written(self, spark: SparkSession, table: str) -> DataFrame:
         """The rows in files that this draft wrote itself."""
-        files = [name for name in self.files() if name.startswith(f"{table}/")]
+        files = self.files(table)  # another table may be written meanwhile
         mine = [name for name in files if name not in self._kept]
         all_mine = len(mine) == len(files)
         return _read(spark, self.path, self.schema, table, [table] if files and all_mine else mine)
@@ -155,10 +155,10 @@ class Draft:
         files = sorted(name for name in self._kept if name.startswith(f"{table}/"))
         return _read(spark, self.path, self.schema, table, files)
 
-    def files(self) -> dict[str, int]:
-        """The bytes of each file, by its path in the version."""
+    def files(self, table: str = "") -> dict[str, int]:
+        """The bytes of each file, by its path in the version. With `table`, only its files."""
         sizes = {}
-        for folder, _, names in os.walk(self.path):
+        for folder, _, names in os.walk(self.path / table):
             inside = folder[len(str(self.path)) + 1 :]
             for name in (f"{inside}/{name}" for name in names if name.endswith(".parquet")):
                 kept = self._kept.get(name)

@@ -140,17 +140,20 @@ class Merge:
         read = source.read(self.spark, fresh, added=self.added)
         events = source.happened(read, self.cuts)
         with step("ingest: counting"):
-            (checked,) = t.summarize(events).collect()
-            seen = checked.asDict()
-        with step("ingest: messages"):
+            (row,) = t.summarize(events).collect()
+            seen = row.asDict()
+        # The smaller tables are mostly planning, which leaves the cores to the messages.
+        with step("ingest: tables"), ThreadPoolExecutor(1) as beside:
+            others = beside.submit(self._others, draft, fresh, events, seen)
             marks = self._marks(events, fresh)
             counts = self._messages(draft, events, marks, fresh, seen)
-        with step("ingest: topics and the rest"):
-            counts |= self._others(draft, events, seen, counts.pop("bad"))
-        with step("ingest: days"):
-            self._remember(draft, marks, fresh)
-        with step("ingest: checks"):
-            self._check(draft, fresh)
+            bad, checked_others = others.result()
+            counts["quarantine"] = self._quarantine(draft, events, bad + counts.pop("bad"))
+        with step("ingest: checks"), ThreadPoolExecutor(1) as beside:
+            days = beside.submit(self._remember, draft, marks, fresh)
+            checked = self._checked(draft, fresh, "messages")
+            days.result()
+            self._judge([*checked, *checked_others])
         for name in ("rows", *t.KINDS, "unknown_events"):
             counts[name] = seen[name]
         self.counts |= counts
@@ -284,33 +287,41 @@ class Merge:
     # -- the rest ------------------------------------------------------------------------
 
     def _others(
-        self, draft: Draft, events: DataFrame, seen: dict[str, int], bad: int
-    ) -> dict[str, int]:
-        """Write the partitions of the smaller tables that have new rows, and keep the others. A
-        few tables at a time, because most of the time is planning."""
-        makes: list[tuple[str, DataFrame | None, t.Small]] = []
+        self,
+        draft: Draft,
+        fresh: Sequence[segments.SegmentFile],
+        events: DataFrame,
+        seen: dict[str, int],
+    ) -> tuple[int, list[CheckResult]]:
+        """Write the partitions of the smaller tables that have new rows, keep the others, and check
+        them. A few tables at a time, because most of the time is planning. Returns the number of
+        bad rows."""
         count = sum(seen[kind] for kind in t.KINDS)
-        parsed = t.others_of(events) if count else None
-        bad += seen["bad_envelopes"]
-        rows = None
-        if parsed is not None:
+        bad, rows, parsed = seen["bad_envelopes"], None, None
+        if count:
+            parsed = t.others_of(events)
             parsed = (parsed.coalesce(1) if count <= FEW_MAX else parsed).persist()
             sound = t.is_sound(schema.OTHERS)
             bad += parsed.where(f"NOT {sound}").count()
             rows = parsed.where(sound)
+        makes: list[tuple[str, DataFrame | None, t.Small]] = []
         for table, make in t.SMALL.items():
             new = make.rows(rows) if rows is not None and seen[table] else None
             makes.append((table, new, make))
         unknown = t.unknown_of(events) if seen["unknown_events"] else None
         makes.append(("unknown_events", unknown, t.Small(t.unknown_of)))
-        quarantine = t.quarantine_of(events) if bad else None
-        makes.append(("quarantine", quarantine, t.Small(t.quarantine_of, t.distinct)))
         with ThreadPoolExecutor(checks.CONCURRENT_QUERIES_MAX) as pool:
             for done in [pool.submit(self._small, draft, *each) for each in makes]:
                 done.result()
         if parsed is not None:
             parsed.unpersist()
-        return {"quarantine": quarantine.count() if quarantine is not None else 0}
+        return bad, self._checked(draft, fresh, *t.SMALL)
+
+    def _quarantine(self, draft: Draft, events: DataFrame, bad: int) -> int:
+        """Write the bad rows; returns how many differ."""
+        rows = t.quarantine_of(events) if bad else None
+        self._small(draft, "quarantine", rows, t.Small(t.quarantine_of, t.distinct))
+        return 0 if rows is None else rows.count()
 
     def _small(self, draft: Draft, table: str, new: DataFrame | None, make: t.Small) -> None:
         former, column = self.former, schema.PARTITIONS[table]
@@ -346,20 +357,28 @@ class Merge:
 
     # -- checks --------------------------------------------------------------------------
 
-    def _check(self, draft: Draft, fresh: Sequence[segments.SegmentFile]) -> None:
-        """Check the files that this run wrote: nothing else changed. A late event may repeat the
-        number of any other, so old rows in the range of late segments are checked too. After a
-        restore all rows are."""
+    def _checked(
+        self, draft: Draft, fresh: Sequence[segments.SegmentFile], *tables: str
+    ) -> list[CheckResult]:
+        """Check the files of these tables that this run wrote: nothing else changed. A late event
+        may repeat the number of any other, so old rows in the range of late segments are checked
+        too. After a restore all rows are."""
 
-        def tables(table: str) -> DataFrame:
+        def rows(table: str) -> DataFrame:
             if self.new_cuts:
                 return draft.read(self.spark, table)
-            rows = draft.written(self.spark, table)
+            written = draft.written(self.spark, table)
             if table == "messages" and not self._is_in_order(fresh):
-                rows = rows.unionByName(draft.kept(self.spark, table).where(_is_within(fresh)))
-            return rows
+                late = draft.kept(self.spark, table).where(_is_within(fresh))
+                return written.unionByName(late)
+            return written
 
-        self.results += checks.run(CHECKS, tables, self.ask.now, partial(draft.read, self.spark))
+        mine = [check for check in CHECKS if check.table in tables]
+        return checks.run(mine, rows, self.ask.now, partial(draft.read, self.spark))
+
+    def _judge(self, checked: Sequence[CheckResult]) -> None:
+        """Raise ChecksFailed if the new version must not be published."""
+        self.results += checked
         newest = self.memory["newest_at"]
         newest_at = None if newest is None else datetime.fromtimestamp(newest / 1e6, UTC)
         self.results.append(

@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 
 from spark.jobs.ingest import schema
 
+CREATED_AT = "try_cast(p.created_at AS timestamp)"
 NO_ENRICHMENTS = -1  # position of the row of an event without enrichments
 
 
@@ -22,12 +23,14 @@ def c(name: str) -> Column:
 
 
 def messages_of(events: DataFrame) -> DataFrame:
-    """Adds `p`, the payload about the message, with the same fields for every kind of event."""
+    """Adds `p`, the payload about the message, with the same fields for every kind of event, and
+    its `created_at` as a time; null if the text is not a time."""
     rows = events.where(named(*schema.MESSAGES)).withColumns({
         "m": _payload_of("name = 'message.created'", schema.CREATED_PAYLOAD),
         "j": _payload_of("name != 'message.created'", schema.CHANGED_PAYLOAD),
     })  # fmt: skip
-    return rows.withColumn("p", parse_once(schema.MESSAGE_FIELDS)).drop("m", "j")
+    rows = rows.withColumn("p", parse_once(schema.MESSAGE_FIELDS)).drop("m", "j")
+    return rows.withColumn("created_at", f.expr(CREATED_AT))
 
 
 def _payload_of(which: str, kind: str) -> Column:
@@ -35,9 +38,10 @@ def _payload_of(which: str, kind: str) -> Column:
 
 
 def created_of(events: DataFrame) -> DataFrame:
-    """Adds the same `p` for creations only, at a lower cost."""
+    """Adds the same columns for creations only, at a lower cost."""
     payload = f"from_json(data_json, '{schema.CREATED_PAYLOAD}').message"
-    return events.where("name = 'message.created'").withColumn("p", parse_once(payload))
+    rows = events.where("name = 'message.created'").withColumn("p", parse_once(payload))
+    return rows.withColumn("created_at", f.expr(CREATED_AT))
 
 
 def others_of(events: DataFrame) -> DataFrame:
@@ -140,7 +144,6 @@ def _there(prefix: str, *fields: str) -> dict[str, str]:
     return {f"{prefix}{field} is missing": f"p.{prefix}{field} is not null" for field in fields}
 
 
-CREATED_AT = "try_cast(p.created_at AS timestamp)"
 MESSAGE = {
     "id is missing": "p.id is not null",
     "version is not a number": "p.version is not null",
@@ -149,7 +152,7 @@ MESSAGE = {
 RULES: dict[str, dict[str, str]] = {
     "message.created": MESSAGE
     | _there("", "topic_id", "channel_id", "sender", "content_raw")
-    | {"created_at is not a time": f"coalesce({is_time(CREATED_AT)}, false)"},
+    | {"created_at is not a time": f"coalesce({is_time('created_at')}, false)"},
     "message.edited": MESSAGE | _there("", "content_raw"),
     "message.moved_topic": MESSAGE | _there("", "topic_id"),
     "message.deleted": MESSAGE,
@@ -252,7 +255,7 @@ def changes(parsed: DataFrame) -> DataFrame:
         "p.move_mode",
         "p.sender",
         f"if(name = 'message.deleted', '{schema.TOMBSTONE}', p.content_raw) AS content_raw",
-        f"{CREATED_AT} AS created_at",
+        "created_at",
         "p.deleted_by",
         "p.principal",
         "ts AS valid_from",
@@ -311,14 +314,14 @@ def first_states(created: DataFrame) -> DataFrame:
         "change": "'created'",
         **{name: f"p.{name}" for name in ("channel_id", "topic_id", "sender", "content_raw")},
         **dict.fromkeys(("from_topic_id", "move_mode", "deleted_by"), "cast(null AS string)"),
-        "created_at": CREATED_AT,
+        "created_at": "created_at",
         **dict.fromkeys(("edited_at", "deleted_at", "valid_to"), "cast(null AS timestamp)"),
         "valid_from": "ts",
         "epoch": "epoch",
         "event_id": "event_id",
         "principal": "p.principal",
         "extra": extra_of(("message.created",), creation_may_have_more()),
-        "day": f"to_date({CREATED_AT})",
+        "day": "to_date(created_at)",
     }
     columns = [f"{made[name]} AS {name}" for name in schema.OUTPUT["messages"].names]
     return created.selectExpr(*columns, f"{is_sound(('message.created',))} AS sound")
