@@ -178,6 +178,8 @@ def test_status_shows_where_the_hub_is(hub: HubProcess) -> None:
 
 
 def test_listen_prints_the_log_up_to_the_requested_event(hub: HubProcess, topic_id: str) -> None:
+    sent = _do(hub, "msg", "send", "--topic-id", topic_id, "--sender", "a", "--content", "x").json
+    _do(hub, "msg", "delete", sent["message_id"], "--actor", "a")
     log = hub.events()
     last = log[-1]["event_id"]
     output = agentlip("listen", "--until-event", last, cwd=hub.workspace)
