@@ -24,6 +24,7 @@ from appliance.kernel.datadir import DataDir
 from appliance.shared import segment_chain
 
 EXPORTED = "exported"
+WAITING = "waiting"  # some rows are not exported yet
 NO_LOG = "no log yet"  # its subsystem never ran, or a version that wrote none
 _ENDS_ALL = (OutputBusy, OutputNotWritable, LibraryMissing)
 
@@ -40,7 +41,7 @@ class LogTidied(compact.Tidied):
 
 
 class LogStatus(msgspec.Struct):
-    """What is exported of a log.
+    """What is exported of a log. `state` is EXPORTED, WAITING or NO_LOG.
 
     rows          rows in the segments
     last_row      the newest exported row
@@ -163,7 +164,7 @@ def _status(datadir: DataDir, directory: SegmentDirectory, log: ExportedLog) -> 
         missing=sum(gap.rows for gap in gaps),
     )
     if source.newest_of(datadir, log) is not None:
-        status.state = EXPORTED
         with source.open_log(datadir, log) as reader:
             status.newest, status.waiting = reader.newest(), reader.count(last)
+        status.state = WAITING if status.waiting else EXPORTED
     return status

@@ -18,7 +18,7 @@ from appliance.export.errors import BadEvent, LogUnknown, OtherHistory, SegmentT
 from appliance.export.exporter import Exporter
 from appliance.export.logs import LOGS, _time, log_of
 from appliance.export.manifests import RETENTION, SegmentDirectory
-from appliance.export.rounds import NO_LOG, Exports
+from appliance.export.rounds import EXPORTED, NO_LOG, WAITING, Exports
 from appliance.export.segment import JUMP, SegmentLimits
 from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
@@ -210,6 +210,19 @@ def test_log_that_does_not_exist_yet_is_listed_as_such(logged, out):
     states = {each.log: each.state for each in rounds.statuses(logged.datadir, out)}
     assert states["broker"] == states["courier"] == NO_LOG
     assert not (out / "broker").exists()
+
+
+def test_log_is_waiting_while_it_has_rows_beyond_the_newest_segment(logged, out):
+    def broker():
+        (status,) = [each for each in rounds.statuses(logged.datadir, out) if each.log == "broker"]
+        return status.state, status.waiting
+
+    log = StoreLog(logged, "broker", 3)
+    assert broker() == (WAITING, 3)
+    export(logged, out, "broker")
+    assert broker() == (EXPORTED, 0)
+    log.add(2)
+    assert broker() == (WAITING, 2)
 
 
 @pytest.mark.parametrize("kind", ["events", "courier"])
