@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from spark import checks, delta, ranges, results, segments, source
 from spark.dataset import Dataset, Draft, Version
 from spark.errors import ChecksFailed, JobError
-from spark.jobs.ingest import plan, schema
+from spark.jobs.ingest import counting, plan, schema
 from spark.jobs.ingest import transforms as t
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR, WARN, CheckResult
@@ -140,8 +140,9 @@ class Merge:
         read = source.read(self.spark, fresh, added=self.added)
         events = source.happened(read, self.cuts)
         with step("ingest: counting"):
-            (row,) = t.summarize(events).collect()
-            seen = row.asDict()
+            seen = counting.summarize(fresh, self.cuts)
+            if seen is None:
+                seen = t.summarize(events).first().asDict()
         # The smaller tables are mostly planning, which leaves the cores to the messages.
         with step("ingest: tables"), ThreadPoolExecutor(1) as beside:
             others = beside.submit(self._others, draft, fresh, events, seen)
