@@ -20,6 +20,9 @@ LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 HEAP_SHARE = 0.6  # the rest is for code, buffers of Parquet and zstd, Python and the page cache
 HEAP_UNLIMITED = "1g"
 SECRET_FILE = "SPARK_SECRET_FILE"  # environment variable: path of a standalone cluster's secret
+# A concurrent collector is slower on few cores. Hadoop starts chmod about three times for each file
+# that it writes, which takes a third less time without a process in between.
+JAVA_OPTIONS = "-XX:+UseParallelGC -Djdk.lang.Process.launchMechanism=VFORK"
 AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 
 
@@ -76,9 +79,8 @@ def settings(engine: EngineSettings) -> dict[str, str]:
     if not engine.remote:
         chosen |= {
             "spark.driver.memory": engine.driver_memory or heap(),
-            # A concurrent collector is slower on few cores.
-            "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC",
-            "spark.executor.defaultJavaOptions": "-XX:+UseParallelGC",
+            "spark.driver.defaultJavaOptions": JAVA_OPTIONS,
+            "spark.executor.defaultJavaOptions": JAVA_OPTIONS,
             # Enough for all generated code of a job, so nothing is compiled twice.
             "spark.sql.codegen.cache.maxEntries": "1000",
             "spark.ui.enabled": "false",
