@@ -150,6 +150,11 @@ class Draft:
         all_mine = len(mine) == len(files)
         return _read(spark, self.path, self.schema, table, [table] if files and all_mine else mine)
 
+    def paths(self, table: str, written: bool = False) -> list[Path]:
+        """The files of a table; with `written`, only those that this draft wrote itself."""
+        names = self.files(table)
+        return [self.path / name for name in names if not (written and name in self._kept)]
+
     def kept(self, spark: SparkSession, table: str) -> DataFrame:
         """The rows in files of the former version."""
         files = sorted(name for name in self._kept if name.startswith(f"{table}/"))

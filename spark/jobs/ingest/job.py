@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
-from spark import checks, delta, ranges, results, segments, source
+from spark import checks, delta, file_checks, ranges, results, segments, source
 from spark.dataset import Dataset, Draft, Version
 from spark.errors import ChecksFailed, JobError
 from spark.jobs.ingest import counting, plan, schema
@@ -265,8 +265,30 @@ class Merge:
         self, draft: Draft, marks: DataFrame, fresh: Sequence[segments.SegmentFile]
     ) -> None:
         """Note the days on which a message changed in this version, and the newest change."""
+        changed = self._changed_days(draft, marks, fresh)
+        newest = list(changed.values())
+        if self.memory["newest_at"] is not None:
+            newest.append(self.memory["newest_at"])
+        self.memory |= {
+            "touched": dict(
+                sorted({**self.memory["touched"], **dict.fromkeys(changed, draft.number)}.items())
+            ),
+            "newest_at": max(newest, default=None),
+            "cuts": {cut.epoch: cut.last for cut in self.cuts},
+        }
+
+    def _changed_days(
+        self, draft: Draft, marks: DataFrame, fresh: Sequence[segments.SegmentFile]
+    ) -> dict[str, int]:
+        """The days, and the newest change of each in microseconds."""
+        in_order = self._is_in_order(fresh)
+        if in_order and not self.new_cuts:
+            files = draft.paths("messages", written=True)
+            changed = counting.changed_days(files, self.memory["newest"])
+            if changed is not None:
+                return changed
         written, frames = draft.written(self.spark, "messages"), []
-        if in_order := self._is_in_order(fresh):
+        if in_order:
             frames.append(written.where(~_is_known(self.memory["newest"])))
         if not in_order or self.new_cuts:
             frames.append(t.marked(written, marks))
@@ -275,15 +297,7 @@ class Merge:
         rows = reduce(DataFrame.unionByName, [frame.select("valid_from") for frame in frames])
         days = rows.groupBy(f.expr("to_date(valid_from) AS day"))
         changed = days.agg(f.expr("unix_micros(max(valid_from)) AS newest")).collect()
-        touched = {row["day"].isoformat(): draft.number for row in changed}
-        newest = [row["newest"] for row in changed]
-        if self.memory["newest_at"] is not None:
-            newest.append(self.memory["newest_at"])
-        self.memory |= {
-            "touched": dict(sorted({**self.memory["touched"], **touched}.items())),
-            "newest_at": max(newest, default=None),
-            "cuts": {cut.epoch: cut.last for cut in self.cuts},
-        }
+        return {row["day"].isoformat(): row["newest"] for row in changed}
 
     # -- the rest ------------------------------------------------------------------------
 
@@ -375,6 +389,10 @@ class Merge:
             return written
 
         mine = [check for check in CHECKS if check.table in tables]
+        if self._is_in_order(fresh) and not self.new_cuts:
+            counted = file_checks.run(mine, partial(draft.paths, written=True), draft.paths)
+            if counted is not None:
+                return counted
         return checks.run(mine, rows, self.ask.now, partial(draft.read, self.spark))
 
     def _judge(self, checked: Sequence[CheckResult]) -> None:
