@@ -1,0 +1,107 @@
+"""`agentlip recover`: gets data out of a damaged store.
+
+Exit codes: 0 everything is saved, 1 something is lost or nothing was done.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Annotated
+
+import msgspec
+import typer
+
+from appliance.cli_support import Session, common
+from appliance.kernel import swap
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.datadir import STORES, DataDir, HubRunning, WriterLock
+from appliance.kernel.errors import Invalid
+from appliance.kernel.ids import random_id
+from appliance.kernel.log import Log
+from appliance.recovery.copying import TableRecovery
+from appliance.recovery.engine import RecoveryReport
+from appliance.recovery.engine import recover as recover_store
+from appliance.sdk.discovery import find_workspace
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@contextmanager
+def stopped_workspace(session: Session) -> Iterator[tuple[DataDir, Clock, Log]]:
+    """The workspace, locked. Raises HubRunning while an appliance runs in it."""
+    datadir, clock = find_workspace(session.workspace), SystemClock()
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(WriterLock(datadir, random_id(), clock))
+        except HubRunning as error:
+            error.hint = "agentlipd down"
+            raise
+        swap.settle(datadir)
+        yield datadir, clock, Log(sys.stderr.buffer, level="error")
+
+
+@app.command()
+@common
+def recover(
+    session: Session,
+    store: Annotated[str, typer.Argument(help=f"Store: {', '.join(STORES)}.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Put the new file in place, and keep the damaged one.")
+    ] = False,
+) -> None:
+    """Copy what can be read of a damaged store into a new file. Without --yes, only report it.
+
+    Stop the appliance first. The exit code is 1 if not every row of every table is saved.
+
+    Example: agentlip recover outbox --yes
+    """
+    if store not in STORES:
+        raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(STORES)}")
+
+    with stopped_workspace(session) as (datadir, clock, log):
+        done = recover_store(datadir, store, clock, log, replace=yes, progress=_tell)
+    session.answer(msgspec.to_builtins(done), "\n".join(lines_of(done)))
+    if not done.complete:
+        raise typer.Exit(1)
+
+
+def _tell(table: str, rows: int) -> None:
+    if sys.stderr.isatty():
+        typer.echo(f"{table}: {rows} rows", err=True)
+
+
+def lines_of(done: RecoveryReport) -> list[str]:
+    """The report for people."""
+    if done.intact:
+        return [f"{done.store} is not damaged; nothing was changed"]
+    width = max(map(len, done.tables))
+    lines = [f"{'Table':{width}}  {'read':>9}  {'rebuilt':>9}  lost"]
+    for name, table in done.tables.items():
+        lines.append(f"{name:{width}}  {table.read:9}  {table.rebuilt:9}  {_lost(table)}")
+    lines.append("")
+    if done.without_parent:
+        lines.append(f"Kept, although the row they refer to is lost: {done.without_parent}")
+    if done.unknown_tables:
+        lines.append(f"Not copied, because unknown: {', '.join(done.unknown_tables)}")
+    lines += [f"Note: {note}" for note in done.notes]
+    lines.append("Everything is saved." if done.complete else "Not every row is saved.")
+    if done.kept_as is None:
+        return [
+            *lines,
+            f"Nothing was changed. To use the new file: agentlip recover {done.store} --yes",
+        ]
+    return [*lines, f"The damaged file is kept as {done.kept_as}."]
+
+
+def _lost(table: TableRecovery) -> str:
+    """How many rows are lost, and which; `unknown` if nothing shows it."""
+    ranges = ", ".join(
+        str(first) if first == last else f"{first}-{last}" for first, last in table.lost_ranges
+    )
+    listed = sum(last - first + 1 for first, last in table.lost_ranges)
+    text = f"{table.lost} (rows {ranges}{', …' if listed < table.lost else ''})"
+    if not table.lost_ranges:
+        text = str(table.lost)
+    if not table.counted:
+        text = f"at least {text}" if table.lost else "unknown"
+    return f"{text}; {table.ambiguous} may be of another table" if table.ambiguous else text

@@ -1,0 +1,124 @@
+"""A damaged file: which page is of which table.
+
+The first pages of tables are taken from the file's own schema, wherever its rows are; else, if
+what is there fits, from the schema of this program.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from appliance.recovery.pages import INDEX_INTERIOR, INDEX_LEAF, TABLE_LEAF, Cell, PageFile
+from appliance.recovery.shapes import SEQUENCE, Shape, is_schema_row
+
+LEAF_KINDS = (TABLE_LEAF, INDEX_LEAF, INDEX_INTERIOR)
+
+
+class DamagedFile:
+    """The damaged file, read page by page. `orphans`: pages with records that no tree reaches."""
+
+    def __init__(self, file: PageFile, shapes: Sequence[Shape]) -> None:
+        self.file = file
+        self._shapes = {shape.name: shape for shape in shapes}
+        self._trees: dict[str, list[int]] = {}
+        self._whole: set[str] = set()
+        self.orphans: Sequence[int] = ()
+        self._named: dict[str, tuple[str, int]] = {}  # by the file's schema: kind and first page
+        self._assumed: set[str] = set()
+        free = file.free_pages()
+        schema, schema_whole = file.tree(1)
+        self._owned = set(schema)
+        self._add_trees(self._roots_on(schema))
+        if not schema_whole or self._shapes.keys() - self._trees.keys():
+            leaves = (n for n in range(1, file.count + 1) if file.kind(n) == TABLE_LEAF)
+            self._add_trees(self._roots_on(n for n in leaves if n not in self._owned | free))
+            unnamed = [shape for shape in shapes if shape.name not in self._named]
+            self._assumed = {shape.name for shape in unnamed}
+            self._add_trees((shape.name, shape.root) for shape in unnamed)
+        self._release_shared()
+        unclear = self._shapes.keys() - self._whole or not self._trees
+        numbers = range(1, file.count + 1) if unclear else ()
+        self.orphans = [
+            n for n in numbers if n not in self._owned | free and file.kind(n) in LEAF_KINDS
+        ]
+
+    def _roots_on(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
+        """Tables and indexes, and their first pages, from the schema's rows on these pages."""
+        rows = [c.values for n in numbers for c in self.file.cells(n) if is_schema_row(c)]
+        roots = {str(row[1]): (row[0], row[3]) for row in rows if isinstance(row[3], int)}
+        self._named = roots | self._named
+        return [(name, root) for name, (_, root) in roots.items() if root > 1]
+
+    def _add_trees(self, roots: Iterable[tuple[str, int]]) -> None:
+        """Adds trees that are not known yet, and whose records fit. Where a tree is only assumed to
+        begin, no other tree may have its pages."""
+        for name, root in roots:
+            if name in self._trees:
+                continue
+            pages, whole = self.file.tree(root)
+            shape = self._shapes.get(name)
+            if not pages or (shape is not None and not self._fits(shape, pages)):
+                continue
+            if name in self._assumed and not self._owned.isdisjoint(pages):
+                continue
+            self._trees[name] = pages
+            self._owned.update(pages)
+            if whole:
+                self._whole.add(name)
+
+    def _fits(self, shape: Shape, pages: list[int]) -> bool:
+        """Whether the first records of a tree are of this shape, and there are none of others."""
+        for number in pages:
+            if self.file.kind(number) in LEAF_KINDS:
+                cells = list(self.file.cells(number))
+                if self.file.kind(number) not in shape.leaf_kinds:
+                    return False
+                if cells:
+                    return all(shape.fits(cell) for cell in cells if cell.complete)
+        return True
+
+    def _release_shared(self) -> None:
+        """Takes pages out of trees if several trees reach them, because a page above is damaged."""
+        uses = Counter(number for pages in self._trees.values() for number in pages)
+        shared = {number for number, count in uses.items() if count > 1}
+        for name, pages in self._trees.items():
+            if not shared.isdisjoint(pages):
+                self._trees[name] = [number for number in pages if number not in shared]
+                self._whole.discard(name)
+        self._owned -= shared
+
+    def is_whole(self, name: str) -> bool:
+        """Whether every page of a table or index, and every row on them, can be read."""
+        if name not in self._whole or (name in self._assumed and self.orphans):
+            return False
+        return all(map(self.file.is_whole, self._trees[name]))
+
+    def records(self, name: str) -> Iterator[Cell]:
+        """The records of a table or index that its tree reaches."""
+        kinds = self._shapes[name].leaf_kinds if name in self._shapes else LEAF_KINDS
+        for number in self._trees.get(name, ()):
+            if self.file.kind(number) in kinds:
+                yield from self.file.cells(number)
+
+    def entries(self, index: str) -> Iterator[list[Any]]:
+        """The entries of an index; last, those of unreachable pages that may be of another one."""
+        shape = self._shapes[index]
+        yield from (cell.values for cell in self.records(index) if cell.complete)
+        for number in () if self.is_whole(index) else self.orphans:
+            if self.file.kind(number) in shape.leaf_kinds:
+                yield from (c.values for c in self.file.cells(number) if shape.fits(c))
+
+    def sequences(self) -> dict[str, int]:
+        """The highest number that AUTOINCREMENT gave, by table."""
+        rows = [c.values for c in self.records(SEQUENCE) if c.complete and len(c.values) == 2]
+        return {str(name): number for name, number in rows if isinstance(number, int)}
+
+    def unknown_tables(self) -> list[str]:
+        """Tables with rows of their own that the new file has not."""
+        tables = {name: root for name, (kind, root) in self._named.items() if kind == "table"}
+        hidden = ("sqlite_", *(f"{name}_" for name, root in tables.items() if not root))
+        return sorted(
+            name
+            for name, root in tables.items()
+            if root and name not in self._shapes and not name.startswith(hidden)
+        )

@@ -1,0 +1,311 @@
+"""Reads the pages of an SQLite file without SQLite, so that one damaged page hides no other.
+
+Source: https://sqlite.org/fileformat2.html. Pure: bytes in, records out. The file may contain
+anything, so every number is checked before it is used, and a cell that does not parse is
+skipped. Committed pages of a write-ahead log override those of the file.
+"""
+
+import mmap
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+MAGIC = b"SQLite format 3\x00"
+HEADER_BYTES = 100
+OWN_SIZES = (4096, 4096)  # bytes of a page, and how many hold content, in files of this program
+PART_BYTES, PARTS_MAX = 65_536, 64  # what is read to find out how large pages are
+INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
+WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
+WAL_MAGICS = (0x377F0682, 0x377F0683)
+CELLS_MAX = 65_536 // 4
+DEPTH_MAX = 40  # depth of a tree; a deeper one contains a cycle
+
+_INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
+_FLOAT = struct.Struct(">d")
+
+
+class Unreadable(Exception):
+    """The bytes are not valid."""
+
+
+class Cell(NamedTuple):
+    """One record. `rowid`: None in an index; `complete`: false when its end could not be read."""
+
+    page: int
+    rowid: int | None
+    values: list[Any]
+    complete: bool
+
+
+class PageFile:
+    """A database file and its write-ahead log. Pages count from 1.
+
+    read(offset, length)  bytes of the database file, fewer at its end
+    wal                   the whole log, or nothing; pages are copied when they are read
+    """
+
+    def __init__(
+        self, read: Callable[[int, int], bytes], file_bytes: int, wal: bytes | mmap.mmap = b""
+    ) -> None:
+        self._read = read
+        self._wal = wal
+        self._file_bytes = file_bytes
+        header = read(0, HEADER_BYTES)
+        self.has_header = len(header) == HEADER_BYTES and header.startswith(MAGIC)
+        self.named_bytes = _sizes(header)[0] if self.has_header else 0
+        sizes = dict.fromkeys([OWN_SIZES, _sizes(header), _sizes_of_log(wal)])
+        # If the sizes differ: the first of those with which most can be read.
+        self._use(max(sizes, key=self._readable_bytes) if len(sizes) > 1 else OWN_SIZES)
+
+    def _use(self, sizes: tuple[int, int]) -> None:
+        self.page_bytes, self._usable = sizes
+        self._frames = dict(_committed(self._wal, self.page_bytes))
+        self.count = max([-(-self._file_bytes // self.page_bytes), *self._frames])
+
+    def _readable_bytes(self, sizes: tuple[int, int]) -> int:
+        """The bytes of whole tree pages, if pages have this size, in parts of the file that are the
+        same for every size."""
+        self._use(sizes)
+        per_part = PART_BYTES // self.page_bytes
+        step = max(1, self._file_bytes // PART_BYTES // PARTS_MAX) * per_part
+        return self.page_bytes * sum(
+            self.is_whole(number)
+            for first in range(1, self.count + 1, step)
+            for number in range(first, first + per_part)
+        )
+
+    def page(self, number: int) -> bytes:
+        """The newest committed content of a page; raises Unreadable beyond the end."""
+        frame = self._frames.get(number)
+        if frame is not None:
+            return self._wal[frame : frame + self.page_bytes]
+        if not 1 <= number <= self.count:
+            raise Unreadable
+        content = self._read((number - 1) * self.page_bytes, self.page_bytes)
+        if len(content) < self.page_bytes:
+            raise Unreadable
+        return content
+
+    def kind(self, number: int) -> int:
+        """The kind of a tree page, one of four, or 0 for any other page."""
+        try:
+            kind = self.page(number)[_start(number)]
+        except Unreadable:
+            return 0
+        return kind if kind in (INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF) else 0
+
+    def tree(self, root: int) -> tuple[list[int], bool]:
+        """Pages of the tree below `root` in key order, and whether all of it could be followed."""
+        pages: list[int] = []
+        seen: set[int] = set()
+        whole = True
+        kinds = _family(self.kind(root))
+        stack = [(root, 0)]
+        while stack:
+            number, depth = stack.pop()
+            kind = self.kind(number)
+            if kind not in kinds or number in seen or depth > DEPTH_MAX:
+                whole = False
+                continue
+            seen.add(number)
+            pages.append(number)
+            if kind in (INDEX_INTERIOR, TABLE_INTERIOR):
+                children, all_read = self._children(number)
+                whole = whole and all_read
+                stack += [(child, depth + 1) for child in reversed(children)]
+        return pages, whole
+
+    def free_pages(self) -> set[int]:
+        """Pages that the file lists as unused: their content is old. None if the list is bad."""
+        free: set[int] = set()
+        if not self.has_header:
+            return free
+        try:
+            header = self.page(1)
+        except Unreadable:
+            return free
+        trunk = int.from_bytes(header[32:36])
+        while trunk and trunk not in free:
+            free.add(trunk)
+            try:
+                content = self.page(trunk)
+            except Unreadable:
+                break
+            length = min(int.from_bytes(content[4:8]), self._usable // 4 - 2)
+            free.update(struct.unpack_from(f">{length}I", content, 8))
+            trunk = int.from_bytes(content[:4])
+        return free if len(free) == int.from_bytes(header[36:40]) else set()
+
+    def cells(self, number: int) -> Iterator[Cell]:
+        """The valid records on a page. Interior pages of tables have none."""
+        kind = self.kind(number)
+        if kind not in (TABLE_LEAF, INDEX_LEAF, INDEX_INTERIOR):
+            return
+        content = self.page(number)
+        for offset in _cell_offsets(content, number, kind):
+            try:
+                yield self._cell(number, kind, content, offset)
+            except (Unreadable, UnicodeDecodeError):
+                continue
+
+    def is_whole(self, number: int) -> bool:
+        """Whether this is a page of a tree, and every record on it can be read to its end."""
+        kind = self.kind(number)
+        if kind == TABLE_INTERIOR:
+            return self._children(number)[1]
+        if not kind:
+            return False
+        start = _start(number)
+        declared = int.from_bytes(self.page(number)[start + 3 : start + 5])
+        return sum(cell.complete for cell in self.cells(number)) == declared
+
+    def _children(self, number: int) -> tuple[list[int], bool]:
+        content = self.page(number)
+        start = _start(number)
+        offsets = _cell_offsets(content, number, content[start])
+        children = [int.from_bytes(content[at : at + 4]) for at in offsets]
+        children.append(int.from_bytes(content[start + 8 : start + 12]))
+        good = [child for child in children if 1 <= child <= self.count]
+        declared = int.from_bytes(content[start + 3 : start + 5])
+        return good, len(good) == declared + 1
+
+    def _cell(self, number: int, kind: int, content: bytes, offset: int) -> Cell:
+        if kind == INDEX_INTERIOR:
+            offset += 4
+        length, offset = _varint(content, offset)
+        rowid = None
+        if kind == TABLE_LEAF:
+            rowid, offset = _varint(content, offset)
+        if not 1 <= length <= self.count * self.page_bytes:
+            raise Unreadable
+        payload = self._payload(content, offset, length, kind == TABLE_LEAF)
+        values, complete = _record(payload, length)
+        return Cell(number, rowid, values, complete)
+
+    def _payload(self, content: bytes, offset: int, length: int, in_table: bool) -> bytes:
+        """The payload, up to the first overflow page that can't be read."""
+        usable = self._usable
+        local_max = usable - 35 if in_table else (usable - 12) * 64 // 255 - 23
+        if length <= local_max:
+            return content[offset : offset + length]
+        local_min = (usable - 12) * 32 // 255 - 23
+        local = local_min + (length - local_min) % (usable - 4)
+        local = local if local <= local_max else local_min
+        payload = bytearray(content[offset : offset + local])
+        following = int.from_bytes(content[offset + local : offset + local + 4])
+        seen: set[int] = set()
+        while len(payload) < length and following and following not in seen:
+            seen.add(following)
+            try:
+                page = self.page(following)
+            except Unreadable:
+                break
+            payload += page[4 : min(usable, 4 + length - len(payload))]
+            following = int.from_bytes(page[:4])
+        return bytes(payload)
+
+
+def _sizes(header: bytes) -> tuple[int, int]:
+    """Bytes of a page, and how many of them hold content. Without a valid header: our own."""
+    size = int.from_bytes(header[16:18])
+    size = 65_536 if size == 1 else size
+    if not header.startswith(MAGIC) or size < 512 or size & (size - 1):
+        return OWN_SIZES
+    return size, size - min(header[20], size - 480)
+
+
+def _sizes_of_log(wal: bytes | mmap.mmap) -> tuple[int, int]:
+    size = int.from_bytes(wal[8:12])
+    return (size, size) if 512 <= size <= 65_536 and not size & (size - 1) else OWN_SIZES
+
+
+def _family(kind: int) -> tuple[int, ...]:
+    """The kinds of pages of a tree, by the kind of its root."""
+    tables, indexes = (TABLE_INTERIOR, TABLE_LEAF), (INDEX_INTERIOR, INDEX_LEAF)
+    return tables if kind in tables else indexes if kind in indexes else ()
+
+
+def _start(number: int) -> int:
+    return HEADER_BYTES if number == 1 else 0
+
+
+def _cell_offsets(content: bytes, number: int, kind: int) -> list[int]:
+    start = _start(number)
+    first = start + (12 if kind in (INDEX_INTERIOR, TABLE_INTERIOR) else 8)
+    count = min(int.from_bytes(content[start + 3 : start + 5]), CELLS_MAX)
+    count = min(count, (len(content) - first) // 2)
+    offsets = struct.unpack_from(f">{count}H", content, first)
+    return [offset for offset in offsets if first + 2 * count <= offset < len(content)]
+
+
+def _varint(content: bytes, offset: int) -> tuple[int, int]:
+    value = 0
+    for step in range(9):
+        if offset >= len(content):
+            raise Unreadable
+        byte = content[offset]
+        offset += 1
+        if step == 8:
+            value = value << 8 | byte
+            break
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            break
+    return (value - (1 << 64) if value >= 1 << 63 else value), offset
+
+
+def _record(payload: bytes, length: int) -> tuple[list[Any], bool]:
+    """The values of the columns that can be read, and whether these are all."""
+    head_bytes, offset = _varint(payload, 0)
+    if not offset <= head_bytes <= len(payload):
+        raise Unreadable
+    kinds = []
+    while offset < head_bytes:
+        kind, offset = _varint(payload, offset)
+        kinds.append(kind)
+    if offset != head_bytes or head_bytes + sum(map(_width, kinds)) != length:
+        raise Unreadable
+    values: list[Any] = []
+    for kind in kinds:
+        end = offset + _width(kind)
+        if end > len(payload):
+            return values, False
+        values.append(_value(kind, payload[offset:end]))
+        offset = end
+    return values, True
+
+
+def _width(kind: int) -> int:
+    if kind >= 12:
+        return (kind - 12) // 2
+    if kind < 0 or kind in (10, 11):
+        raise Unreadable
+    return _INTEGER_BYTES[kind] if kind <= 6 else 8 if kind == 7 else 0
+
+
+def _value(kind: int, content: bytes) -> Any:
+    if kind == 0:
+        return None
+    if kind <= 6:
+        return int.from_bytes(content, signed=True)
+    if kind == 7:
+        return _FLOAT.unpack(content)[0]
+    if kind <= 9:
+        return kind - 8
+    return content.decode("utf-8") if kind % 2 else content
+
+
+def _committed(wal: bytes | mmap.mmap, page_bytes: int) -> Iterator[tuple[int, int]]:
+    """Pages of the log up to its last commit, oldest first, and where they begin (format §4.1)."""
+    if len(wal) < WAL_HEADER_BYTES or int.from_bytes(wal[:4]) not in WAL_MAGICS:
+        return
+    salts = wal[16:24]
+    waiting: list[tuple[int, int]] = []
+    step = FRAME_HEADER_BYTES + page_bytes
+    for at in range(WAL_HEADER_BYTES, len(wal) - step + 1, step):
+        if wal[at + 8 : at + 16] != salts:
+            return
+        waiting.append((int.from_bytes(wal[at : at + 4]), at + FRAME_HEADER_BYTES))
+        if int.from_bytes(wal[at + 4 : at + 8]):
+            yield from waiting
+            waiting.clear()

@@ -1,0 +1,138 @@
+"""What tables and indexes look like in a file: which values their records have.
+
+Learned from a new file with the schema of this program, so that they are known although the schema
+of a damaged file can't be read.
+"""
+
+import json
+import sqlite3
+
+import msgspec
+
+from appliance.kernel.store_declaration import RecoveryReference
+from appliance.recovery.pages import INDEX_INTERIOR, INDEX_LEAF, TABLE_LEAF, Cell
+
+SCHEMA_KINDS = ("table", "index", "trigger", "view")
+SEQUENCE = "sqlite_sequence"
+_TYPES = {"TEXT": str, "INTEGER": int, "BLOB": bytes}
+
+
+class StoredColumn(msgspec.Struct, frozen=True):
+    """A column of a record. `name`: empty for an expression; `type`: None if it may be any."""
+
+    name: str
+    type: type | None
+    required: bool
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """A table or an index of the new file.
+
+    table         the table; for an index, the one that it is of
+    stored        the columns in the order of a record; an index ends with the key of its table
+    rowid_column  a name of the rowid of a table; None: it has none
+    key           the names of the columns by which the table identifies a row
+    whole_table   for an index: every row is in it
+    root          the first page in the new file
+    """
+
+    name: str
+    table: str
+    stored: tuple[StoredColumn, ...]
+    rowid_column: str | None
+    key: tuple[str, ...]
+    whole_table: bool
+    root: int
+    numbered: bool = False  # AUTOINCREMENT
+
+    @property
+    def is_index(self) -> bool:
+        return self.name != self.table
+
+    @property
+    def leaf_kinds(self) -> tuple[int, ...]:
+        """The kinds of the pages that have its records."""
+        in_index = self.is_index or self.rowid_column is None
+        return (INDEX_LEAF, INDEX_INTERIOR) if in_index else (TABLE_LEAF,)
+
+    def fits(self, cell: Cell) -> bool:
+        """Whether a record can be one of these. Newer columns of a table may be missing."""
+        values = cell.values
+        if not cell.complete or not 1 <= len(values) <= len(self.stored):
+            return False
+        if is_schema_row(cell) and not self.is_index:
+            return False
+        for column, value in zip(self.stored, values, strict=False):
+            if value is None:
+                if column.required and (self.is_index or column.name != self.rowid_column):
+                    return False
+            elif column.type is not None and type(value) is not column.type:
+                return False
+        missing = self.stored[len(values) :]
+        return not missing or not (self.is_index or any(column.required for column in missing))
+
+
+def is_schema_row(cell: Cell) -> bool:
+    return len(cell.values) == 5 and cell.values[0] in SCHEMA_KINDS and cell.rowid is not None
+
+
+def shapes_of(connection: sqlite3.Connection) -> list[Shape]:
+    """The tables of a file, then their indexes; of SQLite's internal tables only the sequences."""
+    tables = connection.execute(
+        "SELECT l.name, l.wr, s.rootpage, s.sql FROM pragma_table_list AS l"
+        " JOIN sqlite_schema AS s ON s.name = l.name AND s.type = 'table'"
+        " WHERE l.type = 'table' AND l.schema = 'main'"
+        " AND (l.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' OR l.name = ?) ORDER BY l.name",
+        (SEQUENCE,),
+    ).fetchall()
+    shapes = [_table(connection, *row) for row in tables]
+    return [*shapes, *(index for shape in shapes for index in _indexes(connection, shape))]
+
+
+def foreign_keys_of(connection: sqlite3.Connection) -> list[RecoveryReference]:
+    """The foreign keys that the schema declares."""
+    rows = connection.execute(
+        'SELECT l.name, json_group_array(f."from"), f."table", json_group_array(f."to")'
+        " FROM pragma_table_list AS l, pragma_foreign_key_list(l.name) AS f"
+        " WHERE l.schema = 'main' GROUP BY l.name, f.id"
+    )
+    return [RecoveryReference(a, json.loads(own), b, json.loads(to)) for a, own, b, to in rows]
+
+
+def _table(
+    connection: sqlite3.Connection, name: str, without_rowid: bool, root: int, sql: str
+) -> Shape:
+    rows = connection.execute("SELECT name, type, \"notnull\", dflt_value, pk FROM"
+                              " pragma_table_info(?)", (name,)).fetchall()  # fmt: skip
+    keys = sorted((row for row in rows if row[4]), key=lambda row: row[4])
+    if without_rowid:
+        rows = [*keys, *(row for row in rows if not row[4])]
+    alias = len(keys) == 1 and keys[0][1].upper() == "INTEGER" and not without_rowid
+    columns = tuple(
+        StoredColumn(row[0], _TYPES.get(row[1].upper()), bool(row[2]) and row[3] is None)
+        for row in rows
+    )
+    rowid = None if without_rowid else keys[0][0] if alias else "rowid"
+    key = (rowid,) if rowid else tuple(row[0] for row in keys)
+    return Shape(name, name, columns, rowid, key, True, root, "AUTOINCREMENT" in sql.upper())
+
+
+def _indexes(connection: sqlite3.Connection, table: Shape) -> list[Shape]:
+    columns = {column.name: column for column in table.stored}
+    number = StoredColumn(table.rowid_column or "", int, True)
+    shapes = []
+    for name, partial, root in connection.execute(
+        "SELECT i.name, i.partial, s.rootpage FROM pragma_index_list(?) AS i"
+        " JOIN sqlite_schema AS s ON s.name = i.name WHERE s.rootpage > 0",
+        (table.name,),
+    ).fetchall():
+        stored = [
+            number if cid == -1 else columns.get(column or "", StoredColumn("", None, False))
+            for cid, column in connection.execute(
+                "SELECT cid, name FROM pragma_index_xinfo(?) ORDER BY seqno", (name,)
+            )
+        ]
+        shapes.append(
+            Shape(name, table.name, tuple(stored), table.rowid_column, table.key, not partial, root)
+        )
+    return shapes
