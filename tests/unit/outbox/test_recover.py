@@ -1,7 +1,6 @@
-"""A damaged outbox stops the start; a command saves what is readable."""
+"""A damaged outbox is found at the start; a recovery saves every readable send."""
 
 import io
-import random
 import shutil
 import sqlite3
 from contextlib import closing
@@ -10,14 +9,17 @@ import pytest
 
 from appliance.kernel import schema
 from appliance.kernel.datadir import DataDir, suspect_marker
+from appliance.kernel.integrity import find_damage
 from appliance.kernel.log import Log
 from appliance.kernel.schema import StoreDamaged
-from appliance.kernel.sqlite_pages import TABLE_LEAF, PageFile
 from appliance.outbox import states, wire, writes
 from appliance.outbox.columns import SendRow
-from appliance.outbox.recover import CLIENT_ID, LOST, OutboxDamaged, recover, refuse_damaged
+from appliance.outbox.recover import CLIENT_ID, LOST
 from appliance.outbox.settings import OutboxSettings
+from appliance.recovery.pages import TABLE_LEAF
+from tests.support import damage
 from tests.support.clock import FakeClock
+from tests.support.damage import recovered
 from tests.support.outbox import OutboxFixture
 
 SENDS = 400
@@ -53,36 +55,20 @@ def datadir(sent, tmp_path):
 
 
 def pages_of(database, name):
-    """Numbers of the pages of a table or an index, but for its root, as they stand in the file."""
-    with closing(sqlite3.connect(database)) as connection:
-        (root,) = connection.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = ?", (name,)
-        ).fetchone()
-    content = database.read_bytes()
-
-    def below(page):
-        start = (page - 1) * PAGE_BYTES
-        head = content[start : start + 12]
-        if head[0] not in (2, 5):
-            return [page]
-        cells = int.from_bytes(head[3:5])
-        positions = [
-            int.from_bytes(content[start + 12 + 2 * n : start + 14 + 2 * n]) for n in range(cells)
-        ]
-        children = [int.from_bytes(content[start + at : start + at + 4]) for at in positions]
-        children.append(int.from_bytes(head[8:12]))
-        return [leaf for child in children for leaf in below(child)]
-
-    leaves = below(root)
+    """The leaves of a table or an index."""
+    leaves = damage.leaves_of(database, name)
     assert len(leaves) > 3, "the file is too small to be damaged in part"
     return leaves
 
 
 def spoil(database, pages):
-    with database.open("r+b") as file:
-        for page in pages:
-            file.seek((page - 1) * PAGE_BYTES)
-            file.write(b"\xa5" * PAGE_BYTES)
+    for page in pages:
+        damage.overwrite(database, page)
+
+
+def is_refused(datadir, **settings):
+    checked = OutboxSettings(**settings)
+    return bool(find_damage(datadir, "outbox", checked.check_bytes_max))
 
 
 def spoil_leaf(database):
@@ -124,10 +110,6 @@ def cut_off(database):
         file.truncate(database.stat().st_size * 2 // 3)
 
 
-def empty(database):
-    database.write_bytes(b"")
-
-
 ROWS = "SELECT * FROM outbox ORDER BY rowid"
 
 
@@ -151,7 +133,7 @@ def spoil_some_of_everything(database):
 def readable(before, database, harmed):
     """Ids of the sends that stand on pages which are still as they were."""
     content = harmed.read_bytes()
-    file = page_file(database)
+    file = damage.pages(database)
     same = {
         number
         for number in range(1, file.count + 1)
@@ -166,11 +148,6 @@ def readable(before, database, harmed):
     } & before.keys()
 
 
-def page_file(database):
-    content = database.read_bytes()
-    return PageFile(lambda offset, length: content[offset : offset + length], len(content))
-
-
 # (how, at most so many ids with neither a send nor an aborted one in its place)
 TABLE = [
     (spoil_leaf, 0),
@@ -183,68 +160,37 @@ TABLE = [
     (spoil_page_1, 0),
     (spoil_some_of_everything, SENDS // 4),
     (cut_off, SENDS * 3 // 4),
-    (empty, SENDS),
 ]
 
 
 @pytest.mark.parametrize(("harm", "lost_max"), TABLE)
 def test_damaged_outbox_is_refused_and_readable_sends_are_saved(datadir, sent, harm, lost_max):
-    database, settings = datadir.database("outbox"), OutboxSettings()
+    database = datadir.database("outbox")
     before = {row[1]: row for row in rows(database)}
     harm(database)
     spoiled = database.read_bytes()
-    with pytest.raises(OutboxDamaged) as refused:
-        refuse_damaged(datadir, settings)
-    assert (refused.value.code, refused.value.hint) == (
-        "OUTBOX_DAMAGED",
-        "agentlip outbox recover --yes",
-    )
+    (refused,) = find_damage(datadir, "outbox", database.stat().st_size).values()
+    assert refused.hint == "agentlipd down; agentlip recover outbox --yes"
     assert database.read_bytes() == spoiled, "a refusal changes nothing"
-    done = recover(datadir, settings, FakeClock(), LOG)
+    done = recovered(datadir, "outbox")
     assert database.with_name(done.kept_as).read_bytes() == spoiled
-    refuse_damaged(datadir, settings)
+    assert not is_refused(datadir)
     after = {row[1]: row for row in rows(database)}
     whole = {key for key, row in after.items() if row == before.get(key)}
     lost = {key for key, row in after.items() if row[8] == LOST}
     assert whole | lost == after.keys(), "a send was changed"
-    assert (len(whole), len(lost)) == (done.sends, done.ids_lost)
+    counted = done.tables["outbox"]
+    assert (len(whole), counted.complete) == (counted.read, whole == before.keys())
+    assert counted.lost >= len(lost)
     assert whole == readable(before, sent / "outbox.sqlite3", database.with_name(done.kept_as))
     assert len(before.keys() - after.keys()) <= lost_max
-    assert done.is_complete == (whole == before.keys()) or harm in (cut_off, empty)
     assert [key for key in before if key in whole] == [key for key in after if key in whole]
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_garbage_page_loses_only_its_own_sends(datadir, sent, seed):
-    """Anywhere, of any content, also what looks like a page of a tree."""
-    database, dice = datadir.database("outbox"), random.Random(seed)
-    before = {row[1]: row for row in rows(database)}
-    file = page_file(database)
-    with database.open("r+b") as damaged:
-        for number in dice.sample(range(1, file.count + 1), 3):
-            damaged.seek((number - 1) * PAGE_BYTES)
-            damaged.write(bytes([dice.choice((2, 5, 10, 13))]) + dice.randbytes(PAGE_BYTES - 1))
-    done = recover(datadir, OutboxSettings(), FakeClock(), LOG)
-    after = {row[1]: row for row in rows(database)}
-    kept = {key for key, row in after.items() if row == before.get(key)}
-    assert kept >= readable(before, sent / "outbox.sqlite3", database.with_name(done.kept_as))
-    assert len(after) + done.ids_unknown >= len(before)
-    refuse_damaged(datadir, OutboxSettings())
-
-
-def test_unknown_lost_ids_are_counted(datadir):
-    """A page of the table and the pages of the indexes that name its rows."""
-    database = datadir.database("outbox")
-    spoil_both(database)
-    done = recover(datadir, OutboxSettings(), FakeClock(), LOG)
-    assert done.ids_unknown == SENDS - done.sends - done.ids_lost
-    assert not done.is_complete
 
 
 def test_ids_of_lost_sends_stay_used(datadir):
     database = datadir.database("outbox")
     spoil_leaf(database)
-    assert recover(datadir, OutboxSettings(), FakeClock(), LOG).ids_lost
+    assert recovered(datadir, "outbox").tables["outbox"].lost
     outbox = OutboxFixture(database)
     try:
         ((lost,), *_) = outbox.rows(
@@ -265,10 +211,9 @@ def test_ids_of_lost_sends_stay_used(datadir):
 @pytest.mark.parametrize("quick", [False, True])
 def test_intact_outbox_is_not_changed(datadir, quick):
     database = datadir.database("outbox")
-    settings = OutboxSettings(check_bytes_max=1) if quick else OutboxSettings()
     before = rows(database)
-    refuse_damaged(datadir, settings)
-    assert recover(datadir, settings, FakeClock(), LOG).kept_as is None
+    assert not is_refused(datadir, **({"check_bytes_max": 1} if quick else {}))
+    assert recovered(datadir, "outbox").intact
     assert rows(database) == before
     assert list(database.parent.glob("*corrupt*")) == []
 
@@ -282,11 +227,10 @@ def test_inconsistent_index_is_found_by_the_full_check_only(datadir):
             "UPDATE sqlite_schema SET sql = replace(sql, '''pending''', '''gone''')"
             " WHERE name = 'outbox_pending'"
         )
-    refuse_damaged(datadir, OutboxSettings(check_bytes_max=1))
-    with pytest.raises(OutboxDamaged):
-        refuse_damaged(datadir, OutboxSettings())
-    assert recover(datadir, OutboxSettings(), FakeClock(), LOG).sends == SENDS
-    refuse_damaged(datadir, OutboxSettings())
+    assert not is_refused(datadir, check_bytes_max=1)
+    assert is_refused(datadir)
+    assert recovered(datadir, "outbox").tables["outbox"].read == SENDS
+    assert not is_refused(datadir)
 
 
 def test_sends_in_the_write_ahead_log_are_saved(datadir):
@@ -301,7 +245,7 @@ def test_sends_in_the_write_ahead_log_are_saved(datadir):
     database.write_bytes(content)
     beside.write_bytes(log)
     spoil(database, leaves)
-    assert recover(datadir, OutboxSettings(), FakeClock(), LOG).sends == SENDS
+    assert recovered(datadir, "outbox").tables["outbox"].read == SENDS
     assert rows(database, "SELECT count(*) FROM outbox WHERE attempts = 7") == [(SENDS,)]
 
 
@@ -312,7 +256,7 @@ def test_recovery_removes_the_suspect_marker(datadir):
         schema.create_workspace(datadir, clock=FakeClock(), log=LOG, locked=True)
     assert refused.value.hint == "agentlip doctor clear outbox"
     spoil_leaf(database)
-    assert recover(datadir, OutboxSettings(), FakeClock(), LOG).kept_as
+    assert recovered(datadir, "outbox").kept_as
     assert not suspect_marker(database).exists()
 
 
@@ -323,22 +267,18 @@ def test_interrupted_recovery_starts_over(datadir, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("appliance.kernel.recovery.sync_directory", killed)
-    monkeypatch.setattr("appliance.kernel.recovery.copy_tables", killed)
+    monkeypatch.setattr("appliance.recovery.copying.Copying.run", killed)
     with pytest.raises(KeyboardInterrupt):
-        recover(datadir, OutboxSettings(), FakeClock(), LOG)
-    with pytest.raises(OutboxDamaged):
-        refuse_damaged(datadir, OutboxSettings())
+        recovered(datadir, "outbox")
+    assert is_refused(datadir)
     monkeypatch.undo()
-    clock = FakeClock()
-    clock.pass_seconds(1)
-    assert recover(datadir, OutboxSettings(), clock, LOG).sends > SENDS // 2
+    assert recovered(datadir, "outbox").tables["outbox"].read > SENDS // 2
 
 
 def test_inflight_sends_are_retried_after_a_recovery(datadir):
     database = datadir.database("outbox")
     spoil_index(database)
-    recover(datadir, OutboxSettings(), FakeClock(), LOG)
+    recovered(datadir, "outbox")
     outbox = OutboxFixture(database)
     try:
         assert "inflight" not in outbox.statuses().values()
@@ -350,10 +290,10 @@ def test_inflight_sends_are_retried_after_a_recovery(datadir):
 def test_file_of_an_older_schema_is_recovered(datadir):
     database = datadir.database("outbox")
     with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("ALTER TABLE outbox DROP COLUMN principal")
+        connection.execute("ALTER TABLE outbox DROP COLUMN accepted_steady_ms")
     with database.open("r+b") as file:  # one page of payloads
         file.seek(PAGE_BYTES * 40)
         file.write(b"\xff" * PAGE_BYTES)
-    done = recover(datadir, OutboxSettings(), FakeClock(), LOG)
+    done = recovered(datadir, "outbox")
     assert done.kept_as is not None
-    assert done.sends > SENDS // 2
+    assert done.tables["outbox"].read > SENDS // 2

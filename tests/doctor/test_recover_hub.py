@@ -1,0 +1,186 @@
+"""`agentlip recover` as a command; for the hub, lost rows are rebuilt from events."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doctor.conversation import content, converse, facts
+from tests.doctor.repairs import doctor
+from tests.doctor.workspace import WorkspaceFixture
+from tests.support.commands import agentlip
+from tests.support.damage import leaves_of, overwrite
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace that tests copy."""
+    folder = tmp_path_factory.mktemp("original")
+    converse(WorkspaceFixture(folder))
+    return folder
+
+
+@pytest.fixture
+def workspace(original: Path, tmp_path: Path) -> WorkspaceFixture:
+    shutil.copytree(original, tmp_path / "ws")
+    return WorkspaceFixture(tmp_path / "ws")
+
+
+def recover(workspace: WorkspaceFixture, store: str = "hub") -> dict[str, Any]:
+    done = agentlip("recover", store, "--yes", "--json", cwd=workspace.data.workspace)
+    assert done.code in (0, 1), done.err
+    assert done.code == (0 if done.json["complete"] else 1)
+    report: dict[str, Any] = done.json
+    return report
+
+
+def fold(workspace: WorkspaceFixture) -> Path:
+    workspace.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return workspace.data.database("hub")
+
+
+@pytest.mark.parametrize("store", ["hub", "auth", "broker", "courier", "inbox", "outbox"])
+def test_store_with_a_damaged_header_is_saved_completely(
+    workspace: WorkspaceFixture, store: str
+) -> None:
+    database = workspace.data.database(store)
+    before, known = content(database), facts(database)
+    overwrite(database, 1, bytes(100))
+    report = recover(workspace, store)
+    assert content(database) == before
+    assert facts(database) == known | {
+        key: value for key, value in facts(database).items() if key.startswith("x_id_")
+    }
+    assert report["complete"]
+    assert not any(table["lost"] or table["rebuilt"] for table in report["tables"].values())
+    assert database.stat().st_mode & 0o777 == 0o600
+    assert recover(workspace, store)["intact"]
+
+
+def test_lost_messages_are_rebuilt_from_their_events(
+    workspace: WorkspaceFixture,
+) -> None:
+    database = fold(workspace)
+    before = content(database)
+    leaves = leaves_of(database, "messages")
+    for page in leaves[::2]:
+        overwrite(database, page)
+    report = recover(workspace)
+    assert content(database) == before
+    assert report["tables"]["messages"]["rebuilt"] > 100
+    assert report["tables"]["messages"]["lost"] == 0
+    assert report["complete"]
+
+
+def test_tables_whose_pages_are_all_lost_are_rebuilt_from_events(
+    workspace: WorkspaceFixture,
+) -> None:
+    database = fold(workspace)
+    before = content(database)
+    tables = ("messages", "channels", "topics", "topic_attachments")
+    pages = [page for table in tables for page in leaves_of(database, table)]
+    for page in pages:
+        overwrite(database, page)
+    report = recover(workspace)
+    after = content(database)
+    for table in tables:
+        assert {row[1:] for row in after[table]} == {row[1:] for row in before[table]}, table
+    assert report["without_parent"] == 0
+
+
+def test_rows_whose_events_are_lost_are_kept_and_named(
+    workspace: WorkspaceFixture,
+) -> None:
+    database = fold(workspace)
+    before = content(database)
+    pages = leaves_of(database, "events")
+    for page in pages[10:14]:
+        overwrite(database, page)
+    report = recover(workspace)
+    after = content(database)
+    assert after["messages"] == before["messages"]
+    assert after["events"] < before["events"]
+    events = report["tables"]["events"]
+    assert events["lost"] == len(before["events"]) - len(after["events"])
+    lost = {row[0] for row in before["events"] - after["events"]}
+    named = {n for first, last in events["lost_ranges"] for n in range(first, last + 1)}
+    assert named == lost
+    assert any("although their events are lost" in note for note in report["notes"])
+    assert not report["complete"]
+
+
+def test_ids_of_lost_events_are_not_used_again(workspace: WorkspaceFixture) -> None:
+    database = fold(workspace)
+    (highest,) = workspace.execute("SELECT max(event_id) FROM events")[0]
+    pages = leaves_of(database, "events")
+    (sequence,) = leaves_of(database, "sqlite_sequence")
+    for page in (*pages[-5:], sequence):
+        overwrite(database, page)
+    recover(workspace)
+    with closing(sqlite3.connect(database)) as connection:
+        seq = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
+        assert seq.fetchone()[0] >= highest
+
+
+def test_row_that_another_program_deleted_is_not_rebuilt(workspace: WorkspaceFixture) -> None:
+    workspace.execute("DELETE FROM topic_attachments")
+    database = fold(workspace)
+    overwrite(database, 1, bytes(100))
+    report = recover(workspace)
+    assert content(database)["topic_attachments"] == set()
+    assert report["tables"]["topic_attachments"]["rebuilt"] == 0
+
+
+def test_recovered_workspace_is_served_and_keeps_the_damaged_file(
+    workspace: WorkspaceFixture,
+) -> None:
+    database = fold(workspace)
+    before = content(database)
+    overwrite(database, leaves_of(database, "messages")[0])
+    workspace.data.suspect_file("hub").touch()
+    damaged = database.read_bytes()
+    report = recover(workspace)
+    assert content(database) == before
+    assert database.with_name(report["kept_as"]).read_bytes() == damaged
+    assert not workspace.data.suspect_file("hub").exists()
+    workspace.start()
+    assert doctor(workspace, "--all").exit_code == 0
+
+
+def test_workspace_in_use_is_refused_by_name(workspace: WorkspaceFixture) -> None:
+    with workspace.running():
+        done = agentlip("recover", "hub", cwd=workspace.data.workspace)
+    assert done.code == 2
+    assert "agentlipd down" in done.err
+
+
+def test_report_for_people_names_lost_rows_and_the_next_command(
+    workspace: WorkspaceFixture,
+) -> None:
+    database = fold(workspace)
+    overwrite(database, leaves_of(database, "events")[10])
+    done = agentlip("recover", "hub", cwd=workspace.data.workspace)
+    assert done.code == 1
+    assert "(rows " in done.out
+    assert "Not every row is saved." in done.out
+    assert "agentlip recover hub --yes" in done.out
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        (("doctor", "repair", "salvage", "hub", "--into", "x"), "agentlip recover STORE"),
+        (("outbox", "recover", "--yes"), "agentlip recover outbox --yes"),
+        (("broker", "recover", "--yes"), "agentlip recover broker --yes"),
+        (("inbox", "recover", "--yes"), "agentlip recover inbox --yes"),
+    ],
+)
+def test_former_commands_name_the_one_that_took_their_place(
+    workspace: WorkspaceFixture, former: tuple[str, ...], now: str
+) -> None:
+    done = agentlip(*former, cwd=workspace.data.workspace)
+    assert done.code != 0
+    assert f"Hint: {now}" in done.err
