@@ -35,6 +35,7 @@ from typing import Any
 
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.ids import IdFactory
+from appliance.kernel.steady_clock import steady_ms
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -63,9 +64,12 @@ class Tx:
     """The argument of a write function: statements, one instant, new ids, and `publish`.
 
     now, now_ms  the job's instant, as ISO 8601 text and in milliseconds
+    steady_ms    the same of the store's steady clock, for stored waits and ages
     """
 
-    __slots__ = ("_clock", "_ids", "execute", "executemany", "now", "now_ms", "published")
+    __slots__ = (
+        "_clock", "_ids", "_steady_ms", "execute", "executemany", "now", "now_ms", "published",
+    )  # fmt: skip
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock, ids: IdFactory) -> None:
         self.execute = connection.execute
@@ -75,6 +79,7 @@ class Tx:
         self._ids = ids
         self.now_ms = 0
         self.now = ""
+        self._steady_ms: int | None = None
 
     def publish(self, item: Any) -> None:
         """Publish `item` to the feed's subscribers once this is committed."""
@@ -83,8 +88,15 @@ class Tx:
     def new_id(self, prefix: str) -> str:
         return self._ids.new(prefix)
 
+    @property
+    def steady_ms(self) -> int:
+        if self._steady_ms is None:
+            self._steady_ms = steady_ms(self, self._clock)
+        return self._steady_ms
+
     def restart(self) -> None:
         """Read the clock for the next job."""
+        self._steady_ms = None
         now_ms = self._clock.now_ms()
         if now_ms != self.now_ms:
             self.now_ms = now_ms

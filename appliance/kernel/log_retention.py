@@ -1,8 +1,7 @@
 """Deletes the old rows of a store's table `log`, whose `event_id` grows with time.
 
 Ages don't depend on the wall clock being right. Marks in the table `meta` record which event was
-the newest at which time of a clock that is never set: the wall clock minus the sum of its jumps.
-So a clock that is set forward deletes nothing early, and one that was ahead keeps nothing.
+the newest at which time of the steady clock, whose notes this loop stores.
 """
 
 from collections.abc import Callable
@@ -12,11 +11,11 @@ import msgspec
 from appliance.kernel import meta
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import Clock
-from appliance.kernel.clock_jump import ClockReading, ClockWatch
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.metrics import counter
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
 KEY = "log"
@@ -28,6 +27,7 @@ ROWS = 2_000  # deleted in one transaction
 ROUNDS = 50  # transactions in one round
 IDLE_SECONDS, BUSY_SECONDS = 60.0, 0.5
 
+_jumps = counter("store_clock_jumps_total", "Times that the wall clock was set", ("store",))
 _deleted = counter("log_deleted_total", "Rows deleted from a store's log by age", ("store",))
 
 _BOUNDS = "SELECT coalesce(min(event_id), 0), coalesce(max(event_id), 0) FROM log"
@@ -35,17 +35,15 @@ _DELETE = "DELETE FROM log WHERE event_id <= min(?1, (SELECT min(event_id) FROM 
 
 
 class LogMark(msgspec.Struct, frozen=True, array_like=True):
-    """At `age_ms` of the clock that is never set, `event_id` was the newest row."""
+    """At `age_ms` of the steady clock, `event_id` was the newest row."""
 
     age_ms: int
     event_id: int
 
 
 class LogNote(msgspec.Struct, frozen=True):
-    """Marks, the oldest first; `total_ms`: the sum of the clock's jumps up to `reading`."""
+    """Marks, the oldest first."""
 
-    reading: ClockReading
-    total_ms: int = 0
     marks: tuple[LogMark, ...] = ()
 
 
@@ -53,33 +51,36 @@ class LogRetention(Loop):
     """One per store with a log. `days`: how long rows are kept; 0: the log is off and is emptied.
     An unreadable note is replaced, and the age of all rows begins again."""
 
-    def __init__(self, store: Store, days: Callable[[], float], clock: Clock, log: Log) -> None:
+    def __init__(
+        self, store: Store, steady: SteadyClock, days: Callable[[], float], clock: Clock, log: Log
+    ) -> None:
         super().__init__(clock, log)
         self.name = f"{store.name}_log"
         self.interval_seconds = IDLE_SECONDS
         self._store = store
+        self._steady = steady
         self._days = days
-        self._watch = ClockWatch(clock)
         self._note: LogNote | None = None
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         try:
-            deleted = self._sweep(now_ms)
+            if self._steady.note():
+                _jumps.labels(self._store.name).inc()
+            deleted = self._sweep(self._steady.now_ms())
         except Unavailable:  # the disk is full or the file is damaged: a later round deletes them
             deleted = 0
         _deleted.labels(self._store.name).inc(deleted)
         return {"deleted": deleted}
 
-    def _sweep(self, now_ms: int) -> int:
+    def _sweep(self, age_ms: int) -> int:
         lowest, newest = self._store.read(_bounds)
-        note = self._current()
+        past = self._note or decoded(self._store.read(meta.value, KEY)) or LogNote()
         keep_ms = int(self._days() * DAY_MS)
-        marks = advanced(note.marks, now_ms - note.total_ms, newest, keep_ms)
-        note = LogNote(note.reading, note.total_ms, marks)
+        note = LogNote(advanced(past.marks, age_ms, newest, keep_ms))
         if note != self._note:
             self._store.write(write_note, note)
             self._note = note
-        until = expired(marks, now_ms - note.total_ms, keep_ms) if keep_ms else newest
+        until = expired(note.marks, age_ms, keep_ms) if keep_ms else newest
         deleted, rounds = 0, 0
         while lowest and lowest <= until and rounds < ROUNDS:
             deleted += self._store.write(delete, until)
@@ -87,20 +88,6 @@ class LogRetention(Loop):
             lowest, _ = self._store.read(_bounds)
         self.interval_seconds = BUSY_SECONDS if lowest and lowest <= until else IDLE_SECONDS
         return deleted
-
-    def _current(self) -> LogNote:
-        """The note, with the jumps of the clock since it was written."""
-        if self._note is None:
-            past = decoded(self._store.read(meta.value, KEY))
-            reading = self._watch.reading()
-            if past is None:
-                return LogNote(reading)
-            jump_ms = self._watch.jump_ms() + self._watch.jump_since_ms(past.reading)
-            return LogNote(reading, past.total_ms + jump_ms, past.marks)
-        jump_ms = self._watch.jump_ms()
-        if not jump_ms:
-            return self._note
-        return LogNote(self._watch.reading(), self._note.total_ms + jump_ms, self._note.marks)
 
 
 def advanced(

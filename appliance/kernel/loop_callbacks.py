@@ -14,8 +14,18 @@ from typing import Any
 import gevent
 from gevent import monkey
 
-start_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
+from appliance.kernel.errors import OutOfMemory
+
+_start_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
 allocate_lock: Callable[[], Any] = monkey.get_original("_thread", "allocate_lock")
+
+
+def start_thread(body: Callable[[], None]) -> None:
+    """Run `body` in a new native thread. Raises OutOfMemory."""
+    try:
+        _start_thread(body, ())
+    except RuntimeError:
+        raise OutOfMemory from None
 
 
 class LoopCallbacks:

@@ -25,7 +25,7 @@ class NativeThread:
         self._callbacks = callbacks
         self._ended = Event()
         self.alive = True
-        start_thread(self._run, ())
+        start_thread(self._run)
 
     def join(self, timeout_seconds: float) -> bool:
         """Waits on the loop; False when the thread still runs."""

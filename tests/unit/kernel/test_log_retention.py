@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.kernel import log_retention, schema
+from appliance.kernel import log_retention, schema, steady_clock
 from appliance.kernel.log import Log
 from appliance.kernel.log_retention import MARKS, LogRetention
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from tests.support.clock import FakeClock
@@ -39,7 +40,9 @@ class RetentionFixture:
         self.restart()
 
     def restart(self):
-        self.loop = LogRetention(self.store, lambda: self.days, self.clock, self.log)
+        steady = SteadyClock(self.store, self.clock, self.log)
+        steady.open()
+        self.loop = LogRetention(self.store, steady, lambda: self.days, self.clock, self.log)
 
     def add(self, count=1):
         self.store.write(insert, count)
@@ -128,7 +131,8 @@ def test_ages_begin_again_if_the_note_is_unreadable(retention):
     assert retention.numbers() == []
 
 
-def test_idle_log_writes_nothing(retention):
+def test_idle_log_writes_nothing(retention, monkeypatch):
+    monkeypatch.setattr(steady_clock, "NOTE_SECONDS", 7 * DAY_SECONDS)
     retention.add(3)
     retention.sweep()
     seen = retention.store.read(lambda r: r.execute("SELECT value FROM meta").fetchall())
