@@ -1,8 +1,7 @@
-"""Whether a text is blank: empty, or only spaces and invisible characters."""
+"""Whether a text is blank: empty, or only spaces, invisible characters and combining marks."""
 
 import unicodedata
 
-_INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
 # Letters, marks and a symbol by category that are drawn as nothing (Unicode's
 # Default_Ignorable_Code_Point, and the braille pattern without dots).
 _FILLERS = frozenset(
@@ -11,9 +10,15 @@ _FILLERS = frozenset(
 
 
 def is_blank(text: str) -> bool:
-    """True for the empty text, and for one of white space and invisible characters only."""
+    """True for the empty text, and for one of white space, invisible characters and combining
+    marks only."""
     if "!" <= text[:1] <= "~":  # the common case; this runs for every message
         return False
     return all(
-        character in _FILLERS or unicodedata.category(character) in _INVISIBLE for character in text
+        is_invisible(character) or unicodedata.category(character)[0] in "CMZ" for character in text
     )
+
+
+def is_invisible(character: str) -> bool:
+    """True for a character that is drawn as nothing and takes no space."""
+    return character in _FILLERS or unicodedata.category(character) == "Cf"

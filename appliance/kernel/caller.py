@@ -1,15 +1,38 @@
-"""The client for whom this greenlet works, so that long work can stop when the client is gone.
+"""The client for whom this greenlet works, and the long requests of clients.
 
-The server sets it once for each connection. Background loops have no caller.
+The server sets the client once for each connection. Background loops have none.
 """
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Protocol
 
+from appliance.kernel.errors import ApplianceError, Unavailable
+
+Call = Callable[[], None]
+
+
+class TooManyAnonymous(Unavailable):
+    code = "TOO_MANY_ANONYMOUS"
+    default_message = (
+        "too many sockets, streams and long polls without a token"
+        " (`http.unauthenticated_connections_max`)"
+    )
+    default_hint = "send 'Authorization: Bearer TOKEN'; to create one: agentlip token --help"
+
 
 class Caller(Protocol):
+    """`authenticated`: its current request has a valid token or signature."""
+
+    authenticated: bool
+
     def is_gone(self) -> bool:
         """Whether the client has disconnected. Called on the event loop; never waits."""
+
+    def stay(self, wake: Call) -> Call:
+        """Begin a request that lasts; returns how to end it. `wake` is called, without waiting,
+        once the client has disconnected. Raises TooManyAnonymous for a client without a token if
+        such clients have too many of these requests, of any kind."""
 
 
 current: ContextVar[Caller | None] = ContextVar("caller", default=None)
@@ -19,3 +42,30 @@ def is_there() -> bool:
     """False once the caller has disconnected."""
     client = current.get()
     return client is None or not client.is_gone()
+
+
+class WaitLimit:
+    """Limits how many callers with a token wait in one place. The others have a limit of their own,
+    so that they can't take these places."""
+
+    def __init__(self, waiting_max: int, full: type[ApplianceError]) -> None:
+        self._waiting_max = waiting_max
+        self._full = full
+        self.waiting = 0
+
+    def enter(self, wake: Call) -> Call:
+        """Begin to wait; returns how to leave. `wake`: see `Caller.stay`. Raises `full`, or
+        TooManyAnonymous."""
+        client = current.get()
+        counted = client is None or client.authenticated
+        if counted and self.waiting >= self._waiting_max:
+            raise self._full(details={"limit": self._waiting_max}, retry_after=1.0)
+        end = client.stay(wake) if client is not None else None
+        self.waiting += counted
+
+        def leave() -> None:
+            self.waiting -= counted
+            if end is not None:
+                end()
+
+        return leave

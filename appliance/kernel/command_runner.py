@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 import appliance
+from appliance.kernel.child_environment import child_environment
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 
@@ -42,6 +43,7 @@ class CommandRunner:
     def __init__(self, datadir: DataDir, section: str, settings: msgspec.Struct) -> None:
         """`section`: the name of the section of agentlip.toml that `settings` are of."""
         self._datadir = datadir
+        self._secrets = section == "backup"  # its targets read the keys of object stores
         self._environment = {
             f"AGENTLIP_{section.upper()}__{name.upper()}": msgspec.json.encode(value).decode()
             for name, value in msgspec.structs.asdict(settings).items()
@@ -60,8 +62,7 @@ class CommandRunner:
         niceness       above 0 lowers its CPU priority
         too_slow_hint  the hint of CommandTooSlow
         """
-        environment = {**os.environ, **self._environment}
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        environment = {**child_environment(secrets=self._secrets), **self._environment}
         environment["AGENTLIP_WORKSPACE"] = str(self._datadir.workspace)
         process = subprocess.Popen(
             [sys.executable, "-m", appliance.__name__, *arguments, "--json"],

@@ -16,8 +16,10 @@ from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 import msgspec
 
 from appliance.kernel.errors import Invalid
+from appliance.kernel.ownership import read_regular
 
 PREFIX = "AGENTLIP_"
+_BYTES_MAX = 4 << 20  # no settings and no secret are larger
 T = TypeVar("T")
 
 
@@ -47,7 +49,7 @@ def load(
     `flags` maps dotted paths (`http.port`) to values; None means that the flag was not given.
     Raises BadSettings with the path of the first wrong or unknown key.
     """
-    merged = _read_toml(file) if file is not None and file.exists() else {}
+    merged = read_toml(file) if file is not None and file.exists() else {}
     for name, text in sorted(environment.items()):
         if name.startswith(PREFIX) and "__" in name:
             _put(merged, name[len(PREFIX) :].lower().split("__"), _from_text(text))
@@ -68,16 +70,22 @@ def load(
 def secret(path: str) -> str:
     """The content of a secret's file, without the newline at its end."""
     try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        return _text(Path(path)).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadSettings(f"settings: can't read the secret file: {error}") from None
 
 
-def _read_toml(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> dict[str, Any]:
+    """The content of a settings file. Raises BadSettings."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(_text(file))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadSettings(f"settings: {file}: {error}") from None
+
+
+def _text(file: Path) -> str:
+    text = read_regular(file, _BYTES_MAX).decode()
+    return text.replace("\r\n", "\n")
 
 
 def _from_text(text: str) -> Any:

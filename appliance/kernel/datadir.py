@@ -10,7 +10,9 @@ again.
 import errno
 import fcntl
 import os
+import re
 import secrets
+import shlex
 import stat
 import time
 from collections.abc import Collection
@@ -22,7 +24,8 @@ from weakref import WeakSet
 import msgspec
 
 from appliance.kernel.clock import Clock, SystemClock, iso
-from appliance.kernel.errors import Conflict, Forbidden, Missing, StorageFull, Unavailable
+from appliance.kernel.errors import Conflict, Missing, StorageFull, Unavailable
+from appliance.kernel.ownership import WorkspaceNotTrusted, open_own, read_regular
 from appliance.kernel.store_declaration import DECLARATIONS, file_of
 
 DIRECTORY = ".agentlip"
@@ -38,6 +41,7 @@ _MARKERS = tuple(
     file_of(store) for store, declaration in DECLARATIONS.items() if declaration.marks_workspace
 )
 _SMALL_FILE_BYTES_MAX = 65_536
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{22,512}")  # 22: 128 bits in base64 (hub spec §0.1.1)
 # A doctor that tests the lock holds it for some microseconds.
 _LOCK_ATTEMPTS_MAX = 10
 _LOCK_RETRY_SECONDS = 0.005
@@ -47,12 +51,6 @@ class WorkspaceNotFound(Missing):
     code = "WORKSPACE_NOT_FOUND"
     default_message = "no workspace found"
     default_hint = "create one here: agentlip init; or name one: --workspace DIR"
-
-
-class WorkspaceNotTrusted(Forbidden):
-    code = "WORKSPACE_NOT_TRUSTED"
-    default_message = "the workspace belongs to another user"
-    default_hint = "if you trust it, name it with '--workspace DIR'"
 
 
 class HubRunning(Conflict):
@@ -145,16 +143,31 @@ class DataDir:
         except msgspec.DecodeError:
             return None
 
+    def foreign_token(self) -> str | None:
+        """The token that a hub of another implementation left in `server.json`, if only this user
+        could read and write it there."""
+        server = self.read_server()
+        with suppress(OSError):
+            state = self.server_file.lstat()
+            private = stat.S_ISREG(state.st_mode) and not state.st_mode & 0o077
+            if server and not server.app_version and private and state.st_uid == os.geteuid():
+                return server.auth_token if _TOKEN.fullmatch(server.auth_token) else None
+        return None
+
     def tighten(self) -> list[str]:
         """Restrict the files that hold the token to their owner; returns the names of files that
-        were open to others. A file that can't be changed (a mounted secret) stays as it is."""
+        were open to others. A link, and a file that can't be changed, stays: a mounted secret."""
         changed = []
         for path in (self.token_file, self.server_file):
             with suppress(OSError):
-                mode = path.stat().st_mode
-                if mode & 0o077:
-                    path.chmod(mode & 0o700)
-                    changed.append(path.name)
+                descriptor = open_own(path, os.O_RDONLY)
+                try:
+                    mode = os.fstat(descriptor).st_mode
+                    if mode & 0o077:
+                        os.fchmod(descriptor, mode & 0o700)
+                        changed.append(path.name)
+                finally:
+                    os.close(descriptor)
         return changed
 
     def write_private(self, path: Path, text: str) -> None:
@@ -186,6 +199,11 @@ class _StandIns(DataDir):
     def database(self, store: str) -> Path:
         own = super().database(store)
         return self._folder / own.name if store in self._stores else own
+
+
+def is_marked(datadir: DataDir) -> bool:
+    """Whether the directory is a workspace, also if it lost its database."""
+    return any((datadir.dir / name).is_file() for name in (*_MARKERS, MANIFEST))
 
 
 def discover(start: Path, home: Path | None = None) -> DataDir:
@@ -240,7 +258,7 @@ def _not_trusted(directory: Path) -> WorkspaceNotTrusted:
     return WorkspaceNotTrusted(
         f"{directory / DIRECTORY} belongs to another user",
         details={"workspace": str(directory)},
-        hint=f"if you trust it, name it with '--workspace {directory}'",
+        hint=f"if you trust it, add: --workspace {shlex.quote(str(directory))}",
     )
 
 
@@ -319,11 +337,23 @@ class WriterLock:
         """For the child process that writes, which has to keep the lock as long as this process."""
         return self._descriptor
 
+    def restore(self) -> bool:
+        """Takes the lock again if its file was removed. False if it was not, or if another process
+        has taken it meanwhile."""
+        if self._descriptor is None or self.intact():
+            return False
+        descriptor = self._try()
+        if descriptor is None:
+            return False
+        removed, self._descriptor = self._descriptor, descriptor
+        os.close(removed)
+        self._sign(descriptor)
+        return True
+
     def _try(self) -> int | None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(self._path, flags, 0o600)
+            descriptor = open_own(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise not_writable(error) from error
         try:
@@ -366,7 +396,7 @@ def suspect_marker(database: Path) -> Path:
 def read_lock(datadir: DataDir) -> LockView:
     """The state of the lock. Never waits, writes or keeps the lock."""
     try:
-        descriptor = os.open(datadir.lock_file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = open_own(datadir.lock_file, os.O_RDONLY)
     except OSError:
         return LockView(exists=False, held=False, written=None)
     try:
@@ -419,10 +449,9 @@ def not_writable(error: OSError, file: str | None = None) -> Unavailable:
 
 
 def read_small(path: Path) -> bytes | None:
-    """The content of a small file, up to a limit; None if it can't be read."""
+    """The content of a small file, up to a limit; None if it can't be read or is not a file."""
     try:
-        with path.open("rb") as file:
-            return file.read(_SMALL_FILE_BYTES_MAX)
+        return read_regular(path, _SMALL_FILE_BYTES_MAX)
     except OSError:
         return None
 

@@ -1,8 +1,9 @@
 """The epochs of a workspace: a list in `.agentlip/epochs.json` that only grows.
 
 An epoch is a random id in the table `meta` of the store that keeps the record. Every restore begins
-a new one. Its event ids continue JUMP above the highest id that was ever given out, so an id means
-the same event in all epochs. The file is outside of the stores, because a restore replaces those.
+a new one, and so does `--accept-loss` of the newest events. Its event ids continue JUMP above the
+highest id that was ever given out, so an id means the same event in all epochs. The file is outside
+of the stores, because a restore replaces those.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from appliance.kernel.datadir import DataDir
+from appliance.kernel.ownership import read_regular
 
 FILE = "epochs.json"
 KEY = "epoch"
@@ -18,10 +20,10 @@ _BYTES_MAX = 16 * 1024 * 1024
 
 
 class Epoch(msgspec.Struct, frozen=True):
-    """An epoch that began with a restore, or the first one of the workspace.
+    """An epoch that began with a restore or an accepted loss, or the first one of the workspace.
 
     since           when it began; "" for the first
-    restored        the name of the backup; "" for the first
+    restored        the name of the backup; "" if none was restored
     first_event_id  ids from here on were given out in this epoch
     highest_before  the highest id given out before
     """
@@ -41,8 +43,7 @@ class EpochList(msgspec.Struct, frozen=True):
 def read(datadir: DataDir) -> tuple[Epoch, ...]:
     """The epochs in their order; none if nothing was ever restored or the file can't be read."""
     try:
-        with (datadir.dir / FILE).open("rb") as file:
-            return decode(file.read(_BYTES_MAX))
+        return decode(read_regular(datadir.dir / FILE, _BYTES_MAX))
     except OSError:
         return ()
 
@@ -79,6 +80,14 @@ def merged(*lists: Iterable[Epoch]) -> tuple[Epoch, ...]:
     """All epochs of several lists, each once, in the order of their first ids."""
     by_id = {each.epoch: each for epochs in lists for each in epochs}
     return tuple(sorted(by_id.values(), key=lambda each: each.first_event_id))
+
+
+def continued(before: tuple[Epoch, ...], old: str, begun: Epoch) -> str:
+    """The list, encoded, in which `begun` follows the epochs `before`, of which `old` is one."""
+    if old not in {each.epoch for each in before}:
+        # The first of the list, or the first after the log was lost and its ids began again.
+        before = (Epoch(old),)
+    return encode(merged(before, (begun,)))
 
 
 def highest(epochs: Iterable[Epoch]) -> int:

@@ -112,10 +112,27 @@ class Unavailable(ApplianceError):
         super().__init__(message, **more)
 
 
+class OutOfMemory(Unavailable):
+    code = "OUT_OF_MEMORY"
+    default_message = "the operating system gives this process no more memory or threads"
+    default_hint = (
+        "ulimit -a; free -m; in a container, raise its limits of memory and processes; or send less"
+        " at once"
+    )
+
+
 class StorageFull(Unavailable):
     code = "STORAGE_FULL"
     default_message = "the disk is full: writes are refused, reads still work"
     default_hint = "free space on the disk of the data directory; writes then resume"
+
+
+class FileSystemReadOnly(StorageFull):
+    """Writes pause as on a full disk, but space does not help."""
+
+    code = "FILE_SYSTEM_READ_ONLY"
+    default_message = "the file system is read-only: writes are refused, reads still work"
+    default_hint = "findmnt -T .agentlip; mount it for writing, and writes resume"
 
 
 class PayloadTooLarge(Invalid):

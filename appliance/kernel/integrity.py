@@ -4,6 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from appliance.kernel.datadir import DataDir
+from appliance.kernel.store_errors import StoreSuspended
+from appliance.kernel.upgrade import StoreDamaged
+
 BUSY_SECONDS = 5.0
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
@@ -21,3 +25,14 @@ def is_damaged(database: Path, *, quick: bool) -> bool:
         # A busy database or a full disk is not damage.
         return (getattr(error, "sqlite_errorname", None) or "").startswith(_DAMAGE)
     return row is None or row[0] != "ok"
+
+
+def find_damage(datadir: DataDir, store: str, full_bytes_max: int) -> dict[str, StoreSuspended]:
+    """Checks a store before anything opens it, because its rows exist nowhere else. A larger file
+    than `full_bytes_max` gets only the quick check."""
+    database = datadir.database(store)
+    if not database.exists() or not is_damaged(
+        database, quick=database.stat().st_size > full_bytes_max
+    ):
+        return {}
+    return {store: StoreSuspended(store, StoreDamaged(f"{store}: the database is damaged"))}

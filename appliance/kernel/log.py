@@ -25,7 +25,16 @@ class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-_SECRET = ("token", "secret", "password", "authorization", "cookie", "content", "body")
+_SECRET = (
+    "token",
+    "secret",
+    "password",
+    "passphrase",
+    "authorization",
+    "cookie",
+    "content",
+    "body",
+)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from appliance.kernel import meta, store_declaration
+from appliance.kernel import epochs, event_ids, meta, store_declaration
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import BESIDE, MANIFEST, STORES, DataDir, read_small, suspect_marker
 from appliance.kernel.errors import Conflict, Invalid
@@ -36,17 +36,28 @@ class StoreLost(Conflict):
     default_message = "a store of this workspace is missing"
     default_hint = "restore a copy, or create it empty: agentlipd up --accept-loss STORE"
 
-    def __init__(self, name: str, problem: str = "missing") -> None:
+    def __init__(
+        self, name: str, problem: str = "missing", *, newest: int = 0, given_out: int = 0
+    ) -> None:
+        """`behind`: the newest event id in the store, and the one that was given out."""
+        self.newest, self.given_out = newest, given_out
         file = file_of(name)
         what = {
             "missing": f"its file .agentlip/{file} is missing",
             "foreign": f".agentlip/{file} belongs to another workspace",
+            "behind": f".agentlip/{file} ends with event {newest}, but event {given_out} was given"
+            " out: an older file was put back, or its write-ahead log was removed or damaged",
         }[problem]
         again = "issue a new one" if name == TOKEN else "create it again without its data"
+        first = "restore a copy of it"
+        details: dict[str, object] = {"store": name, "file": file, "problem": problem}
+        if problem == "behind":
+            first, again = "see what can be saved: agentlip doctor", "go on without these events"
+            details |= {"newest_event": newest, "event_given_out": given_out}
         super().__init__(
             f"{name}: {what}",
-            details={"store": name, "file": file, "problem": problem},
-            hint=f"restore a copy of it; or {again}: agentlipd up --accept-loss {name}",
+            details=details,
+            hint=f"{first}; or {again}: agentlipd up --accept-loss {name}",
         )
 
 
@@ -102,12 +113,12 @@ def remembered_at(database: Path) -> dict[str, str]:
 def lost_stores(
     datadir: DataDir, mode: Mode = "ro", stores: Collection[str] = STORES
 ) -> list[StoreLost]:
-    """Recorded stores that are missing or belong to another workspace. Checks `stores` and the
-    secrets."""
+    """Recorded stores that are missing, belong to another workspace, or lack events that were given
+    out. Checks `stores` and the secrets."""
     expected = read(datadir, mode).stores or _expected_without_record(datadir, mode)
     lost = []
     for name, store_id in expected.items():
-        path = datadir.dir / file_of(name)
+        path = datadir.database(name) if name in STORES else datadir.dir / file_of(name)
         if name in STORES and name not in stores:
             continue
         if name == IDENTITY:
@@ -119,6 +130,8 @@ def lost_stores(
             lost.append(StoreLost(name))
         elif store_id and (_id_of(path, name, mode) or store_id) != store_id:
             lost.append(StoreLost(name, "foreign"))
+        elif declaration_of(name).numbers_events and (error := _behind(datadir, name, mode)):
+            lost.append(error)
     return lost
 
 
@@ -130,11 +143,14 @@ def check(
     stores: Collection[str] = STORES,
 ) -> None:
     """Call before `stores` are opened or created. Raises StoreLost unless accepted."""
-    lost = lost_stores(datadir, "rw", {*stores, *accepted})
+    # A write-ahead log stays as it is: a refused start must not remove what may still be read.
+    lost = lost_stores(datadir, "unused", {*stores, *accepted})
     for error in lost:
         if error.details["store"] not in accepted:
             raise error
-    names = {str(error.details["store"]) for error in lost}
+        if error.details["problem"] == "behind":
+            _leave_events(datadir, error, clock, log)
+    names = {str(e.details["store"]) for e in lost if e.details["problem"] != "behind"}
     if IDENTITY in accepted and not (datadir.dir / file_of(IDENTITY)).exists():
         names.add(IDENTITY)
     if names:
@@ -179,6 +195,41 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
             connection.execute("DELETE FROM meta WHERE key = 'epoch'")
             connection.commit()
     _write(datadir, manifest)
+
+
+def _behind(datadir: DataDir, store: str, mode: Mode) -> StoreLost | None:
+    """The error if the store lacks events of this epoch, or of epochs that it continues."""
+    noted = event_ids.read(datadir.dir)  # first: an appliance may be running
+    epoch = value_in_record(datadir, epochs.KEY, mode)
+    continued = {each for _, each in epochs.first_ids(datadir, epoch)}
+    database = datadir.database(store)
+    if noted is None or noted.epoch not in {epoch, *continued} or suspect_marker(database).exists():
+        return None
+    with suppress(sqlite3.Error), _opened(database, mode) as connection:
+        newest = event_ids.newest(connection)
+        if newest < noted.number:
+            return StoreLost(store, "behind", newest=newest, given_out=noted.number)
+    return None
+
+
+def _leave_events(datadir: DataDir, error: StoreLost, clock: Clock, log: Log) -> None:
+    """Begin an epoch in which no id of a lost event is given out again. The ids are raised last, so
+    that the loss has to be accepted again if this is interrupted."""
+    store, given_out, now_ms = str(error.details["store"]), error.given_out, clock.now_ms()
+    log.warning("events were lost; a new epoch begins", **error.details)
+    manifest = read(datadir, "rw")
+    manifest.lost[store] = iso(now_ms)
+    _write(datadir, manifest)
+    old, epoch = value_in_record(datadir, epochs.KEY, "rw"), random_id()
+    begun = epochs.Epoch(epoch, iso(now_ms), "", given_out + epochs.JUMP + 1, given_out)
+    text = epochs.continued(epochs.read(datadir), old, begun)
+    datadir.write_private(datadir.dir / epochs.FILE, text)
+    with _opened(datadir.database(RECORD_STORE)) as connection:
+        connection.execute(meta.SET, (epochs.KEY, epoch))
+        connection.commit()
+    with _opened(datadir.database(store)) as connection:
+        event_ids.keep_sequence(connection, "events", given_out + epochs.JUMP)
+        connection.commit()
 
 
 def _put_aside(database: Path, now_ms: int) -> None:
@@ -245,7 +296,7 @@ def _meta(database: Path, key: str, mode: Mode) -> str:
     With the lock held use `rw`, which leaves no log behind; beside a running appliance `ro`. With
     `unused`, for a workspace without an appliance, nothing is written, not even a log.
     """
-    if not database.exists() or suspect_marker(database).exists():
+    if not database.is_file() or suspect_marker(database).exists():
         return ""
     try:
         with _opened(database, mode) as connection:
@@ -255,6 +306,8 @@ def _meta(database: Path, key: str, mode: Mode) -> str:
 
 
 def _opened(database: Path, mode: Mode = "rw") -> "closing[sqlite3.Connection]":
+    if database.exists() and not database.is_file():  # opening a FIFO would not end
+        raise sqlite3.OperationalError(f"{database.name} is not a file")
     uri = read_unused_uri(database) if mode == "unused" else f"{_uri(database)}?mode={mode}"
     return closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from appliance.kernel.batch import CallOutcome
+from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop_callbacks import LoopCallbacks
 from appliance.kernel.reader import Reader
 from appliance.kernel.store_errors import QueueFull, translated
@@ -44,8 +45,8 @@ class ReaderPool:
         """Queue a read; raises QueueFull with the message `full` if too many wait."""
         if self.pending >= self._waiting_max + self._size:
             raise QueueFull(full, retry_after=self._retry_after)
-        if not self._threads:
-            self._threads = [NativeThread(self._run, self._callbacks) for _ in range(self._size)]
+        while len(self._threads) < self._size:
+            self._threads.append(NativeThread(self._run, self._callbacks))
         self.pending += 1
         reading: ReadRequest[T] = ReadRequest(function, args)
         self._queue.put(reading)
@@ -60,6 +61,9 @@ class ReaderPool:
 
     def _run(self) -> None:
         reader: Reader | None = None
+        # At once: reads go on if the file is removed later. If it fails, a read tries again.
+        with suppress(sqlite3.Error, ApplianceError, MemoryError):
+            reader = self._open_reader()
         while (reading := self._queue.get()) is not None:
             try:
                 reader = reader or self._open_reader()

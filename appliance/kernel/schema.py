@@ -3,6 +3,7 @@
 `migrate` and `create_workspace` change files; `state` only reads. `upgrade.py` has the steps.
 """
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Collection, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.kernel import manifest
+from appliance.kernel import manifest, row_digest
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import (
     BESIDE,
@@ -27,6 +28,7 @@ from appliance.kernel.datadir import (
 from appliance.kernel.ids import secret_token
 from appliance.kernel.log import Log
 from appliance.kernel.migration import BadMigration, Migration, load
+from appliance.kernel.ownership import open_own
 from appliance.kernel.store_declaration import DECLARATIONS, file_of
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.upgrade import MigrationEdited as MigrationEdited
@@ -34,7 +36,7 @@ from appliance.kernel.upgrade import MigrationFailed as MigrationFailed
 from appliance.kernel.upgrade import SchemaState as SchemaState
 from appliance.kernel.upgrade import SchemaTooNew as SchemaTooNew
 from appliance.kernel.upgrade import StoreDamaged as StoreDamaged
-from appliance.kernel.upgrade import Upgrade, upgrade_error
+from appliance.kernel.upgrade import Upgrade, refuse_special, upgrade_error
 from appliance.kernel.upgrade import state as state
 
 NEEDED = tuple(store for store, declaration in DECLARATIONS.items() if declaration.needed)
@@ -66,7 +68,10 @@ def migrate(
             _create(database, store, released, clock, log)
         with closing(_connect(database)) as connection:
             kept = backups if copies else None
-            return Upgrade(connection, database, store, released, clock, kept, log).run()
+            done = Upgrade(connection, database, store, released, clock, kept, log).run()
+            if migrations is None:
+                row_digest.begin(connection, store)
+            return done
     except BadMigration as error:
         raise MigrationFailed(f"{store}: {error}", hint=MigrationEdited.default_hint) from error
     except sqlite3.Error as error:
@@ -82,7 +87,7 @@ def _create(
     unfinished = database.with_name(f".{database.name}.new")
     for suffix in ("", *BESIDE):
         unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
-    unfinished.touch(mode=0o600)
+    os.close(open_own(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     with closing(_connect(unfinished)) as connection:
         nothing = state(connection, store, migrations)
         Upgrade(connection, unfinished, store, migrations, clock, None, log).apply(nothing)
@@ -102,6 +107,7 @@ def _connect(database: Path) -> sqlite3.Connection:
 
 
 def _refuse_remains(database: Path, store: str) -> None:
+    refuse_special(database, store)
     if suspect_marker(database).exists():
         raise StoreDamaged(
             f"{store}: was found damaged and has not been cleared",
@@ -240,7 +246,9 @@ def _fill(
                 damaged[store] = StoreSuspended(store, error)
         (existing if there else created).append(database.name)
     if datadir.read_token() is None:
-        datadir.write_private(datadir.token_file, secret_token() + "\n")
+        lost = manifest.TOKEN in manifest.read(datadir, "rw").lost
+        token = None if lost else datadir.foreign_token()  # hub spec: load or generate
+        datadir.write_private(datadir.token_file, (token or secret_token()) + "\n")
         created.append(datadir.token_file.name)
     else:
         existing.append(datadir.token_file.name)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from appliance.kernel.clock import iso
 from appliance.kernel.datadir import BESIDE, sync_directory
+from appliance.kernel.ownership import open_own
 
 KEPT_MAX = 5
 _PARTIAL = ".partial"
@@ -28,8 +29,7 @@ def take(
     target = folder / f"{file_name}.backup-v{schema}-{stamp}"
     partial = target.with_name(target.name + _PARTIAL)
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        os.close(descriptor)
+        os.close(open_own(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         with closing(sqlite3.connect(partial, isolation_level=None)) as copy:
             source.backup(copy)
             # The copy of a WAL database would need a log beside it too.

@@ -14,20 +14,25 @@ the store and leaves a marker file; the store stays stopped until the doctor cle
 With `store.read_only` there is no writer: every write is refused and the file can't change.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import gevent
 
 from appliance.kernel import caller
-from appliance.kernel.batch import BatchRunner, Call, CallOutcome
+from appliance.kernel.batch import BatchRunner, Call, CallOutcome, Tx
 from appliance.kernel.checkpointer import Checkpointer
 from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import suspect_marker
+from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop_callbacks import LoopCallbacks
 from appliance.kernel.metrics import counter, gauge, histogram
+from appliance.kernel.ownership import open_own
 from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, open_connection
 from appliance.kernel.readerpool import ReaderPool
 from appliance.kernel.readlimit import STEPS_BETWEEN_CHECKS as STEPS_SLOW
@@ -36,12 +41,15 @@ from appliance.kernel.store_errors import (
     QueueFull,
     StoreBusy,
     StoreClosed,
+    StoreDetached,
     StoreFull,
     StoreReadOnly,
     StoreSuspect,
     StoreSuspended,
+    free_bytes,
     translated,
 )
+from appliance.kernel.store_files import StoreFiles
 from appliance.kernel.wakeup import Wakeup
 from appliance.kernel.write_request import ReadRequest, WriteRequest
 from appliance.kernel.writer import (
@@ -70,7 +78,7 @@ _problems = counter(
     ("store", "code"),
 )
 _suspended_gauge = gauge(
-    "store_suspended", "1 if the store was damaged at the start and is not served", ("store",)
+    "store_suspended", "1 if the store is damaged and is not served", ("store",)
 )
 _queued = gauge("store_queue_jobs", "Writes that wait or run", ("store",))
 _slow = gauge("store_slow_reads", "Expensive reads that wait or run", ("store",))
@@ -95,9 +103,9 @@ class Store:
         catch_up: CatchUp | None = None,
     ) -> None:
         """`writers` is the process that writes; without it a thread of this process writes, for
-        tools and tests. `restarted` is called after a restart of that process, when committed
-        writes may not have been published. Tests replace `runner` to inject faults. `catch_up`
-        is work that follows the writes."""
+        the courier, tools and tests. `restarted` is called after a restart of that process, when
+        committed writes may not have been published. Tests replace `runner` to inject faults.
+        `catch_up` is work that follows the writes."""
         self.name = name
         self.path = path
         self.settings = settings
@@ -109,7 +117,10 @@ class Store:
         self._closed = False
         self._suspect = path.with_name(path.name + ".suspect").exists()
         self._suspended: StoreSuspended | None = None
+        self._files = StoreFiles(path)
+        self._detached: StoreDetached | None = None
         self._full_until = float("-inf")
+        self._full: StoreFull | None = None  # why the last write was refused
         self._busy_since: float | None = None
         self._jobs_in_wal = 0
         self._checkpoint_due = Wakeup()  # set when enough was written for `checkpoint`
@@ -185,8 +196,10 @@ class Store:
             raise self._suspended
         if self._suspect:
             raise StoreSuspect
-        if self._full_until > self._clock.monotonic():
-            raise StoreFull(retry_after=wait)
+        if self._detached is not None:
+            raise self._detached.with_traceback(None)
+        if self._full is not None and self._full_until > self._clock.monotonic():
+            raise self._full.with_traceback(None)
         if self._pending + jobs > self.settings.queue_max and self._pending:
             raise QueueFull(retry_after=wait)
         if self.stalled_seconds() > self.settings.stall_seconds_max:
@@ -216,6 +229,12 @@ class Store:
         """Runs on the loop: publishes events, then wakes the callers."""
         now = self._clock.monotonic()
         jobs = 0
+        if any(request.calls for request in batch):
+            self._full = None
+            if (detached := self._check_files()) is not None:
+                published = []
+                for request in batch:
+                    request.outcomes = [CallOutcome(error=detached) for _ in request.calls]
         for request in batch:
             jobs += len(request.calls)
             for outcome in request.outcomes:
@@ -233,6 +252,17 @@ class Store:
         for request in batch:
             request.waiter.switch(None)
 
+    def _check_files(self) -> StoreDetached | None:
+        """Why nothing that is written now would stay, if a file was removed or replaced. It ends
+        when the file is put back."""
+        file = self._files.changed()
+        if not file:
+            self._detached = None
+        elif self._detached is None:
+            self._detached = StoreDetached(self.name, file)
+            self._log.error(self._detached.message, store=self.name, code=self._detached.code)
+        return self._detached
+
     def _written(self, jobs: int) -> None:
         self._jobs_in_wal += jobs
         if self._jobs_in_wal >= self.settings.checkpoint_jobs:
@@ -245,11 +275,13 @@ class Store:
         _problems.labels(self.name, error.code).inc()
         if isinstance(error, StoreFull):
             self._full_until = now + self.settings.retry_after_seconds
+            self._full = error
         elif isinstance(error, StoreSuspect) and not self._suspect:
             self._suspect = True
+            _suspended_gauge.labels(self.name).set(1)
             self._log.error("database suspect: this store has stopped", store=self.name)
             try:
-                self.path.with_name(self.path.name + ".suspect").write_text("damaged\n")
+                os.close(open_own(suspect_marker(self.path), os.O_WRONLY | os.O_CREAT))
             except OSError as failure:
                 self._log.error("can't leave a mark beside it", failure, store=self.name)
 
@@ -303,9 +335,12 @@ class Store:
         settings = self.settings
 
         def open_reader() -> Reader:
+            if file := self._files.changed():
+                raise StoreDetached(self.name, file)
             connection = open_connection(
                 self.path, settings.synchronous, query_only=True, read_only=settings.read_only
             )
+            self._files.note_log()
             return Reader(
                 connection,
                 self._clock,
@@ -359,11 +394,24 @@ class Store:
             "stalled_seconds_max": self.settings.stall_seconds_max,
             "writer_alive": self._writer.alive,
             "writer_restarts": self._writer.restarts,
-            "writing_paused": self._full_until > self._clock.monotonic(),
+            "writing_paused": self._is_paused(),
+            "read_only": self.settings.read_only,
+            "detached": self._check_files() is not None,
             "suspect": self._suspect,
             "suspended": self._suspended is not None,
             "wal_bytes": self.wal_bytes(),
         }
+
+    def _is_paused(self) -> bool:
+        """Whether the disk takes no writes. Without other writes, one that changes nothing finds
+        out whether it takes them again."""
+        if self.settings.read_only:
+            return False
+        if self._full is not None and self.idle:
+            with suppress(Unavailable):
+                self.begin([(_write_same, ())])
+        low = free_bytes(self.path.parent) < self.settings.free_bytes_min
+        return low or self._full is not None
 
     def close(self, timeout_seconds: float = 10.0) -> bool:
         """Refuse new work, finish queued work, move the WAL. False when time ran out."""
@@ -375,6 +423,12 @@ class Store:
         if finished and all(ended):
             self._callbacks.close()
         return finished and all(ended)
+
+
+def _write_same(tx: Tx) -> None:
+    """Writes pages, and leaves the content of the file as it is."""
+    tx.execute("CREATE TABLE x_written (value)")
+    tx.execute("DROP TABLE x_written")
 
 
 def _try_to_move_wal(reader: Reader) -> bool:

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module, resources
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -54,29 +54,6 @@ class SchemaAdapter(Protocol):
         """After the migrations of every start. `adopted`: another program made this file."""
 
 
-class RestoreStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A statement of a restore. `since`: the schema that has its tables and columns. Parameters:
-    `:now_ms`, `:now`. The store before the restore is attached as `present`."""
-
-    sql: str
-    since: int = 1
-
-
-class RestoreNotice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a restore has to say about a store. `sql` selects an id and a text for people; it
-    compares the restored store with the one before it, which is attached as `present`.
-
-    lost          made since the backup, and not in it
-    valid-again   revoked since the backup
-    sent-again    delivered since the backup; receivers that know the id drop it
-    """
-
-    kind: Literal["lost", "valid-again", "sent-again"]
-    noun: str
-    sql: str
-    since: int = 1
-
-
 class StoreReference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Values of this store (`sql` selects them) that must be in what `named` selects of `store`."""
 
@@ -89,22 +66,38 @@ class StoreReference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RestoreRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a restore does to this store.
+    """What holds for restores of this store; its `restored` module does the rest.
 
     raised     tables with AUTOINCREMENT whose numbers clients keep: none is given out twice
-    steps      end what processes held at the moment of the backup
-    carried    copy from the store before the restore what must not be forgotten
-    otherwise  instead of `carried`, if that store can't be read
     names_member_key  it can't be restored alone after the member key was replaced
     """
 
     raised: tuple[str, ...] = ()
     names_member_key: bool = False
-    steps: tuple[RestoreStep, ...] = ()
-    carried: tuple[RestoreStep, ...] = ()
-    otherwise: tuple[RestoreStep, ...] = ()
-    notices: tuple[RestoreNotice, ...] = ()
     references: tuple[StoreReference, ...] = ()
+
+
+class RecoveryReference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Values in `columns` of `table` are also in `named_columns` of a row of `named`."""
+
+    table: str
+    columns: tuple[str, ...]
+    named: str
+    named_columns: tuple[str, ...]
+
+
+class RecoveryRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How `agentlip recover` treats this store.
+
+    suspended   its subsystem is suspended while the file is damaged, and recovered before a restore
+    references  show of which table rows are, if a page can no longer be reached
+    finish      `module:function` of what completes the new file; a relative module is below the
+                package of the appliance
+    """
+
+    suspended: bool = False
+    references: tuple[RecoveryReference, ...] = ()
+    finish: str = ""
 
 
 class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,8 +109,12 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keeps_record: bool = False  # has a copy of the record of stores, and the epoch
     numbers_events: bool = False  # without its data the workspace gets a new epoch
     id_key: str = STORE_ID_KEY  # the key in `meta` of an id that only this file has
-    recovery: str = ""  # the command that recovers a damaged file
+    recovery: RecoveryRules = RecoveryRules()
     restore: RestoreRules = RestoreRules()
+    digests: dict[
+        str, str
+    ] = {}  # table → a query of its rows, whose digest is kept (row_digest.py)
+    restored: str = ""  # module with the function `restored` (`restoring.py`), below that package
     adapter: str = ""  # `.module:class` of a SchemaAdapter, below the package of the appliance
 
 

@@ -4,17 +4,22 @@ import os
 import sqlite3
 from pathlib import Path
 
-from appliance.kernel.errors import ApplianceError, StorageFull, Unavailable
+from appliance.kernel.errors import (
+    ApplianceError,
+    FileSystemReadOnly,
+    StorageFull,
+    Unavailable,
+)
 from appliance.kernel.store_declaration import DECLARATIONS
 
 StoreFull = StorageFull
 SUSPENDED_RETRY_SECONDS = 60.0  # an operator has to repair it
 RECOVERY_COMMANDS = {
-    store: declaration.recovery
+    store: f"agentlipd down; agentlip recover {store} --yes"
     for store, declaration in DECLARATIONS.items()
-    if declaration.recovery
+    if declaration.recovery.suspended
 }
-"""Commands that recover a damaged store, for the stores that have one."""
+"""Commands that recover a damaged store, for the stores that are recovered before a restore."""
 
 
 class StoreBusy(Unavailable):
@@ -49,6 +54,21 @@ class StoreSuspended(Unavailable):
         )
 
 
+class StoreDetached(Unavailable):
+    """A file of the store was removed or replaced. What is written now would be lost at the end."""
+
+    code = "STORE_DETACHED"
+    default_message = "a file of the store was removed or replaced while it is in use"
+    default_hint = "put the file back if it was moved; or save it: agentlip backup create"
+
+    def __init__(self, store: str, file: str) -> None:
+        super().__init__(
+            f"{store}: .agentlip/{file} was removed or replaced while it is in use; writes are"
+            " refused, reads still work",
+            details={"store": store, "file": file},
+        )
+
+
 class StoreReadOnly(Unavailable):
     code = "STORE_READ_ONLY"
     default_message = "the appliance serves this workspace read-only; nothing was written"
@@ -60,8 +80,11 @@ class StoreClosed(Unavailable):
     default_hint = "try again after the restart"
 
 
+_DISK = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")
 DISK_FULL_BYTES = 64 * 1024
 """With less free space than this, opening and locking files fails."""
+_MOUNTS = Path("/proc/self/mountinfo")
+_STOPPED = {"emergency_ro", "shutdown"}
 
 
 def sqlite_name(error: sqlite3.Error) -> str:
@@ -77,14 +100,40 @@ def free_bytes(directory: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
+def is_read_only(directory: Path) -> bool:
+    """Whether the file system of `directory` refuses every write."""
+    try:
+        flags = os.statvfs(directory).f_flag
+    except OSError:
+        return False
+    return bool(flags & os.ST_RDONLY) or _stopped_writing(directory)
+
+
+def _stopped_writing(directory: Path) -> bool:
+    """Whether the kernel refuses writes after an error of the disk, although the mount is still
+    called writable (ext4 since Linux 6.13)."""
+    try:
+        device = directory.stat().st_dev
+        mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    rows = [line.split() for line in mounts.splitlines()]
+    # The third word is the device, the last one holds the options of the file system.
+    return any(row[2] == number and _STOPPED & set(row[-1].split(",")) for row in rows)
+
+
 def translated(
     error: sqlite3.Error, retry_after: float, directory: Path | None = None
 ) -> Exception:
     """The error for a client for an error of SQLite; an unexpected error is returned unchanged.
 
-    `directory`: the database's directory. On a full disk, opening a file fails with other errors.
+    `directory`: the database's directory. On a full or read-only disk, opening a file fails with
+    other errors.
     """
     name = sqlite_name(error)
+    if name.startswith(_DISK) and directory is not None and is_read_only(directory):
+        return FileSystemReadOnly(retry_after=retry_after)
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         return StoreFull(retry_after=retry_after)
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):

@@ -30,6 +30,7 @@ from appliance.kernel.datadir import (
 )
 from appliance.kernel.errors import Conflict
 from appliance.kernel.ids import random_id
+from appliance.kernel.ownership import read_regular
 
 FILE = "restore.json"
 FOLDER = "restore"
@@ -149,8 +150,8 @@ def settle_if_stopped(datadir: DataDir, clock: Clock) -> Settled | None:
 def read(datadir: DataDir) -> SwapJournal | None:
     """The journal; None if there is none. Raises SwapUnreadable."""
     try:
-        with (datadir.dir / FILE).open("rb") as file:
-            return msgspec.json.decode(file.read(_JOURNAL_BYTES_MAX), type=SwapJournal)
+        text = read_regular(datadir.dir / FILE, _JOURNAL_BYTES_MAX)
+        return msgspec.json.decode(text, type=SwapJournal)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

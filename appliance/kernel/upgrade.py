@@ -7,8 +7,7 @@ Runs before anything is served, with the writer lock held. Invariants:
 - a file with data is copied, and the copy checked, before the first step;
 - a new file is created under a temporary name and renamed when it is complete, so an empty file
   under the real name is damage and is never treated as a new workspace;
-- a file is opened only if its `x_compat` allows this program to open it, and no hard stop is in
-  between.
+- a file is opened only if its `x_compat` allows this program to open it.
 """
 
 import shlex
@@ -23,7 +22,6 @@ from appliance.kernel import meta, snapshot
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import DataDirNotWritable
 from appliance.kernel.errors import Conflict, Unavailable
-from appliance.kernel.hard_stop import HardStop, UpgradeStopped, stop_of
 from appliance.kernel.log import Log
 from appliance.kernel.migration import BadMigration, Migration, load, newest, statements
 from appliance.kernel.store_declaration import adapter_of
@@ -86,7 +84,6 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
     optional_missing: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
     backup: str | None = None  # the copy made by this run
-    stop: HardStop | None = None  # a version that must open the file first
 
     @property
     def too_new(self) -> bool:
@@ -130,12 +127,21 @@ def state(
         pending=tuple(e.name for e in released if not e.optional and e.name not in recorded),
         optional_missing=tuple(optional_missing),
         edited=tuple(edited),
-        stop=stop_of(store, schema),
     )
 
 
+def refuse_special(database: Path, store: str) -> None:
+    """Raises StoreDamaged for a folder or a special file, for example a FIFO, whose opening would
+    not end."""
+    if database.exists() and not database.is_file():
+        raise StoreDamaged(
+            f"{store}: a folder or a special file has the name of the database",
+            hint="agentlip doctor --run store.opens",
+        )
+
+
 def refuse(before: SchemaState) -> None:
-    """Raises SchemaTooNew, MigrationEdited or UpgradeStopped if this program can't migrate it."""
+    """Raises SchemaTooNew or MigrationEdited if this program can't migrate it."""
     store = before.store
     if before.too_new:
         raise SchemaTooNew(
@@ -147,12 +153,6 @@ def refuse(before: SchemaState) -> None:
         raise MigrationEdited(
             f"{store}: changed after it had been applied: {', '.join(before.edited)}",
             details={"store": store, "files": list(before.edited)},
-        )
-    if before.stop is not None:
-        raise UpgradeStopped(
-            f"{store}: the data has schema {before.schema}; {before.stop.sentence}",
-            details={"store": store, "schema": before.schema},
-            hint=before.stop.hint,
         )
 
 

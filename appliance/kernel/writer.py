@@ -15,9 +15,11 @@ import msgspec
 from appliance.kernel.batch import BatchRunner, Call, CallOutcome, Tx
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
+from appliance.kernel.event_ids import EventIdNote
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
+from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import StoreBusy, StoreFull, free_bytes, sqlite_name, translated
 
 FULL_LOG_SECONDS = 10.0
@@ -90,6 +92,7 @@ class Writer:
         self._log = log
         self._runner_type = runner
         self._runner: BatchRunner | None = None
+        self._note: EventIdNote | None = None
         self._space_checked = float("-inf")
         self._logged_at = float("-inf")
         self._catch_up = catch_up
@@ -117,6 +120,8 @@ class Writer:
             self._forget()
             translated_error = self._refusal(error)
             return [CallOutcome(error=translated_error) for _ in calls], []
+        if published and self._note is not None:
+            self._note.write(published[-1].number)
         self._translate_errors(outcomes)
         return outcomes, published
 
@@ -168,12 +173,17 @@ class Writer:
 
     def close(self) -> None:
         runner, self._runner = self._runner, None
+        note, self._note = self._note, None
+        if note is not None:
+            note.close()
         if runner is not None:
             runner.connection.close()
 
     def _open(self) -> BatchRunner:
         connection = open_connection(self._path, self._settings.synchronous)
         self._runner = self._runner_type(connection, self._clock, self.ids)
+        if declaration_of(self._name).numbers_events:
+            self._note = EventIdNote(self._path.parent)
         return self._runner
 
     def _check_space(self, runner: BatchRunner) -> StoreFull | None:

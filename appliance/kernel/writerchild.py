@@ -30,6 +30,7 @@ LENGTH = struct.Struct("!I")
 RECEIVE_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 STORES_MAX = 16  # sockets received at once
+REASON_BYTES_MAX = 1024  # why this process ends
 
 
 class WriterConfig(msgspec.Struct, frozen=True):
@@ -165,7 +166,12 @@ def main() -> None:
     control = socket.socket(fileno=descriptor)
     control.setblocking(True)
     clock = SystemClock()
-    serve(control, clock, Log(level=log_level, clock=clock))
+    try:
+        serve(control, clock, Log(level=log_level, clock=clock))
+    except (MemoryError, RuntimeError, OSError) as error:  # not enough memory, threads, files
+        # The threads that did start would keep this process alive, without the other stores.
+        control.sendall(f"{type(error).__name__}: {error}".encode()[:REASON_BYTES_MAX])
+        os._exit(1)
 
 
 if __name__ == "__main__":

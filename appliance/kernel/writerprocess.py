@@ -28,15 +28,24 @@ import gevent
 from gevent.event import Event
 
 from appliance.kernel.batch import CallOutcome
+from appliance.kernel.child_environment import child_environment
 from appliance.kernel.clock import Clock
+from appliance.kernel.errors import OutOfMemory
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.kernel.store_errors import StoreBusy
 from appliance.kernel.write_request import WriteRequest
-from appliance.kernel.writerchild import LENGTH, WriterConfig, frame, frames_in
+from appliance.kernel.writerchild import (
+    LENGTH,
+    REASON_BYTES_MAX,
+    WriterConfig,
+    frame,
+    frames_in,
+)
 
 RESTARTS_SECONDS = 30.0  # a child that ran longer is restarted at once
+RESTARTS_MAX = 20  # within that time; after that nothing is written until the appliance restarts
 RETRY = RetrySettings(initial_seconds=0.1, max_seconds=1.0)  # restarts of the child
 RECEIVE_BYTES = 1 << 16
 READ, WRITE = 1, 2  # libev's
@@ -187,9 +196,11 @@ class StoreWriter:
     def _fail_waiting(self) -> None:
         batch = list(self._waiting.values())
         self._waiting.clear()
-        unknown = StoreBusy(
-            "the writer ended; whether this was stored is unknown",
-            hint="send it again with the same Idempotency-Key",
+        unknown = self._process.given_up or StoreBusy(
+            f"the writer ended{self._process.why}; whether this was stored is unknown",
+            hint=OutOfMemory.default_hint
+            if self._process.why
+            else "send it again with the same Idempotency-Key",
         )
         for request in batch:
             request.outcomes = [CallOutcome(error=unknown) for _ in request.calls]
@@ -212,6 +223,8 @@ class WriterProcess:
         self._stopping = False
         self._ended = Event()
         self._restarts: list[float] = []
+        self.why = ""  # ": " and why the last child ended, if it gave a reason
+        self.given_up: StoreBusy | None = None  # the error of all writes, after RESTARTS_MAX
         self._start()
 
     def open(
@@ -269,13 +282,11 @@ class WriterProcess:
     def _spawn(self, theirs: socket.socket) -> int:
         """Starts the child, which inherits only its end of the control socket and the lock."""
         theirs.set_inheritable(True)
-        environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         module = "appliance.kernel.writerchild"
         arguments = [
             sys.executable, "-m", module, str(os.getpid()), self._log_level, str(theirs.fileno()),
         ]  # fmt: skip
-        return os.posix_spawn(sys.executable, arguments, environment)
+        return os.posix_spawn(sys.executable, arguments, child_environment())
 
     def _attach(self, writer: StoreWriter) -> None:
         ours, theirs = socket.socketpair()
@@ -290,6 +301,9 @@ class WriterProcess:
 
     def _lost(self) -> None:
         """The child has ended: as requested, or not."""
+        with suppress(OSError):
+            reason = self._control.recv(REASON_BYTES_MAX)
+            self.why = f": {reason.decode(errors='replace')}" if reason else ""
         self._readable.stop()
         self._readable.close()
         self._control.close()
@@ -309,21 +323,29 @@ class WriterProcess:
 
     def _restart(self) -> None:
         """Nothing writes now, so `restarted` reads a final state."""
-        now = self._clock.monotonic()
-        self._restarts = [when for when in self._restarts if now - when < RESTARTS_SECONDS]
-        delay = delay_seconds(RETRY, len(self._restarts) + 1) if self._restarts else 0.0
-        self._restarts.append(now)
-        self._log.error("the writer ended; starting another", pid=self.pid, seconds=delay)
-        gevent.sleep(delay)
         while not self._stopping:
+            now = self._clock.monotonic()
+            self._restarts = [when for when in self._restarts if now - when < RESTARTS_SECONDS]
+            if len(self._restarts) >= RESTARTS_MAX:
+                self.given_up = StoreBusy(
+                    f"the writer ended {RESTARTS_MAX} times within {RESTARTS_SECONDS:.0f} s"
+                    f"{self.why}",
+                    hint="agentlipd logs; then agentlipd restart",
+                )
+                self._log.error(self.given_up.message, hint=self.given_up.hint)
+                return
+            delay = delay_seconds(RETRY, len(self._restarts) + 1) if self._restarts else 0.0
+            self._restarts.append(now)
+            self._log.error("the writer ended; starting another", pid=self.pid, seconds=delay)
+            gevent.sleep(delay)
             try:
                 for writer in self._writers:
                     writer.restarted()
                 self._start()
             except Exception as error:
                 # Reading or starting a process failed. Until it works, writes get 503.
+                self.why = f": {error}"
                 self._log.error("the writer can't be started", error)
-                gevent.sleep(RETRY.max_seconds)
             else:
                 for writer in self._writers:
                     if not writer.closing:

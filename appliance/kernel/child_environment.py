@@ -1,0 +1,18 @@
+"""The environment of the processes that the appliance starts for itself."""
+
+import os
+import sys
+
+from appliance.kernel.log import is_secret_name
+
+
+def child_environment(*, secrets: bool = False) -> dict[str, str]:
+    """This process's environment, with its module path. The keys of object stores (`AWS_…`) and
+    other variables with secrets are left out, except for a child that needs them (`secrets`)."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if secrets or not (name.startswith("AWS_") or (is_secret_name(name) and "__" not in name))
+    }
+    kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return kept

@@ -1,0 +1,94 @@
+"""Whose files a process may use: no workspace of another user as root, and no links of others."""
+
+import errno
+import os
+import pwd
+import shlex
+import stat
+from pathlib import Path
+
+from appliance.kernel.errors import Forbidden
+
+
+class WorkspaceNotTrusted(Forbidden):
+    code = "WORKSPACE_NOT_TRUSTED"
+    default_message = "the workspace belongs to another user"
+    default_hint = "if you trust it, name it with '--workspace DIR'"
+
+
+def refuse_other_owner(workspace: Path, data: Path, *, as_root: bool = False) -> None:
+    """Call before the first write to a workspace by a start. Raises WorkspaceNotTrusted.
+
+    Root would write wherever the owner of the folders has its files point to, so it needs
+    `as_root` for them. For other users the system's permissions are the limit. Links of others
+    are refused always, also for files that SQLite opens.
+    """
+    us = os.geteuid()
+    for path in (workspace, data):
+        owner = _owner(path)
+        if us == 0 and not as_root and owner not in (None, 0):
+            raise _refused(path, owner, workspace)
+    for path in (data, *_entries(data)):
+        owner = _owner(path)
+        if path.is_symlink() and owner not in (None, 0, us):
+            raise WorkspaceNotTrusted(
+                f"{path} is a link that belongs to {user_name(owner)}",
+                details={"path": str(path)},
+                hint=f"ls -ld {shlex.quote(str(path))}; remove the link, or make it your own",
+            )
+
+
+def open_own(path: Path, flags: int) -> int:
+    """Opens a regular file, which is created with mode 0600, and no link. Never waits for the
+    other end of a FIFO. Raises OSError."""
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(None, "not a regular file")
+    return descriptor
+
+
+def read_regular(path: Path, bytes_max: int) -> bytes:
+    """The first bytes of a file. Raises OSError, also for a folder and a FIFO, without waiting."""
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return file.read(bytes_max)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a FIFO would wait for a writer
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, or `user UID` if the system doesn't know it, as in some containers."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _refused(path: Path, owner: int, workspace: Path) -> WorkspaceNotTrusted:
+    name = user_name(owner)
+    sudo = f"sudo -u {name}" if " " not in name else f"sudo -u '#{owner}'"
+    return WorkspaceNotTrusted(
+        f"{path} belongs to {name}, and root does not start an appliance there",
+        details={"path": str(path), "uid": owner},
+        hint=f"{sudo} agentlipd up --workspace {shlex.quote(str(workspace))}; if root should own"
+        " the data, add --as-root",
+    )
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return path.lstat().st_uid
+    except OSError:
+        return None
+
+
+def _entries(data: Path) -> list[Path]:
+    try:
+        return list(data.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,120 @@
+"""What a subsystem does to its store in a restore: the function `restored` of its `restored.py`.
+
+    def restored(connection: sqlite3.Connection, context: RestoreContext) -> None
+
+`connection` is open on the new file, within a transaction. The store before the restore is attached
+as `present`, if it can be read. `migrations/<store>/store.toml` names the module.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from appliance.kernel.store_errors import sqlite_name
+
+_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+NoticeKind = Literal["lost", "lost-delivered", "valid-again", "still-revoked", "sent-again"]
+
+
+class Noticed(msgspec.Struct, frozen=True):
+    """Entries of one kind: how many, and the first of them as (id, text for people).
+
+    lost           made since the backup, and not in it
+    lost-delivered  the same, but its receivers have got it
+    valid-again    revoked since the backup, and valid again
+    still-revoked  revoked since the backup, and it stays so
+    sent-again     delivered since the backup; receivers that know the id drop it
+    """
+
+    store: str
+    kind: NoticeKind
+    noun: str
+    count: int
+    first: tuple[tuple[str, str], ...]
+
+
+class RestoreContext:
+    """What `restored` knows and says.
+
+    schema   the newest migration of the new file
+    cut_ms   the moment of the backup
+    present  the store before the restore can be read
+    settings_file  agentlip.toml before the restore; it may be missing
+
+    With `revive`, everything that was revoked since the backup becomes valid again.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        store: str,
+        *,
+        schema: int,
+        now_ms: int,
+        cut_ms: int,
+        revive: bool,
+        present: bool,
+        settings_file: Path,
+        shown_max: int,
+        listed_max: int,
+    ) -> None:
+        self._connection = connection
+        self._store = store
+        self.schema = schema
+        self.now_ms = now_ms
+        self.cut_ms = cut_ms
+        self.revive = revive
+        self.present = present
+        self.settings_file = settings_file
+        self._shown_max = shown_max
+        self._left = listed_max
+        self.damaged = False  # the store before turned out to be damaged
+        self.notices: list[Noticed] = []
+        self.listed: list[tuple[Noticed, list[tuple[str, str]]]] = []
+
+    def notice(self, kind: NoticeKind, noun: str, selection: str) -> None:
+        """Says which entries `selection` selects, as an id and a text for people, if there are any.
+        It compares with `present`, so without that store nothing is said."""
+        if not self.present:
+            return
+        with self._reading():
+            (count,) = self._connection.execute(f"SELECT count(*) FROM ({selection})").fetchone()
+            if count:
+                self._add(kind, noun, count, selection)
+
+    def notice_revoked(self, noun: str, selection: str) -> None:
+        """`selection` selects what was revoked since the backup. The caller revokes it again."""
+        self.notice("valid-again" if self.revive else "still-revoked", noun, selection)
+
+    def carry(self, sql: str, *parameters: object) -> bool:
+        """Runs a statement that reads `present`. False if that store can't be read."""
+        done = False
+        if self.present:
+            with self._reading():
+                self._connection.execute(sql, parameters)
+                done = True
+        return done
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            name = sqlite_name(error)
+            if name.startswith(_DAMAGE):
+                self.damaged = True
+            elif name != "SQLITE_ERROR":  # an older file lacks a table
+                raise
+
+    def _add(self, kind: NoticeKind, noun: str, count: int, selection: str) -> None:
+        query = f"SELECT * FROM ({selection}) LIMIT ?"
+        limit = max(self._shown_max, self._left)
+        rows = [(str(a), str(b)) for a, b in self._connection.execute(query, (limit,))]
+        noticed = Noticed(self._store, kind, noun, count, tuple(rows[: self._shown_max]))
+        self.notices.append(noticed)
+        self.listed.append((noticed, rows[: self._left]))
+        self._left -= len(rows[: self._left])

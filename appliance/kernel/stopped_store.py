@@ -1,0 +1,57 @@
+"""One store of a stopped workspace, under the writer lock, for commands that also work then."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from appliance.kernel import schema
+from appliance.kernel.batch import BatchRunner
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import DataDir, WriterLock
+from appliance.kernel.ids import IdFactory, random_id
+from appliance.kernel.log import Log
+from appliance.kernel.reader import Reader, open_connection
+from appliance.kernel.schema_reader import read_state
+from appliance.kernel.upgrade import MigrationPending
+
+T = TypeVar("T")
+
+
+class StoppedStore:
+    """A Store with one connection, for one caller."""
+
+    def __init__(self, runner: BatchRunner, reader: Reader) -> None:
+        self._runner = runner
+        self._reader = reader
+
+    def write(self, function: Callable[..., T], *args: Any) -> T:
+        outcomes, _ = self._runner.run([(function, args)])
+        result: T = outcomes[0].unwrap()
+        return result
+
+    def read(self, function: Callable[..., T], *args: Any) -> T:
+        return function(self._reader, *args)
+
+
+@contextmanager
+def stopped_store(datadir: DataDir, store: str, clock: Clock) -> Iterator[StoppedStore]:
+    """The store on its file. Raises HubRunning if a hub is running, and MigrationPending for an
+    older file: one store alone is not migrated, so that the backup before a migration has all
+    stores as they were."""
+    with WriterLock(datadir, random_id(), clock):
+        path = datadir.database(store)
+        log = Log(sys.stderr.buffer, level="warning")
+        _refuse_older(path, store)
+        schema.migrate(path, store, clock=clock, backups=datadir.backups, log=log)
+        with closing(open_connection(path, "FULL")) as connection:
+            runner = BatchRunner(connection, clock, IdFactory(clock))
+            yield StoppedStore(runner, Reader(connection, clock, query_only=False))
+
+
+def _refuse_older(database: Path, store: str) -> None:
+    if database.exists():
+        seen = read_state(database, store, running=False)
+        if seen.schema and seen.pending:
+            raise MigrationPending(details={"store": store, "steps": list(seen.pending)})

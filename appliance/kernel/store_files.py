@@ -1,0 +1,44 @@
+"""Whether the files of an open store are still those at their paths.
+
+A file that is removed or replaced goes on working for the processes that have it open, and its
+content is gone when they end.
+"""
+
+from pathlib import Path
+
+_LOG = ("-wal", "-shm")
+
+
+class StoreFiles:
+    """Used by all threads of a store. Create before the store is opened."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database.absolute()
+        self._opened: dict[Path, tuple[int, int]] = {}
+        self._note("")
+
+    def note_log(self) -> None:
+        """Call with a connection that stays open: SQLite removes the log with its last one."""
+        for suffix in _LOG:
+            self._note(suffix)
+
+    def changed(self) -> str:
+        """The name of a file that was removed or replaced; "": all are in place."""
+        for path, opened in self._opened.items():
+            if _identity(path) != opened:
+                return path.name
+        return ""
+
+    def _note(self, suffix: str) -> None:
+        path = self._database.with_name(self._database.name + suffix)
+        identity = _identity(path)
+        if identity is not None and path not in self._opened:
+            self._opened = {**self._opened, path: identity}  # other threads read the former one
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
