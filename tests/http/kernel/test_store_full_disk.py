@@ -5,12 +5,14 @@ import os
 import re
 import signal
 import sqlite3
+import subprocess
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import run
 from tests.support.servedhub import ServedHub
 from tests.support.smalldisk import small_disk
 from tests.support.until import until
@@ -59,6 +61,12 @@ def accepted(hub, path, body):
     return hub.http.post(path, body).status in (200, 201)
 
 
+def failing(hub):
+    """The checks that fail, while the appliance is not ready."""
+    answer = hub.http.get("/-/ready")
+    return answer.body["failing"] if answer.status == 503 else []
+
+
 def fill(hub, disk, path, body):
     """Until that write is refused: a write-ahead log has room of its own at first."""
 
@@ -87,6 +95,7 @@ def test_full_disk_answers_503_and_recovers(disk):
             for path in READS:
                 answer = hub.http.get(path)
                 assert answer.status == 200, (path, answer)
+            assert "host.disk" in failing(hub)
         dropped = re.search(
             r"(?m)^agentlip_log_dropped_lines (\S+)", hub.http.get("/metrics").raw.decode()
         )
@@ -94,6 +103,7 @@ def test_full_disk_answers_503_and_recovers(disk):
         disk.clear()
         for path, body in WRITES.items():
             until(partial(accepted, hub, path, body(topic)), 30, path)
+        until(lambda: hub.http.get("/-/ready").status == 200, 30, "ready again")
         hub.http.get("/health")
         assert hub.stop() == 0
         assert "Traceback" not in hub.log_text
@@ -104,6 +114,26 @@ def test_full_disk_answers_503_and_recovers(disk):
                 assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     finally:
         hub.kill()
+
+
+def test_read_only_file_system_is_not_ready_and_reads_go_on(tmp_path):
+    with small_disk(tmp_path, "ext4", MEBIBYTES["ext4"]) as disk:
+        hub = start(disk)
+        try:
+            _, topic = hub.channel_with_topic("general")
+            assert hub.http.get("/-/ready").status == 200
+            # As the kernel does after an error of the disk, also while files are open.
+            subprocess.run(["mount", "-o", "remount,abort", str(disk.root)], check=True)
+            for _ in range(2):
+                answer = hub.http.post("/api/v1/messages", {"topic_id": topic, **MESSAGE})
+                assert (answer.status, answer.body["code"]) == (503, "FILE_SYSTEM_READ_ONLY")
+                assert "host.disk" in failing(hub)
+                assert hub.http.get("/api/v1/channels").status == 200
+            status = run("agentlipd", "status", "--workspace", hub.workspace, cwd=tmp_path)
+            assert status.code == 3
+            assert "read-only" in status.out
+        finally:
+            hub.stop()
 
 
 def test_writer_that_dies_on_a_full_disk_is_started_again(disk):

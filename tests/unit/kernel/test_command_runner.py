@@ -25,6 +25,8 @@ if wanted == "facts":
     from appliance.settings import Settings
     targets = load(Settings, None, os.environ).backup.targets
     print(len(targets), targets[0].name, os.nice(0), os.getcwd() == str(here))
+elif wanted == "key":
+    print(os.environ.get("AWS_SECRET_ACCESS_KEY"))
 else:
     child = os.fork()
     if child:
@@ -39,7 +41,12 @@ class Section(msgspec.Struct, frozen=True):
     pass
 
 
-def runner(path: Path, monkeypatch: pytest.MonkeyPatch, settings: msgspec.Struct) -> CommandRunner:
+def runner(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: msgspec.Struct,
+    section: str = "backup",
+) -> CommandRunner:
     """A runner whose command line is STORY."""
     package = path / "command_line"
     package.mkdir()
@@ -47,7 +54,7 @@ def runner(path: Path, monkeypatch: pytest.MonkeyPatch, settings: msgspec.Struct
     (package / "__main__.py").write_text(STORY)
     monkeypatch.syspath_prepend(str(path))
     monkeypatch.setattr("appliance.kernel.command_runner.appliance.__name__", "command_line")
-    return CommandRunner(DataDir(path), "backup", settings)
+    return CommandRunner(DataDir(path), section, settings)
 
 
 def test_settings_of_the_section_reach_the_command(tmp_path, monkeypatch):
@@ -55,6 +62,13 @@ def test_settings_of_the_section_reach_the_command(tmp_path, monkeypatch):
     child = runner(tmp_path, monkeypatch, BackupSettings(targets=targets))
     done = child.run(["facts"], 60.0, niceness=7)
     assert done.out.decode().split() == ["1", "disk", "7", "True"], done.err
+
+
+@pytest.mark.parametrize(("section", "key"), [("backup", b"planted"), ("export", b"None")])
+def test_only_a_backup_has_the_keys_of_object_stores(tmp_path, monkeypatch, section, key):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    child = runner(tmp_path, monkeypatch, Section(), section)
+    assert child.run(["key"], 60.0).out.strip() == key
 
 
 def test_stopped_command_takes_its_children_along(tmp_path, monkeypatch):

@@ -16,13 +16,13 @@ from appliance.kernel.datadir import (
     DataDirNotWritable,
     HubRunning,
     WorkspaceNotFound,
-    WorkspaceNotTrusted,
     WriterLock,
     discover,
     pid_alive,
     read_lock,
 )
 from appliance.kernel.errors import StorageFull
+from appliance.kernel.ownership import WorkspaceNotTrusted
 
 ROOT = Path(__file__).parents[3]
 
@@ -493,8 +493,3 @@ def test_lock_that_cannot_be_created_gives_the_reason(tmp_path: Path) -> None:
     with pytest.raises(DataDirNotWritable):
         WriterLock(data, "x").acquire()
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_invalid_process_numbers_are_not_alive() -> None:
-    assert pid_alive(os.getpid())
-    assert not any(pid_alive(pid) for pid in (0, -1, 2**22 + 1, 2**70))

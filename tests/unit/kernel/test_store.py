@@ -17,7 +17,14 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.reader import ReadTooLong
 from appliance.kernel.store import Store
-from appliance.kernel.store_errors import QueueFull, StoreBusy, StoreClosed, StoreFull, StoreSuspect
+from appliance.kernel.store_errors import (
+    QueueFull,
+    StoreBusy,
+    StoreClosed,
+    StoreDetached,
+    StoreFull,
+    StoreSuspect,
+)
 from appliance.kernel.writer import StoreSettings
 
 ROOT = Path(__file__).parents[3]
@@ -315,8 +322,34 @@ def test_damaged_file_stops_the_store_and_leaves_a_marker(open_store, tmp_path):
     assert path.with_name("store.sqlite3.suspect").exists()
 
 
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_store_with_a_removed_or_replaced_file_takes_no_writes_until_it_is_back(
+    open_store, tmp_path, suffix, replaced
+):
+    published = []
+    store = open_store(publish=published.extend)
+    assert store.read(values) == []
+    store.write(insert, "a")
+    assert not store.facts()["detached"]
+    path = tmp_path / f"store.sqlite3{suffix}"
+    path.rename(tmp_path / "moved")
+    if replaced:
+        path.write_bytes((tmp_path / "moved").read_bytes())
+    with pytest.raises(StoreDetached) as refused:
+        store.write(insert, "b")
+    assert refused.value.details["file"] == path.name
+    assert published == [1], "what is not acknowledged is not published"
+    assert "a" in store.read(values), "reads go on"
+    assert store.facts()["detached"]
+    (tmp_path / "moved").rename(path)
+    assert not store.facts()["detached"]
+    assert store.write(insert, "c")
+
+
 def test_low_disk_space_refuses_writes_but_not_reads(open_store):
     store = open_store(free_bytes_min=1 << 60)
+    assert store.facts()["writing_paused"], "known before a write is refused"
     with pytest.raises(StoreFull) as refused:
         store.write(insert, "x")
     assert refused.value.retry_after > 0

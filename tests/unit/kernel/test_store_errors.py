@@ -44,6 +44,17 @@ def test_file_that_can_not_be_opened_on_a_full_disk_means_a_full_disk(tmp_path, 
     assert type(translated(sqlite_error("SQLITE_CANTOPEN"), 1, tmp_path)) is StoreFull
 
 
+@pytest.mark.parametrize("name", ["SQLITE_READONLY", "SQLITE_IOERR_WRITE", "SQLITE_CANTOPEN"])
+def test_read_only_file_system_has_a_code_of_its_own(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(store_errors, "is_read_only", lambda _: True)
+    error = translated(sqlite_error(name), 2.5, tmp_path)
+    assert (error.code, error.kind, error.retry_after) == (
+        "FILE_SYSTEM_READ_ONLY", "unavailable", 2.5,
+    )  # fmt: skip
+    assert isinstance(error, StoreFull), "it pauses writing as a full disk does"
+    assert type(translated(sqlite_error("SQLITE_BUSY"), 1, tmp_path)) is StoreBusy
+
+
 def test_missing_directory_has_no_free_bytes(tmp_path):
     assert store_errors.free_bytes(tmp_path) > 0
     assert store_errors.free_bytes(tmp_path / "missing") == 0

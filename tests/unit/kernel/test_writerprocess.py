@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import gevent
 import msgspec
 import pytest
 
+from appliance.kernel import writerprocess
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock, read_lock
 from appliance.kernel.errors import Invalid
@@ -110,6 +112,47 @@ def test_killed_writer_process_is_replaced_and_keeps_committed_writes(store):
     assert store.restarts == [1]
     assert store.write(jobs.put, "after") == "after"
     assert store.read(count) == 2
+
+
+def test_writer_process_that_can_not_start_is_given_up_with_the_reason(store, monkeypatch):
+    monkeypatch.setattr(writerprocess, "RESTARTS_MAX", 3)
+    attempts = []
+
+    def refuse(*_):
+        attempts.append(1)
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "posix_spawn", refuse)
+    os.kill(store._writer.pid, 9)
+    wait_until(lambda: store._writer._process.given_up)
+    with pytest.raises(StoreBusy, match=r"ended 3 times within 30 s: .*temporarily unavailable"):
+        store.write(jobs.put, "x")
+    assert len(attempts) == 3
+    assert store.read(count) == 0, "reads go on"
+
+
+def test_child_without_threads_says_so_and_ends(tmp_path):
+    """Otherwise its other threads keep it alive, and the writes of one store wait forever."""
+    script = """
+import threading
+from appliance.kernel import writerchild
+def start(self): raise RuntimeError("can't start new thread")
+threading.Thread.start = start
+writerchild.main()
+"""
+    ours, theirs = socket.socketpair()
+    theirs.set_inheritable(True)
+    arguments = [str(os.getpid()), "info", str(theirs.fileno())]
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, *arguments], close_fds=False, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    theirs.close()
+    _, raw = socket.socketpair()
+    config = writerprocess.WriterConfig("apart", str(tmp_path / "x.sqlite3"), StoreSettings())
+    socket.send_fds(ours, [writerprocess.frame(config)], [raw.fileno()])
+    assert ours.recv(1000) == b"RuntimeError: can't start new thread"
+    assert child.wait(30) == 1
 
 
 def test_stores_of_one_writer_process_restart_together(tmp_path):
