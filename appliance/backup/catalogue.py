@@ -11,11 +11,11 @@ import msgspec
 
 from appliance.backup import wire
 from appliance.backup.manifest import SetManifest, Verification
+from appliance.backup.retention import SAFETY
 from appliance.backup.sets import ListedSet, SetDirectory
 from appliance.kernel.clock import utc
 
 FUTURE_MS = 2000  # sets from later than this were made before the clock was set back
-BEFORE_RESTORE = "before-restore"
 
 
 class SetFacts(NamedTuple):
@@ -29,6 +29,12 @@ class SetFacts(NamedTuple):
     def result(self) -> str | None:
         """good, bad or inconclusive; None if it was never verified."""
         return None if self.row.verification is None else self.row.verification.result
+
+    @property
+    def seconds(self) -> float:
+        """How long making the set and its last check took."""
+        verification = self.row.verification
+        return self.row.seconds + (0.0 if verification is None else verification.seconds)
 
 
 class SetCatalogue:
@@ -67,12 +73,12 @@ class SetCatalogue:
         return with_verification(row, self._sets.verification(name))
 
     def newest(self, now_ms: int) -> SetFacts | None:
-        """The newest set by its cut, without those from the future and safety copies of restores,
-        whose content was replaced."""
+        """The newest set by its cut, without those from the future and safety copies: the content
+        of one was replaced, or it is of an attempt to migrate, and nobody has verified it."""
         present = (
             facts
             for facts in self.facts
-            if facts.cut_ms <= now_ms + FUTURE_MS and facts.row.reason != BEFORE_RESTORE
+            if facts.cut_ms <= now_ms + FUTURE_MS and facts.row.reason not in SAFETY
         )
         return max(present, key=lambda facts: facts.cut_ms, default=None)
 

@@ -49,10 +49,16 @@ def create(
         bool, typer.Option("--scheduled", help="Record that the schedule asked for it.")
     ] = False,
 ) -> None:
-    """Back up the whole workspace, also while the appliance runs: agentlip backup create"""
+    """Back up the whole workspace, also while the appliance runs: agentlip backup create
+
+    If it is encrypted and its secret key is not here, it is verified at once, while this process
+    has a key for it.
+    """
+    from appliance.backup import keys
     from appliance.backup.create import create_set
 
     work = opened(session)
+    own_key = keys.single_use(work.settings)
     with work.sets.only_writer():
         manifest = create_set(
             work.datadir,
@@ -64,7 +70,10 @@ def create(
             exports=work.exports,
             # Only then: before, it keeps the stores from writing.
             after_cut=partial(os.nice, work.settings.niceness) if scheduled else None,
+            also_for=own_key,
         )
+        if own_key is not None:
+            cli_verify.verify_at_once(session, work, manifest.name, own_key)
     count = messages(manifest)
     session.answer(
         summary(manifest),

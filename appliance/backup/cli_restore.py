@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.backup.cli_opened import progress
-from appliance.cli_support import Session, common, note
+from appliance.cli_support import Session, common, note, plain
 from appliance.kernel.errors import Invalid
 
 SetArgument = Annotated[
@@ -27,6 +27,12 @@ IntoFlag = Annotated[
 StoreFlag = Annotated[
     list[str] | None, typer.Option("--store", help="Restore only this store; may be repeated.")
 ]
+ReviveFlag = Annotated[
+    bool,
+    typer.Option(
+        "--revive", help="Also bring back tokens, members and secrets that were revoked since."
+    ),
+]
 ChannelFlag = Annotated[
     str | None, typer.Option("--channel", help="With --into: only this channel, as a workspace.")
 ]
@@ -35,6 +41,8 @@ IdentityFlag = Annotated[
 ]
 LINES_OF_KIND = {
     "lost": "lost",
+    "lost-delivered": "lost here, and delivered before",
+    "still-revoked": "stays revoked",
     "valid-again": "valid again",
     "sent-again": "delivered again",
 }
@@ -50,19 +58,20 @@ def restore(
     into: IntoFlag = None,
     store: StoreFlag = None,
     channel: ChannelFlag = None,
+    revive: ReviveFlag = False,
     identity: IdentityFlag = None,
 ) -> None:
     """Put a backup in the place of the present state, or into a new directory.
 
     Only while the appliance is stopped. The present state is backed up first, and the answer
-    names that backup. Rows that are newer than the restored backup are lost, and listed. Clients
-    notice a new epoch.
+    names that backup. Rows that are newer than the restored backup are lost, and listed. Tokens
+    and members that were revoked since stay revoked. Clients notice a new epoch.
 
     Example: agentlip backup restore --latest --plan
     """
     from appliance.backup import keys, restore_request
 
-    request = restore_request.of(session.workspace, name, latest, into, tuple(store or ()))
+    request = restore_request.of(session.workspace, name, latest, into, tuple(store or ()), revive)
     identities = keys.load(request.settings, identity)
     if channel is not None:
         if into is None:
@@ -97,11 +106,11 @@ def _tell_plan(session: Session, request: Any, identities: Any, *, asked: bool) 
 
     tell = progress(session, request.clock)
     planned = verbs.plan(request.job, identities, request.clock, tell)
-    session.answer(planned, "\n".join(_plan_lines(planned)))
+    session.answer(planned, "\n".join(map(plain, _plan_lines(planned))))
     if not asked:
         raise Invalid(
             "nothing was changed: the present state would be replaced",
-            hint=f"agentlip backup restore {planned.name} --yes",
+            hint=f"agentlip backup restore {planned.name}{' --revive' * request.job.revive} --yes",
         )
 
 
@@ -111,7 +120,7 @@ def _restore(session: Session, request: Any, identities: Any) -> None:
     tell = progress(session, request.clock)
     done = verbs.apply(request.job, request.sets, identities, request.clock, tell=tell)
     lines = [*_notice_lines(done.plan), *_result_lines(done)]
-    session.answer(done, "\n".join(lines))
+    session.answer(done, "\n".join(map(plain, lines)))
     if not session.machine and done.plan.new_directory:
         note("both directories have the same tokens and member key: don't run both")
 
@@ -119,8 +128,13 @@ def _restore(session: Session, request: Any, identities: Any) -> None:
 def _plan_lines(planned: Any) -> list[str]:
     lines = [f"backup {planned.name} of {planned.cut_at} → {planned.workspace}"]
     lines += [f"would replace {path}" for path in planned.replaced]
+    lines += [f"would add {path}" for path in planned.added]
     lines += [f"would remove {path}" for path in planned.removed]
     lines += [f"would keep {path}" for path in planned.kept]
+    lines += [
+        f"would change the setting {each.name}: {each.before} → {each.after}"
+        for each in planned.settings
+    ]
     lines += [
         f"the next start migrates {name}: {step}" for name, step in planned.migrations.items()
     ]
@@ -145,7 +159,9 @@ def _notice_lines(planned: Any) -> list[str]:
             f"{LINES_OF_KIND[each.kind]}: {each.count} {each.noun} in {each.store}: {names}{more}"
         )
     for store in planned.uncompared:
-        lines.append(f"the present {store} can't be read, so its losses are not known")
+        lines.append(
+            f"the present {store} can't be read, so its losses and revocations are not known"
+        )
     return lines
 
 

@@ -52,7 +52,7 @@ def schedule_of(datadir: DataDir, settings: BackupSettings, now_ms: int) -> dict
         "keep": {kind: getattr(settings, f"keep_{kind}") for kind in KEPT},
         "encrypted": bool(settings.recipients),
         "targets": [{"name": target.name, "url": target.url} for target in settings.targets],
-        "failures": msgspec.to_builtins(read_failures(datadir.workspace / settings.directory)),
+        "failures": msgspec.to_builtins(read_failures(datadir.backups)),
     }
 
 

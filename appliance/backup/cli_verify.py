@@ -7,12 +7,16 @@ import msgspec
 import typer
 
 from appliance.backup.cli_opened import Opened, opened, progress
-from appliance.backup.errors import VerificationFailed, VerificationInconclusive
-from appliance.cli_support import Session, common, note
+from appliance.backup.errors import (
+    BackupLibraryMissing,
+    VerificationFailed,
+    VerificationInconclusive,
+)
+from appliance.cli_support import Session, common, note, plain
 from appliance.kernel.errors import Invalid
 
 if TYPE_CHECKING:
-    from appliance.backup.verify import Checked
+    from appliance.backup.verify import Checked, Verifier
 
 IdentityFlag = Annotated[
     Path | None,
@@ -38,25 +42,45 @@ def verify(
     """
     from appliance.backup import keys
     from appliance.backup.scratch_server import check_installed
-    from appliance.backup.verify import Verifier
-    from doctor.copied_log import problems
 
     check_installed()
     work = opened(session)
     chosen = _chosen(work, names or [], latest, everything)
     identities = keys.load(work.settings, identity)
     with work.sets.only_writer():
-        verifier = Verifier(
-            work.sets,
-            work.settings,
-            work.clock,
-            lambda copy, seconds: problems(copy, work.clock, seconds),
-            progress(session, work.clock),
-        )
+        verifier = verifier_of(session, work)
         checked = [_reported(session, verifier.verify(name, identities)) for name in chosen]
     if session.machine:
         session.table([_row(each) for each in checked], (), "")
     _raise_worst(checked)
+
+
+def verify_at_once(session: Session, work: Opened, name: str, key: Any) -> None:
+    """Verifies a backup that was just made, with a note if it is not good. The command that made it
+    succeeds anyway: the backup is there, and its result is recorded."""
+    from appliance.backup.scratch_server import check_installed
+
+    try:
+        check_installed()
+    except BackupLibraryMissing as error:
+        note(f"{name} was not verified: {error.message}")
+        return
+    result = verifier_of(session, work).verify(name, key).verification
+    if result.result != "good" and not session.machine:
+        note(f"{name} is {result.result}: {plain('; '.join(result.problems[:3]))}")
+
+
+def verifier_of(session: Session, work: Opened) -> "Verifier":
+    from appliance.backup.verify import Verifier
+    from doctor.copied_log import problems
+
+    return Verifier(
+        work.sets,
+        work.settings,
+        work.clock,
+        lambda copy, seconds: problems(copy, work.clock, seconds),
+        progress(session, work.clock),
+    )
 
 
 def _chosen(work: Opened, names: list[str], latest: bool, everything: bool) -> list[str]:
@@ -75,7 +99,7 @@ def _reported(session: Session, checked: "Checked") -> "Checked":
         result = checked.verification
         session.answer({}, f"{checked.name}: {result.result} ({result.seconds:.1f} s)")
         for problem in result.problems:
-            note(f"  {problem}")
+            note(f"  {plain(problem)}")
     return checked
 
 

@@ -13,11 +13,13 @@ from appliance.backup import keys, small_files, store_copy
 from appliance.backup.cut import PinnedStore, common_cut, present_stores
 from appliance.backup.encoding import Source, encode, zstd
 from appliance.backup.errors import BackupNotWritable
+from appliance.backup.keys import Identities
 from appliance.backup.manifest import Kind, Reason, SetFile, SetManifest, StoreFacts
 from appliance.backup.sets import SetDirectory, writing
 from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import SmallFile
 from appliance.backup.store_copy import CopiedStore
+from appliance.kernel import removed_files
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import BESIDE, DIRECTORY, DataDir
 from appliance.kernel.store_declaration import declaration_of
@@ -25,6 +27,7 @@ from appliance.kernel.store_errors import free_bytes
 
 TellFile = Callable[[str, int, int], None]
 _SCRATCH = "scratch."
+_REMOVED = "removed"
 
 
 def create_set(
@@ -37,21 +40,33 @@ def create_set(
     tell: TellFile | None = None,
     exports: Path | None = None,
     after_cut: Callable[[], object] | None = None,
+    also_for: Identities | None = None,
 ) -> SetManifest:
     """Writes a set and returns its manifest. Call inside `sets.only_writer()`.
 
+    A store whose file was removed under the running appliance is copied from the open file.
+
     `exports`: directory of the exported segments, copied with `backup.include_exports`. `tell` is
     called with a file, the bytes of it that are done, and all of them; `after_cut` when the stores
-    can be written again. Raises BackupNotWritable,
+    can be written again. `also_for` can open an encrypted set too. Raises BackupNotWritable,
     CutNotPossible, StoreNotCopied, RecipientRefused or BackupLibraryMissing; then nothing remains.
     """
     zstd()
     recipients = keys.recipients(settings)
-    _check_space(datadir, sets, settings)
+    if recipients and also_for is not None:
+        recipients += [key.to_public() for key in also_for.keys]
+    removed = removed_files.find(datadir)
+    if not removed:
+        _check_space(datadir, sets, settings)
     name, partial = sets.begin(clock.now_ms())
     try:
+        if removed:
+            with writing():
+                datadir = removed_files.copy(datadir, removed, partial / _REMOVED)
+            _check_space(datadir, sets, settings)
         work = _Work(datadir, partial, settings, recipients, clock, tell)
         manifest = work.run(name, reason, exports if settings.include_exports else None, after_cut)
+        shutil.rmtree(partial / _REMOVED, ignore_errors=True)
         sets.finish(manifest, partial)
     except BaseException:
         with suppress(OSError):

@@ -23,9 +23,9 @@ def show(sets: Sequence[SetFacts], newest: SetFacts | None, now_ms: int) -> None
         (each.row.verification for each in reversed(sets) if each.row.verification is not None),
         None,
     )
-    metrics.verified.set(
-        0 if checked is None else datetime.fromisoformat(checked.checked_at).timestamp()
-    )
+    proven = [each.row.verification for each in sets if each.result in ("good", "bad")]
+    times = [datetime.fromisoformat(each.checked_at).timestamp() for each in proven if each]
+    metrics.verified.set(max(times, default=0))
     for result in metrics.RESULTS:
         is_it = checked is not None and checked.result == result
         metrics.verification.labels(result).set(is_it)

@@ -1,4 +1,7 @@
-"""The last failures, in a file beside the sets, so that commands show them while nothing runs."""
+"""The last failures, in `.agentlip/backups`, so that commands show them while nothing runs.
+
+They stay there if `backup.directory` is elsewhere, because that may be what fails.
+"""
 
 from pathlib import Path
 

@@ -1,6 +1,5 @@
 """Brings a set back from a target. It gets its name when all of it was compared with its hashes."""
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -10,11 +9,11 @@ from pathlib import Path
 
 from appliance.backup.errors import BackupNotWritable, SetDamaged, SetNotFound
 from appliance.backup.manifest import SetFile, SetManifest
-from appliance.backup.remote import RemoteSet, names_in, read_part, read_set
+from appliance.backup.remote import names_in, read_file, read_manifest
 from appliance.backup.sets import SetDirectory, writing
 from appliance.backup.settings import BackupSettings
+from appliance.backup.stored import check_hash
 from appliance.backup.target import Attempts, BackupTarget
-from appliance.backup.transfer import Part, divide
 
 Tell = Callable[[str, int, int], None]
 
@@ -47,20 +46,20 @@ def fetch(
         raise SetNotFound(
             f"target {target.name} has no backup named {name!r}", hint="agentlip backup targets"
         )
-    remote = read_set(target, name, settings, attempts)
-    if _is_whole(sets, remote.manifest):
-        return remote.manifest, False
-    _check_space(sets.root, remote.manifest, settings)
+    manifest = read_manifest(target, name, settings, attempts)
+    if _is_whole(sets, manifest):
+        return manifest, False
+    _check_space(sets.root, manifest, settings)
     partial_path = sets.begin_named(name)
     try:
-        _fetch_files(target, remote, partial_path, attempts, tell)
+        _fetch_files(target, manifest, partial_path, attempts, tell)
         with suppress(SetNotFound):
             sets.remove(name)
-        sets.finish(remote.manifest, partial_path)
+        sets.finish(manifest, partial_path)
     except BaseException:
         shutil.rmtree(partial_path, ignore_errors=True)
         raise
-    return remote.manifest, True
+    return manifest, True
 
 
 def _checked(name: str) -> str:
@@ -74,7 +73,8 @@ def _is_whole(sets: SetDirectory, manifest: SetManifest) -> bool:
     try:
         if sets.read(manifest.name) != manifest:
             return False
-        divide(sets.path(manifest.name), manifest, None)
+        for file in manifest.files:
+            check_hash(sets.path(manifest.name), file)
     except (SetNotFound, SetDamaged):
         return False
     return True
@@ -93,43 +93,28 @@ def _check_space(root: Path, manifest: SetManifest, settings: BackupSettings) ->
 
 def _fetch_files(
     target: BackupTarget,
-    remote: RemoteSet,
+    manifest: SetManifest,
     into: Path,
     attempts: Attempts,
     tell: Tell | None,
 ) -> None:
-    manifest, done = remote.manifest, 0
+    done = 0
     for file in manifest.files:
-        parts = [part for part in remote.transfer.parts if part.file == file.name]
-        for part in parts:
-            if tell is not None:
-                tell(f"{manifest.name} from {target.name}", done, manifest.stored_bytes)
-            attempts.run(partial(_fetch_part, target, manifest.name, part, into / file.name))
-            done += part.bytes
-        _compare(into / file.name, file)
+        if tell is not None:
+            tell(f"{manifest.name} from {target.name}", done, manifest.stored_bytes)
+        attempts.run(partial(_fetch_file, target, manifest.name, file, into / file.name))
+        done += file.stored_bytes
 
 
-def _fetch_part(target: BackupTarget, name: str, part: Part, path: Path) -> None:
-    """Writes the part at its offset; another attempt starts there again."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+def _fetch_file(target: BackupTarget, name: str, file: SetFile, path: Path) -> None:
+    """Another attempt writes the file from its start."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with writing():
         descriptor = os.open(path, flags, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        with writing():
-            file.truncate(part.offset)
-            file.seek(part.offset)
-        for piece in read_part(target, name, part):
+    with os.fdopen(descriptor, "wb") as opened:
+        for piece in read_file(target, name, file):
             with writing():
-                file.write(piece)
+                opened.write(piece)
         with writing():
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _compare(path: Path, file: SetFile) -> None:
-    digest = hashlib.sha256()
-    with path.open("rb") as opened:
-        while piece := opened.read(1024 * 1024):
-            digest.update(piece)
-    if path.stat().st_size != file.stored_bytes or digest.hexdigest() != file.stored_sha256:
-        raise SetDamaged(f"{file.name} at the target is not as the manifest recorded it")
+            opened.flush()
+            os.fsync(opened.fileno())

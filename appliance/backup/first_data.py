@@ -1,11 +1,15 @@
-"""Whether a workspace contains anything that is worth a backup: a row beside those of its start."""
+"""Whether a workspace has anything to back up: rows beside those of its start or of a backup."""
 
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from appliance.kernel.datadir import BESIDE, DataDir
+from appliance.backup.manifest import SetManifest
+from appliance.backup.restore_prepare import count_in
+from appliance.kernel.datadir import BESIDE, STORES, DataDir
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.schema_reader import read_state
 from appliance.kernel.store_declaration import declaration_of
 
 _OWN_TABLES = ("meta",)
@@ -59,6 +63,30 @@ def has_rows(database: Path) -> bool:
             for table in texts
             if table not in (*_OWN_TABLES, *indexes) and not table.startswith(own)
         )
+
+
+def _is_data(table: str) -> bool:
+    """Whether a table has users' data, and not that of migrations."""
+    return table not in _OWN_TABLES and not table.startswith(_OWN_PREFIXES)
+
+
+def has_same_rows(datadir: DataDir, manifest: SetManifest) -> bool:
+    """Whether each table of users' data has as many rows as it had, in no older schema."""
+    for store in STORES:
+        database, facts = datadir.database(store), manifest.stores.get(store)
+        try:
+            if facts is None:
+                if database.exists() and has_rows(database):
+                    return False
+                continue
+            counts = count_in(datadir, (store,))[store]
+            schema = read_state(database, store, running=False).schema
+        except (sqlite3.Error, ApplianceError):
+            return False
+        kept = {name: count for name, count in facts.rows.items() if _is_data(name)}
+        if schema < facts.schema or any(counts.get(each, n) != n for each, n in kept.items()):
+            return False
+    return True
 
 
 def _signature(database: Path) -> Signature:

@@ -65,6 +65,14 @@ def load(settings: BackupSettings, file: Path | None = None) -> Identities | Non
     return Identities(keys, path)
 
 
+def single_use(settings: BackupSettings) -> Identities | None:
+    """A new key pair for one backup whose secret key is elsewhere: it is encrypted for this key
+    too, verified with it in the same process, and the key is forgotten. None if not needed."""
+    if not settings.verify or not settings.recipients or settings.identity_file:
+        return None
+    return Identities([age().x25519.Identity.generate()], Path())
+
+
 def check(path: Path, manifest: SetManifest, identities: Identities | None) -> None:
     """Decodes the smallest file of the set at `path`. Writes nothing.
 

@@ -10,9 +10,15 @@ forgets one.
 
 from appliance.backup import metrics, wire
 from appliance.backup.catalogue import SetCatalogue, SetFacts
-from appliance.backup.errors import BackupNotWritable, BackupRunning, VerificationFailed
+from appliance.backup.errors import (
+    BackupNotWritable,
+    BackupRunning,
+    VerificationFailed,
+    VerificationInconclusive,
+)
 from appliance.backup.exposition import read_uploads, show, show_uploads
 from appliance.backup.first_data import FirstData
+from appliance.backup.manifest import Verification
 from appliance.backup.schedule import Phase, ScheduleFacts, due_in_seconds, left_after
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
@@ -28,6 +34,8 @@ CREATE = "agentlip backup create"
 SHOW = "agentlip backup show"
 WAITED_SECONDS = 30.0  # how long data of an earlier process counts as present already
 GRACE_SECONDS = 30.0  # a command that exceeds its limit ends by itself, with a better message
+RECHECK_FIRST_SECONDS = 3600.0  # from a start to the first check of a kept backup
+RECHECK_SECONDS = 86_400.0  # from one to the next
 TOO_SLOW = "raise backup.seconds_max or backup.upload_seconds_max in agentlip.toml"
 
 
@@ -62,6 +70,7 @@ class BackupScheduler(Loop):
         self._of = ""  # the set of these phases
         self._failures = 0
         self._not_before = float("-inf")  # these three: seconds of uptime
+        self._recheck_at = clock.uptime() + RECHECK_FIRST_SECONDS
         self._data_since: float | None = None
         self._created_at: float | None = None
         metrics.enabled.set(settings.enabled)
@@ -105,7 +114,9 @@ class BackupScheduler(Loop):
         if self._left is None:
             self._resume(self._catalogue.newest(now_ms))
         is_due = due is not None and due <= 0
-        if not (is_due or self._left) or uptime < self._not_before:
+        if not (is_due or self._left):
+            return self._recheck(now_ms, uptime)
+        if uptime < self._not_before:
             return 0
         if in_thread(self._sets.is_busy):
             return 0
@@ -117,6 +128,24 @@ class BackupScheduler(Loop):
         elif self._of not in {facts.name for facts in self._catalogue.facts}:
             self._left = ()  # it was removed meanwhile
         return int(is_due) + self._finish()
+
+    def _recheck(self, now_ms: int, uptime: float) -> int:
+        """Verifies a kept backup each day, that of the oldest verification first, because bytes on
+        a disk can change. One that could not be verified is not tried again and again."""
+        if not self._settings.verify or uptime < self._recheck_at or in_thread(self._sets.is_busy):
+            return 0
+        before = iso(now_ms - int(RECHECK_SECONDS * 1000))
+        checked = [(each.row.verification, each.row) for each in self._catalogue.facts]
+        old = sorted(
+            (at, row.name)
+            for result, row in checked
+            if result is None or result.result == "good"
+            if (at := row.cut_at if result is None else result.checked_at) < before
+        )
+        if not old:
+            return 0
+        self._recheck_at = uptime + RECHECK_SECONDS
+        return self._requested(BackupRequest("verify", old[0][1]))
 
     def _due(self, now_ms: int) -> float | None:
         """Seconds until the next backup; None if there is nothing to back up yet."""
@@ -133,6 +162,7 @@ class BackupScheduler(Loop):
                 self._data_since = uptime - (WAITED_SECONDS if is_first else 0.0)
         return ScheduleFacts(
             set_age=None if newest is None else (now_ms - newest.cut_ms) / 1000,
+            set_seconds=0.0 if newest is None else newest.seconds,
             data_age=None if self._data_since is None else uptime - self._data_since,
             created_ago=None if self._created_at is None else uptime - self._created_at,
         )
@@ -162,7 +192,11 @@ class BackupScheduler(Loop):
         self._succeeded("create")
         row = made[-1].row
         self._of = row.name
-        self._left = left_after(self._settings, None, scheduled=scheduled)
+        verification = in_thread(self._sets.verification, row.name)
+        result = None if verification is None else verification.result
+        if verification is not None:  # one whose key is elsewhere is verified when it is made
+            self._tell(row.name, verification)
+        self._left = left_after(self._settings, result, scheduled=scheduled)
         self.log.info(
             "backup made", name=row.name, reason=row.reason, seconds=row.seconds,
             pause_ms=row.pause_ms, stored_bytes=row.stored_bytes,
@@ -202,7 +236,13 @@ class BackupScheduler(Loop):
             failure = reported
         verification = in_thread(self._sets.verification, name)
         if verification is None or verification == before:
+            if failure.code == VerificationInconclusive.code:
+                return "inconclusive"
             raise failure
+        self._tell(name, verification)
+        return verification.result
+
+    def _tell(self, name: str, verification: Verification) -> None:
         if verification.result == "good":
             self._succeeded("verify")
             self.log.info("backup verified", name=name, seconds=verification.seconds)
@@ -214,7 +254,6 @@ class BackupScheduler(Loop):
             )
         else:
             self.log.warning("backup not verified", name=name, problems=verification.problems[:3])
-        return verification.result
 
     @staticmethod
     def _after(result: str, phases: list[Phase]) -> list[Phase]:
@@ -228,7 +267,7 @@ class BackupScheduler(Loop):
         if request.phase == "create":
             if not self._create(scheduled=False):
                 return 0
-            if self._settings.verify:
+            if self._settings.verify and in_thread(self._sets.verification, self._of) is None:
                 self._left = ("verify", *(self._left or ()))
             return 1 + self._finish()
         self._of = request.name
@@ -245,6 +284,8 @@ class BackupScheduler(Loop):
         activity.running, activity.started_ms = phase, self.clock.now_ms()
         activity.name = self._of or None
         seconds_max = settings.upload_seconds_max if phase == "upload" else settings.seconds_max
+        if phase == "create":
+            seconds_max *= 2  # a backup whose key is elsewhere is verified too
         try:
             done = self._child.run(
                 ("backup", *arguments),

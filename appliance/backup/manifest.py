@@ -2,19 +2,39 @@
 
 `manifest.json` is written last. Its own hash is in its last field, so a change of any byte of a set
 is noticed. Sizes are in bytes, times in UTC with milliseconds, hashes are SHA-256 in hexadecimal.
+
+The hash is not a signature: anybody who can write to a target can forge a manifest. So it is
+only accepted if all its paths are those of files that backups contain, and its text is printable.
 """
 
 import hashlib
-from pathlib import Path
-from typing import Literal
+import re
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any, Literal
 
 import msgspec
 
 from appliance.backup.errors import SetDamaged, VersionRefused
+from appliance.kernel.clock import utc
+from appliance.kernel.store_declaration import file_of
 
 FILE = "manifest.json"
 FORMAT = 1
-Kind = Literal["store", "secret", "settings", "record", "blob", "export"]
+Kind = Literal["store", "secret", "settings", "record", "export"]
+_PATHS: dict[Kind, re.Pattern[str]] = {
+    "store": re.compile(r"\.agentlip/[\w-]+\.sqlite3"),  # and the file of a store of the manifest
+    "secret": re.compile(r"\.agentlip/(token|identity/\w[\w.-]*)"),
+    "settings": re.compile(r"agentlip\.(toml|config\.ts)"),
+    "record": re.compile(r"\.agentlip/(stores|epochs)\.json"),
+    "export": re.compile(
+        r"(\.agentlip/export|\w[\w-]*(/\w[\w.-]*)*)/(retention\.json|snapshot/\w[\w.-]*/\w+\.(json|jsonl|parquet)"
+        r"|events/date=[\d-]+/segment-[\d-]+\.(manifest\.json|parquet|jsonl))"
+    ),
+}
+_MODES: dict[Kind, int] = {
+    "store": 0o640, "secret": 0o600, "record": 0o640, "settings": 0o644, "export": 0o644
+}  # fmt: skip
 Reason = Literal["manual", "schedule", "before-migration", "before-restore"]
 
 
@@ -35,6 +55,11 @@ class SetFile(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     stored_bytes: int
     stored_sha256: str
+
+    @property
+    def restored_mode(self) -> int:
+        """Its mode, but never executable, and for others only what its kind may be."""
+        return self.mode & _MODES[self.kind] | 0o600
 
 
 class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +99,14 @@ class SetManifest(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str = ""
 
     @property
+    def cut_ms(self) -> int:
+        """The moment of the cut; 0 if it can't be read."""
+        try:
+            return int(datetime.fromisoformat(utc(self.cut_at)).timestamp() * 1000)
+        except ValueError:
+            return 0
+
+    @property
     def encrypted(self) -> bool:
         return bool(self.recipients)
 
@@ -90,6 +123,9 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """`verification.json` beside the manifest: the result of the last check by restoring.
 
     inconclusive  the check could not be finished (no key, no space, no time); it proves nothing
+
+    `how`: without a key, only the hashes of a set are compared that was restored before.
+    `manifest_sha256`: hash of the verified manifest; "" from older versions.
     """
 
     result: Literal["good", "bad", "inconclusive"]
@@ -97,6 +133,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     app_version: str
     problems: tuple[str, ...] = ()
+    how: Literal["restored", "hashes"] = "restored"
+    manifest_sha256: str = ""
 
 
 def encode(manifest: SetManifest) -> bytes:
@@ -118,10 +156,19 @@ def decode(text: bytes) -> SetManifest:
         raise SetDamaged(f"{FILE} can't be decoded: {error}") from None
     if text != encode(manifest):
         raise SetDamaged(f"{FILE} has been changed since it was written")
+    if not _is_printable(msgspec.to_builtins(manifest)):
+        raise SetDamaged(f"{FILE} contains control characters")
     for file in manifest.files:
-        if not _is_plain(file.name) or not _is_inside(file.path):
-            raise SetDamaged(f"{FILE} names a file outside of the workspace")
+        if not _is_plain(file.name) or not is_contained(file.path, file.kind, manifest.stores):
+            raise SetDamaged(f"{FILE} names a file that backups don't contain: {file.path}")
     return manifest
+
+
+def is_contained(path: str, kind: Kind, stores: Collection[str] = ()) -> bool:
+    """Whether backups contain files of this kind at this path, relative to the workspace."""
+    if kind == "store" and path not in {f".agentlip/{file_of(store)}" for store in stores}:
+        return False
+    return _PATHS[kind].fullmatch(path) is not None
 
 
 class _FormatOnly(msgspec.Struct):
@@ -137,6 +184,9 @@ def _is_plain(name: str) -> bool:
     return bool(name) and "/" not in name and "\0" not in name and name not in (".", "..", FILE)
 
 
-def _is_inside(path: str) -> bool:
-    parts = Path(path).parts
-    return bool(parts) and not Path(path).is_absolute() and ".." not in parts and "\0" not in path
+def _is_printable(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(_is_printable(each) for pair in value.items() for each in pair)
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_printable, value))
+    return not isinstance(value, str) or value.isprintable()

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 from appliance.backup import manifest as manifests
 from appliance.backup.errors import SetDamaged, TargetFailed, TargetObjectMissing, VersionRefused
-from appliance.backup.manifest import SetManifest
-from appliance.backup.sets import NAME
+from appliance.backup.manifest import SetFile, SetManifest
+from appliance.backup.sets import NAME, VERIFICATION
 from appliance.backup.settings import BackupSettings
 from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
-from appliance.backup.transfer import INDEX, Part, TransferIndex, decode_index, whole_index
+from appliance.backup.transfer import OWNER, SetOwner
 
 Tell = Callable[[str, int, int], None]
 
@@ -27,16 +29,11 @@ class RemoteNames(NamedTuple):
 
 
 class RemoteProblem(NamedTuple):
-    """A file at a target that is not as it was sent. `part` is its name there, "" for all."""
+    """A file at a target that is not as it was sent. `file` is its name there, "" for all."""
 
     name: str
-    part: str
+    file: str
     message: str
-
-
-class RemoteSet(NamedTuple):
-    manifest: SetManifest
-    transfer: TransferIndex
 
 
 def names_in(listed: dict[str, Stored]) -> RemoteNames:
@@ -47,34 +44,47 @@ def names_in(listed: dict[str, Stored]) -> RemoteNames:
     return RemoteNames(present, [name for name in every if name not in set(present)])
 
 
-def read_set(
+def read_manifest(
     target: BackupTarget, name: str, settings: BackupSettings, attempts: Attempts
-) -> RemoteSet:
+) -> SetManifest:
     """Raises TargetObjectMissing, SetDamaged, VersionRefused or TargetFailed."""
     limit = settings.manifest_bytes_max
     text = attempts.run(partial(read_all, target, f"{name}/{manifests.FILE}", limit))
     manifest = manifests.decode(text)
     if manifest.name != name:
         raise SetDamaged(f"the manifest of {name} at the target is of {manifest.name}")
+    check_names(manifest)
+    return manifest
+
+
+def check_names(manifest: SetManifest) -> None:
+    """Raises SetDamaged if two files have one name, or a file that of an upload's own file."""
+    names = [file.name for file in manifest.files]
+    if len(set(names)) != len(names) or {OWNER, VERIFICATION} & set(names):
+        raise SetDamaged("files of the backup have the same name, or one that uploads use")
+
+
+def owner_of(target: BackupTarget, name: str, bytes_max: int, attempts: Attempts) -> str | None:
+    """The workspace of a set, also without a manifest; None if nothing says whose it is."""
     try:
-        text = attempts.run(partial(read_all, target, f"{name}/{INDEX}", limit))
-    except TargetObjectMissing:
-        return RemoteSet(manifest, whole_index(manifest))  # copied by another program
-    return RemoteSet(manifest, decode_index(text, manifest))
+        text = attempts.run(partial(read_all, target, f"{name}/{OWNER}", bytes_max))
+        return msgspec.json.decode(text, type=SetOwner).db_id
+    except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
-def read_part(target: BackupTarget, name: str, part: Part) -> Iterator[bytes]:
-    """The content. Raises SetDamaged at its end, or as soon as it is too long."""
+def read_file(target: BackupTarget, name: str, file: SetFile) -> Iterator[bytes]:
+    """The stored file. Raises SetDamaged at its end, or as soon as it is too long."""
     digest, size = hashlib.sha256(), 0
-    for piece in target.read(f"{name}/{part.name}"):
+    for piece in target.read(f"{name}/{file.name}"):
         size += len(piece)
-        if size > part.bytes:
+        if size > file.stored_bytes:
             break
         digest.update(piece)
         yield piece
-    if size != part.bytes or digest.hexdigest() != part.sha256:
+    if size != file.stored_bytes or digest.hexdigest() != file.stored_sha256:
         raise SetDamaged(
-            f"{part.name} of {name} at target {target.name} is not as it was sent",
+            f"{file.name} of {name} at target {target.name} is not as the manifest recorded it",
             hint="agentlip backup targets --check; then: agentlip backup upload",
         )
 
@@ -88,7 +98,7 @@ def check(
 ) -> list[RemoteProblem]:
     """Reads the whole set and compares it. Raises TargetRefused or TargetUnreachable."""
     try:
-        manifest, transfer = read_set(target, name, settings, attempts)
+        manifest = read_manifest(target, name, settings, attempts)
     except (SetDamaged, TargetObjectMissing, VersionRefused) as error:
         return [RemoteProblem(name, "", error.message)]
     except TargetFailed as error:
@@ -97,28 +107,17 @@ def check(
         return [RemoteProblem(name, "", error.message)]
     problems: list[RemoteProblem] = []
     done, total = 0, manifest.stored_bytes
-    for part in transfer.parts:
+    for file in manifest.files:
         if tell is not None:
             tell(f"{name} at {target.name}", done, total)
         try:
-            attempts.run(partial(_drain, target, name, part))
+            attempts.run(partial(_drain, target, name, file))
         except (SetDamaged, TargetObjectMissing) as error:
-            problems.append(RemoteProblem(name, part.name, error.message))
-        done += part.bytes
-    return problems or _compare_whole(manifest, transfer)
+            problems.append(RemoteProblem(name, file.name, error.message))
+        done += file.stored_bytes
+    return problems
 
 
-def _drain(target: BackupTarget, name: str, part: Part) -> None:
-    for _ in read_part(target, name, part):
+def _drain(target: BackupTarget, name: str, file: SetFile) -> None:
+    for _ in read_file(target, name, file):
         pass
-
-
-def _compare_whole(manifest: SetManifest, transfer: TransferIndex) -> list[RemoteProblem]:
-    """The index could have been changed together with a file; the manifest is sealed. Files in
-    several parts are compared with it when they are fetched."""
-    single = {part.file: part.sha256 for part in transfer.parts if part.name == part.file}
-    return [
-        RemoteProblem(manifest.name, file.name, f"{file.name} is not as the manifest recorded it")
-        for file in manifest.files
-        if single.get(file.name, file.stored_sha256) != file.stored_sha256
-    ]

@@ -19,12 +19,11 @@ from appliance.backup.errors import (
     VersionRefused,
 )
 from appliance.backup.manifest import Verification
-from appliance.backup.remote import names_in, read_set
+from appliance.backup.remote import names_in, owner_of, read_manifest
 from appliance.backup.retention import RetentionDecision, RetentionSet, decide
 from appliance.backup.sets import VERIFICATION, SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
-from appliance.backup.transfer import INDEX, IndexOwner
 from appliance.backup.upload import removal_order
 from appliance.kernel.clock import Clock, utc
 
@@ -56,7 +55,9 @@ def prune(
         if not each.keep and each.name not in local
     ]
     for name in names.unfinished:
-        if name not in local and _index_owner(target, name, settings, attempts) == owner:
+        if name in local:
+            continue
+        if owner_of(target, name, settings.manifest_bytes_max, attempts) == owner:
             decisions.append(RetentionDecision(name, False, UNFINISHED))
     for decision in decisions:
         _remove(target, decision.name, listed, attempts)
@@ -79,7 +80,7 @@ def _read(
     Its verification is not sealed, so it decides only about removing.
     """
     try:
-        manifest = read_set(target, name, settings, attempts).manifest
+        manifest = read_manifest(target, name, settings, attempts)
         cut = datetime.fromisoformat(utc(manifest.cut_at))
     except (SetDamaged, VersionRefused, TargetObjectMissing, ValueError):
         return None
@@ -96,17 +97,6 @@ def _read(
     except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
         return RetentionSet(name, int(cut.timestamp() * 1000), manifest.reason)
     return RetentionSet(name, int(cut.timestamp() * 1000), manifest.reason, result)
-
-
-def _index_owner(
-    target: BackupTarget, name: str, settings: BackupSettings, attempts: Attempts
-) -> str | None:
-    limit = settings.manifest_bytes_max
-    try:
-        text = attempts.run(partial(read_all, target, f"{name}/{INDEX}", limit))
-        return msgspec.json.decode(text, type=IndexOwner).db_id
-    except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def _remove(target: BackupTarget, name: str, listed: dict[str, Stored], attempts: Attempts) -> None:

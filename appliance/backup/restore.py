@@ -13,13 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.backup import keys, restore_job, restore_prepare
+from appliance.backup import keys, restore_job, restore_prepare, restore_settings
 from appliance.backup.create import create_set
 from appliance.backup.errors import BackupNotWritable, StoreNotCopied, VerificationFailed
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
 from appliance.backup.restore_prepare import PreparedFiles, Rows
-from appliance.backup.restore_rules import Mode, Noticed
+from appliance.backup.restore_rules import Mode
+from appliance.backup.restore_settings import ChangedSetting
 from appliance.backup.sets import SetDirectory
 from appliance.backup.unpack import TellFile
 from appliance.kernel import schema, swap
@@ -27,6 +28,7 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import STORES, DataDir, HubRunning, WriterLock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id
+from appliance.kernel.restoring import Noticed
 from appliance.kernel.swap import SwapJournal, SwappedFile
 
 Reached = Callable[[str], None]
@@ -35,10 +37,13 @@ Reached = Callable[[str], None]
 class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a restore would do, or did. Paths are relative to the workspace, sizes in bytes.
 
+    added       files of the backup that are not there now; with `replaced` all that are written
     removed     files that are there now and not in the backup
+    settings    what would be different in agentlip.toml
     migrations  stores that the next start migrates, as `3 → 5`
-    notices     what is lost, valid again and sent again, with the first ids of each
-    uncompared  stores whose present file can't be read, so what is lost of them is not known
+    notices     what is lost, revoked and sent again, with the first ids of each
+    uncompared  stores whose present file can't be read, so what is lost of them, and was revoked
+                in them, is not known
     epoch       the new epoch; "" if it stays, or is not chosen yet
     """
 
@@ -50,8 +55,10 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
     running: bool
     stores: tuple[str, ...]
     replaced: tuple[str, ...]
+    added: tuple[str, ...]
     removed: tuple[str, ...]
     kept: tuple[str, ...]
+    settings: tuple[ChangedSetting, ...]
     migrations: dict[str, str]
     notices: tuple[Noticed, ...]
     uncompared: tuple[str, ...]
@@ -96,7 +103,7 @@ def plan(
         prepared = restore_prepare.prepare(
             job, selection, root, identities, now_ms=clock.now_ms(), tell=tell
         )
-    planned = _plan(job, selection, msgspec.structs.replace(prepared, epoch=""))
+        planned = _plan(job, selection, msgspec.structs.replace(prepared, epoch=""), root)
     return msgspec.structs.replace(planned, running=running)
 
 
@@ -130,7 +137,7 @@ def apply(
                 tell=tell,
                 reached=reached,
             )
-            planned = _plan(job, selection, prepared)
+            planned = _plan(job, selection, prepared, job.target.dir / swap.FOLDER / "new")
             safety, kept_as = _safety_copy(job, sets, clock, tell)
             reached("safety copy made")
         except BaseException:
@@ -253,7 +260,9 @@ def _count(job: RestoreJob, prepared: PreparedFiles, safety: str) -> None:
         raise VerificationFailed("the restored stores have other rows than the backup", hint=hint)
 
 
-def _plan(job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles) -> RestorePlan:
+def _plan(
+    job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles, new: Path
+) -> RestorePlan:
     there = [path for path in prepared.paths if (job.target.workspace / path).exists()]
     return RestorePlan(
         name=job.manifest.name,
@@ -264,8 +273,10 @@ def _plan(job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles)
         running=False,
         stores=job.chosen,
         replaced=tuple(there),
+        added=tuple(path for path in prepared.paths if path not in there),
         removed=selection.removed,
         kept=selection.kept,
+        settings=restore_settings.changed(job.target, DataDir(new)),
         migrations=restore_job.pending(job),
         notices=prepared.notices,
         uncompared=prepared.uncompared,

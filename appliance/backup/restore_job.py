@@ -11,14 +11,16 @@ from appliance.backup.errors import RestoreRefused, SetDamaged, VersionRefused
 from appliance.backup.manifest import SetFile, SetManifest
 from appliance.backup.sets import writing
 from appliance.backup.settings import BackupSettings
-from appliance.kernel import epochs, manifest, migration
+from appliance.backup.small_files import KEY_PAIR
+from appliance.kernel import epochs, event_ids, manifest, migration
 from appliance.kernel.datadir import STORES, DataDir, read_lock
 from appliance.kernel.epochs import Epoch
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS
 
 _DIRECTORY = ".agentlip"
-_OWNED = (f"{_DIRECTORY}/token", f"{_DIRECTORY}/{manifest.FILE}")
+_TOKEN = f"{_DIRECTORY}/token"
+_OWNED = (_TOKEN, f"{_DIRECTORY}/{manifest.FILE}")
 _IDENTITY = f"{_DIRECTORY}/identity"
 HISTORY_STORES = frozenset(
     store for store, each in DECLARATIONS.items() if each.keeps_record or each.numbers_events
@@ -33,6 +35,8 @@ class RestoreJob(msgspec.Struct, frozen=True):
     new     the target is a new directory, so nothing is replaced
     mode    how present stores are opened: `rw` with the writer lock held, which leaves nothing
             beside them; otherwise `ro`
+
+    With `revive`, tokens, members and secrets that were revoked since the backup are valid again.
     """
 
     set_path: Path
@@ -41,6 +45,7 @@ class RestoreJob(msgspec.Struct, frozen=True):
     settings: BackupSettings
     stores: tuple[str, ...] = ()
     new: bool = False
+    revive: bool = False
     mode: Literal["ro", "rw"] = "ro"
 
     @property
@@ -97,11 +102,17 @@ def select(job: RestoreJob) -> RestoreSelection:
         others = [store for store in STORES if store not in job.chosen]
         kept = [job.path_of(s) for s in others if job.target.database(s).exists()]
         return RestoreSelection(tuple(files), (), (*kept, "token, identity, settings"))
-    exports = _kept_exports(job)
-    files = [file for file in job.manifest.files if file.kind != "export" or not exports]
+    exports, secrets = _kept_exports(job), _kept_secrets(job)
+    files = [
+        file
+        for file in job.manifest.files
+        if not (file.kind == "export" and exports)
+        and not (file.kind == "secret" and _place_of(file.path) in secrets)
+    ]
     present = {path for path in _owned(job.target) if (job.target.workspace / path).exists()}
+    present = {path for path in present if _place_of(path) not in secrets}
     removed = sorted(present - {file.path for file in files})
-    kept = [f"{_DIRECTORY}/backups", f"{_DIRECTORY}/logs", *exports]
+    kept = [f"{_DIRECTORY}/backups", f"{_DIRECTORY}/logs", *exports, *secrets]
     if not any(file.kind == "settings" for file in files) and job.target.settings_file.exists():
         kept.append(job.target.settings_file.name)
     return RestoreSelection(tuple(files), tuple(removed), () if job.new else tuple(kept))
@@ -124,6 +135,12 @@ def bytes_free(target: DataDir) -> int:
 def known_epochs(job: RestoreJob) -> tuple[Epoch, ...]:
     """The epochs of the workspace before the restore."""
     return () if job.new else epochs.read(job.target)
+
+
+def given_out(job: RestoreJob) -> int:
+    """The highest event id that the workspace is known to have given out, without its stores."""
+    noted = None if job.new else event_ids.read(job.target.dir)
+    return max(epochs.highest(known_epochs(job)), noted.number if noted else 0)
 
 
 def present_epoch(job: RestoreJob) -> str:
@@ -239,3 +256,18 @@ def _kept_exports(job: RestoreJob) -> Sequence[str]:
     """Exported segments are never changed, and the present ones may be newer: they stay."""
     folders = {str(Path(f.path).parents[-2]) for f in job.manifest.files if f.kind == "export"}
     return sorted(name for name in folders if any((job.target.workspace / name).glob("*")))
+
+
+def _kept_secrets(job: RestoreJob) -> list[str]:
+    """The present token and member key stay: those of the backup may have been replaced because
+    somebody else had them."""
+    if job.new or job.revive:
+        return []
+    workspace = job.target.workspace
+    token = [_TOKEN] if job.target.read_token() else []
+    return token + ([_IDENTITY] if (workspace / KEY_PAIR).is_file() else [])
+
+
+def _place_of(path: str) -> str:
+    """`.agentlip/identity` for each file in it."""
+    return _IDENTITY if path.startswith(f"{_IDENTITY}/") else path

@@ -4,7 +4,7 @@ The folder has the layout of a workspace. Nothing outside of it is written.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from appliance.backup import restore_job, restore_rules, small_files, store_copy
 from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
-from appliance.backup.restore_rules import Noticed
 from appliance.backup.sets import write_private, writing
 from appliance.backup.unpack import TellFile, unpack
 from appliance.kernel import epochs, manifest, meta, schema
@@ -22,6 +21,7 @@ from appliance.kernel.clock import iso
 from appliance.kernel.datadir import STORES, DataDir
 from appliance.kernel.epochs import Epoch
 from appliance.kernel.ids import random_id
+from appliance.kernel.restoring import Noticed
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import sqlite_name
 
@@ -104,7 +104,7 @@ def prepare(
     )
 
 
-def count_in(target: DataDir, stores: Mapping[str, object]) -> Rows:
+def count_in(target: DataDir, stores: Iterable[str]) -> Rows:
     """The rows of each table of each of these stores, as they are on the disk now."""
     rows: Rows = {}
     for store in stores:
@@ -161,35 +161,25 @@ def _apply_rules(made: _Preparation) -> tuple[dict[Noticed, list[tuple[str, str]
     """The entries of the notices for the file of lost entries, and the highest event id."""
     job, settings = made.job, made.job.settings
     listed: dict[Noticed, list[tuple[str, str]]] = {}
-    lists = (restore_job.known_epochs(job), _epochs_in_set(made))
+    known = max(restore_job.given_out(job), epochs.highest(_epochs_in_set(made)))
     highest = 0
     for store in job.chosen:
         numbered = declaration_of(store).numbers_events
-        floor = max(job.manifest.last_event_id, *map(epochs.highest, lists)) if numbered else 0
+        floor = max(job.manifest.last_event_id, known) if numbered else 0
         present = Path("/nonexistent") if job.new else job.target.database(store)
         with restore_rules.opened(
             made.new.database(store), present, store, made.job.mode
         ) as restored:
-            if not restored.present and not job.new:
+            left = settings.restore_listed_max - sum(map(len, listed.values()))
+            context = restored.context(job, made.now_ms, left)
+            given_out = restored.apply(context, floor)
+            made.notices += context.notices
+            listed.update(context.listed)
+            if context.damaged or not (restored.present or job.new):
                 made.uncompared.append(store)
-            for notice in _noticed(made, restored, settings.restore_shown_max):
-                left = settings.restore_listed_max - sum(map(len, listed.values()))
-                listed[notice] = list(restored.all_of(notice, left)) if left else []
-            given_out = restored.apply(made.now_ms, floor)
             highest = given_out if numbered else highest
             made.rows[store] = row_counts(restored.connection)
     return listed, highest
-
-
-def _noticed(
-    made: _Preparation, restored: restore_rules.RestoredStore, limit: int
-) -> Iterator[Noticed]:
-    try:
-        for notice in restored.notices(limit):
-            made.notices.append(notice)
-            yield notice
-    except sqlite3.DatabaseError:  # the file before is damaged
-        made.uncompared.append(restored.store)
 
 
 def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
@@ -200,7 +190,7 @@ def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
     record = manifest.RECORD_STORE
     if record not in job.chosen:
         _copy_record_store(made)
-        highest = highest or epochs.highest(restore_job.known_epochs(job))
+        highest = highest or restore_job.given_out(job)
     events_raised = any(declaration_of(store).numbers_events for store in job.chosen)
     if not events_raised:
         highest = max(_present_events(job), job.manifest.last_event_id)
@@ -212,14 +202,10 @@ def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
             made.rows[record] = row_counts(connection)
     first = highest + (epochs.JUMP if events_raised else 0) + 1
     before = epochs.merged(_epochs_in_set(made), restore_job.known_epochs(job))
-    if job.manifest.epoch not in {each.epoch for each in before}:
-        # The first restore, or the first after the log was lost and its ids began again.
-        before = (Epoch(job.manifest.epoch),)
     begun = Epoch(epoch, iso(made.now_ms), job.manifest.name, first, highest)
     path = f"{made.new.dir.name}/{epochs.FILE}"
-    write_private(
-        made.new.workspace / path, epochs.encode(epochs.merged(before, (begun,))).encode()
-    )
+    text = epochs.continued(before, job.manifest.epoch, begun)
+    write_private(made.new.workspace / path, text.encode())
     if path not in made.paths:
         made.paths.append(path)
     return epoch, first
@@ -248,7 +234,7 @@ def _copy_record_store(made: _Preparation) -> None:
 
 def _present_events(job: RestoreJob) -> int:
     """The highest event id that the present stores gave out."""
-    numbers = [epochs.highest(restore_job.known_epochs(job))]
+    numbers = [restore_job.given_out(job)]
     for store in STORES:
         path = job.target.database(store)
         if not job.new and declaration_of(store).numbers_events and path.exists():

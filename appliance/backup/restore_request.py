@@ -37,6 +37,7 @@ def of(
     latest: bool,
     into: Path | None,
     stores: tuple[str, ...],
+    revive: bool = False,
 ) -> RestoreRequest:
     """Raises SetNotFound, SetDamaged, WorkspaceNotFound or Invalid."""
     if latest == (name is not None):
@@ -57,7 +58,7 @@ def of(
     manifest = _beside(folder, settings).read(folder.name)
     target = DataDir(into.expanduser().resolve()) if into is not None else here
     assert target is not None
-    job = RestoreJob(folder, manifest, target, settings, stores, into is not None)
+    job = RestoreJob(folder, manifest, target, settings, stores, into is not None, revive)
     return RestoreRequest(job, SetDirectory(target, settings), settings, SystemClock())
 
 

@@ -1,31 +1,26 @@
-"""Applies what a store declares for restores (`migrations/<store>/store.toml`) to its new file.
+"""Lets the subsystem of a store change its new file, and raises numbers.
 
 The store before the restore is attached as `present`, if it can be read.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
+import appliance
 from appliance.backup.errors import RestoreRefused
-from appliance.kernel import meta
-from appliance.kernel.clock import iso
+from appliance.backup.restore_job import RestoreJob
+from appliance.kernel import meta, row_digest
 from appliance.kernel.datadir import suspect_marker
 from appliance.kernel.epochs import JUMP
-from appliance.kernel.recovery import keep_sequence
-from appliance.kernel.store_declaration import (
-    RestoreNotice,
-    RestoreRules,
-    RestoreStep,
-    declaration_of,
-)
+from appliance.kernel.event_ids import keep_sequence
+from appliance.kernel.restoring import RestoreContext
+from appliance.kernel.store_declaration import declaration_of
 
 Mode = Literal["ro", "rw"]
-NoticeKind = Literal["lost", "valid-again", "sent-again"]
 _BUSY_SECONDS = 5.0
 _SEQUENCES = {
     "main": "SELECT seq FROM main.sqlite_sequence WHERE name = ?",
@@ -33,60 +28,44 @@ _SEQUENCES = {
 }
 
 
-class Noticed(msgspec.Struct, frozen=True):
-    """Entries of one kind: how many, and the first of them as (id, text for people)."""
-
-    store: str
-    kind: NoticeKind
-    noun: str
-    count: int
-    first: tuple[tuple[str, str], ...]
-
-
 class RestoredStore:
     """The new file of a store beside the one before it."""
 
-    def __init__(self, connection: sqlite3.Connection, store: str, schema: int, there: bool):
+    def __init__(self, connection: sqlite3.Connection, store: str, there: bool):
         self.connection = connection
         self.store = store
-        self.schema = schema
         self.present = there
-        self.rules: RestoreRules = declaration_of(store).restore
 
-    def notices(self, limit: int) -> Iterator[Noticed]:
-        """Differences between the file before and this one."""
-        for notice in self.rules.notices if self.present else ():
-            with suppress(sqlite3.OperationalError):  # the older file has no such table
-                noticed = self._noticed(notice, limit)
-                if noticed.count:
-                    yield noticed
+    def context(self, job: RestoreJob, now_ms: int, listed_max: int) -> RestoreContext:
+        return RestoreContext(
+            self.connection,
+            self.store,
+            schema=int(meta.read(self.connection, "x_schema") or 0),
+            now_ms=now_ms,
+            cut_ms=job.manifest.cut_ms,
+            revive=job.revive,
+            present=self.present,
+            settings_file=job.target.settings_file,
+            shown_max=job.settings.restore_shown_max,
+            listed_max=listed_max,
+        )
 
-    def _noticed(self, notice: RestoreNotice, limit: int) -> Noticed:
-        query = notice.sql
-        (count,) = self.connection.execute(f"SELECT count(*) FROM ({query})").fetchone()
-        rows = self.connection.execute(f"SELECT * FROM ({query}) LIMIT ?", (limit,))
-        first = tuple((str(row[0]), str(row[1])) for row in rows)
-        return Noticed(self.store, notice.kind, notice.noun, count, first)
-
-    def all_of(self, noticed: Noticed, limit: int) -> Iterator[tuple[str, str]]:
-        """The entries of a notice, at most `limit`."""
-        for notice in self.rules.notices:
-            if (notice.kind, notice.noun) == (noticed.kind, noticed.noun):
-                query = notice.sql
-                rows = self.connection.execute(f"SELECT * FROM ({query}) LIMIT ?", (limit,))
-                for row in rows:
-                    yield str(row[0]), str(row[1])
-
-    def apply(self, now_ms: int, highest: int) -> int:
-        """Runs the steps, and raises numbers. Returns the highest number that was given out of the
-        first raised table; `highest` is a lower limit for it."""
-        given = {"now_ms": now_ms, "now": iso(now_ms)}
-        steps = (*self.rules.steps, *(self.rules.carried if self.present else self.rules.otherwise))
-        before = 0
+    def apply(self, context: RestoreContext, highest: int) -> int:
+        """Calls `restored` of the subsystem, and raises numbers. Returns the highest number that
+        was given out of the first raised table; `highest` is a lower limit for it."""
+        declaration, before = declaration_of(self.store), 0
+        sequences = {table: self._sequence(table) for table in declaration.restore.raised}
         self.connection.execute("BEGIN IMMEDIATE")
-        self._run(steps, given)
-        for index, table in enumerate(self.rules.raised):
-            number = max(self._sequence(table), 0 if index else highest)
+        changed = row_digest.changed(self.connection, self.store)
+        if declaration.restored:
+            module = import_module(declaration.restored, appliance.__name__)
+            module.restored(self.connection, context)
+            if context.damaged:  # SQLite refuses every further write of this transaction
+                self._leave_present(context)
+                module.restored(self.connection, context)
+        row_digest.renew(self.connection, self.store, changed)
+        for index, table in enumerate(sequences):
+            number = max(sequences[table], 0 if index else highest)
             before = before or number
             if meta.exists(self.connection, table):
                 keep_sequence(self.connection, table, number + JUMP)
@@ -95,10 +74,12 @@ class RestoredStore:
         self.connection.execute("COMMIT")
         return before
 
-    def _run(self, steps: Sequence[RestoreStep], given: Mapping[str, object]) -> None:
-        for step in steps:
-            if step.since <= self.schema:
-                self.connection.execute(step.sql, given if ":" in step.sql else {})
+    def _leave_present(self, context: RestoreContext) -> None:
+        """Begins again without the store before, which is damaged."""
+        self.connection.execute("ROLLBACK")
+        self.connection.execute("DETACH present")
+        self.present = context.present = False
+        self.connection.execute("BEGIN IMMEDIATE")
 
     def _sequence(self, table: str) -> int:
         numbers = [0]
@@ -113,12 +94,11 @@ class RestoredStore:
 def opened(file: Path, present: Path, store: str, mode: Mode) -> Iterator[RestoredStore]:
     """The new file of a store, with the one before attached if it can be read in `mode`."""
     with closing(_connected(file)) as connection:
-        schema = int(meta.read(connection, "x_schema") or 0)
         there = is_readable(present, mode)
         if there:
             uri = f"{present.absolute().as_uri()}?mode={mode}"
             connection.execute("ATTACH ? AS present", (uri,))
-        yield RestoredStore(connection, store, schema, there)
+        yield RestoredStore(connection, store, there)
 
 
 def is_readable(database: Path, mode: Mode) -> bool:

@@ -4,6 +4,11 @@ from typing import Literal, NamedTuple
 
 from appliance.backup.settings import BackupSettings
 
+# Backups and their checks take a thousandth of the time: after one of 3.6 s the next is due in an
+# hour, after one of 30 s in eight hours, and always within a day.
+PAUSE_FACTOR = 1000
+PAUSE_SECONDS_MAX = 86_400.0
+
 Phase = Literal["create", "verify", "prune", "upload"]
 AFTER_CREATE: tuple[Phase, ...] = ("verify", "prune", "upload")
 
@@ -14,12 +19,14 @@ class ScheduleFacts(NamedTuple):
     set_age     age of the newest set by the wall clock; None without a set. Sets from the future,
                 which were made before the clock was set back, don't count
     data_age    since when there has been something to back up; None: there is nothing yet
+    set_seconds how long making and verifying the newest set took
     created_ago since this process last made a scheduled set, by a clock that nobody can set; None
                 if it made none
     """
 
     set_age: float | None
     data_age: float | None
+    set_seconds: float = 0.0
     created_ago: float | None = None
 
 
@@ -31,7 +38,8 @@ def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | No
     `backup.retry_seconds_max` between two of its sets, or `every_seconds` if that is less.
     """
     if facts.set_age is not None:
-        due = settings.every_seconds - facts.set_age
+        pause = min(facts.set_seconds * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
+        due = max(settings.every_seconds, pause) - facts.set_age
     elif facts.data_age is not None:
         due = settings.first_seconds - facts.data_age
     else:

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from appliance.backup.deadline import Deadline, Undecided
 from appliance.backup.errors import BackupLibraryMissing
+from appliance.kernel.child_environment import child_environment
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.sdk.discovery import Endpoint, ask_health, connect
@@ -107,10 +108,8 @@ class ScratchServer:
         return body
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith("AGENTLIP_")
-        }
-        kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        inherited = child_environment().items()
+        kept = {name: value for name, value in inherited if not name.startswith("AGENTLIP_")}
         arguments = [
             sys.executable, "-m", "appliance.server", "--workspace", str(self._scratch.workspace),
             "--config", str(self._settings), "--host", "127.0.0.1", "--port", "0",

@@ -24,6 +24,7 @@ from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import iso
 from appliance.kernel.datadir import DataDir, sync_directory
 from appliance.kernel.ids import random_id
+from appliance.kernel.ownership import open_own
 
 NAME = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 VERIFICATION = "verification.json"
@@ -49,6 +50,10 @@ class SetDirectory:
         self, datadir: DataDir, settings: BackupSettings, *, root: Path | None = None
     ) -> None:
         self.root = root or datadir.workspace / settings.directory
+        # Elsewhere it is not created, because its disk may not be mounted.
+        self._is_created = root is not None or self.root.resolve().is_relative_to(
+            datadir.workspace.resolve()
+        )
         self._lock_file = (datadir.dir / "locks" if root is None else root) / _LOCK
         self._settings = settings
 
@@ -56,16 +61,22 @@ class SetDirectory:
     def only_writer(self) -> Iterator[None]:
         """Holds the lock of all changes to the sets, and removes what a killed process left.
 
-        Raises BackupRunning if another process has it, BackupNotWritable on an OSError.
+        Raises BackupRunning if another process has it, BackupNotWritable on an OSError, and if
+        `backup.directory` is outside of the workspace and doesn't exist.
         """
         with writing():
             self._lock_file.parent.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = open_own(self._lock_file, os.O_RDWR | os.O_CREAT)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise BackupRunning from None
+            if not self._is_created and not self.root.is_dir():
+                raise BackupNotWritable(
+                    f"the directory of backups {self.root} does not exist",
+                    hint=f"mount the disk, or create the directory: mkdir -p {self.root}",
+                )
             with writing():
                 self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._clean()

@@ -27,10 +27,10 @@ class TargetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[backup]: by default a verified backup a day, of which seven are kept."""
+    """[backup]: by default a verified backup every hour; those of a day are kept, and of 7 days."""
 
     enabled: bool = True  # make backups on a schedule while the appliance runs
-    every_seconds: Seconds = 86_400.0  # seconds between two scheduled backups
+    every_seconds: Seconds = 3600.0  # seconds between two scheduled backups; more if they take long
     first_seconds: Seconds = 30.0  # seconds from the first message to the first backup
     verify: bool = True  # restore each scheduled backup into a scratch directory and check it
     directory: str = ".agentlip/backups"  # directory of the sets, relative to the workspace
@@ -39,7 +39,7 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recipients: tuple[str, ...] = ()  # age public keys; a set is encrypted for all of them
     identity_file: str = ""  # file with an age secret key, which verify and restore need
     keep_last: NotNegative = 7  # newest sets to keep, whatever their age
-    keep_hourly: NotNegative = 0  # newest set of each of that many hours
+    keep_hourly: NotNegative = 24  # newest set of each of that many hours
     keep_daily: NotNegative = 7  # newest set of each of that many days
     keep_weekly: NotNegative = 0  # newest set of each of that many weeks
     keep_monthly: NotNegative = 0  # newest set of each of that many months
@@ -57,11 +57,10 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     restore_shown_max: Positive = 20  # ids of each kind that a plan of a restore shows
     restore_listed_max: Positive = 100_000  # ids that a restore writes to its file of lost entries
     manifest_bytes_max: Positive = 16 * 1024 * 1024  # larger manifests are refused as damaged
-    upload_attempts_max: Positive = 5  # attempts to send one part to a target
-    upload_part_bytes: Positive = 8 * 1024 * 1024  # bytes of a file that are sent at once
+    upload_attempts_max: Positive = 5  # attempts to send one file to a target
     upload_seconds_max: Seconds = 3600.0  # a longer upload stops; the next one continues it
     upload_retry_seconds: Seconds = 1.0  # delay after the first failed attempt; it doubles
-    request_seconds_max: Seconds = 120.0  # one request to a target, with one part of a file
+    request_seconds_max: Seconds = 120.0  # one request to a target, with 16 MiB at most
     connect_seconds_max: Seconds = 10.0  # connecting to a target
     objects_max: Positive = 100_000  # files of a target that are listed; more are refused
     targets: tuple[TargetSettings, ...] = ()  # where sets are copied to; see TargetSettings

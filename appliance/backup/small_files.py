@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.backup.errors import BackupNotWritable
-from appliance.backup.manifest import Kind
+from appliance.backup.manifest import Kind, is_contained
 from appliance.kernel.datadir import DIRECTORY, MANIFEST, DataDir
 
 EPOCHS = "epochs.json"
@@ -54,18 +54,25 @@ def identity_of(files: tuple[SmallFile, ...]) -> str:
 def exported(datadir: DataDir, folder: Path) -> Iterator[Path]:
     """The files below the directory of exports, in a constant order.
 
-    Raises BackupNotWritable if it is outside of the workspace, where a restore doesn't write.
+    Raises BackupNotWritable if it is where a restore doesn't write: outside of the workspace, or in
+    a hidden directory other than `.agentlip/export`.
     """
-    if not folder.resolve().is_relative_to(datadir.workspace.resolve()):
+    workspace = datadir.workspace.resolve()
+
+    def is_file_of_exports(path: Path) -> bool:
+        inside = path.resolve().is_relative_to(workspace)
+        return inside and is_contained(path.relative_to(datadir.workspace).as_posix(), "export")
+
+    if not is_file_of_exports(folder / "retention.json"):
         raise BackupNotWritable(
-            "export.export_dir is outside of the workspace",
+            "export.export_dir is outside of the workspace, or hidden",
             hint="set backup.include_exports to false, and copy the exports yourself",
         )
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
             path = Path(parent) / name
-            if not name.startswith(".") and path.is_file() and not path.is_symlink():
+            if is_file_of_exports(path) and path.is_file() and not path.is_symlink():
                 yield path
 
 
@@ -80,7 +87,8 @@ def _candidates(datadir: DataDir) -> Iterator[tuple[Path, Kind]]:
     folder = datadir.dir / IDENTITY
     if folder.is_dir():
         for path in sorted(folder.iterdir())[:_FILES_MAX]:
-            if not path.name.startswith("."):  # a file that is being written
+            relative = path.relative_to(datadir.workspace).as_posix()
+            if is_contained(relative, "secret"):  # not one that is being written
                 yield path, "secret"
     yield datadir.dir / MANIFEST, "record"
     yield datadir.dir / EPOCHS, "record"

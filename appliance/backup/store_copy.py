@@ -9,7 +9,7 @@ from pathlib import Path
 from appliance.backup.cut import PinnedStore, not_copied, refused
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.manifest import StoreFacts
-from appliance.kernel import meta
+from appliance.kernel import event_ids, meta
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import sqlite_name
@@ -46,7 +46,7 @@ class CopiedStore:
                 store_id=meta.read(connection, declaration.id_key) or "",
                 schema=_number(meta.read(connection, "x_schema")),
                 rows={table: _count(connection, table) for table in tables(connection)},
-                last_event_id=_last_event(connection) if declaration.numbers_events else 0,
+                last_event_id=event_ids.newest(connection) if declaration.numbers_events else 0,
                 pause_ms=pause_ms,
             )
 
@@ -112,18 +112,6 @@ def tables(connection: sqlite3.Connection) -> list[str]:
 def _count(connection: sqlite3.Connection, name: str) -> int:
     table = '"' + name.replace('"', '""') + '"'
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-
-
-def _last_event(connection: sqlite3.Connection) -> int:
-    """The highest number that was ever given to an event, also if that event is gone."""
-    highest = 0
-    if meta.exists(connection, "events"):
-        row = connection.execute("SELECT max(event_id) FROM events").fetchone()
-        highest = int(row[0] or 0)
-    if meta.exists(connection, "sqlite_sequence"):
-        query = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'events'"
-        highest = max(highest, int(connection.execute(query).fetchone()[0] or 0))
-    return highest
 
 
 def _number(text: str | None) -> int:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -44,16 +44,22 @@ def read(
         raise _damaged(file, "its content has another hash than the manifest says")
 
 
-def check_hash(set_path: Path, file: SetFile, tell: Tell | None = None) -> None:
-    """Compares size and hash of the stored file, which needs no key. Raises SetDamaged."""
+def pieces(set_path: Path, file: SetFile) -> Iterator[bytes]:
+    """The stored file, which needs no key. Raises SetDamaged, for another hash at its end."""
     digest = hashlib.sha256()
     with _opened(set_path, file) as source:
-        while chunk := source.read(CHUNK_BYTES):
-            digest.update(chunk)
-            if tell is not None:
-                tell(len(chunk))
+        while piece := source.read(CHUNK_BYTES):
+            digest.update(piece)
+            yield piece
     if digest.hexdigest() != file.stored_sha256:
         raise _damaged(file, "it has another hash than the manifest says")
+
+
+def check_hash(set_path: Path, file: SetFile, tell: Tell | None = None) -> None:
+    """Compares size and hash of the stored file. Raises SetDamaged."""
+    for piece in pieces(set_path, file):
+        if tell is not None:
+            tell(len(piece))
 
 
 class _OpenFile:

@@ -40,7 +40,7 @@ class BackupSubsystem(Subsystem):
         self._settings = settings
         self._log = log
         self._clock = clock
-        self._activity = BackupActivity(sets.root)
+        self._activity = BackupActivity(datadir.backups)
         self._backups = Backups(sets, catalogue, self._activity, settings)
         self.loops = [
             BackupScheduler(

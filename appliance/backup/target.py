@@ -2,8 +2,8 @@
 
 A target holds files below names with `/`, such as `20260204T203000Z-0a1b2c/manifest.json`:
 
-    NAME/upload.json    written first: which files follow, and of which workspace
-    NAME/…              the files of the set, large ones in parts
+    NAME/upload.json    written first: of which workspace the set is
+    NAME/…              the files of the set, as they are
     NAME/manifest.json  written last: only with it the set counts as present
 """
 
@@ -29,13 +29,9 @@ class Stored(NamedTuple):
 
 
 class BackupTarget(Protocol):
-    """All methods raise TargetRefused, or TargetUnreachable if repeating the request may help.
-
-    whole_files  files of any size are written at once; else in parts of `upload_part_bytes`
-    """
+    """All methods raise TargetRefused, or TargetUnreachable if repeating the request may help."""
 
     name: str
-    whole_files: bool
 
     def list(self, below: str = "") -> dict[str, Stored]:
         """The files, or those of the folder `below`. Raises TargetFailed above `objects_max`."""
@@ -44,7 +40,7 @@ class BackupTarget(Protocol):
         """The content in pieces. Raises TargetObjectMissing."""
 
     def write(self, name: str, content: Iterable[bytes]) -> str:
-        """Writes the file completely or not at all. Returns its tag."""
+        """Writes the file completely or not at all. Returns its tag. Raises what `content` does."""
 
     def remove(self, name: str) -> None:
         """Removes the file, if it exists."""

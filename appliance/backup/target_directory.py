@@ -24,8 +24,6 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, 
 class DirectoryTarget:
     """The directory must exist: it is not created, because its disk may not be mounted."""
 
-    whole_files = True
-
     def __init__(self, name: str, root: Path, settings: BackupSettings) -> None:
         self.name = name
         self._root = root

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
 _CERTIFICATE = re.compile(r"certificate|UnknownIssuer|NotValidForName", re.IGNORECASE)
 _REGION = "us-east-1"  # what servers without regions expect
 _KEY_BYTES_MAX = 4096
+_PART_BYTES = 16 * 1024 * 1024  # three are in memory; a file has 10,000 at most, or 160 GB
 _CERTIFICATES_BYTES_MAX = 1024 * 1024
 
 
@@ -44,9 +46,8 @@ class Keys(NamedTuple):
 
 
 class S3Target:
-    """Files are objects `PREFIX/NAME/FILE` of a bucket, each written by one request."""
-
-    whole_files = False
+    """Files are objects `PREFIX/NAME/FILE` of a bucket. Large ones are sent in parts, which the
+    server joins when it has all of them."""
 
     def __init__(
         self,
@@ -84,9 +85,19 @@ class S3Target:
     def write(self, name: str, content: Iterable[bytes]) -> str:
         import obstore
 
-        part = b"".join(content)
+        pieces, first = iter(content), bytearray()
+        while len(first) < _PART_BYTES and (piece := next(pieces, None)) is not None:
+            first += piece
+        small = len(first) < _PART_BYTES
         with self._reported(name):
-            answer = obstore.put(self._store, name, part, use_multipart=False)
+            answer = obstore.put(
+                self._store,
+                name,
+                bytes(first) if small else chain((bytes(first),), pieces),
+                use_multipart=not small,
+                chunk_size=_PART_BYTES,
+                max_concurrency=2,
+            )
         return answer["e_tag"] or ""
 
     def remove(self, name: str) -> None:

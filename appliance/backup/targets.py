@@ -177,7 +177,7 @@ def _mark_damaged(
         for problem in problems:
             if problem.name == name:
                 state.problem = problem.message
-                state.sent.pop(problem.part, None)
+                state.sent.pop(problem.file, None)
         write_state(path, target.name, state)
 
 

@@ -25,8 +25,8 @@ def unpack(
     only: Callable[[SetFile], bool] | None = None,
     tell: TellFile | None = None,
 ) -> None:
-    """Writes the files below `into`, which is made if it is missing, at their paths and with their
-    modes, and syncs them.
+    """Writes the files below `into`, which is made if it is missing, at their paths, with the
+    modes that their kinds may have, and syncs them.
 
     `only` selects files; by default all. Raises KeyRefused before anything is written, SetDamaged
     with the name of the file, and BackupNotWritable also if a file exists. The file that failed
@@ -78,7 +78,7 @@ def _unpack_file(
             secret_keys = keys.keys_of(manifest, identities)
             stored.read(set_path, file, opened, secret_keys, progress)
             opened.flush()
-            os.fchmod(opened.fileno(), file.mode & 0o777)
+            os.fchmod(opened.fileno(), file.restored_mode)
             os.fsync(opened.fileno())
     except BaseException:
         with suppress(OSError):

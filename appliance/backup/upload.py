@@ -4,7 +4,6 @@ A set is present at a target when its manifest is there, which is written last.
 """
 
 import fcntl
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,32 +18,29 @@ from appliance.backup.errors import (
     BackupNotWritable,
     BackupRunning,
     PlainRefused,
-    SetDamaged,
     SetNotFound,
     TargetFailed,
     TargetObjectMissing,
 )
-from appliance.backup.manifest import SetManifest
+from appliance.backup.manifest import SetFile, SetManifest
+from appliance.backup.remote import check_names, owner_of
 from appliance.backup.sets import VERIFICATION, SetDirectory, writing
 from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.backup.stored import pieces
 from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
 from appliance.backup.transfer import (
-    INDEX,
-    IndexOwner,
-    Part,
+    OWNER,
     Sent,
-    TransferIndex,
+    SetOwner,
     UploadState,
     address_of,
-    divide,
-    part_bytes_of,
-    pieces,
     read_state,
     write_state,
 )
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError
+from appliance.kernel.ownership import open_own
 
 Tell = Callable[[str, int, int], None]
 """What is done, bytes done, bytes in total."""
@@ -110,18 +106,14 @@ class Upload:
         if self._is_present(manifest, state, listed):
             self._write_verification(name, listed)
             return Uploaded(name, self._target.name, 0, again=True)
-        if state.part_bytes == 0:
-            state.part_bytes = part_bytes_of(manifest, self._settings.upload_part_bytes)
-        whole = self._target.whole_files
-        index = divide(path, manifest, None if whole else state.part_bytes)
-        self._begin(manifest, state, index, listed)
-        sent = self._send(path, manifest, state, index)
-        self._check(manifest, state, index)
+        self._begin(manifest, state, listed)
+        sent = self._send(path, manifest, state)
+        self._check(manifest, state)
         self._write_bytes(f"{name}/{manifests.FILE}", manifests.encode(manifest))
         self._write_verification(name, {})
         state.status, state.problem = "complete", ""
         state.finished_at = iso(self._clock.now_ms())
-        state.bytes = sum(part.bytes for part in index.parts)
+        state.bytes = manifest.stored_bytes
         self._save(path, state)
         return Uploaded(name, self._target.name, sent, again=False)
 
@@ -143,29 +135,24 @@ class Upload:
             return False
         return text == manifests.encode(manifest)
 
-    def _begin(
-        self,
-        manifest: SetManifest,
-        state: UploadState,
-        index: TransferIndex,
-        listed: dict[str, Stored],
-    ) -> None:
-        """Removes the manifest first, so that the set does not count meanwhile, then the files of
-        an upload that was divided differently. Writes the index."""
+    def _begin(self, manifest: SetManifest, state: UploadState, listed: dict[str, Stored]) -> None:
+        """Removes the manifest first, so that the set does not count meanwhile, then files that are
+        not of the set. Writes whose set it is."""
         name = manifest.name
-        if f"{name}/{INDEX}" in listed:
+        if f"{name}/{OWNER}" in listed:
             self._check_owner(manifest)
-        wanted = {f"{name}/{part.name}" for part in index.parts} | {f"{name}/{INDEX}"}
+        check_names(manifest)
+        wanted = {f"{name}/{file.name}" for file in manifest.files} | {f"{name}/{OWNER}"}
         for other in removal_order(name, set(listed) - wanted):
             self._attempts.run(partial(self._target.remove, other))
-        self._write_bytes(f"{name}/{INDEX}", msgspec.json.encode(index))
-        parts = {part.name: part for part in index.parts}
+        self._write_bytes(f"{name}/{OWNER}", msgspec.json.encode(SetOwner(manifest.db_id)))
+        files = {file.name: file for file in manifest.files}
         state.sent = {
-            part: sent
-            for part, sent in state.sent.items()
-            if part in parts
-            and sent.sha256 == parts[part].sha256
-            and _matches(sent, listed.get(f"{name}/{part}"))
+            file: sent
+            for file, sent in state.sent.items()
+            if file in files
+            and sent.sha256 == files[file].stored_sha256
+            and _matches(sent, listed.get(f"{name}/{file}"))
         }
         state.status, state.problem, state.finished_at = "running", "", ""
         state.started_at = iso(self._clock.now_ms())
@@ -173,47 +160,47 @@ class Upload:
 
     def _check_owner(self, manifest: SetManifest) -> None:
         limit = self._settings.manifest_bytes_max
-        name = f"{manifest.name}/{INDEX}"
-        text = self._attempts.run(partial(read_all, self._target, name, limit))
-        try:
-            owner = msgspec.json.decode(text, type=IndexOwner).db_id
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return  # damaged: it is written again
-        if owner != manifest.db_id:
+        owner = owner_of(self._target, manifest.name, limit, self._attempts)
+        if owner not in (None, manifest.db_id):  # None: damaged, so it is written again
             raise TargetFailed(
                 f"target {self._target.name} has a backup of another workspace with this name",
                 hint="give each workspace a prefix of its own in the url of the target",
             )
 
-    def _send(
-        self, path: Path, manifest: SetManifest, state: UploadState, index: TransferIndex
-    ) -> int:
+    def _send(self, path: Path, manifest: SetManifest, state: UploadState) -> int:
+        """Sends the files that are not there yet; returns their bytes."""
         done = sum(sent.bytes for sent in state.sent.values())
-        total = sum(part.bytes for part in index.parts)
         what = f"{manifest.name} to {self._target.name}"
         count, saved_at = 0, self._clock.monotonic()
-        for part in index.parts:
-            if part.name in state.sent:
+        for file in manifest.files:
+            if file.name in state.sent:
                 continue
-            self._tell(what, done, total)
-            content = partial(_content, path, part)
-            tag = self._attempts.run(partial(self._write, f"{manifest.name}/{part.name}", content))
-            state.sent[part.name] = Sent(part.sha256, part.bytes, tag)
-            done, count = done + part.bytes, count + part.bytes
+            size = file.stored_bytes
+
+            def content(file: SetFile = file, before: int = done) -> Iterator[bytes]:
+                passed = before
+                for piece in pieces(path, file):
+                    passed += len(piece)
+                    self._tell(what, passed, manifest.stored_bytes)
+                    yield piece
+
+            tag = self._attempts.run(partial(self._write, f"{manifest.name}/{file.name}", content))
+            state.sent[file.name] = Sent(file.stored_sha256, size, tag)
+            done, count = done + size, count + size
             if self._clock.monotonic() - saved_at >= _SAVE_SECONDS:
                 self._save(path, state)
                 saved_at = self._clock.monotonic()
         self._save(path, state)
-        self._tell(what, done, total)
+        self._tell(what, done, manifest.stored_bytes)
         return count
 
-    def _check(self, manifest: SetManifest, state: UploadState, index: TransferIndex) -> None:
+    def _check(self, manifest: SetManifest, state: UploadState) -> None:
         listed = self._list(manifest.name)
-        for part in index.parts:
-            if not _matches(state.sent[part.name], listed.get(f"{manifest.name}/{part.name}")):
-                del state.sent[part.name]
+        for file in manifest.files:
+            if not _matches(state.sent[file.name], listed.get(f"{manifest.name}/{file.name}")):
+                del state.sent[file.name]
                 raise TargetFailed(
-                    f"target {self._target.name} accepted {part.name} of {manifest.name},"
+                    f"target {self._target.name} accepted {file.name} of {manifest.name},"
                     " but does not have it as it was sent"
                 )
 
@@ -246,20 +233,10 @@ class Upload:
 
 
 def removal_order(name: str, files: Iterable[str]) -> list[str]:
-    """The manifest first, so that a half removed set does not count, the index last, so that it
+    """The manifest first, so that a half removed set does not count, the owner last, so that it
     is known whose files are left."""
-    first, last = f"{name}/{manifests.FILE}", f"{name}/{INDEX}"
+    first, last = f"{name}/{manifests.FILE}", f"{name}/{OWNER}"
     return sorted(files, key=lambda each: (each != first, each == last, each))
-
-
-def _content(path: Path, part: Part) -> Iterator[bytes]:
-    """The bytes of a part, which are checked while they are sent."""
-    digest = hashlib.sha256()
-    for piece in pieces(path, part.file, part.offset, part.bytes):
-        digest.update(piece)
-        yield piece
-    if digest.hexdigest() != part.sha256:
-        raise SetDamaged(f"{part.file} changed during the upload")
 
 
 def _matches(sent: Sent, stored: Stored | None) -> bool:
@@ -273,7 +250,7 @@ def only_upload(datadir: DataDir, target: str) -> Iterator[None]:
         folder = datadir.dir / "locks"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = folder / f"backup-{target}.lock"
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_own(file, os.O_RDWR | os.O_CREAT)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.process.daemon import start_lock
-from appliance.process.migrating import announced
+from appliance.process.starting import StartDeadline, announced
 from appliance.upgrade import safety_set
 from appliance.upgrade.errors import MigrationNotPossible
 from appliance.upgrade.plan import MigrationPlan, plan
@@ -35,7 +35,7 @@ def stopped(datadir: DataDir) -> Iterator[Clock]:
     """Holds the locks, so that nothing runs or starts meanwhile, and completes or undoes a restore
     that was interrupted. Raises HubRunning."""
     clock = SystemClock()
-    with start_lock(datadir, clock), WriterLock(datadir, random_id(), clock):
+    with start_lock(datadir, StartDeadline(clock)), WriterLock(datadir, random_id(), clock):
         swap.settle(datadir)
         yield clock
 
@@ -60,7 +60,7 @@ def apply(
     All stores are checked first, then a set is made. Raises MigrationNotPossible and
     MigrationNotSaved with nothing changed; MigrationFailed with the failed step rolled back.
     """
-    planned = plan(datadir, sections, count=False, locked=True)
+    planned = plan(datadir, sections, locked=True)
     check_possible(planned)
     pending = {each.store: each for each in planned.stores if each.status == "pending"}
     stores = tuple(pending)

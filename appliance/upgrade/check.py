@@ -7,19 +7,14 @@ import msgspec
 from appliance.backup.errors import BackupError
 from appliance.backup.sets import SetDirectory
 from appliance.kernel.datadir import DataDir
-from appliance.upgrade.plan import MigrationPlan, StoreStatus, plan
+from appliance.upgrade.plan import MigrationPlan, plan
 from appliance.upgrade.sections import UpgradeSections
 
-UpgradeResult = Literal["nothing", "possible", "too_new", "stopped", "not_possible"]
+UpgradeResult = Literal["nothing", "possible", "too_new", "not_possible"]
 EXIT_CODES: dict[UpgradeResult, int] = {
-    "nothing": 0, "possible": 0, "too_new": 5, "stopped": 6, "not_possible": 7
+    "nothing": 0, "possible": 0, "too_new": 5, "not_possible": 7
 }  # fmt: skip
 """The exit code of each result."""
-
-_FIRST: tuple[tuple[StoreStatus, UpgradeResult], ...] = (
-    ("too_new", "too_new"),
-    ("stopped", "stopped"),
-)
 
 
 class LastBackup(msgspec.Struct, frozen=True):
@@ -34,7 +29,7 @@ class UpgradeReport(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of `agentlip upgrade --check`.
 
     result           nothing: the data has this program's schema; possible: it would be migrated;
-                     too_new, stopped, not_possible: it would be refused
+                     too_new, not_possible: it would be refused
     version          of the installed program; `running_version` of the appliance that runs, "" if
                      none runs or it does not say
     """
@@ -50,7 +45,7 @@ class UpgradeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(datadir: DataDir, sections: UpgradeSections) -> UpgradeReport:
-    planned = plan(datadir, sections, count=False)
+    planned = plan(datadir, sections)
     server = datadir.read_server() if planned.running else None
     problems = [f"{each.store}: {each.problem}" for each in planned.refused]
     hints = [each.hint for each in planned.refused]
@@ -73,10 +68,8 @@ def report(datadir: DataDir, sections: UpgradeSections) -> UpgradeReport:
 
 
 def _result(planned: MigrationPlan, problems: bool) -> UpgradeResult:
-    statuses = {each.status for each in planned.stores}
-    for status, result in _FIRST:
-        if status in statuses:
-            return result
+    if any(each.status == "too_new" for each in planned.stores):
+        return "too_new"
     if problems:
         return "not_possible"
     return "possible" if planned.steps else "nothing"

@@ -85,8 +85,8 @@ def upgrade(
 ) -> None:
     """Check whether this version can open the workspace, and what it would change.
 
-    Exit codes: 0 it can; 5 the data is newer than this version; 6 another version must open it
-    first; 7 it can't for another reason, for example damage or a full disk.
+    Exit codes: 0 it can; 5 the data is newer than this version; 7 it can't for another reason, for
+    example damage or a full disk.
 
     Example: agentlip upgrade --check --json
     """
@@ -127,7 +127,6 @@ def _plan_lines(planned: MigrationPlan) -> list[str]:
         return [*lines, "Nothing to migrate."]
     if planned.backup:
         lines.append("Before that, a backup of all stores is made, checked and kept.")
-    lines.append(f"It takes about {planned.seconds:.0f} s.")
     lines += [
         f"It needs at most {_size(each.needed_bytes)} on the disk of {each.path};"
         f" {_size(each.free_bytes)} are free."
@@ -138,14 +137,13 @@ def _plan_lines(planned: MigrationPlan) -> list[str]:
 
 
 def _store_line(store: StorePlan) -> str:
-    rows = "" if store.rows is None else f", {store.rows:,} rows"
-    facts = f"{_size(store.bytes)}{rows}"
+    size = _size(store.bytes)
     match store.status:
         case "pending":
             steps = ", ".join(store.steps)
-            return f"{store.store}: schema {store.schema} → {store.program} ({facts}): {steps}"
+            return f"{store.store}: schema {store.schema} → {store.program} ({size}): {steps}"
         case "current":
-            return f"{store.store}: schema {store.schema}, nothing to do ({facts})"
+            return f"{store.store}: schema {store.schema}, nothing to do ({size})"
         case "new":
             return f"{store.store}: no file yet; the next start creates it"
         case _:
@@ -158,7 +156,6 @@ def _report_lines(report: checking.UpgradeReport) -> list[str]:
         "nothing": "the data has the schema of this version",
         "possible": f"this version can open the data, after {_steps(report.plan.steps)}",
         "too_new": "the data is newer than this version",
-        "stopped": "another version must open the data first",
         "not_possible": "this version can't open the data now",
     }[report.result]
     lines = [f"agentlip {report.version}: {sentence}"]

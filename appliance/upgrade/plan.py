@@ -10,7 +10,7 @@ from appliance.kernel import manifest
 from appliance.kernel.datadir import BESIDE, STORES, DataDir, read_lock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.schema import SchemaState, StoreDamaged
-from appliance.kernel.schema_reader import count_rows, read_state
+from appliance.kernel.schema_reader import read_state
 from appliance.kernel.store_errors import RECOVERY_COMMANDS, free_bytes
 from appliance.kernel.upgrade import MigrationEdited, SchemaTooNew, refuse
 from appliance.upgrade.sections import UpgradeSections
@@ -21,24 +21,13 @@ StoreStatus = Literal[
     "new",
     "off",
     "too_new",
-    "stopped",
     "edited",
     "missing",
     "damaged",
     "unreadable",
 ]
-REFUSED: tuple[StoreStatus, ...] = (
-    "too_new", "stopped", "edited", "missing", "damaged", "unreadable"
-)  # fmt: skip
+REFUSED: tuple[StoreStatus, ...] = ("too_new", "edited", "missing", "damaged", "unreadable")
 """A store of these states is not migrated."""
-
-COUNTED_BYTES_MAX = 512 * 1024 * 1024
-"""Rows of larger files are not counted, because that reads the whole file."""
-
-# As measured with a hub of 207 MB on a busy machine with two cores (decision 68).
-_BACKUP_BYTES_PER_SECOND = 40e6
-_STEP_BYTES_PER_SECOND = 100e6
-_SECONDS_MIN = 1.0
 
 
 class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +36,6 @@ class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
     schema   the newest step in the file; 0 without a file
     steps    names of the steps, in their order
     rebuilt  names of the steps that only build derived data, such as the search index
-    rows     None if they were not counted
     """
 
     store: str
@@ -58,7 +46,6 @@ class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[str, ...] = ()
     rebuilt: tuple[str, ...] = ()
     bytes: int = 0
-    rows: int | None = 0
     problem: str = ""
     hint: str = ""
 
@@ -76,7 +63,7 @@ class DiskSpace(msgspec.Struct, frozen=True):
 
 
 class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`backup`: a backup of all stores would be made first. `seconds`: a rough estimate."""
+    """`backup`: a backup of all stores would be made first."""
 
     workspace: str
     version: str
@@ -84,7 +71,6 @@ class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
     stores: tuple[StorePlan, ...]
     steps: int
     backup: bool
-    seconds: float
     space: tuple[DiskSpace, ...]
 
     @property
@@ -92,16 +78,14 @@ class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
         return [each for each in self.stores if each.status in REFUSED]
 
 
-def plan(
-    datadir: DataDir, sections: UpgradeSections, *, count: bool = True, locked: bool = False
-) -> MigrationPlan:
-    """`count`: also count rows. `locked`: the caller holds the writer lock."""
+def plan(datadir: DataDir, sections: UpgradeSections, *, locked: bool = False) -> MigrationPlan:
+    """`locked`: the caller holds the writer lock."""
     running = not locked and read_lock(datadir).held
     mode: manifest.Mode = "ro" if running else "unused"
     lost = {str(each.details["store"]): each for each in manifest.lost_stores(datadir, mode)}
     off = set(STORES) - set(sections.roles.stores)
     stores = tuple(
-        _off(datadir, store) if store in off else _planned(datadir, store, lost, running, count)
+        _off(datadir, store) if store in off else _planned(datadir, store, lost, running)
         for store in STORES
     )
     pending = [each for each in stores if each.status == "pending"]
@@ -113,7 +97,6 @@ def plan(
         stores=stores,
         steps=sum(len(each.steps) for each in pending),
         backup=backup,
-        seconds=_seconds(stores, pending, backup),
         space=_space(datadir, sections, stores, pending, backup),
     )
 
@@ -121,8 +104,8 @@ def plan(
 def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:
     """The stores with data of this program that a start would migrate, without damaged ones.
 
-    Raises SchemaTooNew, MigrationEdited or UpgradeStopped if one of `stores` is refused, so that
-    the others are not migrated before that is noticed. Call with the writer lock held.
+    Raises SchemaTooNew or MigrationEdited if one of `stores` is refused, so that the others are not
+    migrated before that is noticed. Call with the writer lock held.
     """
     pending = []
     for store in stores:
@@ -140,7 +123,7 @@ def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:
 def _off(datadir: DataDir, store: str) -> StorePlan:
     path = datadir.database(store)
     return StorePlan(
-        store=store, file=path.name, status="off", bytes=_bytes(path), rows=None,
+        store=store, file=path.name, status="off", bytes=_bytes(path),
         problem="its subsystem is switched off; it is migrated when it is switched on",
     )  # fmt: skip
 
@@ -150,7 +133,6 @@ def _planned(
     store: str,
     lost: dict[str, manifest.StoreLost],
     running: bool,
-    count: bool,
 ) -> StorePlan:
     path = datadir.database(store)
     if store in lost:
@@ -161,17 +143,14 @@ def _planned(
         return _damaged(path, store, "it was found damaged and has not been cleared")
     try:
         seen = read_state(path, store, running=running)
-        rows = None
-        if count and _bytes(path) <= COUNTED_BYTES_MAX:
-            rows = count_rows(path, store, running=running)
     except StoreDamaged as error:
         return _damaged(path, store, error.message)
     except Unavailable as error:
         return _refused(path, store, "unreadable", error)
-    return _of_state(path, seen, rows)
+    return _of_state(path, seen)
 
 
-def _of_state(path: Path, seen: SchemaState, rows: int | None) -> StorePlan:
+def _of_state(path: Path, seen: SchemaState) -> StorePlan:
     status: StoreStatus = "pending" if seen.pending else "current"
     problem = hint = ""
     if seen.too_new:
@@ -180,8 +159,6 @@ def _of_state(path: Path, seen: SchemaState, rows: int | None) -> StorePlan:
     elif seen.edited:
         status, hint = "edited", MigrationEdited.default_hint
         problem = f"changed after they had been applied: {', '.join(seen.edited)}"
-    elif seen.stop is not None:
-        status, problem, hint = "stopped", seen.stop.sentence, seen.stop.hint
     return StorePlan(
         store=seen.store,
         file=path.name,
@@ -191,7 +168,6 @@ def _of_state(path: Path, seen: SchemaState, rows: int | None) -> StorePlan:
         steps=seen.pending,
         rebuilt=seen.optional_missing,
         bytes=_bytes(path),
-        rows=rows,
         problem=problem,
         hint=hint,
     )
@@ -200,14 +176,14 @@ def _of_state(path: Path, seen: SchemaState, rows: int | None) -> StorePlan:
 def _damaged(path: Path, store: str, problem: str) -> StorePlan:
     hint = RECOVERY_COMMANDS.get(store, f"agentlip doctor clear {store}")
     return StorePlan(
-        store=store, file=path.name, status="damaged", bytes=_bytes(path), rows=None,
+        store=store, file=path.name, status="damaged", bytes=_bytes(path),
         problem=problem, hint=hint,
     )  # fmt: skip
 
 
 def _refused(path: Path, store: str, status: StoreStatus, error: ApplianceError) -> StorePlan:
     return StorePlan(
-        store=store, file=path.name, status=status, bytes=_bytes(path), rows=None,
+        store=store, file=path.name, status=status, bytes=_bytes(path),
         problem=error.message, hint=error.hint,
     )  # fmt: skip
 
@@ -220,17 +196,6 @@ def _bytes(path: Path) -> int:
         except OSError:
             continue
     return total
-
-
-def _seconds(stores: tuple[StorePlan, ...], pending: list[StorePlan], backup: bool) -> float:
-    if not pending:
-        return 0.0
-    # Each step compares foreign keys before and after; the file is also copied.
-    passes = sum(each.bytes * (1 + 2 * len(each.steps)) for each in pending)
-    saved = sum(each.bytes for each in stores) if backup else 0
-    return round(
-        _SECONDS_MIN + saved / _BACKUP_BYTES_PER_SECOND + passes / _STEP_BYTES_PER_SECOND, 1
-    )
 
 
 def _space(

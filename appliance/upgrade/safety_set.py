@@ -5,11 +5,12 @@ at one moment, so only it can bring a workspace back.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from appliance.backup import create, keys, stored, unpack
 from appliance.backup.errors import BackupError, KeyRefused
+from appliance.backup.first_data import has_same_rows
 from appliance.backup.manifest import Reason, SetManifest
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
@@ -20,7 +21,7 @@ from appliance.kernel.integrity import is_damaged
 from appliance.kernel.log import Log
 from appliance.kernel.manifest import lost_stores
 from appliance.kernel.upgrade import MigrationFailed
-from appliance.process.migrating import announced
+from appliance.process.starting import announced
 from appliance.upgrade.errors import MigrationNotSaved
 from appliance.upgrade.plan import pending_stores
 
@@ -39,8 +40,9 @@ def save(
 ) -> str:
     """Makes the set if one of `stores` has data and is older than this program.
 
-    Returns its name; "" without `backup`, if nothing is pending, or if a store is lost or damaged:
-    then its recovery must not wait, and each file is still copied before its migration. Call with
+    Returns its name, or that of an earlier attempt's set if no row came or went since. "" without
+    `backup`, if nothing is pending, or if a store is lost or damaged: then its recovery must not
+    wait, and each file is still copied before its migration. Call with
     the writer lock held, before anything is migrated. Raises MigrationNotSaved, whose hint names
     `way_out`, the command without a set; and what `pending_stores` raises.
     """
@@ -49,7 +51,7 @@ def save(
         return ""
     try:
         with announced(datadir, "making a backup before a migration"):
-            manifest = _create(datadir, settings, clock)
+            manifest, made = _saved(datadir, settings, clock)
     except (ApplianceError, OSError) as error:
         not_whole = _not_whole(datadir)
         if not_whole:
@@ -60,7 +62,11 @@ def save(
             )
             return ""
         raise _not_saved(error, datadir, settings, way_out) from error
-    log.info("backup made before the migration", backup=manifest.name, stores=pending)
+    log.info(
+        "backup made before the migration" if made else "an earlier attempt has made the backup",
+        backup=manifest.name,
+        stores=pending,
+    )
     return manifest.name
 
 
@@ -79,16 +85,34 @@ def naming(saved: str) -> Iterator[None]:
         ) from error
 
 
-def _create(datadir: DataDir, settings: BackupSettings, clock: Clock) -> SetManifest:
+def _saved(datadir: DataDir, settings: BackupSettings, clock: Clock) -> tuple[SetManifest, bool]:
+    """The set, and whether it was made now."""
     sets = SetDirectory(datadir, settings)
     with sets.only_writer():
+        earlier = _earlier(datadir, sets, settings)
+        if earlier is not None:
+            return earlier, False
         manifest = create.create_set(datadir, sets, settings, reason=REASON, clock=clock)
         try:
             _check(sets.path(manifest.name), manifest, settings)
         except ApplianceError:
             sets.remove(manifest.name)
             raise
-    return manifest
+    return manifest, True
+
+
+def _earlier(datadir: DataDir, sets: SetDirectory, settings: BackupSettings) -> SetManifest | None:
+    """The newest set from before a migration, if it is whole and the stores have its rows: then an
+    attempt since has failed, and the stores may be half migrated. None: it can't be used."""
+    for name in reversed(sets.names()):
+        with suppress(BackupError):
+            manifest = sets.read(name)
+            if manifest.reason == REASON:
+                if not has_same_rows(datadir, manifest):
+                    return None
+                _check(sets.path(name), manifest, settings)
+                return manifest
+    return None
 
 
 def _check(path: Path, manifest: SetManifest, settings: BackupSettings) -> None:
@@ -107,7 +131,7 @@ def _check(path: Path, manifest: SetManifest, settings: BackupSettings) -> None:
 
 def _not_whole(datadir: DataDir) -> list[str]:
     """The stores that can't be copied, because they are lost or damaged."""
-    lost = [str(error.details["store"]) for error in lost_stores(datadir, "rw")]
+    lost = [str(error.details["store"]) for error in lost_stores(datadir, "unused")]
     return [
         store
         for store in STORES
