@@ -67,7 +67,7 @@ def test_set_that_cannot_be_read_is_listed_with_its_problem(filled: Filled) -> N
     [
         ("recipients = ['age1x']", 20, "age-keygen"),
         (f"free_bytes_min = {1 << 60}", 13, "free"),
-        ("directory = '/dev/null/x'", 13, "df -h"),
+        ("directory = '/dev/null/x'", 13, "mount the disk"),
     ],
 )
 def test_errors_have_exit_codes_and_hints(

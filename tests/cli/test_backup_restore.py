@@ -139,8 +139,8 @@ def test_latest_is_not_the_backup_that_a_restore_made(hub: HubProcess) -> None:
 
 COMMANDS = [
     ("backup", "list"),
-    ("outbox", "recover", "--yes"),
-    ("broker", "recover", "--yes"),
+    ("recover", "outbox", "--yes"),
+    ("recover", "broker", "--yes"),
     ("doctor", "repair", "--dry-run"),
 ]
 

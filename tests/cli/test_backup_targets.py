@@ -22,8 +22,8 @@ from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow
 KEYS = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
-LARGE = {"hub.sqlite3.zst.age": os.urandom(400_000), "small": b"x"}
-PART_BYTES = 4_000
+FILE_BYTES = 4_000
+LARGE = {f"segment-{n:03}.zst.age": os.urandom(FILE_BYTES) for n in range(100)}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,6 @@ def configure(workspace: Path, s3: S3Server, *more: str, backup: str = "") -> No
     """One target below a prefix of its own; `more` are further tables."""
     text = f"""
 [backup]
-upload_part_bytes = {PART_BYTES}
 upload_retry_seconds = 0.05
 upload_attempts_max = 2
 free_bytes_min = 0
@@ -61,7 +60,7 @@ def large_set(workspace: Path) -> str:
     return SetsFixture.of(DataDir(workspace)).add(LARGE)
 
 
-def parts_at(s3: S3Server, workspace: Path) -> int:
+def files_at(s3: S3Server, workspace: Path) -> int:
     return len(s3.names(workspace.parent.name))
 
 
@@ -100,7 +99,8 @@ def test_backup_of_a_workspace_comes_back_on_a_machine_without_one(
     assert fetched.json["name"] == name, fetched
     there, here = Path(fetched.json["path"]), workspace / ".agentlip" / "backups" / name
     files = {path.name for path in there.iterdir()}
-    assert files | {"upload-offsite.json"} == {path.name for path in here.iterdir()}
+    kept = {"upload-offsite.json", "verification.json"}  # only here
+    assert files | kept == {path.name for path in here.iterdir()}
     for file in files:
         assert (there / file).read_bytes() == (here / file).read_bytes()
 
@@ -138,7 +138,7 @@ def test_uploader_killed_at_random_moments_continues(s3: S3Server, workspace: Pa
     name = large_set(workspace)
     chance, kills = random.Random(14), 0
     while True:
-        enough = parts_at(s3, workspace) + chance.randint(1, 30)
+        enough = files_at(s3, workspace) + chance.randint(1, 30)
         process = uploader(workspace)
         until(at_least(s3, workspace, enough, process))
         if process.poll() is not None:
@@ -173,7 +173,7 @@ def test_server_killed_during_an_upload_is_continued_with(s3: S3Server, workspac
     s3.start()
     again = agentlip("backup", "upload", "--json", cwd=workspace, **KEYS)
     assert again.json[0]["result"] == "copied", again
-    assert again.json[0]["bytes"] <= sum(map(len, LARGE.values())) - 25 * PART_BYTES
+    assert again.json[0]["bytes"] <= (100 - 25) * FILE_BYTES
     assert check(workspace)["sets"] == [name]
 
 
@@ -181,16 +181,15 @@ def test_flipped_byte_at_the_target_is_found_and_repaired(s3: S3Server, workspac
     configure(workspace, s3)
     name = large_set(workspace)
     agentlip("backup", "upload", cwd=workspace, **KEYS)
-    part = f"{workspace.parent.name}/{name}/hub.sqlite3.zst.age.part-00042"
-    s3.flip(part, 77)
+    s3.flip(f"{workspace.parent.name}/{name}/segment-042.zst.age", 77)
     seen = agentlip("backup", "targets", "--check", cwd=workspace, **KEYS)
     assert seen.code == 18, seen
-    assert "part-00042" in seen.err
+    assert "segment-042" in seen.err
     into = workspace / "elsewhere"
     refused = agentlip("backup", "fetch", name, "--into", into, cwd=workspace, **KEYS)
     assert (refused.code, list(into.glob("2*"))) == (11, [])
     again = agentlip("backup", "upload", "--json", cwd=workspace, **KEYS)
-    assert again.json[0]["bytes"] == PART_BYTES, again
+    assert again.json[0]["bytes"] == FILE_BYTES, again
     assert check(workspace)["state"] == "ok"
 
 
@@ -257,4 +256,4 @@ def at_least(
     s3: S3Server, workspace: Path, count: int, process: "subprocess.Popen[bytes]"
 ) -> Callable[[], bool]:
     """Whether so many files are at the target, or the process has ended."""
-    return lambda: process.poll() is not None or parts_at(s3, workspace) >= count
+    return lambda: process.poll() is not None or files_at(s3, workspace) >= count

@@ -215,7 +215,8 @@ def test_inconclusive_check_does_not_replace_a_result(sets):
     assert sets.directory.verification(sets.name).result == "good"
 
 
-def test_encrypted_set_needs_its_key(original, tmp_path):
+def test_encrypted_set_is_verified_when_it_is_made_and_by_its_hashes_later(original, tmp_path):
+    """With the public key only. Nobody else can open it, so a first check needs the secret key."""
     key, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
     (tmp_path / "key").write_text(f"# a key\n{key}\n")
     (tmp_path / "other").write_text(f"{other}\n")
@@ -224,16 +225,24 @@ def test_encrypted_set_needs_its_key(original, tmp_path):
     toml.write_text(f'[backup]\nrecipients = ["{key.to_public()}"]\n')
     assert run("agentlip", "backup", "create", cwd=sets.workspace).code == 0
     assert sets.manifest.encrypted
-    for arguments in ((), ("--identity", str(tmp_path / "other"))):
-        done = verify(sets, *arguments)
-        assert done.code == INCONCLUSIVE, done
-        assert done.json[0]["result"] == "inconclusive"
-        assert_only_sets(sets)
+    made = sets.directory.verification(sets.name)
+    assert (made.result, made.how) == ("good", "restored")
+    later = verify(sets)
+    assert (later.code, later.json[0]["how"]) == (GOOD, "hashes")
+    assert sets.directory.verification(sets.name).checked_at > made.checked_at
+    wrong = verify(sets, "--identity", str(tmp_path / "other"))
+    assert (wrong.code, wrong.json[0]["result"]) == (INCONCLUSIVE, "inconclusive")
+    (sets.path / "verification.json").unlink()
+    assert verify(sets).code == INCONCLUSIVE
+    first = sets.directory.verification(sets.name)
+    assert verify(sets).code == INCONCLUSIVE
+    assert sets.directory.verification(sets.name) == first
     missing = verify(sets, "--identity", str(tmp_path / "nothing"))
     assert (missing.code, msgspec.json.decode(missing.err)["code"]) == (15, "BACKUP_KEY_REFUSED")
     assert verify(sets, "--identity", str(tmp_path / "key")).code == GOOD
     sets.flip(sets.manifest.files[0].name)
-    assert verify(sets, "--identity", str(tmp_path / "key")).code == BAD
+    assert verify(sets).code == BAD
+    assert_only_sets(sets)
 
 
 def test_all_sets_are_verified_and_the_worst_decides(sets):

@@ -90,4 +90,4 @@ def test_the_page_works_as_written(s3: S3Server, tmp_path: Path) -> None:
         rows = connection.execute("SELECT count(*) FROM messages").fetchone()
     connection.close()
     assert rows == (50,)
-    assert opening.startswith("cat db.sqlite3.zst.age.part-* | age -d")
+    assert opening.startswith("age -d -i backup-key.txt db.sqlite3.zst.age | zstd -d")

@@ -33,12 +33,6 @@ STEPS = next_step("hub", "CREATE TABLE x_new (a INTEGER);") | next_step(
 HALF = next_step(
     "hub", "CREATE TABLE x_new (a INTEGER); UPDATE topics SET channel_id = 'nowhere';"
 ) | next_step("courier", "CREATE TABLE x_new (a INTEGER);")
-STOP = """
-from appliance.kernel import hard_stop
-hard_stop.HARD_STOPS = (
-    hard_stop.HardStop(store="hub", schema=99, version="0.9", reason="it fills a new column"),
-)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +85,6 @@ def test_plan_and_check_of_a_stopped_workspace_write_nothing(
     hub = next(store for store in plan["stores"] if store["store"] == "hub")
     assert (hub["status"], hub["schema"], hub["program"]) == ("pending", NEWEST, NEWEST + 1)
     assert hub["steps"] == [f"{NEWEST + 1:04}_next.sql"]
-    (rows,) = execute(workspace, "SELECT count(*) FROM messages")[0]
-    assert hub["rows"] >= rows
     assert plan["space"][0]["needed_bytes"] > BackupSettings().free_bytes_min
     assert report.code == 0
     assert (report.json["result"], report.json["last_backup"]) == ("possible", None)
@@ -203,25 +195,6 @@ def test_failed_migration_changes_nothing_of_its_store_and_names_the_set(
 # -- what is refused ----------------------------------------------------------------------------
 
 
-def test_hard_stop_is_refused_before_anything_is_changed(
-    workspace: DataDir, tmp_path: Path
-) -> None:
-    program = OtherProgram(tmp_path / "program", STEPS, STOP)
-    before = schemas(workspace)
-    check = program.agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
-    assert (check.code, check.json["result"]) == (6, "stopped")
-    assert check.json["problems"] == [
-        "hub: version 0.9 must open it first, because it fills a new column"
-    ]
-    refused = program.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace)
-    assert refused.code == 2
-    assert "agentlip[appliance]==0.9" in json.loads(refused.err)["hint"]
-    server = program.serve(workspace.workspace)
-    assert server.returncode == 2
-    assert "version 0.9 must open it first" in server.stderr
-    assert schemas(workspace) == before
-
-
 def test_damaged_store_does_not_keep_the_others_from_starting(
     newer: OtherProgram, workspace: DataDir
 ) -> None:
@@ -264,7 +237,8 @@ def test_start_without_room_for_the_set_is_refused_unless_a_flag_omits_the_set(
     check = newer.agentlip("upgrade", "--check", "--json", cwd=datadir.workspace)
     assert (check.code, check.json["result"]) == (7, "not_possible")
     assert schemas(datadir) == before
-    assert newer.agentlipd("up", "--migrate-without-backup", cwd=datadir.workspace).code == 0
+    done = newer.agentlipd("up", "--migrate-without-backup", cwd=datadir.workspace)
+    assert done.code == 3, "it runs, and is not ready on a disk that is nearly full"
     assert newer.agentlipd("down", cwd=datadir.workspace).code == 0
     assert schemas(datadir)["hub"] == NEWEST + 1
     assert not list(datadir.backups.iterdir())

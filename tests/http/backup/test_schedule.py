@@ -58,7 +58,7 @@ def test_first_message_gets_a_verified_backup(tmp_path):
         assert backup["verification"]["result"] == "good"
         assert backup["last_event_id"] == hub.head
         assert 0 < backup["pause_ms"] < 2000
-        assert state(hub)["next_at"][:10] > backup["cut_at"][:10]
+        assert state(hub)["next_at"] > backup["cut_at"]
         until(lambda: metric(hub, 'verification_result{result="good"}') == 1, 20)
         assert metric(hub, "sets") == 1
         details = hub.http.get(f"/api/v1/backups/{backup['name']}").body
@@ -146,7 +146,7 @@ def test_schedule_is_shown_while_the_appliance_is_stopped(tmp_path):
     assert (shown["enabled"], shown["running"], shown["last"]) == (True, False, name)
     assert shown["next_at"] > shown["last_at"]
     text = agentlip("backup", "schedule", cwd=tmp_path).out
-    assert "every day, verified" in text
+    assert "every hour, verified" in text
     assert "7 last" in text
     assert "agentlip.toml" in text
     off = agentlip("backup", "schedule", cwd=tmp_path, **OFF).out

@@ -36,8 +36,8 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, prefix: str) -> Targe
 
 @pytest.fixture
 def local(tmp_path: Path, target: TargetSettings) -> SetsFixture:
-    """Sets of a workspace with that target, in parts of 1,000 bytes."""
-    return SetsFixture(tmp_path / "workspace", target, upload_part_bytes=1000)
+    """Sets of a workspace with that target."""
+    return SetsFixture(tmp_path / "workspace", target)
 
 
 @pytest.fixture

@@ -218,20 +218,22 @@ def test_wrong_recipients_are_refused_without_showing_a_secret(filled: Filled) -
 
 def test_exports_are_copied_by_choice(backups: Backups, filled: Filled, tmp_path: Path) -> None:
     exports = filled.datadir.dir / "export"
-    (exports / "day=1").mkdir(parents=True)
-    (exports / "day=1" / "a.jsonl").write_text("{}")
+    segment = "events/date=2026-11-21/segment-1-2.jsonl"
+    (exports / segment).parent.mkdir(parents=True)
+    (exports / segment).write_text("{}")
     (exports / ".temporary").write_text("")
+    (exports / "run.sh").write_text("")
     without = backups.create(exports=exports)
     assert [file for file in without.files if file.kind == "export"] == []
     chosen = Backups(filled.path, include_exports=True)
     manifest = chosen.create(exports=exports)
     restored = chosen.unpack(manifest.name, tmp_path / "restored")
-    assert (restored.dir / "export" / "day=1" / "a.jsonl").read_text() == "{}"
-    assert [f.path for f in manifest.files if f.kind == "export"] == [
-        ".agentlip/export/day=1/a.jsonl"
-    ]
-    with pytest.raises(BackupNotWritable, match=r"export\.export_dir"):
-        chosen.create(exports=tmp_path)
+    assert (restored.dir / "export" / segment).read_text() == "{}"
+    copied = [f.path for f in manifest.files if f.kind == "export"]
+    assert copied == [f".agentlip/export/{segment}"]
+    for refused in (tmp_path, filled.datadir.workspace / ".git"):
+        with pytest.raises(BackupNotWritable, match=r"export\.export_dir"):
+            chosen.create(exports=refused)
 
 
 def test_sets_are_named_after_the_time_and_sort_by_it(backups: Backups) -> None:
@@ -253,3 +255,15 @@ def test_workspace_of_another_program_is_backed_up(tmp_path: Path) -> None:
     assert (manifest.stores["hub"].schema, manifest.epoch) == (0, "")
     restored = backups.unpack(manifest.name, tmp_path / "restored")
     assert dump(restored, "hub") == dump(filled.datadir, "hub")
+
+
+def test_directory_elsewhere_is_not_created(filled: Filled, tmp_path: Path) -> None:
+    """Its disk may not be mounted."""
+    disk = tmp_path / "disk"
+    backups = Backups(filled.path, directory=str(disk / "sets"))
+    with pytest.raises(BackupNotWritable, match="does not exist") as refused:
+        backups.create()
+    assert refused.value.hint.endswith(f"mkdir -p {disk / 'sets'}")
+    assert not disk.exists()
+    (disk / "sets").mkdir(parents=True)
+    assert backups.sets.read(backups.create().name)

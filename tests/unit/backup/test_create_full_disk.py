@@ -26,6 +26,11 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SmallDisk]:
         yield disk
 
 
+def backups_on(disk: SmallDisk, filled: Filled) -> Backups:
+    (disk.root / "sets").mkdir()
+    return Backups(filled.path, directory=str(disk.root / "sets"))
+
+
 def leave(disk: SmallDisk, count: int) -> None:
     """About `count` bytes are free afterwards."""
     disk.fill()
@@ -53,7 +58,7 @@ def test_disk_that_gets_full_in_any_phase_leaves_nothing(
 ) -> None:
     """The check before is switched off here: space can be used up by others after it."""
     monkeypatch.setattr(create, "_check_space", lambda *_: None)
-    backups = Backups(filled.path, directory=str(disk.root / "sets"))
+    backups = backups_on(disk, filled)
     first = backups.create().name
     before = content(filled.datadir)
     phases = set()
@@ -78,7 +83,7 @@ def test_disk_that_gets_full_before_a_file_or_the_manifest_is_written(
     disk: SmallDisk, filled: Filled, monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
     """Six stores are encoded, then the small files; the last call is that of the manifest."""
-    backups = Backups(filled.path, directory=str(disk.root / "sets"))
+    backups = backups_on(disk, filled)
     encode, finish = create.encode, SetDirectory.finish
     calls = 0
 
@@ -123,7 +128,7 @@ def test_full_disk_with_the_workspace_on_it_is_reported(disk: SmallDisk) -> None
 
 
 def test_little_space_is_refused_before_a_byte_is_written(disk: SmallDisk, filled: Filled) -> None:
-    backups = Backups(filled.path, directory=str(disk.root / "sets"))
+    backups = backups_on(disk, filled)
     backups.create()
     leave(disk, 64 * PAGE)
     with pytest.raises(BackupNotWritable, match="are free"):

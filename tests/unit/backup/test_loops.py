@@ -36,7 +36,7 @@ class Scheduler:
         Filled(path, messages=1)
         self.datadir = DataDir(path)
         self.clock = FakeClock()
-        self.settings = BackupSettings(**settings)
+        self.settings = BackupSettings(**{"every_seconds": DAY, **settings})
         self.sets = SetDirectory(self.datadir, self.settings)
         self.command_line = CommandLine(self.sets, self.clock)
         self.restart()
@@ -74,7 +74,8 @@ def daily(tmp_path):
 def test_backup_is_made_verified_and_older_ones_pruned_once_a_day(daily):
     assert daily.after(DAY - 1) == []
     assert daily.after(60) == ROUND
-    assert daily.after(3 * DAY) == ROUND * 3
+    done = daily.after(3 * DAY)  # and each day a kept one is verified again
+    assert [done.count(each) for each in ROUND] == [3, 6, 3]
 
 
 def test_first_backup_follows_the_first_row(tmp_path):
@@ -104,6 +105,14 @@ def test_restart_continues_after_the_phase_that_ended(tmp_path):
     scheduler = Scheduler(tmp_path, targets=TARGETS)
     make_set(scheduler.sets, scheduler.clock.now_ms(), "schedule")
     assert scheduler.after(60) == ["verify", "prune", "upload"]
+
+
+def test_backup_that_was_verified_when_it_was_made_is_not_verified_again(tmp_path):
+    scheduler = Scheduler(tmp_path)
+    scheduler.command_line.verifies_at_once = True
+    assert scheduler.after(60) == ["create", "prune"]
+    scheduler.command_line.result = "inconclusive"
+    assert scheduler.after(DAY - 60) == ["create"]
 
 
 def test_bad_backup_pushes_nothing_out_and_is_not_uploaded(tmp_path):
@@ -161,7 +170,7 @@ def test_backup_that_was_removed_is_not_verified_again(tmp_path):
     assert scheduler.after(0) == ["create", "verify"]
     scheduler.sets.remove(scheduler.sets.newest())
     make_set(scheduler.sets, scheduler.clock.now_ms(), "manual")
-    assert scheduler.after(DAY / 2) == []
+    assert scheduler.after(DAY / 2) == ["verify"]  # the kept one, after a day
 
 
 def test_upload_is_tried_again_alone(tmp_path):
@@ -185,7 +194,8 @@ def test_manual_backup_counts_and_a_safety_copy_does_not(tmp_path):
     make_set(scheduler.sets, scheduler.clock.now_ms(), "manual")
     assert scheduler.after(DAY - 60) == []
     make_set(scheduler.sets, scheduler.clock.now_ms(), "before-restore")
-    assert scheduler.after(120) == ROUND
+    make_set(scheduler.sets, scheduler.clock.now_ms(), "before-migration")
+    assert scheduler.after(60) == ROUND
 
 
 @pytest.mark.parametrize("days", [-400, -1, 1, 400])
@@ -248,6 +258,24 @@ def test_full_disk_loses_no_failure_of_the_running_process(tmp_path):
     scheduler.command_line.faults["create"] = ["BACKUP_NOT_WRITABLE"]
     scheduler.after(0)
     assert msgspec.to_builtins(scheduler.activity.failures["create"])["code"]
+
+
+def test_one_kept_backup_is_verified_again_each_day(tmp_path):
+    """The one with the oldest verification; one without its key is not tried again."""
+    scheduler = Scheduler(tmp_path, every_seconds=100 * DAY)
+    now_ms = scheduler.clock.now_ms()
+    first, second, third = (make_set(scheduler.sets, now_ms - age).name for age in (3000, 2000, 1))
+    verified(scheduler.sets, first, "good", now_ms - 90_000_000)
+    verified(scheduler.sets, second, "good", now_ms - 100_000_000)
+    verified(scheduler.sets, third, "inconclusive", now_ms - 110_000_000)
+    assert scheduler.after(3000) == []
+    scheduler.command_line.result = "bad"
+    assert scheduler.after(DAY) == ["verify"]
+    assert scheduler.sets.verification(second).result == "bad"
+    scheduler.command_line.result = "good"
+    assert scheduler.after(2 * DAY) == ["verify", "verify"]
+    checked = [scheduler.sets.verification(name).result for name in (first, second, third)]
+    assert checked == ["good", "bad", "inconclusive"]
 
 
 def test_verification_by_hand_is_seen(daily):

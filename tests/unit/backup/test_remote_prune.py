@@ -44,7 +44,7 @@ def forget(local: SetsFixture, *names: str) -> None:
 def pruned(local: SetsFixture, target: TargetSettings) -> SetsFixture:
     """A workspace that keeps two sets, here and at its target."""
     pruning = msgspec.structs.replace(target, prune=True)
-    local.with_targets(pruning, keep_last=2, keep_daily=0)
+    local.with_targets(pruning, keep_last=2, keep_hourly=0, keep_daily=0)
     return local
 
 
@@ -62,7 +62,7 @@ def test_sets_that_retention_does_not_keep_are_removed_with_a_reason(pruned: Set
 
 
 def test_nothing_is_removed_without_the_setting(local: SetsFixture) -> None:
-    local.with_targets(*local.settings.targets, keep_last=1, keep_daily=0)
+    local.with_targets(*local.settings.targets, keep_last=1, keep_hourly=0, keep_daily=0)
     names = [local.add(day=day) for day in range(3)]
     copy(local)
     forget(local, *names[:2])
@@ -139,7 +139,7 @@ class Cutting:
 
     def __init__(self, real: BackupTarget, allowed: int) -> None:
         self._real, self._allowed = real, allowed
-        self.name, self.whole_files = real.name, real.whole_files
+        self.name = real.name
 
     def list(self, below: str = "") -> dict[str, Stored]:
         return self._real.list(below)

@@ -21,6 +21,7 @@ from tests.support.smalldisk import small_disk
 
 pytestmark = pytest.mark.slow
 COMMITTED = "committed"
+CHANGED = "# changed since the backup\n"
 COUNT = "SELECT count(*) FROM messages"
 
 
@@ -40,9 +41,10 @@ def killed_at(number: int, workspace: BackedUp, what: str) -> str:
 @pytest.fixture
 def prepared(tmp_path: Path) -> tuple[BackedUp, SetManifest]:
     workspace = BackedUp(tmp_path / "w")
+    workspace.datadir.settings_file.write_text("[log]\n")
     made = workspace.back_up()
     workspace.add(3)
-    workspace.datadir.token_file.write_text("changed since the backup\n")
+    workspace.datadir.settings_file.write_text(CHANGED)
     return workspace, made
 
 
@@ -82,7 +84,7 @@ def test_kill_after_any_step_leaves_the_old_state_or_the_new_one(
             assert settled == Settled("undone", made.name if step == "unpacked" else "")
         else:
             assert workspace.rows(COUNT) == [(5,)], step
-            assert workspace.datadir.read_token() != "changed since the backup"
+            assert workspace.datadir.settings_file.read_text() != CHANGED
             assert epoch_of(workspace.datadir) != old_epoch
             assert settled == Settled("completed", made.name) or step == "removed"
         assert not swap.is_pending(workspace.datadir)

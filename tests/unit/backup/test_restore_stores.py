@@ -14,7 +14,7 @@ from appliance.backup.create import create_set
 from appliance.backup.errors import KeyRefused, RestoreRefused
 from appliance.backup.keys import Identities
 from appliance.backup.sets import SetDirectory
-from appliance.kernel import epochs, schema
+from appliance.kernel import epochs, row_digest, schema
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from tests.support.backups import CLOCK, SETTINGS, BackedUp, content_of, epoch_of, rows_of
@@ -28,6 +28,11 @@ SEND = (
     "INSERT INTO outbox (id, client_message_id, request_fingerprint, payload, enqueued_at,"
     " next_attempt_at, status, mesh, target, route, destination_kind, destination_ref, priority)"
     " VALUES ('{0}', '{0}', zeroblob(32), x'', 1, 1, '{1}', 'lab', '{2}', 'r', 'dm', '{3}', 'next')"
+)
+MEMBER = "INSERT INTO member (mesh_id, pubkey, name, added_ms) VALUES ('m', '{0}', '{1}', 1)"
+DELIVERY = (
+    "INSERT INTO delivery_queue (mesh_id, broker_message_id, recipient, kind, rank, ready_ms,"
+    " created_ms) VALUES ('m', 'b', '{0}', 'topic', 1, 1, 1)"
 )
 WEBHOOK = (
     "INSERT INTO x_webhooks (id, url, description, wanted_json, format, enabled, cursor, secret,"
@@ -84,32 +89,117 @@ def test_leases_are_cleared(workspace: BackedUp) -> None:
     assert workspace.rows("SELECT status FROM outbox", "outbox") == [("pending",)]
 
 
-def test_tokens_that_were_revoked_since_are_named(workspace: BackedUp) -> None:
-    execute(workspace.datadir, "auth", TOKEN.format("t1"), TOKEN.format("t2"))
+@pytest.mark.parametrize("revive", [False, True])
+def test_tokens_that_were_revoked_since_stay_so_unless_asked_for(
+    workspace: BackedUp, revive: bool
+) -> None:
+    tokens = map(TOKEN.format, ("t1", "t2", "t4", "t5"))
+    execute(workspace.datadir, "auth", *tokens, "INSERT INTO retired VALUES ('r4', 't4', 9)")
+    with closing(sqlite3.connect(workspace.datadir.database("auth"))) as connection, connection:
+        row_digest.renew(connection, "auth")
     made = workspace.back_up()
     execute(
         workspace.datadir,
         "auth",
         "UPDATE tokens SET revoked_ms = 5 WHERE id = 't1'",
         "UPDATE tokens SET hash = 'new' WHERE id = 't2'",
+        "DELETE FROM retired",
+        "INSERT INTO retired VALUES ('t2', 't2', 8)",
+        "DELETE FROM tokens WHERE id = 't5'",
         TOKEN.format("t3"),
     )
-    done = workspace.restore(made)
+    done = workspace.restore(made, revive=revive)
+    revoked = {"token": 1, "former secret of a token": 1}
+    unknown = {"token that is not known here": 1}
     again = noticed(done, "valid-again", "auth")
-    assert again == {"token": 1, "former secret of a token": 1}
+    assert again == (revoked | unknown if revive else unknown)
+    assert noticed(done, "still-revoked", "auth") == ({} if revive else revoked)
     assert noticed(done, "lost", "auth") == {"token": 1}
+    with closing(sqlite3.connect(workspace.datadir.database("auth"))) as connection:
+        assert row_digest.changed(connection, "auth") == []
+    kept = dict(workspace.rows("SELECT id, hash FROM tokens WHERE revoked_ms IS NULL", "auth"))
+    secrets = workspace.rows("SELECT hash FROM retired", "auth")
+    if revive:
+        assert (kept, secrets) == ({each: each for each in ("t1", "t2", "t4", "t5")}, [("r4",)])
+    else:
+        assert (kept, secrets) == ({"t2": "new", "t4": "t4", "t5": "t5"}, [("t2",)])
+
+
+def test_revoked_token_that_was_forgotten_since_stays_revoked(workspace: BackedUp) -> None:
+    execute(workspace.datadir, "auth", TOKEN.format("t1"))
+    made = workspace.back_up()
+    execute(workspace.datadir, "auth", "DELETE FROM tokens")
+    workspace.datadir.settings_file.write_text("[auth]\nforget_days = 0\n")
+    done = workspace.restore(made)
+    assert noticed(done, "still-revoked", "auth") == {"token that is not known here": 1}
+    assert workspace.rows("SELECT count(*) FROM tokens WHERE revoked_ms IS NULL", "auth") == [(0,)]
+
+
+@pytest.mark.parametrize("revive", [False, True])
+def test_members_that_were_revoked_since_stay_so_unless_asked_for(
+    workspace: BackedUp, revive: bool
+) -> None:
+    """Anna is revoked; Bert has rotated his key twice."""
+    names = ("anna", "bert")
+    execute(
+        workspace.datadir,
+        "broker",
+        "INSERT INTO mesh (id, slug, dedupe_mode, dedupe_retention_days, message_retention_days,"
+        " concurrency, created_ms) VALUES ('m', 'lab', 'permanent', 1, 1, 'allow_concurrent', 1)",
+        *(MEMBER.format(name, name) for name in names),
+        *(f"INSERT INTO subscription VALUES ('m', 'topic', 'news', '{n}', 1)" for n in names),
+        *map(DELIVERY.format, names),
+    )
+    made = workspace.back_up()
+    revoked = "UPDATE member SET revoked_ms = 5, successor = {1} WHERE pubkey = '{0}'".format
+    execute(
+        workspace.datadir,
+        "broker",
+        revoked("anna", "NULL"),
+        revoked("bert", "'bert2'"),
+        MEMBER.format("bert2", "bert"),
+        revoked("bert2", "'bert3'"),
+        MEMBER.format("bert3", "bert"),
+    )
+    done = workspace.restore(made, revive=revive)
+    assert noticed(done, "valid-again" if revive else "still-revoked", "broker") == {"member": 2}
+    active = workspace.rows("SELECT pubkey FROM member WHERE revoked_ms IS NULL", "broker")
+    readers = workspace.rows("SELECT subscriber FROM subscription", "broker")
+    recipients = workspace.rows("SELECT recipient FROM delivery_queue", "broker")
+    expected = [("anna",), ("bert",)] if revive else [("bert3",)]
+    assert sorted(active) == sorted(readers) == sorted(recipients) == expected
+
+
+@pytest.mark.parametrize("revive", [False, True])
+def test_present_token_and_member_key_stay_unless_asked_for(
+    workspace: BackedUp, revive: bool
+) -> None:
+    """Those of the backup may have been replaced because somebody else had them."""
+    key_pair = workspace.datadir.dir / "identity" / "keypair.json"
+    key_pair.parent.mkdir(mode=0o700)
+    key_pair.write_text('{"ed25519_pubkey": "former"}')
+    made, former = workspace.back_up(), workspace.datadir.read_token()
+    key_pair.write_text('{"ed25519_pubkey": "new"}')
+    workspace.datadir.token_file.write_text("rotated\n")
+    plan = workspace.restore(made, revive=revive).plan
+    kept = {".agentlip/token", ".agentlip/identity"}
+    assert kept & set(plan.kept) == (set() if revive else kept)
+    assert workspace.datadir.read_token() == (former if revive else "rotated")
+    assert ("new" in key_pair.read_text()) is not revive
 
 
 def test_sends_delivered_since_are_named_and_keep_their_ids(workspace: BackedUp) -> None:
     execute(workspace.datadir, "outbox", SEND.format("s1", "pending", "broker", "x"))
     made = workspace.back_up()
     execute(
-        workspace.datadir, "outbox", "UPDATE outbox SET status = 'done', delivered_at = 1",
+        workspace.datadir, "outbox", SEND.format("s3", "pending", "broker", "x"),
+        "UPDATE outbox SET status = 'done', delivered_at = 1",
         SEND.format("s2", "pending", "broker", "x"),
     )  # fmt: skip
     done = workspace.restore(made)
     assert noticed(done, "sent-again", "outbox") == {"send": 1}
     assert noticed(done, "lost", "outbox") == {"send": 1}
+    assert noticed(done, "lost-delivered", "outbox") == {"send": 1}
     ids = workspace.rows("SELECT id, client_message_id, status FROM outbox", "outbox")
     assert ids == [("s1", "s1", "pending")]
 
@@ -186,7 +276,7 @@ def test_broker_alone_is_refused_after_the_member_key_was_replaced(workspace: Ba
     key_pair.write_text('{"ed25519_pubkey": "new"}')
     with pytest.raises(RestoreRefused, match="member key"):
         workspace.restore(made, stores=("broker",))
-    workspace.restore(made)
+    workspace.restore(made, revive=True)
     assert "former" in key_pair.read_text()
 
 
@@ -197,7 +287,7 @@ def test_keys_that_the_backup_lacks_are_removed_and_are_in_the_safety_copy(
     key_pair = workspace.datadir.dir / "identity" / "keypair.json"
     key_pair.parent.mkdir(mode=0o700)
     key_pair.write_text('{"ed25519_pubkey": "new"}')
-    done = workspace.restore(made)
+    done = workspace.restore(made, revive=True)
     assert ".agentlip/identity/keypair.json" in done.plan.removed
     assert not key_pair.exists()
     workspace.restore(workspace.sets.read(done.safety))

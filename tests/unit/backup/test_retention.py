@@ -13,7 +13,7 @@ from appliance.backup.settings import BackupSettings
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 NOW_MS = int(datetime(2026, 11, 20, 15, 30, tzinfo=UTC).timestamp() * 1000)
-NOTHING = BackupSettings(keep_last=0, keep_daily=0, keep_safety_seconds=0)
+NOTHING = BackupSettings(keep_last=0, keep_hourly=0, keep_daily=0, keep_safety_seconds=0)
 GFS = ("keep_hourly", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
 WORDS = ("hour", "day", "week", "month", "year")
 
@@ -137,9 +137,11 @@ def _why(given_sets, rules, name):
     return next(each.why for each in decide(given_sets, rules, NOW_MS) if each.name == name)
 
 
-def test_defaults_keep_seven_of_daily_backups():
-    daily = [at(days, result="good") for days in range(30)]
-    assert kept(decide(daily, BackupSettings(), NOW_MS)) == {each.name for each in daily[:7]}
+def test_defaults_keep_the_backups_of_a_day_and_of_seven_days():
+    """It is 15:30: the last backup of a day is 16 hours older than that of this hour."""
+    hourly = [at(0, hours=hours, result="good") for hours in range(30 * 24)]
+    expected = {each.name for each in (*hourly[:24], *hourly[40 : 16 + 6 * 24 : 24])}
+    assert kept(decide(hourly, BackupSettings(), NOW_MS)) == expected
 
 
 def test_grandfathers_are_named_by_their_period():

@@ -17,6 +17,9 @@ TARGETS = BackupSettings(targets=(TargetSettings(name="disk", url="file:///mnt")
         (ScheduleFacts(None, 31.0), -1.0),
         (ScheduleFacts(0.0, 31.0), 1000.0),
         (ScheduleFacts(1001.0, None), -1.0),
+        (ScheduleFacts(1000.0, None, set_seconds=0.9), 0.0),
+        (ScheduleFacts(1000.0, None, set_seconds=30.0), 29_000.0),  # a thousandth of the time
+        (ScheduleFacts(1000.0, None, set_seconds=300.0), 85_400.0),  # a day at most
     ],
 )
 def test_first_backup_follows_the_first_data_and_the_others_the_newest_set(facts, due):

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from appliance.backup import targets
-from appliance.backup.errors import TargetObjectMissing, TargetRefused, TargetUnreachable
+from appliance.backup.errors import (
+    SetDamaged,
+    TargetObjectMissing,
+    TargetRefused,
+    TargetUnreachable,
+)
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -243,6 +248,23 @@ def test_names_with_all_kinds_of_characters_come_back(s3: S3Server, tmp_path: Pa
     assert sorted(target.list()) == sorted(names)
     for name in names:
         assert b"".join(target.read(name)) == name.encode()
+
+
+def test_large_file_is_one_object_or_none(s3: S3Server, tmp_path: Path) -> None:
+    """Longer than what is sent at once, in pieces that don't end where a part does."""
+    target = opened(tmp_path, s3.target(prefix=tmp_path.name), {}, request_seconds_max=60.0)
+    pieces = [bytes([number]) * 1_000_003 for number in range(40)]
+
+    def broken() -> Iterator[bytes]:
+        yield from pieces
+        raise SetDamaged("planted")
+
+    with pytest.raises(SetDamaged, match="planted"):
+        target.write("x/large", broken())
+    assert target.list("x") == {}
+    tag = target.write("x/large", pieces)
+    assert target.list("x") == {"x/large": (40_000_120, tag)}
+    assert b"".join(target.read("x/large")) == b"".join(pieces)
 
 
 def test_no_report_or_state_contains_a_key(s3: S3Server, tmp_path: Path) -> None:

@@ -22,11 +22,9 @@ FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b""}
 class Breaking:
     """Passes everything to a real target, and fails at the given write, before or after it."""
 
-    whole_files = False
-
     def __init__(self, real: BackupTarget, at: int, after: bool, forever: bool = False) -> None:
         self._real, self._at, self._after, self._forever = real, at, after, forever
-        self.name, self.whole_files = real.name, real.whole_files
+        self.name = real.name
         self.written: list[str] = []
 
     def list(self, below: str = "") -> dict[str, Stored]:
@@ -89,19 +87,16 @@ def test_second_upload_sends_nothing(local: SetsFixture) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("at", range(1, 8))
+@pytest.mark.parametrize("at", range(1, 6))  # whose it is, three files, the manifest
 def test_upload_that_breaks_at_any_write_does_not_count_and_continues(
     local: SetsFixture, at: int, after: bool
 ) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
     breaking = Breaking(real, at, after)
-    writes = 5 if real.whole_files else 8  # the index, the parts, the manifest
-    if at > writes:
-        return
     with pytest.raises(TargetUnreachable):
         upload_through(local, breaking, name, attempts_max=1)
-    if not (after and at == writes):
+    if not (after and at == 5):
         assert report(local).sets == ()
     assert state_of(local, name).status == "failed"
     again = Breaking(real, 0, after)
@@ -121,7 +116,7 @@ def test_failed_request_is_repeated_after_growing_delays(local: SetsFixture) -> 
     assert local.paused[0] < local.paused[1] < local.paused[2]
 
 
-def test_part_that_was_sent_but_is_gone_is_noticed_before_the_manifest(local: SetsFixture) -> None:
+def test_file_that_was_sent_but_is_gone_is_noticed_before_the_manifest(local: SetsFixture) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
 
@@ -206,13 +201,13 @@ def test_damage_at_the_target_is_reported_and_repaired_by_the_next_upload(
     name = local.add(FILES)
     copy(local)
     real, _ = local.access().open(local.settings.targets[0])
-    damaged = [each for each in real.list(name) if "small" in each or "part-00002" in each][-1]
+    damaged = f"{name}/hub.sqlite3.zst.age"
     content = bytearray(b"".join(real.read(damaged)))
     content[0] ^= 1
     real.write(damaged, [bytes(content)])
     seen = report(local)
     assert seen.state == "damaged"
-    assert [f"{each.name}/{each.part}" for each in seen.problems] == [damaged]
+    assert [f"{each.name}/{each.file}" for each in seen.problems] == [damaged]
     assert state_of(local, name).status == "damaged"
     assert copy(local)[0].bytes == len(content)  # only what was damaged
     assert report(local).state == "ok"
@@ -228,10 +223,10 @@ def test_changed_manifest_at_the_target_is_reported_and_replaced(local: SetsFixt
     assert report(local).state == "ok"
 
 
-def test_file_of_another_workspace_is_not_overwritten(local: SetsFixture) -> None:
+def test_set_of_another_workspace_is_not_overwritten(local: SetsFixture) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
-    real.write(f"{name}/upload.json", [b'{"set":"x","db_id":"other","parts":[]}'])
+    real.write(f"{name}/upload.json", [b'{"db_id":"other"}'])
     assert "another workspace" in copy(local)[0].problem
 
 
@@ -243,22 +238,13 @@ def test_damaged_state_file_only_costs_sending_again(local: SetsFixture) -> None
     assert report(local).state == "ok"
 
 
-def test_parts_keep_their_size_when_the_setting_changes_meanwhile(local: SetsFixture) -> None:
-    name = local.add(FILES)
-    real, _ = local.access().open(local.settings.targets[0])
-    with pytest.raises(TargetUnreachable):
-        upload_through(local, Breaking(real, 3, False), name, attempts_max=1)
-    local.with_targets(*local.settings.targets, upload_part_bytes=700)
-    assert copy(local)[0].result == "copied"
-    assert report(local).state == "ok"
-
-
-def test_files_of_an_upload_divided_differently_are_removed(local: SetsFixture) -> None:
+def test_files_that_are_not_of_the_set_are_removed(local: SetsFixture) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
     real.write(f"{name}/hub.sqlite3.zst.age.part-00009", [b"rest"])
     copy(local)
-    assert f"{name}/hub.sqlite3.zst.age.part-00009" not in real.list(name)
+    names = {*FILES, "upload.json", "manifest.json"}
+    assert real.list(name).keys() == {f"{name}/{file}" for file in names}
 
 
 def test_only_one_process_copies_to_a_target(local: SetsFixture) -> None:
@@ -273,7 +259,7 @@ def test_upload_stops_when_its_time_is_over(local: SetsFixture) -> None:
     assert "the next upload continues" in copy(local)[0].problem
 
 
-def test_part_that_is_lost_between_two_uploads_is_sent_again(local: SetsFixture) -> None:
+def test_file_that_is_lost_between_two_uploads_is_sent_again(local: SetsFixture) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
     with pytest.raises(TargetUnreachable):

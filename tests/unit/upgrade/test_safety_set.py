@@ -1,6 +1,8 @@
 """The set before a migration: checked before anything is migrated, and gone if it is damaged."""
 
 import io
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from appliance.backup.errors import CutNotPossible
 from appliance.backup.manifest import SetManifest
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
+from appliance.kernel import schema
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
@@ -40,6 +43,24 @@ def test_set_has_the_older_schema_of_all_stores(older: DataDir) -> None:
     assert 0 < manifest.stores["hub"].schema < newest(load("hub"))
     assert save(older, backup=False) == ""
     assert SetDirectory(older, SETTINGS).names() == [name]
+
+
+def test_one_set_serves_all_attempts_while_the_data_is_unchanged(older: DataDir) -> None:
+    """Also if an attempt has migrated a store: a set of that state would be no way back."""
+    name = save(older)
+    assert save(older) == name
+    schema.migrate(
+        older.database("auth"), "auth", clock=SystemClock(), backups=older.backups,
+        log=Log(io.BytesIO()),
+    )  # fmt: skip
+    assert save(older) == name
+    with closing(sqlite3.connect(older.database("hub"))) as connection, connection:
+        connection.execute("INSERT INTO channels VALUES ('ch_new', 'new', NULL, 'now')")
+    again = save(older)
+    assert again != name
+    stored = SetDirectory(older, SETTINGS).path(again)
+    (stored / "db.sqlite3.zst").write_bytes(b"")
+    assert save(older) != again
 
 
 def test_damaged_set_is_removed_and_nothing_is_migrated(

@@ -1,0 +1,87 @@
+"""A backup that somebody forged: what its manifest, modes and settings can't do."""
+
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from appliance.backup import manifest as manifests
+from appliance.backup.cli_restore import _plan_lines
+from appliance.backup.errors import SetDamaged
+from appliance.backup.manifest import SetManifest
+from tests.support.backups import BackedUp
+
+FORGED = [
+    ("store", ".agentlip/evil.sqlite3"),
+    ("store", ".agentlip/token"),
+    ("secret", ".ssh/authorized_keys"),
+    ("secret", ".agentlip/identity/../../.ssh/authorized_keys"),
+    ("secret", "/etc/cron.d/job"),
+    ("settings", ".bashrc"),
+    ("record", ".agentlip/server.json"),
+    ("export", ".git/hooks/post-checkout"),
+    ("export", "public/events/date=2026-01-01/segment-1-2.sh"),
+    ("export", "public/snapshot/../manifest.json"),
+    ("export", "package.json"),
+]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> BackedUp:
+    return BackedUp(tmp_path / "w")
+
+
+def sealed(workspace: BackedUp, made: SetManifest, **fields: object) -> SetManifest:
+    """The set with another manifest, whose hash is right."""
+    forged = replace(made, **fields)
+    (workspace.sets.path(made.name) / manifests.FILE).write_bytes(manifests.encode(forged))
+    return forged
+
+
+def test_only_files_that_backups_contain_are_restored(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    for kind, path in FORGED:
+        sealed(workspace, made, files=(replace(made.files[0], kind=kind, path=path), *made.files))
+        with pytest.raises(SetDamaged, match="don't contain"):
+            workspace.sets.read(made.name)
+    sealed(workspace, made)
+    assert workspace.sets.read(made.name) == made
+
+
+@pytest.mark.parametrize("text", ["\x1b[2Jgood", "e\u202eno"])
+def test_text_of_a_manifest_cannot_control_a_terminal(workspace: BackedUp, text: str) -> None:
+    made = workspace.back_up()
+    sealed(workspace, made, epoch=text)
+    with pytest.raises(SetDamaged, match="control characters"):
+        workspace.sets.read(made.name)
+
+
+def test_restored_files_have_no_mode_that_the_appliance_does_not_write(
+    workspace: BackedUp,
+) -> None:
+    workspace.datadir.settings_file.write_text("[log]\n")
+    made = workspace.back_up()
+    files = tuple(replace(file, mode=0o7777) for file in made.files)
+    workspace.restore(sealed(workspace, made, files=files), revive=True)
+    modes = {file.path: os.stat(workspace.datadir.workspace / file.path).st_mode for file in files}
+    assert modes.pop("agentlip.toml") & 0o7777 == 0o644
+    assert modes.pop(".agentlip/token") & 0o7777 == 0o600
+    assert {mode & 0o7777 for mode in modes.values()} == {0o640}
+
+
+def test_plan_lists_added_files_and_changed_settings(workspace: BackedUp) -> None:
+    settings = workspace.datadir.settings_file
+    settings.write_text("[[hooks.commands]]\non = 'message'\nrun = ['sh']\n[log]\nlevel = 'info'\n")
+    made = workspace.back_up()
+    settings.unlink()
+    planned = workspace.plan(made, revive=True)
+    assert "agentlip.toml" in planned.added
+    assert set(planned.added) | set(planned.replaced) >= {file.path for file in made.files}
+    assert [(each.name, each.before) for each in planned.settings] == [
+        ("hooks.commands", "not set"), ("log.level", "not set"),
+    ]  # fmt: skip
+    lines = _plan_lines(planned)
+    assert "would add agentlip.toml" in lines
+    settings.write_text("[log]\nlevel = 'info'\n")
+    assert [each.name for each in workspace.plan(made).settings] == ["hooks.commands"]
