@@ -120,8 +120,8 @@ in
 
       everySeconds = mkOption {
         type = types.ints.positive;
-        default = 86400;
-        description = "Seconds between two backups.";
+        default = 3600;
+        description = "Seconds between two backups; more if they take long.";
       };
 
       directory = mkOption {

@@ -43,10 +43,6 @@ let
       locked.adbc-driver-sqlite
       ps.pyarrow
     ];
-    report = [
-      ps.matplotlib
-      ps.pyarrow
-    ];
     fast = [ locked.gunicorn-h1c ];
   };
 
@@ -116,5 +112,5 @@ runCommand "agentlip-${version}"
     mkdir -p $out/bin
     ln -s ${environment}/bin/agentlip ${environment}/bin/agentlipd $out/bin/
     $out/bin/agentlip --version
-    ${environment}/bin/python -c 'import agentlip.app, matplotlib, pyarrow'
+    ${environment}/bin/python -c 'import agentlip.app, pyarrow'
   ''

@@ -1,9 +1,8 @@
-"""`agentlip report`: prints results of the Spark jobs and writes charts and an HTML page.
+"""`agentlip report`: prints results of the Spark jobs and writes them as one HTML page.
 
 Exit codes are those of `agentlip export`.
 """
 
-from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -12,7 +11,7 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, common, note, plain_app
-from appliance.export import activity, charts, delivery, gold, report_html, report_page
+from appliance.export import activity, delivery, gold, report_html, report_page
 from appliance.export.cli import workspace_of
 from appliance.export.errors import ExportError, TablesMissing
 from appliance.export.manifests import write_whole, writing
@@ -38,10 +37,6 @@ LastFlag = Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last 
 ChannelFlag = Annotated[
     str | None, typer.Option("--channel", help="Only this channel, by name or id.")
 ]
-ChartsFlag = Annotated[
-    Path | None,
-    typer.Option("--charts", metavar="DIR", help="Write PNG and SVG charts to this directory."),
-]
 ACTIVITY_VIEWS = ("day", "channel", "topic", "sender", "pair")
 DELIVERY_VIEWS = ("stage", "destination", "cause")
 
@@ -60,7 +55,6 @@ def report_activity(
     top: Annotated[
         int, typer.Option("--top", min=1, help="Maximum number of rows; days are always complete.")
     ] = 20,
-    pictures: ChartsFlag = None,
     html: Annotated[
         Path | None,
         typer.Option("--html", metavar="FILE", help="As agentlip report html --out FILE."),
@@ -71,8 +65,6 @@ def report_activity(
     folder, days = _gold(session, gold_dir), (_day(first), _day(last))
     report = activity.report(folder, *days, channel, top)
     page = None if html is None else report_page.build(folder, *days, channel)
-    if pictures is not None:
-        _write_charts("activity", lambda kind: charts.of_activity(report, kind), pictures)
     if html is not None and page is not None:
         _write_page(page, html)
         note(f"wrote {html}")
@@ -96,7 +88,6 @@ def report_delivery(
         str, typer.Option("--by", help="Rows of the table: stage, destination or cause.")
     ] = "stage",
     top: Annotated[int, typer.Option("--top", min=1, help="Maximum number of rows.")] = 100,
-    pictures: ChartsFlag = None,
 ) -> None:
     """Report durations, outcomes and dead letters of deliveries: agentlip report delivery"""
     _choice(by, DELIVERY_VIEWS)
@@ -104,8 +95,6 @@ def report_delivery(
         _choice(log, get_args(LogKind))
     folder = _gold(session, gold_dir)
     report = delivery.report(folder, _day(first), _day(last), log, top)
-    if pictures is not None:
-        _write_charts("delivery", lambda kind: charts.of_delivery(report, kind), pictures)
     if session.machine:
         session.answer(msgspec.to_builtins(report), "")
     else:
@@ -179,18 +168,6 @@ def _day(text: str | None) -> str | None:
 def _choice(value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise Invalid(f"unknown value {value}", hint=f"use one of: {', '.join(choices)}")
-
-
-def _write_charts(name: str, draw: Callable[[str], charts.Drawn], folder: Path) -> None:
-    drawn = {kind: draw(kind) for kind in ("png", "svg")}
-    with writing():
-        folder.mkdir(parents=True, exist_ok=True)
-        for kind, (pictures, _) in drawn.items():
-            for title, data in pictures.items():
-                write_whole(folder / f"{name}-{title}.{kind}", data)
-    for sentence in drawn["png"].problems:
-        note(sentence)
-    note(f"wrote PNG and SVG into {folder}")
 
 
 def _write_page(page: report_page.ReportPage, path: Path) -> int:

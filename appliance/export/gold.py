@@ -51,7 +51,7 @@ class Gold:
 
         `first` and `last` are inclusive, such as 2026-11-21. A histogram is a list of pairs.
         """
-        parquet = table_writer.library("pyarrow.parquet", "report")
+        parquet = table_writer.library()
         for name, size in sorted(self._files.items()):
             day = _day(name)
             if name.partition("/")[0] != table or not (day is None or first <= day <= last):

@@ -29,6 +29,7 @@ from appliance.export.errors import (
 )
 from appliance.export.wire import SCHEMA_VERSION, SegmentManifest, SnapshotManifest
 from appliance.kernel.datadir import sync_directory
+from appliance.kernel.ownership import open_own
 
 EVENTS = "events"
 SNAPSHOT = "snapshot"
@@ -144,8 +145,7 @@ class SegmentDirectory:
         """Lock the directory and remove the files that a killed writer left."""
         with writing():
             self.folder.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            descriptor = os.open(self.folder / _LOCK, flags, 0o600)
+            descriptor = open_own(self.folder / _LOCK, os.O_RDWR | os.O_CREAT)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -59,13 +59,13 @@ def create(path: Path, format_name: str, columns: Sequence[ExportColumn]) -> Tab
     return JsonLinesFile(path, columns)
 
 
-def library(name: str = "pyarrow.parquet", extra: str = "export") -> Any:
+def library(name: str = "pyarrow.parquet") -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
         raise LibraryMissing(
             f"{name.partition('.')[0]} is not installed",
-            hint=f"pip install 'agentlip[{extra}]', or use the image agentlip-export",
+            hint="pip install 'agentlip[export]', or use the image agentlip-export",
         ) from None
 
 
@@ -283,6 +283,22 @@ def count(path: Path, format_name: str) -> int:
             return int(file.metadata.num_rows)
     with reading(path.name), path.open("rb") as lines:
         return sum(1 for _ in lines)
+
+
+def rows(path: Path, format_name: str) -> Iterator[dict[str, Any]]:
+    """The rows of a file, by column. Raises SegmentTorn, and LibraryMissing for Parquet without
+    pyarrow."""
+    if format_name == "parquet":
+        with _parquet_of(path) as file:
+            for batch in file.iter_batches(ROW_GROUP_ROWS):
+                yield from batch.to_pylist()
+        return
+    try:
+        with reading(path.name), path.open("rb") as lines:
+            for line in lines:
+                yield msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise SegmentTorn(f"{path.name} is malformed: {error}") from None
 
 
 @contextmanager

@@ -1,8 +1,7 @@
-"""`agentlip report`: sums, tables, pictures, one page, and bad input."""
+"""`agentlip report`: sums, tables, one page, and bad input."""
 
 import json
 import os
-import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
@@ -107,24 +106,14 @@ def test_table_shows_the_rows_chosen_by_a_flag(filled):
     assert ask(filled, "--by", "moon").code == 1
 
 
-def test_charts_and_page_are_complete_and_escape_names(filled):
-    done = ask(filled, "--charts", "pictures", "--html", "report.html")
+def test_page_escapes_names_and_is_that_of_both_commands(filled):
+    done = ask(filled, "--html", "report.html")
     assert done.code == 0, done
-    pictures = filled.path / "pictures"
-    names = ["days", "pairs", "replies", "senders", "topics"]
-    files = sorted(path.name for path in pictures.iterdir())
-    assert files == sorted(f"activity-{name}.{kind}" for name in names for kind in ("png", "svg"))
-    for name in names:
-        assert (pictures / f"activity-{name}.png").read_bytes().startswith(b"\x89PNG")
-        xml.parse(pictures / f"activity-{name}.svg")
     text = (filled.path / "report.html").read_text("utf-8")
     assert "<script>alert('x')</script>" not in text
     assert "&lt;script&gt;" in text
     assert "Content-Security-Policy" in text
     assert page(filled) == text
-    before = (pictures / "activity-days.svg").read_bytes()
-    assert ask(filled, "--charts", "pictures").code == 0
-    assert (pictures / "activity-days.svg").read_bytes() == before
 
 
 def spoil(what: str, version: Path) -> None:
@@ -159,10 +148,9 @@ def spoil(what: str, version: Path) -> None:
 )
 def test_invalid_tables_are_reported_and_nothing_is_written(filled, what, code, words):
     spoil(what, filled.version)
-    done = ask(filled, "--charts", "pictures", "--html", "report.html")
+    done = ask(filled, "--html", "report.html")
     assert (done.code, words in done.err) == (code, True), done
     assert "Traceback" not in done.err
-    assert not (filled.path / "pictures").exists()
     assert not (filled.path / "report.html").exists()
 
 
@@ -170,21 +158,17 @@ def test_invalid_days_and_output_paths_are_reported(filled):
     assert ask(filled, "--from", "2027-01-01").code == 14
     assert ask(filled, "--channel", "nobody").code == 14
     assert ask(filled, "--from", "yesterday").code == 1
-    (filled.path / "file").write_text("in the way")
-    assert ask(filled, "--charts", "file/x").code == 15
     done = ask(filled, "--html", "nowhere/report.html")
     assert (done.code, done.out) == (15, "")
 
 
-def test_charts_without_matplotlib_name_the_missing_package(filled):
-    hidden = filled.path / "hidden" / "matplotlib"
+def test_report_without_pyarrow_names_what_to_install(filled):
+    hidden = filled.path / "hidden" / "pyarrow"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError")
     without = {"PYTHONPATH": f"{hidden.parent}{os.pathsep}{environment()['PYTHONPATH']}"}
-    assert ask(filled, "--html", "report.html", **without).code == 0
-    done = ask(filled, "--charts", "pictures", **without)
-    assert (done.code, "agentlip[report]" in done.err) == (18, True)
-    assert not (filled.path / "pictures").exists()
+    done = ask(filled, **without)
+    assert (done.code, "agentlip[export]" in done.err) == (18, True)
 
 
 def test_report_accepts_the_output_folder_of_the_job(filled):
@@ -263,14 +247,6 @@ def test_delivery_table_says_what_it_counts(delivered, by, words):
     assert done.code == 0
     assert [word for word in words if word not in done.out + done.err] == []
     assert "\u202e" not in done.out
-
-
-def test_delivery_charts_are_drawn(delivered):
-    done = ask_delivery(delivered, "--charts", "pictures")
-    assert done.code == 0, done
-    names = sorted(path.name for path in (delivered.path / "pictures").iterdir())
-    assert names == [f"delivery-{name}.{kind}" for name in ("dead-letters", "latency")
-                     for kind in ("png", "svg")]  # fmt: skip
 
 
 def test_list_has_the_days_of_each_report_and_its_problem(delivered):

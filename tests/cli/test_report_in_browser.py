@@ -1,6 +1,7 @@
 """The HTML report in a real browser: filters, keyboard, colors, and no request to anywhere."""
 
 import json
+import xml.etree.ElementTree as xml
 
 import pytest
 
@@ -8,6 +9,7 @@ from appliance.export import report_page
 from appliance.export.report_html import render
 from tests.support.chromium import browser_page
 from tests.support.gold import answered, did, died, ended, took, write, write_delivery
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -138,6 +140,26 @@ def test_long_tables_show_the_first_rows_until_asked(opened):
     opened.evaluate(f"{HEAD}('#sender-rows-more').click()")
     assert len(cells(opened, "senders", 0)) == 32
     assert text(opened, "#sender-rows-more") == "Show the first 20"
+
+
+SAVE = """new Promise((resolve) => {
+  const button = document.querySelector('#replies button.more');
+  const { createObjectURL } = URL;
+  URL.createObjectURL = (file) => { file.text().then(resolve); return createObjectURL(file); };
+  button.click();
+  URL.createObjectURL = createObjectURL;
+})"""
+
+
+def test_chart_is_saved_as_a_file_of_its_own(opened, tmp_path):
+    opened.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    picture = xml.fromstring(opened.evaluate(SAVE))
+    assert picture.tag == "{http://www.w3.org/2000/svg}svg"
+    texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "Reply times by day, log scale, median solid, 95th percentile dashed"
+    (style,) = picture.iter("{http://www.w3.org/2000/svg}style")
+    assert ".second" in style.text
+    until((tmp_path / "replies.svg").exists, 30, "the browser has saved the file")
 
 
 def test_names_are_text_and_every_control_has_a_name(opened):

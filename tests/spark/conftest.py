@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,14 +46,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     built.stop()
 
 
-@pytest.fixture
-def ask(spark: Any, tmp_path: Path) -> Any:
-    """Makes a request of a job: `ask()`, `ask(first_day=…)`; says nothing on the terminal."""
+def make_request(spark: Any, folder: Path, **more: Any) -> Any:
+    """A request of a job from `folder/in` to `folder/out` that says nothing on the terminal."""
     from spark.progress import ProgressReporter
     from spark.request import JobRequest
 
-    def make(**more: Any) -> JobRequest:
-        fields = {"source": tmp_path / "in", "out": tmp_path / "out", "now": NOW} | more
-        return JobRequest(spark=spark, progress=ProgressReporter(quiet=True), **fields)
+    fields = {"source": folder / "in", "out": folder / "out", "now": NOW} | more
+    return JobRequest(spark=spark, progress=ProgressReporter(quiet=True), **fields)
 
-    return make
+
+@pytest.fixture
+def ask(spark: Any, tmp_path: Path) -> Any:
+    """Makes a request of a job in the test's folder: `ask()`, `ask(first_day=…)`."""
+    return partial(make_request, spark, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def expected(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What one run makes of `lakes.conversation()`: all tables as plain rows."""
+    from spark.jobs.ingest import job
+    from tests.spark import lakes
+
+    folder = tmp_path_factory.mktemp("conversation")
+    lakes.conversation()[0].export(folder / "in")
+    job.run(make_request(spark, folder))
+    return lakes.everything(spark, job.silver(folder / "out"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from spark.jobs.activity import job as activity
 from spark.jobs.erase import bronze, job, order, payload, rewrite, swap
 from spark.jobs.ingest import job as ingest
 from spark.jobs.ingest import schema
+from tests.spark.conftest import make_request
 from tests.spark.log import Log, write_segment
 
 SECRET = "secret"
@@ -79,13 +81,21 @@ def everything(spark, out):
     }
 
 
+@pytest.fixture(scope="module")
+def ingested(spark, tmp_path_factory):
+    """Segments, a snapshot and the tables made of them, for tests to copy."""
+    folder = tmp_path_factory.mktemp("ingested")
+    log = conversation()[0]
+    log.export(folder / "in")
+    log.snapshot(folder / "in")
+    ingest.run(make_request(spark, folder))
+    return folder
+
+
 @pytest.fixture
-def lake(ask, tmp_path):
-    log, message = conversation()
-    log.export(tmp_path / "in")
-    log.snapshot(tmp_path / "in")
-    ingest.run(ask())
-    return log, message
+def lake(ingested, tmp_path):
+    shutil.copytree(ingested, tmp_path, symlinks=True, dirs_exist_ok=True)
+    return conversation()
 
 
 def run(ask, tmp_path, **fields):
@@ -183,10 +193,10 @@ def test_dry_run_changes_nothing(ask, spark, tmp_path, lake):
     assert (texts(tmp_path / "in"), texts(tmp_path / "out")) == before
 
 
-@pytest.mark.parametrize("step", [1, 3, 6])
+@pytest.mark.parametrize("step", [1, 6])
 def test_run_that_is_killed_ends_the_same_when_run_again(ask, spark, tmp_path, lake, step,
                                                          monkeypatch):  # fmt: skip
-    """Stopped before the plan, in the middle of a segment, and before the certificate."""
+    """Stopped before the plan and before the certificate; for the middle, see below."""
     steps = {"left": step}
 
     class Killed(BaseException):

@@ -132,7 +132,9 @@ def test_second_run_changes_nothing(spark, ask, lake):
 
 
 @pytest.mark.parametrize("lost", ["all", "the newest version"])
-def test_tables_that_were_deleted_or_put_back_are_filled_again(spark, ask, lake, tmp_path, lost):
+def test_tables_that_were_deleted_or_put_back_are_filled_again(
+    spark, ask, lake, tmp_path, expected, lost
+):
     root, silver = lake
     log = conversation()[0]
     first, *more = log.export(tmp_path / "later")
@@ -142,26 +144,23 @@ def test_tables_that_were_deleted_or_put_back_are_filled_again(spark, ask, lake,
     for manifest in more:
         shutil.copytree(manifest.parent, root / "events" / manifest.parent.name)
     job.run(ask())
-    whole = everything(spark, silver)
     shutil.rmtree(silver.root)
     if lost == "the newest version":
         shutil.copytree(tmp_path / "copy", silver.root, symlinks=True)
     assert job.run(ask()).path is not None
-    assert everything(spark, silver) == whole
+    assert everything(spark, silver) == expected
 
 
 @pytest.mark.parametrize("order", ["one by one", "backwards"])
-def test_late_and_split_segments_merge_to_the_same_tables(spark, ask, lake, tmp_path, order):
+def test_late_and_split_segments_merge_to_the_same_tables(spark, ask, lake, expected, order):
     root, silver = lake
     log = conversation()[0]
-    log.export(tmp_path / "whole")
-    job.run(ask(source=tmp_path / "whole", out=tmp_path / "at once"))
     days = sorted({row["ts"].date().isoformat() for row in log.rows})
     turns = {"one by one": days, "backwards": days[::-1]}
     for day in turns[order]:
         write_segment(root, day, [row for row in log.rows if row["ts"].date().isoformat() == day])
         job.run(ask())
-    assert everything(spark, silver) == everything(spark, job.silver(tmp_path / "at once"))
+    assert everything(spark, silver) == expected
 
 
 def test_events_that_come_twice_are_taken_once(spark, ask, lake):
@@ -291,17 +290,15 @@ def test_unknown_field_does_not_hide_behind_numbers_in_place_of_text(spark, ask,
 
 
 @pytest.mark.parametrize("way", ["all ids share a hash", "too many changes"])
-def test_the_longer_way_ends_at_the_same_rows(spark, ask, lake, tmp_path, monkeypatch, way):
+def test_the_longer_way_ends_at_the_same_rows(spark, ask, lake, expected, monkeypatch, way):
     root, silver = lake
-    log = conversation()[0]
-    log.export(root)
-    job.run(ask())
+    conversation()[0].export(root)
     if way == "too many changes":
         monkeypatch.setattr(job, "CHANGED_MAX", 3)
     else:
         monkeypatch.setattr(job.t, "id_hash", lambda _: f.lit(1).cast("bigint").alias("id_hash"))
-    job.run(ask(out=tmp_path / "longer"))
-    assert everything(spark, silver) == everything(spark, job.silver(tmp_path / "longer"))
+    job.run(ask())
+    assert everything(spark, silver) == expected
 
 
 def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, ask, lake):
@@ -379,14 +376,11 @@ def test_what_a_restore_took_back_disappears(spark, ask, lake):
     assert [row["title"] for row in rows(spark, silver, "topics")] == ["builds"]
 
 
-def test_json_lines_give_the_same_tables(spark, ask, lake, tmp_path):
+def test_json_lines_give_the_same_tables(spark, ask, lake, expected):
     root, silver = lake
-    log = conversation()[0]
-    log.export(root)
+    conversation()[0].export(root, kind="jsonl")
     job.run(ask())
-    log.export(tmp_path / "lines", kind="jsonl")
-    job.run(ask(source=tmp_path / "lines", out=tmp_path / "from lines"))
-    assert everything(spark, silver) == everything(spark, job.silver(tmp_path / "from lines"))
+    assert everything(spark, silver) == expected
 
 
 def test_a_gap_and_a_message_of_unknown_origin_are_warnings(spark, ask, lake):

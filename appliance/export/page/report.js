@@ -14,7 +14,7 @@
   // -- elements: names are only ever text -----------------------------------------------------
 
   function element(tag, attributes = {}, ...children) {
-    const svg = ["svg", "g", "rect", "line", "path", "circle", "text", "title"].includes(tag);
+    const svg = ["svg", "g", "rect", "line", "path", "circle", "text", "title", "style"].includes(tag);
     const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
       if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
@@ -200,6 +200,25 @@
     return picture;
   }
 
+  /* A chart, and a button that saves it as a file with the styles of the page and a caption. */
+  function savable(id, label, drawn) {
+    const wide = width(id), picture = chart(wide, label, state.from, drawn);
+    if (picture.tagName !== "svg") return [picture];
+    const save = () => {
+      const copy = picture.cloneNode(true), { theme } = document.documentElement.dataset;
+      if (theme) copy.dataset.theme = theme;
+      copy.setAttribute("viewBox", `0 -24 ${wide} ${Number(copy.getAttribute("height")) + 24}`);
+      copy.removeAttribute("height");
+      const caption = [label, ...(drawn.lines || []).map((line) => `${line.name} ${line.style === "first" ? "solid" : "dashed"}`)];
+      copy.prepend(element("style", {}, document.querySelector("style").textContent), element("text", { x: 56, y: -8 }, caption.join(", ")));
+      const file = new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" });
+      const link = element("a", { href: URL.createObjectURL(file), download: `${id}.svg` });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), MINUTE * 1000);
+    };
+    return [picture, element("button", { type: "button", class: "more", "aria-label": `Save as SVG: ${label}`, onclick: save }, "Save as SVG")];
+  }
+
   const key = (lines) => element("p", { class: "key" }, ...lines.map((line) => element("span", {},
     element("svg", { viewBox: "0 0 26 10", "aria-hidden": "true" }, element("path", { class: `line ${line.style}`, d: "M0 5H26" })), line.name)));
 
@@ -239,11 +258,11 @@
     const activity = [counted("Messages", 0), counted("Edits", 1), counted("Deletes", 2), counted("Moves", 3),
       counted("Replied", 4), waited("Reply p50", 0.5), waited("Reply p95", 0.95),
       { head: "Active", value: (row) => row.counts[5], cell: (row) => duration(row.counts[5] || null) }];
-    fill("messages", chart(width("messages"), `Messages by ${each}`, state.from, { bars: days.map((day) => day.counts[0]), format: number }),
+    fill("messages", ...savable("messages", `Messages by ${each}`, { bars: days.map((day) => day.counts[0]), format: number }),
       asTable("days", `Messages by ${each}`, [periodName, ...activity], days.filter((day) => day.counts.some(Boolean))));
     const lines = [{ name: "median", style: "first", values: days.map((day) => quantile(day.waits, 0.5)) },
       { name: "95th percentile", style: "second", values: days.map((day) => quantile(day.waits, 0.95)) }];
-    fill("replies", key(lines), chart(width("replies"), `Reply times by ${each}, log scale`, state.from, { lines, format: duration }));
+    fill("replies", key(lines), ...savable("replies", `Reply times by ${each}, log scale`, { lines, format: duration }));
     fill("senders", ...table("sender-rows", "Senders", [filtering("Sender", data.senders, "sender"), ...activity], sumBy(rows, (row) => row[3], 4, 6)));
     fill("channels", ...table("channel-rows", "Channels", [filtering("Channel", data.channels, "channel"), ...activity], sumBy(rows, (row) => row[1], 4, 6)));
     fill("topics", ...table("topic-rows", "Topics", [named("Topic", (row) => nameOf(data.topics, row.key)), ...activity], sumBy(rows, (row) => row[2], 4, 6)));
@@ -301,7 +320,7 @@
     const days = byPeriod(latency.filter((row) => data.stages[row[2]] === "accept_to_deliver"), 3, 2);
     const lines = [{ name: "median", style: "first", values: days.map((day) => quantile(day.waits, 0.5)) },
       { name: "95th percentile", style: "second", values: days.map((day) => quantile(day.waits, 0.95)) }];
-    fill("delays", key(lines), chart(width("delays"), `Time from accept to delivery by ${each}, log scale`, state.from, { lines, format: duration }),
+    fill("delays", key(lines), ...savable("delays", `Time from accept to delivery by ${each}, log scale`, { lines, format: duration }),
       asTable("delay-rows", "Time from accept to delivery", [periodName, counted("Count", 0), waited("p50", 0.5), waited("p95", 0.95)], days.filter((day) => day.counts[0])));
     const outcomes = sumBy(data.outcomes.filter(inDays), (row) => row[1], 2, 6);
     for (const sum of outcomes) sum.destination = sum.key;
