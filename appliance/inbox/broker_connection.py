@@ -28,7 +28,8 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.retry import delay_seconds
 from appliance.kernel.threads import yield_to_loop
 from appliance.mesh.canonical import NotCanonical, canonical
-from appliance.mesh.negotiation import NAMES
+from appliance.mesh.instance import MemberInstance
+from appliance.mesh.negotiation import NAMES, POLICY
 from appliance.mesh.push import Push
 from appliance.mesh.signing import Signer, hello_text
 from appliance.sdk.discovery import Endpoint
@@ -36,7 +37,11 @@ from appliance.sdk.websocket import SocketBroken, SocketRefused, WebSocket
 
 PATH = "/broker/v1/link"
 REPLACED, CONNECTED = 4003, 4004
+ELSEWHERE = "MEMBER_RUNS_ELSEWHERE"
+SLOW_FAILURES = 100  # count as so many failures: the longest backoff
+TEXT_MAX = 500  # characters of a broker's text that is logged and stored
 REVOKED, ROTATED = "member_revoked", "member_keypair_rotated"
+EPOCH_CHARACTERS_MAX = 64
 LISTEN_SECONDS = 1.0
 SKIPPED_FRAMES_MAX = 100  # other frames while one of a certain type is expected
 YIELD_FRAMES = 64  # decoded before other greenlets run
@@ -51,7 +56,7 @@ class ConnectionStopped(Exception):
 
 class BrokerConnection(Loop):
     """The connection for one mesh. `set_dedupe_retention` is called with the number of days for
-    which the broker keeps ids (None: forever)."""
+    which the broker keeps ids (None: forever), `set_epoch` with the broker's epoch."""
 
     name = "inbox_link"
     interval_seconds = 0.005
@@ -64,7 +69,9 @@ class BrokerConnection(Loop):
         clock: Clock,
         log: Log,
         set_dedupe_retention: Callable[[str, int | None], None] = lambda _mesh, _days: None,
+        set_epoch: Callable[[str, str], None] = lambda _mesh, _epoch: None,
         dial: Callable[..., WebSocket] = WebSocket,
+        instance: MemberInstance | None = None,
     ) -> None:
         super().__init__(clock, log)
         self.mesh = endpoint.mesh
@@ -76,7 +83,9 @@ class BrokerConnection(Loop):
         self._inbox = inbox
         self._signer = signer
         self._set_dedupe_retention = set_dedupe_retention
+        self._set_epoch = set_epoch
         self._dial = dial
+        self._instance = instance
         self._link: WebSocket | None = None
         self._failures = 0
         self._next_attempt = float("-inf")
@@ -145,7 +154,9 @@ class BrokerConnection(Loop):
         self.broker_version = version if isinstance(version, str) else None
         self.member_name = name if isinstance(name, str) else None
         require = list(negotiation.REQUIRED)
-        optional = list(negotiation.OPTIONAL)
+        optional: list[Any] = list(negotiation.OPTIONAL)
+        if self._instance is not None:
+            optional[optional.index(POLICY)] = self._instance.to_feature()
         self._send(type="negotiate", require=require, optional=optional)
         answer = self._expect("negotiated")
         agreed = negotiation.agree(answer.get("supported"), answer.get("missing_required"))
@@ -160,6 +171,8 @@ class BrokerConnection(Loop):
         self.features = agreed.features
         self._failures, self._logged_reason = 0, ""
         self._inbox.note_accepted(self.mesh)
+        if isinstance(epoch := ack.get("epoch"), str) and epoch:
+            self._set_epoch(self.mesh, epoch[:EPOCH_CHARACTERS_MAX])
         self._set_state("connected", "")
         self._inbox.announce("daemon_reconnect", self.mesh)
         profile = self._inbox.profile(self.mesh)
@@ -210,6 +223,9 @@ class BrokerConnection(Loop):
         if code == "MEMBER_REVOKED":
             rotated = isinstance(details, dict) and bool(details.get("successor"))
             raise ConnectionStopped(ROTATED if rotated else REVOKED)
+        if code == ELSEWHERE and isinstance(details, dict):
+            self._note_copy(details)
+            raise SocketBroken(str(frame.get("error"))[:TEXT_MAX], details={"code": ELSEWHERE})
         raise SocketRefused(f"the broker refused the connection: {code[:60]}")
 
     # -- connected ---------------------------------------------------------------------------
@@ -292,8 +308,16 @@ class BrokerConnection(Loop):
         renamed = frame.get("name")
         if name == "member_renamed" and member == self._signer.public_hex:
             self.member_name = renamed if isinstance(renamed, str) else self.member_name
+        if name == "member_runs_elsewhere" and member == self._signer.public_hex:
+            self._note_copy(frame)
         if name in ("peer_join", "peer_leave") and isinstance(member, str):
             self._inbox.announce(name, self.mesh, pubkey=member[:64])
+
+    def _note_copy(self, named: dict[str, Any]) -> None:
+        running_on, refused = (
+            str(named.get(name))[:TEXT_MAX] for name in ("running_on", "refused")
+        )
+        self._inbox.note_copy(self.mesh, running_on, refused)
 
     # -- disconnected ------------------------------------------------------------------------
 
@@ -306,9 +330,12 @@ class BrokerConnection(Loop):
             self.log.warning(
                 "another connection uses the key of this member", mesh=self.mesh, code=code
             )
-            self._failures += 100
+            self._failures += SLOW_FAILURES
             self._wait("replaced", "replaced_by_newer_connection" if code == REPLACED
                        else "member_already_connected")  # fmt: skip
+        elif code == ELSEWHERE:
+            self._failures += SLOW_FAILURES
+            self._wait("replaced", message)
         else:
             self._wait("silent" if code == "silent" else "lost", message)
 

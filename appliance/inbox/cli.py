@@ -6,11 +6,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, plain, plain_app, write_now
+from appliance.cli_support import Session, common, former_command, plain, plain_app, write_now
 
 app = plain_app(
     "Read messages of meshes: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts"
 )
+
+former_command(app, "recover", "agentlip recover inbox --yes")
 
 MeshFlag = Annotated[
     str | None, typer.Option("--mesh", help="Name of the mesh (default: inbox.mesh).")

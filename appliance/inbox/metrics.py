@@ -20,4 +20,3 @@ sessions = gauge("inbox_sessions", "Long polls and event streams", ("kind",))
 """kind: poll, stream"""
 
 swept = counter("inbox_swept_total", "Expired rows deleted", ("table",))
-recovered = counter("inbox_recoveries_total", "Starts that recovered a damaged store")

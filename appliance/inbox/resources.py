@@ -21,7 +21,7 @@ MAJOR = __version__.partition(".")[0]
 
 
 class OutboxStatus(Protocol):
-    """The outbox as the inbox uses it, for status replies and the brokers' dedupe retention."""
+    """The outbox as the inbox uses it, for status replies and what brokers say of themselves."""
 
     def counts(self) -> tuple[int, int]:
         """The number of pending sends and of sends in flight."""
@@ -32,6 +32,9 @@ class OutboxStatus(Protocol):
 
     def set_dedupe_retention(self, mesh: str, retention_days: int | None) -> None:
         """Set for how many days the mesh's broker keeps ids; None: forever."""
+
+    def set_epoch(self, mesh: str, epoch: str) -> None:
+        """Set the epoch of the mesh's broker, which changes when the broker is restored."""
 
 
 class StatusSources(NamedTuple):

@@ -1,7 +1,7 @@
 """The inbox's operations: receive, read, wait; topics, profile, peers. Each is about one mesh."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,15 +9,18 @@ from appliance.inbox import broker_pages, listings, metrics, queries, wire, writ
 from appliance.inbox.event import InboxEvent, of_fact
 from appliance.inbox.settings import InboxSettings
 from appliance.kernel.auth import Principal
+from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import Clock, iso, utc
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.feed import Feed, FeedSubscription
 from appliance.kernel.log import Log
 from appliance.kernel.page import take_page
 from appliance.kernel.store import Store
+from appliance.mesh.instance import note_copy
 from appliance.mesh.push import Push
 from appliance.mesh.signing import Signer
 
+COPY_NOTE_MS = 60_000
 LATE_SECONDS_MAX = 7 * 86_400
 
 
@@ -69,11 +72,12 @@ class Inbox:
         self.feed = Feed(bytes_max=settings.live_bytes_max)
         self.broker_clients: dict[str, BrokerClient] = {}
         self.listeners: list[Callable[[InboxEvent], None]] = []
-        self.polls = 0
-        self.streams = 0
+        self.polls = WaitLimit(settings.waiting_max, wire.TooManyPolls)
+        self.streams = WaitLimit(settings.streams_max, wire.TooManyEventStreams)
         self.lag_ms: dict[str, int] = {}
         self.revoked: dict[str, str] = {}
         self.schema_version = 0
+        self._next_copy_note_ms = 0
         self._log = log
         self._own_key = own_key
         self._is_own = is_own
@@ -145,6 +149,17 @@ class Inbox:
         with suppress(Unavailable):
             self._store.write(writes.note_revoked, mesh, pubkey)
 
+    def note_copy(self, mesh: str, running_on: str, refused: str) -> None:
+        """Our key is used on two machines or workspaces. Stored for the doctor, once a minute."""
+        now_ms = self.clock.now_ms()
+        if now_ms < self._next_copy_note_ms:
+            return
+        self._next_copy_note_ms = now_ms + COPY_NOTE_MS
+        self._log.warning("this member's key is used on two machines or workspaces", mesh=mesh,
+                          running_on=running_on, refused=refused)  # fmt: skip
+        with suppress(Unavailable):
+            self._store.write(note_copy, mesh, self.own_key, running_on, refused)
+
     def note_accepted(self, mesh: str) -> None:
         """The broker has accepted our current key."""
         if self.revoked.pop(mesh, None) is not None:
@@ -192,28 +207,23 @@ class Inbox:
         return wire.InboxPage(filter_.mesh, page.messages, page.next, page.has_more, page.reset)
 
     def _wait_for(self, filter_: queries.MessageFilter, seconds: float) -> queries.MessagePage:
-        if self.polls >= self.settings.waiting_max:
-            raise wire.TooManyPolls(details={"limit": self.settings.waiting_max}, retry_after=1.0)
-        self.polls += 1
-        metrics.sessions.labels("poll").inc()
         subscription = self.feed.subscribe(
             1, lambda event: event.message is not None and filter_.matches(event.message)
         )
-        try:
+        with ExitStack() as ending:
+            ending.callback(self.feed.unsubscribe, subscription)
+            ending.callback(self.polls.enter(subscription.wake))
+            ending.enter_context(metrics.sessions.labels("poll").track_inprogress())
             deadline = self.clock.monotonic() + seconds
             while True:
                 # Messages received before the subscription began are in the table.
                 page = self._store.read(queries.messages, filter_)
                 left = deadline - self.clock.monotonic()
-                if page.messages or left <= 0 or self.feed.closed:
+                if page.messages or left <= 0 or self.feed.closed or not is_there():
                     return page
                 subscription.wait(left)
                 subscription.take(1)
                 subscription.recover()
-        finally:
-            self.feed.unsubscribe(subscription)
-            self.polls -= 1
-            metrics.sessions.labels("poll").dec()
 
     def read_after(self, mesh: str, cursor: int) -> queries.MessagePage:
         """A page of stored messages, for event streams."""

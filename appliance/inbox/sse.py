@@ -1,6 +1,7 @@
 """GET /v1/events: stored messages after a cursor, then new events."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from appliance.inbox import metrics, wire
 from appliance.inbox.event import InboxEvent, of_message
@@ -24,23 +25,18 @@ def event_stream(
     cursor = last_event_id(last_event_id_header)
     if cursor is None:
         cursor = inbox.feed.head if query.since is None else query.since
-    stream = SseStream(InboxEventSource(inbox, mesh, cursor), inbox.settings.heartbeat_seconds)
-    stream.end_with(lambda callback: book.watch(who, callback))
-    return stream
+    source = InboxEventSource(inbox, mesh, cursor)
+    seconds = inbox.settings.heartbeat_seconds
+    return SseStream(source, seconds, inbox.streams.enter, partial(book.watch, who))
 
 
 class InboxEventSource:
     """Events of one mesh. With a cursor beyond the head, of another store, all messages follow."""
 
     def __init__(self, inbox: Inbox, mesh: str, cursor: int) -> None:
-        if inbox.streams >= inbox.settings.streams_max:
-            raise wire.TooManyEventStreams(
-                details={"limit": inbox.settings.streams_max}, retry_after=1.0
-            )
         self._inbox = inbox
         self._mesh = mesh
         self._cursor = cursor
-        inbox.streams += 1
         metrics.sessions.labels("stream").inc()
         self._subscription = inbox.listen(mesh)
 
@@ -65,7 +61,6 @@ class InboxEventSource:
         self._subscription.wake()
 
     def end(self) -> None:
-        self._inbox.streams -= 1
         metrics.sessions.labels("stream").dec()
         self._inbox.feed.unsubscribe(self._subscription)
 

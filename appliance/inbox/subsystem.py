@@ -24,6 +24,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
 from appliance.kernel.writerprocess import WriterProcess
+from appliance.mesh.instance import MemberInstance
 from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer
 
 STORE = "inbox"
@@ -73,6 +74,7 @@ class InboxSubsystem(Subsystem):
         book: TokenBook,
         brokers: Mapping[str, BrokerEndpoint],
         outbox_status: OutboxStatus,
+        instance: MemberInstance | None = None,
     ) -> None:
         """`inbox` and `store` are those of `open_inbox`."""
         settings = inbox.settings
@@ -81,7 +83,14 @@ class InboxSubsystem(Subsystem):
         self.stores = (store,)
         self.connections = {
             mesh: BrokerConnection(
-                endpoint, inbox, keys.in_mesh(mesh), clock, log, outbox_status.set_dedupe_retention
+                endpoint,
+                inbox,
+                keys.in_mesh(mesh),
+                clock,
+                log,
+                outbox_status.set_dedupe_retention,
+                outbox_status.set_epoch,
+                instance=instance,
             )
             for mesh, endpoint in brokers.items()
         }

@@ -1,4 +1,4 @@
-"""Gives the inbox the outbox's status, and the outbox the dedupe retention of brokers."""
+"""Gives the inbox the outbox's status, and the outbox the dedupe retention and epoch of brokers."""
 
 from appliance.outbox.service import Outbox
 
@@ -20,6 +20,10 @@ class OutboxSendStatus:
         """Set for how many days the mesh's broker keeps ids; None: forever."""
         self._outbox.set_retention(mesh, retention_days)
 
+    def set_epoch(self, mesh: str, epoch: str) -> None:
+        """Set the epoch that the mesh's broker has now."""
+        self._outbox.set_epoch(mesh, epoch)
+
 
 class NoOutboxStatus:
     """The status while the outbox is disabled."""
@@ -32,4 +36,7 @@ class NoOutboxStatus:
         return []
 
     def set_dedupe_retention(self, mesh: str, retention_days: int | None) -> None:
+        return
+
+    def set_epoch(self, mesh: str, epoch: str) -> None:
         return

@@ -36,7 +36,16 @@ def local_target(
     def serves(mesh: str) -> bool:
         return suspended is not None or mesh in broker.directory.by_slug
 
-    return LocalBrokerTarget(accept, serves)
+    def unknown(mesh: str, ids: Sequence[str]) -> list[str] | None:
+        if suspended is not None:
+            return None
+        query = broker_wire.UnknownQuery(mesh, list(ids))
+        try:
+            return broker.unknown(query, keys.in_mesh(mesh).public_hex).unknown
+        except ApplianceError:
+            return None
+
+    return LocalBrokerTarget(accept, serves, unknown)
 
 
 class MeshSendPermission(Membership):

@@ -8,8 +8,8 @@ target and a mesh, or a host.
                            ▲  ▲ │              │ │
                            │  │ └─expire──▶ dead ◀─reject
                            │  └──retry, restart─┘
-                           │                     dead, pending ──requeue, drop──▶ aborted
-                           └──── a new row with a new id ◀── requeue ────────────────┘
+                           │                     dead, pending ──redrive, drop──▶ aborted
+                           └──── a new row with a new id ◀── redrive ────────────────┘
 
 Invariants:
 - A send that got 202 is on disk and survives a power failure.

@@ -1,4 +1,4 @@
-"""Administration of sends: requeue, drop, prune. Ids are never released."""
+"""Administration of sends: redrive, drop, prune. Ids are never released."""
 
 import hashlib
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from appliance.outbox.service import ADMIN_ACTOR, Outbox
 from appliance.outbox.views import meta_of
 from appliance.outbox.writes import Successor
 
-Verb = Literal["requeue", "drop", "prune"]
-Command = wire.Requeue | wire.Drop | wire.Prune
+Verb = Literal["redrive", "drop", "prune"]
+Command = wire.Redrive | wire.Drop | wire.Prune
 
 _encode = msgspec.json.Encoder().encode
 _canonical = msgspec.json.Encoder(order="deterministic").encode
@@ -30,7 +30,7 @@ class OutboxAdmin:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._verbs: dict[Verb, Callable[[Any, KeyedRequest | None], Reply]] = {
-            "requeue": self._requeue,
+            "redrive": self._redrive,
             "drop": self._drop,
             "prune": self._prune,
         }
@@ -39,7 +39,7 @@ class OutboxAdmin:
         """The reply to a request. A repeated idempotency key gets the first reply again, even if
         the sends have changed since; raises KeyReused for another request with that key."""
         key_identity = None
-        if key is not None and not (isinstance(command, wire.Requeue) and command.dry_run):
+        if key is not None and not (isinstance(command, wire.Redrive) and command.dry_run):
             digest = hashlib.sha256(_canonical(command)).hexdigest()
             key_identity = by, "POST", f"outbox/{verb}", key, digest
             reply = self._outbox.store.read(idempotency.stored_reply, key_identity)
@@ -53,27 +53,27 @@ class OutboxAdmin:
         reply: Reply = self._outbox.store.write(*keyed_call)
         return reply
 
-    def _requeue(self, command: wire.Requeue, identity: KeyedRequest | None) -> Reply:
+    def _redrive(self, command: wire.Redrive, identity: KeyedRequest | None) -> Reply:
         _check(command)
         rows = self._select(command)
-        plan = [(row, self._successor(command, row)) for row in rows]
+        plan = [(row, None if command.lost else self._successor(command, row)) for row in rows]
         if command.dry_run:
-            requeued = [
-                wire.Requeued(row.id, row.client_message_id, None, command.new_client_id)
+            redriven = [
+                wire.Redriven(row.id, row.client_message_id, None, command.new_client_id)
                 for row, _ in plan
             ]
             return Reply(
-                200, _encode(wire.RequeueResult(requeued, True, self._has_more(command, rows)))
+                200, _encode(wire.RedriveResult(redriven, True, self._has_more(command, rows)))
             )
         chosen = tuple((row.id, successor) for row, successor in plan)
         reply = self._write(
             identity,
-            writes.requeue,
+            writes.redrive,
             *(chosen, ADMIN_ACTOR, self._has_more(command, rows), self._outbox.logs),
         )
         if reply.replayed:  # another request with this key finished first
             return reply
-        metrics.requeues.inc(len(chosen))
+        metrics.redrives.inc(len(chosen))
         self._outbox.gauge.accepted(
             sum(row.status == states.DEAD for row in rows), sum(len(row.payload) for row in rows)
         )
@@ -96,11 +96,11 @@ class OutboxAdmin:
         args = (command.dead, before_ms, ADMIN_ACTOR, limit, self._outbox.logs)
         return self._write(identity, writes.prune, *args)
 
-    def _has_more(self, command: wire.Requeue, rows: list[SendRow]) -> bool:
-        limit = min(command.limit, self._outbox.settings.requeue_max)
+    def _has_more(self, command: wire.Redrive, rows: list[SendRow]) -> bool:
+        limit = min(command.limit, self._outbox.settings.redrive_max)
         return command.id is None and len(rows) >= limit
 
-    def _select(self, command: wire.Requeue) -> list[SendRow]:
+    def _select(self, command: wire.Redrive) -> list[SendRow]:
         outbox = self._outbox
         if command.id is not None:
             row = outbox.store.read(queries.find, command.id)
@@ -111,23 +111,23 @@ class OutboxAdmin:
         before = None
         if command.older_than_seconds is not None:
             before = outbox.clock.now_ms() - int(command.older_than_seconds * 1000)
-        limit = min(command.limit, outbox.settings.requeue_max)
-        # Without a payload a send can be requeued only with a new message.
+        limit = min(command.limit, outbox.settings.redrive_max)
+        # Without a payload a send can be redriven only with a new message.
         with_payload = command.patch is None or command.patch.message is UNSET
         return outbox.store.read(
-            listings.requeuable,
+            listings.redrivable,
             command.status or states.DEAD,
             filters,
-            command.error_contains,
+            queries.LOST if command.lost else command.error_contains,
             before,
             with_payload,
             limit,
         )
 
-    def _successor(self, command: wire.Requeue, row: SendRow) -> Successor:
+    def _successor(self, command: wire.Redrive, row: SendRow) -> Successor:
         if row.status not in states.RETIRABLE:
             raise wire.WrongState(
-                f"a send that is {row.status} can't be requeued",
+                f"a send that is {row.status} can't be redriven",
                 details={"id": row.id, "status": row.status, "superseded_by": row.superseded_by},
             )
         new_id = command.new_client_id or self._outbox.new_id()
@@ -139,7 +139,7 @@ class OutboxAdmin:
             raise wire.WrongState(
                 "the send of a webhook can't be changed, because it is signed",
                 details={"id": row.id, "target": row.target},
-                hint="agentlip outbox requeue ID --auto",
+                hint="agentlip outbox redrive ID --auto",
             )
         body = bytes(row.payload) if patch.message is UNSET else patch.message.encode()
         if patch.message is UNSET and row.payload_dropped_at is not None:
@@ -160,13 +160,24 @@ class OutboxAdmin:
         return Successor(new_id, digest, body, text, patched=True)
 
 
-def _check(command: wire.Requeue) -> None:
-    """Raises Invalid unless there is one id or a filter, and one way to get the new id."""
+def _check(command: wire.Redrive) -> None:
+    """Raises Invalid unless there is one id or a filter, and one way to get the new id. Lost sends
+    keep their ids."""
+    if command.lost:
+        others = (command.id, command.new_client_id, command.patch, command.status)
+        if command.auto or command.error_contains or any(each is not None for each in others):
+            raise Invalid(
+                "lost sends are sent again as they were; only mesh, to and older_than_seconds"
+                " select some of them",
+                details={"field": "lost"},
+                hint="agentlip outbox redrive --lost --dry-run",
+            )
+        return
     if command.auto == (command.new_client_id is not None):
         raise Invalid(
             "give either new_client_id or auto",
             details={"field": "auto"},
-            hint="agentlip outbox requeue ID --auto",
+            hint="agentlip outbox redrive ID --auto",
         )
     filtering = (command.status, command.mesh, command.to, command.error_contains)
     by_filter = any(value is not None for value in (*filtering, command.older_than_seconds))
@@ -174,7 +185,7 @@ def _check(command: wire.Requeue) -> None:
         raise Invalid(
             "give either an id or a filter",
             details={"field": "id"},
-            hint="agentlip outbox requeue --failed --auto --dry-run",
+            hint="agentlip outbox redrive --failed --auto --dry-run",
         )
     if by_filter and command.new_client_id is not None:
         raise Invalid(

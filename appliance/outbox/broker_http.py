@@ -31,6 +31,7 @@ from appliance.web.webhook_caller import seconds_of
 
 ACCEPT = "/broker/v1/accept"
 BATCH = "/broker/v1/accept/batch"
+UNKNOWN = "/broker/v1/accept/unknown"
 
 
 class BrokerResponse(msgspec.Struct, frozen=True):
@@ -99,6 +100,17 @@ class HttpBrokerTarget(BatchTarget):
     def _single(self, send: Outgoing) -> Result:
         response = self._call(ACCEPT, item_of(send))
         return result_of(send, response.status, response.body, response.retry_after)
+
+    def unknown(self, mesh: str, ids: Sequence[str]) -> list[str] | None:
+        try:
+            response = self._call(UNKNOWN, {"mesh": mesh, "client_message_ids": ids})
+        except Unreachable:
+            return None
+        unknown = response.body.get("unknown") if isinstance(response.body, dict) else None
+        if response.status != 200 or not isinstance(unknown, list):
+            return None
+        named = {each for each in unknown if isinstance(each, str)}
+        return [each for each in ids if each in named]
 
     def close(self) -> None:
         self._http.close()

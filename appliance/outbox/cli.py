@@ -5,13 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app, write_line
+from appliance.cli_support import Session, common, former_command, note, plain_app, write_line
 from appliance.kernel.errors import Invalid
 from appliance.outbox.cli_send import hub_of, json_object, send
 
-app = plain_app(
-    "Messages to meshes and mail: send, inspect, requeue, drop, prune, export, recover."
-)
+app = plain_app("Messages to meshes and mail: send, inspect, redrive, drop, prune, export.")
 app.command("send")(send)
 
 PATH = "/v1/outbox"
@@ -76,6 +74,9 @@ def show_state(session: Session) -> None:
     age = state["oldest_pending_seconds"]
     text = f"{state['level']}, {state['fill']:.0%} full: {counts or 'no open sends'}"
     text += f"; the oldest is {age:.0f} s old" if state["depth"]["pending"] else ""
+    if state["lost"]:
+        text += f"; {state['lost']} were accepted and are gone since their broker was restored"
+        text += ": agentlip outbox redrive --lost"
     open_routes = state["open_routes"]
     session.answer(
         state, text + (f"; circuit breaker open: {', '.join(open_routes)}" if open_routes else "")
@@ -85,7 +86,7 @@ def show_state(session: Session) -> None:
 @app.command("inspect")
 @common
 def inspect(session: Session, any_id: IdArgument) -> None:
-    """Show one send with its payload and its chain of requeues.
+    """Show one send with its payload and its chain of redrives.
 
     Example: agentlip outbox inspect out_01K9Z7V0F5W3M2D8S6T4R1Q0P9
     """
@@ -115,9 +116,9 @@ def _inspect_all(hub: Any, any_id: str) -> dict[str, Any]:
     return details
 
 
-@app.command("requeue")
+@app.command("redrive")
 @common
-def requeue(
+def redrive(
     session: Session,
     any_id: Annotated[
         str | None,
@@ -153,10 +154,16 @@ def requeue(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, change nothing.")
     ] = False,
+    lost: Annotated[
+        bool,
+        typer.Option(
+            "--lost", help="Send again, under their ids, what a restore of the broker lost."
+        ),
+    ] = False,
 ) -> None:
     """Retire stuck sends and replace them with new ones that have new ids.
 
-    Example: agentlip outbox requeue --failed --error 'topic not found' --auto --dry-run
+    Example: agentlip outbox redrive --failed --error 'topic not found' --auto --dry-run
     """
     body = {
         "id": any_id or id_flag,
@@ -170,9 +177,16 @@ def requeue(
         "older_than_seconds": older_than,
         "limit": limit,
         "dry_run": dry_run,
+        "lost": lost,
     }
     given = {name: value for name, value in body.items() if value is not None}
-    answer = hub_of(session).post(f"{PATH}/requeue", given, "")
+    _show_redriven(session, hub_of(session).post(f"{PATH}/redrive", given, ""))
+
+
+app.command("requeue", hidden=True)(redrive)  # its name in the specification of the outbox
+
+
+def _show_redriven(session: Session, answer: dict[str, Any]) -> None:
     rows = answer["requeued"]
     if session.machine:
         session.answer(answer, "")
@@ -182,11 +196,11 @@ def requeue(
         ("NEW", "new_id"),
         ("NEW CLIENT MESSAGE ID", "new_client_message_id"),
     ]
-    session.table(rows, columns, empty="nothing to requeue")
+    session.table(rows, columns, empty="nothing to redrive")
     if answer["more"]:
         note(f"limit of {len(rows)} reached; repeat the command or raise --limit")
-    if rows and dry_run:
-        note("nothing was changed; omit --dry-run to requeue")
+    if rows and answer["dry_run"]:
+        note("nothing was changed; omit --dry-run to redrive")
 
 
 @app.command("drop")
@@ -255,52 +269,7 @@ def reload(session: Session) -> None:
     session.answer(answer, "\n".join(lines))
 
 
-@app.command("recover")
-@common
-def recover(
-    session: Session,
-    yes: Annotated[bool, typer.Option("--yes", help="Required to start the recovery.")] = False,
-) -> None:
-    """Copy what is readable in a damaged outbox into a new file. The damaged file is kept.
-
-    Stop the appliance first. A send that can't be read becomes an aborted one, so that its id
-    stays used. The exit code is 1 if anything was lost.
-
-    Example: agentlip outbox recover --yes
-    """
-    if not yes:
-        raise Invalid(
-            "sends that can't be read in the damaged outbox will be lost; check for a backup first",
-            hint="agentlip outbox recover --yes",
-        )
-    import os
-
-    import msgspec
-
-    from appliance.cli_recover import stopped_workspace
-    from appliance.kernel import config
-    from appliance.outbox.recover import recover as recover_outbox
-    from appliance.outbox.settings import OutboxSettings
-
-    class OutboxSection(msgspec.Struct, frozen=True):
-        outbox: OutboxSettings = OutboxSettings()
-
-    with stopped_workspace(session) as (datadir, clock, log):
-        settings = config.load(OutboxSection, datadir.settings_file, os.environ).outbox
-        done = recover_outbox(datadir, settings, clock, log)
-    if done.kept_as is None:
-        text = "the outbox is intact; nothing was changed"
-    else:
-        text = f"saved {done.sends} sends; the damaged file is kept as {done.kept_as}"
-    for count, what in (
-        (done.ids_lost, "sends are lost; their ids stay used, as aborted sends"),
-        (done.ids_unknown, "sends are lost with their ids, which clients can use again"),
-        (done.rows_lost, "stored replies to requests are lost"),
-    ):
-        text += f"\n{count} {what}" if count else ""
-    session.answer(msgspec.to_builtins(done), text)
-    if not done.is_complete:
-        raise typer.Exit(1)
+former_command(app, "recover", "agentlip recover outbox --yes")
 
 
 def _pages(session: Session, status: str | None) -> Iterator[dict[str, Any]]:

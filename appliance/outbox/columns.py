@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 
 class SendRow(NamedTuple):
-    """One stored send."""
+    """One stored send. `next_attempt_at` and `accepted_steady_ms` are times of the steady clock."""
 
     id: str
     client_message_id: str
@@ -32,6 +32,7 @@ class SendRow(NamedTuple):
     died_at: int | None = None
     payload_dropped_at: int | None = None
     principal: str | None = None
+    accepted_steady_ms: int = 0
 
 
 COLUMNS = ", ".join(SendRow._fields)

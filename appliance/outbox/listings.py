@@ -1,4 +1,4 @@
-"""Listings of sends by status, mesh and destination, and the sends a requeue selects."""
+"""Listings of sends by status, mesh and destination, and the sends a redrive selects."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -45,7 +45,7 @@ def sends(
     )
 
 
-def requeuable(
+def redrivable(
     reader: Reader,
     status: str,
     filters: Mapping[str, Any],
@@ -54,7 +54,7 @@ def requeuable(
     with_payload: bool,
     limit: int,
 ) -> list[SendRow]:
-    """Sends that a requeue by filter selects, oldest first; `with_payload`: only with a payload."""
+    """Sends that a redrive by filter selects, oldest first; `with_payload`: only with a payload."""
     bounds = {
         "kept": with_payload or None,
         "error_contains": error_contains,

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from appliance.kernel.batch import Tx
 
-ACCEPTED, DIED, ABORTED, REQUEUED = "send.accepted", "send.dead", "send.aborted", "send.requeued"
+ACCEPTED, DIED, ABORTED, REDRIVEN = "send.accepted", "send.dead", "send.aborted", "send.requeued"
 DELIVERED, FAILED = "attempt.delivered", "attempt.failed"
 
 _INSERT = (

@@ -8,10 +8,12 @@ from appliance.kernel.loop import Loop
 from appliance.outbox import metrics, queries, writes
 from appliance.outbox.capacity import Level
 from appliance.outbox.sender import HOUR_MS, Sender
-from appliance.outbox.service import Outbox
+from appliance.outbox.service import BROKER, Outbox
 
 DAY_MS = 24 * HOUR_MS
 IDLE_SECONDS = 30.0
+COMPARE_ROWS = 1000  # the most that a broker compares in one request
+COMPARE_PAGES_MAX = 100  # in one round, so that another mesh is not kept waiting
 SWEEP_BATCHES_MAX = 10  # batches of `outbox.sweep_rows_max` pending sends in one round
 
 
@@ -34,9 +36,8 @@ class Drain(Loop):
         self.interval_seconds = self._poll_seconds
         if self.clock.monotonic() < self._paused_until:
             return {"claimed": 0}
-        self._sender.check_clock()
         try:
-            counts = self._sender.round(now_ms)
+            counts = self._sender.round()
         except Unavailable as error:
             # The disk is full or the file is busy: due sends stay due.
             self._paused_until = self.clock.monotonic() + (error.retry_after or 1.0)
@@ -60,14 +61,13 @@ class Watch(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         outbox = self._outbox
-        outbox.jumps.check()
         stats = outbox.store.read(queries.stats)
         depth = stats.depth
         outbox.gauge.set_usage(depth["pending"] + depth["inflight"], stats.bytes_used)
         for status, count in depth.items():
             metrics.depth.labels(status).set(count)
-        age_ms = 0 if stats.oldest_ms is None else max(0, now_ms - stats.oldest_ms)
-        metrics.oldest.set(age_ms / 1000)
+        age_ms = 0 if stats.oldest_ms is None else outbox.steady.now_ms() - stats.oldest_ms
+        metrics.oldest.set(max(0, age_ms) / 1000)
         metrics.fill.set(outbox.gauge.fill_ratio)
         metrics.open_routes.set(len(self._open_routes()))
         self._log_change(outbox.gauge.level)
@@ -84,6 +84,60 @@ class Watch(Loop):
             self.log.warning("outbox_pressure_high", **facts)
 
 
+class BrokerComparison(Loop):
+    """After a restore of a mesh's broker, finds the sends that it had accepted and has no more.
+
+    Only sends with a payload that are younger than the maximum age, because the broker may have
+    forgotten the ids of older ones.
+    """
+
+    name = "outbox_broker_comparison"
+    interval_seconds = 60.0
+
+    def __init__(self, outbox: Outbox) -> None:
+        super().__init__(outbox.clock, outbox.log)
+        self._outbox = outbox
+        self._compared: dict[str, str] = {}
+        self._cursors: dict[tuple[str, str], tuple[int, int]] = {}
+        outbox.wake_comparison = self.nudge
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        lost = 0
+        for mesh, epoch in list(self._outbox.broker_epochs.items()):
+            if mesh not in self._compared:
+                self._compared[mesh] = self._outbox.store.read(queries.broker_epoch, mesh) or ""
+            if self._compared[mesh] != epoch:
+                lost += self._compare(mesh, epoch, now_ms)
+        return {"lost": lost}
+
+    def _compare(self, mesh: str, epoch: str, now_ms: int) -> int:
+        """Continues where the former round ended; how many are lost."""
+        outbox, lost = self._outbox, 0
+        oldest_ms = now_ms - outbox.max_age_hours(mesh) * HOUR_MS
+        cursor = self._cursors.pop((mesh, epoch), (oldest_ms, 0))
+        for _ in range(COMPARE_PAGES_MAX):
+            rows = outbox.store.read(queries.delivered, mesh, cursor, COMPARE_ROWS)
+            if not rows:
+                outbox.store.write(writes.note_epoch, mesh, epoch)
+                self._compared[mesh] = epoch
+                return lost
+            unknown = outbox.targets[BROKER].unknown(mesh, [row[3] for row in rows])
+            if unknown is None:
+                break
+            named = set(unknown)
+            ids = [row[2] for row in rows if row[3] in named]
+            if ids:
+                lost += outbox.store.write(writes.mark_lost, ids, outbox.logs)
+                metrics.deaths.labels("lost").inc(len(ids))
+                self.log.warning(
+                    "the mesh's broker was restored and no longer has sends that it had accepted",
+                    mesh=mesh, count=len(ids),
+                )  # fmt: skip
+            cursor = rows[-1][:2]
+        self._cursors[mesh, epoch] = cursor
+        return lost
+
+
 class Sweep(Loop):
     """Expires sends that are too old, and drops the payloads of sends delivered long ago."""
 
@@ -97,13 +151,12 @@ class Sweep(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         outbox, settings = self._outbox, self._outbox.settings
-        outbox.jumps.check()
-        outbox.jumps.note()
         limit, write = settings.sweep_rows_max, outbox.store.write
+        steady_ms = outbox.steady.now_ms()
         oldest_ms = {
-            mesh: now_ms - hours * HOUR_MS for mesh, hours in outbox.mesh_max_age_hours.items()
+            mesh: steady_ms - hours * HOUR_MS for mesh, hours in outbox.mesh_max_age_hours.items()
         }
-        default_ms = now_ms - outbox.max_age_hours("") * HOUR_MS
+        default_ms = steady_ms - outbox.max_age_hours("") * HOUR_MS
         expired_total = 0
         for _ in range(SWEEP_BATCHES_MAX):
             expired, self._after = write(

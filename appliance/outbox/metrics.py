@@ -23,11 +23,8 @@ fill = gauge("outbox_fill_ratio", "Fill level of the outbox; new sends are refus
 open_routes = gauge("outbox_open_routes", "Routes whose circuit breaker is open")
 deaths = counter("outbox_deaths_total", "Sends that became dead letters, by cause", ("cause",))
 """cause: refused, too_old"""
-clock_jumps = counter(
-    "outbox_clock_jumps_total", "Clock changes that moved the times of pending sends"
-)
 restarts = counter("outbox_restart_resets_total", "Sends found in flight after a restart")
-requeues = counter("outbox_requeues_total", "Sends requeued by an operator")
+redrives = counter("outbox_redrives_total", "Sends redriven by an operator")
 history_pruned = counter(
     "outbox_dedupe_history_pruned_total", "Duplicates whose message the broker no longer keeps"
 )

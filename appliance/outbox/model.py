@@ -32,6 +32,7 @@ class Send(Table):
     died_at = peewee.IntegerField(null=True)
     payload_dropped_at = peewee.IntegerField(null=True)
     principal = peewee.TextField(null=True)
+    accepted_steady_ms = peewee.IntegerField()
 
     class Meta:
         table_name = "outbox"

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple, TypeVar
 
+from appliance.kernel import meta
 from appliance.kernel.meta import Executor
 from appliance.kernel.page import take_page
 from appliance.kernel.reader import Reader
@@ -18,6 +19,10 @@ INDEX = {
     "dead": "outbox_dead",
     "aborted": "outbox_aborted",
 }
+
+
+EPOCH = "epoch:"  # and the mesh: a key in meta
+LOST = "accepted by its broker and gone: the broker was restored from an earlier backup"
 
 
 def find(reader: Executor, any_id: str) -> SendRow | None:
@@ -54,7 +59,7 @@ def chain(
     limit: int,
     bytes_max: int,
 ) -> tuple[list[T], bool]:
-    """The chain of requeues that includes a row, oldest first, from behind `after`; and whether
+    """The chain of redrives that includes a row, oldest first, from behind `after`; and whether
     there is more of it."""
     start = after or _first_of_chain(reader, row_id)
     columns = ", ".join(f"outbox.{name}" for name in SendRow._fields)
@@ -110,10 +115,30 @@ def last_id(reader: Executor) -> str | None:
     return row_id
 
 
+def delivered(
+    reader: Executor, mesh: str, after: tuple[int, int], limit: int
+) -> list[tuple[int, int, str, str]]:
+    """(delivered_at, rowid, id, client_message_id) of sends that the mesh's broker has accepted and
+    whose payload is kept, in the order of delivery."""
+    return reader.execute(
+        "SELECT delivered_at, rowid, id, client_message_id FROM outbox INDEXED BY outbox_done"
+        " WHERE status = 'done' AND payload_dropped_at IS NULL AND (delivered_at, rowid) > (?, ?)"
+        " AND mesh = ? AND target = 'broker' ORDER BY delivered_at, rowid LIMIT ?",
+        (*after, mesh, limit),
+    ).fetchall()
+
+
+def broker_epoch(reader: Executor, mesh: str) -> str | None:
+    """The epoch of the mesh's broker with which all sends were last compared."""
+    return meta.value(reader, EPOCH + mesh)
+
+
 class OutboxStats(NamedTuple):
-    """Counts by status, age of the oldest pending send, and bytes used by the file."""
+    """Counts by status and of `lost` dead letters, the steady time at which the oldest pending send
+    was accepted, and bytes used by the file."""
 
     depth: dict[str, int]
+    lost: int
     oldest_ms: int | None
     bytes_used: int
 
@@ -129,13 +154,18 @@ def stats(reader: Executor) -> OutboxStats:
         for status, index in INDEX.items()
     }
     oldest = execute(
-        "SELECT enqueued_at FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending'"
+        "SELECT accepted_steady_ms FROM outbox INDEXED BY outbox_waiting WHERE status = 'pending'"
         " ORDER BY id LIMIT 1"
     ).fetchone()
     (pages,) = execute("PRAGMA page_count").fetchone()
     (free,) = execute("PRAGMA freelist_count").fetchone()
     (size,) = execute("PRAGMA page_size").fetchone()
-    return OutboxStats(depth, oldest[0] if oldest else None, (pages - free) * size)
+    (lost,) = execute(
+        "SELECT count(*) FROM outbox INDEXED BY outbox_dead WHERE status = 'dead'"
+        " AND last_error = ?",
+        (LOST,),
+    ).fetchone()
+    return OutboxStats(depth, lost, oldest[0] if oldest else None, (pages - free) * size)
 
 
 def routes_due(reader: Executor, now_ms: int, limit: int) -> tuple[list[tuple[str, int]], bool]:

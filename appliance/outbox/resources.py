@@ -83,8 +83,8 @@ class OutboxResource:
     def on_get_export(self, req: Any, resp: falcon.Response) -> None:
         reply(resp, self._outbox.export(req.context.query))
 
-    def on_post_requeue(self, req: Any, resp: falcon.Response, command: wire.Requeue) -> None:
-        self._answer(req, resp, "requeue", command)
+    def on_post_redrive(self, req: Any, resp: falcon.Response, command: wire.Redrive) -> None:
+        self._answer(req, resp, "redrive", command)
 
     def on_post_drop(self, req: Any, resp: falcon.Response, command: wire.Drop) -> None:
         self._answer(req, resp, "drop", command)
@@ -141,19 +141,19 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
         Route("/v1/outbox/inspect", resource, {
             "GET": Operation(wire.READ, reply=wire.OutboxSend, query=wire.InspectQuery,
                              errors=(wire.NoSuchSend,),
-                             summary="Get one send with its payload and its chain of requeues"),
+                             summary="Get one send with its payload and its chain of redrives"),
         }, suffix="inspect"),
         Route("/v1/outbox/export", resource, {
             "GET": Operation(wire.READ, reply=wire.ExportPage, query=wire.ExportQuery,
                              summary="Export sends with their payloads, oldest first, in pages"),
         }, suffix="export"),
-        Route("/v1/outbox/requeue", resource, {
-            "POST": Operation(wire.ADMIN, keyed=True, body=wire.Requeue, reply=wire.RequeueResult,
+        *[Route(f"/v1/outbox/{name}", resource, {
+            "POST": Operation(wire.ADMIN, keyed=True, body=wire.Redrive, reply=wire.RedriveResult,
                               errors=(wire.NoSuchSend, wire.WrongState, wire.IdTaken,
                                       wire.PayloadGone, KeyReused),
                               example={"id": "out_01K9Z7V0F5W3M2D8S6T4R1Q0P9", "auto": True},
                               summary="Retire stuck sends and replace them with new ones"),
-        }, suffix="requeue"),
+        }, suffix="redrive") for name in ("redrive", "requeue")],  # requeue: the former name
         Route("/v1/outbox/drop", resource, {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Drop, reply=wire.DropResult,
                               errors=(wire.NoSuchSend, wire.WrongState, KeyReused),

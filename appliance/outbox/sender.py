@@ -87,13 +87,11 @@ class Sender:
     def open_routes(self) -> list[str]:
         return sorted(name for name, route in self._routes.items() if not route.breaker.is_closed)
 
-    def check_clock(self) -> None:
-        self._outbox.jumps.check()
-
     # -- one round -----------------------------------------------------------------------
 
-    def round(self, now_ms: int) -> dict[str, int]:
+    def round(self) -> dict[str, int]:
         """Start a delivery for all due sends, as far as routes and the pool have capacity."""
+        now_ms = self._outbox.steady.now_ms()
         self._record([])
         self._release_orphans()
         counts = {"claimed": 0}
@@ -238,7 +236,7 @@ class Sender:
             row.id,
             states.RETRY,
             reason=result.reason[:500],
-            next_attempt_at=self._clock.now_ms() + delay_ms,
+            next_attempt_at=self._outbox.steady.now_ms() + delay_ms,
         )
 
     def _report_duplicate(self, row: SendRow, result: Delivered) -> None:
@@ -248,7 +246,7 @@ class Sender:
         else:
             self._log.info("duplicate: delivered before", id=row.id)
         days = self._outbox.settings.retention_days
-        age_ms = self._clock.now_ms() - row.enqueued_at
+        age_ms = self._outbox.steady.now_ms() - row.accepted_steady_ms
         if days is not None and age_ms > days * 24 * HOUR_MS:
             metrics.late_retries.inc()
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,8 +12,8 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
-from appliance.kernel.stored_times import StoredTimes
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import (
     destination,
@@ -27,6 +28,7 @@ from appliance.outbox import (
     writes,
 )
 from appliance.outbox.capacity import Gauge
+from appliance.outbox.columns import SendRow
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import (
     MAIL,
@@ -46,7 +48,9 @@ from appliance.outbox.writes import Acceptance, NewSend
 
 BROKER = "broker"
 ADMIN_ACTOR = "operator"
-FEATURES = ("send", "send_batch", "topic_post", "outbox_requeue", "outbox_reload")
+FEATURES = (
+    "send", "send_batch", "topic_post", "outbox_redrive", "outbox_requeue", "outbox_reload",
+)  # fmt: skip
 NO_MAIL = "set mail.host in agentlip.toml, then: agentlipd restart"
 ROW_BYTES = 400  # estimated size of a row without its payload
 
@@ -116,15 +120,20 @@ class Outbox:
         self._read_settings = read_settings or (lambda: self.settings)
         self.open_routes: Callable[[], list[str]] = list
         self._ids = IdFactory(clock)
-        self.jumps = StoredTimes(
-            store, clock, log, "sends", writes.move_times, writes.end_impossible_waits,
-            settings.retry_after_max_ms + settings.backoff_max_ms, metrics.clock_jumps,
-        )  # fmt: skip
+        self.steady = SteadyClock(store, clock, log)
         self._in_flight = 0
         self._retention_days: dict[str, int | None] = {}
         self._max_age: dict[str, int] = {}
+        self.broker_epochs: dict[str, str] = {}
+        self.wake_comparison: Callable[[], None] = lambda: None
         self._default_hours = _max_age_hours(settings.retention_days, settings)
         self._in_order = _ordered_destinations(settings)
+
+    def open(self) -> None:
+        """Call at the start: continue the steady clock, and end waits above their limit."""
+        self.steady.open()
+        settings = self.settings
+        self.store.write(writes.cap_waits, settings.retry_after_max_ms + settings.backoff_max_ms)
 
     # -- maximum age --------------------------------------------------------------------
 
@@ -133,6 +142,12 @@ class Outbox:
         RetentionTooShort or MaxAgeTooLong."""
         self._max_age[mesh] = _max_age_hours(retention_days, self.settings)
         self._retention_days[mesh] = retention_days
+
+    def set_epoch(self, mesh: str, epoch: str) -> None:
+        """Set the epoch of the mesh's broker. If it is new, all sends that the broker should have
+        are compared with those that it has."""
+        self.broker_epochs[mesh] = epoch
+        self.wake_comparison()
 
     def max_age_hours(self, mesh: str) -> int:
         return self._max_age.get(mesh, self._default_hours)
@@ -311,7 +326,6 @@ class Outbox:
             raise wire.DaemonBusy(
                 retry_after=1.0, details={"max": self.settings.accept_concurrency_max}
             )
-        self.jumps.check()
         self._in_flight += 1
         try:
             results = self.store.write(
@@ -371,7 +385,7 @@ class Outbox:
         limit = min(query.limit, self.settings.page_max)
         oldest_first = query.after is not None and query.before is None
         rows, more = self.store.read(
-            listings.sends, to_wire, row_bytes,
+            listings.sends, self._to_wire(), row_bytes,
             status, filters, query.after, query.before, limit, oldest_first,
         )  # fmt: skip
         return wire.OutboxPage(rows, rows[-1].id if more else None)
@@ -379,7 +393,7 @@ class Outbox:
     def export(self, query: wire.ExportQuery) -> wire.ExportPage:
         limit = min(query.limit, self.settings.page_max)
         sends, more = self.store.read(
-            listings.sends, to_export, export_bytes,
+            listings.sends, partial(to_export, self._to_wire()), export_bytes,
             query.status, {}, query.after, None, limit, True,
         )  # fmt: skip
         return wire.ExportPage(sends, sends[-1].send.id if more else None)
@@ -388,23 +402,27 @@ class Outbox:
         self, any_id: str, after: str | None = None, limit: int = wire.CHAIN_LIMIT
     ) -> wire.OutboxSend:
         result = self.store.read(
-            queries.inspect, any_id, after, to_wire, row_bytes,
+            queries.inspect, any_id, after, self._to_wire(), row_bytes,
             send_bytes, min(limit, self.settings.page_max),
         )  # fmt: skip
         if result is None:
             raise wire.NoSuchSend(details={"id": any_id})
         row, chain, more = result
         return wire.OutboxSend(
-            to_wire(row), message_of(row), meta_of(row), chain, more, chain[-1].id if more else None
-        )
+            self._to_wire()(row), message_of(row), meta_of(row),
+            chain, more, chain[-1].id if more else None,
+        )  # fmt: skip
+
+    def _to_wire(self) -> Callable[[SendRow], wire.OutboxRow]:
+        return partial(to_wire, ahead_ms=self.steady.ahead_ms())
 
     def state(self) -> wire.OutboxState:
         stats, gauge = self.store.read(queries.stats), self.gauge
-        age_ms = 0 if stats.oldest_ms is None else self.clock.now_ms() - stats.oldest_ms
+        age_ms = 0 if stats.oldest_ms is None else self.steady.now_ms() - stats.oldest_ms
         served = {self.settings.mesh, *(remote.mesh for remote in self.settings.brokers)}
         broker = self.targets.get(BROKER)
         meshes = sorted(mesh for mesh in served if broker is None or broker.serves(mesh))
-        jump_ms, jumped_at = self.jumps.last
+        jump_ms, jumped_at = self.steady.last_jump
         return wire.OutboxState(
             enabled=self.settings.enabled,
             level=gauge.level,
@@ -417,6 +435,7 @@ class Outbox:
             open_routes=self.open_routes(),
             clock_jump_seconds=jump_ms / 1000,
             clock_jumped_at=jumped_at,
+            lost=stats.lost,
         )
 
     @property

@@ -97,12 +97,12 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dedupe_retention_days: int = 7  # days the broker remembers ids; at least 7
     max_age_hours: Positive | None = None  # age at which a send expires; unset: from dedupe_*
     payload_days: Days = 7.0  # days to keep payloads of delivered sends
-    idempotency_hours: Hours = 24.0  # hours to remember keys of requeue, drop and prune
+    idempotency_hours: Hours = 24.0  # hours to remember keys of redrive, drop and prune
     log_days: Days = 7.0  # days to keep the log of sends and attempts; 0: no log
     sweep_rows_max: Positive = 1000  # rows changed by one step of maintenance
     check_bytes_max: Positive = 512 * 1024 * 1024  # larger files get the quick check at start
     page_max: Positive = 1000  # rows in one page of a listing
-    requeue_max: Positive = 1000  # sends changed by one requeue with a filter
+    redrive_max: Positive = 1000  # sends changed by one redrive with a filter
 
     @property
     def retry(self) -> RetrySettings:

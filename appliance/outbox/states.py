@@ -6,8 +6,9 @@ from appliance.kernel.state_machine import StateMachine
 
 PENDING, INFLIGHT, DONE, DEAD, ABORTED = "pending", "inflight", "done", "dead", "aborted"
 
-ACCEPT, CLAIM, DELIVERED, REJECTED, RETRY, RESTART, EXPIRE, RETIRE = (
-    "accept", "claim", "delivered", "reject", "retry", "restart", "expire", "retire",
+ACCEPT, CLAIM, DELIVERED, REJECTED, RETRY, RESTART, EXPIRE, RETIRE, LOSE, SEND_AGAIN = (
+    "accept", "claim", "delivered", "reject", "retry", "restart", "expire", "retire", "lose",
+    "send again",
 )  # fmt: skip
 
 SEND: StateMachine[str | None, str] = StateMachine({
@@ -20,6 +21,8 @@ SEND: StateMachine[str | None, str] = StateMachine({
     (PENDING, EXPIRE): DEAD,
     (PENDING, RETIRE): ABORTED,
     (DEAD, RETIRE): ABORTED,
+    (DONE, LOSE): DEAD,  # a restore of its broker lost it
+    (DEAD, SEND_AGAIN): PENDING,
 })  # fmt: skip
 
 RETIRABLE = SEND.sources(RETIRE)

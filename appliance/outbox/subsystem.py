@@ -19,7 +19,7 @@ from appliance.mesh.signing import Signer
 from appliance.outbox import metrics, queries, wire, writes
 from appliance.outbox.admin import OutboxAdmin
 from appliance.outbox.broker_http import HttpBrokerTarget
-from appliance.outbox.loops import Drain, Sweep, Watch
+from appliance.outbox.loops import BrokerComparison, Drain, Sweep, Watch
 from appliance.outbox.resources import routes
 from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, Membership, Outbox
@@ -75,8 +75,10 @@ class OutboxSubsystem(Subsystem):
         watch = Watch(self.outbox, self.sender.open_routes)
         self.sender.nudge = drain.nudge
         self.outbox.nudge = lambda route: drain.nudge() if self.sender.can_start(route) else None
-        working: list[Loop] = [drain, Sweep(self.outbox)] if settings.enabled else []
-        retention = LogRetention(self.store, self._log_days, clock, log)
+        working: list[Loop] = (
+            [drain, Sweep(self.outbox), BrokerComparison(self.outbox)] if settings.enabled else []
+        )
+        retention = LogRetention(self.store, self.outbox.steady, self._log_days, clock, log)
         self.loops: list[Loop] = [*working, watch, retention]
         self._begin(watch, clock)
 
@@ -101,7 +103,7 @@ class OutboxSubsystem(Subsystem):
         try:
             last_id = self.store.read(queries.last_id)
             self.store.seed_ids(last_id)
-            self.outbox.jumps.resume()
+            self.outbox.open()
             delay_ms = self.outbox.settings.backoff_first_ms
             logs = self.outbox.logs
             released = self.store.write(writes.reset_inflight, delay_ms, RESTARTED, (), logs)

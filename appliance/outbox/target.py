@@ -82,6 +82,11 @@ class DeliveryTarget:
     def serves(self, mesh: str) -> bool:
         return True
 
+    def unknown(self, mesh: str, ids: Sequence[str]) -> list[str] | None:
+        """Which of these client_message_ids the mesh's broker has not accepted; None: it is
+        unreachable now."""
+        return None
+
     def close(self) -> None:
         """Called at the end of the process."""
 
@@ -176,13 +181,20 @@ class LocalBrokerTarget(BatchTarget):
     name = "broker"
 
     def __init__(
-        self, accept: LocalAccept, serves: Callable[[str], bool] = lambda _mesh: True
+        self,
+        accept: LocalAccept,
+        serves: Callable[[str], bool] = lambda _mesh: True,
+        unknown: Callable[[str, Sequence[str]], list[str] | None] = lambda _mesh, _ids: None,
     ) -> None:
         self._accept = accept
         self._serves = serves
+        self._unknown = unknown
 
     def serves(self, mesh: str) -> bool:
         return self._serves(mesh)
+
+    def unknown(self, mesh: str, ids: Sequence[str]) -> list[str] | None:
+        return self._unknown(mesh, ids)
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
         responses = self._accept(sends)
@@ -194,7 +206,7 @@ class BrokersByMesh(BatchTarget):
 
     name = "broker"
 
-    def __init__(self, remote: Mapping[str, Any], local: Any = None) -> None:
+    def __init__(self, remote: Mapping[str, BatchTarget], local: BatchTarget | None = None) -> None:
         self._remote = dict(remote)
         self._local = local
 
@@ -202,11 +214,17 @@ class BrokersByMesh(BatchTarget):
         return mesh in self._remote or (self._local is not None and self._local.serves(mesh))
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
-        broker = self._remote.get(sends[0].mesh, self._local)
+        broker = self._broker(sends[0].mesh)
         if broker is None:
             return [RetryLater("no broker is configured for this mesh") for _ in sends]
-        results: list[Result] = broker.deliver_many(sends)
-        return results
+        return broker.deliver_many(sends)
+
+    def unknown(self, mesh: str, ids: Sequence[str]) -> list[str] | None:
+        broker = self._broker(mesh)
+        return None if broker is None else broker.unknown(mesh, ids)
+
+    def _broker(self, mesh: str) -> BatchTarget | None:
+        return self._remote.get(mesh, self._local)
 
     def close(self) -> None:
         for broker in self._remote.values():

@@ -1,5 +1,6 @@
 """Stored sends as wire structs, and their sizes in a response. Pure."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -24,7 +25,9 @@ def meta_of(row: SendRow) -> dict[str, Any] | None:
     return meta
 
 
-def to_wire(row: SendRow) -> wire.OutboxRow:
+def to_wire(row: SendRow, ahead_ms: int = 0) -> wire.OutboxRow:
+    """`ahead_ms`: by how much the wall clock is ahead of the steady clock."""
+
     def at(ms: int | None) -> str | None:
         return None if ms is None else iso(ms)
 
@@ -40,7 +43,9 @@ def to_wire(row: SendRow) -> wire.OutboxRow:
         reply_to_id=row.reply_to_id,
         attempts=row.attempts,
         enqueued_at=iso(row.enqueued_at),
-        next_attempt_at=at(row.next_attempt_at) if row.status == states.PENDING else None,
+        next_attempt_at=(
+            iso(row.next_attempt_at + ahead_ms) if row.status == states.PENDING else None
+        ),
         last_error=row.last_error,
         delivered_at=at(row.delivered_at),
         broker_message_id=row.broker_message_id,
@@ -55,8 +60,8 @@ def to_wire(row: SendRow) -> wire.OutboxRow:
     )
 
 
-def to_export(row: SendRow) -> wire.ExportedSend:
-    return wire.ExportedSend(to_wire(row), message_of(row), meta_of(row))
+def to_export(make: Callable[[SendRow], wire.OutboxRow], row: SendRow) -> wire.ExportedSend:
+    return wire.ExportedSend(make(row), message_of(row), meta_of(row))
 
 
 def row_bytes(row: wire.OutboxRow) -> int:
@@ -70,4 +75,4 @@ def export_bytes(export: wire.ExportedSend) -> int:
 
 def send_bytes(row: SendRow) -> int:
     """Size of the whole send in a response, without its chain."""
-    return export_bytes(to_export(row)) + ROW_OVERHEAD_BYTES
+    return export_bytes(to_export(to_wire, row)) + ROW_OVERHEAD_BYTES

@@ -26,7 +26,7 @@ Member = Annotated[str, Meta(min_length=1, max_length=200)]
 RowId = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
-CHAIN_LIMIT = 500  # default number of requeues returned for one send
+CHAIN_LIMIT = 500  # default number of redrives returned for one send
 
 
 class Send(Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,7 +116,7 @@ class OutboxPage(Struct, frozen=True):
 
 
 class OutboxSend(Struct, frozen=True):
-    """One send with its payload, and its chain of requeues, oldest first. While `has_more` is true,
+    """One send with its payload, and its chain of redrives, oldest first. While `has_more` is true,
     set `after` to `next` to get more of the chain."""
 
     send: OutboxRow
@@ -174,9 +174,11 @@ class Patch(Struct, frozen=True, forbid_unknown_fields=True):
     meta: dict[str, Any] | UnsetType | None = UNSET
 
 
-class Requeue(Struct, frozen=True, forbid_unknown_fields=True):
-    """Requeues one send by `id` (row id or client_message_id), or all sends that match the filter.
-    Give exactly one of `new_client_id` and `auto`. `dry_run` only returns what would change."""
+class Redrive(Struct, frozen=True, forbid_unknown_fields=True):
+    """Redrives one send by `id` (row id or client_message_id), or all sends that match the filter.
+    Give exactly one of `new_client_id` and `auto`. `dry_run` only returns what would change.
+
+    With `lost`, sends that a restore of their broker lost are sent again under their own ids."""
 
     id: RowId | None = None
     new_client_id: ClientMessageId | None = None
@@ -189,10 +191,11 @@ class Requeue(Struct, frozen=True, forbid_unknown_fields=True):
     older_than_seconds: Seconds | None = None
     limit: Limit = 100
     dry_run: bool = False
+    lost: bool = False
 
 
-class Requeued(Struct, frozen=True):
-    """`new_*` are null in a dry run."""
+class Redriven(Struct, frozen=True):
+    """`new_*` are null in a dry run, and the old ids for sends that were lost."""
 
     id: str
     client_message_id: str
@@ -200,10 +203,10 @@ class Requeued(Struct, frozen=True):
     new_client_message_id: str | None
 
 
-class RequeueResult(Struct, frozen=True):
+class RedriveResult(Struct, frozen=True):
     """`more`: the limit was reached, so other sends may match the filter too."""
 
-    requeued: list[Requeued]
+    redriven: list[Redriven] = field(name="requeued")
     dry_run: bool
     more: bool = False
 
@@ -246,8 +249,9 @@ class Reloaded(Struct, frozen=True):
 class OutboxState(Struct, frozen=True):
     """State of the outbox: `level` is normal, high, full or degraded.
 
-    `clock_jump_seconds` is the size of the last clock change, detected at `clock_jumped_at`. The
-    times of pending sends were moved by the same amount.
+    `clock_jump_seconds` is the size of the last clock change, detected at `clock_jumped_at`. Waits
+    and ages of pending sends are not affected. `lost`: dead letters that a broker had accepted
+    before it was restored.
     """
 
     enabled: bool
@@ -261,6 +265,7 @@ class OutboxState(Struct, frozen=True):
     open_routes: list[str]
     clock_jump_seconds: float = 0.0
     clock_jumped_at: str | None = None
+    lost: int = 0
 
 
 class IdReused(Conflict):
@@ -353,4 +358,4 @@ class IdTaken(Conflict):
 class PayloadGone(Conflict):
     code = "PAYLOAD_GONE"
     default_message = "the send's payload was dropped"
-    default_hint = "agentlip outbox requeue ID --auto --patch-payload JSON"
+    default_hint = "agentlip outbox redrive ID --auto --patch-payload JSON"

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from appliance.kernel import meta
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 from appliance.outbox import log_writes, queries, states, wire
 from appliance.outbox.columns import COLUMNS, SendRow
 from appliance.outbox.log_writes import SendEvent
+from appliance.outbox.queries import LOST
 from appliance.outbox.views import to_wire
 
 ID_PREFIX = "out_"
@@ -90,9 +92,9 @@ def _insert(tx: Tx, send: NewSend) -> str:
     tx.execute(
         "INSERT INTO outbox (id, client_message_id, request_fingerprint, payload, enqueued_at,"
         " next_attempt_at, status, mesh, target, route, destination_kind, destination_ref,"
-        " reply_to_id, priority, meta, principal)"
-        " VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (row_id, *send[:3], tx.now_ms, tx.now_ms, *send[3:]),
+        " reply_to_id, priority, meta, principal, accepted_steady_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (row_id, *send[:3], tx.now_ms, tx.steady_ms, *send[3:], tx.steady_ms),
     )
     return row_id
 
@@ -109,7 +111,7 @@ def reset_inflight(tx: Tx, delay_ms: int, reason: str, in_flight: Sequence[str],
         "UPDATE outbox SET status = 'pending', attempts = attempts + 1, next_attempt_at = ?,"
         " last_error = ? WHERE status = 'inflight'"
         " AND id NOT IN (SELECT value FROM json_each(?))",
-        (tx.now_ms + delay_ms, reason, json.dumps(list(in_flight))),
+        (tx.steady_ms + delay_ms, reason, json.dumps(list(in_flight))),
     ).rowcount
 
 
@@ -119,7 +121,8 @@ def claim(
     """Claim due sends of a route. Those that are too old are left to the sweep."""
     rows = tx.execute(
         f"SELECT {COLUMNS} FROM outbox WHERE status = 'pending' AND route = ?"
-        " AND next_attempt_at <= ? AND enqueued_at > ? ORDER BY next_attempt_at, rowid LIMIT ?",
+        " AND next_attempt_at <= ? AND accepted_steady_ms > ?"
+        " ORDER BY next_attempt_at, rowid LIMIT ?",
         (route, now_ms, too_old_ms, limit),
     ).fetchall()
     return _claim_rows(tx, [SendRow(*row) for row in rows], bytes_max)
@@ -144,7 +147,7 @@ def claim_in_order(
             break
         head = SendRow(*row)
         kind, ref = head.destination_kind, head.destination_ref
-        due = head.next_attempt_at <= now_ms and head.enqueued_at > too_old_ms
+        due = head.next_attempt_at <= now_ms and head.accepted_steady_ms > too_old_ms
         if head.status == states.PENDING and due:
             rows.append(head)
     return _claim_rows(tx, rows, bytes_max), ((kind, ref) if kind else None)
@@ -232,21 +235,22 @@ def _events_of(outcome: DeliveryOutcome) -> list[SendEvent]:
 def expire(
     tx: Tx, too_old_ms: dict[str, int], default_ms: int, after: str, limit: int, logs: bool
 ) -> tuple[int, str]:
-    """Dead-letter pending sends accepted before their mesh's limit, or before `default_ms`.
+    """Dead-letter pending sends accepted before their mesh's limit, or before `default_ms`, both
+    by the steady clock.
 
     Checks `limit` of them after the id `after`. Ids don't imply times, because they keep rising
     after the clock was set back. Returns how many expired and the id to continue from; "" at the
     end.
     """
     rows = tx.execute(
-        "SELECT id, enqueued_at, mesh FROM outbox INDEXED BY outbox_waiting"
+        "SELECT id, accepted_steady_ms, mesh FROM outbox INDEXED BY outbox_waiting"
         " WHERE status = 'pending' AND id > ? ORDER BY id LIMIT ?",
         (after, limit),
     ).fetchall()
     old = [
         (tx.now_ms, id_)
-        for id_, enqueued_at, mesh in rows
-        if enqueued_at <= too_old_ms.get(mesh, default_ms)
+        for id_, accepted_ms, mesh in rows
+        if accepted_ms <= too_old_ms.get(mesh, default_ms)
     ]
     if old and logs:
         log_writes.log_events(
@@ -262,25 +266,12 @@ def expire(
     return len(old), rows[-1][0] if len(rows) == limit else ""
 
 
-# -- clock changes ------------------------------------------------------------------
-
-
-def move_times(tx: Tx, jump_ms: int, _wait_ms_max: int) -> int:
-    """Move the times of all sends that have not ended by `jump_ms`. Times before 1970 are valid."""
+def cap_waits(tx: Tx, wait_ms_max: int) -> int:
+    """Make sends due that would wait longer than any retry does; how many."""
+    now_ms = tx.steady_ms
     return tx.execute(
-        "UPDATE outbox SET enqueued_at = enqueued_at + ?, next_attempt_at = next_attempt_at + ?"
-        " WHERE status IN ('pending', 'inflight')",
-        (jump_ms, jump_ms),
-    ).rowcount
-
-
-def end_impossible_waits(tx: Tx, now_ms: int, wait_ms_max: int) -> int:
-    """Make sends due that were accepted in the future, or wait longer than any retry can."""
-    return tx.execute(
-        "UPDATE outbox SET enqueued_at = min(enqueued_at, ?), next_attempt_at ="
-        " min(next_attempt_at, ?) WHERE status = 'pending'"
-        " AND (enqueued_at > ? OR next_attempt_at > ?)",
-        (now_ms, now_ms, now_ms, now_ms + 2 * wait_ms_max),
+        "UPDATE outbox SET next_attempt_at = ? WHERE status = 'pending' AND next_attempt_at > ?",
+        (now_ms, now_ms + wait_ms_max),
     ).rowcount
 
 
@@ -294,11 +285,26 @@ def drop_payloads(tx: Tx, before_ms: int, limit: int) -> int:
     ).rowcount
 
 
+def mark_lost(tx: Tx, ids: Sequence[str], logs: bool) -> int:
+    """Dead-letter delivered sends that their broker no longer has; how many."""
+    if logs:
+        log_writes.log_events(tx, [SendEvent(id_, log_writes.DIED, error=LOST) for id_ in ids])
+    return tx.executemany(
+        "UPDATE outbox SET status = 'dead', delivered_at = NULL, died_at = ?, last_error = ?"
+        " WHERE id = ? AND status = 'done'",
+        [(tx.now_ms, LOST, id_) for id_ in ids],
+    ).rowcount
+
+
+def note_epoch(tx: Tx, mesh: str, epoch: str) -> None:
+    tx.execute(meta.SET, (queries.EPOCH + mesh, epoch))
+
+
 # -- administration ----------------------------------------------------------------------
 
 
 class Successor(NamedTuple):
-    """What a requeue changes in a send; None: copied from the old send."""
+    """What a redrive changes in a send; None: copied from the old send."""
 
     client_message_id: str
     fingerprint: bytes | None = None
@@ -312,25 +318,42 @@ def as_reply(tx: Tx, function: Callable[..., Struct], *args: Any) -> Reply:
     return Reply(200, _encode(function(tx, *args)))
 
 
-def requeue(
-    tx: Tx, plan: Sequence[tuple[str, Successor]], by: str, more: bool, logs: bool
-) -> wire.RequeueResult:
-    """Retire each send of `plan` and insert its successor: all of them or none."""
-    done = [_requeue(tx, row_id, successor, by) for row_id, successor in plan]
-    if logs:
-        log_writes.log_events(tx, [event for each in done for event in _events_of_requeue(each)])
-    return wire.RequeueResult(done, False, more)
-
-
-def _events_of_requeue(requeued: wire.Requeued) -> list[SendEvent]:
-    assert requeued.new_id is not None
-    return [
-        SendEvent(requeued.id, log_writes.REQUEUED),
-        SendEvent(requeued.new_id, log_writes.ACCEPTED),
+def redrive(
+    tx: Tx, plan: Sequence[tuple[str, Successor | None]], by: str, more: bool, logs: bool
+) -> wire.RedriveResult:
+    """Retire each send of `plan` and insert its successor, or send it again under its id if there
+    is none: all of them or none."""
+    done = [
+        _send_again(tx, row_id) if successor is None else _redrive(tx, row_id, successor, by)
+        for row_id, successor in plan
     ]
+    if logs:
+        log_writes.log_events(tx, [event for each in done for event in _events_of_redrive(each)])
+    return wire.RedriveResult(done, False, more)
 
 
-def _requeue(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Requeued:
+def _events_of_redrive(redriven: wire.Redriven) -> list[SendEvent]:
+    assert redriven.new_id is not None
+    events = [SendEvent(redriven.id, log_writes.REDRIVEN)]
+    if redriven.new_id != redriven.id:
+        events.append(SendEvent(redriven.new_id, log_writes.ACCEPTED))
+    return events
+
+
+def _send_again(tx: Tx, row_id: str) -> wire.Redriven:
+    """Its age begins again: its broker remembers the id from now on."""
+    changed = tx.execute(
+        "UPDATE outbox SET status = 'pending', attempts = 0, last_error = NULL, died_at = NULL,"
+        " next_attempt_at = ?1, accepted_steady_ms = ?1 WHERE id = ?2 AND status = 'dead'"
+        " AND last_error = ?3 AND payload_dropped_at IS NULL RETURNING client_message_id",
+        (tx.steady_ms, row_id, LOST),
+    ).fetchone()
+    if changed is None:
+        raise wire.WrongState("the send is not lost any more", details={"id": row_id})
+    return wire.Redriven(row_id, changed[0], row_id, changed[0])
+
+
+def _redrive(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Redriven:
     old = _retirable(tx, row_id)
     existing = tx.execute(
         "SELECT id FROM outbox WHERE client_message_id = ?", (successor.client_message_id,)
@@ -361,7 +384,7 @@ def _requeue(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Requeue
         " WHERE id = ?",
         (tx.now_ms, by, new_id, old.id),
     )
-    return wire.Requeued(old.id, old.client_message_id, new_id, successor.client_message_id)
+    return wire.Redriven(old.id, old.client_message_id, new_id, successor.client_message_id)
 
 
 def drop(tx: Tx, any_id: str, by: str, logs: bool) -> wire.DropResult:
@@ -423,7 +446,7 @@ def _retirable(tx: Tx, any_id: str) -> SendRow:
         raise wire.NoSuchSend(details={"id": any_id})
     if row.status not in states.RETIRABLE:
         raise wire.WrongState(
-            f"a send that is {row.status} can't be requeued", details=_details(row)
+            f"a send that is {row.status} can't be redriven", details=_details(row)
         )
     return row
 

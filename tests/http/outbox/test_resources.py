@@ -129,7 +129,7 @@ def test_a_batch_is_delivered_in_one_request(hub, broker_server):
     assert max(sizes) == 100
 
 
-def test_operators_requeue_drop_and_prune(hub, broker_server):
+def test_operators_redrive_drop_and_prune(hub, broker_server):
     broker_server.broker.fault = lambda item: (
         (404, {"error": "no such topic"}, None) if item["destination_ref"] == "gone" else None
     )

@@ -1,6 +1,7 @@
 """Two served appliances: one with the broker, one that receives. And one that is both."""
 
 import json
+import shutil
 
 import pytest
 
@@ -190,6 +191,29 @@ def test_a_member_renames_itself_and_is_mentioned_by_its_new_name(home, receiver
     assert names_by_key(receiver)[key_of(home)] == "hugh"
 
 
+def test_copied_member_is_refused_while_the_original_runs_and_all_three_report_it(
+    home, receiver, tmp_path
+):
+    receiver.stop()
+    shutil.copytree(receiver.workspace, tmp_path / "copy", symlinks=True)
+    receiver.start("--port", str(receiver.port))
+    until(lambda: state_of(receiver) == "connected", what="the original is connected")
+    with serve(tmp_path / "copy") as copy:
+        until(lambda: "is refused" in reason_of(copy), what="the copy is refused")
+        assert str(receiver.workspace) in reason_of(copy)
+        until(lambda: conflicts(receiver), what="the original knows of its copy")
+        for hub in (home, receiver, copy):
+            (message,) = conflicts(hub)
+            assert str(receiver.workspace) in message
+            assert str(copy.workspace) in message
+        sent = send(home, key_of(receiver), "to the original")
+        until(lambda: sent in [each["client_message_id"] for each in messages(receiver)])
+        assert state_of(copy) == "waiting"
+        receiver.stop()
+        until(lambda: state_of(copy) == "connected", 90, "it moved")
+    receiver.start("--port", str(receiver.port))
+
+
 def test_revoked_member_does_not_reconnect(home, receiver):
     assert home.http("DELETE", f"{MESHES}/lab/members/{key_of(receiver)}").status == 200
     until(lambda: state_of(receiver) == "stopped", what="the link is given up")
@@ -285,3 +309,13 @@ def test_lists_of_a_broker_are_read_to_their_end(tmp_path):
                     assert [entry[key] for entry in json.loads(done.out)] == [
                         entry[key] for entry in whole
                     ]
+
+
+def reason_of(hub):
+    links = hub.http.get("/v1/health?mesh=lab").body.get("links", [])
+    return next((entry["reason"] for entry in links if entry["mesh"] == "lab"), "")
+
+
+def conflicts(hub):
+    done = agentlip("doctor", "--json", "--run", "identity.elsewhere", cwd=hub.workspace)
+    return [each["sentence"] for check in done.json["checks"] for each in check["findings"]]

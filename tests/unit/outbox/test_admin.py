@@ -1,4 +1,4 @@
-"""Requeue, drop and prune: they lose no accepted send and release no id."""
+"""Redrive, drop and prune: they lose no accepted send and release no id."""
 
 import pytest
 
@@ -15,10 +15,10 @@ EVERYTHING = {
 }
 
 
-def requeue(outbox, any_id="k1", **more):
+def redrive(outbox, any_id="k1", **more):
     if not more.keys() & {"auto", "new_client_id"}:
         more["auto"] = True
-    return outbox.admin.requeue(wire.Requeue(id=any_id, **more), "ann").requeued
+    return outbox.admin.redrive(wire.Redrive(id=any_id, **more), "ann").redriven
 
 
 def dead(outbox, key="k1", message="hello", **more):
@@ -26,10 +26,10 @@ def dead(outbox, key="k1", message="hello", **more):
     outbox.set(key, "dead", last_error="404: no such topic")
 
 
-def test_requeued_send_differs_only_in_its_id(outbox):
+def test_redriven_send_differs_only_in_its_id(outbox):
     """An earlier implementation lost destination, mesh and meta, and sent to everybody."""
     dead(outbox)
-    (row,) = requeue(outbox)
+    (row,) = redrive(outbox)
     old, new = outbox.service.inspect("k1"), outbox.service.inspect(row.new_id)
     assert (old.send.status, old.send.aborted_by) == ("aborted", "operator")
     assert old.send.aborted_at
@@ -49,7 +49,7 @@ def test_requeued_send_differs_only_in_its_id(outbox):
 
 def test_patched_payload_changes_the_fingerprint(outbox):
     dead(outbox)
-    (row,) = requeue(outbox, patch=wire.Patch(message="better"))
+    (row,) = redrive(outbox, patch=wire.Patch(message="better"))
     new = outbox.service.inspect(row.new_id)
     digest = fingerprint(
         "topic", "alerts", b"better", reply_to_id="msg_1", priority="low", meta={"a": 1}
@@ -62,7 +62,7 @@ def test_patched_payload_changes_the_fingerprint(outbox):
 @pytest.mark.parametrize("meta", [None, {}, {"b": 2}])
 def test_meta_can_be_patched_or_removed_alone(outbox, meta):
     dead(outbox)
-    (row,) = requeue(outbox, patch=wire.Patch(meta=meta))
+    (row,) = redrive(outbox, patch=wire.Patch(meta=meta))
     new = outbox.service.inspect(row.new_id)
     assert (new.message, new.meta) == ("hello", meta or None)
     outbox.round()
@@ -72,7 +72,7 @@ def test_meta_can_be_patched_or_removed_alone(outbox, meta):
 def test_a_patch_has_the_limits_of_a_send(outbox):
     dead(outbox)
     with pytest.raises(wire.MessageTooLarge):
-        requeue(outbox, patch=wire.Patch(message="x" * 70_000))
+        redrive(outbox, patch=wire.Patch(message="x" * 70_000))
     assert outbox.statuses() == {"k1": "dead"}
 
 
@@ -81,24 +81,24 @@ def test_used_id_is_refused_as_new_id(outbox):
     for used in ("k1", "k2"):
         outbox.send(key="k2")
         with pytest.raises(wire.IdTaken):
-            requeue(outbox, new_client_id=used)
+            redrive(outbox, new_client_id=used)
     assert outbox.statuses() == {"k1": "dead", "k2": "pending"}
-    (row,) = requeue(outbox, new_client_id="k3")
+    (row,) = redrive(outbox, new_client_id="k3")
     assert row.new_client_message_id == "k3"
     with pytest.raises(wire.IdTaken):
-        requeue(outbox, "k2", new_client_id="k1")
+        redrive(outbox, "k2", new_client_id="k1")
 
 
 @pytest.mark.parametrize("status", ["inflight", "done", "aborted"])
-def test_inflight_and_delivered_sends_can_not_be_requeued(outbox, status):
+def test_inflight_and_delivered_sends_can_not_be_redriven(outbox, status):
     outbox.send(key="k1")
     outbox.set("k1", status)
     with pytest.raises(wire.WrongState):
-        requeue(outbox)
+        redrive(outbox)
     assert outbox.statuses() == {"k1": status}
 
 
-def test_send_claimed_before_the_requeue_commits_is_refused(outbox):
+def test_send_claimed_before_the_redrive_commits_is_refused(outbox):
     """The transaction checks the state again that was read before."""
     outbox.send(key="k1")
     read = outbox.store.read
@@ -110,90 +110,90 @@ def test_send_claimed_before_the_requeue_commits_is_refused(outbox):
 
     outbox.store.read = read_then_claim
     with pytest.raises(wire.WrongState):
-        requeue(outbox)
+        redrive(outbox)
     assert outbox.statuses() == {"k1": "inflight"}
 
 
-def test_a_requeue_that_fails_half_way_changes_nothing(outbox, faults):
+def test_a_redrive_that_fails_half_way_changes_nothing(outbox, faults):
     for key in ("a", "b", "c"):
         dead(outbox, key)
     faults.before = OSError("disk")
     with pytest.raises(Unavailable):
-        outbox.admin.requeue(wire.Requeue(status="dead", auto=True), "ann")
+        outbox.admin.redrive(wire.Redrive(status="dead", auto=True), "ann")
     faults.before = None
     assert outbox.statuses() == {"a": "dead", "b": "dead", "c": "dead"}
 
 
-def test_requeue_by_filter_takes_all_matching_sends(outbox):
+def test_redrive_by_filter_takes_all_matching_sends(outbox):
     dead(outbox, "a")
     dead(outbox, "b", to="#other", mesh="ops")
     dead(outbox, "c")
     outbox.set("c", "dead", last_error="413: too large")
     outbox.send(key="d", mesh="ops")
-    filters = wire.Requeue(to="#alerts", error_contains="no such topic", auto=True)
-    result = outbox.admin.requeue(filters, "ann")
-    assert [row.client_message_id for row in result.requeued] == ["a"]
-    result = outbox.admin.requeue(wire.Requeue(mesh="ops", auto=True), "ann")
-    assert [row.client_message_id for row in result.requeued] == ["b", "c"]
+    filters = wire.Redrive(to="#alerts", error_contains="no such topic", auto=True)
+    result = outbox.admin.redrive(filters, "ann")
+    assert [row.client_message_id for row in result.redriven] == ["a"]
+    result = outbox.admin.redrive(wire.Redrive(mesh="ops", auto=True), "ann")
+    assert [row.client_message_id for row in result.redriven] == ["b", "c"]
     assert outbox.row("d").status == "pending", "only dead letters, unless `pending` is requested"
-    result = outbox.admin.requeue(wire.Requeue(status="pending", auto=True), "ann")
-    assert len(result.requeued) == 4
+    result = outbox.admin.redrive(wire.Redrive(status="pending", auto=True), "ann")
+    assert len(result.redriven) == 4
 
 
-def test_requeue_by_filter_obeys_limit_and_age(outbox):
+def test_redrive_by_filter_obeys_limit_and_age(outbox):
     for number in range(5):
         outbox.clock.pass_seconds(10)
         dead(outbox, f"k{number}")
-    old = wire.Requeue(older_than_seconds=25, auto=True, dry_run=True)
-    result = outbox.admin.requeue(old, "ann").requeued
+    old = wire.Redrive(older_than_seconds=25, auto=True, dry_run=True)
+    result = outbox.admin.redrive(old, "ann").redriven
     assert [row.client_message_id for row in result] == ["k0", "k1"]
-    result = outbox.admin.requeue(wire.Requeue(status="dead", auto=True, limit=3), "ann")
-    assert [row.client_message_id for row in result.requeued] == ["k0", "k1", "k2"]
+    result = outbox.admin.redrive(wire.Redrive(status="dead", auto=True, limit=3), "ann")
+    assert [row.client_message_id for row in result.redriven] == ["k0", "k1", "k2"]
     assert result.more
-    assert not outbox.admin.requeue(wire.Requeue(status="dead", auto=True), "ann").more
+    assert not outbox.admin.redrive(wire.Redrive(status="dead", auto=True), "ann").more
 
 
-def test_requeue_by_filter_skips_sends_without_payload(outbox):
+def test_redrive_by_filter_skips_sends_without_payload(outbox):
     for key in ("k0", "k1", "k2"):
         dead(outbox, key)
     outbox.set("k0", "dead", payload=b"", payload_dropped_at=1)
-    command = wire.Requeue(status="dead", auto=True, limit=2)
-    result = outbox.admin.requeue(command, "ann").requeued
+    command = wire.Redrive(status="dead", auto=True, limit=2)
+    result = outbox.admin.redrive(command, "ann").redriven
     assert [row.client_message_id for row in result] == ["k1", "k2"]
 
 
 def test_dry_run_changes_nothing(outbox):
     dead(outbox)
     before = outbox.rows("SELECT * FROM outbox")
-    result = outbox.admin.requeue(wire.Requeue(status="dead", auto=True, dry_run=True), "ann")
+    result = outbox.admin.redrive(wire.Redrive(status="dead", auto=True, dry_run=True), "ann")
     assert result.dry_run
-    assert [(row.client_message_id, row.new_id) for row in result.requeued] == [("k1", None)]
+    assert [(row.client_message_id, row.new_id) for row in result.redriven] == [("k1", None)]
     assert outbox.rows("SELECT * FROM outbox") == before
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        wire.Requeue(id="k1"),
-        wire.Requeue(id="k1", auto=True, new_client_id="k2"),
-        wire.Requeue(auto=True),
-        wire.Requeue(id="k1", status="dead", auto=True),
-        wire.Requeue(status="dead", new_client_id="k2"),
+        wire.Redrive(id="k1"),
+        wire.Redrive(id="k1", auto=True, new_client_id="k2"),
+        wire.Redrive(auto=True),
+        wire.Redrive(id="k1", status="dead", auto=True),
+        wire.Redrive(status="dead", new_client_id="k2"),
     ],
 )
-def test_ambiguous_requeue_is_refused(outbox, command):
+def test_ambiguous_redrive_is_refused(outbox, command):
     dead(outbox)
     with pytest.raises(Invalid):
-        outbox.admin.requeue(command, "ann")
+        outbox.admin.redrive(command, "ann")
     assert outbox.statuses() == {"k1": "dead"}
 
 
-def test_requeue_without_payload_needs_a_new_one(outbox):
+def test_redrive_without_payload_needs_a_new_one(outbox):
     dead(outbox)
     outbox.set("k1", "dead", payload=b"", payload_dropped_at=1)
     with pytest.raises(wire.PayloadGone):
-        requeue(outbox)
-    (row,) = requeue(outbox, patch=wire.Patch(message="again"))
+        redrive(outbox)
+    (row,) = redrive(outbox, patch=wire.Patch(message="again"))
     assert outbox.service.inspect(row.new_id).message == "again"
 
 

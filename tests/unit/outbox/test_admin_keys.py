@@ -6,7 +6,7 @@ import pytest
 from appliance.kernel.errors import KeyReused
 from appliance.outbox import wire
 
-FAILED = wire.Requeue(status="dead", auto=True)
+FAILED = wire.Redrive(status="dead", auto=True)
 
 
 def dead(outbox, *keys):
@@ -20,21 +20,21 @@ def answer(outbox, verb, command, key="k", by="operator"):
     return msgspec.json.decode(reply.body), reply.replayed
 
 
-def test_repeated_requeue_returns_the_first_reply(outbox):
+def test_repeated_redrive_returns_the_first_reply(outbox):
     dead(outbox, "a", "b")
-    first, replayed = answer(outbox, "requeue", FAILED)
+    first, replayed = answer(outbox, "redrive", FAILED)
     assert (len(first["requeued"]), replayed) == (2, False)
     dead(outbox, "c")  # it would fit the filter too
     outbox.reopen()
-    assert answer(outbox, "requeue", FAILED) == (first, True)
+    assert answer(outbox, "redrive", FAILED) == (first, True)
     assert outbox.statuses()["c"] == "dead"
     assert len(outbox.statuses()) == 5
-    assert len(answer(outbox, "requeue", FAILED, "another")[0]["requeued"]) == 1
+    assert len(answer(outbox, "redrive", FAILED, "another")[0]["requeued"]) == 1
     # Another's key is another key.
-    assert answer(outbox, "requeue", FAILED, by="else")[0]["requeued"] == []
+    assert answer(outbox, "redrive", FAILED, by="else")[0]["requeued"] == []
 
 
-def test_concurrent_requests_with_one_key_requeue_once(outbox):
+def test_concurrent_requests_with_one_key_redrive_once(outbox):
     """The second has chosen its sends before the first was written."""
     dead(outbox, "a")
     write = outbox.store.write
@@ -43,11 +43,11 @@ def test_concurrent_requests_with_one_key_requeue_once(outbox):
     def racing(*args):
         if not first:
             first.append(None)
-            first.append(answer(outbox, "requeue", FAILED)[0])
+            first.append(answer(outbox, "redrive", FAILED)[0])
         return write(*args)
 
     outbox.store.write = racing
-    reply, replayed = answer(outbox, "requeue", FAILED)
+    reply, replayed = answer(outbox, "redrive", FAILED)
     assert (reply, replayed) == (first[1], True)
     assert len(outbox.statuses()) == 2
 
@@ -73,17 +73,17 @@ def test_key_of_another_request_is_refused(outbox):
     # A refusal and a dry run use up no key.
     with pytest.raises(wire.NoSuchSend):
         answer(outbox, "drop", wire.Drop("none"), "n")
-    answer(outbox, "requeue", msgspec.structs.replace(FAILED, dry_run=True), "d")
-    assert answer(outbox, "requeue", FAILED, "d")[1] is False
+    answer(outbox, "redrive", msgspec.structs.replace(FAILED, dry_run=True), "d")
+    assert answer(outbox, "redrive", FAILED, "d")[1] is False
 
 
 def test_keys_expire(new_outbox):
     outbox = new_outbox(idempotency_hours=1.0)
     dead(outbox, "a")
-    answer(outbox, "requeue", FAILED)
+    answer(outbox, "redrive", FAILED)
     outbox.clock.pass_seconds(3599)
     outbox.sweep.run_once(outbox.clock.now_ms())
-    assert answer(outbox, "requeue", FAILED)[1] is True
+    assert answer(outbox, "redrive", FAILED)[1] is True
     outbox.clock.pass_seconds(2)
     outbox.sweep.run_once(outbox.clock.now_ms())
-    assert answer(outbox, "requeue", FAILED)[1] is False
+    assert answer(outbox, "redrive", FAILED)[1] is False

@@ -102,7 +102,7 @@ def test_filter_by_destination_uses_an_index(outbox, status):
         listings.sends(looking, SendRow, len, status, filters, None, "out_9", 100, False)
         listings.sends(looking, SendRow, len, status, filters, "out_0", None, 100, True)
         if status in ("pending", "dead"):
-            listings.requeuable(looking, status, filters, None, None, False, 100)
+            listings.redrivable(looking, status, filters, None, None, False, 100)
     index = "outbox_destination (destination_ref=? AND destination_kind=?"
     for plan in reader.plans:
         if status in ("dead", "aborted"):  # there are few of them

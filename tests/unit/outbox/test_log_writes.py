@@ -85,11 +85,11 @@ def test_interrupted_attempts_failed(new_outbox):
     ]
 
 
-def test_requeue_drop_and_prune(outbox):
+def test_redrive_drop_and_prune(outbox):
     for name in ("k1", "k2", "k3"):
         outbox.send(key=name)
         outbox.set(name, "dead")
-    outbox.admin.requeue(wire.Requeue(id="k1", new_client_id="k9"), "ann")
+    outbox.admin.redrive(wire.Redrive(id="k1", new_client_id="k9"), "ann")
     outbox.admin.drop("k2", "ann")
     outbox.clock.pass_seconds(1)
     outbox.admin.prune(wire.Prune(confirm=True, dead=True), "ann")
@@ -102,11 +102,11 @@ def test_requeue_drop_and_prune(outbox):
     ]
 
 
-def test_refused_requeue_leaves_no_row(outbox):
+def test_refused_redrive_leaves_no_row(outbox):
     outbox.send(key="k1")
     outbox.set("k1", "dead")
     with pytest.raises(Conflict):
-        outbox.admin.requeue(wire.Requeue(id="k1", new_client_id="k1"), "ann")
+        outbox.admin.redrive(wire.Redrive(id="k1", new_client_id="k1"), "ann")
     assert len(logged(outbox)) == 1
 
 

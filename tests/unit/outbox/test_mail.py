@@ -292,8 +292,8 @@ def test_invalid_mail_is_refused_before_its_id_is_used(outbox, server):
     assert outbox.statuses() == {}
     outbox.send("hi", "k", to)
     with pytest.raises(Invalid):
-        outbox.admin.requeue(
-            wire.Requeue(id="k", auto=True, patch=wire.Patch(meta={"subject": "a\nb"})), "operator"
+        outbox.admin.redrive(
+            wire.Redrive(id="k", auto=True, patch=wire.Patch(meta={"subject": "a\nb"})), "operator"
         )
 
 

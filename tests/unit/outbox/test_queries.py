@@ -1,4 +1,4 @@
-"""Single sends, their chains of requeues, and the state of the outbox."""
+"""Single sends, their chains of redrives, and the state of the outbox."""
 
 from itertools import pairwise
 
@@ -17,10 +17,10 @@ EVERYTHING = {
 }
 
 
-def requeue(outbox, any_id="k1", **more):
+def redrive(outbox, any_id="k1", **more):
     if not more.keys() & {"auto", "new_client_id"}:
         more["auto"] = True
-    return outbox.admin.requeue(wire.Requeue(id=any_id, **more), "ann").requeued
+    return outbox.admin.redrive(wire.Redrive(id=any_id, **more), "ann").redriven
 
 
 def dead(outbox, key="k1", message="hello", **more):
@@ -28,11 +28,11 @@ def dead(outbox, key="k1", message="hello", **more):
     outbox.set(key, "dead", last_error="404: no such topic")
 
 
-def test_repeated_requeues_form_one_chain(outbox):
+def test_repeated_redrives_form_one_chain(outbox):
     dead(outbox)
     ids = ["k1"]
     for _ in range(3):
-        (row,) = requeue(outbox, ids[-1])
+        (row,) = redrive(outbox, ids[-1])
         outbox.set(row.new_client_message_id, "dead")
         ids.append(row.new_client_message_id)
     for key in ids:
@@ -41,12 +41,12 @@ def test_repeated_requeues_form_one_chain(outbox):
         assert [row.status for row in chain] == ["aborted"] * 3 + ["dead"]
 
 
-LONG = 1200  # requeues of one send
+LONG = 1200  # redrives of one send
 
 
 @pytest.fixture
 def long_chain(outbox):
-    """The keys of a send that was requeued `LONG` times; each row has the maximum size."""
+    """The keys of a send that was redriven `LONG` times; each row has the maximum size."""
     keys = [f"k{number:04}" + "x" * 250 for number in range(LONG)]
     for start in range(0, LONG, 400):
         for key in keys[start : start + 400]:

@@ -245,7 +245,7 @@ def test_commit_with_lost_reply_is_found_by_its_id(outbox, faults):
 
 
 def test_id_is_never_released(outbox):
-    """Not by delivery, death, requeue, drop, prune or forgetting."""
+    """Not by delivery, death, redrive, drop, prune or forgetting."""
     for key in ("done", "dead", "dropped", "requeued"):
         outbox.send(key=key)
     outbox.set("done", "done")
@@ -253,7 +253,7 @@ def test_id_is_never_released(outbox):
     outbox.set("dropped", "dead")
     outbox.set("requeued", "dead")
     outbox.admin.drop("dropped", "me")
-    outbox.admin.requeue(wire.Requeue(id="requeued", auto=True), "me")
+    outbox.admin.redrive(wire.Redrive(id="requeued", auto=True), "me")
     outbox.admin.prune(wire.Prune(confirm=True, dead=True), "me")
     outbox.clock.pass_seconds(1_000_000_000)
     outbox.sweep.run_once(outbox.clock.now_ms())

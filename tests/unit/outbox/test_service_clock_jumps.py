@@ -2,8 +2,6 @@
 
 import pytest
 
-from appliance.kernel.errors import Unavailable
-
 HOUR_MS = 3_600_000
 
 
@@ -18,13 +16,13 @@ def lose_acks(outbox, lost=True):
 
 
 def times(outbox):
-    sql = "SELECT client_message_id, enqueued_at, next_attempt_at FROM outbox"
-    now = outbox.clock.now_ms()
-    return {id_: (enqueued - now, due - now) for id_, enqueued, due in outbox.rows(sql)}
+    """Age and wait of each send."""
+    sql = "SELECT client_message_id, accepted_steady_ms, next_attempt_at FROM outbox"
+    now = outbox.service.steady.now_ms()
+    return {id_: (accepted - now, due - now) for id_, accepted, due in outbox.rows(sql)}
 
 
 def round_and_sweep(outbox):
-    outbox.service.jumps.check()
     outbox.round()
     outbox.sweep.run_once(outbox.clock.now_ms())
 
@@ -35,10 +33,10 @@ def test_clock_jump_keeps_ages_and_waits(outbox, jump_ms):
     outbox.send(key="k1")
     outbox.round()
     outbox.clock.pass_seconds(5)
-    before = times(outbox)
+    before, stored = times(outbox), outbox.rows("SELECT next_attempt_at FROM outbox")
     outbox.clock.ms += jump_ms
-    outbox.service.jumps.check()
     assert times(outbox) == before
+    assert outbox.rows("SELECT next_attempt_at FROM outbox") == stored
 
 
 @pytest.mark.parametrize("jump_ms", JUMPS)
@@ -60,7 +58,6 @@ def test_send_expires_by_age_despite_clock_jumps(outbox, jump_ms):
     outbox.send(key="before")
     outbox.clock.pass_seconds(3600)
     outbox.clock.ms += jump_ms
-    outbox.service.jumps.check()
     outbox.send(key="after")
     outbox.clock.pass_seconds(3600 * (hours - 2))
     outbox.sweep.run_once(outbox.clock.now_ms())
@@ -76,7 +73,6 @@ def test_send_expires_by_age_despite_clock_jumps(outbox, jump_ms):
 def test_ordered_destination_is_not_blocked_by_a_future_time(new_outbox):
     outbox = new_outbox(ordered=True)
     outbox.clock.ms += DAY_MS
-    outbox.service.jumps.check()
     lose_acks(outbox)
     outbox.send(key="k1")
     outbox.round()
@@ -113,7 +109,7 @@ def test_a_jump_while_the_appliance_is_stopped_is_noticed_at_the_start(outbox, j
     outbox.clock.ms += jump_ms
     outbox.reopen()
     assert times(outbox) == before
-    assert outbox.service.jumps.last[0] == jump_ms
+    assert outbox.service.steady.last_jump[0] == jump_ms
 
 
 def test_time_that_passes_while_the_appliance_is_stopped_counts(outbox):
@@ -123,37 +119,21 @@ def test_time_that_passes_while_the_appliance_is_stopped_counts(outbox):
     outbox.clock.pass_seconds(3600)
     outbox.reopen()
     assert times(outbox)["k1"] == (-HOUR_MS, -HOUR_MS)
-    assert outbox.service.jumps.last == (0, None)
+    assert outbox.service.steady.last_jump == (0, None)
 
 
-def test_impossible_times_are_corrected_at_the_start(outbox):
+def test_wait_is_capped_by_its_setting_at_the_start(outbox):
     outbox.send(key="k1")
     outbox.set("k1", "pending", next_attempt_at=outbox.clock.now_ms() + DAY_MS)
     outbox.reopen()
     assert times(outbox)["k1"][1] <= 0
 
 
-def test_jump_that_could_not_be_stored_is_applied_later(outbox, monkeypatch):
-    outbox.send(key="k1")
-    before = times(outbox)
-    outbox.clock.ms += DAY_MS
-
-    def refuse(*_):
-        raise Unavailable
-
-    with monkeypatch.context() as fault:
-        fault.setattr(outbox.store, "write", refuse)
-        outbox.service.jumps.check()
-    assert times(outbox) != before
-    outbox.service.jumps.check()
-    assert times(outbox) == before
-
-
 def test_status_reports_the_jump_and_the_true_age(outbox):
     outbox.send(key="k1")
     outbox.clock.pass_seconds(60)
     outbox.clock.ms -= DAY_MS
-    outbox.watch.run_once(outbox.clock.now_ms())
+    outbox.service.steady.note()
     state = outbox.service.state()
     assert state.oldest_pending_seconds == 60
     assert state.clock_jump_seconds == -86_400

@@ -114,15 +114,15 @@ def test_clients_can_not_use_the_webhook_target(outbox, receiver):
     assert outbox.statuses() == {}
 
 
-def test_signed_send_can_be_requeued_but_not_patched(outbox, receiver):
+def test_signed_send_can_be_redriven_but_not_patched(outbox, receiver):
     outbox.targets["webhook"] = target_of(receiver.url)
     command = wire.Send(to="hook_1", message="{}", client_message_id="k", target="webhook")
     outbox.service.send(command, internal=True)
     with pytest.raises(wire.WrongState):
-        outbox.admin.requeue(
-            wire.Requeue(id="k", auto=True, patch=wire.Patch(message="forged")), "operator"
+        outbox.admin.redrive(
+            wire.Redrive(id="k", auto=True, patch=wire.Patch(message="forged")), "operator"
         )
-    outbox.admin.requeue(wire.Requeue(id="k", auto=True), "operator")
+    outbox.admin.redrive(wire.Redrive(id="k", auto=True), "operator")
     outbox.round()
     assert [got.body for got in receiver.got] == [b"{}"]
 

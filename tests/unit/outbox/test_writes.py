@@ -10,14 +10,15 @@ def test_claims_use_their_indexes(outbox: OutboxFixture):
     with sqlite3.connect(outbox.path) as connection:
         for sql in (
             "SELECT id FROM outbox WHERE status = 'pending' AND route = 'r'"
-            " AND next_attempt_at <= 1 AND enqueued_at > 0 ORDER BY next_attempt_at, rowid LIMIT 9",
+            " AND next_attempt_at <= 1 AND accepted_steady_ms > 0"
+            " ORDER BY next_attempt_at, rowid LIMIT 9",
             "SELECT id FROM outbox WHERE status IN ('pending', 'inflight') AND route = 'r'"
             " AND (destination_kind, destination_ref) > ('a', 'b')"
             " ORDER BY destination_kind, destination_ref, rowid LIMIT 1",
             "SELECT route FROM outbox WHERE status = 'pending' AND route > 'a'"
             " ORDER BY route, next_attempt_at LIMIT 1",
-            "SELECT id FROM outbox WHERE status = 'pending' AND id < 'out_0' AND enqueued_at <= 5"
-            " AND mesh = 'm' ORDER BY id LIMIT 10",
+            "SELECT id FROM outbox WHERE status = 'pending' AND id < 'out_0'"
+            " AND accepted_steady_ms <= 5 AND mesh = 'm' ORDER BY id LIMIT 10",
             "SELECT id FROM outbox WHERE status = 'inflight' AND id NOT IN"
             " (SELECT value FROM json_each('[]'))",
             "SELECT id FROM outbox WHERE status = 'dead' ORDER BY id DESC LIMIT 10",

@@ -1,0 +1,15 @@
+"""What a restore of the inbox loses."""
+
+import sqlite3
+
+from appliance.kernel.restoring import RestoreContext
+
+
+def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+    del connection
+    context.notice(
+        "lost",
+        "received message",
+        "SELECT p.id, p.mesh || ' from ' || p.sender_name FROM present.inbox AS p"
+        " WHERE NOT EXISTS (SELECT 1 FROM main.inbox AS r WHERE r.id = p.id)",
+    )
