@@ -65,7 +65,7 @@ class Signatures:
     """Verifies signatures of requests and hellos, and refuses replays.
 
     broker_id  the id that members sign for, set when the store is open
-    unsaved    nonces of changing requests that are not in the store yet
+    unsaved    nonces that are not in the store yet
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Signatures:
 
         def verify_once(body: bytes) -> Principal:
             principal = verify(body)
-            self._use(member, nonce, int(stamp) + self._skew_ms, changes=method != "GET")
+            self._use(member, nonce, int(stamp) + self._skew_ms)
             return principal
 
         return verify_once if is_nonce(nonce) else self._wrong
@@ -156,7 +156,7 @@ class Signatures:
             text = hello_text(self.broker_id, hello.mesh, hello.member, challenge)
         self._verifier(hello.member, hello.signature, lambda _body: text)(b"")
         if version_1:
-            self._use(hello.member, hello.signature, hello.timestamp + self._skew_ms, changes=False)
+            self._use(hello.member, hello.signature, hello.timestamp + self._skew_ms)
         return True
 
     def _verifier(
@@ -170,7 +170,7 @@ class Signatures:
 
         return verify
 
-    def _use(self, member: str, nonce: str, expires_ms: int, *, changes: bool) -> None:
+    def _use(self, member: str, nonce: str, expires_ms: int) -> None:
         seconds = max(0, expires_ms - self._clock.now_ms()) / 1000
         try:
             digest = self._nonces.use(member, nonce, self._clock.monotonic(), seconds)
@@ -180,8 +180,7 @@ class Signatures:
         except NoncesFull as full:
             self._count("full")
             raise wire.TooManySignatures(retry_after=full.seconds) from None
-        if changes:
-            self.unsaved.append(NonceRecord(expires_ms, member, digest))
+        self.unsaved.append(NonceRecord(expires_ms, member, digest))
 
     def _check_member(self, member: str) -> None:
         if not self._directory().has_key(member):

@@ -7,6 +7,9 @@ from appliance.broker.directory import MeshRow
 from appliance.broker.log_writes import log_dead_of_recipient
 from appliance.broker.writes import FREE
 from appliance.kernel.batch import Tx
+from appliance.kernel.row_digest import digested
+
+STORE = "broker"
 
 
 def create_mesh(tx: Tx, command: wire.CreateMesh, limit: int) -> MeshRow:
@@ -37,11 +40,13 @@ def change_mesh(tx: Tx, mesh_id: str, command: wire.ChangeMesh) -> None:
             tx.execute(f"UPDATE mesh SET {column} = ? WHERE id = ?", (value, mesh_id))
 
 
+@digested(STORE)
 def add_member(tx: Tx, mesh_id: str, pubkey: str, name: str, limit: int) -> None:
     _check_limit(tx, "SELECT count(*) FROM member", (), limit)
     _insert_member(tx, mesh_id, pubkey, name)
 
 
+@digested(STORE)
 def rename_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
     taken = tx.execute(
         "SELECT 1 FROM member WHERE mesh_id = ? AND name = ? AND pubkey <> ?"
@@ -55,6 +60,7 @@ def rename_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
     )
 
 
+@digested(STORE)
 def revoke_member(tx: Tx, mesh_id: str, pubkey: str, logs: bool) -> bool:
     """Also deletes its subscriptions and deliveries. False: it was revoked before."""
     done = tx.execute(
@@ -65,6 +71,7 @@ def revoke_member(tx: Tx, mesh_id: str, pubkey: str, logs: bool) -> bool:
     return done == 1
 
 
+@digested(STORE)
 def rotate_member(tx: Tx, mesh_id: str, old: str, new: str, name: str) -> None:
     """Move the member's subscriptions and deliveries to its new key, in one commit."""
     tx.execute(
@@ -152,7 +159,7 @@ def change_webhook(
     grace_ms: int,
 ) -> None:
     """`secret`: a new secret, or None. The former one also signs for another `grace_ms`."""
-    row = queries.webhook(tx, mesh_id, webhook_id)
+    row, now_ms = queries.webhook(tx, mesh_id, webhook_id), tx.steady_ms
     changed: dict[str, str | int | None] = {}
     if command.url is not None:
         changed["url"] = command.url
@@ -163,13 +170,13 @@ def change_webhook(
         tx.execute(
             "UPDATE delivery_queue SET ready_ms = ? WHERE mesh_id = ? AND recipient = ?"
             " AND lease_owner IS NULL AND ready_ms > ?",
-            (tx.now_ms, mesh_id, f"webhook:{webhook_id}", tx.now_ms),
+            (now_ms, mesh_id, f"webhook:{webhook_id}", now_ms),
         )
     if secret is not None and secret != row.secret:
         changed |= {
             "secret": secret,
             "former_secret": row.secret if grace_ms else None,
-            "former_until_ms": tx.now_ms + grace_ms if grace_ms else None,
+            "former_until_ms": now_ms + grace_ms if grace_ms else None,
         }
     for column, value in changed.items():
         tx.execute(

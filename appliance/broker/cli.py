@@ -1,12 +1,13 @@
 """`agentlip mesh` and `agentlip broker`, which call the running appliance."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, common, former_command, note, plain_app
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Conflict, Invalid
 
@@ -112,8 +113,6 @@ def make_key(
 
     Example: agentlip mesh keygen --out anna.key
     """
-    import os
-
     from appliance.kernel.ids import secret_token
     from appliance.mesh.signing import public_key
 
@@ -152,7 +151,14 @@ def list_members(session: Session, mesh: MeshArgument) -> None:
     """List the members of a mesh and whether they are connected."""
     session.table(
         session.hub().rows(_path(mesh, "members"), "members"),
-        [("NAME", "name"), ("STATE", "state"), ("CONNECTED", "connected"), ("KEY", "pubkey")],
+        [
+            ("NAME", "name"),
+            ("STATE", "state"),
+            ("CONNECTED", "connected"),
+            ("KEY", "pubkey"),
+            ("RUNNING ON", "running_on"),
+            ("REFUSED COPY", "refused"),
+        ],
         empty="no members yet; add one with 'agentlip mesh add-member'",
     )
 
@@ -170,8 +176,22 @@ def rename_member(
 @meshes.command("revoke-member")
 @common
 def revoke_member(session: Session, mesh: MeshArgument, member: MemberArgument) -> None:
-    """Revoke a member immediately and permanently. Its connections are closed."""
-    session.answer(session.hub().delete(_path(mesh, "members", member)), f"revoked {member}")
+    """Revoke a member immediately and permanently. Its connections are closed.
+
+    Also works while the appliance is stopped, for example before the start after a restore.
+    """
+    from appliance.sdk.discovery import HubNotRunning, find_workspace
+
+    path = _path(mesh, "members", member)
+    try:
+        answer = session.hub().delete(path)
+    except HubNotRunning:
+        if session.workspace is None and os.environ.get("AGENTLIP_URL"):
+            raise
+        from appliance.broker.stopped import revoke_member as revoke
+
+        answer = revoke(find_workspace(session.workspace), mesh, member)
+    session.answer(answer, f"revoked {member}")
 
 
 @meshes.command("add-topic")
@@ -392,24 +412,7 @@ def find_orphans(session: Session) -> None:
         raise typer.Exit(1)
 
 
-@app.command("recover")
-@common
-def recover(
-    session: Session,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Confirm; without it nothing is changed.")
-    ] = False,
-) -> None:
-    """Copy what can be read of a damaged broker database into a new file and keep the old one.
-
-    Stop the appliance first. The exit code is 1 if rows were lost; `agentlip broker orphans` then
-    lists rows whose counterpart is missing.
-
-    Example: agentlip broker recover --yes
-    """
-    from appliance.cli_recover import recover_store
-
-    recover_store(session, "broker", yes)
+former_command(app, "recover", "agentlip recover broker --yes")
 
 
 @app.command("accept")

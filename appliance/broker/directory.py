@@ -1,6 +1,6 @@
 """Rows as structs, and all meshes and members in memory."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -39,7 +39,9 @@ class MemberRow(Struct, frozen=True):
     revoked_ms: int | None
     successor: str | None
 
-    def to_wire(self, connected: bool = False) -> wire.Member:
+    def to_wire(
+        self, connected: bool = False, running_on: str | None = None, refused: str | None = None
+    ) -> wire.Member:
         return wire.Member(
             self.pubkey,
             self.name,
@@ -47,6 +49,8 @@ class MemberRow(Struct, frozen=True):
             iso(self.added_ms),
             connected,
             self.successor,
+            running_on,
+            refused,
         )
 
 
@@ -65,21 +69,24 @@ class MeshWebhookRow(Struct, frozen=True):
     disabled_because: str | None = None
 
     def secrets(self, now_ms: int) -> list[str]:
-        """The secrets that sign now: the current one first."""
+        """The secrets that sign now, by the steady clock: the current one first."""
         if self.former_secret is None or now_ms >= (self.former_until_ms or 0):
             return [self.secret]
         return [self.secret, self.former_secret]
 
-    def to_wire(self, now_ms: int) -> webhook_wire.MeshWebhook:
-        rotating = len(self.secrets(now_ms)) > 1 and self.former_until_ms is not None
+    def to_wire(
+        self, now_ms: int, wall_iso: Callable[[int | None], str | None]
+    ) -> webhook_wire.MeshWebhook:
+        """`now_ms` of the steady clock, whose times `wall_iso` shows."""
+        rotating = len(self.secrets(now_ms)) > 1
         return webhook_wire.MeshWebhook(
             self.id,
             self.url,
             iso(self.added_ms),
             enabled=bool(self.enabled),
-            failing_since=None if self.failing_since_ms is None else iso(self.failing_since_ms),
+            failing_since=wall_iso(self.failing_since_ms),
             disabled_because=self.disabled_because,
-            rotating_until=iso(self.former_until_ms or 0) if rotating else None,
+            rotating_until=wall_iso(self.former_until_ms if rotating else None),
         )
 
 

@@ -26,6 +26,17 @@ class AlreadyConnected(Conflict):
     default_hint = "end the other connection, or set the mesh's concurrency to prefer_newest"
 
 
+class MemberRunsElsewhere(AlreadyConnected):
+    """A copy of a running member is refused, whatever the mesh prefers; closed with 4004."""
+
+    code = "MEMBER_RUNS_ELSEWHERE"
+    default_message = "the member is connected from another machine or workspace"
+    default_hint = (
+        "stop one of the two appliances (agentlipd down), or stop this one and give it its own key:"
+        " agentlip identity remint --yes"
+    )
+
+
 class Dispatch:
     """Used on the event loop only."""
 

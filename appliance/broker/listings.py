@@ -1,5 +1,6 @@
 """The broker's listings: history, members, destinations, webhooks and their deliveries."""
 
+from collections.abc import Callable
 from contextlib import closing
 from functools import cache
 from itertools import chain
@@ -207,10 +208,17 @@ def webhooks(
 
 
 def webhook_deliveries(
-    reader: Reader, mesh_id: str, webhook_id: str, owner: str, after: str, limit: int
+    reader: Reader,
+    mesh_id: str,
+    webhook_id: str,
+    owner: str,
+    after: str,
+    limit: int,
+    wall_iso: Callable[[int], str | None],
 ) -> tuple[list[webhook_wire.WebhookDelivery], bool, str]:
     """A webhook's outstanding deliveries: leased ones first, then waiting ones in their order.
-    `after` is the cursor of the last row: whether it waits, its sort key, its row id."""
+    `after` is the cursor of the last row: whether it waits, its sort key, its row id. `wall_iso`
+    shows a time of the steady clock."""
     cursor = tuple(map(int, after.split("."))) if after else (0, -1, -1)
     values = {"owner": owner, "mesh": mesh_id, "recipient": f"webhook:{webhook_id}"}
     rows: list[Any] = []
@@ -227,7 +235,7 @@ def webhook_deliveries(
                 lambda row: ROW_BYTES + text_bytes(row[-1]),
             )
     last = ".".join(map(str, page[-1][:3])) if page else after
-    return [_webhook_delivery(*row[3:]) for row in page], more, last
+    return [_webhook_delivery(wall_iso, *row[3:]) for row in page], more, last
 
 
 def _after(cursor: tuple[int, ...], values: dict[str, Any], limit: int) -> dict[str, Any]:
@@ -235,6 +243,7 @@ def _after(cursor: tuple[int, ...], values: dict[str, Any], limit: int) -> dict[
 
 
 def _webhook_delivery(
+    wall_iso: Callable[[int], str | None],
     message_id: str,
     attempts: int,
     ready_ms: int,
@@ -247,6 +256,6 @@ def _webhook_delivery(
         "waiting" if lease_ms is None else "leased",
         attempts,
         iso(created_ms),
-        iso(ready_ms) if lease_ms is None else None,
+        wall_iso(ready_ms) if lease_ms is None else None,
         last_error,
     )

@@ -54,8 +54,6 @@ class LeaseSweeper(Loop):
         metrics.outstanding.set(self._broker.store.read(queries.outstanding))
         metrics.nonces.set(self._broker.signatures.forget())
         self._broker.save_nonces()
-        if self._broker.directory.by_id:
-            self._broker.clock_jumps.note()
         return {"expired": expired}
 
 
@@ -74,12 +72,11 @@ class DedupeRetention(Loop):
         last = broker.store.read(queries.noted_ms, SWEPT)
         if not retention.is_due(now_ms, last, broker.settings.retention_sweep_hours):
             return {"messages": 0, "ids": 0}
-        return self.sweep(now_ms)
+        return self.sweep()
 
-    def sweep(self, now_ms: int) -> dict[str, int]:
+    def sweep(self) -> dict[str, int]:
         """Delete everything that is due now, in several transactions."""
-        self._broker.check_clock()
-        now_ms -= self._broker.clock_jumps.total_ms
+        now_ms = self._broker.steady.now_ms()
         store, settings = self._broker.store, self._broker.settings
         messages = ids = 0
         rounds = settings.sweep_rounds_max

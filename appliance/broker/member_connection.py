@@ -10,6 +10,7 @@ from typing import Any
 
 from appliance.broker.directory import MeshRow
 from appliance.broker.writes import Claim
+from appliance.mesh.instance import MemberInstance
 
 EXPIRED_MAX = 1000  # deliveries remembered after their lease, so that a late ack still counts
 
@@ -20,6 +21,7 @@ class MemberConnection:
     push        is called with deliveries that were leased for this connection
     send_event  is called with events of the mesh
     close       is called with a code and a reason, and must end the connection
+    instance    where the member runs, if it says so; `since_ms`: when it connected
     """
 
     def __init__(
@@ -33,6 +35,8 @@ class MemberConnection:
         push: Callable[[list[Claim]], None],
         send_event: Callable[[dict[str, Any]], None],
         close: Callable[[int, str], None],
+        instance: MemberInstance | None = None,
+        since_ms: int = 0,
     ) -> None:
         self.owner = f"{kind}-{number}"
         self.kind = kind
@@ -43,6 +47,9 @@ class MemberConnection:
         self.push = push
         self.send_event = send_event
         self.close = close
+        self.instance = instance
+        self.since_ms = since_ms
+        self.refused: MemberInstance | None = None  # a copy that tried to connect
         self.rank_max = 2
         self.unacked: dict[str, int] = {}
         self.was_full = False

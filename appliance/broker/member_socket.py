@@ -16,6 +16,7 @@ A delivery is leased before it is pushed, and its row is deleted when the ack is
 an ack it is pushed again after its lease, to whichever connection the member has then.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -28,10 +29,11 @@ from appliance.broker.member_connection import MemberConnection
 from appliance.broker.service import Broker
 from appliance.broker.writes import Claim
 from appliance.kernel.auth import Principal
-from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
+from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.kernel.wakeup import Wakeup
 from appliance.mesh import frames
+from appliance.mesh.instance import MemberInstance, instance_in
 from appliance.mesh.negotiation import NAMES
 from appliance.mesh.push import Push
 from appliance.web.body import refuse_field
@@ -150,6 +152,8 @@ class MemberSocket:
         if not trusted and not self._broker.signatures.hello(frame, self._nonce):
             self._challenge()
             return
+        with suppress(Unavailable):
+            self._broker.save_nonces()  # only a hello of version 1 has one
         directory = self._broker.directory
         mesh = directory.mesh(frame.mesh)
         member = directory.member(mesh.id, frame.member)
@@ -163,6 +167,7 @@ class MemberSocket:
                 "name": member.name,
                 "broker_version": __version__,
                 "broker_id": self._broker.signatures.broker_id,
+                "epoch": self._broker.epoch,
                 "now_ms": self._broker.clock.now_ms(),
             }
         )
@@ -185,6 +190,8 @@ class MemberSocket:
         mesh, member = self._identity
         supported = negotiation.offered(mesh, self._broker.settings.inline_bytes_max)
         missing, problem = negotiation.check_requirements(frame.require, supported)
+        if (instance := instance_of(frame)) is not None and problem is None:
+            self._broker.refuse_copy(mesh, member, instance)
         self._send_frame(
             {"type": "negotiated", "supported": supported, "missing_required": missing}
         )
@@ -199,8 +206,9 @@ class MemberSocket:
         # The member may have been revoked since its hello.
         self._broker.directory.member(mesh.id, member.pubkey)
         self._connection = self._broker.connect(
-            "link", mesh, member, self._push, self._send_frame, self._socket.close
-        )
+            "link", mesh, member, self._push, self._send_frame, self._socket.close,
+            instance,
+        )  # fmt: skip
         self._socket.identify()
         metrics.negotiations.labels("opened").inc()
         self._wakeup.set()
@@ -210,7 +218,7 @@ class MemberSocket:
         self._socket.answer(error_frame(error))
         if isinstance(error, AlreadyConnected):
             metrics.negotiations.labels("already_connected").inc()
-            self._socket.close(CONNECTED, error.message)
+            self._socket.close(CONNECTED, AlreadyConnected.default_message)
         elif self._connection is None:
             metrics.negotiations.labels("refused").inc()
             self._socket.close(close_code(error), error.message)
@@ -223,6 +231,13 @@ def decoded(message: bytes) -> frames.MemberFrame:
         refuse_field(str(error))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise Invalid("the frame is not valid JSON") from None
+
+
+def instance_of(frame: frames.Negotiate) -> MemberInstance | None:
+    try:
+        return instance_in(frame.optional)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the instance of the member is not valid: {error}") from None
 
 
 def push_frame(push: Push) -> bytes:

@@ -23,7 +23,4 @@ orphan_checks = counter("broker_dedupe_orphan_check_total", "Orphan checks by re
 orphans = gauge("broker_orphans", "Orphans found by the last check; anything but 0 is a fault")
 signatures = counter("broker_signatures_total", "Signatures of members verified", ("outcome",))
 """outcome: good, wrong, unknown, stale, used, full, old, elsewhere"""
-clock_jumps = counter(
-    "broker_clock_jumps_total", "Clock jumps after which waiting deliveries were moved"
-)
 nonces = gauge("broker_nonces", "Signed requests remembered against replays, as of the last sweep")

@@ -8,6 +8,7 @@ import msgspec
 from appliance.broker import webhook_wire, wire
 from appliance.broker.directory import KEY_EPOCHS_MAX, Directory, MemberRow, MeshRow, MeshWebhookRow
 from appliance.broker.validation import RANKS, DedupeRecord
+from appliance.kernel import meta
 from appliance.kernel.clock import iso
 from appliance.kernel.meta import Executor
 from appliance.mesh.push import Push
@@ -15,6 +16,7 @@ from appliance.mesh.push import Push
 _meta = msgspec.json.Decoder(dict[str, Any]).decode
 
 WEBHOOK_COLUMNS = ", ".join(MeshWebhookRow.__struct_fields__)
+EPOCH = "epoch"
 LOWEST = max(RANKS.values())
 
 
@@ -68,6 +70,11 @@ def broker_id(reader: Executor) -> str:
     return str(row[0])
 
 
+def epoch(reader: Executor) -> str:
+    """Another one after each restore. A broker that was never restored has its id as its epoch."""
+    return meta.value(reader, EPOCH) or broker_id(reader)
+
+
 def signed_after(reader: Executor) -> int:
     """Signatures must be newer than this time in ms: a restore that could not keep the nonces that
     were used since the backup sets it. 0: no limit."""
@@ -105,6 +112,19 @@ def dedupe_record(reader: Executor, mesh_id: str, client_message_id: str) -> Ded
         return None
     sender = row[5] and (current_key(reader, mesh_id, row[5]) or row[5])
     return DedupeRecord(row[0], row[1], bytes(row[2]), bool(row[3]), row[4], sender)
+
+
+def unknown_ids(reader: Executor, mesh_id: str, ids: Iterable[str]) -> list[str]:
+    """Those of the client_message_ids that this broker has not accepted, or has forgotten."""
+    return [
+        row[0]
+        for row in reader.execute(
+            "SELECT j.value FROM json_each(?) AS j WHERE NOT EXISTS (SELECT 1"
+            " FROM client_message_dedupe AS d WHERE d.mesh_id = ?"
+            " AND d.client_message_id = j.value)",
+            (msgspec.json.encode(list(ids)).decode(), mesh_id),
+        )
+    ]
 
 
 def dedupe_records(reader: Executor, ids: Iterable[tuple[str, str]]) -> list[DedupeRecord | None]:

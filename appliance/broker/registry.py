@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from appliance.broker import admin_writes, listings, metrics, orphans, queries, webhook_wire, wire
-from appliance.broker.directory import MeshRow
+from appliance.broker.directory import MemberRow, MeshRow
 from appliance.broker.dispatch import REVOKED
 from appliance.broker.service import Broker
 from appliance.kernel import webhook_signature
@@ -51,10 +51,10 @@ class Registry:
     # -- members -----------------------------------------------------------------------------
 
     def members(self, slug: str, query: wire.MeshRowsQuery = ALL) -> wire.MemberList:
-        mesh, connections_of = self._mesh(slug), self._broker.dispatch.connections_of
+        mesh = self._mesh(slug)
         limit = min(query.limit, self._settings.members_max)
         page, more, last = self._store.read(listings.members, mesh.id, query.after, limit)
-        rows = [row.to_wire(bool(connections_of(mesh.id, row.pubkey))) for row in page]
+        rows = [self._to_wire(row) for row in page]
         return wire.MemberList(rows, more, last)
 
     def add_member(self, slug: str, command: wire.AddMember) -> wire.MemberReply:
@@ -153,15 +153,18 @@ class Registry:
     # -- webhooks ------------------------------------------------------------------------------
 
     def webhooks(self, slug: str, query: wire.MeshRowsQuery = ALL) -> webhook_wire.MeshWebhookList:
-        mesh, now_ms = self._mesh(slug), self._broker.clock.now_ms()
+        mesh, steady = self._mesh(slug), self._broker.steady
         limit = min(query.limit, self._settings.destinations_max)
         page, more = self._store.read(listings.webhooks, mesh.id, query.after, limit)
         last = page[-1].id if page else query.after
-        return webhook_wire.MeshWebhookList([row.to_wire(now_ms) for row in page], more, last)
+        return webhook_wire.MeshWebhookList(
+            [row.to_wire(steady.now_ms(), steady.wall_iso) for row in page], more, last
+        )
 
     def show_webhook(self, slug: str, webhook_id: str) -> webhook_wire.MeshWebhookReply:
         row = self._store.read(queries.webhook, self._mesh(slug).id, webhook_id)
-        return webhook_wire.MeshWebhookReply(row.to_wire(self._broker.clock.now_ms()))
+        steady = self._broker.steady
+        return webhook_wire.MeshWebhookReply(row.to_wire(steady.now_ms(), steady.wall_iso))
 
     def add_webhook(
         self, slug: str, command: webhook_wire.CreateMeshWebhook
@@ -204,7 +207,13 @@ class Registry:
         row = self._store.read(queries.webhook, mesh.id, webhook_id)
         limit = min(query.limit, self._settings.page_max)
         page, more, last = self._store.read(
-            listings.webhook_deliveries, mesh.id, row.id, f"hook-{row.id}", query.after, limit
+            listings.webhook_deliveries,
+            mesh.id,
+            row.id,
+            f"hook-{row.id}",
+            query.after,
+            limit,
+            self._broker.steady.wall_iso,
         )
         return webhook_wire.WebhookDeliveries(page, more, more, last)
 
@@ -230,7 +239,7 @@ class Registry:
         broker = self._broker
         counted = self._store.read(queries.counts)
         swept = self._store.read(queries.noted_ms, SWEPT)
-        jump_ms, jumped_at = broker.clock_jumps.last
+        jump_ms, jumped_at = broker.steady.last_jump
         return wire.BrokerStatus(
             meshes=len(broker.directory.by_id),
             members=broker.directory.members,
@@ -238,6 +247,7 @@ class Registry:
             orphans=self.orphan_count,
             swept_at=None if swept is None else iso(swept),
             broker_id=broker.signatures.broker_id,
+            epoch=broker.epoch,
             clock_jump_seconds=jump_ms / 1000,
             clock_jumped_at=jumped_at,
             **counted,
@@ -266,8 +276,13 @@ class Registry:
         return self._broker.directory.mesh(slug)
 
     def _member(self, mesh: MeshRow, pubkey: str) -> wire.MemberReply:
-        connected = bool(self._broker.dispatch.connections_of(mesh.id, pubkey))
-        return wire.MemberReply(self._broker.directory.find(mesh.id, pubkey).to_wire(connected))
+        return wire.MemberReply(self._to_wire(self._broker.directory.find(mesh.id, pubkey)))
+
+    def _to_wire(self, row: MemberRow) -> wire.Member:
+        connections = self._broker.dispatch.connections_of(row.mesh_id, row.pubkey)
+        running_on = (each.instance.name for each in connections if each.instance is not None)
+        refused = (each.refused.name for each in connections if each.refused is not None)
+        return row.to_wire(bool(connections), next(running_on, None), next(refused, None))
 
     def _broadcast(self, mesh: MeshRow, event: str, pubkey: str, **more: Any) -> None:
         frame = {"type": "event", "event": event, "mesh": mesh.slug, "member": pubkey, **more}

@@ -7,7 +7,7 @@ import falcon
 
 from appliance.broker import webhook_wire, wire
 from appliance.broker.access import member_of, sender_of
-from appliance.broker.dispatch import AlreadyConnected
+from appliance.broker.dispatch import AlreadyConnected, MemberRunsElsewhere
 from appliance.broker.registry import Registry
 from appliance.broker.service import Broker
 from appliance.kernel.route import Operation, Route
@@ -49,6 +49,10 @@ class BrokerSendResource:
         sender = sender_of(req.context.principal, req.env)
         answers = self._broker.accept_many(sender, command.items)
         reply(resp, wire.AcceptBatchReply([wire.BatchItemResult(*answer) for answer in answers]))
+
+    def on_post_unknown(self, req: Any, resp: falcon.Response, command: wire.UnknownQuery) -> None:
+        sender = sender_of(req.context.principal, req.env)
+        reply(resp, self._broker.unknown(command, sender))
 
 
 class MeshResource:
@@ -239,11 +243,17 @@ def _sending(broker: Broker) -> list[Route]:
                               batch=True, signer=signer,
                               summary="Accept up to 200 sends, with a result for each"),
         }, suffix="batch"),
+        Route("/broker/v1/accept/unknown", sends, {
+            "POST": Operation(wire.ACCEPT, body=wire.UnknownQuery, reply=wire.UnknownIds,
+                              signer=broker.signed_read,
+                              errors=(wire.MeshNotFound, wire.NotAMember),
+                              summary="List which of up to 1,000 ids the broker has not accepted"),
+        }, suffix="unknown"),
     ]  # fmt: skip
 
 
 def _meshes(broker: Broker, registry: Registry) -> list[Route]:
-    signer = broker.signatures.request
+    signer = broker.signed_read
     meshes = MeshResource(broker, registry)
     return [
         Route(ROOT, meshes, {
@@ -269,7 +279,7 @@ def _meshes(broker: Broker, registry: Registry) -> list[Route]:
 
 
 def _members(broker: Broker, registry: Registry) -> list[Route]:
-    signer, changer = broker.signatures.request, broker.signed_change
+    signer, changer = broker.signed_read, broker.signed_change
     members = MemberResource(broker, registry)
     return [
         Route(ROOT + "/{mesh}/members", members, {
@@ -297,7 +307,7 @@ def _members(broker: Broker, registry: Registry) -> list[Route]:
 
 
 def _destinations(broker: Broker, registry: Registry) -> list[Route]:
-    signer, changer = broker.signatures.request, broker.signed_change
+    signer, changer = broker.signed_read, broker.signed_change
     routes = []
     kinds: tuple[wire.TopicOrQueue, ...] = ("topic", "queue")
     for kind in kinds:
@@ -362,7 +372,8 @@ def _diagnostics(registry: Registry) -> list[Route]:
     diagnostics = DiagnosticsResource(registry)
     return [
         Route("/broker/v1/status", diagnostics, {
-            "GET": Operation(wire.READ, reply=wire.BrokerStatus, errors=(AlreadyConnected,),
+            "GET": Operation(wire.READ, reply=wire.BrokerStatus,
+                             errors=(AlreadyConnected, MemberRunsElsewhere),
                              summary="Show counts and the result of the last orphan check"),
         }),
         Route("/broker/v1/orphans", diagnostics, {

@@ -12,7 +12,7 @@ from typing import Any
 from appliance.broker import metrics, queries, retention, validation, wire, writes
 from appliance.broker.access import Signatures
 from appliance.broker.directory import Directory, MemberRow, MeshRow
-from appliance.broker.dispatch import Dispatch
+from appliance.broker.dispatch import Dispatch, MemberRunsElsewhere
 from appliance.broker.member_connection import MemberConnection
 from appliance.broker.rate_limit import MeshRateLimit
 from appliance.broker.settings import BrokerSettings
@@ -20,11 +20,12 @@ from appliance.broker.validation import Command, DedupeRecord
 from appliance.broker.writes import AcceptResult, Claim, NonceRecord
 from appliance.kernel.auth import Principal
 from appliance.kernel.batch import Call, CallOutcome
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.log import Log
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
-from appliance.kernel.stored_times import StoredTimes
+from appliance.mesh.instance import MemberInstance, note_copy
 from appliance.web.errors import status_of
 from appliance.web.webhook_caller import WebhookCaller
 
@@ -52,10 +53,8 @@ class Broker:
         self.webhook_caller = webhook_caller
         self.directory = Directory()
         self.signatures = Signatures(lambda: self.directory, settings, clock)
-        self.clock_jumps = StoredTimes(
-            store, clock, log, "deliveries", writes.move_times, writes.end_impossible_waits,
-            settings.wait_ms_max, metrics.clock_jumps,
-        )  # fmt: skip
+        self.steady = SteadyClock(store, clock, log)
+        self.epoch = ""
         self._rate_limit = MeshRateLimit(settings.rate_per_second)
 
     @property
@@ -66,8 +65,10 @@ class Broker:
     def open(self) -> None:
         """Load ids, nonces and meshes; end the leases of connections of an earlier process."""
         self.store.seed_ids(self.store.read(queries.last_history))
-        with suppress(Unavailable):  # the disk is full: times are moved later
-            self.clock_jumps.resume()
+        self.steady.open()
+        with suppress(Unavailable):  # the disk is full: nothing can be delivered either
+            self.store.write(writes.cap_waits, self.settings.wait_ms_max)
+        self.epoch = self.store.read(queries.epoch)
         used = self.store.read(queries.used_nonces, self.clock.now_ms(), self.settings.nonces_max)
         self.signatures.restore(
             self.store.read(queries.broker_id),
@@ -99,11 +100,6 @@ class Broker:
             recipients = self.directory.recipients(mesh.id, connection.pubkey)
             self.dispatch.change_recipients(connection, recipients)
 
-    def check_clock(self) -> None:
-        """Call this before comparing times with the clock or storing them."""
-        if self.clock_jumps.check():
-            self.reload()
-
     # -- accepting ---------------------------------------------------------------------------
 
     def accept(self, member: str, item: Any) -> Answer:
@@ -113,7 +109,6 @@ class Broker:
 
     def accept_many(self, member: str, items: Sequence[Any]) -> list[Answer]:
         """Accept several sends, in order. An item is an AcceptItem, raw JSON or a mapping."""
-        self.check_clock()
         answers: list[Answer | None] = [None] * len(items)
         admitted: list[tuple[int, Command]] = []
         for index, item in enumerate(items):
@@ -128,6 +123,13 @@ class Broker:
         ):
             answers[index] = self._answer(command, outcome)
         return [answer for answer in answers if answer is not None]
+
+    def unknown(self, command: wire.UnknownQuery, member: str) -> wire.UnknownIds:
+        """Raises MeshNotFound, NotAMember or MemberIsRevoked."""
+        mesh = self.directory.mesh(command.mesh)
+        self.directory.member(mesh.id, member)
+        ids = self.store.read(queries.unknown_ids, mesh.id, command.client_message_ids)
+        return wire.UnknownIds(ids)
 
     def _admit(self, member: str, item: Any) -> Command:
         """Check one item (B1): no transaction is open, nothing is stored."""
@@ -149,7 +151,6 @@ class Broker:
             sender.pubkey,
             sender.name,
             retention.dedupe_window_ms(mesh.dedupe_mode, mesh.dedupe_retention_days),
-            self.clock_jumps.total_ms,
         )
 
     def _limit(self, admitted: Sequence[tuple[int, Command]], answers: list[Answer | None]) -> None:
@@ -199,14 +200,24 @@ class Broker:
     # -- signatures --------------------------------------------------------------------------
 
     def signed_change(self, environ: Mapping[str, Any]) -> Callable[[bytes], Principal] | None:
-        """Like `signatures.request`, for requests that change something: the nonce is stored
-        before the request runs."""
+        """Like `signatures.request`, but the nonce is stored before the request runs, so that
+        nobody can replay it, not even after a crash."""
+        return self._storing(environ, ())
+
+    def signed_read(self, environ: Mapping[str, Any]) -> Callable[[bytes], Principal] | None:
+        """Like `signed_change`, but goes on while the disk is full; the nonce is stored later."""
+        return self._storing(environ, (Unavailable,))
+
+    def _storing(
+        self, environ: Mapping[str, Any], passed_over: tuple[type[ApplianceError], ...]
+    ) -> Callable[[bytes], Principal] | None:
         verify = self.signatures.request(environ)
 
         def verify_and_store(body: bytes) -> Principal:
             assert verify is not None
             principal = verify(body)
-            self.save_nonces()
+            with suppress(*passed_over):
+                self.save_nonces()
             return principal
 
         return None if verify is None else verify_and_store
@@ -275,6 +286,7 @@ class Broker:
         push: Callable[[list[Claim]], None],
         send_event: Callable[[dict[str, Any]], None],
         close: Callable[[int, str], None],
+        instance: MemberInstance | None = None,
     ) -> MemberConnection:
         """Register a connection of that member. The caller calls `disconnect` when it ends."""
         connection = MemberConnection(
@@ -287,9 +299,35 @@ class Broker:
             push,
             send_event,
             close,
+            instance,
+            self.clock.now_ms(),
         )
         self.dispatch.attach(connection)
         return connection
+
+    def refuse_copy(self, mesh: MeshRow, member: MemberRow, instance: MemberInstance) -> None:
+        """Raises MemberRunsElsewhere if the member is connected from another machine or workspace.
+        That connection goes on and is informed, and the doctor reports both."""
+        if mesh.concurrency == "allow_concurrent":
+            return
+        for other in self.dispatch.connections_of(mesh.id, member.pubkey):
+            if other.instance is None or other.instance == instance:
+                continue
+            first, since, refused = other.instance.name, iso(other.since_ms), instance.name
+            both = {"mesh": mesh.slug, "running_on": first, "refused": refused}
+            if other.refused != instance:
+                key = member.pubkey[:16]
+                self.log.warning("a copy of a member was refused", member=key, **both)
+            other.refused = instance
+            event = {"type": "event", "event": "member_runs_elsewhere", "member": member.pubkey}
+            other.send_event(event | both)
+            where = f"{mesh.slug}:{member.pubkey}"
+            with suppress(Unavailable):
+                self.store.write(note_copy, where, member.pubkey, first, refused)
+            raise MemberRunsElsewhere(
+                f"the member runs on {first} since {since}; {refused} is refused",
+                details={"running_on": first, "since": since, "refused": refused},
+            )
 
     def disconnect(self, connection: MemberConnection) -> None:
         """Release its unacked deliveries, so that the member's next connection gets them."""
@@ -298,7 +336,6 @@ class Broker:
     def release(self, owner: str, ids: Sequence[int], delay_ms: int = 0) -> None:
         if not ids:
             return
-        self.check_clock()
         try:
             self.store.write(writes.release, owner, list(ids), delay_ms, self.logs)
         except Unavailable:
@@ -309,7 +346,6 @@ class Broker:
     def deliver_batch(self) -> bool:
         """Write acks and claims of all connections in one commit, then push what was claimed.
         False if there was nothing to do."""
-        self.check_clock()
         acks, demands = self.dispatch.next_batch(self.settings.claim_max)
         if not acks and not demands:
             return False
@@ -329,7 +365,6 @@ class Broker:
         return bool(claims) or self.dispatch.has_work
 
     def expire_leases(self) -> int:
-        self.check_clock()
         rows = self.store.write(writes.expire_leases, self.settings.claim_max, self.logs)
         self.dispatch.expire(rows)
         metrics.deliveries.labels("expired").inc(len(rows))

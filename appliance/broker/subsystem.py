@@ -73,7 +73,7 @@ class BrokerSubsystem(Subsystem):
             self.webhook_deliverer,
             self.retention,
             OrphanCheck(self.broker, self.registry),
-            LogRetention(self.store, lambda: settings.log_days, clock, log),
+            LogRetention(self.store, self.broker.steady, lambda: settings.log_days, clock, log),
         ]
         self._sockets = sockets
 

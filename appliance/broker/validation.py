@@ -29,8 +29,7 @@ MISMATCH, OTHER_SENDER = "request_fingerprint_mismatch", "sender_mismatch"
 
 
 class Command(Struct, frozen=True):
-    """A send that passed B1: everything the transaction writes. `skew_ms`: the sum of all clock
-    jumps, so that ages are computed without them."""
+    """A send that passed B1: everything the transaction writes."""
 
     mesh_id: str
     client_message_id: str
@@ -45,7 +44,6 @@ class Command(Struct, frozen=True):
     sender_pubkey: str
     sender_name: str
     retention_ms: int | None
-    skew_ms: int = 0
 
 
 class DedupeRecord(Struct, frozen=True):

@@ -53,8 +53,7 @@ class WebhookDeliverer(Loop):
         counts = {"settled": 0, "called": 0}
         if caller is None or self.clock.monotonic() < self._suspended_until:
             return counts
-        self._broker.check_clock()
-        webhooks = self._due(now_ms)
+        webhooks = self._due()
         demands = [self._demand(webhook, calls) for webhook, calls in webhooks]
         if not demands and not self._done:
             return counts
@@ -80,7 +79,7 @@ class WebhookDeliverer(Loop):
 
     # -- one round -----------------------------------------------------------------------
 
-    def _due(self, now_ms: int) -> list[tuple[MeshWebhookRow, int]]:
+    def _due(self) -> list[tuple[MeshWebhookRow, int]]:
         """Webhooks with ready deliveries, and how many calls of each may start."""
         broker, free, now = self._broker, self._pool.free, self.clock.monotonic()
         limit = broker.settings.webhook_each_max
@@ -92,7 +91,7 @@ class WebhookDeliverer(Loop):
         self._forget({webhook.id for webhook in broker.directory.webhooks})
         if not webhooks or free < 1:
             return []
-        ready = broker.store.read(queries.webhooks_with_work, webhooks, now_ms)
+        ready = broker.store.read(queries.webhooks_with_work, webhooks, broker.steady.now_ms())
         self._rounds += 1
         due = []
         for webhook in in_turn(ready, self._rounds):
@@ -158,12 +157,12 @@ class WebhookDeliverer(Loop):
         self.nudge()
 
     def _call(self, caller: WebhookCaller, webhook: MeshWebhookRow, claim: Claim) -> CallResult:
-        now_ms = self.clock.now_ms()
         body = body_of(claim)
         try:
             headers = webhook_signature.headers(
-                webhook.secrets(now_ms), claim.push.message_id, now_ms // 1000, body, JSON
-            )
+                webhook.secrets(self._broker.steady.now_ms()), claim.push.message_id,
+                self.clock.now_ms() // 1000, body, JSON,
+            )  # fmt: skip
             return caller.call(webhook.url, headers, body.decode())
         except Exception as error:
             self.log.error("a webhook could not be called", error, webhook=webhook.id)

@@ -25,6 +25,7 @@ SCOPES = Scopes(  # broker:admin includes what members may do
     frozenset({ACCEPT, READ, ADMIN}), {READ: (ADMIN,), SUBSCRIBE: (ADMIN,)}
 )
 BATCH_MAX = 200
+UNKNOWN_MAX = 1000  # one read of a few milliseconds
 RETENTION_DAYS_MIN = 7
 RETENTION_DAYS_MAX = 3_999
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
@@ -93,6 +94,18 @@ class AcceptBatchReply(Struct, frozen=True):
     results: list[BatchItemResult]
 
 
+class UnknownQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    mesh: Slug
+    client_message_ids: Annotated[list[Id], Meta(min_length=1, max_length=UNKNOWN_MAX)]
+
+
+class UnknownIds(Struct, frozen=True):
+    """The ids of the request that the broker has not accepted: a restore lost them, or they are too
+    old."""
+
+    unknown: list[str]
+
+
 # -- meshes --------------------------------------------------------------------------------
 
 
@@ -147,7 +160,9 @@ class RotateMember(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """`state` is active or revoked; `connected` is as of this reply."""
+    """`state` is active or revoked; `connected` is as of this reply. `running_on`: host and
+    workspace of its connection, if known; `refused`: those of a copy that tried to connect
+    meanwhile."""
 
     pubkey: str
     name: str
@@ -155,6 +170,8 @@ class Member(Struct, frozen=True):
     added_at: str
     connected: bool = False
     successor: str | None = None
+    running_on: str | None = None
+    refused: str | None = None
 
 
 class MemberReply(Struct, frozen=True):
@@ -233,7 +250,7 @@ class BrokerStatus(Struct, frozen=True):
     found by the last check, null before the first.
 
     `clock_jump_seconds`: how far the clock was last set, at `clock_jumped_at`. Delays, leases and
-    ages were corrected for it.
+    ages are not affected. `epoch` changes with each restore of the broker.
     """
 
     meshes: int
@@ -248,6 +265,7 @@ class BrokerStatus(Struct, frozen=True):
     broker_id: str
     clock_jump_seconds: float = 0.0
     clock_jumped_at: str | None = None
+    epoch: str = ""
 
 
 class Orphan(Struct, frozen=True):

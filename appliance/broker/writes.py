@@ -137,7 +137,7 @@ def _claim(tx: Tx, command: Command, made: DedupeRecord) -> bool:
             command.kind,
             command.ref,
             tx.now_ms,
-            None if keep is None else tx.now_ms - command.skew_ms + keep,
+            None if keep is None else tx.steady_ms + keep,
             command.sender_pubkey,
         ),
     )
@@ -145,6 +145,8 @@ def _claim(tx: Tx, command: Command, made: DedupeRecord) -> bool:
 
 
 def _store_message(tx: Tx, command: Command, made: DedupeRecord) -> None:
+    """`created_ms` is a time of the steady clock, and `skew_ms` what to add to show it."""
+    now_ms = tx.steady_ms
     head = (made.broker_message_id, command.mesh_id, command.client_message_id)
     rest = (
         command.sender_pubkey,
@@ -153,8 +155,8 @@ def _store_message(tx: Tx, command: Command, made: DedupeRecord) -> None:
         command.meta,
         command.body,
         command.reply_to_id,
-        tx.now_ms - command.skew_ms,
-        command.skew_ms,
+        now_ms,
+        tx.now_ms - now_ms,
     )
     if command.kind == "topic":
         tx.execute(
@@ -186,12 +188,12 @@ def _store_message(tx: Tx, command: Command, made: DedupeRecord) -> None:
 
 
 def _store_deliveries(tx: Tx, command: Command, message_id: str, recipients: Sequence[str]) -> None:
-    rank, now = RANKS[command.priority], tx.now_ms
+    rank, ready_ms = RANKS[command.priority], tx.steady_ms
     tx.executemany(
         "INSERT INTO delivery_queue (mesh_id, broker_message_id, recipient, kind, rank, ready_ms,"
         " created_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (command.mesh_id, message_id, recipient, command.kind, rank, now, now)
+            (command.mesh_id, message_id, recipient, command.kind, rank, ready_ms, tx.now_ms)
             for recipient in recipients
         ],
     )
@@ -254,11 +256,11 @@ def _claim_for(
     tx: Tx, demand: Demand, lease_ms: int, shared: dict[str, Push | None], logs: bool
 ) -> list[Claim]:
     claims: list[Claim] = []
-    limit = demand.rows_max
+    limit, now_ms = demand.rows_max, tx.steady_ms
     for recipient in demand.recipients:
         if limit <= 0:
             break
-        rows = queries.ready(tx, demand.mesh_id, recipient, demand.rank_max, tx.now_ms, limit)
+        rows = queries.ready(tx, demand.mesh_id, recipient, demand.rank_max, now_ms, limit)
         for id_, message_id, kind, attempts in rows:
             if message_id not in shared:
                 shared[message_id] = queries.message(tx, demand.mesh, message_id, kind)
@@ -273,7 +275,7 @@ def _claim_for(
     tx.executemany(
         "UPDATE delivery_queue SET lease_owner = ?, lease_until_ms = ?, attempts = attempts + 1"
         " WHERE id = ? AND lease_owner IS NULL",
-        [(demand.owner, tx.now_ms + lease_ms, claim.id) for claim in claims],
+        [(demand.owner, now_ms + lease_ms, claim.id) for claim in claims],
     )
     return claims
 
@@ -282,11 +284,11 @@ def release(tx: Tx, owner: str, ids: Sequence[int], delay_ms: int, logs: bool) -
     """End these leases: the deliveries are ready again after `delay_ms`. How many."""
     if logs:
         log_writes.log_released(tx, owner, ids)
-    released = 0
+    released, ready_ms = 0, tx.steady_ms + delay_ms
     for id_ in ids:
         released += tx.execute(
             f"UPDATE delivery_queue SET {FREE}, ready_ms = ? WHERE id = ? AND lease_owner = ?",
-            (tx.now_ms + delay_ms, id_, owner),
+            (ready_ms, id_, owner),
         ).rowcount
     return released
 
@@ -304,7 +306,7 @@ def expire_leases(tx: Tx, limit: int, logs: bool) -> list[tuple[int, str]]:
     rows: list[tuple[int, str]] = tx.execute(
         "SELECT id, lease_owner FROM delivery_queue"
         " WHERE lease_owner IS NOT NULL AND lease_until_ms <= ? ORDER BY lease_until_ms LIMIT ?",
-        (tx.now_ms, limit),
+        (tx.steady_ms, limit),
     ).fetchall()
     if logs and rows:
         log_writes.log_expired(tx, [id_ for id_, _ in rows])
@@ -376,7 +378,7 @@ def _record_call(tx: Tx, attempt: WebhookAttempt, logs: bool) -> None:
     tx.execute(
         f"UPDATE delivery_queue SET {FREE}, ready_ms = ?, last_error = ?"
         " WHERE id = ? AND lease_owner = ? AND attempts = ?",
-        (tx.now_ms + attempt.delay_ms, attempt.reason, *lease),
+        (tx.steady_ms + attempt.delay_ms, attempt.reason, *lease),
     )
 
 
@@ -400,9 +402,9 @@ def _note_calls(
             tx.execute(f"UPDATE webhook SET failing_since_ms = NULL {where}", values)
         return since is not None, None
     if since is None:
-        tx.execute(f"UPDATE webhook SET failing_since_ms = ? {where}", (tx.now_ms, *values))
+        tx.execute(f"UPDATE webhook SET failing_since_ms = ? {where}", (tx.steady_ms, *values))
         return True, None
-    if patience_ms and tx.now_ms - since >= patience_ms:
+    if patience_ms and tx.steady_ms - since >= patience_ms:
         return True, _disable(tx, mesh_id, webhook_id, "failing", FAILING)
     return False, None
 
@@ -415,38 +417,9 @@ def _disable(tx: Tx, mesh_id: str, webhook_id: str, cause: str, because: str) ->
     return cause
 
 
-# -- clock jumps ------------------------------------------------------------------------------
-
-
-def move_times(tx: Tx, jump_ms: int, wait_ms_max: int) -> int:
-    """Move the times of waiting deliveries, leases and webhooks by as much as the clock was set.
-
-    A time that would then be later than any wait lasts is not moved: it was written after the
-    jump.
-    """
-    latest_ms = tx.now_ms + wait_ms_max - jump_ms
-    moved = tx.execute(
-        "UPDATE delivery_queue SET ready_ms = ready_ms + ? WHERE ready_ms > ? AND ready_ms <= ?",
-        (jump_ms, min(tx.now_ms, tx.now_ms - jump_ms), latest_ms),
-    ).rowcount
-    moved += tx.execute(
-        "UPDATE delivery_queue SET lease_until_ms = lease_until_ms + ?"
-        " WHERE lease_owner IS NOT NULL AND lease_until_ms <= ?",
-        (jump_ms, latest_ms),
-    ).rowcount
-    tx.execute(
-        "UPDATE webhook SET failing_since_ms = failing_since_ms + ?,"
-        " former_until_ms = former_until_ms + ?",
-        (jump_ms, jump_ms),
-    )
-    return moved
-
-
-def end_impossible_waits(tx: Tx, now_ms: int, wait_ms_max: int) -> int:
-    """Make deliveries ready that were accepted in the future and never attempted, or that would
-    wait longer than any delay lasts."""
+def cap_waits(tx: Tx, wait_ms_max: int) -> int:
+    """Make deliveries ready that would wait longer than any delay lasts; how many."""
+    now_ms = tx.steady_ms
     return tx.execute(
-        "UPDATE delivery_queue SET ready_ms = ?"
-        " WHERE ready_ms > ? AND ((created_ms > ? AND attempts = 0) OR ready_ms > ?)",
-        (now_ms, now_ms, now_ms, now_ms + wait_ms_max),
+        "UPDATE delivery_queue SET ready_ms = ? WHERE ready_ms > ?", (now_ms, now_ms + wait_ms_max)
     ).rowcount

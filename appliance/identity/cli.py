@@ -23,13 +23,15 @@ def show(session: Session) -> None:
 
     Example: agentlip identity show
     """
-    from appliance.identity.files import read_view
+    from appliance.identity.files import IdentityFiles, read_view
     from appliance.sdk.discovery import HubNotRunning, find_hub
 
     try:
         find_hub(session.workspace)
     except HubNotRunning:
-        answer = msgspec.to_builtins(read_view(*_files(session)))
+        datadir, settings = _files(session)
+        IdentityFiles(datadir).read_keys(settings)  # refuses a lost key as a start does
+        answer = msgspec.to_builtins(read_view(datadir, settings))
     else:
         answer = session.hub().get("/v1/identity")
     session.answer(answer, "\n".join(_lines(answer)))
@@ -112,9 +114,9 @@ def archive_cleanup(
 
     Example: agentlip identity archive-cleanup --older-than 14 --yes
     """  # fmt: skip
-    from appliance.cli_recover import stopped_workspace
     from appliance.identity import files
     from appliance.kernel.clock import SystemClock
+    from appliance.recovery.cli import stopped_workspace
 
     datadir, settings = _files(session)
     clock = SystemClock()

@@ -1,6 +1,7 @@
 """The files of `.agentlip/identity/`, and the operations on them while the appliance is stopped."""
 
 import os
+import shlex
 from typing import Any
 
 import msgspec
@@ -8,11 +9,13 @@ import msgspec
 from appliance.identity import host, keys, wire
 from appliance.identity.host import HostFingerprint
 from appliance.identity.keys import BadKeys, KeyArchive, KeyPair
+from appliance.identity.mode import choose
 from appliance.identity.settings import ARCHIVE_DAYS_MAX, IdentitySettings
 from appliance.kernel import manifest
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import DataDir
-from appliance.kernel.manifest import IDENTITY
+from appliance.kernel.manifest import IDENTITY, StoreLost
+from appliance.kernel.ownership import read_regular
 
 DIRECTORY = "identity"
 KEYPAIR, NEXT, ARCHIVE, HOST = (
@@ -34,11 +37,28 @@ class IdentityFiles:
         self.folder = datadir.dir / DIRECTORY
 
     def read(self, name: str) -> bytes | None:
+        """The content of a file; None if there is none. Raises KeysDamaged if it can't be read."""
+        path = self.folder / name
         try:
-            with (self.folder / name).open("rb") as file:
-                return file.read(_FILE_BYTES_MAX)
+            return read_regular(path, _FILE_BYTES_MAX)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            where = shlex.quote(str(path))
+            raise wire.KeysDamaged(
+                f"the file {name} of the member key can't be read: {error.strerror}",
+                hint=f"ls -ld {where}; restore the file from a backup, or move it away",
+            ) from None
+
+    def read_keys(self, settings: IdentitySettings) -> bytes:
+        """The member key's file. Raises NoKeys, or StoreLost if the next start refuses to make a
+        new key."""
+        text = self.read(KEYPAIR)
+        if text is not None:
+            return text
+        if self.had_keys and choose(settings.mode, os.environ).mode == "persistent":
+            raise StoreLost(IDENTITY)
+        raise wire.NoKeys
 
     @property
     def had_keys(self) -> bool:
@@ -103,8 +123,7 @@ def read_view(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView
 def accept_host(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView:
     """Keep the key, and store this machine's fingerprint."""
     files = IdentityFiles(datadir)
-    if files.read(KEYPAIR) is None:
-        raise wire.NoKeys
+    files.read_keys(settings)
     files.write(HOST, host.measure(settings.host_id, os.environ))
     return read_view(datadir, settings)
 
@@ -131,8 +150,7 @@ def clean_archive(
     under the writer lock. Without `apply` nothing is removed.
     """
     files = IdentityFiles(datadir)
-    if files.read(KEYPAIR) is None:
-        raise wire.NoKeys
+    files.read_keys(settings)
     now_ms = clock.now_ms()
     before = iso(now_ms - int(older_days * DAY_MS))
     text = files.read(ARCHIVE)

@@ -8,6 +8,9 @@ section 4.4).
 import hashlib
 from typing import Any, Literal
 
+import msgspec
+
+from appliance.kernel.errors import Invalid
 from appliance.mesh.canonical import canonical
 
 ENVELOPE_VERSION = "1"
@@ -39,6 +42,31 @@ def fingerprint(
         hashlib.sha256(body).hexdigest().encode(),
     )
     return hashlib.sha256(b"\0".join(fields)).digest()
+
+
+def of_stored(
+    kind: DestinationKind,
+    ref: str,
+    body: bytes | str,
+    reply_to_id: str | None,
+    priority: Priority,
+    meta: str | None,
+) -> bytes:
+    """The fingerprint of what a database holds: `meta` is JSON. Raises Invalid if it has none."""
+    stored = body.encode() if isinstance(body, str) else body
+    try:
+        decoded = msgspec.json.decode(meta) if meta else None
+    except msgspec.DecodeError as error:
+        raise Invalid("the stored meta is not JSON") from error
+    return fingerprint(kind, ref, stored, reply_to_id=reply_to_id, priority=priority, meta=decoded)
+
+
+def matches(digest: bytes, *stored: Any) -> bool:
+    """Whether what a database holds is what was accepted under this fingerprint."""
+    try:
+        return of_stored(*stored) == digest
+    except Invalid:
+        return False
 
 
 def prefix(digest: bytes) -> str:

@@ -22,9 +22,10 @@ NAMES = {
     BELOW_MINIMUM: "feature_param_below_floor",
 }
 DEDUPE = "client_message_id_dedupe"
+POLICY = "concurrent_connection_policy"
 VERSIONS = {
     DEDUPE: 2,
-    "concurrent_connection_policy": 1,
+    POLICY: 1,
     "member_keypair_rotated_event": 1,
     "key_epoch": 1,
     "max_payload": 1,

@@ -132,7 +132,7 @@ def test_delivery_ends_when_its_message_is_removed(broker):
     broker.registry.change_mesh("lab", wire.ChangeMesh("retention_scoped", 14, 7))
     broker.send("m1", to="bert")
     broker.clock.pass_seconds(8 * DAY_MS / 1000)
-    broker.retention.sweep(broker.clock.now_ms())
+    broker.retention.sweep()
     assert logged(broker, 1) == [("delivery.dead", "m1", "bert", None, log_writes.MESSAGE_REMOVED)]
 
 

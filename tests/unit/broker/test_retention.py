@@ -23,7 +23,7 @@ def keep(broker, mode="retention_scoped", dedupe=14, messages=7):
 
 
 def sweep(broker):
-    return broker.retention.sweep(broker.clock.now_ms())
+    return broker.retention.sweep()
 
 
 def test_removed_message_leaves_its_id_which_says_so(broker):

@@ -1,12 +1,9 @@
 """The clock is set, forward and back, while the broker holds messages: none waits, none goes."""
 
-import gevent
 import pytest
 
 from appliance.broker import webhook_wire, wire
-from appliance.broker.writes import move_times
 from appliance.kernel.clock import iso
-from appliance.kernel.errors import Unavailable
 from tests.support.broker import BrokerFixture
 from tests.unit.broker.test_webhook_deliverer import (
     BAD,
@@ -47,11 +44,12 @@ def round_of_loops(broker):
     broker.deliverer.run_once(now_ms)
     broker.sweeper.run_once(now_ms)
     broker.retention.run_once(now_ms)
+    broker.service.steady.note()
 
 
 def waits(broker):
     """When rows become ready and leases end, from now on."""
-    now_ms = broker.clock.now_ms()
+    now_ms = broker.service.steady.now_ms()
     rows = broker.rows("SELECT ready_ms, lease_until_ms FROM delivery_queue ORDER BY id")
     return [(ready - now_ms, until and until - now_ms) for ready, until in rows]
 
@@ -112,7 +110,7 @@ def test_a_lease_ends_when_it_would_have(broker, jump_ms):
     assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 1}
 
 
-def test_a_wait_of_an_older_program_that_can_not_be_is_ended_at_the_start(broker):
+def test_a_wait_is_capped_by_its_setting_at_the_start(broker):
     broker.send("m1", to="bert")
     later_ms = broker.clock.now_ms() + DAY_MS
     broker.store.write(_delay, later_ms)
@@ -146,7 +144,7 @@ def test_messages_and_ids_go_at_their_age_and_not_by_the_clock(broker, jump_ms, 
 
     def after(days):
         broker.clock.pass_seconds(days * DAY_SECONDS + 1)
-        swept = broker.retention.sweep(broker.clock.now_ms())
+        swept = broker.retention.sweep()
         return swept["messages"], swept["ids"]
 
     assert after(5) == (0, 0)
@@ -173,7 +171,6 @@ def test_the_nightly_sweep_after_a_jump_removes_nothing_too_early(broker, jump_m
 @pytest.mark.parametrize("jump_ms", JUMPS)
 def test_a_message_shows_the_time_that_the_clock_showed(broker, jump_ms):
     broker.clock.ms += jump_ms
-    broker.service.clock_jumps.check()
     broker.send("m1", to="bert")
     broker.send("m2")
     expected = {broker.clock.ms}
@@ -239,55 +236,7 @@ def test_a_replaced_secret_signs_for_as_long_as_without_the_jump(tmp_path, calle
     broker.close()
 
 
-# -- noticing --------------------------------------------------------------------------------
-
-
-def test_a_jump_that_can_not_be_written_is_made_up_for(broker, monkeypatch):
-    broker.send("m1", to="bert")
-    fail_once(broker)
-    before = waits(broker)
-
-    def refuse(*_):
-        raise Unavailable
-
-    broker.clock.ms -= DAY_MS
-    with monkeypatch.context() as fault:
-        fault.setattr(broker.store, "write", refuse)
-        broker.service.clock_jumps.check()
-    assert waits(broker) != before
-    broker.service.clock_jumps.check()
-    assert waits(broker) == before
-
-
-def test_two_checks_at_the_same_time_move_times_once(broker):
-    broker.send("m1", to="bert")
-    fail_once(broker)
-    before = waits(broker)
-    broker.clock.ms -= DAY_MS
-    gevent.joinall([gevent.spawn(broker.service.check_clock) for _ in range(3)], raise_error=True)
-    assert waits(broker) == before
-
-
-def test_times_written_after_a_forward_jump_and_before_it_was_noticed_stay(broker):
-    """They would be a jump too late otherwise."""
-    broker.clock.ms += DAY_MS
-    broker.send("m1", to="bert")
-    broker.store.write(_delay, broker.clock.now_ms() + 60_000)
-    broker.store.write(move_times, DAY_MS, broker.settings.wait_ms_max)
-    assert waits(broker) == [(60_000, None)]
-
-
-def test_ages_leave_out_a_jump_that_is_not_written_yet(broker, monkeypatch):
-    keep(broker)
-    broker.send("m1", to="bert")
-
-    def refuse(*_):
-        raise Unavailable
-
-    broker.clock.ms += 30 * DAY_MS
-    with monkeypatch.context() as fault:
-        fault.setattr(broker.service.clock_jumps, "_move", refuse)
-        assert broker.retention.sweep(broker.clock.now_ms()) == {"messages": 0, "ids": 0}
+# -- reporting -------------------------------------------------------------------------------
 
 
 def test_status_and_log_report_the_jump(broker):

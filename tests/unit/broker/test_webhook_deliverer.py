@@ -378,7 +378,9 @@ def test_a_delivery_claimed_while_the_list_is_read_is_in_it_once(broker):
 
         reader.execute = claim_before_the_second
         try:
-            page, *_ = listings.webhook_deliveries(reader, mesh.id, webhook.webhook.id, "x", "", 10)
+            page, *_ = listings.webhook_deliveries(
+                reader, mesh.id, webhook.webhook.id, "x", "", 10, str
+            )
         finally:
             reader.execute = execute
         return [delivery.message_id for delivery in page]
