@@ -1,19 +1,24 @@
-"""Access checks for tokens that are limited to channels.
+"""References to channels and topics, and access checks for tokens limited to channels.
 
 Topics and messages never leave their channel, so a check before the transaction is enough.
 Unlimited principals skip the checks: they have no `channels`.
 """
 
+import re
 from collections.abc import Sequence
 
 from appliance.hub import queries, wire
 from appliance.hub.subscription import Filter
 from appliance.kernel.auth import Principal
-from appliance.kernel.errors import Forbidden
+from appliance.kernel.errors import Forbidden, Invalid
 from appliance.kernel.store import Store
 
 READ, POST = wire.READ, wire.POST
 TOPICS_REMEMBERED_MAX = 10_000
+CHANNELS_REMEMBERED_MAX = 10_000
+
+
+_is_id = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 
 
 class OtherChannel(Forbidden):
@@ -22,10 +27,12 @@ class OtherChannel(Forbidden):
 
 
 class Access:
-    """Looks up the channel of topics and messages; caches topics, which never change channel."""
+    """Finds channels and topics by id or name. Caches what never changes: the ids of channels, and
+    the channel of a topic."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._channels: set[str] = set()  # ids
         self._channel_of: dict[str, str] = {}
 
     def require_unlimited(self, principal: Principal, scope: str) -> None:
@@ -33,23 +40,45 @@ class Access:
         if principal.channels_for(scope) is not None:
             raise OtherChannel(details={"scope": scope})
 
-    def check_channel(self, principal: Principal, scope: str, channel_id: str) -> None:
-        only = principal.channels_for(scope)
-        if only is not None and channel_id not in only:
-            raise OtherChannel(details={"scope": scope})
+    def find_channel(self, principal: Principal, scope: str, reference: str) -> str:
+        """The id of a channel by id or name. Raises NoSuchChannel, or OtherChannel for a limited
+        token, which can't find out what exists elsewhere."""
+        channel_id = reference if reference in self._channels else None
+        if channel_id is None:
+            channel_id = self._store.read(queries.channel_ids, [reference]).get(reference)
+            if channel_id is not None and len(self._channels) < CHANNELS_REMEMBERED_MAX:
+                self._channels.add(channel_id)
+        self._check(principal, scope, channel_id)
+        if channel_id is None:
+            raise wire.NoSuchChannel(details={"channel_id": reference})
+        return channel_id
 
-    def check_topic(self, principal: Principal, scope: str, topic_id: str) -> None:
-        """Missing topics pass: the operation itself reports them, as for every caller."""
+    def find_topic(self, principal: Principal, scope: str, reference: str) -> str:
+        """The id of a topic by id or CHANNEL/TITLE. Raises NoSuchTopic, OtherChannel for a limited
+        token, or Invalid. Unknown ids pass: the operation itself reports them."""
+        if "/" in reference:
+            topic = self._store.read(queries.topics_named, [reference]).get(reference)
+            self._check(principal, scope, topic and topic[1])
+            if topic is None:
+                raise wire.NoSuchTopic(details={"topic_id": reference})
+            return topic[0]
+        if not _is_id(reference):
+            raise Invalid(
+                "topic_id is neither an id nor CHANNEL/TITLE",
+                details={"field": "topic_id"},
+                hint="write a topic as its id, or as CHANNEL/TITLE, for example general/hello",
+            )
         if principal.channels_for(scope) is not None:
-            channel_id = self._channels_of([topic_id]).get(topic_id)
+            channel_id = self._channels_of([reference]).get(reference)
             if channel_id is not None:
-                self.check_channel(principal, scope, channel_id)
+                self._check(principal, scope, channel_id)
+        return reference
 
     def check_message(self, principal: Principal, scope: str, message_id: str) -> None:
         if principal.channels_for(scope) is not None:
             channel_id = self._store.read(queries.channel_of_message, message_id)
             if channel_id is not None:
-                self.check_channel(principal, scope, channel_id)
+                self._check(principal, scope, channel_id)
 
     def all_events(self, principal: Principal) -> Filter | None:
         """The filter for a caller that subscribes to everything."""
@@ -65,6 +94,11 @@ class Access:
         channel_of = self._channels_of(sorted(wanted.topics))
         topics = frozenset(topic for topic, channel in channel_of.items() if channel in only)
         return Filter(wanted.channels & only, topics)
+
+    def _check(self, principal: Principal, scope: str, channel_id: str | None) -> None:
+        only = principal.channels_for(scope)
+        if only is not None and channel_id not in only:
+            raise OtherChannel(details={"scope": scope})
 
     def _channels_of(self, topic_ids: Sequence[str]) -> dict[str, str]:
         """Topic id → channel id, for the topics that exist."""

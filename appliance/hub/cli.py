@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
-from appliance.hub.cli_reach import KeyFlag, hub_client, open_reader, segment
+from appliance.cli_support import Session, common, note, plain, plain_app
+from appliance.hub.cli_reach import KeyFlag, hub_client, open_reader, segment, topic_of
 from appliance.kernel.errors import Invalid
 
 channels = plain_app("Channels: groups of topics, for example one per project or team.")
@@ -30,7 +30,9 @@ TopicPart = Annotated[
     str | None,
     typer.Option("--topic", help="Title of a topic in --channel, instead of --topic-id."),
 ]
-TopicIdFlag = Annotated[str | None, typer.Option("--topic-id", help="Id of the topic.")]
+TopicIdFlag = Annotated[
+    str | None, typer.Option("--topic-id", help="Id of the topic, or CHANNEL/TITLE.")
+]
 LimitFlag = Annotated[int, typer.Option("--limit", help="Maximum number of rows (1 to 1000).")]
 VersionFlag = Annotated[
     int | None,
@@ -110,13 +112,14 @@ def create_topic(
 @common
 def rename_topic(
     session: Session,
-    topic_id: Annotated[str, typer.Argument(help="Id of the topic.")],
+    topic_id: Annotated[str, typer.Argument(help="Id of the topic, or CHANNEL/TITLE.")],
     title: Annotated[str, typer.Option("--title", help="The new title.")],
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Rename a topic."""
-    path = f"/api/v1/topics/{segment(topic_id)}"
-    answer = hub_client(session).patch(path, {"title": title}, idempotency_key)
+    hub = hub_client(session)
+    path = f"/api/v1/topics/{segment(topic_of(hub, topic_id))}"
+    answer = hub.patch(path, {"title": title}, idempotency_key)
     session.answer(answer, f"renamed topic {topic_id}")
 
 
@@ -147,6 +150,21 @@ def tail_messages(
         follow_topic(session, target_id, rows, after, MESSAGE_COLUMNS)
     else:
         _show(session, rows)
+
+
+@messages.command("show")
+@common
+def show_message(
+    session: Session,
+    message_id: Annotated[str, typer.Argument(help="Id of the message.")],
+) -> None:
+    """Show one message in full."""
+    with open_reader(session) as reader:
+        row = reader.message(message_id)
+    edited = f", edited {row['edited_at']}" if row["edited_at"] else ""
+    lines = [f"{plain(row['sender'])}, {row['created_at']}{edited}"]
+    lines += [plain(line) for line in row["content_raw"].splitlines()]
+    session.answer(row, "\n".join(lines))
 
 
 @messages.command("page")
@@ -246,7 +264,9 @@ def delete_message(
 def retopic_message(
     session: Session,
     message_id: Annotated[str, typer.Argument(help="Id of the message.")],
-    to_topic_id: Annotated[str, typer.Option("--to-topic-id", help="Topic of the same channel.")],
+    to_topic_id: Annotated[
+        str, typer.Option("--to-topic-id", help="Topic of the same channel, or CHANNEL/TITLE.")
+    ],
     mode: Annotated[
         str,
         typer.Option(

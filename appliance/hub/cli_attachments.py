@@ -6,12 +6,12 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, common, note, plain_app
-from appliance.hub.cli_reach import KeyFlag, hub_client, open_reader, segment
+from appliance.hub.cli_reach import KeyFlag, hub_client, open_reader, segment, topic_of
 from appliance.kernel.errors import Invalid
 
 app = plain_app("Attachments: links, files and facts that belong to a topic.")
 
-TopicIdFlag = Annotated[str, typer.Option("--topic-id", help="Id of the topic.")]
+TopicIdFlag = Annotated[str, typer.Option("--topic-id", help="Id of the topic, or CHANNEL/TITLE.")]
 
 
 @app.command("list")
@@ -77,8 +77,9 @@ def add_attachment(
     ):
         if value is not None:
             body[name] = value
-    path = f"/api/v1/topics/{segment(topic_id)}/attachments"
-    answer = hub_client(session).post(path, body, idempotency_key)
+    hub = hub_client(session)
+    path = f"/api/v1/topics/{segment(topic_of(hub, topic_id))}/attachments"
+    answer = hub.post(path, body, idempotency_key)
     added = {"attachment_id": answer["attachment"]["id"], "event_id": answer["event_id"]}
     sentence = f"attached {added['attachment_id']} (event {added['event_id']})"
     if answer.get("deduplicated"):

@@ -54,7 +54,10 @@ def listen(
         list[str] | None, typer.Option("--channel", help="Only this channel; may be repeated.")
     ] = None,
     topic_id: Annotated[
-        list[str] | None, typer.Option("--topic-id", help="Only this topic; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--topic-id", help="Only this topic, by id or CHANNEL/TITLE; may be repeated."
+        ),
     ] = None,
     name: Annotated[
         list[str] | None,

@@ -39,6 +39,13 @@ def hub_client(session: Session) -> Any:
     return HubClient(lambda: find_hub(session.workspace))
 
 
+def topic_of(hub: Any, reference: str) -> str:
+    """The id of a topic given by id or CHANNEL/TITLE."""
+    from appliance.sdk.catalogue import topic_id_of
+
+    return topic_id_of(hub, reference)
+
+
 def segment(text: str) -> str:
     """An id as a segment of a path."""
     if not text:

@@ -19,7 +19,7 @@ def search(
         str | None, typer.Option("--channel", help="Only this channel, by name or id.")
     ] = None,
     topic_id: Annotated[
-        str | None, typer.Option("--topic-id", help="Only this topic, by id.")
+        str | None, typer.Option("--topic-id", help="Only this topic, by id or CHANNEL/TITLE.")
     ] = None,
     sender: Annotated[
         str | None, typer.Option("--sender", help="Only messages of this sender.")

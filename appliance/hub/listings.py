@@ -52,7 +52,7 @@ def topics(reader: Reader, channel_id: str, limit: int, before_id: str | None) -
             (before_id, channel_id),
         )
         if anchor is None:
-            raise wire.NoSuchTopic(details={"before_id": before_id})
+            raise wire.UnknownCursor("before_id", before_id)
         values |= {"at": anchor[0], "id": anchor[1]}
     page, has_more = reader.page(
         _topics(before_id is not None),
@@ -85,7 +85,7 @@ def attachments(reader: Reader, topic_id: str, query: wire.AttachmentsQuery) -> 
             (query.before_id, topic_id),
         )
         if anchor is None:
-            raise wire.NoSuchAttachment(details={"before_id": query.before_id})
+            raise wire.UnknownCursor("before_id", query.before_id)
         values |= {"at": anchor[0], "id": anchor[1]}
     page, has_more = reader.page(
         _attachments(query.kind is not None, query.before_id is not None),

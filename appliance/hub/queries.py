@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 from appliance.hub import events, wire
 from appliance.hub.columns import ENVELOPE_COLUMNS, EVENT_COLUMNS, MESSAGE
 from appliance.hub.subscription import Filter
+from appliance.hub.text import plain_name
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.web.frame import text_header
 
 UNION_TERMS_MAX = 60  # with more scopes, one scan of the range is cheaper
+SPLITS_MAX = 8  # slashes of CHANNEL/TITLE that may separate the two
 SCANNED_EVENTS_MAX = 10_000  # comparing more events one by one makes a slow read
 
 
@@ -54,15 +56,43 @@ def index_lag(reader: Reader) -> int:
 
 def channel_ids(reader: Reader, references: Sequence[str]) -> dict[str, str]:
     """Reference → id, for references that are the id or name of a channel."""
-    marks = ",".join("?" * len(references))
+    plain = {reference: plain_name(reference) for reference in references}
+    wanted = sorted({*plain, *plain.values()})
+    marks = ",".join("?" * len(wanted))
     rows = reader.rows(
         f"SELECT id, name FROM channels WHERE id IN ({marks}) OR name IN ({marks})",
-        (*references, *references),
-        limit=2 * len(references) + 1,
+        (*wanted, *wanted),
+        limit=2 * len(wanted) + 1,
     )
     ids = {name: id_ for id_, name in rows}
     ids.update({id_: id_ for id_, _ in rows})
-    return {reference: ids[reference] for reference in references if reference in ids}
+    known = {reference: ids.get(reference, ids.get(plain[reference])) for reference in references}
+    return {reference: id_ for reference, id_ in known.items() if id_ is not None}
+
+
+def topics_named(reader: Reader, references: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Reference → (topic id, channel id), for references CHANNEL/TITLE that exist.
+
+    Names and titles may contain `/`, so each of the first `SPLITS_MAX` is tried. If several
+    topics fit, the one with the shortest channel name is meant.
+    """
+    topics: dict[str, tuple[str, str]] = {}
+    for reference in references:
+        for channel, title in _splits(reference):
+            row = reader.row(
+                "SELECT topics.id, channel_id FROM topics JOIN channels ON channels.id = channel_id"
+                " WHERE (channels.id = ?1 OR channels.name IN (?1, ?2)) AND title IN (?3, ?4)",
+                (channel, plain_name(channel), title, plain_name(title)),
+            )
+            if row is not None:
+                topics[reference] = (row[0], row[1])
+                break
+    return topics
+
+
+def _splits(reference: str) -> list[tuple[str, str]]:
+    parts = reference.split("/", SPLITS_MAX)
+    return [("/".join(parts[:n]), reference.split("/", n)[n]) for n in range(1, len(parts))]
 
 
 def channels_of_topics(reader: Reader, topic_ids: Sequence[str]) -> dict[str, str]:
@@ -70,6 +100,14 @@ def channels_of_topics(reader: Reader, topic_ids: Sequence[str]) -> dict[str, st
     marks = ",".join("?" * len(topic_ids))
     sql = f"SELECT id, channel_id FROM topics WHERE id IN ({marks})"
     return dict(reader.rows(sql, tuple(topic_ids), limit=len(topic_ids)))
+
+
+def message(reader: Reader, message_id: str) -> wire.Message:
+    """Raises NoSuchMessage."""
+    row = reader.row(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (message_id,))
+    if row is None:
+        raise wire.NoSuchMessage(details={"message_id": message_id})
+    return wire.Message(*row)
 
 
 def channel_of_message(reader: Reader, message_id: str) -> str | None:
@@ -91,10 +129,14 @@ def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire
         if value is not None:
             conditions.append(f"{column} = ?")
             parameters.append(value)
-    for sign, anchor in (("<", query.before_id), (">", query.after_id)):
+    for sign, field in (("<", "before_id"), (">", "after_id")):
+        anchor = getattr(query, field)
         if anchor is not None:
+            row = reader.row(f"SELECT {order} FROM messages WHERE id = ?", (anchor,))
+            if row is None:
+                raise wire.UnknownCursor(field, anchor)
             conditions.append(f"{order} {sign} ?")
-            parameters.append(_position(reader, anchor, order))
+            parameters.append(row[0])
     direction = "ASC" if query.after_id is not None else "DESC"
     messages, has_more = reader.page(
         f"SELECT {MESSAGE} FROM messages WHERE {' AND '.join(conditions)}"
@@ -107,15 +149,6 @@ def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire
     if not messages:
         require_scope_exists(reader, query)
     return wire.MessageList(messages, has_more, messages[-1].id if messages else None)
-
-
-def _position(reader: Reader, message_id: str, order: str) -> Any:
-    if order == "id":
-        return message_id
-    row = reader.row("SELECT rowid FROM messages WHERE id = ?", (message_id,))
-    if row is None:
-        raise wire.NoSuchMessage(details={"message_id": message_id})
-    return row[0]
 
 
 def require_scope_exists(reader: Reader, query: wire.MessagesQuery | wire.SearchQuery) -> None:

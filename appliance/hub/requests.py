@@ -46,17 +46,17 @@ class DeleteData(msgspec.Struct, frozen=True):
 
 class MoveData(msgspec.Struct, frozen=True):
     message_id: wire.Id
-    to_topic_id: wire.Id
+    to_topic_id: wire.TopicReference
     mode: wire.Mode
     expected_version: wire.Version | None = None
 
 
 class AttachData(wire.AddAttachment, frozen=True, kw_only=True):
-    topic_id: wire.Id
+    topic_id: wire.TopicReference
 
 
 class RenameData(msgspec.Struct, frozen=True):
-    topic_id: wire.Id
+    topic_id: wire.TopicReference
     title: wire.Title
 
 

@@ -73,6 +73,9 @@ class MessagesResource(HubResource):
         context = req.context
         answer(resp, self._hub.create_message(command, context.principal, context.idempotency_key))
 
+    def on_get_item(self, req: Any, resp: falcon.Response, message_id: str) -> None:
+        reply(resp, self._hub.get_message(message_id, req.context.principal))
+
     def on_patch_item(
         self, req: Any, resp: falcon.Response, message_id: str, command: wire.PatchMessage
     ) -> None:
@@ -190,6 +193,8 @@ def routes(hub: Hub) -> list[Route]:
                               status=201, summary="Post a message", by_channel=True),
         }),
         Route("/api/v1/messages/{message_id}", messages, {
+            "GET": Operation(READ, reply=wire.OneMessage, summary="Get one message",
+                             by_channel=True),
             "PATCH": Operation(POST, keyed=True, body=wire.PatchMessage,
                                reply=(wire.MessageChanged, wire.Moved),
                                summary="Edit, delete or move a message",

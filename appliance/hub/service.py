@@ -2,28 +2,31 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, TypeVar
 
 import msgspec
 
 from appliance.hub import attachments, listings, metrics, queries, retopic, search, wire, writes
 from appliance.hub.access import POST, READ, Access
 from appliance.hub.events import encode
-from appliance.hub.long_poll import LongPollLimit
 from appliance.hub.search_query import parse
 from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter, LiveFilter
-from appliance.hub.text import check_message, check_name, check_size, check_text
+from appliance.hub.text import check_message, check_name, check_size, check_text, plain_name
 from appliance.kernel import idempotency
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.batch import CallOutcome
+from appliance.kernel.caller import WaitLimit
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated, Unavailable
 from appliance.kernel.feed import Feed
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
-from appliance.kernel.write_request import ReadRequest
+from appliance.kernel.turns import Turns
+
+Q = TypeVar("Q", wire.MessagesQuery, wire.SearchQuery, wire.EventsQuery)
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 
@@ -55,7 +58,8 @@ class Hub:
         for last_id in facts["last_ids"]:
             store.seed_ids(last_id)
         feed.head = facts["head"]
-        self.long_polls = LongPollLimit(settings.waiting_max)
+        self.waits = WaitLimit(settings.waiting_max, wire.TooManyListeners)
+        self.turns = Turns(clock, settings.replay_bytes_max)
         self._running: set[tuple[str, str, str, str]] = set()
 
     # -- mutations -------------------------------------------------------------------
@@ -66,6 +70,7 @@ class Hub:
         self.access.require_unlimited(principal, POST)
         check_name(name=command.name)
         check_text(description=command.description)
+        command = msgspec.structs.replace(command, name=plain_name(command.name))
         identity = keyed_request(principal, "POST", "channels", key, command)
         return self._mutate(
             "create_channel", identity, writes.create_channel, command, principal.label
@@ -74,16 +79,20 @@ class Hub:
     def create_topic(
         self, command: wire.CreateTopic, principal: Principal, key: str | None = None
     ) -> Reply:
-        self.access.check_channel(principal, POST, command.channel_id)
         check_name(title=command.title)
+        command = wire.CreateTopic(
+            self.access.find_channel(principal, POST, command.channel_id),
+            plain_name(command.title),
+        )
         identity = keyed_request(principal, "POST", "topics", key, command)
         return self._mutate("create_topic", identity, writes.create_topic, command, principal.label)
 
     def rename_topic(
         self, topic_id: str, command: wire.RenameTopic, principal: Principal, key: str | None = None
     ) -> Reply:
-        self.access.check_topic(principal, POST, topic_id)
+        topic_id = self.access.find_topic(principal, POST, topic_id)
         check_name(title=command.title)
+        command = wire.RenameTopic(plain_name(command.title))
         identity = keyed_request(principal, "PATCH", f"topics/{topic_id}", key, command)
         return self._mutate(
             "rename_topic", identity, writes.rename_topic, topic_id, command.title, principal.label
@@ -92,13 +101,15 @@ class Hub:
     def create_message(
         self, command: wire.CreateMessage, principal: Principal, key: str | None = None
     ) -> Reply:
-        self.access.check_topic(principal, POST, command.topic_id)
+        topic_id = self.access.find_topic(principal, POST, command.topic_id)
         check_message(command.sender, command.content_raw)
         writes.check_sender(command.sender, principal.senders)
+        if topic_id != command.topic_id:
+            command = msgspec.structs.replace(command, topic_id=topic_id)
         identity = keyed_request(principal, "POST", "messages", key, command)
         return self._mutate(
             "create_message", identity, writes.create_message,
-            command.topic_id, command.sender, command.content_raw, principal.label,
+            topic_id, command.sender, command.content_raw, principal.label,
         )  # fmt: skip
 
     def patch_message(
@@ -112,6 +123,8 @@ class Hub:
         identity = keyed_request(principal, "PATCH", f"messages/{message_id}", key, command)
         if isinstance(command, wire.MoveMessage):
             # The topic as the caller sees it now; the transaction refuses if it has changed.
+            target = self.access.find_topic(principal, POST, command.to_topic_id)
+            command = msgspec.structs.replace(command, to_topic_id=target)
             source = self.store.read(retopic.topic_of, message_id)
             return self._mutate(
                 "move_message", identity, retopic.move,
@@ -142,7 +155,7 @@ class Hub:
             command = msgspec.structs.replace(command, key=None)
         check_name(kind=command.kind)
         check_text(key=command.key, dedupe_key=command.dedupe_key)
-        self.access.check_topic(principal, POST, topic_id)
+        topic_id = self.access.find_topic(principal, POST, topic_id)
         attachments.check(command)
         same = command.dedupe_key or attachments.dedupe_key(command.value_json)
         route = f"topics/{topic_id}/attachments"
@@ -183,10 +196,10 @@ class Hub:
                     results[index] = command
                     continue
                 try:
-                    self.access.check_topic(principal, POST, command.topic_id)
+                    topic_id = self.access.find_topic(principal, POST, command.topic_id)
                     check_message(command.sender, command.content_raw)
                     writes.check_sender(command.sender, principal.senders)
-                    calls.append(self._message_call(command, principal, key, reserved))
+                    calls.append(self._message_call(topic_id, command, principal, key, reserved))
                     indexes.append(index)
                 except ApplianceError as error:
                     results[index] = error
@@ -214,12 +227,13 @@ class Hub:
 
     def _message_call(
         self,
+        topic_id: str,
         command: wire.CreateMessage | wire.BatchMessage,
         principal: Principal,
         key: str | None,
         reserved: list[tuple[str, str, str, str]],
     ) -> tuple[Any, tuple[Any, ...]]:
-        plain = (command.topic_id, command.sender, command.content_raw)
+        plain = (topic_id, command.sender, command.content_raw)
         if key is None:
             return writes.create_message, (*plain, principal.label)
         # The same identity as a single POST: a retry may use either route.
@@ -277,7 +291,7 @@ class Hub:
     def list_topics(
         self, channel_id: str, query: wire.TopicsQuery, principal: Principal
     ) -> wire.TopicList:
-        self.access.check_channel(principal, READ, channel_id)
+        channel_id = self.access.find_channel(principal, READ, channel_id)
         return self.store.read(
             listings.topics, channel_id, self._page(query.limit), query.before_id
         )
@@ -295,37 +309,35 @@ class Hub:
                 details={"field": "after_id"},
                 hint="page in one direction: older with before_id, newer with after_id",
             )
-        if query.channel_id is not None:
-            self.access.check_channel(principal, READ, query.channel_id)
-        if query.topic_id is not None:
-            self.access.check_topic(principal, READ, query.topic_id)
-        query = msgspec.structs.replace(query, limit=self._page(query.limit))
+        query = self._scoped(query, principal)
         return self.store.read(queries.page_messages, query, self._order)
+
+    def get_message(self, message_id: str, principal: Principal) -> wire.OneMessage:
+        self.access.check_message(principal, READ, message_id)
+        return wire.OneMessage(self.store.read(queries.message, message_id))
 
     def list_attachments(
         self, topic_id: str, query: wire.AttachmentsQuery, principal: Principal
     ) -> wire.AttachmentList:
-        self.access.check_topic(principal, READ, topic_id)
+        topic_id = self.access.find_topic(principal, READ, topic_id)
         query = msgspec.structs.replace(query, limit=self._page(query.limit))
         return self.store.read(listings.attachments, topic_id, query)
 
     def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
         """Finds every committed message (see `hub/fulltext.py`)."""
-        if query.channel_id is not None:
-            self.access.check_channel(principal, READ, query.channel_id)
-        if query.topic_id is not None:
-            self.access.check_topic(principal, READ, query.topic_id)
         words = parse(query.q)
-        query = msgspec.structs.replace(query, limit=self._page(query.limit))
+        query = self._scoped(query, principal)
         return self.store.read_slow(search.find, words, query, principal.channels_for(READ))
 
     def list_events(self, query: wire.EventsQuery, principal: Principal) -> bytes:
         """The body of `GET /api/v1/events`; with `wait`, waits for the first event."""
         only = principal.channels_for(READ)
         tail = None if query.tail is None else self._page(query.tail)
-        query = msgspec.structs.replace(query, limit=self._page(query.limit), tail=tail)
+        query = msgspec.structs.replace(self._scoped(query, principal), tail=tail)
         until = self.feed.head
-        page = self._events(query, until, only)
+        with self.turns.turn(principal) as charge:
+            page = self._events(query, until, only)
+            charge(sum(map(len, page.events)))
         if not page.events and query.wait and tail is None:
             page = self._await_events(query, until, principal)
         return b'{"events":[%b],"replay_until":%d,"has_more":%b}' % (
@@ -360,10 +372,11 @@ class Hub:
             )
 
         page = queries.EventPage([], until, False)
-        self.long_polls.enter()
         subscription = self.feed.subscribe(1, wants)
-        unwatch = self.book.watch(principal, subscription.wake)
-        try:
+        with ExitStack() as ending:
+            ending.callback(self.feed.unsubscribe, subscription)
+            ending.callback(self.waits.enter(subscription.wake))
+            ending.callback(self.book.watch(principal, subscription.wake))
             if self.feed.head != until:  # events arrived during the first read
                 page = self._events(query, self.feed.head, only)
             if not page.events:
@@ -371,10 +384,6 @@ class Hub:
                 page = queries.EventPage([], self.feed.head, False)
                 if published:
                     page = self._events(query, self.feed.head, only)
-        finally:
-            self.feed.unsubscribe(subscription)
-            unwatch()
-            self.long_polls.leave()
         if not self.book.is_valid(principal, self.clock.now_ms()):
             raise Unauthenticated
         return page
@@ -395,28 +404,38 @@ class Hub:
         return LiveFilter(frozenset(subscriptions.channels), resolve)
 
     def filter_for(self, channels: Sequence[str], topics: Sequence[str]) -> Filter:
-        """A Filter from references; channels by id or name."""
+        """A Filter from references: channels by id or name, topics by id or CHANNEL/TITLE."""
         ids = self.store.read(queries.channel_ids, list(channels)) if channels else {}
+        titles = [reference for reference in topics if "/" in reference]
+        named = self.store.read(queries.topics_named, titles) if titles else {}
         unknown = [reference for reference in channels if reference not in ids]
-        return Filter(frozenset(ids.values()).union(unknown), frozenset(topics), frozenset(unknown))
+        return Filter(
+            frozenset(ids.values()).union(unknown),
+            frozenset(named[topic][0] if topic in named else topic for topic in topics),
+            frozenset(unknown).union(set(titles) - set(named)),
+        )
 
     def read_log(
         self, after: int, until: int, wanted: Filter | None, framed: bool = True
     ) -> tuple[bytes, int]:
         """A piece of the log ready to send, and the cursor it reaches."""
-        return self.begin_log(after, until, wanted, framed).wait()
-
-    def begin_log(
-        self, after: int, until: int, wanted: Filter | None, framed: bool = True
-    ) -> ReadRequest[tuple[bytes, int]]:
-        """Like `read_log`, without waiting: one piece can be sent while the next is read."""
         settings = self.settings
         scans = wanted is not None and len(wanted.terms) > queries.UNION_TERMS_MAX
-        begin = self.store.begin_slow_read if scans else self.store.begin_read
-        return begin(
+        read = self.store.read_slow if scans else self.store.read
+        return read(
             queries.replay, after, until, wanted,
             settings.replay_batch_max, settings.replay_bytes_max, framed,
         )  # fmt: skip
+
+    def _scoped(self, query: Q, principal: Principal) -> Q:
+        """The query with ids in place of names, and a limit within the maximum."""
+        channel, topic = query.channel_id, query.topic_id
+        return msgspec.structs.replace(
+            query,
+            channel_id=channel and self.access.find_channel(principal, READ, channel),
+            topic_id=topic and self.access.find_topic(principal, READ, topic),
+            limit=self._page(query.limit),
+        )
 
     def _page(self, limit: int) -> int:
         return min(limit, self.settings.page_max)

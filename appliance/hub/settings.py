@@ -8,8 +8,8 @@ class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replay_batch_max: int = 1000  # events read from the log in one query (hub spec §0.1.2)
     replay_bytes_max: int = 512 * 1024  # bytes of a replay sent before other clients get a turn
     wait_seconds_max: float = 60.0  # longest long poll, in seconds; a longer `wait` is clamped
-    max_retopic_batch: int = 10_000  # messages moved by one request; 10,000 block writes for 250 ms
-    waiting_max: int = 500  # concurrent long polls and SSE streams; more get a 503
+    max_retopic_batch: int = 1000  # messages moved by one request; 10,000 block writes up to 1 s
+    waiting_max: int = 500  # long polls and SSE streams of callers with a token; more get a 503
     idempotency_hours: float = 48.0  # how long an idempotency key is remembered
     sweep_rows_max: int = 5000  # expired idempotency keys deleted in one round
     index_batch_max: int = 200  # messages indexed for search in one commit; 200 take about 2 ms

@@ -1,11 +1,13 @@
 """The event stream for clients without WebSockets: server-sent events with `Last-Event-ID`."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from appliance.hub import metrics, wire
 from appliance.hub.queries import sse_event
 from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
+from appliance.kernel.threads import yield_to_loop
 from appliance.web.sse_stream import RETRY_LINE, SseStream, last_event_id
 
 LIVE_BATCH_MAX = 500
@@ -16,9 +18,12 @@ def event_stream(
 ) -> SseStream:
     """The response to one request; `header` is its `Last-Event-ID`."""
     source = HubEventSource(hub, query, header, principal)
-    stream = SseStream(source, hub.settings.sse_heartbeat_seconds)
-    stream.end_with(lambda stop: hub.book.watch(principal, stop))
-    return stream
+    return SseStream(
+        source,
+        hub.settings.sse_heartbeat_seconds,
+        hub.waits.enter,
+        partial(hub.book.watch, principal),
+    )
 
 
 class HubEventSource:
@@ -28,19 +33,18 @@ class HubEventSource:
         self, hub: Hub, query: wire.StreamQuery, header: str | None, principal: Principal
     ) -> None:
         self._hub = hub
+        self._principal = principal
         self._cursor = start_of(query, header, hub.feed.head)
         subscriptions = wire.Subscriptions(query.channel_id, query.topic_id)
         everything = not (subscriptions.channels or subscriptions.topics)
         self._live_filter = hub.live_filter(None if everything else subscriptions, principal)
         wants = self._live_filter.wants if self._live_filter else None
-        hub.long_polls.enter()
         self._subscription = hub.feed.subscribe(hub.settings.replay_batch_max, wants)
         if self._live_filter is not None:
             try:
                 self._live_filter.resolve()
             except BaseException:
                 hub.feed.unsubscribe(self._subscription)
-                hub.long_polls.leave()
                 raise
         metrics.sessions.labels("sse").inc()
 
@@ -72,7 +76,6 @@ class HubEventSource:
         self._subscription.wake()
 
     def end(self) -> None:
-        self._hub.long_polls.leave()
         metrics.sessions.labels("sse").dec()
         self._hub.feed.unsubscribe(self._subscription)
 
@@ -83,12 +86,15 @@ class HubEventSource:
     def _read_log(self) -> Iterator[bytes]:
         """The events between the cursor and the head of the log, piece by piece."""
         while self._cursor < self._hub.feed.head:
-            until, live_filter = self._hub.feed.head, self._live_filter
-            if live_filter is not None:
-                live_filter.refresh()
-            wanted = live_filter.current if live_filter else None
-            chunk, self._cursor = self._hub.read_log(self._cursor, until, wanted, framed=False)
+            with self._hub.turns.turn(self._principal) as charge:
+                until, live_filter = self._hub.feed.head, self._live_filter
+                if live_filter is not None:
+                    live_filter.refresh()
+                wanted = live_filter.current if live_filter else None
+                chunk, self._cursor = self._hub.read_log(self._cursor, until, wanted, framed=False)
+                charge(len(chunk))
             yield chunk
+            yield_to_loop()
 
 
 def start_of(query: wire.StreamQuery, header: str | None, head: int) -> int:

@@ -137,12 +137,9 @@ class HubSession:
         if live_filter is not None:
             live_filter.refresh()
         wanted = live_filter.current if live_filter else None
-        begin_log = self._hub.begin_log
-        reading = begin_log(self._cursor, until, wanted) if self._cursor < until else None
-        while reading is not None:
-            frames, cursor = reading.wait()
-            # The next piece is read while this one is sent.
-            reading = begin_log(cursor, until, wanted) if cursor < until else None
+        while self._cursor < until:
+            with self._hub.turns.turn(self._principal):
+                frames, cursor = self._hub.read_log(self._cursor, until, wanted)
             if frames:
                 self._socket.send(frames)
                 metrics.replayed.inc(len(frames))

@@ -9,9 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from appliance.hub import wire
-
-_channel_data = msgspec.json.Decoder(wire.ChannelData)
+NAMING_EVENTS = ("channel.created", "topic.created", "topic.renamed")
 
 
 class Scoped(Protocol):
@@ -26,7 +24,7 @@ class Scoped(Protocol):
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Ids of channels and topics; `unresolved`: names of channels that don't exist yet."""
+    """Ids of channels and topics; `unresolved`: names that don't exist yet."""
 
     channels: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
@@ -90,13 +88,6 @@ class LiveFilter:
         return [item for item in items if self._matches(item)] if self.by_name else items
 
     def _matches(self, event: Any) -> bool:
-        current = self.current
-        if event.name == "channel.created" and current.unresolved:
-            channel = _channel_data.decode(event.data).channel
-            if channel.name in current.unresolved:
-                self.current = current = Filter(
-                    current.channels | {channel.id},
-                    current.topics,
-                    current.unresolved - {channel.name},
-                )
-        return current.matches(event)
+        if self.current.unresolved and event.name in NAMING_EVENTS:
+            self.current = self._lookup()
+        return self.current.matches(event)

@@ -10,6 +10,7 @@ from appliance.hub.resources import health_route, routes
 from appliance.hub.service import Hub, health_of
 from appliance.hub.settings import HubSettings
 from appliance.hub.stream import HubSession
+from appliance.kernel import event_ids
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
@@ -60,6 +61,8 @@ class HubSubsystem(Subsystem):
         )
         self.stores = (self.store,)
         self.hub = Hub(self.store, self.feed, settings, clock, identity, book)
+        if not store.read_only:
+            event_ids.begin(datadir.dir, identity.epoch, self.feed.head)
         self.loops = (
             Indexer(self.store, self.feed, settings, clock, log),
             KeySweeper(self.store, settings, clock, log),

@@ -1,8 +1,38 @@
-"""Checks texts of users: no U+0000, no blank names, and not too long."""
+"""Checks texts of users: no U+0000, no blank names, not too long; one spelling for each name."""
+
+import unicodedata
 
 from appliance.hub import wire
-from appliance.kernel.blank import is_blank
+from appliance.kernel.blank import is_blank, is_invisible
 from appliance.kernel.errors import Invalid, PayloadTooLarge
+
+# Invisible characters that change how the letter or symbol before them is drawn: joiners,
+# variation selectors, and the tags of flags. Categories that they can follow.
+_SHAPERS = frozenset("\u200c\u200d") | frozenset(
+    map(chr, (*range(0xFE00, 0xFE10), *range(0xE0020, 0xE0080)))
+)
+_SHAPED = frozenset({"Lo", "Mc", "Mn", "So"})
+
+
+def plain_name(name: str) -> str:
+    """The spelling under which a name or title is stored and found.
+
+    Unicode's form NFC, without invisible characters, and with single spaces between words, so
+    that names that look alike are one name.
+    """
+    text = unicodedata.normalize("NFC", name)
+    if not text.isascii():
+        kept: list[str] = []
+        for character in text:
+            last = kept[-1] if kept else " "
+            if character in _SHAPERS:
+                visible = last in _SHAPERS or unicodedata.category(last) in _SHAPED
+            else:
+                visible = not is_invisible(character)
+            if visible:
+                kept.append(character)
+        text = unicodedata.normalize("NFC", "".join(kept).rstrip("\u200c\u200d"))
+    return " ".join(text.split())
 
 
 def check_message(sender: str, content: str) -> None:

@@ -20,6 +20,9 @@ VERSION_MAX = 2**63 - 1
 
 Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 Reference = Annotated[str, Meta(min_length=1, max_length=100, description="an id, or a name")]
+TopicReference = Annotated[
+    str, Meta(min_length=1, max_length=301, description="an id, or CHANNEL/TITLE")
+]
 ChannelName = Annotated[str, Meta(min_length=1, max_length=100)]
 Title = Annotated[str, Meta(min_length=1, max_length=200)]
 Sender = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -94,7 +97,7 @@ class CreateChannel(Struct, frozen=True):
 
 
 class CreateTopic(Struct, frozen=True):
-    channel_id: Id
+    channel_id: Reference
     title: Title
 
 
@@ -103,13 +106,13 @@ class RenameTopic(Struct, frozen=True):
 
 
 class CreateMessage(Struct, frozen=True):
-    topic_id: Id
+    topic_id: TopicReference
     sender: Sender
     content_raw: Content
 
 
 class BatchMessage(Struct, frozen=True):
-    topic_id: Id
+    topic_id: TopicReference
     sender: Sender
     content_raw: Content
     idempotency_key: Key | None = None
@@ -130,7 +133,7 @@ class DeleteMessage(Struct, frozen=True, tag_field="op", tag="delete"):
 
 
 class MoveMessage(Struct, frozen=True, tag_field="op", tag="move_topic"):
-    to_topic_id: Id
+    to_topic_id: TopicReference
     mode: Mode
     expected_version: Version | None = None
 
@@ -160,8 +163,8 @@ class ChannelsQuery(Struct, frozen=True):
 
 
 class MessagesQuery(Struct, frozen=True):
-    channel_id: Id | None = None
-    topic_id: Id | None = None
+    channel_id: Reference | None = None
+    topic_id: TopicReference | None = None
     limit: Limit = 50
     before_id: Id | None = None
     after_id: Id | None = None
@@ -175,8 +178,8 @@ class AttachmentsQuery(Struct, frozen=True):
 
 class SearchQuery(Struct, frozen=True):
     q: Annotated[str, Meta(min_length=1, description='words, "a phrase", one OR two')]
-    channel_id: Id | None = None
-    topic_id: Id | None = None
+    channel_id: Reference | None = None
+    topic_id: TopicReference | None = None
     sender: Sender | None = None
     after: Instant | None = None
     before: Instant | None = None
@@ -187,8 +190,8 @@ class EventsQuery(Struct, frozen=True):
     after: EventId = 0
     limit: Limit = 100
     tail: Limit | None = None
-    channel_id: Id | None = None
-    topic_id: Id | None = None
+    channel_id: Reference | None = None
+    topic_id: TopicReference | None = None
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     wait: Annotated[float, Meta(ge=0)] = 0.0
 
@@ -196,7 +199,7 @@ class EventsQuery(Struct, frozen=True):
 class StreamQuery(Struct, frozen=True):
     after: EventId | None = None
     channel_id: list[Reference] = []
-    topic_id: list[Reference] = []
+    topic_id: list[TopicReference] = []
 
 
 # -- replies -----------------------------------------------------------------------
@@ -226,6 +229,10 @@ class ChannelList(Struct, frozen=True):
 class TopicList(Struct, frozen=True):
     topics: list[Topic]
     has_more: bool = False
+
+
+class OneMessage(Struct, frozen=True):
+    message: Message
 
 
 class MessageList(Struct, frozen=True):
@@ -367,7 +374,7 @@ class AttachmentData(Struct, frozen=True):
 
 class Subscriptions(Struct, frozen=True):
     channels: Annotated[list[Reference], Meta(max_length=1000)] = []
-    topics: Annotated[list[Reference], Meta(max_length=1000)] = []
+    topics: Annotated[list[TopicReference], Meta(max_length=1000)] = []
 
 
 class HubHello(Struct, frozen=True, tag_field="type", tag="hello"):
@@ -404,14 +411,19 @@ class NoSuchTopic(Missing):
     default_hint = "agentlip topic list --channel NAME"
 
 
+class UnknownCursor(Invalid):
+    """`details.field` is `before_id` or `after_id`."""
+
+    default_message = "the id to continue from doesn't exist in this list"
+    default_hint = "pass the id of the last item of the previous page, or leave it out"
+
+    def __init__(self, field: str, value: str) -> None:
+        super().__init__(f"no item with this {field}", details={"field": field, "id": value[:100]})
+
+
 class NoSuchMessage(Missing):
     default_message = "message not found"
     default_hint = "agentlip msg tail --topic-id ID"
-
-
-class NoSuchAttachment(Missing):
-    default_message = "attachment not found"
-    default_hint = "agentlip attachment list --topic-id ID"
 
 
 class NameTaken(Conflict):
@@ -453,7 +465,9 @@ class TooManyToMove(Invalid):
     default_message = (
         "too many messages; use mode=later with smaller anchor, or delete old messages first"
     )
-    default_hint = "or raise hub.max_retopic_batch in agentlip.toml"
+    default_hint = (
+        "move the newest first: agentlip msg retopic MESSAGE --to-topic-id TOPIC --mode later"
+    )
 
 
 class BadUrl(Invalid):

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,22 @@ def test_gate_e_faulty_plugin_does_not_delay_others(tmp_path):
     assert hub.log_text.count('"plugin failed"') == len(bad)
     assert "!raise" not in hub.log_text  # no text of a message, not even inside an error
     assert '"error_type":"ValueError"' in hub.log_text
+
+
+def test_no_child_has_the_secrets_of_the_environment(tmp_path):
+    secrets = {"AWS_SECRET_ACCESS_KEY": "planted", "SOME_PASSPHRASE": "planted"}
+    text = settings_of(tmp_path, ("marks", "linkifier", "marks"))
+    with serve(tmp_path, settings=text, HARMLESS="passed on", **secrets) as hub:
+        _, topic = hub.channel_with_topic("a")
+        hub.send(topic, "!good")
+        caught_up(hub)
+        server = Path(f"/proc/{hub.process.pid}")
+        children = (server / f"task/{hub.process.pid}/children").read_text().split()
+        seen = [Path(f"/proc/{pid}/environ").read_bytes() for pid in children]
+        assert b"planted" in (server / "environ").read_bytes()
+    assert len(seen) >= 2, "the writer and the plugin"
+    assert not any(b"planted" in text for text in seen)
+    assert any(b"HARMLESS=passed on" in text for text in seen)
 
 
 def test_a_breaker_stops_a_plugin_and_its_cursor_waits(tmp_path):

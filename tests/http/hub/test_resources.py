@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
+from appliance.hub.text import plain_name
 from appliance.sdk import catalogue
 from appliance.sdk.discovery import Endpoint
 from appliance.sdk.http import HubClient
@@ -136,10 +137,11 @@ def test_message_is_returned_as_stored(hub, ids):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_is_returned_unchanged(hub, text):
     channel = hub.http.post("/api/v1/channels", {"name": text, "description": text})
-    assert channel.body["channel"]["name"] == channel.body["channel"]["description"] == text
+    assert channel.body["channel"]["name"] == plain_name(text)
+    assert channel.body["channel"]["description"] == text
     command = {"channel_id": channel.body["channel"]["id"], "title": text}
     topic = hub.http.post("/api/v1/topics", command).body["topic"]
-    assert topic["title"] == text
+    assert topic["title"] == plain_name(text)
     command = {"topic_id": topic["id"], "sender": text, "content_raw": text}
     message = hub.http.post("/api/v1/messages", command).body["message"]
     assert (message["sender"], message["content_raw"]) == (text, text)
@@ -154,6 +156,33 @@ def test_text_is_returned_unchanged(hub, text):
     edits = [event["data_json"] for event in events if event["name"] == "message.edited"]
     assert (edits[0]["old_content"], edits[0]["new_content"]) == (text, text + text)
     assert {row[0] for row in hub.rows("SELECT name FROM sqlite_schema")} >= {"messages", "events"}
+
+
+def test_names_work_where_ids_do(hub):
+    """Also names that contain the separator."""
+    channel = hub.http.post("/api/v1/channels", {"name": "a/b"}).body["channel"]["id"]
+    made = hub.http.post("/api/v1/topics", {"channel_id": "a/b", "title": "c/d"}).body["topic"]
+    assert made["channel_id"] == channel
+    command = {"topic_id": "a/b/c/d", "sender": "ann", "content_raw": "hello wombat"}
+    sent = hub.http.post("/api/v1/messages", command).body["message"]
+    assert sent["topic_id"] == made["id"]
+    assert hub.http.get(f"/api/v1/messages/{sent['id']}").body == {"message": sent}
+    for path in (
+        "/api/v1/messages?topic_id=a/b/c/d",
+        "/api/v1/messages?channel_id=a/b",
+        "/api/v1/search?q=wombat&channel_id=a/b&topic_id=a/b/c/d",
+    ):
+        assert [row["id"] for row in hub.http.get(path).body["messages"]] == [sent["id"]]
+    events = hub.http.get("/api/v1/events?channel_id=a/b&topic_id=a/b/c/d").body["events"]
+    assert [event["entity"]["id"] for event in events] == [made["id"], sent["id"]]
+    other = hub.http.post("/api/v1/topics", {"channel_id": channel, "title": "e"}).body["topic"]
+    moved = patch(hub, sent["id"], op="move_topic", to_topic_id="a/b/e", mode="one")
+    assert moved.body["affected_count"] == 1
+    assert hub.http.get(f"/api/v1/messages/{sent['id']}").body["message"]["topic_id"] == other["id"]
+    hub.http.post("/api/v1/channels", {"name": "plain"})
+    assert hub.http.get("/api/v1/channels/plain/topics").body["topics"] == []
+    for path in ("messages?topic_id=a/nothing", "events?channel_id=nothing", "messages/nothing"):
+        assert hub.http.get(f"/api/v1/{path}").status == 404
 
 
 def test_empty_content_is_accepted(hub, ids):
@@ -376,7 +405,7 @@ def test_workspace_of_another_program_pages_by_creation(tmp_path):
         assert listed_ids == ids[:30][::-1]
         newer = hub.http.get(f"{path}&after_id={ids[28]}").body["messages"]
         assert [message["id"] for message in newer] == ids[29:]
-        assert hub.http.get(f"{path}&before_id=unknown").status == 404
+        assert hub.http.get(f"{path}&before_id=unknown").status == 400
         stream = hub.connect()
         stream.connection.request("GET", "/api/v1/events/stream?after=0&topic_id=t1")
         lines = iter(stream.connection.getresponse().readline, b"")

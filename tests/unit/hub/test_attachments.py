@@ -271,7 +271,7 @@ def test_empty_topic_lists_nothing_and_missing_topic_is_404(env, ids):
     assert env.hub.list_attachments(ids[1], query, env.alice) == wire.AttachmentList([], False)
     with pytest.raises(wire.NoSuchTopic):
         env.hub.list_attachments("topic_none", query, env.alice)
-    with pytest.raises(wire.NoSuchAttachment):
+    with pytest.raises(wire.UnknownCursor):
         env.hub.list_attachments(ids[1], wire.AttachmentsQuery(before_id="att_none"), env.alice)
 
 

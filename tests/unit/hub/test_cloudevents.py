@@ -174,7 +174,7 @@ def test_a_stream_of_cloudevents(story):
         jsonschema.validate(event, SCHEMA)
         assert event["id"] == f"e1:{number.removeprefix('id: ')}"
     converted.close()
-    assert story.hub.long_polls.waiting == 0
+    assert story.hub.waits.waiting == 0
 
 
 def test_stream_format_is_selected_by_media_type(story):

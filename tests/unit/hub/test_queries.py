@@ -301,10 +301,13 @@ def test_pages_never_skip_or_repeat_during_writes(new_bare_log, order, data, num
     log.connection.close()
 
 
-def test_unknown_anchor_is_refused_in_rowid_order(bare_log):
-    messages = Messages(bare_log, "rowid")
-    with pytest.raises(wire.NoSuchMessage):
-        messages.page("topic_1", 5, before_id="nobody")
+@pytest.mark.parametrize("order", ["id", "rowid"])
+@pytest.mark.parametrize("field", ["before_id", "after_id"])
+def test_unknown_cursor_is_refused(bare_log, order, field):
+    messages = Messages(bare_log, order)
+    with pytest.raises(wire.UnknownCursor) as refused:
+        messages.page("topic_1", 5, **{field: "nobody"})
+    assert refused.value.details == {"field": field, "id": "nobody"}
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,16 @@ def test_channel_created_during_hello_is_followed(table):
     assert table.event_ids() == expected
 
 
+def test_topic_created_later_is_followed_by_its_name(table):
+    table.hello(topics=["later/t"])
+    table.say("here")
+    channel_id = table.make("later")
+    table.say("later")
+    expected = table.events_of(channel_id)
+    table.until(lambda: table.event_ids()[-1:] == expected[-1:])
+    assert table.event_ids() == expected[1:], "not the event of the channel"
+
+
 def test_answers_posted_while_a_client_catches_up_go_out_at_once(table):
     table.hello()
     table.block_writer()

@@ -21,7 +21,48 @@ def ids(env):
     return channel["id"], topic["id"], message["id"]
 
 
-BLANKS = [" ", "\t\n", "\u00a0", "\u200b", "\u2003\u200d\ufeff", "\u3164", "\u2800"]
+BLANKS = [
+    " ", "\t\n", "\u00a0", "\u200b", "\u2003\u200d\ufeff", "\u3164", "\u2800", "\u0301\u0308",
+]  # fmt: skip
+
+ALIKE = [
+    ("caf\u00e9", "cafe\u0301"),
+    ("general", "gen\u200beral"),
+    ("general", "general "),
+    ("general", "\ufeffgeneral\u2060"),
+    ("ship it", "ship\u00a0 it"),
+    ("ab", "a\u200db"),
+]
+DIFFERENT = [
+    ("\u2764", "\u2764\ufe0f"),  # text and emoji
+    ("\U0001f469\U0001f467", "\U0001f469\u200d\U0001f467"),  # two people, a family
+    (
+        "\u0645\u06cc\u062e\u0648\u0627\u0647\u0645",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    ),
+    ("general", "General"),
+]
+
+
+@pytest.mark.parametrize(("name", "other"), ALIKE)
+def test_names_that_look_alike_are_one_name(env, name, other):
+    hub, who = env.hub, env.alice
+    channel = json.loads(hub.create_channel(wire.CreateChannel(other), who).body)["channel"]
+    assert channel["name"] == name
+    with pytest.raises(wire.NameTaken):
+        hub.create_channel(wire.CreateChannel(name), who)
+    topic = json.loads(hub.create_topic(wire.CreateTopic(other, other), who).body)["topic"]
+    assert (topic["channel_id"], topic["title"]) == (channel["id"], name)
+    with pytest.raises(wire.NameTaken):
+        hub.create_topic(wire.CreateTopic(name, name), who)
+    sent = hub.create_message(wire.CreateMessage(f"{name}/{other}", "ann", "x"), who)
+    assert json.loads(sent.body)["message"]["topic_id"] == topic["id"]
+
+
+@pytest.mark.parametrize(("name", "other"), DIFFERENT)
+def test_names_that_look_different_stay_two_names(name, other):
+    assert text.plain_name(name) == name
+    assert text.plain_name(other) == other
 
 
 @pytest.mark.parametrize("blank", BLANKS)

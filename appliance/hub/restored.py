@@ -1,0 +1,31 @@
+"""What a restore of the hub loses."""
+
+import sqlite3
+
+from appliance.kernel.restoring import RestoreContext
+
+_ROWS = (
+    ("event", "events", "event_id", "name"),
+    ("channel", "channels", "id", "name"),
+    ("topic", "topics", "id", "title"),
+    ("message", "messages", "id", "sender"),
+    ("attachment", "topic_attachments", "id", "kind"),
+    ("webhook", "x_webhooks", "id", "url"),
+)
+
+
+def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+    del connection
+    for noun, table, column, columns in _ROWS:
+        context.notice(
+            "lost",
+            noun,
+            f"SELECT p.{column}, p.{columns} FROM present.{table} AS p"
+            f" WHERE NOT EXISTS (SELECT 1 FROM main.{table} AS r WHERE r.{column} = p.{column})",
+        )
+    context.notice(
+        "lost",
+        "change of a message",
+        "SELECT p.id, 'version ' || p.version FROM present.messages AS p"
+        " JOIN main.messages AS r ON r.id = p.id WHERE p.version > r.version",
+    )
