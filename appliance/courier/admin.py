@@ -247,7 +247,7 @@ class CourierAdmin:
                 "id": item.id,
                 "stream": item.stream.name,
                 "holder": item.consumer.name,
-                "attempt": item.delivered,
+                "attempt": item.attempts,
                 "until": self._clock_time(item.deadline),
             }
             view.put(key, row)
@@ -327,6 +327,15 @@ class CourierAdmin:
             done += 1
         dispatch(stream, now)
         return done
+
+    def kick(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
+        """Make matching delayed envelopes ready now."""
+        stream = self._courier.existing_stream(who, OPERATE, command.stream)
+        items, now = list(selected(stream, DELAYED, command)), self._courier.now()
+        if not command.dry_run:
+            items = [item for item in items if self._queue.kick(item, now)]
+            dispatch(stream, now)
+        return self._changed([item.id for item in items], len(items), command)
 
     def purge(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
         """Remove matching envelopes permanently. Leased ones can't be selected."""

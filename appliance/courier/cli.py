@@ -248,6 +248,22 @@ def purge(
     _purge(session, selection, yes)
 
 
+@app.command("kick")
+@common
+def kick(
+    session: Session,
+    stream: StreamArgument,
+    id_: IdsFlag = None,
+    type_: TypeFlag = None,
+    sender: FromFlag = None,
+    dry_run: DryRunFlag = False,
+) -> None:
+    """Make delayed envelopes ready now, at the tail of their stream."""
+    selection = _selection(stream, id_, type_, sender, None, dry_run)
+    answer = _client(session).post("/v1/streams/kick", selection)
+    session.answer(answer, f"{'would kick' if dry_run else 'kicked'} {answer['count']}")
+
+
 @app.command("purge")
 @common
 def purge_stream(

@@ -21,6 +21,7 @@ from appliance.courier.stream import Stream
 from appliance.courier.trigger import NO_OUTBOX, Effect, TriggerEngine, TriggerRule, of_type
 from appliance.courier.view import View, is_inbox
 from appliance.courier.writes import Entry
+from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Unavailable
 from appliance.kernel.lease import DEAD
@@ -73,6 +74,7 @@ class EnqueuePipeline:
         self._journal = journal
         self._webhooks = webhooks
         self._waiting: dict[str, set[Wakeup]] = {}  # blocked producers by stream
+        self._waits = WaitLimit(settings.waiting_max, wire.WaitLimitReached)
         self._bytes = 0  # upper bound of the bytes in all streams; forget_unused() counts them
         self._closed = False
         self._compact_at = COMPACT_AT
@@ -184,22 +186,14 @@ class EnqueuePipeline:
         fresh = list(new.values())
         if not fresh or self._journal is None:
             return self._put(stream, parsed)
-        entries = [self._journal_entry(stream, envelope) for envelope in fresh]
+        now_ms = self._journal.steady.now_ms()
+        entries = [journal_entry(stream, envelope, now_ms) for envelope in fresh]
         stream.reserved += len(fresh)
         try:
             rows = self._journal.append(entries, is_inbox(stream.name))
         finally:
             stream.reserved -= len(fresh)
         return len(parsed) - len(fresh) + self._put(stream, fresh, rows)
-
-    def _journal_entry(self, stream: Stream, envelope: ParsedEnvelope) -> Entry:
-        now_ms, options = self._clock.now_ms(), envelope.options
-        ttl_ms = options.ttl_ms or stream.policy.ttl_ms
-        return (
-            stream.name, envelope.id, envelope.body, options.priority, options.key, now_ms,
-            now_ms + int(options.delay_ms) if options.delay_ms else None,
-            now_ms + int(ttl_ms) if ttl_ms else None,
-        )  # fmt: skip
 
     # -- capacity ------------------------------------------------------------------------------
 
@@ -233,19 +227,19 @@ class EnqueuePipeline:
             )
 
     def _wait_for_capacity(self, stream: Stream, count: int, size: int) -> None:
-        waiting = self._waiting.setdefault(stream.name, set())
-        if sum(map(len, self._waiting.values())) >= self._settings.waiting_max:
-            raise wire.WaitLimitReached
         wakeup = Wakeup()
+        leave = self._waits.enter(wakeup.set)
+        waiting = self._waiting.setdefault(stream.name, set())
         waiting.add(wakeup)
         deadline = self.now() + stream.policy.block_ms
         try:
-            while not stream.has_capacity(count, size) and not self._closed:
+            while not (stream.has_capacity(count, size) or self._closed) and is_there():
                 left = deadline - self.now()
                 if left <= 0 or not wakeup.wait(left / 1000):
                     return
                 wakeup.clear()
         finally:
+            leave()
             waiting.discard(wakeup)
             if not waiting:
                 self._waiting.pop(stream.name, None)
@@ -359,8 +353,8 @@ class EnqueuePipeline:
 
     def recover(self, journal: Journal) -> None:
         """Restore everything from the journal. Envelopes that were leased are ready again."""
-        now, now_ms = self.now(), self._clock.now_ms()
-        state = journal.load_state(now_ms - int(self._settings.recent_seconds * 1000))
+        now, now_ms = self.now(), journal.steady.now_ms()
+        state = journal.load_state(self._settings.recent_seconds)
         by_stream: dict[str, list[tuple[int, str]]] = {}
         for stream, index, id_ in state.acked:
             by_stream.setdefault(stream, []).append((index, id_))
@@ -368,7 +362,7 @@ class EnqueuePipeline:
             self._open_durable(stream).recent_ids.restore(
                 [id_ for _, id_ in acked], acked[-1][0] + 1
             )
-        self.restore_rows(journal.read_new_rows(), state.attempts)
+        self._restore_rows(journal, state.attempts)
         for stream, body in state.latest:
             unseen = self._latest.put(stream, body)
             self._queue.changes += [("unseen", each) for each in unseen]
@@ -386,9 +380,12 @@ class EnqueuePipeline:
             self._make_context(stream)
         return stream
 
-    def restore_rows(self, rows: Sequence[JournalRow], attempts: Mapping[int, list[Any]]) -> None:
-        """Put envelopes from the journal into their streams."""
-        now, now_ms = self.now(), self._clock.now_ms()
+    def _restore_rows(
+        self, journal: Journal, attempts: Mapping[int, list[Any]]
+    ) -> list[JournalRow]:
+        """Put the envelopes of the journal into their streams."""
+        rows = journal.read_rows()
+        now, now_ms = self.now(), journal.steady.now_ms()
         for row in rows:
             stream = self._open_durable(row.stream)
             if stream.has_id(row.id):  # its producer got no answer and sent it again
@@ -411,39 +408,35 @@ class EnqueuePipeline:
             stream.restore(item, 0.0 if row.due_ms is None else row.due_ms - now_ms, now)
         if rows:
             self._log.info("durable streams recovered", envelopes=len(rows))
-
-    def reload_journal(self) -> None:
-        """Read envelopes that a writer process stored before it died without reporting them. The
-        error for their producers says that the outcome is unknown."""
-        if self._journal is None:
-            return
-        rows = self._journal.read_new_rows()
-        self.restore_rows(rows, {})
-        for name in {row.stream for row in rows}:
-            dispatch(self._queue.streams[name], self.now())
+        return rows
 
     def flush(self, *, at_once: bool = False) -> int:
-        """Write pending changes to the journal, at most CHANGES_MAX, and samples of outcomes that
-        are due, or all `at_once`. Returns how many."""
+        """Write pending changes to the journal, at most CHANGES_MAX, and outcomes that are due, or
+        all `at_once`. Returns how many."""
         if self._journal is None:
             return 0
         changes = self._queue.changes
         batch = changes[:CHANGES_MAX]
         outcomes, now = self._queue.outcomes, self.now()
         samples = outcomes.take(now, CHANGES_MAX, at_once=at_once)
-        if not batch and not samples:
+        journaled = outcomes.take_journaled(now, quiet=at_once or not batch)
+        if not batch and not samples and not journaled:
             return 0
         del changes[: len(batch)]
         try:
             offset_ms = self._clock.now_ms() - now
-            return self._journal.apply(batch, samples, outcomes.sample_rate, offset_ms)
+            written = self._journal.apply(
+                batch, journaled, samples, outcomes.sample_rate, offset_ms
+            )
         except ApplianceError:
-            outcomes.put_back(samples)
+            outcomes.put_back(samples, journaled, now)
             changes[:0] = batch  # tried again later, in the same order
             if len(changes) > self._compact_at:
                 changes[:] = compact(changes)
                 self._compact_at = max(COMPACT_AT, 2 * len(changes))
             raise
+        outcomes.add_journaled(batch, now)
+        return written
 
     def stop_waiting(self) -> None:
         """Wake all blocked producers, and block no more."""
@@ -459,6 +452,17 @@ class EnqueuePipeline:
                 pass
         except ApplianceError as error:
             self._log.error("the last acks were not written to the journal", code=error.code)
+
+
+def journal_entry(stream: Stream, envelope: ParsedEnvelope, now_ms: int) -> Entry:
+    """A row of the journal; `now_ms` of the steady clock."""
+    options = envelope.options
+    ttl_ms = options.ttl_ms or stream.policy.ttl_ms
+    return (
+        stream.name, envelope.id, envelope.body, options.priority, options.key, now_ms,
+        now_ms + int(options.delay_ms) if options.delay_ms else None,
+        now_ms + int(ttl_ms) if ttl_ms else None,
+    )  # fmt: skip
 
 
 def check_name(stream: str) -> None:

@@ -19,10 +19,10 @@ encode = msgspec.json.Encoder().encode
 # Decoders give up near 1,000 levels, and earlier when they are called deep in the stack. Every
 # later decoder, including the consumer's, must be able to read an envelope that is accepted here.
 NESTING_MAX = 500
-STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _nul = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000").search
 _strings = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
-_no_brackets = bytes(byte for byte in range(256) if byte not in STEPS)
+_others = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_steps = bytes.maketrans(b"[]{}", b"\x01\xff\x01\xff")  # 1 and -1
 
 
 class ParsedEnvelope(msgspec.Struct, frozen=True, gc=False):
@@ -88,8 +88,11 @@ def meta_of(body: bytes) -> Envelope:
 
 def nesting(body: bytes) -> int:
     """The nesting depth of arrays and objects in this JSON."""
-    brackets = _strings.sub(b"", body).translate(None, _no_brackets)
-    return max(accumulate(map(STEPS.__getitem__, brackets)), default=0)
+    steps = _strings.sub(b"", body).translate(_steps, _others)
+    if not steps:
+        return 0
+    outer = steps.replace(b"\x01\xff", b"")  # without the innermost level, often most of it
+    return 1 + max(accumulate(memoryview(outer).cast("b")), default=0)
 
 
 def _check_text(body: bytes, where: str) -> None:

@@ -17,6 +17,7 @@ from appliance.courier.outcome_log import Sample
 from appliance.courier.writes import Change, Entry
 from appliance.kernel.errors import StorageFull
 from appliance.kernel.reader import Reader, open_connection
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
 BLOCK = 1_000  # row numbers reserved at a time
@@ -53,9 +54,11 @@ class Journal:
     """Assigns its row numbers itself; they only grow. They are reserved in blocks, so that few
     inserts have to update the sequence."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, steady: SteadyClock) -> None:
+        """`steady`: the clock of all times in the journal but those of its log."""
         self._store = store
-        self._last_confirmed = 0  # newest row that `append` or `read_new_rows` returned
+        self.steady = steady
+        steady.open()
         self._newest: int = store.read(_newest)
         self._reserved = self._newest
 
@@ -66,38 +69,35 @@ class Journal:
         reserve = 0
         if self._newest > self._reserved:
             reserve = self._reserved = self._newest + BLOCK
-        rows = self._store.write(writes.append, entries, is_inbox, first, reserve)
-        self._last_confirmed = max(self._last_confirmed, rows[-1])
-        return rows
+        return self._store.write(writes.append, entries, is_inbox, first, reserve)
 
     def apply(
         self,
         changes: Sequence[Change],
+        journaled: Sequence[Change],
         samples: Sequence[Sample],
         sample_rate: float,
         offset_ms: float,
     ) -> int:
-        """Write changes of envelopes and streams, in the order they happened, and samples of
-        outcomes."""
-        return self._store.write(writes.apply, changes, samples, sample_rate, offset_ms)
+        """Write changes of envelopes and streams, in the order they happened, and outcomes: those
+        of changes that were written before, and samples."""
+        outcomes = (journaled, samples, sample_rate, offset_ms)
+        return self._store.write(writes.apply, changes, *outcomes)
 
-    def read_new_rows(self) -> list[JournalRow]:
-        """Envelopes that were not returned before, in the order they were accepted: all of them at
-        the start, and after a crash of the writer those that it had stored last."""
+    def read_rows(self) -> list[JournalRow]:
+        """All envelopes, in the order they were accepted."""
         rows: list[JournalRow] = []
         while True:
-            page = self._store.read(_page, self._last_confirmed)
+            page = self._store.read(_page, rows[-1].number if rows else 0)
             rows += [JournalRow(*values) for values in page]
-            if page:
-                self._last_confirmed = rows[-1].number
             if len(page) < PAGE:
                 return rows
 
-    def load_state(self, since_ms: int) -> JournalState:
-        """Everything but the envelopes. Acked ids older than `since_ms` are deleted; if the disk is
-        full, at a later start."""
+    def load_state(self, recent_seconds: float) -> JournalState:
+        """Everything but the envelopes. Acked ids older than `recent_seconds` are deleted; if the
+        disk is full, at a later start."""
         with suppress(StorageFull):
-            self._store.write(writes.prune, since_ms)
+            self._store.write(writes.prune, int(recent_seconds * 1000))
         attempts: dict[int, list[Any]] = {}
         for number, _, *values in self._all(listings.ATTEMPTS, (0, -1)):
             attempts.setdefault(number, []).append(tuple(values))

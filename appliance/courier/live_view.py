@@ -92,9 +92,6 @@ class LiveViewEvents:
     """The events of one server-sent event stream (`EventSource` of `SseStream`)."""
 
     def __init__(self, live: LiveView) -> None:
-        if live.courier.waiting >= live.courier.settings.waiting_max:
-            raise wire.WaitLimitReached
-        live.courier.waiting += 1
         self._live = live
         metrics.sessions.labels("live_sse").inc()
 
@@ -117,7 +114,6 @@ class LiveViewEvents:
 
     def end(self) -> None:
         self._live.stop()
-        self._live.courier.waiting -= 1
         metrics.sessions.labels("live_sse").dec()
 
 

@@ -89,7 +89,7 @@ class StatsResource:
 
 
 class StreamResource:
-    """Operations on streams: pause, resume, redrive, purge."""
+    """Operations on streams: pause, resume, redrive, kick, purge."""
 
     def __init__(self, admin: CourierAdmin) -> None:
         self._admin = admin
@@ -102,6 +102,9 @@ class StreamResource:
 
     def on_post_redrive(self, req: Any, resp: falcon.Response, command: wire.Selection) -> None:
         reply(resp, self._admin.redrive(req.context.principal, command))
+
+    def on_post_kick(self, req: Any, resp: falcon.Response, command: wire.Selection) -> None:
+        reply(resp, self._admin.kick(req.context.principal, command))
 
     def on_post_purge(self, req: Any, resp: falcon.Response, command: wire.Selection) -> None:
         reply(resp, self._admin.purge(req.context.principal, command))
@@ -134,7 +137,7 @@ class ViewResource:
         live = LiveView(self._courier, req.context.principal, req.context.query)
         resp.content_type = "text/event-stream"
         resp.set_header("X-Accel-Buffering", "no")
-        resp.stream = SseStream(LiveViewEvents(live), HEARTBEAT_SECONDS)
+        resp.stream = SseStream(LiveViewEvents(live), HEARTBEAT_SECONDS, self._courier.waits.enter)
 
 
 class RuleResource:
@@ -252,6 +255,10 @@ def _admin_routes(admin: CourierAdmin) -> list[Route]:
             "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
                               summary="Redrive dead letters: make them ready again"),
         }, suffix="redrive"),
+        Route("/v1/streams/kick", streams, {
+            "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
+                              summary="Kick delayed envelopes: make them ready now"),
+        }, suffix="kick"),
         Route("/v1/streams/purge", streams, {
             "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
                               summary="Purge envelopes: remove them permanently"),

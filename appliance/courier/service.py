@@ -25,6 +25,7 @@ from appliance.courier.stream import Stream
 from appliance.courier.trigger import TriggerEngine
 from appliance.courier.view import INFLIGHT, LATEST, View
 from appliance.kernel.auth import Principal
+from appliance.kernel.caller import WaitLimit
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
@@ -69,7 +70,7 @@ class Courier:
             self.queue, self.engine, self.views[LATEST], settings, clock, log, journal, webhooks
         )
         self.closed = False
-        self.waiting = 0
+        self.waits = WaitLimit(settings.waiting_max, wire.WaitLimitReached)
         self._waiters: set[Wakeup] = set()
         self._buckets: dict[str, TokenBucket] = {}
         if journal is not None:
@@ -215,14 +216,12 @@ class Courier:
             self.log.info("courier", event="deliver", consumer=consumer.id, ids=ids, ms=waits)
 
     def wait(self, wakeup: Wakeup, seconds: float) -> None:
-        if self.waiting >= self.settings.waiting_max:
-            raise wire.WaitLimitReached
-        self.waiting += 1
+        leave = self.waits.enter(wakeup.set)
         self._waiters.add(wakeup)
         try:
             wakeup.wait(seconds)
         finally:
-            self.waiting -= 1
+            leave()
             self._waiters.discard(wakeup)
 
     def receiver(self, who: Principal, id_: str) -> Consumer:
@@ -313,5 +312,5 @@ class Courier:
 
 def delivery(item: StreamItem) -> msgspec.Raw:
     """An envelope in the response of a receive."""
-    attempt = b',"attempt":%d' % item.delivered if item.delivered > 1 else b""
+    attempt = b',"attempt":%d' % item.attempts if item.attempts > 1 else b""
     return msgspec.Raw(b'{"deliver":%b%b}' % (item.body, attempt))

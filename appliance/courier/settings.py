@@ -58,7 +58,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes_total_max: Positive = 512 * 1024 * 1024  # bytes of envelopes in all streams
     overflow_policy: OverflowPolicy = "reject"  # what a full stream does with new envelopes
     block_ms: Count = 5_000  # milliseconds that a producer waits if overflow_policy is block
-    waiting_max: Positive = 500  # producers and receivers that can wait at the same time
+    waiting_max: Positive = 500  # producers and receivers with a token that can wait at once
     deliveries_max: Count = 0
     """deliveries of an envelope before it becomes a dead letter; 0 means no limit"""
     backoff_ms: Count | None = None

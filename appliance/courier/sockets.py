@@ -13,6 +13,7 @@ client that doesn't read, ends the connection.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -189,6 +190,7 @@ class ProducerSocket:
         self._stream: Stream | None = None
         self._pending: list[ParsedEnvelope] = []
         self._seqs: list[int] = []
+        self._starts: list[int] = []  # where the envelopes of another message begin in `_pending`
 
     def run(self) -> int:
         with metrics.sessions.labels("publish").track_inprogress():
@@ -207,6 +209,7 @@ class ProducerSocket:
             if len(message) > self._settings.frame_bytes_max:
                 self._socket.close(TOO_BIG, "the frame is too large")
                 break
+            self._starts.append(len(self._pending))
             for envelope in self._read(message):
                 self._handle(envelope, bytes_max)
         self._insert()
@@ -257,30 +260,36 @@ class ProducerSocket:
             self._send_error(error, seq=frame.seq)
 
     def _insert(self) -> None:
-        """Enqueue what was read together for one stream; if it doesn't fit, one by one."""
-        parsed, seqs, stream = self._pending, self._seqs, self._stream
-        self._pending, self._seqs = [], []
-        if not parsed or stream is None:
-            return
-        try:
-            self._put(stream, parsed, seqs)
-        except Exhausted as error:
-            if len(parsed) == 1:
-                self._send_error(error, seq=seqs[0])
-                return
-            for envelope, seq in zip(parsed, seqs, strict=True):
-                try:
-                    self._put(stream, [envelope], [seq])
-                except ApplianceError as refusal:
-                    self._send_error(refusal, seq=seq)
-        except ApplianceError as error:
-            for seq in seqs:
-                self._send_error(error, seq=seq)
+        """Enqueue what was read together for one stream; if it is refused, message by message."""
+        parsed, seqs, starts = self._pending, self._seqs, self._starts
+        self._pending, self._seqs, self._starts = [], [], []
+        if parsed and self._stream is not None:
+            self._put(self._stream, parsed, seqs, starts)
 
-    def _put(self, stream: Stream, parsed: Sequence[ParsedEnvelope], seqs: Sequence[int]) -> None:
-        self._charge(len(parsed))
-        self._courier.enqueue_parsed(self._who, stream, parsed)
-        self._accepted = seqs[-1]
+    def _put(
+        self,
+        stream: Stream,
+        parsed: Sequence[ParsedEnvelope],
+        seqs: Sequence[int],
+        starts: Sequence[int],
+    ) -> None:
+        """Enqueue all of them, or else the parts that begin at `starts`. Only a full stream takes a
+        part of an array; otherwise an array gets one error."""
+        count = len(parsed)
+        try:
+            self._charge(count)
+            self._courier.enqueue_parsed(self._who, stream, parsed)
+            self._accepted = seqs[-1]
+        except ApplianceError as error:
+            bounds = sorted({0, *starts, count})
+            if len(bounds) == 2 and isinstance(error, wire.StreamFull):
+                bounds = list(range(count + 1))
+            if len(bounds) == 2 or not isinstance(error, Exhausted):
+                more = {"count": count} if count > 1 else {}
+                self._send_error(error, seq=seqs[0], **more)
+                return
+            for start, end in pairwise(bounds):
+                self._put(stream, parsed[start:end], seqs[start:end], ())
 
     def _refuse_array(self, count: int, first: dict[str, int]) -> None:
         """Send one error for an array beyond the limit. None of it is enqueued."""
@@ -309,8 +318,8 @@ def delivery_frames(items: Sequence[StreamItem]) -> bytes:
     """One frame for each delivery, joined."""
     frames = []
     for item in items:
-        if item.delivered > 1:
-            frame = b'{"deliver":%b,"attempt":%d}' % (item.body, item.delivered)
+        if item.attempts > 1:
+            frame = b'{"deliver":%b,"attempt":%d}' % (item.body, item.attempts)
         else:
             frame = b'{"deliver":%b}' % item.body
         frames.append(text_frame(frame))
@@ -326,7 +335,7 @@ def batch_frames(items: Sequence[StreamItem], limit: int) -> bytes:
 
 def batch_frame(items: Sequence[StreamItem]) -> bytes:
     envelopes = b",".join([item.body for item in items])
-    attempts = [item.delivered for item in items]
+    attempts = [item.attempts for item in items]
     if max(attempts) == 1:
         return b'{"deliver":[%b]}' % envelopes
     return b'{"deliver":[%b],"attempts":%b}' % (envelopes, encode(attempts))

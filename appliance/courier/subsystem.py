@@ -23,10 +23,10 @@ from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.scopes import Scopes
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
-from appliance.kernel.writerprocess import WriterProcess
 from appliance.web.socket import Socket, SocketSettings
 
 Charge = Callable[[int], None]
@@ -53,11 +53,11 @@ class CourierSubsystem(Subsystem):
         clock: Clock,
         log: Log,
         boot_id: str,
-        writers: WriterProcess | None = None,
         webhooks: WebhookSink | None = None,
     ) -> None:
-        """`writers` is the process that writes the journal; without it, a thread does. `webhooks`
-        accepts webhooks of triggers; without it, triggers can't have webhook actions."""
+        """A thread of this process writes the journal: waking another process twice costs a single
+        durable envelope a third of its CPU time. `webhooks` accepts webhooks of triggers; without
+        it, triggers can't have webhook actions."""
         problems = check(settings.triggers, webhooks=webhooks is not None)
         if problems:
             raise BadSettings(f"settings: courier.triggers: {problems[0]}")
@@ -65,15 +65,17 @@ class CourierSubsystem(Subsystem):
         self.store: Store | None = None
         durable = settings.any_durable or has_envelopes(path)
         if durable or (settings.logs_memory and path.exists()):
-            self.store = Store(
-                "courier", path, store, clock, log, writers=writers, restarted=self._reload_journal
-            )
-        journal = None if self.store is None else Journal(self.store)
+            self.store = Store("courier", path, store, clock, log)
+        journal = None
+        if self.store is not None:
+            journal = Journal(self.store, SteadyClock(self.store, clock, log))
         self.courier = Courier(settings, clock, log, boot_id, journal, webhooks)
         self.admin = CourierAdmin(self.courier)
         self.loops: list[Loop] = [Tick(self.courier, self.admin)]
-        if self.store is not None:
-            retention = LogRetention(self.store, lambda: settings.log_days, clock, log)
+        if self.store is not None and journal is not None:
+            retention = LogRetention(
+                self.store, journal.steady, lambda: settings.log_days, clock, log
+            )
             self.loops += [JournalWriter(self.courier, durable=durable), retention]
         self.stores = () if self.store is None else (self.store,)
         self.scopes = Scopes(implied={USE: SCOPED}, free=free_scopes(settings))
@@ -95,9 +97,6 @@ class CourierSubsystem(Subsystem):
 
     def facts(self) -> dict[str, float]:
         return {f"courier.{name}": float(fact) for name, fact in self.admin.facts().items()}
-
-    def _reload_journal(self) -> None:
-        self.courier.pipeline.reload_journal()
 
     def drain(self) -> None:
         self.courier.stop_waiting()

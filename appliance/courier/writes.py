@@ -59,37 +59,41 @@ def append(
         tx.execute(RESERVE, (reserve,))
     if is_inbox:
         stream, _, body, *_ = entries[-1]
-        tx.execute(INSERT_LATEST, (stream, body, tx.now_ms))
+        tx.execute(INSERT_LATEST, (stream, body, tx.steady_ms))
     return rows
 
 
 def apply(
     tx: Tx,
     changes: Sequence[Change],
+    journaled: Sequence[Change],
     samples: Sequence[Sample],
     sample_rate: float,
     offset_ms: float,
 ) -> int:
-    """Write changes of envelopes and streams, in the order they happened, and their outcomes into
-    the log. `offset_ms`: the wall clock minus the monotonic clock, which the outcomes have."""
+    """Write changes of envelopes and streams, in the order they happened, and the outcomes of
+    `journaled`, which were written before, into the log. `offset_ms`: the wall clock minus the
+    monotonic clock, which the outcomes have."""
     for kind, group in groupby(changes, key=itemgetter(0)):
         APPLY[kind](tx, [change[1:] for change in group])
-    log_outcomes(tx, changes, samples, sample_rate, offset_ms)
-    return len(changes) + len(samples)
+    log_outcomes(tx, journaled, samples, sample_rate, offset_ms)
+    return len(changes) + len(journaled) + len(samples)
 
 
-def prune(tx: Tx, before_ms: int) -> int:
-    """Delete acked ids that are too old, and pauses that are over."""
-    tx.execute("DELETE FROM paused WHERE until_ms <= ?", (tx.now_ms,))
-    return tx.execute("DELETE FROM acked WHERE at_ms < ?", (before_ms,)).rowcount
+def prune(tx: Tx, recent_ms: int) -> int:
+    """Delete ids that were acked more than `recent_ms` ago, and pauses that are over."""
+    now_ms = tx.steady_ms
+    tx.execute("DELETE FROM paused WHERE until_ms <= ?", (now_ms,))
+    return tx.execute("DELETE FROM acked WHERE at_ms < ?", (now_ms - recent_ms,)).rowcount
 
 
 def _acked(tx: Tx, rows: list[Change]) -> None:
+    now_ms = tx.steady_ms
     tx.executemany(DELETE, [(number,) for number, *_ in rows])
     tx.executemany(
         INSERT_ACKED,
         [
-            (stream, ordinal % limit, ordinal, id_, tx.now_ms)
+            (stream, ordinal % limit, ordinal, id_, now_ms)
             for _, stream, ordinal, limit, id_, _ in rows
             if limit
         ],
@@ -97,7 +101,7 @@ def _acked(tx: Tx, rows: list[Change]) -> None:
 
 
 def _returned(tx: Tx, rows: list[Change]) -> None:
-    now = tx.now_ms
+    now = tx.steady_ms
     tx.executemany(
         UPDATE_ATTEMPTS,
         [
@@ -109,22 +113,21 @@ def _returned(tx: Tx, rows: list[Change]) -> None:
 
 def _failed_attempt(tx: Tx, rows: list[Change]) -> None:
     """With a limit of 0 only the log has it."""
-    kept = [row[:-1] for row in rows if row[1]]
-    tx.executemany(INSERT_ATTEMPT, [(number, tx.now_ms, *attempt) for number, _, *attempt in kept])
+    now_ms, kept = tx.steady_ms, [row[:-1] for row in rows if row[1]]
+    tx.executemany(INSERT_ATTEMPT, [(number, now_ms, *attempt) for number, _, *attempt in kept])
     tx.executemany(DELETE_OLD_ATTEMPTS, [(number, limit) for number, limit, *_ in kept])
 
 
 def _dead(tx: Tx, rows: list[Change]) -> None:
-    tx.executemany(UPDATE_DEAD, [(tx.now_ms, *values, number) for number, *values, _ in rows])
+    now_ms = tx.steady_ms
+    tx.executemany(UPDATE_DEAD, [(now_ms, *values, number) for number, *values, _ in rows])
 
 
 def _paused(tx: Tx, rows: list[Change]) -> None:
+    now_ms = tx.steady_ms
     tx.executemany(
         INSERT_PAUSE,
-        [
-            (stream, None if left_ms is None else tx.now_ms + int(left_ms))
-            for stream, left_ms in rows
-        ],
+        [(stream, None if left_ms is None else now_ms + int(left_ms)) for stream, left_ms in rows],
     )
 
 

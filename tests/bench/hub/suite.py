@@ -10,12 +10,12 @@ from typing import Any
 
 from tests.bench import machine
 from tests.bench.figures import Row
-from tests.bench.hub import delivery, history, inserts, moves, process, reads
+from tests.bench.hub import delivery, history, inserts, moves, process, reads, replays
 from tests.bench.hub.bench import Bench, Sizes
 from tests.bench.served import SETTINGS, Served
 from tests.bench.target import RowFailed, of_workspace
 
-ROWS = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9")
+ROWS = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10")
 WRITING: dict[str, Callable[[Bench], Row]] = {
     "P1": inserts.p1,
     "P2": inserts.p2,
@@ -65,6 +65,10 @@ class Suite:
 
     def _run_own(self, folder: Path) -> None:
         young, old = folder / "young", folder / "old"
+        if "P10" in self.wanted:
+            self._replay(folder / "replayed")
+            if len(self.wanted) == 1:
+                return
         self._prepare(young, self.sizes.young)
         if set(self._of(WRITING)):
             with Served(young) as served:
@@ -80,6 +84,13 @@ class Suite:
                 self._read(Bench(served.target, self.sizes))
         if "P9" in self.wanted:
             self._try("P9", lambda: process.p9(young, old, self.sizes, self.warnings))
+
+    def _replay(self, workspace: Path) -> None:
+        self._prepare(workspace, self.sizes.replayed)
+        with Served(workspace) as served:
+            bench = Bench(served.target, self.sizes)
+            self._try("P10", lambda: replays.p10(bench))
+            self.warnings += bench.warnings
 
     def _read(self, bench: Bench) -> None:
         if "P6" in self.wanted:

@@ -236,7 +236,7 @@ def test_consumer_retries_while_the_connection_limit_is_reached(tmp_path):
 @contextmanager
 def occupied(hub):
     try:
-        with opened(hub, "/v1/publish") as publisher:
+        with opened(hub, "/v1/publish", hub.token) as publisher:
             yield publisher
     except InvalidStatus:
         yield None

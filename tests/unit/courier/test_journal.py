@@ -2,13 +2,11 @@
 
 import pytest
 
-from appliance.courier import writes
-from appliance.courier.envelope import parse
 from appliance.courier.journal import BLOCK
 from appliance.courier.view import LATEST
 from appliance.courier.wire import EnvelopeQuery, Pause, Selection
 from appliance.kernel.errors import Unavailable
-from tests.support.courier import ANYBODY, raw
+from tests.support.courier import ANYBODY
 from tests.support.courier import INBOX as STREAM
 from tests.support.courier_durable import DurableCourierFixture
 
@@ -107,21 +105,6 @@ def test_latest_of_each_inbox_survives_a_restart_even_if_acked(start_courier):
     assert len(courier.rows("latest")) == 2
 
 
-def test_unreported_rows_of_a_crashed_writer_are_restored(start_courier):
-    courier = start_courier()
-    courier.put("a")
-    entry = courier.service.pipeline._journal_entry(courier.stream(), raw_parsed("b"))
-    courier.store.write(writes.append, [entry], False, 2)  # not reported
-    courier.service.pipeline.reload_journal()
-    courier.service.pipeline.reload_journal()
-    assert courier.put("b").duplicates == 1
-    assert courier.ids() == ["a", "b"]
-
-
-def raw_parsed(id_):
-    return parse(raw(id_), STREAM, 10_000)
-
-
 def test_changes_that_could_not_be_written_are_written_later_in_order(start_courier, monkeypatch):
     courier = start_courier()
     courier.put("a", "b")
@@ -188,6 +171,39 @@ def test_time_of_a_dead_letter_survives_a_restart(start_courier):
     courier.restart()
     after = courier.admin.envelope(ANYBODY, EnvelopeQuery(STREAM, "a"))
     assert after.dead_at == before.dead_at != before.enqueued_at
+
+
+@pytest.mark.parametrize("jump_ms", [-86_400_000, 86_400_000])
+def test_delays_and_times_to_live_last_as_long_if_the_clock_is_set_between_two_runs(
+    start_courier, jump_ms
+):
+    courier = start_courier(lease_ms=3_600_000)
+    courier.put("delayed", delayMs=5_000)
+    courier.put("mortal", ttlMs=25_000)
+    courier.put("pause", stream="paused")
+    courier.admin.pause(ANYBODY, Pause("paused", 5.0))
+    courier.service.pipeline.flush()
+    courier.clock.pass_seconds(1)
+    courier.clock.ms += jump_ms
+    courier.restart()
+    assert courier.ids() == ["mortal"]
+    assert courier.take(stream="paused")[1] == []
+    courier.clock.pass_seconds(4.1)
+    courier.tick()
+    assert courier.ids() == ["delayed"]
+    assert [item.id for item in courier.take(stream="paused")[1]] == ["pause"]
+    courier.restart()
+    courier.clock.pass_seconds(20)
+    courier.tick()
+    assert courier.ids() == ["delayed"]
+
+
+def test_kicked_envelope_is_ready_after_a_restart(start_courier):
+    courier = start_courier()
+    courier.put("a", delayMs=60_000)
+    assert courier.admin.kick(ANYBODY, Selection(STREAM)).ids == ["a"]
+    courier.restart()
+    assert courier.ids() == ["a"]
 
 
 def test_forgotten_stream_leaves_no_rows(start_courier):

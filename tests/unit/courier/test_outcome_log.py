@@ -29,7 +29,12 @@ def start_courier(tmp_path):
 
 
 def logged(courier, columns=COLUMNS):
-    courier.service.pipeline.flush(at_once=True)
+    while courier.service.pipeline.flush(at_once=True):
+        pass
+    return rows_of_log(courier, columns)
+
+
+def rows_of_log(courier, columns=COLUMNS):
     sql = f"SELECT {columns} FROM log ORDER BY event_id"
     return courier.store.read(lambda reader: reader.execute(sql).fetchall())
 
@@ -62,9 +67,9 @@ def test_outcomes_of_leases(start_courier, kind):
     courier.service.ack(consumer, ["c"])
     assert logged(courier) == [
         ("envelope.failed", "a", "anybody", 1, "no"),
-        ("envelope.failed", "a", "anybody", 3, "lease_expired"),
-        ("envelope.failed", "a", "anybody", 4, "never"),
-        ("envelope.dead", "a", None, 4, "max_deliveries"),
+        ("envelope.failed", "a", "anybody", 2, "lease_expired"),
+        ("envelope.failed", "a", "anybody", 3, "never"),
+        ("envelope.dead", "a", None, 3, "max_deliveries"),
         ("envelope.rejected", "b", "anybody", 1, "bad"),
         ("envelope.dead", "b", None, 1, "rejected"),
         ("envelope.acked", "c", "anybody", 1, None),
@@ -105,21 +110,6 @@ def test_history_of_no_attempts_does_not_shorten_the_log(start_courier):
     courier.nack("fail", "no")
     assert [row[0] for row in logged(courier)] == ["envelope.failed"]
     assert courier.rows("attempts") == []
-
-
-def test_row_and_change_are_written_together(start_courier):
-    """A crash before the next round of the journal forgets both."""
-    courier = start_courier()
-    courier.put("a")
-    consumer, _ = courier.take()
-    courier.service.ack(consumer, ["a"])
-    courier.restart(flushed=False)
-    assert logged(courier) == []
-    consumer, _ = courier.take()
-    courier.service.ack(consumer, ["a"])
-    courier.restart()
-    assert [row[1] for row in logged(courier)] == ["a"]
-    assert courier.rows("journal") == []
 
 
 @STREAMS
@@ -191,7 +181,48 @@ def test_waiting_samples_are_bounded():
     outcomes = acked(1.0, ids)
     samples = outcomes.take(0.0, outcome_log.SAMPLES_MAX + 50, at_once=True)
     assert [fact[1] for _, _, fact in samples] == ids[50:]
-    outcomes.put_back(samples)
-    outcomes.put_back(samples[:10])
+    outcomes.put_back(samples, [], 0.0)
+    outcomes.put_back(samples[:10], [], 0.0)
     kept = outcomes.take(0.0, outcome_log.SAMPLES_MAX + 50, at_once=True)
     assert kept == samples
+
+
+def test_log_of_durable_streams_is_written_behind_the_journal_and_a_crash_loses_only_rows_of_it(
+    start_courier,
+):
+    courier = start_courier()
+
+    def ack(id_):
+        courier.put(id_)
+        consumer, _ = courier.take()
+        courier.service.ack(consumer, [id_])
+
+    for id_ in ("a", "b"):
+        ack(id_)
+        assert courier.service.pipeline.flush() == 1
+        assert rows_of_log(courier) == [], "acks are written first"
+    assert courier.service.pipeline.flush() == 2, "a quiet moment"
+    assert [row[1] for row in rows_of_log(courier)] == ["a", "b"]
+    ack("c")
+    courier.restart()
+    assert courier.ids() == [], "the ack is kept"
+    ack("d")
+    courier.restart(flushed=False)
+    assert courier.ids() == ["d"], "a crash before the journal forgets both"
+    assert [row[1] for row in logged(courier)] == ["a", "b"]
+
+
+def test_changes_that_wait_for_the_log_are_limited_in_time_and_number(start_courier):
+    outcomes = start_courier().service.queue.outcomes
+    outcomes.add_journaled(["early"], 0.0)
+    outcomes.add_journaled(["late"], outcome_log.JOURNALED_MS)
+    assert outcomes.take_journaled(outcome_log.JOURNALED_MS - 1, quiet=False) == []
+    assert outcomes.take_journaled(outcome_log.JOURNALED_MS, quiet=False) == ["early"]
+    outcomes.add_journaled(["many"] * outcome_log.JOURNALED_MAX, outcome_log.JOURNALED_MS)
+    assert outcomes.take_journaled(outcome_log.JOURNALED_MS, quiet=False)[0] == "late"
+    outcomes.take_journaled(0.0, quiet=True)
+    added = outcome_log.JOURNALED_MAX // 10
+    for _ in range(12):
+        outcomes.add_journaled(["x"] * added, 0.0)
+    assert len(outcomes.take_journaled(0.0, quiet=False)) == 2 * added
+    assert len(outcomes.take_journaled(0.0, quiet=True)) == added, "one piece in a quiet moment"
