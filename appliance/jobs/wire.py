@@ -8,7 +8,7 @@ from appliance.kernel.errors import Exhausted
 from appliance.kernel.scopes import Scopes
 
 READ, REPORT = "jobs:read", "jobs:report"
-SCOPES = Scopes(frozenset({READ, REPORT}), {READ: (REPORT,)})
+SCOPES = Scopes(frozenset({READ, REPORT}))
 JobName = Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,39}$")]
 Instant = Annotated[str, Meta(max_length=40)]
 CountName = Annotated[str, Meta(pattern="^[a-z][a-z0-9_.-]{0,63}$")]

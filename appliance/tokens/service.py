@@ -14,7 +14,6 @@ from appliance.kernel.auth import (
     TokenBook,
     hash_token,
     principal_of,
-    remember_server_token,
 )
 from appliance.kernel.blank import is_blank
 from appliance.kernel.clock import Clock
@@ -31,7 +30,7 @@ ALL = wire.TokensQuery()
 
 
 class TokenStore(Protocol):
-    """The Store of a running hub, or a TokenFile."""
+    """The Store of a running hub, or of a stopped one."""
 
     def write(self, function: Callable[..., T], *args: Any) -> T: ...
     def read(self, function: Callable[..., T], *args: Any) -> T: ...
@@ -60,7 +59,7 @@ class Tokens:
         token = datadir.read_token()
         if token and store.read(queries.server_hash) != hash_token(token):
             try:
-                store.write(remember_server_token, token, clock.now_ms())
+                store.write(writes.remember_server, token, clock.now_ms())
             except StoreReadOnly:  # valid for this process only
                 server = principal_of(SERVER_TOKEN_ID, "the workspace's token", [ADMIN])
                 self._fixed.append((hash_token(token), server))

@@ -1,5 +1,6 @@
 """Reported runs over HTTP, on the command line and in the metrics, across a restart."""
 
+import itertools
 import json
 from datetime import UTC, datetime
 from urllib.request import Request, urlopen
@@ -28,8 +29,11 @@ def hub(tmp_path_factory):
     served.kill()
 
 
+_numbers = itertools.count()
+
+
 def secret(hub, *scopes):
-    body = {"name": "-".join(scopes).replace(":", "-"), "scopes": [*scopes]}
+    body = {"name": f"token-{next(_numbers)}", "scopes": [*scopes]}
     return hub.made(hub.http.post("/api/v1/tokens", body))["secret"]
 
 
@@ -69,7 +73,10 @@ def test_run_is_listed_exposed_and_kept_across_a_restart(hub):
         hub.start()
 
 
-def test_a_token_needs_the_scope(hub):
+def test_a_token_needs_the_scope_of_the_request(hub):
+    reporter = hub.connect(secret(hub, "jobs:report"))
+    assert reporter.get(PATH).status == 403
+    reporter.close()
     assert "HTTP 403" in last_run.send(url(hub), secret(hub, "export:read"), record())
     assert "HTTP 401" in last_run.send(url(hub), "nonsense", record())
 

@@ -151,6 +151,7 @@ ROUTES = {
         REFUSED,
         {"topic_id": "{topic_id}", "sender": "s", "content_raw": "x"},
     ),
+    "GET /api/v1/messages/{message_id}": (REFUSED, None),
     "PATCH /api/v1/messages/{message_id}": (REFUSED, {"op": "delete", "actor": "me"}),
     "POST /api/v1/messages/batch": (
         CUT,

@@ -13,8 +13,8 @@ from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.schema import create_workspace
+from appliance.kernel.stopped_store import StoppedStore
 from appliance.tokens import queries, wire
-from appliance.tokens.offline import TokenFile
 from appliance.tokens.service import Tokens
 from tests.support.clock import FakeClock
 
@@ -32,7 +32,7 @@ class TokensFixture:
         self.clock = FakeClock()
         self.connection = open_connection(self.datadir.database("auth"), "OFF")
         runner = BatchRunner(self.connection, self.clock, IdFactory(self.clock))
-        self.file = TokenFile(runner, Reader(self.connection, self.clock, query_only=False))
+        self.file = StoppedStore(runner, Reader(self.connection, self.clock, query_only=False))
         self.start()
 
     def start(self) -> None:

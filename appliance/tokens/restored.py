@@ -1,0 +1,69 @@
+"""A restore brings no token back that was revoked since the backup, and no secret that was
+replaced."""
+
+import os
+import sqlite3
+
+import msgspec
+
+from appliance.kernel import config
+from appliance.kernel.restoring import RestoreContext
+from appliance.tokens.settings import AuthSettings
+
+DAY_MS = 86_400_000
+_BOTH = "FROM tokens AS r JOIN present.tokens AS p ON p.id = r.id WHERE r.revoked_ms IS NULL"
+_GONE = "FROM tokens AS r WHERE r.id NOT IN (SELECT id FROM present.tokens)"
+
+
+class _TokenSection(msgspec.Struct, frozen=True):
+    auth: AuthSettings = AuthSettings()
+
+
+def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+    context.notice_revoked("token", f"SELECT r.id, r.name {_BOTH} AND p.revoked_ms IS NOT NULL")
+    context.notice_revoked(
+        "former secret of a token",
+        f"SELECT r.id, r.name {_BOTH} AND p.revoked_ms IS NULL AND p.hash <> r.hash",
+    )
+    context.notice(
+        "lost",
+        "token",
+        "SELECT p.id, p.name FROM present.tokens AS p WHERE p.id NOT IN (SELECT id FROM tokens)",
+    )
+    forgotten, unknown = _may_be_forgotten(context), f"SELECT r.id, r.name {_GONE}"
+    if forgotten:
+        context.notice_revoked("token that is not known here", unknown)
+    else:
+        context.notice("valid-again", "token that is not known here", unknown)
+    if not context.revive:
+        _revoke(connection, context, forgotten)
+
+
+def _revoke(connection: sqlite3.Connection, context: RestoreContext, forgotten: bool) -> None:
+    context.carry(
+        "UPDATE tokens SET revoked_ms = p.revoked_ms FROM present.tokens AS p"
+        " WHERE p.id = tokens.id AND tokens.revoked_ms IS NULL AND p.revoked_ms IS NOT NULL"
+    )
+    context.carry(
+        "UPDATE tokens SET hash = p.hash FROM present.tokens AS p"
+        " WHERE p.id = tokens.id AND tokens.revoked_ms IS NULL AND p.hash <> tokens.hash"
+    )
+    if forgotten:
+        context.carry(
+            "UPDATE tokens SET revoked_ms = ? WHERE revoked_ms IS NULL"
+            " AND id NOT IN (SELECT id FROM present.tokens)",
+            context.now_ms,
+        )
+    if context.schema >= 2:
+        connection.execute("DELETE FROM retired")
+        context.carry(
+            "INSERT INTO retired SELECT p.hash, p.token_id, p.until_ms FROM present.retired AS p"
+            " JOIN tokens ON tokens.id = p.token_id AND tokens.revoked_ms IS NULL"
+        )
+
+
+def _may_be_forgotten(context: RestoreContext) -> bool:
+    """Whether tokens that were revoked since the backup may have been removed already. If not, a
+    token that is missing was created after the backup that an earlier restore brought back."""
+    settings = config.load(_TokenSection, context.settings_file, os.environ).auth
+    return context.now_ms - context.cut_ms >= settings.forget_days * DAY_MS
