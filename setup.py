@@ -12,8 +12,11 @@ if an old name is left in an import.
 """
 
 import ast
+import os
 import re
+import subprocess
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 from setuptools import find_namespace_packages, setup
@@ -37,8 +40,20 @@ class BuildPackage(build_py):
     def build_module(self, module: Any, module_file: Any, package: Any) -> Any:
         outfile, copied = super().build_module(module, module_file, package)
         path = Path(outfile)
-        path.write_text(renamed(path.read_text("utf-8"), str(module_file)), "utf-8")
+        source = renamed(path.read_text("utf-8"), str(module_file))
+        if package == "agentlip" and module == "build":
+            source = source.replace("$Format:%H %cs$", built_from())
+        path.write_text(source, "utf-8")
         return outfile, copied
+
+
+def built_from() -> str:
+    """The commit and its date, from the environment or from git; the placeholder without them."""
+    given = os.environ.get("AGENTLIP_COMMIT", "")
+    if not given and (ROOT / ".git").exists() and which("git"):
+        words = ["git", "-C", str(ROOT), "log", "-1", "--format=%H %cs"]
+        given = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    return given or "$Format:%H %cs$"
 
 
 def renamed(source: str, name: str) -> str:

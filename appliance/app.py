@@ -161,4 +161,4 @@ class Appliance:
         )
 
     def _readiness(self) -> ReadinessResult:
-        return readiness_of(self.checkup(), self.identity.instance_id, self.damaged)
+        return readiness_of(self.checkup(), self.identity.instance_id)

@@ -44,7 +44,7 @@ LAZY_COMMANDS = {
     "broker": ("appliance.broker.cli:app", "The broker: status, history, orphans."),
     "outbox": (
         "appliance.outbox.cli:app",
-        "Sends to meshes and mail: send, list, inspect, requeue, drop, prune, export.",
+        "Sends to meshes and mail: send, list, inspect, redrive, drop, prune, export.",
     ),
     "listen": ("appliance.hub.cli_listen:app", "Follow the event stream."),
     "webhook": (
@@ -76,6 +76,7 @@ LAZY_COMMANDS = {
         "The archive of old segments: verify, search.",
     ),
     "backup": ("appliance.backup.cli:app", "Backups: create, list, show, restore."),
+    "recover": ("appliance.recovery.cli:app", "Get data out of a damaged store."),
     "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
     "migrate": (
         "appliance.upgrade.cli:migrate_app",
@@ -99,6 +100,7 @@ SECTIONS = {
     "Extensions": ("mcp", "webhook", "plugin", "re-enrich", "re-extract"),
     "Administration": (
         "backup",
+        "recover",
         "migrate",
         "upgrade",
         "token",
@@ -162,8 +164,12 @@ app.callback()(global_flags)
 @app.command("version")
 @common
 def show_version(session: Session) -> None:
-    """Print the version."""
-    session.answer({"version": __version__}, f"agentlip {__version__}")
+    """Print the version, and the commit and date of this build."""
+    from appliance.build import commit, version_line
+
+    revision, date = commit()
+    answer = {"version": __version__, "commit": revision, "date": date}
+    session.answer(answer, version_line())
 
 
 @app.command("init")

@@ -52,12 +52,25 @@ AcceptLossFlag = Annotated[
     ),
 ]
 
+LoseFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-loss",
+        metavar="STORE",
+        help="Stop although the file of this store was removed; may be repeated.",
+    ),
+]
+
 WithoutBackupFlag = Annotated[
     bool,
     typer.Option(
         "--migrate-without-backup",
         help="Migrate older data without a backup first, for example on a full disk.",
     ),
+]
+
+AsRootFlag = Annotated[
+    bool, typer.Option("--as-root", help="As root, use a workspace of another user.")
 ]
 
 NameFlag = Annotated[str, typer.Option("--name", help="Name of the systemd service.")]
@@ -88,19 +101,24 @@ def up(
     accept_loss: AcceptLossFlag = None,
     read_only: ReadOnlyFlag = False,
     migrate_without_backup: WithoutBackupFlag = False,
+    as_root: AsRootFlag = False,
 ) -> None:
-    """Start the appliance. Creates the workspace if necessary. Safe to repeat."""
+    """Start the appliance. Creates the workspace if necessary. Safe to repeat.
+
+    Exit code 3 if it starts but is not ready, as on a full disk.
+    """
     from appliance.kernel.manifest import check_names
     from appliance.process import daemon
 
     lost = tuple(sorted(check_names(accept_loss or [])))
     options = daemon.ServerOptions(
-        host, port, config, no_limits, unsafe_network, lost, read_only, migrate_without_backup
-    )
+        host, port, config, no_limits, unsafe_network, lost, read_only, migrate_without_backup,
+        as_root,
+    )  # fmt: skip
     if read_only:
         datadir = daemon.workspace(session.workspace)
     else:
-        datadir = daemon.workspace_for_up(session.workspace, accepted=lost)
+        datadir = daemon.workspace_for_up(session.workspace, accepted=lost, as_root=as_root)
     if foreground:
         daemon.become_server(datadir, options)
     _tell_start(session, daemon.start(datadir, options))
@@ -108,11 +126,18 @@ def up(
 
 @app.command()
 @common
-def down(session: Session) -> None:
-    """Stop the appliance: finish requests, close sockets, checkpoint. Safe to repeat."""
-    from appliance.process import daemon
+def down(session: Session, accept_loss: LoseFlag = None) -> None:
+    """Stop the appliance: finish requests, close sockets, checkpoint. Safe to repeat.
 
-    stopped = daemon.stop(daemon.workspace(session.workspace), note)
+    Refused if a store's file was removed meanwhile, because its content would be lost.
+    """
+    from appliance.kernel import removed_files
+    from appliance.kernel.manifest import check_names
+    from appliance.process import daemon, stopping
+
+    datadir = daemon.workspace(session.workspace)
+    removed_files.check(datadir, check_names(accept_loss or []))
+    stopped = stopping.stop(datadir, note)
     answer = {"status": "stopped", "was_running": stopped is not None}
     if stopped is None:
         session.answer(answer, "no hub was running")
@@ -130,15 +155,28 @@ def restart(
     config: ConfigFlag = None,
     no_limits: NoLimitsFlag = False,
     unsafe_network: UnsafeFlag = False,
+    accept_loss: AcceptLossFlag = None,
+    as_root: AsRootFlag = False,
 ) -> None:
-    """Stop the appliance if it runs, and start it."""
-    from appliance.process import daemon
+    """Stop the appliance if it runs, and start it.
 
-    options = daemon.ServerOptions(host, port, config, no_limits, unsafe_network)
-    datadir = daemon.workspace_for_up(session.workspace)
-    daemon.check_settings(datadir, options)
-    daemon.stop(datadir, note)
-    _tell_start(session, daemon.start(datadir, options))
+    Refused if a store's file was removed meanwhile, because its content would be lost.
+    """
+    from appliance.kernel import removed_files
+    from appliance.kernel.clock import SystemClock
+    from appliance.kernel.manifest import check_names
+    from appliance.process import daemon, starting, stopping
+
+    deadline = starting.StartDeadline(SystemClock())
+    lost = tuple(sorted(check_names(accept_loss or [])))
+    options = daemon.ServerOptions(
+        host, port, config, no_limits, unsafe_network, lost, as_root=as_root
+    )
+    datadir = daemon.workspace_for_up(session.workspace, as_root=as_root)
+    daemon.check_settings(datadir, options, deadline)
+    removed_files.check(datadir, lost)
+    stopping.stop(datadir, note)
+    _tell_start(session, daemon.start(datadir, options, deadline))
 
 
 @app.command()
@@ -260,6 +298,7 @@ app.command("uninstall")(uninstall)
 
 
 def _tell_start(session: Session, state: dict[str, object]) -> None:
-    from appliance.process.status import welcome
+    from appliance.process.status import exit_code, welcome
 
     session.answer(state, welcome(state))
+    raise typer.Exit(0 if state["already_running"] else exit_code(state))

@@ -60,7 +60,7 @@ def uninstall(
     Example: agentlipd uninstall --dry-run
     """
     from appliance import reset as rules
-    from appliance.process import daemon, systemd
+    from appliance.process import daemon, stopping, systemd
 
     datadir = daemon.workspace(session.workspace)
     units = [systemd.Unit(name, datadir.workspace, [], system) for system in (True, False)]
@@ -74,7 +74,7 @@ def uninstall(
     _ask(plan, yes, "agentlipd uninstall --yes", services)
     for unit in units:
         systemd.uninstall(unit)
-    daemon.stop(datadir, note)
+    stopping.stop(datadir, note)
     with rules.stopped(datadir):
         rules.wipe(datadir)
     _tell(session, plan, more, "removed")

@@ -19,8 +19,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
-from appliance import __version__
-from appliance.kernel.errors import ApplianceError
+from appliance.kernel.errors import ApplianceError, Invalid
 
 P = ParamSpec("P")
 
@@ -29,7 +28,7 @@ EXIT_BY_STATUS = {401: 4, 403: 4, 409: 2, 502: 3, 503: 3, 504: 3}
 EXIT_GENERAL = 1
 EXIT_UNAVAILABLE = 3
 EXIT_INTERRUPTED = 130
-NARROWEST_COLUMNS = 20
+NARROWEST = 8  # columns of a cell that is cut
 
 WorkspaceFlag = Annotated[
     Path | None,
@@ -46,13 +45,20 @@ JsonlFlag = Annotated[bool, typer.Option("--jsonl", help="Print one JSON value p
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        write_line(f"agentlip {__version__}")
+        from appliance.build import version_line
+
+        write_line(version_line())
         raise typer.Exit
 
 
 VersionFlag = Annotated[
     bool,
-    typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    typer.Option(
+        "--version",
+        help="Print the version, commit and date.",
+        callback=_show_version,
+        is_eager=True,
+    ),
 ]
 
 
@@ -102,7 +108,7 @@ class Session(msgspec.Struct, frozen=True):
         columns: Sequence[tuple[str, str]],
         empty: str,
     ) -> None:
-        """Print a list of results. `columns` are (heading, key); the last is cut to fit."""
+        """Print a list of results. `columns` are (heading, key)."""
         if self.as_jsonl:
             for row in rows:
                 write_line(_json(row))
@@ -170,6 +176,16 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, kind, annotation=annotation, default=default)
 
 
+def former_command(app: typer.Typer, name: str, instead: str) -> None:
+    """A command that has moved: it refuses and names the command that took its place."""
+
+    def refuse() -> None:
+        raise Invalid("this command has moved", hint=instead)
+
+    any_arguments = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(name, hidden=True, context_settings=any_arguments)(refuse)
+
+
 def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
     """Run one command line. Every error becomes a message and an exit code."""
     machine = "--json" in arguments or "--jsonl" in arguments
@@ -178,8 +194,14 @@ def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except ApplianceError as error:
-        return tell(error, machine)
+        return tell(error, machine, _elsewhere(arguments))
     except (OutputClosed, BrokenPipeError):
+        quiet_stdout()
+        return 0
+    except SystemExit as end:
+        # So typer ends a command, such as --help, whose output nobody reads.
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
         quiet_stdout()
         return 0
     except KeyboardInterrupt:
@@ -193,8 +215,22 @@ def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
         return _tell_usage(error, machine)
 
 
-def tell(error: ApplianceError, machine: bool) -> int:
-    """Write `error` to standard error. Returns the exit code of its kind."""
+def _elsewhere(arguments: Sequence[str]) -> str:
+    """The absolute path that `--workspace` names; "" for the current folder, or without one."""
+    for position, word in enumerate(arguments):
+        flag, _, value = word.partition("=")
+        if flag == "--workspace":
+            named = Path(value or "".join(arguments[position + 1 : position + 2])).absolute()
+            return "" if named == Path.cwd() else str(named)
+    return ""
+
+
+def tell(error: ApplianceError, machine: bool, workspace: str = "") -> int:
+    """Write `error` to standard error. Returns the exit code of its kind.
+
+    Hints are for the workspace as the current folder. If it is another one, `workspace`, they say
+    so.
+    """
     if machine:
         body = getattr(error, "body", None) or {
             "error": error.message,
@@ -209,7 +245,8 @@ def tell(error: ApplianceError, machine: bool) -> int:
         version = f" (current: {current})" if current is not None else ""
         note(f"Error: {plain(error.message)}{version}")
         if error.hint:
-            note(f"Hint: {error.hint}")
+            there = f" (in {workspace})" if workspace and workspace not in error.hint else ""
+            note(f"Hint: {error.hint}{there}")
     own = getattr(error, "exit_code", None)
     if own is not None:
         return int(own)
@@ -318,12 +355,16 @@ def _aligned(
     lines = [[heading for heading, _ in columns]]
     lines += [[plain(row.get(key)) for _, key in columns] for row in rows]
     last = len(columns) - 1
-    widths = [max(_cells(line[i]) for line in lines) for i in range(last)]
-    columns_max = None if width is None else max(width - sum(widths) - 2 * last, NARROWEST_COLUMNS)
+    widths = [max(_cells(line[i]) for line in lines) for i in range(len(columns))]
+    widest = max(widths)
+    if width is not None:  # the widest columns are cut first
+        while sum(min(each, widest) for each in widths) + 2 * last > width and widest > NARROWEST:
+            widest -= 1
     out = []
     for line in lines:
-        padded = [text + " " * (widths[i] - _cells(text)) for i, text in enumerate(line[:last])]
-        out.append("  ".join([*padded, _cut(line[last], columns_max)]).rstrip())
+        cells = [_cut(text, None if width is None else widest) for text in line]
+        padding = [" " * (min(widths[i], widest) - _cells(text)) for i, text in enumerate(cells)]
+        out.append("  ".join(map("".join, zip(cells, padding, strict=True))).rstrip())
     return out
 
 

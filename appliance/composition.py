@@ -52,6 +52,7 @@ from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.mcp.subsystem import McpSubsystem
 from appliance.mcp.tools import ToolContext
+from appliance.mesh.instance import instance_here
 from appliance.outbox.mail import MailTarget
 from appliance.outbox.service import Outbox, features_of
 from appliance.outbox.subsystem import OutboxSubsystem
@@ -215,7 +216,7 @@ class Composition:
             sink = TriggerWebhooks(outbox)
         return CourierSubsystem(
             settings.courier, settings.store, settings.socket, host.served, host.clock, host.log,
-            host.instance_id, host.writers, sink,
+            host.instance_id, sink,
         )  # fmt: skip
 
     def _of_hub(self, host: Host, hub: Hub) -> list[Subsystem | None]:
@@ -281,7 +282,10 @@ class MeshMember:
         tell = None
         if opened is not None:
             features = NoOutboxStatus() if self.outbox is None else OutboxSendStatus(self.outbox)
-            inbox_subsystem = InboxSubsystem(*opened, clock, log, keys, book, brokers, features)
+            instance = instance_here(host.datadir.workspace)
+            inbox_subsystem = InboxSubsystem(
+                *opened, clock, log, keys, book, brokers, features, instance
+            )
             tell = inbox_subsystem.offer_new_key
             received = (inbox_subsystem, *self._of_inbox(host, book, broker, inbox_subsystem, keys))
         self.subsystems = (
@@ -326,10 +330,14 @@ def open_outbox(
 ) -> OutboxSubsystem:
     settings = host.settings
     here = None if broker is None else broker.broker
-    return OutboxSubsystem(
+    subsystem = OutboxSubsystem(
         settings.outbox, settings.store, host.served, host.clock, host.log,
         local=None if here is None else local_target(here, keys, host.damaged.get("broker")),
         signer=keys.in_mesh, writers=host.writers, targets=targets,
         membership=MeshSendPermission(inbox, here, keys, brokers),
         read_settings=lambda: host.read_settings().outbox,
     )  # fmt: skip
+    if here is not None:
+        for mesh in here.directory.by_slug.keys() - brokers.keys():
+            subsystem.outbox.set_epoch(mesh, here.epoch)
+    return subsystem

@@ -1,7 +1,5 @@
 """`/-/ready` by the doctor's table of checks, so that the probe and the doctor agree."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from appliance.web.health import ReadinessResult
@@ -9,15 +7,19 @@ from doctor.check import Severity
 from doctor.context import Context
 from doctor.run import is_ready, readiness
 
+_DAMAGED = (".suspended", ".suspect")  # facts of a store: found at the start, or while in use
 
-def readiness_of(context: Context, instance_id: str, suspended: Iterable[str]) -> ReadinessResult:
-    """`suspended`: stores that are damaged and not served. Closes `context`."""
+
+def readiness_of(context: Context, instance_id: str) -> ReadinessResult:
+    """By the facts of the running appliance in `context`, which is closed."""
     with context:
         findings = readiness(context)
+    facts = dict(context.live or {})
+    damaged = {name.partition(".")[0] for name in facts if facts[name] and name.endswith(_DAMAGED)}
     details = {
         "instance_id": instance_id,
         "findings": msgspec.to_builtins(findings),
-        "facts": dict(context.live or {}),
+        "facts": facts,
     }
     failing = {finding.check for finding in findings if finding.severity is Severity.CRITICAL}
-    return ReadinessResult(is_ready(findings), sorted(failing), details, sorted(suspended))
+    return ReadinessResult(is_ready(findings), sorted(failing), details, sorted(damaged))

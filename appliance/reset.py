@@ -23,6 +23,7 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id
 from appliance.outbox.settings import OutboxSettings
 from appliance.process.daemon import start_lock
+from appliance.process.starting import StartDeadline
 
 REMOVED = f"{DIRECTORY}.removed-"  # the renamed folder, until it is removed
 
@@ -70,7 +71,7 @@ def plan(datadir: DataDir, environment: Mapping[str, str]) -> ResetPlan:
 def stopped(datadir: DataDir) -> Iterator[None]:
     """Holds the locks, so that nothing runs or starts meanwhile. Raises HubRunning."""
     clock = SystemClock()
-    with start_lock(datadir, clock), WriterLock(datadir, random_id(), clock):
+    with start_lock(datadir, StartDeadline(clock)), WriterLock(datadir, random_id(), clock):
         swap.settle(datadir)
         yield
 

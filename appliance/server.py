@@ -15,26 +15,26 @@ import os
 import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from appliance.app import Appliance
-from appliance.inbox.recover import recover as recover_inbox
 from appliance.kernel import config, manifest, readonly, schema, swap
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.datadir import DataDir, WriterLock
-from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.errors import ApplianceError, Invalid, OutOfMemory
 from appliance.kernel.ids import random_id
+from appliance.kernel.integrity import find_damage
 from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
+from appliance.kernel.ownership import refuse_other_owner
 from appliance.kernel.store_errors import StoreSuspended
-from appliance.outbox.recover import refuse_damaged as refuse_damaged_outbox
-from appliance.outbox.settings import OutboxSettings
+from appliance.kernel.watchdog import Watchdog
 from appliance.process.listeners import bind, listen_on_file
-from appliance.process.migrating import announced
 from appliance.process.server_file import ServerFileKeeper, refuse_second_hub
+from appliance.process.starting import SERVER_SECONDS_MAX, StartDeadline, announced, end_start
 from appliance.roles import ReadOnlyRoles
 from appliance.settings import Settings
 from appliance.upgrade import safety_set
@@ -42,7 +42,7 @@ from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
 from appliance.web.worker import Worker
 
-EXIT_CODES = {"conflict": 2, "unauthenticated": 4}
+EXIT_CODES = {"conflict": 2, "unauthenticated": 4, "forbidden": 4}
 
 
 class UnsafeBind(Invalid):
@@ -58,15 +58,34 @@ def main(arguments: list[str] | None = None) -> int:
     # Until the worker handles signals, SIGTERM exits with the usual cleanup.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        return serve(flags, log)
+        return serve(flags, log, Start(DataDir(flags.workspace), SystemClock()))
     except KeyboardInterrupt:
         return 130
+    except MemoryError:
+        return tell(OutOfMemory(), log)
     except ApplianceError as error:
-        log.error(error.message, code=error.code, hint=error.hint, **error.details)
-        print(f"Error: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"Hint: {error.hint}", file=sys.stderr)
-        return EXIT_CODES.get(error.kind, 1)
+        return tell(error, log)
+
+
+def tell(error: ApplianceError, log: Log) -> int:
+    """Writes why the server ends, and returns its exit code."""
+    log.error(error.message, code=error.code, hint=error.hint, **error.details)
+    print(f"Error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"Hint: {error.hint}", file=sys.stderr)
+    return EXIT_CODES.get(error.kind, 1)
+
+
+class Start:
+    """Ends this process with the reason if it does not serve in time (`starting.py`)."""
+
+    def __init__(self, datadir: DataDir, clock: Clock) -> None:
+        self.waits_for = "its settings"
+        deadline = StartDeadline(clock, SERVER_SECONDS_MAX)
+        self.watchdog = Watchdog(
+            lambda: deadline.passed(datadir, os.getpid()),
+            lambda: end_start(datadir, self.waits_for),
+        )
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -106,14 +125,18 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         action="store_true",
         help="migrate older data without a backup and without copies of its files",
     )
+    parser.add_argument(
+        "--as-root", action="store_true", help="as root, use a workspace of another user"
+    )
     parser.add_argument("--check", action="store_true", help="validate the settings and exit")
     return parser.parse_args(arguments)
 
 
-def serve(flags: argparse.Namespace, log: Log) -> int:
+def serve(flags: argparse.Namespace, log: Log, start: Start) -> int:
     """Runs the server; returns the exit code."""
     datadir = DataDir(flags.workspace)
     manifest.check_names(flags.accept_loss)
+    refuse_other_owner(datadir.workspace, datadir.dir, as_root=flags.as_root)
     clock = SystemClock()
     settled = None if flags.check else swap.settle_if_stopped(datadir, clock)
     settings = read_settings(flags, datadir)
@@ -128,7 +151,7 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
         readonly.check_stores(datadir, settings.roles.stores)
     else:
         schema.make_folders(datadir, [], [])
-    with WriterLock(datadir, instance_id, clock) as lock:
+    with ExitStack() as unlocked, WriterLock(datadir, instance_id, clock) as lock:
         refuse_second_hub(datadir)
         if not read_only:
             tell_settled(swap.settle(datadir), log)
@@ -140,27 +163,31 @@ def serve(flags: argparse.Namespace, log: Log) -> int:
             )
         damaged: dict[str, StoreSuspended] = {}
         served = datadir
-        if not read_only:
-            served = prepare(flags, datadir, settings, damaged, clock, log)
-        listeners = [bind(settings.http.host, settings.http.port, datadir, log)]
-        if settings.http.unix_socket:
-            listeners.append(listen_on_file(datadir))
-        appliance = Appliance(
-            settings,
-            datadir,
-            lock,
-            clock,
-            log,
-            instance_id,
-            read_settings=lambda: read_settings(flags, datadir),
-            settings_file=flags.config,
-            served=served,
-            damaged=damaged,
-        )
+        with announced(datadir, "opening its databases"):
+            if not read_only:
+                start.waits_for = "its databases"
+                served = prepare(flags, datadir, settings, damaged, clock, log)
+            start.waits_for = "its address"
+            listeners = [bind(settings.http.host, settings.http.port, datadir, log)]
+            if settings.http.unix_socket:
+                listeners.append(listen_on_file(datadir))
+            start.waits_for = "its subsystems, which read their databases"
+            appliance = Appliance(
+                settings,
+                datadir,
+                lock,
+                clock,
+                log,
+                instance_id,
+                read_settings=lambda: read_settings(flags, datadir),
+                settings_file=flags.config,
+                served=served,
+                damaged=damaged,
+            )
         if not read_only:
             manifest.remember(datadir, settings.roles.stores)  # keys may have been created
         try:
-            run(appliance, listeners, log)
+            run(appliance, listeners, log, unlocked, start)
         finally:
             appliance.stop()
             with suppress(OSError):  # the next start replaces it
@@ -184,10 +211,9 @@ def prepare(
             "a file with a token was readable by other users; its mode was corrected", file=name
         )
     stores = settings.roles.stores
-    if "inbox" in stores:
-        recover_inbox(datadir, settings.inbox, clock, log)
-    if "outbox" in stores:
-        damaged |= damaged_outbox(datadir, settings.outbox)
+    for store, checked in (("inbox", settings.inbox), ("outbox", settings.outbox)):
+        if store in stores:
+            damaged |= find_damage(datadir, store, checked.check_bytes_max)
     healthy = tuple(store for store in stores if store not in damaged)
     backup = not flags.migrate_without_backup
     saved = safety_set.save(datadir, settings.backup, healthy, clock, log, backup=backup)
@@ -203,15 +229,6 @@ def prepare(
             copies=backup,
         )
     return schema.stand_ins(datadir, damaged, clock, log)
-
-
-def damaged_outbox(datadir: DataDir, settings: OutboxSettings) -> dict[str, StoreSuspended]:
-    """Checks the outbox before anything opens it, because its sends exist nowhere else."""
-    try:
-        refuse_damaged_outbox(datadir, settings)
-    except schema.StoreDamaged as error:
-        return {"outbox": StoreSuspended("outbox", error)}
-    return {}
 
 
 def tell_settled(settled: swap.Settled | None, log: Log) -> None:
@@ -249,8 +266,14 @@ def route_library_logs(log: Log) -> None:
     root.setLevel(logging.WARNING)
 
 
-def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
-    """Serve until SIGTERM or SIGINT."""
+def run(
+    appliance: Appliance,
+    listeners: list[socket.socket],
+    log: Log,
+    unlocked: ExitStack,
+    start: Start,
+) -> None:
+    """Serve until SIGTERM or SIGINT. `unlocked` is closed after the lock was released."""
 
     def on_signal(number: int) -> None:
         log.info("stopping", signal=number)
@@ -270,6 +293,7 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
     port = listeners[0].getsockname()[1]
     keeper = ServerFileKeeper(
         appliance.datadir,
+        appliance.lock,
         instance_id=appliance.identity.instance_id,
         db_id=appliance.db_id,
         host=appliance.settings.http.host,
@@ -279,6 +303,7 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
         log=log,
     )
     keeper.publish()
+    unlocked.callback(keeper.remove)  # after the lock: hub spec, shutdown sequence
     keeper.start()
     log.info(
         "serving",
@@ -289,11 +314,11 @@ def run(appliance: Appliance, listeners: list[socket.socket], log: Log) -> None:
         epoch=appliance.identity.epoch,
     )
     tune_collector()
+    start.watchdog.stop()
     try:
         worker.init_process()
     finally:
         keeper.stop()
-        keeper.remove()
 
 
 def tune_collector() -> None:

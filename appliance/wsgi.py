@@ -23,6 +23,7 @@ from appliance.kernel.route import Absent, SocketRoute
 from appliance.web import errors
 from appliance.web.body import QueryPlan
 from appliance.web.guard import SUBPROTOCOL_PREFIX, Guard, query_token
+from appliance.web.handshake import handshake, is_upgrade
 from appliance.web.limits import RateLimited, RateLimiter
 from appliance.web.socket import (
     GOING_AWAY,
@@ -30,8 +31,6 @@ from appliance.web.socket import (
     Socket,
     SocketSettings,
     close_code,
-    handshake,
-    is_upgrade,
 )
 from appliance.web.unsent import UnsentBudget
 
@@ -85,7 +84,8 @@ class WsgiApplication:
         self._log = log
         self._unsent = unsent
         self._absent = absent
-        self._open: dict[Socket, Any] = {}  # with the raw socket of each, oldest first
+        # Oldest first, with the raw socket of each; None for those of anonymous callers.
+        self._open: dict[Socket, Any] = {}
         self._closing = False
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
@@ -108,17 +108,21 @@ class WsgiApplication:
 
     def _upgrade(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
         request_id = random_id()
+        ending = contextlib.ExitStack()
         try:
             upgrade = self._find(environ)
             query = upgrade.parse(environ.get("QUERY_STRING", ""))
             caller = self._caller(environ, upgrade)
             self._admit(environ, upgrade, caller)
             hello = handshake(environ, chosen_subprotocol(environ))
+            connection = environ["agentlip.connection"]
+            # Other sockets have limits of their own, so a full pool does not close them.
+            connection.authenticated = not is_anonymous(caller, upgrade)
+            ending.callback(connection.stay(lambda: None))  # a socket sees that its client has left
         except ApplianceError as error:
             return _refuse(error, request_id, start_response)
         raw = environ["gunicorn.socket"]
-        environ["agentlip.connection"].authenticated = True  # sockets have limits of their own
-        with contextlib.suppress(OSError):
+        with ending, contextlib.suppress(OSError):
             raw.sendall(hello)
             self._serve(raw, environ, upgrade, caller, query, request_id)
         return ALREADY_HANDLED
@@ -156,27 +160,28 @@ class WsgiApplication:
         address, limit = self._guard.address(environ), self._settings.connections_max
         if isinstance(caller, Unauthenticated):
             self._limiter.fail(address)
-        is_identified = _is_identified(caller, upgrade)
-        if is_identified or isinstance(caller, ApplianceError):
+        if not (caller is ANONYMOUS and upgrade.route.scope is None):
             self._limiter.take(connection_of(environ), caller_id(caller), address)
+        if is_anonymous(caller, upgrade):
+            return  # the connection counts it
         # A broker link authenticates only later. It has its own quota, so that other clients
         # without a token can't block it.
-        identified = sum(socket.identified for socket in self._open)
-        if is_identified:
-            if identified >= limit:
+        if caller_id(caller) is not None:
+            if sum(socket.identified for socket in self._open) >= limit:
                 raise TooManySockets(details={"limit": limit})
-        elif len(self._open) - identified >= self._settings.unauthenticated_max:
+            return
+        unidentified = [
+            (socket, raw)
+            for socket, raw in self._open.items()
+            if raw is not None and not socket.identified
+        ]
+        if len(unidentified) >= self._settings.unauthenticated_max:
             if isinstance(caller, ApplianceError):
                 raise caller
-            self._close_oldest_unidentified()
-
-    def _close_oldest_unidentified(self) -> None:
-        for socket, raw in self._open.items():
-            if not socket.identified:
-                del self._open[socket]
-                with contextlib.suppress(OSError):
-                    raw.shutdown(SHUT_RDWR)
-                return
+            socket, raw = unidentified[0]
+            del self._open[socket]
+            with contextlib.suppress(OSError):
+                raw.shutdown(SHUT_RDWR)
 
     def _serve(
         self,
@@ -189,8 +194,8 @@ class WsgiApplication:
     ) -> None:
         leftover = environ["agentlip.buffered"]()
         socket = Socket(raw, self._settings, self._clock, leftover, self._unsent)
-        socket.identified = _is_identified(caller, upgrade)
-        self._open[socket] = raw
+        socket.identified = caller_id(caller) is not None
+        self._open[socket] = None if is_anonymous(caller, upgrade) else raw
         with contextlib.ExitStack() as ending:
             ending.callback(self._open.pop, socket, None)
             try:
@@ -238,11 +243,9 @@ def caller_id(caller: Principal | ApplianceError) -> str | None:
     return caller.id
 
 
-def _is_identified(caller: Principal | ApplianceError, upgrade: MountedSocket) -> bool:
-    """Whether the upgrade is authenticated. A broker link authenticates in its first frame."""
-    if isinstance(caller, ApplianceError):
-        return False
-    return caller is not ANONYMOUS or upgrade.route.scope is not None
+def is_anonymous(caller: Principal | ApplianceError, upgrade: MountedSocket) -> bool:
+    """Whether the caller needs no token here. A broker link authenticates in its first frame."""
+    return caller is ANONYMOUS and upgrade.route.scope is not None
 
 
 def connection_of(environ: dict[str, Any]) -> str:

@@ -1,17 +1,14 @@
-"""Starts the server in the background, waits until it is ready, and stops it.
-
-The writer lock shows whether a server runs. A process is signalled only if it has the locked file
-open.
-"""
+"""Starts the server in the background and waits until it serves."""
 
 import fcntl
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,31 +16,21 @@ from typing import Any, NoReturn
 import msgspec
 
 import appliance
-from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.datadir import (
-    DataDir,
-    DataDirNotWritable,
-    HubRunning,
-    WorkspaceNotFound,
-    WriterLock,
-    not_writable,
-    read_lock,
-)
-from appliance.kernel.errors import ApplianceError, Conflict, Unavailable
-from appliance.kernel.ids import random_id
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir, WorkspaceNotFound, not_writable, read_lock
+from appliance.kernel.errors import ApplianceError, Conflict, OutOfMemory, Unavailable
 from appliance.kernel.log import Log
+from appliance.kernel.ownership import open_own, refuse_other_owner
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes
 from appliance.process.logfile import former_log_file, log_file
-from appliance.process.migrating import phase_of
+from appliance.process.starting import START_SECONDS_MAX, StartDeadline
 from appliance.process.status import State, hub_state
+from appliance.process.stopping import end, foreign
 from appliance.sdk.discovery import Endpoint, connect, find_workspace
 
-READY_SECONDS_MAX = 120.0
-MIGRATED_SECONDS_MAX = 4 * 3600.0  # a start with the backup and migration of a large workspace
 POLL_SECONDS = 0.03
+TERMINATE_SECONDS_MAX = 2.0  # between SIGTERM and SIGKILL for a start that takes too long
 EXIT_TAKEN = 2  # exit code of a server whose lock or port is in use
-STOP_SECONDS_MAX = 10.0
-KILL_SECONDS_MAX = 5.0
 LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_TAIL_BYTES = 4096
 LOG_START_BYTES = 65_536
@@ -63,24 +50,6 @@ class StartFailed(ApplianceError):
     code = "START_FAILED"
     default_message = "the appliance did not start"
     default_hint = "agentlip doctor"
-
-
-class StopFailed(Unavailable):
-    code = "STOP_FAILED"
-    default_message = "the appliance did not stop"
-    default_hint = "agentlip doctor"
-
-
-class LockHeldElsewhere(Unavailable):
-    code = "LOCK_HELD_ELSEWHERE"
-    default_message = "the writer lock is held by a process that can't be signalled from here"
-    default_hint = "stop it where it runs: in its container, or as its user"
-
-
-class ForeignHub(Conflict):
-    code = "FOREIGN_HUB"
-    default_message = "a hub of another implementation runs in this workspace"
-    default_hint = "stop it with its own command"
 
 
 class RunsElsewhere(Conflict):
@@ -106,6 +75,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     accept_loss: tuple[str, ...] = ()
     read_only: bool = False
     migrate_without_backup: bool = False
+    as_root: bool = False
 
     def arguments(self) -> list[str]:
         pairs = (("--host", self.host), ("--port", self.port))
@@ -115,16 +85,9 @@ class ServerOptions(msgspec.Struct, frozen=True):
         given += ["--no-limits"] if self.no_limits else []
         given += ["--read-only"] if self.read_only else []
         given += ["--migrate-without-backup"] if self.migrate_without_backup else []
+        given += ["--as-root"] if self.as_root else []
         given += [text for store in self.accept_loss for text in ("--accept-loss", store)]
         return given + (["--unsafe-network"] if self.unsafe_network else [])
-
-
-class Stopped(msgspec.Struct, frozen=True):
-    pid: int
-    gracefully: bool
-
-    def facts(self) -> State:
-        return {"pid": self.pid, "gracefully": self.gracefully}
 
 
 def workspace(explicit: Path | None) -> DataDir:
@@ -132,7 +95,11 @@ def workspace(explicit: Path | None) -> DataDir:
 
 
 def workspace_for_up(
-    explicit: Path | None, *, make: bool = True, accepted: tuple[str, ...] = ()
+    explicit: Path | None,
+    *,
+    make: bool = True,
+    accepted: tuple[str, ...] = (),
+    as_root: bool = False,
 ) -> DataDir:
     """The workspace. Without one it is created in `explicit` or in the current directory."""
     try:
@@ -141,15 +108,18 @@ def workspace_for_up(
         datadir = DataDir((explicit or Path()).expanduser().resolve())
         if not make:
             return datadir
-        with start_lock(datadir, SystemClock()):
-            return init_workspace(datadir.workspace, accepted)[0]
+        with start_lock(datadir, StartDeadline(SystemClock()), as_root=as_root):
+            return init_workspace(datadir.workspace, accepted, as_root=as_root)[0]
 
 
-def init_workspace(directory: Path, accepted: tuple[str, ...] = ()) -> tuple[DataDir, bool]:
+def init_workspace(
+    directory: Path, accepted: tuple[str, ...] = (), *, as_root: bool = False
+) -> tuple[DataDir, bool]:
     """The workspace in `directory`, and whether it was created."""
     from appliance.kernel.schema import create_workspace
 
     datadir = DataDir(directory.expanduser().resolve())
+    refuse_other_owner(datadir.workspace, datadir.dir, as_root=as_root)
     log = Log(sys.stderr.buffer, level="warning")
     changes = create_workspace(datadir, clock=SystemClock(), log=log, accepted=accepted)
     return datadir, bool(changes.created)
@@ -163,25 +133,31 @@ def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
     os.execve(sys.executable, _command(datadir, options), _environment())
 
 
-def start(datadir: DataDir, options: ServerOptions, clock: Clock | None = None) -> State:
-    """Starts a server in the background, waits until it is ready, and returns its state.
+def start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline | None = None) -> State:
+    """Starts a server in the background, waits until it serves, and returns its state.
 
-    If several starts run at once, the first starts the server and the others wait for it.
+    If several starts run at once, the first starts the server and the others wait for it. Raises
+    StartFailed, also if it does not serve before `deadline`, and StartBusy.
     """
+    refuse_other_owner(datadir.workspace, datadir.dir, as_root=options.as_root)
     state = hub_state(datadir)
     if state["status"] == "running":
-        return _already(state, options)
+        return _already(datadir, state, options)
     _require_server()
-    clock = clock or SystemClock()
-    with start_lock(datadir, clock):
+    deadline = deadline or StartDeadline(SystemClock())
+    with start_lock(datadir, deadline, as_root=options.as_root):
         state = hub_state(datadir)
         if state["status"] == "running":
-            return _already(state, options)
-        return _start(datadir, options, clock)
+            return _already(datadir, state, options)
+        return _start(datadir, options, deadline)
 
 
-def _already(state: State, options: ServerOptions) -> State:
-    """The state of a running hub. Raises RunsElsewhere if its address is not the requested one."""
+def _already(datadir: DataDir, state: State, options: ServerOptions) -> State:
+    """The state of a running hub. Raises RunsElsewhere if its address is not the requested one,
+    and ForeignHub if it is not an appliance, which writes its version and holds the lock."""
+    server = datadir.read_server()
+    if server is not None and not server.app_version and not read_lock(datadir).held:
+        raise foreign(state)
     for flag, wanted, there in (
         ("--port", options.port, state["port"]),
         ("--host", options.host, state["host"]),
@@ -195,7 +171,7 @@ def _already(state: State, options: ServerOptions) -> State:
     return {**state, "already_running": True}
 
 
-def _start(datadir: DataDir, options: ServerOptions, clock: Clock) -> State:
+def _start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline) -> State:
     log = _open_log(datadir)
     began_at = os.fstat(log).st_size
     try:
@@ -210,23 +186,25 @@ def _start(datadir: DataDir, options: ServerOptions, clock: Clock) -> State:
         )
     finally:
         os.close(log)
-    return _await_ready(datadir, child, began_at, clock)
+    return _await_ready(datadir, child, began_at, deadline)
 
 
 @contextmanager
-def start_lock(datadir: DataDir, clock: Clock) -> Iterator[None]:
-    """Held while a process creates this workspace or starts its server.
+def start_lock(
+    datadir: DataDir, deadline: StartDeadline, *, as_root: bool = False
+) -> Iterator[None]:
+    """Held while a process creates this workspace or starts its server, which it may use.
 
     The lock ends with the process. Its file is never removed, so all processes lock the same file.
     """
     from appliance.kernel.schema import make_folders
 
     path = datadir.lock_file.with_name("start.lock")
-    deadline = clock.monotonic() + READY_SECONDS_MAX
+    refuse_other_owner(datadir.workspace, datadir.dir, as_root=as_root)
     make_folders(datadir, [], [])
     try:
-        # O_CLOEXEC: the started server must not keep the lock.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        # Closed on exec: the started server must not keep the lock.
+        descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise not_writable(error) from error
     try:
@@ -235,9 +213,9 @@ def start_lock(datadir: DataDir, clock: Clock) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if clock.monotonic() >= deadline:
+                if not deadline.left():
                     raise StartBusy(
-                        f"another start has not finished within {READY_SECONDS_MAX:.0f} s"
+                        f"another start has not finished within {START_SECONDS_MAX:.0f} s"
                     ) from None
                 select.select([], [], [], POLL_SECONDS)
         yield
@@ -245,20 +223,17 @@ def start_lock(datadir: DataDir, clock: Clock) -> Iterator[None]:
         os.close(descriptor)
 
 
-def check_settings(datadir: DataDir, options: ServerOptions) -> None:
+def check_settings(datadir: DataDir, options: ServerOptions, deadline: StartDeadline) -> None:
     """Raises StartFailed if the settings are invalid. Call before stopping a running server."""
     _require_server()
-    done = subprocess.run(
-        [*_command(datadir, options), "--check"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        cwd=datadir.workspace,
-        env=_environment(),
-        timeout=READY_SECONDS_MAX,
-        check=False,
-    )
+    try:
+        done = _run_check(datadir, options, deadline.left())
+    except subprocess.TimeoutExpired:
+        raise StartFailed(
+            "the appliance was not stopped, because its settings could not be read within"
+            f" {START_SECONDS_MAX:.0f} s",
+            hint=f"ls -l {shlex.quote(str(options.config or datadir.settings_file))}",
+        ) from None
     if done.returncode:
         words, hint = _last_words(done.stderr)
         raise StartFailed(
@@ -266,19 +241,30 @@ def check_settings(datadir: DataDir, options: ServerOptions) -> None:
         )
 
 
+def _run_check(
+    datadir: DataDir, options: ServerOptions, seconds_max: float
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*_command(datadir, options), "--check"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        cwd=datadir.workspace,
+        env=_environment(),
+        timeout=seconds_max,
+        check=False,
+    )
+
+
 def _await_ready(
-    datadir: DataDir, child: "subprocess.Popen[bytes]", began_at: int, clock: Clock
+    datadir: DataDir, child: "subprocess.Popen[bytes]", began_at: int, deadline: StartDeadline
 ) -> State:
-    began = clock.monotonic()
-    deadline = began + READY_SECONDS_MAX
-    while clock.monotonic() < deadline:
+    while not deadline.passed(datadir, child.pid):
         try:
             child.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:
-            if phase_of(datadir, child.pid):  # it has its time limits from its settings
-                longest = began + MIGRATED_SECONDS_MAX
-                deadline = min(clock.monotonic() + READY_SECONDS_MAX, longest)
-            if _ready(datadir, child.pid):
+            if _serves(datadir, child.pid):
                 return {
                     **hub_state(datadir),
                     "already_running": False,
@@ -287,101 +273,38 @@ def _await_ready(
             continue
         state = hub_state(datadir)
         if child.returncode == EXIT_TAKEN:  # another start may have been faster
-            while state["status"] == "unresponsive" and clock.monotonic() < deadline:
+            while state["status"] == "unresponsive" and deadline.left():
                 select.select([], [], [], POLL_SECONDS)
                 state = hub_state(datadir)
         if state["status"] == "running":
             return {**state, "already_running": True}
+        if child.returncode == -signal.SIGABRT:  # a library got no memory
+            raise StartFailed(
+                "the appliance was aborted, as for too little memory",
+                details={"log": str(log_file(datadir))},
+                hint=f"{OutOfMemory.default_hint} (log: {log_file(datadir)})",
+            )
         why = f"the appliance did not start (exit code {child.returncode})"
         raise _start_failed(datadir, began_at, why)
-    child.terminate()
-    why = f"the appliance was not ready after {READY_SECONDS_MAX:.0f} s"
+    end(child.pid, signal.SIGTERM, TERMINATE_SECONDS_MAX) or end(child.pid, signal.SIGKILL, 1.0)
+    why = f"the appliance was not ready after {START_SECONDS_MAX:.0f} s and was stopped"
     raise _start_failed(datadir, began_at, why)
 
 
-def _ready(datadir: DataDir, pid: int) -> bool:
+def _serves(datadir: DataDir, pid: int) -> bool:
+    """Whether it serves requests. It may not be ready, as on a full disk: reads work then."""
     server = datadir.read_server()
     if server is None or server.pid != pid or not server.port:
         return False
     host = "127.0.0.1" if server.host in ("", "0.0.0.0", "::") else server.host
     connection = connect(Endpoint(host, server.port), timeout=2.0)
     try:
-        connection.request("GET", "/-/ready")
+        connection.request("GET", "/-/healthy")
         return connection.getresponse().status == 200
     except OSError:
         return False
     finally:
         connection.close()
-
-
-def stop(datadir: DataDir, say: Callable[[str], None]) -> Stopped | None:
-    """Stops the hub of this workspace and removes its files. None if no hub was running."""
-    view = read_lock(datadir)
-    if not view.held:
-        state = hub_state(datadir)
-        if state["status"] == "running":
-            raise ForeignHub(
-                f"a hub of another implementation runs here: pid {state['pid']}, {state['url']}",
-                details={"pid": state["pid"], "port": state["port"]},
-            )
-        _clear_stale(datadir)
-        return None
-    pid = view.written.pid if view.written else 0
-    if not _has_open(pid, datadir.lock_file):
-        raise LockHeldElsewhere(details={"pid": pid})
-    gracefully = _end(pid, signal.SIGTERM, STOP_SECONDS_MAX)
-    if not gracefully:
-        say(f"pid {pid} did not stop within {STOP_SECONDS_MAX:.0f} s: killing it")
-        if not _end(pid, signal.SIGKILL, KILL_SECONDS_MAX):
-            raise StopFailed(f"pid {pid} did not end after SIGKILL", details={"pid": pid})
-    _clear_stale(datadir)
-    return Stopped(pid, gracefully)
-
-
-def _end(pid: int, number: int, seconds_max: float) -> bool:
-    """Signals `pid` and waits for its end; False if it still runs after `seconds_max`."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        signal.pidfd_send_signal(handle, number)
-        waiting = select.poll()
-        waiting.register(handle, select.POLLIN)
-        return bool(waiting.poll(seconds_max * 1000))
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        raise LockHeldElsewhere(details={"pid": pid}) from None
-    finally:
-        os.close(handle)
-
-
-def _has_open(pid: int, path: Path) -> bool:
-    """Whether process `pid` has `path` open, so that the content of the lock file is right."""
-    if pid <= 0:
-        return False
-    try:
-        wanted = path.stat()
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                seen = descriptor.stat()
-            except OSError:
-                continue
-            if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
-                return True
-    except OSError:
-        return False
-    return False
-
-
-def _clear_stale(datadir: DataDir) -> None:
-    """Removes server.json and the lock file, with the lock held. On a read-only disk they stay, and
-    the next start replaces them."""
-    if not datadir.server_file.exists() and not datadir.lock_file.exists():
-        return
-    with suppress(HubRunning, DataDirNotWritable), WriterLock(datadir, random_id()):
-        datadir.server_file.unlink(missing_ok=True)
 
 
 def _require_server() -> None:
@@ -418,9 +341,12 @@ def _open_log(datadir: DataDir) -> int:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
             path.replace(former_log_file(datadir))
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     except OSError as error:
-        raise StartFailed(f"can't write the log {path}: {error.strerror}") from None
+        raise StartFailed(
+            f"can't write the log {path}: {error.strerror}",
+            hint=f"ls -ld {shlex.quote(str(path))}; it has to be a file that you can write",
+        ) from None
 
 
 def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:

@@ -1,7 +1,7 @@
 """Opens the listening sockets: a port, and `.agentlip/sock`.
 
-Without a configured port it is 7464, or the next free one, and the workspace keeps it. A port is
-free if it can be bound, so concurrent starts get different ports.
+Without a configured port, the first start uses 7464, or the next free one, and later starts use
+the same port or fail. A port is free if it can be bound, so concurrent starts get different ports.
 """
 
 import errno
@@ -9,9 +9,10 @@ import os
 import socket
 from collections.abc import Iterator
 
-from appliance.kernel.datadir import DataDir
+from appliance.kernel.datadir import DataDir, read_small
 from appliance.kernel.errors import Conflict
 from appliance.kernel.log import Log
+from appliance.process.port_owner import describe_port_owner
 
 DEFAULT_PORT = 7464
 PORT_ATTEMPTS_MAX = 100  # then any free port
@@ -22,7 +23,7 @@ PORT_CHANGED = "PORT_CHANGED"
 class PortTaken(Conflict):
     code = "PORT_TAKEN"
     default_message = "the port is in use"
-    default_hint = "choose another with --port; 0 means any free port"
+    default_hint = "stop the program that uses it, or use any free port: agentlipd up --port 0"
 
 
 def candidates(wanted: int | None, remembered: int, default: int = DEFAULT_PORT) -> Iterator[int]:
@@ -32,25 +33,28 @@ def candidates(wanted: int | None, remembered: int, default: int = DEFAULT_PORT)
         return
     if remembered:
         yield remembered
-    if wanted is None:
-        last = min(default + PORT_ATTEMPTS_MAX, 65_536)
-        yield from (port for port in range(default, last) if port != remembered)
-    yield 0
+    elif wanted is None:
+        yield from range(default, min(default + PORT_ATTEMPTS_MAX, 65_536))
+    if wanted == 0 or not remembered:
+        yield 0
 
 
 def bind(
     host: str, wanted: int | None, datadir: DataDir, log: Log, default: int = DEFAULT_PORT
 ) -> socket.socket:
     """Opens the listening socket and stores its port for the next start."""
-    first = 0
-    for port in candidates(wanted, remembered_port(datadir), default):
+    first, remembered = 0, remembered_port(datadir)
+    fixed = wanted or (remembered if wanted is None else 0)
+    for port in candidates(wanted, remembered, default):
         first = first or port
         try:
             listener = listen(host, port)
         except OSError as error:
-            if wanted or error.errno != errno.EADDRINUSE:
+            taken = error.errno == errno.EADDRINUSE
+            if fixed or not taken:
+                by = f" by {describe_port_owner(port)}" if taken else ""
                 raise PortTaken(
-                    f"can't listen on {host}:{port}: {error.strerror}",
+                    f"can't listen on {host}:{port}: {error.strerror}{by}",
                     details={"host": host, "port": port},
                 ) from error
             continue
@@ -68,8 +72,8 @@ def bind(
 def remembered_port(datadir: DataDir) -> int:
     """The stored port; 0 if there is none."""
     try:
-        port = int((datadir.dir / "port").read_text())
-    except (OSError, ValueError):
+        port = int(read_small(datadir.dir / "port") or b"")
+    except ValueError:
         return 0
     return port if 0 < port < 65_536 else 0
 

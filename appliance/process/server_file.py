@@ -1,4 +1,5 @@
-"""Writes `server.json` (hub spec §0.9) at the start, restores it, and removes it at the end.
+"""Writes `server.json` (hub spec §0.9) at the start, restores it, and removes it at the end. The
+lock file is restored too.
 
 The file is advisory: clients check `/health` before they trust it. A file of another
 instance is never replaced or removed.
@@ -12,7 +13,7 @@ import msgspec
 from appliance import __version__
 from appliance.hub.wire import PROTOCOL_VERSION
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import DataDir, HubRunning
+from appliance.kernel.datadir import DataDir, HubRunning, WriterLock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -53,11 +54,12 @@ class ServerFileKeeper(Loop):
     """Writes `server.json`, and writes it again if it is removed or emptied."""
 
     name = "server_file"
-    interval_seconds = 1.0  # one stat() a round
+    interval_seconds = 1.0  # two stat() a round
 
     def __init__(
         self,
         datadir: DataDir,
+        lock: WriterLock,
         *,
         instance_id: str,
         db_id: str,
@@ -69,6 +71,7 @@ class ServerFileKeeper(Loop):
     ) -> None:
         super().__init__(clock, log)
         self._datadir = datadir
+        self._lock = lock
         self._path = datadir.server_file
         self._instance_id = instance_id
         self._facts = {
@@ -91,6 +94,8 @@ class ServerFileKeeper(Loop):
         self._published = self._stamp()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
+        if self._lock.restore():
+            self.log.warning("the lock file was removed while the hub runs; taken again")
         seen = self._stamp()
         if seen == self._published and seen is not None:
             return {"written": 0}

@@ -10,7 +10,7 @@ from typing import Any
 from appliance.cli_support import EXIT_UNAVAILABLE
 from appliance.kernel.datadir import DataDir, read_lock
 from appliance.kernel.errors import ApplianceError
-from appliance.process.migrating import phase_of
+from appliance.process.starting import phase_of
 from appliance.sdk.discovery import (
     Endpoint,
     Health,
@@ -77,17 +77,14 @@ def _running(datadir: DataDir, endpoint: Endpoint, health: Health) -> State:
 def _readiness(endpoint: Endpoint) -> State:
     """The result of `/-/ready`: whether the hub serves requests, and if not, why."""
     readiness = ask_ready(endpoint)
+    state: State = {"ready": readiness.ready, "failing": readiness.failing}
+    state |= {"suspended": readiness.suspended} if readiness.suspended else {}
     if readiness.ready:
-        return {"ready": True, "failing": []}
+        return state
     reasons = [f"{each.check}: {each.subject}: {each.message}" for each in readiness.critical]
     reason = "; ".join(reasons) or ", ".join(readiness.failing) or "/-/ready does not respond"
     hints = [each.hint for each in readiness.critical if each.hint]
-    return {
-        "ready": False,
-        "failing": readiness.failing,
-        "reason": reason,
-        "hint": hints[0] if hints else "agentlip doctor",
-    }
+    return {**state, "reason": reason, "hint": hints[0] if hints else "agentlip doctor"}
 
 
 def exit_code(state: State) -> int:
@@ -127,6 +124,7 @@ def describe(state: State) -> str:
     return "\n".join(
         [
             *lines,
+            *([f"Suspended: {', '.join(state['suspended'])}"] if "suspended" in state else []),
             f"Instance ID: {state['instance_id']}",
             f"Port: {state['port']}",
             f"PID: {state['pid']}",

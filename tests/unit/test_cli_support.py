@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance import cli_support
+from appliance import __version__, build, cli_support
 from appliance.cli import main, main_daemon
 from appliance.kernel.errors import (
     ApplianceError,
@@ -106,7 +106,14 @@ def test_version_is_shown_by_flag_and_by_command(capsys: pytest.CaptureFixture[s
     assert main_daemon(["--version"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(set(lines)) == 1
-    assert lines[0].startswith("agentlip ")
+    assert re.fullmatch(r"agentlip \S+( \(commit [0-9a-f]{12}, \d{4}-\d\d-\d\d\))?", lines[0])
+
+
+def test_version_without_git_is_the_number_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert build.version_line() == f"agentlip {__version__}"
+    monkeypatch.setattr(build, "_WRITTEN", "0123456789abcdef 2026-02-04")
+    assert build.version_line() == f"agentlip {__version__} (commit 0123456789ab, 2026-02-04)"
 
 
 @pytest.mark.parametrize("run", [main, main_daemon])
@@ -139,6 +146,15 @@ def test_table_is_cut_to_the_terminal_and_not_in_a_pipe() -> None:
     assert max(len(line) for line in cli_support._aligned(rows, columns, 40)) == 40
     assert cli_support._aligned(rows, columns, 40)[1].endswith("…")
     assert not cli_support._aligned(rows, columns, None)[1].endswith("…")
+
+
+@pytest.mark.parametrize("lengths", [(200, 1), (1, 200), (200, 200, 200), (26, 30, 5, 60)])
+def test_table_fits_the_terminal_whichever_column_is_long(lengths: tuple[int, ...]) -> None:
+    columns = [(f"C{number}", f"c{number}") for number in range(len(lengths))]
+    rows = [{key: "日" * (length // 2) for (_, key), length in zip(columns, lengths, strict=True)}]
+    lines = cli_support._aligned(rows, columns, 80)
+    assert max(map(cli_support._cells, lines)) <= 80
+    assert all(heading in lines[0] for heading, _ in columns)
 
 
 def test_columns_stay_aligned_with_wide_and_combining_characters() -> None:

@@ -1,6 +1,7 @@
 """Which port a start gets: the one it wants, or the next free one, never one that is taken."""
 
 import io
+import os
 import socket
 import threading
 from contextlib import ExitStack, closing
@@ -50,8 +51,7 @@ def taken(stack):
     ("wanted", "remembered", "first"),
     [
         (None, 0, [7464, 7465, 7466]),
-        (None, 9000, [9000, 7464, 7465]),
-        (None, 7465, [7465, 7464, 7466]),
+        (None, 9000, [9000]),
         (0, 0, [0]),
         (0, 9000, [9000, 0]),
         (8080, 9000, [8080]),
@@ -88,6 +88,15 @@ def test_configured_port_is_used_or_refused(datadir, log):
         with pytest.raises(PortTaken, match=f"{HOST}:{port}"):
             bind(HOST, port, datadir, log)
         assert remembered_port(datadir) == 0
+
+
+def test_port_that_was_served_before_is_used_or_its_owner_is_named(datadir, log):
+    with ExitStack() as stack:
+        port = taken(stack)
+        (datadir.dir / "port").write_text(str(port))
+        with pytest.raises(PortTaken, match=rf"{HOST}:{port}: .* by pid {os.getpid()} \(.*python"):
+            bind(HOST, None, datadir, log)
+        assert remembered_port(datadir) == port
 
 
 def test_a_port_out_of_range_in_the_file_is_ignored(datadir):

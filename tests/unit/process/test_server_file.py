@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
+from appliance.kernel.datadir import DataDir, WriterLock, read_lock
 from appliance.kernel.log import Log
 from appliance.process.server_file import ServerFileKeeper
 
@@ -20,8 +20,10 @@ class Kept:
         self.datadir.write_private(self.datadir.token_file, "secret\n")
         self.output = io.BytesIO()
         clock = SystemClock()
+        self.lock = WriterLock(self.datadir, "ours")
+        self.lock.acquire()
         self.keeper = ServerFileKeeper(
-            self.datadir, instance_id="ours", db_id="db", host="127.0.0.1", port=4711,
+            self.datadir, self.lock, instance_id="ours", db_id="db", host="127.0.0.1", port=4711,
             started_ms=0, clock=clock, log=Log(self.output, clock=clock),
         )  # fmt: skip
         self.path = self.datadir.server_file
@@ -39,7 +41,9 @@ class Kept:
 
 @pytest.fixture
 def kept(tmp_path):
-    return Kept(tmp_path)
+    kept = Kept(tmp_path)
+    yield kept
+    kept.lock.release()
 
 
 def mode(path):
@@ -50,6 +54,20 @@ def test_unchanged_server_file_is_not_written(kept):
     before = kept.path.stat()
     assert [kept.round() for _ in range(3)] == [0, 0, 0]
     assert kept.path.stat() == before
+
+
+def test_removed_lock_file_is_taken_again(kept):
+    kept.datadir.lock_file.unlink()
+    assert not read_lock(kept.datadir).held
+    kept.round()
+    view = read_lock(kept.datadir)
+    assert (view.held, view.written.pid, kept.lock.intact()) == (True, os.getpid(), True)
+    kept.datadir.lock_file.unlink()
+    other = WriterLock(kept.datadir, "theirs")
+    other.acquire()
+    kept.round()
+    assert not kept.lock.intact(), "another process was faster, and readiness says so"
+    other.release()
 
 
 def test_removed_server_file_is_written_again_for_its_owner_only(kept):

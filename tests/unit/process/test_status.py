@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from appliance.kernel.datadir import DataDir, WriterLock
-from appliance.process.migrating import announced
+from appliance.process.starting import announced
 from appliance.process.status import exit_code, hub_state, spell_seconds, summary_line
 
 RUNNING = {

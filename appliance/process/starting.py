@@ -1,0 +1,126 @@
+"""How long a start may take, and what a starting server does, for the process that waits for it.
+
+A start ends within START_SECONDS_MAX. Work that may take longer is announced in a file: a
+migration, its backup, reading a large write-ahead log. As long as the announced work goes on, the
+limit counts from the work that was seen last. The file names the process of the server. A killed
+server leaves it behind; it is ignored then, because no other process waits for a server with that
+number.
+"""
+
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.datadir import DataDir, read_small
+from appliance.kernel.errors import ApplianceError
+
+SERVER_SECONDS_MAX = 50.0  # the server ends itself first, because it knows what it waits for
+START_SECONDS_MAX = 55.0  # of `agentlipd up` and `restart`, then SIGTERM and SIGKILL: below 60 s
+ANNOUNCED_SECONDS_MAX = 4 * 3600.0  # backup and migration of a large workspace
+WORK_SECONDS = 1.0  # processor time that counts as work; a process that waits uses less
+WORK_BYTES = 1 << 20  # read or written bytes that count as work
+_FILE = "starting.json"
+
+
+class StartPhase(msgspec.Struct, frozen=True):
+    """`phase` completes the sentence "the appliance is …"."""
+
+    pid: int
+    phase: str
+
+
+class StartDeadline:
+    """When a start has to end."""
+
+    def __init__(self, clock: Clock, seconds_max: float = START_SECONDS_MAX) -> None:
+        self._clock = clock
+        self._seconds_max = seconds_max
+        self._began = self._since = clock.monotonic()
+        self._seen = (0.0, 0)
+
+    def left(self) -> float:
+        """Seconds until a start without announced work has to end, 0 after that."""
+        return max(0.0, self._since + self._seconds_max - self._clock.monotonic())
+
+    def passed(self, datadir: DataDir, pid: int) -> bool:
+        """Whether the start that process `pid` performs has to end now."""
+        now = self._clock.monotonic()
+        if now - self._began < ANNOUNCED_SECONDS_MAX and phase_of(datadir, pid):
+            seconds, size = work_of(pid)
+            if seconds - self._seen[0] >= WORK_SECONDS or size - self._seen[1] >= WORK_BYTES:
+                self._seen, self._since = (seconds, size), now
+        return now - self._since >= self._seconds_max
+
+
+@contextmanager
+def announced(datadir: DataDir, phase: str) -> Iterator[None]:
+    """Records what this process does while the block runs. If it can't, the block runs anyway."""
+    path = _path(datadir)
+    outer = phase_of(datadir, os.getpid())
+    _record(datadir, phase)
+    try:
+        yield
+    finally:
+        if outer:
+            _record(datadir, outer)
+        else:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def _record(datadir: DataDir, phase: str) -> None:
+    with suppress(ApplianceError):
+        text = msgspec.json.encode(StartPhase(os.getpid(), phase)).decode()
+        datadir.write_private(_path(datadir), text)
+
+
+def phase_of(datadir: DataDir, pid: int) -> str:
+    """What the process recorded last; "" if it announced no long work."""
+    try:
+        noted = msgspec.json.decode(read_small(_path(datadir)) or b"", type=StartPhase)
+    except msgspec.DecodeError:
+        return ""
+    return noted.phase if noted.pid == pid else ""
+
+
+def work_of(pid: int) -> tuple[float, int]:
+    """Processor seconds, and bytes read and written, of a process and its children so far."""
+    seconds, size = 0.0, 0
+    for each in (pid, *_children(pid)):
+        with suppress(OSError, ValueError, IndexError):
+            process = Path("/proc", str(each))
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            lines = (process / "io").read_text().splitlines()
+            size += sum(int(line.split()[1]) for line in lines if line.startswith(("rch", "wch")))
+    return seconds, size
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def end_start(datadir: DataDir, waits_for: str) -> NoReturn:
+    """Ends this process, which has not become ready in time. For a thread that watches: it takes no
+    lock, which the thread that hangs may hold."""
+    workspace = shlex.quote(str(datadir.workspace))
+    text = (
+        f"Error: the appliance was not ready after {SERVER_SECONDS_MAX:.0f} s;"
+        f" it waited for {waits_for}\nHint: agentlip doctor --workspace {workspace}\n"
+    )
+    with suppress(OSError):
+        os.write(2, text.encode())
+    os._exit(1)
+
+
+def _path(datadir: DataDir) -> Path:
+    return datadir.lock_file.with_name(_FILE)
