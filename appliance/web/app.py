@@ -17,6 +17,7 @@ from appliance.kernel.errors import (
     ApplianceError,
     Forbidden,
     Invalid,
+    OutOfMemory,
     Unauthenticated,
     Unavailable,
 )
@@ -305,6 +306,12 @@ class ErrorHandlers:
             return
         self.ours(req, resp, failure, params)
 
+    def out_of_memory(
+        self, req: falcon.Request, resp: Response, _error: MemoryError, params: dict[str, Any]
+    ) -> None:
+        self._log.error("a request was refused for lack of memory", method=req.context.method)
+        self.ours(req, resp, OutOfMemory(), params)
+
     def unexpected(
         self, req: falcon.Request, resp: Response, error: Exception, params: dict[str, Any]
     ) -> None:
@@ -354,6 +361,7 @@ def make_app(
         ],
     )
     app.add_error_handler(Exception, failures.unexpected)
+    app.add_error_handler(MemoryError, failures.out_of_memory)
     app.add_error_handler(falcon.HTTPError, failures.falcons)
     app.add_error_handler(ApplianceError, failures.ours)
     for route in routes:

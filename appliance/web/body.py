@@ -5,7 +5,7 @@ behind this does not have to check again.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
@@ -20,12 +20,20 @@ INT_MIN = -(2**63)
 IDEMPOTENCY_KEY_MAX = 255
 QUERY_FIELDS_MAX = 100
 CHUNK_BYTES = 64 * 1024
+# The loop waits while a body is decoded and checked. Above these sizes, lists are counted before
+# they are decoded, and an invalid value is not located, which takes 0.6 µs for each byte.
+COUNTED_BYTES = 1024 * 1024
+LOCATED_BYTES_MAX = 16 * 1024
 WITHOUT_NUL = "remove U+0000"
+IN_64_BITS = "send it as a string"
+TOO_LONG = "Expected `array` of at most length"
 
 _AT = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`")
 _UNKNOWN = re.compile(r"^Object contains unknown field `([^`]*)`")
-_LONG_DIGITS = re.compile(rb"[0-9]{19}")
+_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG = b"0" * 19
+_NUMBER = re.compile(rb"((?<![.eE+])(?<![eE]-)[0-9]++(?![.eE]))?[0-9]*")  # 1: if it is an integer
 _WHOLE = re.compile(r"-?[0-9]+")
 _BARE_KEY = re.compile(r"[\x21-\x7e]+")
 _QUOTED_KEY = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
@@ -45,6 +53,7 @@ class BodyPlan:
         self.bytes_max = bytes_max
         self._items = None if each is None else Items(kind, each)
         self._decode = msgspec.json.Decoder(kind).decode
+        self._counters = counters(kind) if bytes_max > COUNTED_BYTES else []
         self._has_numbers = has_numbers(kind)
 
     def read(self, environ: Mapping[str, Any]) -> bytes:
@@ -68,6 +77,8 @@ class BodyPlan:
 
     def decode(self, raw: bytes) -> Any:
         """The decoded struct. Raises Invalid with the name of the field."""
+        if len(raw) > COUNTED_BYTES:
+            self._count_items(raw)
         try:
             if not raw.isascii():
                 raw.decode()  # also checks what the decoder skips
@@ -78,11 +89,39 @@ class BodyPlan:
             refuse_field(str(error))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise malformed("the body", error) from None
-        if b"\\u0000" in raw or (self._has_numbers and _LONG_DIGITS.search(raw)):
+        if b"\\u0000" in raw or (self._has_numbers and _has_long_digits(raw)):
             if self._items is not None:
                 return self._items.decode(raw)
             check_values(raw)
         return command
+
+    def _count_items(self, raw: bytes) -> None:
+        """Raise Invalid for too many items. The decoder reports all other errors."""
+        for field, limit, count in self._counters:
+            try:
+                count(raw)
+            except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+                if str(error).startswith(TOO_LONG):
+                    raise _field_error(f"more than {limit} items", field) from None
+
+
+def counters(kind: Any) -> list[tuple[str, int, Callable[[bytes], Any]]]:
+    """The lists of `kind` with a limit: field, limit, and a decoder that stops above the limit. The
+    usual one decodes all items first: 0.3 s and 300 MB for 8 MiB."""
+    limited: list[tuple[str, int, Callable[[bytes], Any]]] = []
+    slot = msgspec.Raw | msgspec.UnsetType
+    for field in getattr(shapes.type_info(kind), "fields", ()):
+        items = _bare(field.type)
+        if isinstance(items, shapes.ListType) and items.max_length is not None:
+            slots = [(f"item_{n}", slot, msgspec.UNSET) for n in range(items.max_length)]
+            several = msgspec.defstruct(
+                "Several", slots, array_like=True, forbid_unknown_fields=True
+            )
+            counted = msgspec.defstruct("Counted", [(field.encode_name, several)])
+            limited.append(
+                (field.encode_name, items.max_length, msgspec.json.Decoder(counted).decode)
+            )
+    return limited
 
 
 class Items:
@@ -200,7 +239,44 @@ def check_text(value: str, field: str) -> str:
 
 
 def check_values(raw: bytes) -> None:
-    """Raise Invalid for NUL in text and integers beyond 64 bits."""
+    """Raise Invalid for NUL in text and integers beyond 64 bits. `raw` is valid JSON."""
+    plain = raw.replace(b"\\\\", b"__")  # the backslashes that are left begin other escapes
+    nul = b"\\u0000" in plain
+    if not nul and not (_has_long_digits(plain) and _has_huge_integer(plain)):
+        return
+    if len(raw) <= LOCATED_BYTES_MAX:
+        _refuse_value(raw)
+    if nul:
+        raise _field_error("text must not contain NUL", "$", WITHOUT_NUL)
+    raise _field_error("integers must fit into 64 bits", "$", IN_64_BITS)
+
+
+def _has_long_digits(raw: bytes) -> bool:
+    """Whether 19 digits follow each other. Measured: searching for a pattern takes five times as
+    long."""
+    return _LONG in raw.translate(_ZEROS)
+
+
+def _has_huge_integer(plain: bytes) -> bool:
+    """Whether a number is an integer beyond 64 bits. `plain` has no escaped backslashes."""
+    plain = plain.replace(b'\\"', b"__")
+    zeros, end, quotes = plain.translate(_ZEROS), 0, 0
+    while (start := zeros.find(_LONG, end)) >= 0:
+        quotes += plain.count(b'"', end, start)
+        if quotes % 2:  # in text: continue at its end
+            end = plain.index(b'"', start)
+            continue
+        number = _NUMBER.match(plain, start)
+        assert number is not None, "it matches everything"
+        end, digits = number.end(), number[1]
+        negative = plain[start - 1 : start] == b"-"
+        if digits and (len(digits) > 19 or int(digits) > INT_MAX + negative):
+            return True
+    return False
+
+
+def _refuse_value(raw: bytes) -> None:
+    """Raise Invalid for the invalid value in `raw`, with its path."""
     try:
         waiting: list[tuple[str, Any]] = [("$", msgspec.json.decode(raw))]
     except (msgspec.DecodeError, RecursionError) as error:  # such as 1e400 in an unused field
@@ -218,7 +294,7 @@ def check_values(raw: bytes) -> None:
         elif isinstance(value, list):
             waiting += [(f"{path}[{index}]", inner) for index, inner in enumerate(value)]
         elif isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
-            raise _field_error("integers must fit into 64 bits", path, "send it as a string")
+            raise _field_error("integers must fit into 64 bits", path, IN_64_BITS)
 
 
 def check_params(params: Mapping[str, str]) -> None:

@@ -24,6 +24,7 @@ from typing import Any, cast
 
 from gevent import monkey
 
+from appliance.kernel.caller import Call, TooManyAnonymous
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.metrics import counter, gauge
 from appliance.web.settings import HttpSettings
@@ -65,6 +66,24 @@ class SweepClock:
         self.count = 0
 
 
+class AnonymousQuota:
+    """The sockets, streams and other long requests of all clients without a valid token."""
+
+    __slots__ = ("limit", "taken")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken = 0
+
+    def take(self) -> None:
+        if self.taken >= self.limit:
+            raise TooManyAnonymous(details={"limit": self.limit}, retry_after=1.0)
+        self.taken += 1
+
+    def give_back(self) -> None:
+        self.taken -= 1
+
+
 class Connection:
     """A client's socket, its state, and since which sweep.
 
@@ -72,16 +91,26 @@ class Connection:
     reserved       a reserved connection: only probes are served
     """
 
-    __slots__ = ("authenticated", "peer", "reserved", "since", "sock", "state", "sweeps", "unsent")
+    __slots__ = (
+        "anonymous", "authenticated", "peer", "reserved", "since", "sock", "state", "sweeps",
+        "unsent", "wake",
+    )  # fmt: skip
 
     def __init__(
-        self, sweeps: SweepClock, sock: socket.socket, peer: tuple[str, str], unsent: UnsentBudget
+        self,
+        sweeps: SweepClock,
+        sock: socket.socket,
+        peer: tuple[str, str],
+        unsent: UnsentBudget,
+        anonymous: AnonymousQuota,
     ) -> None:
         self.sweeps = sweeps
         self.sock = sock
         self.peer = peer
         self.unsent = unsent
+        self.anonymous = anonymous
         self.authenticated = self.reserved = False
+        self.wake: Call | None = None  # wakes a request that lasts
         self.state = IDLE
         self.since = sweeps.count
 
@@ -131,6 +160,22 @@ class Connection:
         except (OSError, ValueError):  # closed on this side meanwhile
             return True
 
+    def stay(self, wake: Call) -> Call:
+        """See `caller.Caller`. A wait on a socket is a part of the socket's request."""
+        if self.wake is not None:
+            return _nothing
+        counted = not self.authenticated
+        if counted:
+            self.anonymous.take()
+        self.wake = wake
+
+        def end() -> None:
+            self.wake = None
+            if counted:
+                self.anonymous.give_back()
+
+        return end
+
     def is_quiet(self) -> bool:
         """Idle, without unread bytes."""
         return self.state == IDLE and not self.has_arrived()
@@ -151,9 +196,9 @@ class ConnectionPool:
 
     def __init__(self, settings: HttpSettings, unsent: UnsentBudget) -> None:
         self.sweeps = SweepClock()
+        self._anonymous = AnonymousQuota(settings.unauthenticated_connections_max)
         self._unsent = unsent
         self.connections_max = settings.connections_max
-        self._unauthenticated_max = settings.unauthenticated_connections_max
         linger = settings.linger_seconds_max / SWEEP_SECONDS - 1  # rounded down
         self._reserved_max = settings.probe_connections_max
         self._connections: dict[Connection, None] = {}
@@ -176,7 +221,7 @@ class ConnectionPool:
 
     def open(self, sock: socket.socket, peer: tuple[str, str]) -> Connection | None:
         """Add a new client; None if even the reserved connections are in use."""
-        connection = Connection(self.sweeps, sock, peer, self._unsent)
+        connection = Connection(self.sweeps, sock, peer, self._unsent, self._anonymous)
         if self._has_capacity():
             self._connections[connection] = None
             return connection
@@ -209,9 +254,12 @@ class ConnectionPool:
         return {name: counted.get(state, 0) for state, name in enumerate(STATES)}
 
     def sweep(self) -> None:
-        """Close connections that have waited longer than their limit."""
+        """Close connections that have waited longer than their limit, and end the long requests of
+        clients that have left."""
         self.sweeps.count += 1
         for connection in self:
+            if connection.wake is not None and connection.is_gone():
+                connection.wake()
             limit = self._limits[connection.state]
             if connection.reserved and connection.state in WAITING:
                 limit = min(limit, self._reserved_limit)
@@ -249,7 +297,7 @@ class ConnectionPool:
             ],
             key=_since,
         )
-        surplus = len(at_work) - min(self._unauthenticated_max, self.connections_max // 2)
+        surplus = len(at_work) - min(self._anonymous.limit, self.connections_max // 2)
         wanted = 1 + surplus // SHED_PART if surplus > 0 else 0
         return self._shed(at_work[:wanted], self._connections)
 
@@ -260,6 +308,10 @@ class ConnectionPool:
             connection.cut()
             del among[connection]
         return len(among) < before
+
+
+def _nothing() -> None:
+    pass
 
 
 def descriptors(wanted: int) -> int:

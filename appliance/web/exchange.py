@@ -22,7 +22,7 @@ from gunicorn.http.wsgi import (
 )
 from gunicorn.util import is_hoppish, unquote_to_wsgi_str
 
-from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.errors import ApplianceError, Invalid, OutOfMemory
 from appliance.kernel.ids import random_id
 from appliance.web import errors
 from appliance.web.connections import BODY, WORK, Connection, TooManyConnections
@@ -175,9 +175,11 @@ def whole(status: int, error: ApplianceError, date: str) -> bytes:
 
 
 def refusal(error: Exception) -> tuple[int, ApplianceError]:
-    """Status and error for a parser error. gunicorn's own text may quote secrets."""
+    """Status and error to send. gunicorn's own text may quote secrets."""
     if isinstance(error, ConnectionReserved):
         return 503, TooManyConnections()
+    if isinstance(error, MemoryError):
+        return 503, OutOfMemory()
     if isinstance(error, Malformed):
         return 400, Invalid(error.message, hint=error.hint)
     status, sentence, hint = _REFUSALS.get(type(error), _NO_HTTP)

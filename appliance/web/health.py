@@ -28,8 +28,9 @@ findings reveal weaknesses."""
 class ReadinessResult(msgspec.Struct, frozen=True):
     """The result of the readiness checks. `failing`: the checks because of which it is not ready.
 
-    `suspended`: damaged stores that are not served, while other stores are. `failing`, `suspended`
-    and `details` (instance, findings, facts) are for callers on this machine or with a token.
+    `suspended`: damaged stores that are not served, while other stores are: found at the start, or
+    while in use. `failing`, `suspended` and `details` (instance, findings, facts) are for callers
+    on this machine or with a token.
     """
 
     ready: bool

@@ -71,6 +71,11 @@ class Incoming:
         pong, self._pong = self._pong, None
         return pong
 
+    def clear(self) -> None:
+        """Drop the bytes that are not returned yet."""
+        self._buffered = b""
+        self._fragment_data = []
+
     def set_time(self, now: float) -> None:
         """The monotonic time in seconds at which the next bytes arrived."""
         self._now = now

@@ -50,8 +50,9 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     all are in use, the one that has waited longest (idle, half-sent) is closed for a new one."""
 
     unauthenticated_connections_max: int = 100
-    """Requests and streams without a valid token that stay open when all connections are in use;
-    at most half of connections_max."""
+    """Sockets, streams and long polls of clients without a valid token, all together; more get 503.
+    When all connections are in use, as many requests without a token stay open, at most half of
+    connections_max."""
 
     probe_connections_max: int = 32
     """Connections in addition to connections_max, reserved for health probes."""

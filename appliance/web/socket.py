@@ -11,17 +11,15 @@ A client that reads nothing for `stall_seconds_max` is closed with 1008.
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 from socket import SHUT_RDWR
 from typing import Any
 
 import gevent
 import msgspec
 from gevent.event import Event
-from websockets.datastructures import Headers
 from websockets.exceptions import ProtocolError
-from websockets.http11 import Request
 from websockets.protocol import Protocol, Side, State
-from websockets.server import ServerProtocol
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import (
@@ -30,6 +28,7 @@ from appliance.kernel.errors import (
     Forbidden,
     Invalid,
     Missing,
+    OutOfMemory,
     Unauthenticated,
     Unavailable,
 )
@@ -61,18 +60,18 @@ _limited = counter(
 )
 _sent_bytes = counter("socket_sent_bytes_total", "Bytes written to WebSockets")
 
-
 COUNTED_BYTES = 64 * 1024
 RECEIVE_BYTES = 64 * 1024
 YIELD_FRAMES = 64  # frames of one client before other greenlets run
 CHUNK_FRAMES = 4  # cost of a chunk of received bytes, beside its messages
+FRAME_BYTES = 1024  # a message costs one frame more for each of these
 DISCARD_BYTES_MAX = 1024 * 1024  # read and dropped while a closed client goes on sending
 
 
 class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[socket]: limits of every WebSocket."""
 
-    connections_max: int = 100  # WebSockets open at once; 503 above (hub spec §0.1.2)
+    connections_max: int = 100  # WebSockets of callers with a token; 503 above (hub spec §0.1.2)
     unauthenticated_max: int = 16  # unauthenticated broker links; above it the oldest is closed
     frame_bytes_max: int = 256 * 1024  # size of a frame from a client in bytes; 1009 above
     request_bytes_max: int = 512 * 1024  # size of a `request` frame in bytes; 1009 above
@@ -113,38 +112,11 @@ def close_code(error: BaseException) -> int:
     return INTERNAL_ERROR
 
 
-def is_upgrade(environ: dict[str, Any]) -> bool:
-    return "websocket" in environ.get("HTTP_UPGRADE", "").lower()
-
-
-def handshake(environ: dict[str, Any], subprotocol: str | None) -> bytes:
-    """The 101 response to an upgrade request. Raises Invalid for any other request."""
-    if environ["REQUEST_METHOD"] != "GET":  # the library would accept any method
-        raise Invalid("a WebSocket must be opened with GET")
-    headers = Headers(
-        [
-            (name[5:].replace("_", "-").title(), value)
-            for name, value in environ.items()
-            if name.startswith("HTTP_") and name not in NOT_NEGOTIATED
-        ]
-    )
-    response = ServerProtocol().accept(Request("/", headers))
-    if subprotocol is not None:
-        response.headers["Sec-WebSocket-Protocol"] = subprotocol
-    if response.status_code != 101:
-        raise Invalid(
-            "not a WebSocket handshake",
-            details={"reason": "upgrade refused"},
-            hint="see RFC 6455 §4.1, or use a WebSocket client",
-        )
-    return response.serialize()
-
-
 class Socket:
     """An open WebSocket. One greenlet calls `run`, which starts another one that reads."""
 
     identified = False
-    """Whether the client is authenticated. Until then it counts as unauthenticated."""
+    """Whether the client is authenticated. A broker link's is after its first frame."""
 
     def __init__(
         self,
@@ -201,7 +173,7 @@ class Socket:
         Returns the close code.
         """
         self._wake = wake
-        reader = gevent.spawn(self._read, on_messages, settle)
+        reader = gevent.spawn(copy_context().run, self._read, on_messages, settle)
         _open.inc()
         try:
             body()
@@ -211,6 +183,8 @@ class Socket:
             self._limit("stall", "the client reads too slowly")
         except ApplianceError as error:
             self.close(close_code(error), error.message)
+        except MemoryError:
+            self.close(GOING_AWAY, OutOfMemory.default_message)
         except BaseException:
             self.close(INTERNAL_ERROR, "internal error")
             raise
@@ -406,9 +380,19 @@ class Socket:
         self._unsent.set_size(0)
         with contextlib.suppress(OSError):
             self._raw.close()
+        self._free_buffers()
         code = code if self._closing is not None else (self._ended or 1000)
         _closed.labels(str(code) if code in COUNTED_CODES else "other").inc()
         return code
+
+    def _free_buffers(self) -> None:
+        """Free up to a megabyte. Closed sockets are in reference cycles, so they wait for the
+        garbage collector, which counts objects and not bytes."""
+        self._protocol.parser.close()  # it keeps the last frame
+        self._protocol.reader.discard()
+        self._incoming.clear()
+        self._posted.clear()
+        self._tail = b""
 
     def _discard(self) -> None:
         """Read remaining bytes, up to a limit, so that a reset does not discard our close frame."""
@@ -421,7 +405,7 @@ class Socket:
 
     def _read(self, on_messages: Callable[[list[bytes]], None], settle: Callable[[], None]) -> None:
         try:
-            data = self._leftover or self._raw.recv(RECEIVE_BYTES)
+            data, self._leftover = self._leftover or self._raw.recv(RECEIVE_BYTES), b""
             while data:
                 self._received_at = self._clock.monotonic()
                 self._incoming.set_time(self._received_at)
@@ -435,6 +419,8 @@ class Socket:
             self._limit(flood.limit, flood.message)
         except ApplianceError as error:
             self.close(close_code(error), error.message)
+        except MemoryError:
+            self.close(GOING_AWAY, OutOfMemory.default_message)
         except Exception:
             self.close(INTERNAL_ERROR, "internal error")
             raise
@@ -463,7 +449,8 @@ class Socket:
                 self._send_pong(pong)
             if self.is_closing:
                 return True
-            self._yield_sometimes(CHUNK_FRAMES + len(messages))
+            size = sum(map(len, messages))
+            self._yield_sometimes(CHUNK_FRAMES + len(messages) + size // FRAME_BYTES)
         return False
 
     def _yield_sometimes(self, frames: int) -> None:
@@ -493,8 +480,6 @@ class Socket:
         self._ended = int(received.code) if received else int(sent.code) if sent else 1006
 
 
-# Not passed to the library: nothing is compressed, and the subprotocol may contain a token.
-NOT_NEGOTIATED = ("HTTP_SEC_WEBSOCKET_EXTENSIONS", "HTTP_SEC_WEBSOCKET_PROTOCOL")
 COUNTED_CODES = frozenset(
     {1000, 1001, 1002, 1006, 1007, 1008, 1009, 1011, 4003, 4004, 4010, 4011, 4012, 4401}
 )

@@ -7,6 +7,7 @@ reconnecting, heartbeats, joining small events into larger writes and ending are
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from appliance.kernel.caller import Call
 from appliance.kernel.errors import Invalid
 from appliance.web.frame import pieces
 
@@ -47,15 +48,21 @@ class EventSource(Protocol):
 class SseStream:
     """The bytes of one text/event-stream response. The server calls `close` when it is over."""
 
-    def __init__(self, source: EventSource, heartbeat_seconds: float) -> None:
+    def __init__(
+        self, source: EventSource, heartbeat_seconds: float, *begin: Callable[[Call], Call]
+    ) -> None:
+        """Each of `begin` is called with what ends the response early, and returns how to end it.
+        If one raises, the source is released."""
         self._source = source
         self._heartbeat_seconds = heartbeat_seconds
         self._open, self._closed = True, False
-        self._unwatch: Callable[[], None] = _nothing
-
-    def end_with(self, watch: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
-        """End the response when a token does: `watch(callback)` returns how to stop watching."""
-        self._unwatch = watch(self.stop)
+        self._ends: list[Call] = []
+        try:
+            for each in begin:
+                self._ends.append(each(self.stop))
+        except BaseException:
+            self.close()
+            raise
 
     def __iter__(self) -> Iterator[bytes]:
         source = self._source
@@ -76,7 +83,8 @@ class SseStream:
         """Release everything. A second call does nothing."""
         if not self._closed:
             self._closed, self._open = True, False
-            self._unwatch()
+            for end in self._ends:
+                end()
             self._source.end()
             self._source.wake()
 
@@ -85,10 +93,6 @@ class SseStream:
             if not self._open:
                 return
             yield piece
-
-
-def _nothing() -> None:
-    pass
 
 
 def last_event_id(header: str | None) -> int | None:

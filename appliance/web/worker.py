@@ -197,7 +197,7 @@ class Worker(GeventWorker):
                 if not self._serve_request(base, connection, parser):
                     break
                 gevent.sleep(0)
-        except ParseException as error:
+        except (ParseException, MemoryError) as error:
             self._refuse(connection, error)
         except (OSError, StopIteration):
             pass  # the client left, or a limit closed the connection
@@ -229,6 +229,10 @@ class Worker(GeventWorker):
                 response.write(part)
             response.close()
         except OSError:
+            raise
+        except MemoryError:
+            if response.headers_sent:
+                return False
             raise
         except Exception as error:
             self.log.error("unexpected error outside the error handlers", error)

@@ -1,9 +1,17 @@
 """Bodies, queries, path parameters and keys: which values each field accepts or refuses."""
 
+import json
+import tracemalloc
+from contextlib import nullcontext
+from typing import Annotated, Any
+
+import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from appliance.kernel.errors import Invalid
-from appliance.web.body import BodyPlan
+from appliance.web.body import LOCATED_BYTES_MAX, BodyPlan, check_values
 from appliance.web.settings import HttpSettings
 from tests.support.notes import (
     JSON,
@@ -245,3 +253,58 @@ def test_bad_idempotency_key_is_refused(resource: NoteResource, header: str) -> 
     result = post(client(resource), {"text": "x"}, headers={**JSON, "Idempotency-Key": header})
     assert_failure(result, 400, "INVALID_INPUT")
     assert resource.seen is None
+
+
+# --- large bodies ---------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.sampled_from([0, -1, 2**63 - 1, -(2**63), 2**63, -(2**63) - 1, 10**25, 1.5e300, 12e-300])
+    | st.sampled_from(["", "\0", "\\u0000", "\\", '"', '\\"', "9" * 19, '"' + "9" * 30, "a\\\0"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("ab"), inner),
+)
+
+
+def wrong_values(value: Any) -> list[Any]:
+    values = [value]
+    for each in values:
+        values += (
+            each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        )
+    text = [each for each in values if isinstance(each, str) and "\0" in each]
+    return text + [n for n in values if isinstance(n, int) and not -(2**63) <= n < 2**63]
+
+
+@given(VALUES)
+@example([1e-300, 9223372036854775807.5, "\\\\\0"])
+@example(["\\\\u0000", "9" * 30, 2**63])
+def test_large_values_are_searched_as_exactly_as_small_ones_are_read(value: Any) -> None:
+    raw = json.dumps(value).encode()
+    for body in (raw, raw + b" " * LOCATED_BYTES_MAX):
+        with pytest.raises(Invalid) if wrong_values(value) else nullcontext():
+            check_values(body)
+
+
+class Limited(msgspec.Struct, frozen=True):
+    notes: Annotated[list[Note], msgspec.Meta(max_length=500)]
+
+
+MIB = 1024 * 1024
+LARGE = {
+    "a backslash before u0000": (b'{"notes":[],"y":[', b"[],", b'"\\\\u0000"]}', None),
+    "NUL": (b'{"notes":[],"y":[', b"[],", b'"\\u0000"]}', "text must not contain NUL"),
+    "too many items": (b'{"notes":[', b"0,", b"0]}", "notes: more than 500 items"),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_checking_a_large_body_takes_no_more_memory_than_a_few_copies(name: str) -> None:
+    head, unit, tail, problem = LARGE[name]
+    raw = head + unit * (2 * MIB // len(unit)) + tail
+    plan = BodyPlan(Limited, 8 * MIB, "notes")
+    tracemalloc.start()
+    try:
+        with pytest.raises(Invalid, match=problem) if problem else nullcontext():
+            plan.decode(raw)
+        assert tracemalloc.get_traced_memory()[1] < 10 * MIB
+    finally:
+        tracemalloc.stop()

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, agentlipd
 from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
@@ -29,6 +29,7 @@ SUSPENDED = {
         ("POST", "/v1/send", {"unknown": "field"}),
         ("GET", "/v1/outbox", None),
     ],
+    "inbox": [("GET", "/v1/inbox", None), ("POST", "/v1/topic/subscribe", {"topic": "a"})],
     "courier": [("POST", "/v1/enqueue", {"to": "kept.x", "envelope": ENVELOPE})],
 }
 SERVED = {
@@ -39,7 +40,7 @@ SERVED = {
     "inbox": ("/v1/topic/list", 200),
     "outbox": ("/v1/outbox", 200),
 }
-COMMANDS = {name: f"agentlip {name} recover --yes" for name in ("outbox", "broker")}
+COMMANDS = {name: f"agentlip recover {name} --yes" for name in ("outbox", "broker", "inbox")}
 
 
 def damage(hub, store):
@@ -87,13 +88,20 @@ def test_damaged_store_suspends_its_subsystem_only(tmp_path, store):
         hub.kill()
 
 
-def test_damaged_inbox_is_recovered_at_start(tmp_path):
+def test_store_that_stops_while_it_serves_is_listed_too(tmp_path):
     hub = ServedHub(tmp_path, "--no-limits")
-    damage(hub, "inbox")
     hub.start()
     try:
-        assert hub.http.get("/v1/topic/list").status == 200
-        assert list(hub.datadir.dir.glob("inbox.sqlite3.corrupt-*"))
+        damage(hub, "broker")
+        answer = hub.http.post("/broker/v1/meshes", {"slug": "m"})
+        assert answer.body["code"] == "STORAGE_SUSPECT"
+        ready = hub.http.get("/-/ready")
+        assert (ready.status, ready.body["suspended"]) == (200, ["broker"])
+        status = agentlipd("status", "--json", cwd=tmp_path)
+        assert (status.code, status.json["suspended"]) == (0, ["broker"])
+        assert "\nSuspended: broker\n" in agentlipd("status", cwd=tmp_path).out
+        metrics = hub.http.get("/metrics").raw.decode()
+        assert re.search(r'(?m)^agentlip_store_suspended{store="broker"} 1', metrics)
     finally:
         hub.stop()
 

@@ -1,5 +1,9 @@
 """Posted frames are sent at once if possible, otherwise in order, within limits."""
 
+import gc
+import tracemalloc
+from itertools import pairwise
+
 import gevent
 import pytest
 from gevent import socket as gevent_socket
@@ -9,8 +13,10 @@ from appliance.kernel.wakeup import Wakeup
 from appliance.web.frame import text_frame
 from appliance.web.socket import (
     DISCARD_BYTES_MAX,
+    GOING_AWAY,
     POLICY_VIOLATION,
     RECEIVE_BYTES,
+    TOO_BIG,
     Socket,
     SocketSettings,
 )
@@ -185,6 +191,51 @@ def test_constant_sender_does_not_block_other_clients(size):
 
     assert socket.run(lambda _messages: None, signal.set, body) == 1000
     assert len(turns) == 20
+
+
+def test_large_message_ends_the_turn_of_its_sender():
+    raw = Endless(frame(TEXT, b"x" * 100_000))
+    socket, signal, turns = Socket(raw, SocketSettings(), SystemClock()), Wakeup(), []
+
+    def body():
+        while len(turns) < 20:
+            turns.append(raw.reads)
+            gevent.sleep(0)
+        socket.close(1000)
+        socket.flush()
+
+    socket.run(lambda _messages: None, signal.set, body)
+    assert max(after - before for before, after in pairwise(turns)) <= 1
+
+
+def test_closed_socket_keeps_no_received_bytes():
+    gc.collect()
+    gc.disable()  # it may come late: closed sockets are in reference cycles
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            _be_closed_within_a_frame()
+        assert tracemalloc.get_traced_memory()[0] < 4 * BIG
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+
+def test_socket_without_memory_is_closed_with_1001():
+    def fail(_messages):
+        raise MemoryError
+
+    served = Served(on_messages=fail)
+    served.peer.sendall(frame(TEXT, b"x"))
+    assert b"the operating system gives" in served.read(40)
+    assert served.running.get(timeout=10) == GOING_AWAY
+
+
+def _be_closed_within_a_frame():
+    served = Served(on_messages=lambda _: served.socket.close(TOO_BIG))
+    served.peer.sendall(frame(TEXT, b"x" * BIG) + frame(TEXT, b"x" * BIG)[: BIG // 2])
+    assert served.running.get(timeout=10) == TOO_BIG
+    served.peer.close()
 
 
 def test_bytes_after_the_close_are_dropped_up_to_a_limit():

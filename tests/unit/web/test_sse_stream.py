@@ -55,14 +55,25 @@ def test_nothing_is_sent_after_stop():
 
 def test_the_end_of_a_token_ends_the_response():
     source = ScriptedSource([b"data: 1\n\n"])
-    stream = SseStream(source, 15.0)
     watched = []
-    stream.end_with(lambda callback: watched.append(callback) or (lambda: watched.clear()))
+    stream = SseStream(source, 15.0, lambda stop: watched.append(stop) or (lambda: watched.clear()))
     watched[0]()
     assert source.calls == ["wake"]
     assert list(stream) == []
     stream.close()
     assert watched == []
+
+
+def test_refused_stream_releases_its_source_and_what_began_before():
+    source, ended = ScriptedSource(), []
+
+    def refuse(_stop):
+        raise Invalid("no")
+
+    with pytest.raises(Invalid):
+        SseStream(source, 15.0, lambda _stop: lambda: ended.append("first"), refuse)
+    assert ended == ["first"]
+    assert source.calls == ["end", "wake"]
 
 
 def test_close_releases_the_source_once():
