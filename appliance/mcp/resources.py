@@ -11,9 +11,16 @@ import falcon
 import msgspec
 
 from appliance import __version__
+from appliance.hub import wire
 from appliance.hub.access import READ
 from appliance.hub.service import refusal as refusal_body
-from appliance.kernel.errors import ApplianceError, Forbidden, Missing
+from appliance.kernel.errors import (
+    ApplianceError,
+    Forbidden,
+    Invalid,
+    Missing,
+    Unauthenticated,
+)
 from appliance.kernel.route import Operation, Route
 from appliance.mcp import metrics, protocol
 from appliance.mcp.catalogue import described
@@ -176,9 +183,34 @@ def _cached(request: RpcRequest, result: dict[str, Any], ttl_ms: int) -> dict[st
     return {**result, "ttlMs": ttl_ms, "cacheScope": "public" if ttl_ms else "private"}
 
 
+HINTS: dict[type[ApplianceError], str] = {
+    wire.NoSuchChannel: "list_channels shows the channels",
+    wire.NoSuchTopic: "list_topics shows the topics of a channel",
+    wire.NoSuchMessage: "read_topic and search show the ids of messages",
+    wire.VersionConflict: "read_message shows the current text and version",
+    wire.EpochChanged: "call again with after 0 and no epoch",
+    Unauthenticated: "the operator must give this client a valid token",
+    Forbidden: "status shows your scopes, and the sender names you may use",
+    Invalid: "tools/list has the schema of the arguments",
+}
+"""What helps a model, which has tools and no shell. The first kind that fits counts."""
+
+
+def hint_for_model(error: ApplianceError) -> str:
+    """The hint of an error in terms of tools; what only an operator can do is said so."""
+    for kind, hint in HINTS.items():
+        if isinstance(error, kind) and (_is_command(error.hint) or error.hint == kind.default_hint):
+            return hint
+    return f"for the operator: {error.hint}" if _is_command(error.hint) else error.hint
+
+
+def _is_command(hint: str) -> bool:
+    return any(word in hint for word in ("agentlip", "GET /", "`", ".md"))
+
+
 def _refused(error: ApplianceError) -> dict[str, Any]:
     """A refusal for the model: message, code and hint."""
-    body = refusal_body(error)
+    body = refusal_body(error) | {"hint": hint_for_model(error)}
     if error.retry_after is not None:
         body["retry_after"] = error.retry_after
     return {"content": [{"type": "text", "text": _encode(body).decode()}], "isError": True}

@@ -34,6 +34,7 @@ from appliance.mcp.wire import (
     MessagesResult,
     NoArguments,
     PostMessageArguments,
+    ReadMessageArguments,
     ReadTopicArguments,
     SearchArguments,
     SearchHits,
@@ -81,15 +82,6 @@ class ToolContext:
         self.verdict = verdict
         self.doctor = doctor
 
-    def channel_id(self, reference: str, who: Principal, scope: str = READ) -> str:
-        """The id of a channel by id or name. Raises NoSuchChannel without access to it."""
-        filters = self.hub.filter_for([reference], [])
-        (channel_id,) = filters.channels
-        only = who.channels_for(scope)
-        if filters.unresolved or (only is not None and channel_id not in only):
-            raise wire.NoSuchChannel(details={"channel": reference}, hint="list_channels")
-        return channel_id
-
 
 def list_channels(context: ToolContext, _arguments: NoArguments, who: Principal) -> ChannelsResult:
     page = context.hub.list_channels(wire.ChannelsQuery(), who)
@@ -102,7 +94,7 @@ def list_topics(
     context: ToolContext, arguments: ListTopicsArguments, who: Principal
 ) -> TopicsResult:
     query = wire.TopicsQuery(arguments.limit, arguments.before_id)
-    page = context.hub.list_topics(context.channel_id(arguments.channel, who), query, who)
+    page = context.hub.list_topics(arguments.channel, query, who)
     return TopicsResult(
         [TopicItem(t.id, t.title, t.updated_at) for t in page.topics], page.has_more
     )
@@ -124,6 +116,13 @@ def read_topic(
     return MessagesResult(messages, page.has_more, page.cursor if page.has_more else None)
 
 
+def read_message(
+    context: ToolContext, arguments: ReadMessageArguments, who: Principal
+) -> MessageItem:
+    message = context.hub.get_message(arguments.message_id, who).message
+    return _short(message, arguments.max_chars)
+
+
 def wait_events(
     context: ToolContext, arguments: WaitEventsArguments, who: Principal
 ) -> EventsResult:
@@ -131,11 +130,11 @@ def wait_events(
     epoch = hub.identity.epoch
     if arguments.epoch is not None and arguments.epoch != epoch:
         details = {"epoch": epoch, "replay_until": hub.feed.head}
-        raise wire.EpochChanged(details=details, hint="call again with after 0 and no epoch")
+        raise wire.EpochChanged(details=details)
     query = wire.EventsQuery(
         after=hub.feed.head if arguments.after is None else arguments.after,
         limit=arguments.limit,
-        channel_id=_channel(context, arguments.channel, who),
+        channel_id=arguments.channel,
         topic_id=arguments.topic_id,
         name=arguments.name,
         wait=arguments.wait_s,
@@ -149,7 +148,7 @@ def wait_events(
 def search(context: ToolContext, arguments: SearchArguments, who: Principal) -> SearchHits:
     query = wire.SearchQuery(
         q=arguments.query,
-        channel_id=_channel(context, arguments.channel, who),
+        channel_id=arguments.channel,
         topic_id=arguments.topic_id,
         sender=arguments.sender,
         after=arguments.after,
@@ -196,7 +195,7 @@ def create_channel(
 def create_topic(
     context: ToolContext, arguments: CreateTopicArguments, who: Principal
 ) -> TopicMade:
-    command = wire.CreateTopic(context.channel_id(arguments.channel, who, POST), arguments.title)
+    command = wire.CreateTopic(arguments.channel, arguments.title)
     made = _topic_made(context.hub.create_topic(command, who, arguments.idempotency_key).body)
     return TopicMade(made.topic.id, made.event_id)
 
@@ -228,10 +227,6 @@ def delete_message(
             arguments.message_id, command, who, arguments.idempotency_key
         ).body
     )
-
-
-def _channel(context: ToolContext, reference: str | None, who: Principal) -> str | None:
-    return None if reference is None else context.channel_id(reference, who)
 
 
 def _done(body: bytes) -> MessageDone:
@@ -304,8 +299,13 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         "read_topic", "Read a topic",
-        "The newest messages of a topic, oldest first; before_id pages back, after_id forward.",
+        "The newest messages of a topic (id or CHANNEL/TITLE), oldest first; before_id pages back,"
+        " after_id forward.",
         ReadTopicArguments, MessagesResult, READ, read_topic,
+    ),
+    Tool(
+        "read_message", "Read a message", "One message by its id.",
+        ReadMessageArguments, MessageItem, READ, read_message,
     ),
     Tool(
         "search", "Search messages", "Messages that contain the words, best match first.",

@@ -13,6 +13,7 @@ Key = Annotated[
 ]
 # No pattern: an invalid id is reported as not found, which is more helpful.
 Id = Annotated[str, Meta(min_length=1, max_length=64)]
+TopicReference = Annotated[str, Meta(min_length=1, max_length=301)]
 Few = Annotated[int, Meta(ge=1, le=200)]
 MaxChars = Annotated[int, Meta(ge=1, le=65_536, description="longer texts are cut")]
 
@@ -60,8 +61,13 @@ class TopicsResult(ToolResult, frozen=True):
     has_more: bool = False
 
 
+class ReadMessageArguments(ToolArguments, frozen=True):
+    message_id: Id
+    max_chars: MaxChars = 65_536
+
+
 class ReadTopicArguments(ToolArguments, frozen=True):
-    topic_id: Id
+    topic_id: TopicReference
     limit: Few = 20
     before_id: Id | None = None
     after_id: Id | None = None
@@ -94,7 +100,7 @@ class WaitEventsArguments(ToolArguments, frozen=True):
     ) = None
     epoch: Annotated[str, Meta(max_length=64, description="as given with the cursor")] | None = None
     channel: wire.Reference | None = None
-    topic_id: Id | None = None
+    topic_id: TopicReference | None = None
     name: Annotated[str, Meta(max_length=100, description="e.g. message.created")] | None = None
     limit: Few = 50
     wait_s: Annotated[float, Meta(ge=0, le=WAIT_SECONDS_MAX)] = 20.0
@@ -125,7 +131,7 @@ class SearchArguments(ToolArguments, frozen=True):
         str, Meta(min_length=1, max_length=1000, description='words, "a phrase", one OR two')
     ]
     channel: wire.Reference | None = None
-    topic_id: Id | None = None
+    topic_id: TopicReference | None = None
     sender: Annotated[str, Meta(max_length=200)] | None = None
     after: Annotated[str, Meta(max_length=40, description="a date or time")] | None = None
     before: Annotated[str, Meta(max_length=40)] | None = None
@@ -209,7 +215,7 @@ class TopicMade(ToolResult, frozen=True):
 
 
 class PostMessageArguments(ToolArguments, frozen=True):
-    topic_id: Id
+    topic_id: TopicReference
     sender: Annotated[str, Meta(min_length=1, max_length=200, description="your name")]
     content: wire.Content
     idempotency_key: Key | None = None

@@ -184,8 +184,19 @@ class AsyncClient:
     add_attachment = _awaited(Client.add_attachment)
     list_channels = _awaited(Client.list_channels)
     list_topics = _awaited(Client.list_topics)
+    get_message = _awaited(Client.get_message)
     tail_messages = _awaited(Client.tail_messages)
     page_messages = _awaited(Client.page_messages)
     list_attachments = _awaited(Client.list_attachments)
     list_enrichments = _awaited(Client.list_enrichments)
     search = _awaited(Client.search)
+    send = _awaited(Client.send)
+    send_status = _awaited(Client.send_status)
+    receive = _awaited(Client.receive)
+    ack = _awaited(Client.ack)
+
+    async def messages(self, topic_id: str) -> AsyncGenerator[models.Message, None]:
+        """Like `Client.messages`."""
+        rows = self._client.messages(topic_id)
+        while (message := await self._run(partial(next, rows, None))) is not None:
+            yield message

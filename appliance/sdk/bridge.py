@@ -104,20 +104,19 @@ class Bridge:
         return message
 
     def _serve(self, message: Json, line: bytes) -> None:
-        key, request_id = _key(message), message["id"]
+        key = _key(message)
         try:
             reply = b"" if key in self._cancelled else self._ask(message, line)
             if key not in self._cancelled:
                 self._write(reply)
         except ApplianceError as error:
-            if key not in self._cancelled:
-                data = {"code": error.code, "hint": error.hint, "details": error.details}
-                self._fail(request_id, INTERNAL_ERROR, error.message, data)
+            data = {"code": error.code, "hint": error.hint, "details": error.details}
+            self._refuse(message, error.message, data)
         except (OSError, http.client.HTTPException) as error:
-            if key not in self._cancelled:
-                message_text = f"the connection to the hub broke: {type(error).__name__}"
-                hint = "the hub may have processed the request: check before you repeat it"
-                self._fail(request_id, INTERNAL_ERROR, message_text, {"hint": hint})
+            hint = "the hub may have processed the request: check before you repeat it"
+            self._refuse(
+                message, f"the connection to the hub broke: {type(error).__name__}", {"hint": hint}
+            )
         finally:
             self._running.pop(key, None)
             self._cancelled.discard(key)
@@ -161,18 +160,15 @@ class Bridge:
         }
         if endpoint.token:
             headers["Authorization"] = f"Bearer {endpoint.token}"
-        params = message.get("params")
-        params = params if isinstance(params, dict) else {}
-        meta = params.get("_meta")
-        version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
-        if not isinstance(version, str):
+        version = _modern_version(message)
+        if version is None:
             if self._version is not None and message.get("method") != "initialize":
                 headers["MCP-Protocol-Version"] = self._version
             return headers
         method = str(message.get("method"))
         headers["MCP-Protocol-Version"] = header_value(version)
         headers["Mcp-Method"] = header_value(method)
-        name = params.get(NAMED_BY.get(method, ""))
+        name = message["params"].get(NAMED_BY.get(method, ""))
         if isinstance(name, str):
             headers["Mcp-Name"] = header_value(name)
         return headers
@@ -192,6 +188,20 @@ class Bridge:
         if connection is not None and connection.sock is not None:
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _refuse(self, message: Json, sentence: str, data: Json) -> None:
+        """A failed tool call is a result that the model reads; other failures are errors."""
+        if _key(message) in self._cancelled:
+            return
+        if message.get("method") != "tools/call":
+            self._fail(message["id"], INTERNAL_ERROR, sentence, data)
+            return
+        self._say(sentence)
+        text = _encode({"error": sentence, **data}).decode()
+        result: Json = {"content": [{"type": "text", "text": text}], "isError": True}
+        if _modern_version(message) is not None:
+            result["resultType"] = "complete"
+        self._write(_encode({"jsonrpc": "2.0", "id": message["id"], "result": result}))
 
     def _fail(self, request_id: Any, code: int, sentence: str, data: Json | None = None) -> None:
         self._say(sentence)
@@ -223,6 +233,14 @@ def header_value(value: str) -> str:
     if plain and not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def _modern_version(message: Json) -> str | None:
+    """The protocol version that requests of the modern era carry."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
+    return version if isinstance(version, str) else None
 
 
 def _key(message: Json) -> str:

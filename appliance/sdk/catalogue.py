@@ -85,3 +85,9 @@ class Catalogue:
             self._load_topics(channel_id)
             if error.http_status != 409 or title not in self._topics[channel_id]:
                 raise
+
+
+def topic_id_of(client: HubClient, reference: str) -> str:
+    """The id of a topic given by id or CHANNEL/TITLE. Raises TopicNotFound or ChannelNotFound."""
+    channel, slash, title = reference.partition("/")
+    return Catalogue(client).topic_id(channel, title) if slash else reference

@@ -24,6 +24,7 @@ import msgspec
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.sdk import models
+from appliance.sdk.catalogue import topic_id_of
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, CursorStore, cursor_store
 from appliance.sdk.errors import refusal
 from appliance.sdk.http import HubClient, Json, Retry
@@ -43,9 +44,13 @@ T = TypeVar("T")
 class Client:
     """One hub, by workspace (default: the nearest one above the working directory) or by URL.
 
+    Channels can be given by id or name, topics by id or as CHANNEL/TITLE.
+
+
     subscriptions   {"channels": [ids or names], "topics": [ids]}; None: all events
     after_event_id  where `events` begins if `cursor` is empty; with `epoch` if known
     cursor          FileCursor(path), or a function that stores each Cursor
+    inbox_cursor    the same for `receive` and `ack`: another file
     on_new_history  called when a restored backup or another database invalidated the cursor;
                     returns the event to continue after (default: 0, from the beginning)
     wait            wait for a hub that is not running yet instead of raising HubNotRunning
@@ -62,6 +67,7 @@ class Client:
         after_event_id: int = 0,
         epoch: str = "",
         cursor: CursorStore | Callable[[Cursor], object] | None = None,
+        inbox_cursor: CursorStore | Callable[[Cursor], object] | None = None,
         on_new_history: Callable[[NewHistory], int] = lambda _: 0,
         retry: Retry = THROUGH_RESTARTS,
         wait: bool = False,
@@ -73,6 +79,8 @@ class Client:
         self.wait = wait
         self.keeper = cursor_store(cursor)
         self.cursor = self.keeper.load() or Cursor(after_event_id, epoch)
+        self._inbox_keeper = cursor_store(inbox_cursor)
+        self._inbox_cursor = self._inbox_keeper.load() or Cursor()
         self._retry = retry
         self._closed = threading.Event()
         self._idle: deque[HubClient] = deque()
@@ -165,24 +173,27 @@ class Client:
     def create_channel(
         self, name: str, description: str | None = None, *, key: str | None = None
     ) -> models.ChannelCreated:
+        """Create a channel. Raises AlreadyExists if the name is taken."""
         body = {"name": name, "description": description}
         return self._post("/api/v1/channels", body, key, models.ChannelCreated)
 
     def create_topic(
         self, channel_id: str, title: str, *, key: str | None = None
     ) -> models.TopicChanged:
+        """Create a topic in a channel. Raises AlreadyExists if the title is taken."""
         body = {"channel_id": channel_id, "title": title}
         return self._post("/api/v1/topics", body, key, models.TopicChanged)
 
     def rename_topic(
         self, topic_id: str, title: str, *, key: str | None = None
     ) -> models.TopicChanged:
-        path = f"/api/v1/topics/{path_segment(topic_id)}"
-        return self._patch(path, {"title": title}, key, models.TopicChanged)
+        """Change the title of a topic. Raises AlreadyExists if the title is taken."""
+        return self._patch(self._topic(topic_id), {"title": title}, key, models.TopicChanged)
 
     def send_message(
         self, topic_id: str, sender: str, content_raw: str, *, key: str | None = None
     ) -> models.MessageChanged:
+        """Post a message to a topic."""
         body = {"topic_id": topic_id, "sender": sender, "content_raw": content_raw}
         return self._post("/api/v1/messages", body, key, models.MessageChanged)
 
@@ -204,6 +215,8 @@ class Client:
         *,
         key: str | None = None,
     ) -> models.MessageChanged:
+        """Replace the text of a message. Raises VersionConflict if it has another version than
+        expected."""
         body = {"op": "edit", "content_raw": content_raw, "expected_version": expected_version}
         return self._patch(_message(message_id), body, key, models.MessageChanged)
 
@@ -215,6 +228,7 @@ class Client:
         *,
         key: str | None = None,
     ) -> models.MessageChanged:
+        """Replace a message by a tombstone. Raises VersionConflict like `edit_message`."""
         body = {"op": "delete", "actor": actor, "expected_version": expected_version}
         return self._patch(_message(message_id), body, key, models.MessageChanged)
 
@@ -255,7 +269,8 @@ class Client:
             "dedupe_key": dedupe_key,
             "source_message_id": source_message_id,
         }
-        return self._post(_attachments(topic_id), body, key, models.AttachmentAdded)
+        path = f"{self._topic(topic_id)}/attachments"
+        return self._post(path, body, key, models.AttachmentAdded)
 
     # -- queries ---------------------------------------------------------------------
 
@@ -273,6 +288,10 @@ class Client:
         """Topics, most recently used first; `before_id` continues after the last one of a page."""
         path = f"/api/v1/channels/{path_segment(channel_id)}/topics"
         return self._get(path, list[models.Topic], "topics", limit=limit, before_id=before_id)
+
+    def get_message(self, message_id: str) -> models.Message:
+        """One message. Raises NotFound."""
+        return self._get(_message(message_id), models.Message, "message")
 
     def tail_messages(self, topic_id: str, limit: int = 50) -> list[models.Message]:
         """The newest messages of a topic, newest first."""
@@ -311,7 +330,8 @@ class Client:
     def list_attachments(
         self, topic_id: str, kind: str | None = None, limit: int = 50
     ) -> list[models.Attachment]:
-        path, kinds = _attachments(topic_id), list[models.Attachment]
+        """The attachments of a topic, newest first."""
+        path, kinds = f"{self._topic(topic_id)}/attachments", list[models.Attachment]
         return self._get(path, kinds, "attachments", kind=kind, limit=limit)
 
     def list_enrichments(self, message_id: str) -> list[models.Enrichment]:
@@ -337,6 +357,57 @@ class Client:
             after=after, before=before, limit=limit,
         )  # fmt: skip
 
+    # -- sends and received messages ---------------------------------------------------
+
+    def send(
+        self,
+        to: str,
+        message: str,
+        *,
+        priority: models.Priority = "next",
+        meta: dict[str, Any] | None = None,
+        reply_to_id: str | None = None,
+        mesh: str | None = None,
+        target: str | None = None,
+        client_message_id: str | None = None,
+    ) -> models.SendAccepted:
+        """Send a message durably through the outbox: to `#topic`, a public key, `mailto:…` and
+        other destinations (outbox spec §3). Repeating it with the same `client_message_id` sends
+        nothing twice; without one, retries of this call share a random one."""
+        body = {
+            "to": to,
+            "message": message,
+            "priority": priority,
+            "meta": meta,
+            "replyToId": reply_to_id,
+            "mesh": mesh,
+            "target": target,
+            "client_message_id": client_message_id or random_id(),
+        }
+        with self._http() as hub:
+            return msgspec.convert(hub.post("/v1/send", _given(body), ""), models.SendAccepted)
+
+    def send_status(self, send_id: str) -> models.SendState:
+        """The state of a send, by its `client_message_id` or the id of its row. Raises NotFound."""
+        return self._get("/v1/outbox/inspect", models.SendState, "send", id=send_id, limit=1)
+
+    def receive(
+        self, *, mesh: str | None = None, limit: int = 100, wait_seconds: float = 0.0
+    ) -> list[models.InboxMessage]:
+        """The oldest received messages after the last acked one; waits for the first if there is
+        none. Without an `ack`, the next call returns them again."""
+        with self._http() as hub:
+            page = hub.get(
+                "/v1/inbox", since=self._inbox_cursor.event_id, mesh=mesh, limit=limit,
+                wait=wait_seconds,
+            )  # fmt: skip
+        return msgspec.convert(page["messages"], list[models.InboxMessage])
+
+    def ack(self, message: models.InboxMessage) -> None:
+        """Mark a received message and all before it as processed, and store the cursor."""
+        self._inbox_cursor = Cursor(message.number)
+        self._inbox_keeper.keep(self._inbox_cursor, now=True)
+
     # -- requests --------------------------------------------------------------------
 
     def _get(self, path: str, reply: type[T], field: str | None, /, **query: Any) -> T:
@@ -351,6 +422,11 @@ class Client:
     def _patch(self, path: str, body: Json, key: str | None, kind: type[T]) -> T:
         with self._http() as hub:
             return msgspec.convert(hub.patch(path, _given(body), key), kind)
+
+    def _topic(self, reference: str) -> str:
+        """The path of a topic. A path can't contain the `/` of a name, so names are looked up."""
+        with self._http() as hub:
+            return f"/api/v1/topics/{path_segment(topic_id_of(hub, reference))}"
 
     @contextmanager
     def _http(self) -> Iterator[HubClient]:
@@ -382,10 +458,6 @@ def path_segment(text: str) -> str:
 
 def _message(message_id: str) -> str:
     return f"/api/v1/messages/{path_segment(message_id)}"
-
-
-def _attachments(topic_id: str) -> str:
-    return f"/api/v1/topics/{path_segment(topic_id)}/attachments"
 
 
 def _given(body: Json) -> Json:

@@ -6,6 +6,7 @@ according to `/health` before the client sends the token to it.
 
 import http.client
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from appliance.kernel.datadir import (
     ServerFile,
     WorkspaceNotFound,
     discover,
+    is_marked,
     read_lock,
 )
 from appliance.kernel.errors import Invalid, Unavailable
@@ -78,6 +80,7 @@ class ReadyResponse(msgspec.Struct, frozen=True):
 
     ready: bool = False
     failing: list[str] = []
+    suspended: list[str] = []
     findings: list[ReadyFinding] | None = None
 
     @property
@@ -115,14 +118,14 @@ def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
         return discover(start or Path.cwd())
     datadir = DataDir(explicit.expanduser().resolve())
     try:
-        present = datadir.database("hub").is_file()
+        present = is_marked(datadir)
     except PermissionError:
         present = True  # the reader reports the missing permission
     if not present:
         raise WorkspaceNotFound(
             f"no workspace in {datadir.workspace}",
             details={"searched": [str(datadir.workspace)]},
-            hint=f"create one with 'agentlip init --workspace {datadir.workspace}'",
+            hint=f"agentlip init --workspace {shlex.quote(str(datadir.workspace))}",
         )
     return datadir
 
@@ -180,7 +183,7 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
             details={"searched": [str(datadir.server_file), endpoint.url]},
             hint=_start(datadir),
         )
-    if health.db_id:
+    if health.db_id and datadir.database("hub").is_file():
         with WorkspaceReader(datadir.database("hub")) as reader:
             same = health.db_id == reader.db_id
     else:
@@ -253,4 +256,4 @@ def _token_from(environment: Mapping[str, str]) -> str | None:
 
 
 def _start(datadir: DataDir) -> str:
-    return f"start one with 'agentlipd up --workspace {datadir.workspace}'"
+    return f"agentlipd up --workspace {shlex.quote(str(datadir.workspace))}"

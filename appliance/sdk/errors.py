@@ -103,6 +103,7 @@ BY_CODE: dict[str, tuple[int, type[Refused]]] = {
     "RATE_LIMITED": (429, RateLimited),
     "SERVICE_UNAVAILABLE": (503, HubBusy),
     "STORAGE_FULL": (503, StorageFull),
+    "FILE_SYSTEM_READ_ONLY": (503, HubBusy),
 }
 BY_STATUS: dict[int, type[Refused]] = {
     400: InvalidInput,

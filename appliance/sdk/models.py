@@ -11,6 +11,7 @@ import msgspec
 from appliance.sdk.errors import Refused
 
 Mode = Literal["one", "later", "all"]
+Priority = Literal["now", "next", "low"]
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -123,6 +124,50 @@ class SearchResult(msgspec.Struct, frozen=True):
     messages: list[FoundMessage]
     fts_used: bool = False
     has_more: bool = False
+
+
+class SendAccepted(msgspec.Struct, frozen=True):
+    """The outbox stored a send. `broker_message_id` if it was delivered before."""
+
+    client_message_id: str
+    status: str = ""
+    duplicate: bool = False
+    broker_message_id: str | None = None
+
+
+class SendState(msgspec.Struct, frozen=True):
+    """`status`: `pending`, `inflight`, `done`, `dead` or `aborted`."""
+
+    id: str
+    client_message_id: str
+    status: str
+    to: str
+    mesh: str = ""
+    attempts: int = 0
+    enqueued_at: str = ""
+    next_attempt_at: str | None = None
+    last_error: str | None = None
+    delivered_at: str | None = None
+    broker_message_id: str | None = None
+
+
+class InboxMessage(msgspec.Struct, frozen=True):
+    """A message received from a mesh. `own`: this member sent it."""
+
+    number: int
+    id: str
+    mesh: str
+    sender_pubkey: str
+    sender_name: str
+    client_message_id: str = ""
+    topic: str | None = None
+    priority: Priority = "next"
+    meta: Any = None
+    body: str | None = None
+    reply_to_id: str | None = None
+    created_at: str = ""
+    received_at: str = ""
+    own: bool = False
 
 
 class NewMessage(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ import msgspec
 
 from appliance.hub import foreign_schema, fulltext
 from appliance.hub.search_query import parse
+from appliance.hub.text import plain_name
 from appliance.kernel.clock import Clock, SystemClock, utc
 from appliance.kernel.errors import Invalid, Missing, Unavailable
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
@@ -75,9 +76,9 @@ class MessageNotFound(Missing):
     default_hint = "agentlip msg tail --topic-id TOPIC"
 
 
-class AttachmentNotFound(Missing):
-    default_message = "attachment not found"
-    default_hint = "agentlip attachment list --topic-id TOPIC"
+class UnknownCursor(Invalid):
+    default_message = "the id to continue from doesn't exist"
+    default_hint = "pass the id of the last row of the previous page, or leave the option out"
 
 
 class BadTime(Invalid):
@@ -129,8 +130,9 @@ class WorkspaceReader:
         return self._rows(query, (_rows_max(limit),))
 
     def channel(self, name_or_id: str) -> Row:
-        query = f"SELECT {CHANNEL} FROM channels WHERE id = ?1 OR name = ?1"
-        rows = self._rows(f"{query} ORDER BY id <> ?1 LIMIT 1", (name_or_id,))
+        query = f"SELECT {CHANNEL} FROM channels WHERE id = ?1 OR name IN (?1, ?2)"
+        names = (name_or_id, plain_name(name_or_id))
+        rows = self._rows(f"{query} ORDER BY id <> ?1, name <> ?1 LIMIT 1", names)
         if not rows:
             raise ChannelNotFound(f"channel not found: {_short(name_or_id)}")
         return rows[0]
@@ -144,6 +146,10 @@ class WorkspaceReader:
         return self._rows(query, (self.channel(channel)["id"], _rows_max(limit)))
 
     def topic(self, topic_id: str) -> Row:
+        """A topic by id or CHANNEL/TITLE."""
+        channel, slash, title = topic_id.partition("/")
+        if slash:
+            return self.topic_titled(channel, title)
         rows = self._rows(f"SELECT {TOPIC} FROM topics WHERE id = ? LIMIT 1", (topic_id,))
         if not rows:
             raise TopicNotFound(f"topic not found: {_short(topic_id)}")
@@ -151,13 +157,20 @@ class WorkspaceReader:
 
     def topic_titled(self, channel: str, title: str) -> Row:
         channel_id = self.channel(channel)["id"]
-        query = f"SELECT {TOPIC} FROM topics WHERE channel_id = ? AND title = ? LIMIT 1"
-        rows = self._rows(query, (channel_id, title))
+        query = f"SELECT {TOPIC} FROM topics WHERE channel_id = ? AND title IN (?, ?) LIMIT 1"
+        rows = self._rows(query, (channel_id, title, plain_name(title)))
         if not rows:
             raise TopicNotFound(
                 f"topic not found: {_short(title)}",
                 hint=f"agentlip topic list --channel {channel}",
             )
+        return rows[0]
+
+    def message(self, message_id: str) -> Row:
+        query = f"SELECT {self._message('messages')} FROM messages WHERE id = ? LIMIT 1"
+        rows = self._rows(query, (message_id,))
+        if not rows:
+            raise MessageNotFound(f"message not found: {_short(message_id)}")
         return rows[0]
 
     def messages(
@@ -173,12 +186,12 @@ class WorkspaceReader:
         never skips or repeats a message. The HTTP API of the hub does the same.
         """
         rows_max = _rows_max(limit)
-        self.topic(topic_id)
-        where, parameters = ["topic_id = ?"], [topic_id]
-        for sign, message_id in (("<", before_id), (">", after_id)):
+        where, parameters = ["topic_id = ?"], [self.topic(topic_id)["id"]]
+        for sign, name, message_id in (("<", "before", before_id), (">", "after", after_id)):
             if message_id is not None:
                 where.append(f"{self._order} {sign} ?")
-                parameters.append(self._position(message_id))
+                anchor = f"SELECT {self._order} AS place FROM messages WHERE id = ? LIMIT 1"
+                parameters.append(self._anchor(f"--{name}-id", anchor, message_id)["place"])
         direction = "DESC" if after_id is None else "ASC"
         query = (
             f"SELECT {self._message('messages')} FROM messages WHERE {' AND '.join(where)}"
@@ -194,18 +207,15 @@ class WorkspaceReader:
         before_id: str | None = None,
     ) -> list[Row]:
         """Attachments of a topic, newest first, from below `before_id`."""
-        self.topic(topic_id)
+        topic_id = self.topic(topic_id)["id"]
         where, parameters = ["topic_id = ?"], [topic_id]
         if kind is not None:
             where.append("kind = ?")
             parameters.append(kind)
         if before_id is not None:
             anchor = "SELECT created_at, id FROM topic_attachments WHERE id = ? LIMIT 1"
-            rows = self._rows(anchor, (before_id,))
-            if not rows:
-                raise AttachmentNotFound(f"attachment not found: {_short(before_id)}")
             where.append("(created_at, id) < (?, ?)")
-            parameters += rows[0].values()
+            parameters += self._anchor("--before-id", anchor, before_id).values()
         query = (
             f"SELECT {ATTACHMENT} FROM topic_attachments WHERE {' AND '.join(where)}"
             " ORDER BY created_at DESC, id DESC LIMIT ?"
@@ -270,12 +280,12 @@ class WorkspaceReader:
         stored = ", ".join(f"{table}.{name}" for name in MESSAGE)
         return f"{stored}, {principal if self._has_principals else 'NULL'} AS principal"
 
-    def _position(self, message_id: str) -> Any:
-        query = f"SELECT {self._order} AS place FROM messages WHERE id = ? LIMIT 1"
-        rows = self._rows(query, (message_id,))
+    def _anchor(self, option: str, query: str, id_: str) -> Row:
+        """The row that a page continues from. Raises UnknownCursor."""
+        rows = self._rows(query, (id_,))
         if not rows:
-            raise MessageNotFound(f"message not found: {_short(message_id)}")
-        return rows[0]["place"]
+            raise UnknownCursor(f"{option} doesn't exist: {_short(id_)}")
+        return rows[0]
 
     def _rows(self, query: str, parameters: Sequence[Any]) -> list[Row]:
         self._limit.start()
@@ -299,6 +309,8 @@ def open_database(database: Path) -> sqlite3.Connection:
 
 
 def _connect(database: Path, options: str) -> sqlite3.Connection:
+    if database.exists() and not database.is_file():
+        raise sqlite3.OperationalError("not a file")  # opening a FIFO would not end
     connection = sqlite3.connect(
         f"file:{quote(str(database))}?{options}",
         uri=True,

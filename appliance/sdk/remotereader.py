@@ -4,7 +4,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from appliance.sdk.catalogue import Catalogue
+from appliance.sdk.catalogue import Catalogue, topic_id_of
 from appliance.sdk.http import HubClient
 from appliance.sdk.reader import ROWS_MAX, Row, TopicNotFound
 
@@ -44,6 +44,11 @@ class RemoteReader:
             error.hint = f"agentlip topic list --channel {channel}"
             raise
 
+    def message(self, message_id: str) -> Row:
+        answer = self._client.get(f"/api/v1/messages/{quote(message_id, safe='')}")
+        row: Row = answer["message"]
+        return row
+
     def messages(
         self,
         topic_id: str,
@@ -60,7 +65,7 @@ class RemoteReader:
     def attachments(
         self, topic_id: str, kind: str | None = None, limit: int = 50, before_id: str | None = None
     ) -> list[Row]:
-        path = f"/api/v1/topics/{quote(topic_id, safe='')}/attachments"
+        path = f"/api/v1/topics/{quote(topic_id_of(self._client, topic_id), safe='')}/attachments"
         return self._rows(path, "attachments", limit, "before_id", kind=kind, before_id=before_id)
 
     def search(

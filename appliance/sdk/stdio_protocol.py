@@ -2,14 +2,15 @@
 
     → hello{version, features?, token?}   enqueue{to, env}   subscribe{stream}   grant{n}
       ack{id}   nack{id, delayMs?, mode?}   stats{stream}   snapshot{view}   metrics   advertise
-    ← hello{version, features}   ok{reqId, result}   deliver{env}   error{reqId?, code, detail}
+    ← ok{reqId, result}   deliver{env}   error{reqId?, code, detail}
 
 An error for a frame that the appliance rejected later has a `status` (409 for an envelope that is
 not leased here) and the `id` or the `field` that it concerns.
 
 The type of a frame is in `type` (or in `op`; responses use the same key). A frame with a `reqId`
-gets `ok` or `error` with that id; a `hello` gets it after the `hello` of the appliance. A frame
-without one gets a response only if it fails. A pipe has one subscription; an optional `sub` names
+gets `ok` or `error` with that id. A `hello` without one gets them with the `reqId` `hello`, for
+which the client of the original Courier waits (`PipeClient`, src/control/client.ts). Other frames
+without one get a response only if they fail. A pipe has one subscription; an optional `sub` names
 others and is part of their frames.
 """
 
@@ -109,6 +110,8 @@ class StdioConnection:
             frame = _decoded(line)
             self._key = "op" if "op" in frame and "type" not in frame else "type"
             name = frame.get(self._key)
+            if name == "hello":
+                frame.setdefault("reqId", "hello")
             verb = self._verbs.get(name) if isinstance(name, str) else None
             if verb is None:
                 raise Unsupported(f"unknown operation {str(name)[:50]!r}")
@@ -116,8 +119,6 @@ class StdioConnection:
         except ApplianceError as error:
             self._fail(frame, error)
             return
-        if name == "hello":
-            self._write_frame({self._key: "hello", **result})
         if "reqId" in frame:
             self._write_frame({self._key: "ok", "reqId": frame["reqId"], "result": result})
 
@@ -131,9 +132,7 @@ class StdioConnection:
         if isinstance(frame.get("token"), str):
             self._token = frame["token"]
             self._client.close()
-        wanted = frame.get("features")
-        features = [name for name in FEATURES if not isinstance(wanted, list) or name in wanted]
-        return {"version": VERSION, "features": features}
+        return {"version": VERSION, "features": FEATURES}
 
     def _enqueue(self, frame: Json) -> Json:
         body = {"to": _needed(frame, "to"), "envelope": frame.get("env", frame.get("envelope"))}

@@ -304,7 +304,7 @@ def test_a_restored_backup_has_a_new_epoch(tmp_path, newest) -> None:
 
 def test_a_full_disk_is_a_typed_error_after_some_patience(tmp_path) -> None:
     settings = "[store]\nfree_bytes_min = 1_000_000_000_000_000_000\nretry_after_seconds = 0.05\n"
-    with serve(tmp_path, settings=settings) as hub:
+    with serve(tmp_path, settings=settings, probe="/-/healthy") as hub:
         retry = Retry(attempts_max=3, wait_seconds_max=5.0)
         with Client(hub.workspace, retry=retry) as client:
             with pytest.raises(StorageFull) as full:

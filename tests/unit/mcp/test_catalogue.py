@@ -16,7 +16,7 @@ from appliance.web.health import READ_DOCTOR
 
 LISTED = described(TOOLS)
 # A list is in the context of every conversation: about four characters a token.
-LIST_CHARACTERS_MAX = 12_000
+LIST_CHARACTERS_MAX = 13_000
 MODEL_CHARACTERS_MAX = 6_000
 
 
@@ -25,7 +25,7 @@ def size(value):
 
 
 def test_catalogue_is_small():
-    assert len(TOOLS) <= 12
+    assert len(TOOLS) <= 13
     assert size(LISTED) < LIST_CHARACTERS_MAX
     # Most clients show a model these three only.
     fields = ("name", "description", "inputSchema")
@@ -68,7 +68,7 @@ def test_schemas_agree_with_the_decoder():
         ({"topic_id": "t", "limit": 200, "after_id": "m"}, True),
         ({}, False),
         ({"topic_id": ""}, False),
-        ({"topic_id": "x" * 65}, False),
+        ({"topic_id": "x" * 302}, False),
         ({"topic_id": "t", "limit": 0}, False),
         ({"topic_id": "t", "limit": 201}, False),
         ({"topic_id": "t", "other": 1}, False),

@@ -55,6 +55,20 @@ def test_request_is_forwarded_unchanged_with_the_token() -> None:
     assert request["path"] == "/mcp"
 
 
+def test_tool_call_without_a_hub_is_a_result_with_an_error() -> None:
+    def locate() -> Any:
+        raise HubNotRunning
+
+    target = io.BytesIO()
+    pipe = Pipe(CALL | {"method": "tools/call", "params": {"name": "status"}}, CALL | {"id": 2})
+    pipe.end()
+    Bridge(locate, pipe, target, lambda _: None).run()  # type: ignore[arg-type]
+    replies = {reply["id"]: reply for reply in map(json.loads, target.getvalue().splitlines())}
+    assert replies[1]["result"]["isError"] is True
+    assert json.loads(replies[1]["result"]["content"][0]["text"])["code"] == HubNotRunning.code
+    assert "error" in replies[2], "a list of tools can't be a failed tool"
+
+
 def test_headers_of_the_current_protocol_are_added() -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
     fake = FakeHttp(OK)

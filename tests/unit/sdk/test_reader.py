@@ -15,6 +15,7 @@ from appliance.sdk.reader import (
     QueryTooLong,
     SchemaUnknown,
     TopicNotFound,
+    UnknownCursor,
     WorkspaceReader,
 )
 from tests.support.workspaces import Filled
@@ -81,8 +82,10 @@ def test_unknown_names_raise_not_found(filled: Filled) -> None:
     with _reader(filled) as reader:
         with pytest.raises(TopicNotFound):
             reader.messages("nope")
-        with pytest.raises(MessageNotFound):
+        with pytest.raises(UnknownCursor):
             reader.messages(filled.topic_id, before_id="nope")
+        with pytest.raises(MessageNotFound):
+            reader.message("nope")
         with pytest.raises(ChannelNotFound):
             reader.topics("nope")
         with pytest.raises(TopicNotFound):
