@@ -1,20 +1,23 @@
 """Backups: young enough, verified, whole, with space for the next one, and no restore left open."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 from appliance.backup.catalogue import SetCatalogue, SetFacts
+from appliance.backup.errors import SetDamaged
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import FirstData
 from appliance.backup.manifest import SetManifest
 from appliance.backup.sets import ListedSet, SetDirectory
 from appliance.backup.settings import BackupSettings
+from appliance.backup.unpack import check_hashes
 from appliance.kernel import swap
 from appliance.kernel.datadir import BESIDE
 from doctor.backup_settings import backup_settings
-from doctor.check import Check, Finding, Problem, Severity
+from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.context import Context
 
 CREATE = "agentlip backup create"
@@ -75,12 +78,18 @@ def _verified(context: Context) -> Iterator[Finding]:
     catalogue = SetCatalogue(sets)
     facts = catalogue.refresh()
     checked = [each for each in facts if each.row.verification is not None]
-    if checked and checked[-1].result == "bad":
-        yield _bad(checked[-1])
+    bad = [each for each in checked if each.result == "bad"]
+    if bad:
+        yield from (_bad(each, sets.root / each.name) for each in bad)
         return
     if not (settings.enabled and settings.verify and facts):
         return
     proven = max((_seconds(each) for each in checked if each.result == "good"), default=None)
+    if proven is None and checked:
+        first = checked[-1].row.verification
+        sentence = f"no backup was ever verified: {first.problems[0] if first else ''}"
+        yield Finding(Severity.WARNING, checked[-1].name, sentence, VERIFY, problem="unproven")
+        return
     since = facts[0].cut_ms / 1000 if proven is None else proven
     if context.clock.now_ms() / 1000 - since > settings.age_warning_seconds:
         sentence = (
@@ -91,13 +100,14 @@ def _verified(context: Context) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, facts[-1].name, sentence, VERIFY, problem="unproven")
 
 
-def _bad(facts: SetFacts) -> Finding:
+def _bad(facts: SetFacts, path: Path) -> Finding:
     verification = facts.row.verification
     problems = () if verification is None else verification.problems
     sentence = "this backup does not restore to what it recorded"
     if problems:
         sentence += f": {problems[0]}"
-    return Finding(Severity.ERROR, facts.name, sentence, CREATE, problem="bad")
+    hint = f"{CREATE} && {VERIFY} && {_move_aside(path)}"
+    return Finding(Severity.ERROR, facts.name, sentence, hint, problem="bad")
 
 
 def _seconds(facts: SetFacts) -> float:
@@ -111,10 +121,10 @@ def _day(seconds: float) -> str:
 
 
 def _failures(context: Context) -> Iterator[Finding]:
-    settings, sets = _sets(context)
+    settings, _ = _sets(context)
     if not settings.enabled:
         return
-    for failure in read_failures(sets.root):
+    for failure in read_failures(context.datadir.backups):
         if failure.phase == "verify" and failure.code == "BACKUP_VERIFICATION_FAILED":
             continue  # backup.verified reports the set
         sentence = f"failed at {failure.failed_at}: {failure.error}"
@@ -128,7 +138,7 @@ def _whole(context: Context) -> Iterator[Finding]:
     for listed in reversed(sets.list()):
         if listed.manifest is None:
             yield Finding(
-                Severity.ERROR, listed.name, listed.problem, "agentlip backup list",
+                Severity.ERROR, listed.name, listed.problem, _aside(listed),
                 problem="unreadable",
             )  # fmt: skip
         elif left > 0:
@@ -149,10 +159,35 @@ def _files(listed: ListedSet, manifest: SetManifest) -> Iterator[Finding]:
         if size != file.stored_bytes:
             reason = "is missing" if size < 0 else f"has {size:,} bytes, not {file.stored_bytes:,}"
             yield Finding(
-                Severity.ERROR, listed.name, f"its file {file.name} {reason}", CREATE,
+                Severity.ERROR, listed.name, f"its file {file.name} {reason}", _aside(listed),
                 problem="incomplete",
             )  # fmt: skip
             return
+
+
+def _content(context: Context) -> Iterator[Finding]:
+    """The first file of each set whose stored bytes are not those that were written. One that is
+    missing or has another size is found without reading."""
+    _, sets = _sets(context)
+    for listed in reversed(sets.list()):
+        if listed.manifest is None or any(_files(listed, listed.manifest)):
+            continue
+        try:
+            check_hashes(listed.path, listed.manifest)
+        except SetDamaged as error:
+            yield Finding(
+                Severity.ERROR, listed.name, error.message, _aside(listed), problem="damaged"
+            )
+
+
+def _aside(listed: ListedSet) -> str:
+    """The commands that make another backup, and keep what is left of this one."""
+    return f"{CREATE} && {_move_aside(listed.path)}"
+
+
+def _move_aside(path: Path) -> str:
+    quoted = shlex.quote(str(path))
+    return f"mv {quoted} {quoted}.damaged"
 
 
 def _leftovers(context: Context, sets: SetDirectory) -> Iterator[Finding]:
@@ -260,10 +295,9 @@ CHECKS = (
             Problem(
                 "unproven",
                 "Nobody knows whether the backups can be restored. A verification of encrypted"
-                " backups needs the secret key.",
+                " backups needs the secret key, unless it was verified when it was made.",
                 "Verify one: `agentlip backup verify --latest`, with `--identity FILE` for an"
-                " encrypted one. If the key is kept elsewhere, verify there and set"
-                " `backup.verify = false` here.",
+                " encrypted one. A new one is verified when it is made: `agentlip backup create`.",
             ),
         ),
     ),
@@ -304,6 +338,21 @@ CHECKS = (
                 "leftover",
                 "A command was interrupted. Nothing reads its files.",
                 "The next backup removes them: `agentlip backup create`.",
+            ),
+        ),
+    ),
+    Check(
+        name="backup.content",
+        inspects="every kept backup has the bytes that were written",
+        find=_content,
+        cost=Cost.EXPENSIVE,
+        reads="every file of all backups here, and the hashes in their manifests",
+        problems=(
+            Problem(
+                "damaged",
+                "Bytes of the backup have changed on the disk, so it can't be restored.",
+                "Make a new backup, and keep what is left of this one: the hint names the"
+                " commands.",
             ),
         ),
     ),

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from appliance.broker.orphans import find_orphans
 from appliance.broker.retention import is_misconfigured
-from appliance.kernel.clock import iso
+from appliance.kernel.steady_clock import steady_ms
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.checks.clock import recent_clock_change
 from doctor.context import Context
+from doctor.remedies import copy_hint
 
 FANOUT_MS = 300_000
 LONGEST_WAIT_MS = 3 * 3_600_000  # by default webhooks may ask for a delay of at most an hour
@@ -23,7 +24,7 @@ def _orphans(context: Context) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"message {orphan.broker_message_id}",
                 f"{orphan.message} ({orphan.rule})",
-                "agentlip broker orphans --json; keep the output and a copy of broker.sqlite3",
+                copy_hint(context.datadir, "broker"),
                 problem="orphan",
             )
 
@@ -48,8 +49,8 @@ def _retention(context: Context) -> Iterator[Finding]:
 
 def _webhooks(context: Context) -> Iterator[Finding]:
     seconds = context.settings.send_waiting_warning_seconds
-    before_ms = context.clock.now_ms() - int(seconds * 1000)
     for _, connection in context.opened("broker"):
+        now_ms = steady_ms(connection, context.clock)
         if not connection.execute(_HAS_STATE).fetchone():  # an older file that is not migrated yet
             continue
         rows = connection.execute(
@@ -59,33 +60,34 @@ def _webhooks(context: Context) -> Iterator[Finding]:
             " FROM webhook AS w JOIN mesh AS m ON m.id = w.mesh_id"
             " WHERE w.disabled_because IS NOT NULL"
             " OR (w.enabled = 1 AND w.failing_since_ms <= ?) ORDER BY m.slug, w.id",
-            (before_ms,),
+            (now_ms - int(seconds * 1000),),
         ).fetchmany(context.settings.findings_max + 1)
         for slug, webhook_id, enabled, because, since_ms, waiting in rows:
-            hours = (context.clock.now_ms() - (since_ms or 0)) / 3_600_000
+            hours = (now_ms - (since_ms or 0)) / 3_600_000
             why = f"has failed for {hours:.1f} hours" if enabled else f"is disabled: {because}"
             yield Finding(
                 Severity.WARNING,
                 f"webhook {webhook_id}",
                 f"the webhook of mesh {slug} {why}; {waiting} messages wait for it",
-                f"agentlip mesh webhook-deliveries {slug} {webhook_id}; repair its receiver, then:"
-                f" agentlip mesh update-webhook {slug} {webhook_id} --enable",
+                f"agentlip mesh webhook-deliveries {slug} {webhook_id}; agentlip mesh"
+                f" update-webhook {slug} {webhook_id} --enable # after you repaired its receiver",
                 problem="failing" if enabled else "disabled",
             )
 
 
 def _clock(context: Context) -> Iterator[Finding]:
     for _, connection in context.opened("broker"):
+        now_ms = steady_ms(connection, context.clock)
         (count, latest_ms) = connection.execute(
             "SELECT count(*), max(ready_ms) FROM delivery_queue WHERE ready_ms > ?",
-            (context.clock.now_ms() + LONGEST_WAIT_MS,),
+            (now_ms + LONGEST_WAIT_MS,),
         ).fetchone()
         if count:
             yield Finding(
                 Severity.WARNING,
                 "broker",
-                f"{count} deliveries wait until {iso(latest_ms)} or earlier, longer than any delay:"
-                " the clock was ahead when they were accepted or attempted",
+                f"{count} deliveries wait for up to {(latest_ms - now_ms) / 3_600_000:.1f} hours,"
+                " longer than any delay",
                 "agentlipd restart",
                 problem="future",
             )
@@ -121,13 +123,14 @@ CHECKS = (
         problems=(
             Problem(
                 "future",
-                "Deliveries wait until a time that is too far away, because the clock was ahead.",
-                "Restart the appliance, which moves the times: `agentlipd restart`.",
+                "Deliveries wait for longer than any setting allows: another program wrote the"
+                " times.",
+                "Restart the appliance, which ends such waits: `agentlipd restart`.",
             ),
             Problem(
                 "jumped",
                 "The clock was set within the last day.",
-                "Nothing to do: the times of waiting deliveries were moved with it.",
+                "Nothing to do: waits and ages of deliveries are not affected.",
             ),
         ),
     ),

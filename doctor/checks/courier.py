@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.context import Context
+from doctor.remedies import copy_hint
 
 _STATS = "agentlip courier stats"
 _DURABLE = "declare a pattern durable: docs/reference/courier.md"
@@ -80,6 +81,7 @@ def _journal(context: Context) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"{store}.journal",
                 f"journal row {number} of stream {stream} does not contain its envelope",
+                copy_hint(context.datadir, store),
                 problem="altered",
             )
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 
+from appliance.export.logs import EVENTS
 from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.checks.export import segments
 from doctor.context import Context
+from doctor.remedies import copy_hint, verified_backup
 
 # A restore starts a new epoch and raises event ids by this much, so that none repeats.
 EPOCH_JUMP = 2**32
@@ -39,13 +42,25 @@ def _gaps(context: Context, newest: int) -> Iterator[Finding]:
             context.settings.findings_max + 1
         )
         for previous, event_id in rows:
+            kept = _kept(context, previous + 1)
             yield Finding(
-                Severity.WARNING,
+                Severity.ERROR if kept else Severity.WARNING,
                 "events",
                 f"no events between {previous} and {event_id}: another program added or removed"
-                " rows; clients aren't affected",
+                f" rows; {kept or 'no copy contains them'}",
+                copy_hint(context.datadir, "hub"),
                 problem="gap",
             )
+
+
+def _kept(context: Context, event_id: int) -> str:
+    """Which copy contains the event: a segment without a gap, or the newest verified backup."""
+    for manifest in segments(context, EVENTS):
+        whole = manifest.rows == manifest.last_event_id - manifest.first_event_id + 1
+        if whole and manifest.first_event_id <= event_id <= manifest.last_event_id:
+            return f"the segment {manifest.file} contains them"
+    name = verified_backup(context.datadir, "hub")
+    return f"the verified backup {name} may contain them" if name else ""
 
 
 def _scope(context: Context) -> Iterator[Finding]:
@@ -53,11 +68,14 @@ def _scope(context: Context) -> Iterator[Finding]:
         rows = connection.execute(NO_SCOPE, {"newest": context.settings.newest_ids_max}).fetchmany(
             context.settings.findings_max + 1
         )
-        for event_id, name in rows:
+        if rows:
+            more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
             yield Finding(
                 Severity.WARNING,
-                f"event {event_id}",
-                f"{name} has no scope, so subscribers of channels and topics don't receive it",
+                f"event {rows[0][0]}",
+                f"{rows[0][1]}{more} without a scope, so subscribers of channels and topics don't"
+                " receive them",
+                "agentlip doctor repair rebuild event-scopes --yes",
                 problem="no-scope",
             )
 
@@ -88,8 +106,8 @@ def _pairs(context: Context) -> Iterator[Finding]:
 
 _GAP = Problem(
     "gap",
-    "Another program added or removed events. Cursors of clients still work.",
-    "There is no repair: removed events are lost.",
+    "Another program added or removed events. It is an error if a copy contains them.",
+    "Restore the backup that the hint names; a segment has them as rows: `agentlip export`.",
 )
 CHECKS = (
     Check(

@@ -5,28 +5,29 @@ The cheap checks read the newest events and a random sample; the expensive one r
 
 import random
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from weakref import WeakKeyDictionary
 
 import msgspec
 
+from appliance.export.logs import EVENTS
 from appliance.kernel import meta
 from appliance.kernel.clock import utc
 from doctor import event_replay
 from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.checks.export import forged, segments
 from doctor.context import Context
 from doctor.event_replay import Break, ReplayedEvent, State
+from doctor.plans import messages
+from doctor.remedies import copy_hint
+from doctor.step import Step
 
 EPOCH_JUMP = 2**32  # a restore raises event ids by this much
 _EPOCHS_MAX = 100
 _BYTES_MAX = 32 * 1024 * 1024
-_REPAIR = "agentlip doctor repair --run events.rows --data"
-_REPAIR_ALL = "agentlip doctor repair --run events.rows-all --data"
-_ALL = "agentlip doctor --run events.rows-all"
-_HINTS_OF_ALL = {_REPAIR: _REPAIR_ALL, _ALL: ""}
-"""Hint of the cheap checks → hint of the check that reads everything."""
+_REPAIR = "agentlip doctor repair --run {} --data --yes"
 FROM = f"SELECT {event_replay.COLUMNS} FROM events WHERE event_id >= ? ORDER BY event_id LIMIT 1"
 FIRST_AFTER = "SELECT min(event_id) FROM events WHERE event_id > ?"
 LAST_BEFORE = "SELECT max(event_id) FROM events WHERE event_id < ?"
@@ -41,6 +42,7 @@ _WORDS = {
     "value_json": "value",
 }
 Key = tuple[str, str]
+_Find = Callable[[Context], Iterator[Finding]]
 _WINDOWS: "WeakKeyDictionary[Context, _Window]" = WeakKeyDictionary()
 
 
@@ -81,7 +83,7 @@ def _compare(
             Severity.ERROR,
             f"{kind} {entity_id}",
             f"its events exist, but the {kind} is missing",
-            _ALL,
+            _REPAIR if kind == "message" else "",
             problem="missing",
         )
         return
@@ -92,7 +94,7 @@ def _compare(
             Severity.ERROR,
             f"{kind} {entity_id}",
             f"the stored {kind} differs from its events: {words}",
-            _REPAIR if kind == "message" else _ALL,
+            _REPAIR if kind == "message" else "",
             problem="differs",
         )
 
@@ -133,11 +135,10 @@ def _order(context: Context) -> Iterator[Finding]:
         yield from _backwards(context, window.events)
         if window.sequence is not None and window.last > window.sequence:
             yield Finding(
-                Severity.ERROR,
+                Severity.WARNING,
                 "events",
                 f"event {window.last} is above the highest id that was given out,"
-                f" {window.sequence}",
-                _ALL,
+                f" {window.sequence}; the next event corrects it",
                 problem="above-sequence",
             )
 
@@ -151,7 +152,6 @@ def _deleted(context: Context) -> Iterator[Finding]:
                 "events",
                 f"the newest events are missing: ids up to {window.sequence} were given out, the"
                 f" last event is {window.last}",
-                _ALL,
                 problem="end",
             )
 
@@ -163,7 +163,6 @@ def _breaks(breaks: list[tuple[Key, Break]], problem: str) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"{kind} {entity_id}",
                 f"event {broken.event_id}: {broken.message}",
-                _ALL,
                 problem=problem,
             )
 
@@ -182,7 +181,7 @@ def _backwards(context: Context, events: list[ReplayedEvent]) -> Iterator[Findin
                 f"event {event.event_id}",
                 f"its time, {event.ts}, is {before - moment:.0f} s before that of the event before"
                 " it: the clock was set back, or another program changed the log",
-                _ALL,
+                "timedatectl; date -u",
                 problem="time",
             )
         before = moment
@@ -198,13 +197,31 @@ def _seconds(text: str) -> float | None:
 # -- everything --------------------------------------------------------------------------------
 
 
+def _hinted(name: str, find: _Find) -> _Find:
+    """The same findings. The hint of a message is its repair; that of others restores a copy."""
+
+    def wrapped(context: Context) -> Iterator[Finding]:
+        copy = None
+        for finding in find(context):
+            hint = finding.hint.format(name)
+            if not hint and finding.severity is Severity.ERROR:
+                hint = copy = copy_hint(context.datadir, "hub") if copy is None else copy
+            yield msgspec.structs.replace(finding, hint=hint)
+
+    return wrapped
+
+
+def _restored(context: Context, findings: Sequence[Finding]) -> Iterable[Step]:
+    """Nothing while events differ from their segments: then a row may be the only trace of what
+    was written."""
+    if any(forged(context, EVENTS, manifest) for manifest in segments(context, EVENTS)):
+        return ()
+    return messages("restore-message", "set message {} to the state of its events")(
+        context, findings
+    )
+
+
 def _everything(context: Context) -> Iterator[Finding]:
-    for finding in _of_whole_log(context):
-        hint = _HINTS_OF_ALL.get(finding.hint, finding.hint)
-        yield msgspec.structs.replace(finding, hint=hint)
-
-
-def _of_whole_log(context: Context) -> Iterator[Finding]:
     """Folds the whole log into a temporary file, then compares every row."""
     for connection in _hub(context):
         with closing(sqlite3.connect("", isolation_level=None)) as states:
@@ -295,21 +312,26 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-def _differs(repair: str) -> Problem:
+def _differs(check: str) -> Problem:
     return Problem(
         "differs",
         "Another program changed the row: its text, sender, topic or another fact is not what the"
         " event log says. Clients that follow the log and clients that read rows see different"
         " things.",
-        f"`{repair}` writes messages as their events say, after it saved the store.",
+        f"`{_REPAIR.format(check)}` writes messages as their events say, after it saved the"
+        " store. For other rows, the hint restores a copy.",
     )
 
 
-_MISSING = Problem(
-    "missing",
-    "Another program deleted the row. Clients that read the log still know it.",
-    "The events have the content: `agentlip doctor repair salvage hub`, or restore a snapshot.",
-)
+def _missing(check: str) -> Problem:
+    return Problem(
+        "missing",
+        "Another program deleted the row. Clients that read the log still know it.",
+        f"`{_REPAIR.format(check)}` writes messages again as their events say. For other rows,"
+        " the hint restores a copy.",
+    )
+
+
 _MIXED = Problem(
     "mixed",
     "Events are not in the order in which they happened, so clients that follow the log come to"
@@ -332,14 +354,15 @@ CHECKS = (
     Check(
         name="events.rows",
         inspects="rows are as their events say: the newest ones and a random sample",
-        find=_rows,
+        find=_hinted("events.rows", _rows),
+        repair=_restored,
         reads=f"{_NEWEST}, `doctor.sampled_rows` random ones, and their rows",
-        problems=(_differs(_REPAIR), _MISSING),
+        problems=(_differs("events.rows"), _missing("events.rows")),
     ),
     Check(
         name="events.order",
         inspects="the newest events are in the order in which they happened",
-        find=_order,
+        find=_hinted("events.order", _order),
         reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
         problems=(
             _MIXED,
@@ -355,7 +378,7 @@ CHECKS = (
     Check(
         name="events.deleted",
         inspects="none of the newest events was deleted",
-        find=_deleted,
+        find=_hinted("events.deleted", _deleted),
         reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
         problems=(
             _GAP,
@@ -372,8 +395,9 @@ CHECKS = (
         inspects="every row is as its events say, and every event follows from those before",
         cost=Cost.EXPENSIVE,
         includes="events.rows",
-        find=_everything,
+        find=_hinted("events.rows-all", _everything),
+        repair=_restored,
         reads="the whole event log, and the rows of channels, topics, messages and attachments",
-        problems=(_differs(_REPAIR_ALL), _MISSING, _MIXED, _TIME, _GAP),
+        problems=(_differs("events.rows-all"), _missing("events.rows-all"), _MIXED, _TIME, _GAP),
     ),
 )

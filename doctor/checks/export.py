@@ -1,39 +1,61 @@
 """Exported segments: whole, and not too far behind the logs."""
 
 import os
+import shlex
 import sqlite3
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import date, datetime
+from typing import Any
 
 import msgspec
 
-from appliance.export import segment
+from appliance.export import segment, table_writer
 from appliance.export.errors import ExportError
-from appliance.export.logs import EVENTS, LOGS, ExportedLog
+from appliance.export.logs import EVENTS, INBOX, LOGS, ExportedLog
 from appliance.export.manifests import RETENTION, SegmentDirectory, check
 from appliance.export.settings import ExportSettings
 from appliance.export.source import TABLE
-from appliance.kernel import config
-from appliance.kernel.clock import utc
+from appliance.export.wire import SegmentManifest
+from appliance.inbox.settings import InboxSettings
+from appliance.kernel import config, meta
+from appliance.kernel import manifest as workspace_manifest
+from appliance.kernel.clock import iso, utc
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.context import Context
+from doctor.remedies import copy_hint
 
 
-class _OurSection(msgspec.Struct, frozen=True):
-    """Only [export]; what else is wrong in the file is said by another check."""
+class _OurSections(msgspec.Struct, frozen=True):
+    """Only these; what else is wrong in the file is said by another check."""
 
     export: ExportSettings = ExportSettings()
+    inbox: InboxSettings = InboxSettings()
 
 
 def _settings(context: Context) -> ExportSettings:
+    return _sections(context).export
+
+
+def _sections(context: Context) -> _OurSections:
     try:
-        return config.load(_OurSection, context.datadir.settings_file, os.environ).export
+        return config.load(_OurSections, context.datadir.settings_file, os.environ)
     except config.BadSettings:
-        return ExportSettings()
+        return _OurSections()
 
 
 def _catalogue(context: Context, log: ExportedLog) -> SegmentDirectory:
     return SegmentDirectory(context.datadir.workspace / _settings(context).export_dir, log.kind)
+
+
+def segments(context: Context, log: ExportedLog) -> list[SegmentManifest]:
+    """The manifests of the segments to read, as far as they can be read."""
+    catalogue = _catalogue(context, log)
+    manifests = []
+    for path in catalogue.paths():
+        with suppress(ExportError, OSError):
+            manifests.append(catalogue.read(path))
+    return segment.live(manifests)
 
 
 def _lag(context: Context) -> Iterator[Finding]:
@@ -41,19 +63,21 @@ def _lag(context: Context) -> Iterator[Finding]:
     settings = _settings(context)
     if not settings.export:
         return
+    late: dict[str, float] = {}
     for log in LOGS.values():
         last = _catalogue(context, log).last_event_id()
         for _, connection in context.opened(log.store):
             waited = _waited_seconds(context, connection, log, last)
             if waited > settings.export_lag_warning_seconds:
-                rows = "events" if log is EVENTS else f"rows of {log.kind}"
-                yield Finding(
-                    Severity.WARNING,
-                    "export",
-                    f"{rows} after {last} have waited {waited:.0f} s to be exported",
-                    "agentlip export segments",
-                    problem="behind",
-                )
+                late[f"{log.kind} after {last}"] = waited
+    if late:
+        yield Finding(
+            Severity.WARNING,
+            "export",
+            f"rows have waited {max(late.values()):.0f} s to be exported: {', '.join(late)}",
+            "agentlip export segments",
+            problem="behind",
+        )
 
 
 def _waited_seconds(
@@ -83,13 +107,84 @@ def _content(context: Context) -> Iterator[Finding]:
     yield from _look(context, thorough=True)
 
 
+def _agrees(context: Context) -> Iterator[Finding]:
+    """Compares segments of the current epoch: a restore may discard what older ones have."""
+    epoch = next((meta.read(auth, "epoch") for _, auth in context.opened("auth")), None)
+    for log in (EVENTS, INBOX):
+        for manifest in segments(context, log) if epoch else ():
+            if manifest.epoch != epoch:
+                continue
+            differing = forged(context, log, manifest)
+            if differing:
+                yield Finding(
+                    Severity.ERROR,
+                    log.kind,
+                    f"{len(differing)} rows differ from the segment {manifest.file}, which has them"
+                    f" as they were exported; the first is row {differing[0]}",
+                    copy_hint(context.datadir, log.store),
+                    problem="differs",
+                )
+
+
+def forged(context: Context, log: ExportedLog, manifest: SegmentManifest) -> list[int]:
+    """The numbers of the rows that the store has changed since they were exported; and of the
+    inbox, those that it deleted after its oldest row, or before they were old. Empty if the segment
+    itself is not whole: another check reports that."""
+    path = _catalogue(context, log).data(manifest)
+    first, last = manifest.first_event_id, manifest.last_event_id
+    table, column = log.table, log.key
+    names = [each.name for each in log.stored_columns if not each.type.startswith("timestamp")]
+    for _, connection in context.opened(log.store):
+        if connection.execute(TABLE, (log.table,)).fetchone() is None:
+            continue
+        (oldest,) = connection.execute(f"SELECT min({column}) FROM {table}").fetchone()
+        if oldest is None and _is_kept(context, log, manifest):
+            oldest = 0
+        rows = connection.execute(log.rows_after, (first - 1, last - first + 1))
+        stored = {row[0]: dict(zip(log.stored, row, strict=True)) for row in rows}
+        try:
+            check(path, manifest.bytes, manifest.sha256)
+            return [
+                row["event_id"]
+                for row in table_writer.rows(path, manifest.format)
+                if _differs(row, stored.get(row["event_id"]), names, None if log.kept else oldest)
+            ]
+        except (ExportError, OSError):
+            return []
+    return []
+
+
+def _is_kept(context: Context, log: ExportedLog, manifest: SegmentManifest) -> bool:
+    """Whether no row of the segment is so old that the inbox has removed it, nor was its loss
+    accepted."""
+    if log.store in workspace_manifest.read(context.datadir).lost:
+        return False
+    today = date.fromisoformat(iso(context.clock.now_ms())[:10])
+    days = (today - date.fromisoformat(manifest.date)).days
+    return days + 1 < _sections(context).inbox.retention_days
+
+
+def _differs(
+    row: Mapping[str, Any],
+    there: Mapping[str, Any] | None,
+    names: Iterable[str],
+    oldest: int | None,
+) -> bool:
+    """`oldest`: a row that is missing before it was removed for its age. None: other checks report
+    missing rows."""
+    if there is None:
+        return oldest is not None and row["event_id"] > oldest
+    return any(row[name] != there[name] for name in names)
+
+
 def _look(context: Context, thorough: bool) -> Iterator[Finding]:
     for log in LOGS.values():
         yield from _look_at(_catalogue(context, log), thorough)
 
 
 def _look_at(catalogue: SegmentDirectory, thorough: bool) -> Iterator[Finding]:
-    hint = f"agentlip export verify {catalogue.folder.parent}"
+    folder = shlex.quote(str(catalogue.folder))
+    hint = f"mv {folder} $(mktemp -d {folder}-broken-XXXXXX) && agentlip export segments"
     good = []
     for path in catalogue.paths():
         try:
@@ -117,7 +212,10 @@ def _look_at(catalogue: SegmentDirectory, thorough: bool) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, "export", sentence, hint, problem="broken-chain")
 
 
-_VERIFY = "`agentlip export verify DIR` lists what is wrong."
+_VERIFY = (
+    "The hint keeps the segments aside, and exports what the store has again. `agentlip export"
+    " verify DIR` lists what is wrong."
+)
 _UNREADABLE = Problem(
     "unreadable",
     "A file of the export can't be read.",
@@ -152,6 +250,23 @@ CHECKS = (
             ),
             _UNREADABLE,
             _BROKEN_CHAIN,
+        ),
+    ),
+    Check(
+        name="export.agrees",
+        inspects="events and received messages are as they were exported",
+        cost=Cost.EXPENSIVE,
+        find=_agrees,
+        reads="the segments of events and of the inbox since the last restore, and their rows in"
+        " the stores; without times. Parquet is read where pyarrow is installed",
+        problems=(
+            Problem(
+                "differs",
+                "Another program changed or deleted rows after they were exported, perhaps together"
+                " with their events. The segment has the originals.",
+                "Keep the segments: they are the trace. The hint restores the verified backup. No"
+                " repair changes messages before.",
+            ),
         ),
     ),
     Check(

@@ -23,9 +23,9 @@ def _disk(context: Context) -> Iterator[Finding]:
     volume = os.statvfs(context.datadir.dir)
     if context.disk_problem == "read-only":
         yield Finding(
-            Severity.ERROR,
+            Severity.ERROR if context.serves_read_only else Severity.CRITICAL,
             "disk",
-            "the file system is read-only; the data is unchanged",
+            "the file system is read-only: writes are refused, the data is unchanged",
             f"findmnt -T {context.datadir.dir}; dmesg",
             problem="read-only",
         )
@@ -37,7 +37,7 @@ def _disk(context: Context) -> Iterator[Finding]:
     limits = context.settings
     if context.disk_problem == "full" and free >= _FULL_BYTES_MAX:
         yield Finding(
-            Severity.ERROR,
+            Severity.CRITICAL,
             "disk",
             f"writing is paused, although {free / _GIB:.2f} GiB are free: the disk has errors, a"
             " quota is used up, or a write-ahead log can't be emptied; the data is unchanged",
@@ -47,7 +47,7 @@ def _disk(context: Context) -> Iterator[Finding]:
         return
     if context.disk_problem == "full":
         yield Finding(
-            Severity.ERROR,
+            Severity.CRITICAL,
             "disk",
             f"the disk is full: {free / _GIB:.2f} GiB free of {total / _GIB:.2f}; writes are"
             " refused, the data is unchanged",
@@ -218,7 +218,7 @@ def _process(context: Context) -> Iterator[Finding]:
             Severity.ERROR if here else Severity.WARNING,
             "appliance",
             f"a running appliance can't be reached, so its facts are missing: {context.live_error}",
-            "agentlipd status",
+            "agentlipd restart",
             problem="unreachable",
         )
 
@@ -247,20 +247,22 @@ CHECKS = (
         problems=(
             Problem(
                 "read-only",
-                "Nothing can be written. Reading works, and the data is unchanged.",
+                "Writes are refused with 503 `FILE_SYSTEM_READ_ONLY`, and the appliance is not"
+                " ready, unless it serves the workspace read-only. Reading works, and the data is"
+                " unchanged.",
                 "Find out why it is read-only (`findmnt`, `dmesg`), then mount it for writing.",
             ),
             Problem(
                 "full",
-                "Writes are refused with 503 `STORAGE_FULL`. Reading works, and the data is"
-                " unchanged.",
+                "Writes are refused with 503 `STORAGE_FULL`, and the appliance is not ready."
+                " Reading works, and the data is unchanged.",
                 "Free disk space. Writing resumes by itself within two seconds.",
             ),
             Problem(
                 "paused",
-                "Writes are refused with 503 `STORAGE_FULL`, but the disk is not full: it returns"
-                " errors, a quota of the user is used up, or a reader keeps a write-ahead log above"
-                " `store.wal_bytes_max`.",
+                "Writes are refused with 503 `STORAGE_FULL`, and the appliance is not ready, but"
+                " the disk is not full: it returns errors, a quota of the user is used up, or a"
+                " reader keeps a write-ahead log above `store.wal_bytes_max`.",
                 "Look for errors of the disk in `dmesg`, and for programs that keep the log with"
                 " `fuser -v`. Writing resumes by itself within two seconds.",
             ),
@@ -392,7 +394,7 @@ CHECKS = (
                 "unreachable",
                 "The process holds the lock, but doesn't respond: it starts, hangs, or listens"
                 " elsewhere. Checks that need its facts find nothing.",
-                "See what it does: `agentlipd status`, `agentlipd logs`. If it hangs, restart it.",
+                "Restart it: `agentlipd restart`. To see why it hangs: `agentlipd logs`.",
             ),
         ),
     ),

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from appliance.kernel import meta
 from appliance.kernel.clock import iso, utc
-from appliance.kernel.clock_jump import CLOCK_KEY, ClockWatch, decoded
+from appliance.kernel.steady_clock import CLOCK_KEY, decoded, jump_since_ms
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 
@@ -14,7 +14,6 @@ DAY_MS = 86_400_000
 # The newest time of each store, by an index or a small table.
 NEWEST = {
     "auth": "SELECT max(created_ms) FROM tokens",
-    "courier": "SELECT accepted_ms FROM journal ORDER BY number DESC LIMIT 1",
     "hub": "SELECT ts FROM events ORDER BY event_id DESC LIMIT 1",
     "inbox": "SELECT max(received_at) FROM inbox",
     "outbox": "SELECT enqueued_at FROM outbox ORDER BY id DESC LIMIT 1",
@@ -67,7 +66,7 @@ def _jumped(context: Context) -> Iterator[Finding]:
             continue
         if note.jumped_at is not None and iso(now_ms - DAY_MS) < note.jumped_at:
             jumps[note.jumped_at] = note.jump_ms
-        since = ClockWatch(context.clock).jump_since_ms(note.reading)
+        since = jump_since_ms(note, context.clock)
         if since:
             jumps[iso(now_ms)] = since
     for jumped_at, jump_ms in sorted(jumps.items())[-1:]:
@@ -97,8 +96,8 @@ CHECKS = (
             ),
             Problem(
                 "jumped",
-                "The clock was set. The appliance moves the times of waiting sends and deliveries"
-                " with it; times of events stay as they were written.",
+                "The clock was set. Waits and ages of sends, deliveries and durable envelopes are"
+                " not affected; times of events stay as they were written.",
                 "Nothing has to be done. If it happens again, let the system synchronize the"
                 " clock.",
             ),

@@ -5,7 +5,7 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -16,10 +16,12 @@ from appliance.export.settings import ExportSettings
 from appliance.kernel import config, manifest, meta
 from appliance.kernel.datadir import FOLDERS, STORES
 from appliance.kernel.migration import load
+from appliance.kernel.ownership import user_name
 from doctor import schema_model
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
-from doctor.ownership import user_name
+from doctor.plans import OWNER_ONLY, is_open, restrict
+from doctor.step import Step
 
 _MIB = 1024 * 1024
 _OTHERS = 0o077
@@ -27,6 +29,9 @@ _OTHERS_WRITE = 0o022
 _OTHERS_ENTER = 0o011
 _LOG = "agentlipd.log"
 _CHECKED_ELSEWHERE = ("token", "server.json", "identity")
+_LISTED_MAX = 3  # more open files have one cause: a `chmod -R`, or a copy
+MANY_OPEN = "many-open"
+_UNFINISHED = ".partial-"  # a backup that is made or verified, in a private directory
 
 
 class Entry(NamedTuple):
@@ -56,27 +61,66 @@ def _private(context: Context) -> Iterator[Finding]:
         return
     folder = context.datadir.dir
     reachable = bool(folder.stat().st_mode & _OTHERS_ENTER & _of_others(folder.stat()))
+    findings = [_too_open(entry, reachable, origin == "own") for entry in open_entries(context)]
+    if len(findings) <= _LISTED_MAX:
+        yield from findings
+        return
+    names = ", ".join(finding.subject for finding in findings[:_LISTED_MAX])
+    yield Finding(
+        max((finding.severity for finding in findings), key=lambda severity: severity.rank),
+        folder.name,
+        f"other users of this machine may read or change {len(findings)} files and directories:"
+        f" {names} …",
+        "agentlip doctor repair --run host.private --yes",
+        problem=MANY_OPEN,
+    )
+
+
+def open_entries(context: Context, everything: bool = False) -> Iterator[Entry]:
+    """The entries that other users may use. `everything`: also those that other checks report."""
+    folder = context.datadir.dir
     exported = _export_folders(context)
     running = context.lock().held
     for entry in _entries(context):
-        open_to = entry.state.st_mode & _of_others(entry.state)
-        if not open_to or _may_be_open(entry, folder, exported):
+        if not entry.state.st_mode & _of_others(entry.state):
             continue
-        if not running and _exists_while_open(entry.path):
+        parts = entry.path.relative_to(folder).parts
+        if any(part.startswith(_UNFINISHED) for part in parts[:-1]):
             continue
-        mode = stat.S_IMODE(entry.state.st_mode)
-        writable = open_to & _OTHERS_WRITE and reachable
-        severity = Severity.ERROR if writable else Severity.WARNING
-        kind = "directory" if entry.is_folder else "file"
-        verb = "read or change" if open_to & _OTHERS_WRITE else "read"
-        protected = "" if reachable else "; now only the data directory's own mode prevents it"
-        yield Finding(
-            severity if origin == "own" else Severity.INFO,
-            entry.name,
-            f"other users of this machine may {verb} the {kind} (mode {mode:04o}){protected}",
-            f"chmod go= {entry.path}",
-            problem="too-open",
-        )
+        first = parts[:1]
+        reported = entry.path == folder and entry.state.st_mode & stat.S_IWOTH
+        if (reported or (first and first[0] in _CHECKED_ELSEWHERE)) and not everything:
+            continue
+        if not _may_be_open(entry, folder, exported) and (
+            running or not _exists_while_open(entry.path)
+        ):
+            yield entry
+
+
+def _close(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    """Subjects are paths relative to the workspace."""
+    for finding in findings:
+        many = finding.problem == MANY_OPEN
+        names = [entry.name for entry in open_entries(context, everything=True)] if many else []
+        for name in names or [finding.subject]:
+            if is_open(context.datadir.workspace / name):
+                yield restrict(finding.check, finding.subject, name, OWNER_ONLY)
+
+
+def _too_open(entry: Entry, reachable: bool, own: bool) -> Finding:
+    mode = stat.S_IMODE(entry.state.st_mode)
+    changeable = entry.state.st_mode & _of_others(entry.state) & _OTHERS_WRITE
+    severity = Severity.ERROR if changeable and reachable else Severity.WARNING
+    kind = "directory" if entry.is_folder else "file"
+    verb = "read or change" if changeable else "read"
+    protected = "" if reachable else "; now only the data directory's own mode prevents it"
+    return Finding(
+        severity if own else Severity.INFO,
+        entry.name,
+        f"other users of this machine may {verb} the {kind} (mode {mode:04o}){protected}",
+        f"chmod go= {shlex.quote(str(entry.path))}",
+        problem="too-open",
+    )
 
 
 def _of_others(state: os.stat_result) -> int:
@@ -91,13 +135,11 @@ def _of_others(state: os.stat_result) -> int:
 
 
 def _may_be_open(entry: Entry, folder: Path, exported: frozenset[Path]) -> bool:
-    """Files that other checks report, marks without content, exports, read-only mounts, and
-    directories that are mounts of their own, whose mode is the mount's."""
+    """Marks without content, exports, read-only mounts, and directories that are mounts of their
+    own, whose mode is the mount's."""
     if entry.path == folder:
-        # Another check reports a directory that all can write to.
-        return bool(entry.state.st_mode & stat.S_IWOTH) or _is_mount(folder)
-    first = entry.path.relative_to(folder).parts[0]
-    if first in _CHECKED_ELSEWHERE or entry.name.endswith(".suspect"):
+        return _is_mount(folder)
+    if entry.name.endswith(".suspect"):
         return True
     if entry.path.parent == folder / "locks" and not entry.state.st_mode & _OTHERS_WRITE:
         return True  # only a process id; its directory is checked
@@ -169,6 +211,7 @@ def _owner(context: Context) -> Iterator[Finding]:
     owner of the stores, who is the user that the appliance runs as."""
     if context.disk_problem == "read-only":
         return
+    yield from _others_stores(context)
     owner = _owner_of_stores(context)
     own = os.geteuid() or owner
     if own is None or own == 0:
@@ -178,6 +221,10 @@ def _owner(context: Context) -> Iterator[Finding]:
         yield from _other_user(context, user_name(own), user_name(owner or 0))
         return
     groups = groups_of(own)
+    yield from _summarize(context, _foreign(context, own, groups), f"sudo chown -R {own}")
+
+
+def _foreign(context: Context, own: int, groups: frozenset[int]) -> Iterator[Finding]:
     for entry in _entries(context):
         if entry.state.st_uid == own or stat.S_ISLNK(entry.state.st_mode):
             continue
@@ -195,6 +242,45 @@ def _owner(context: Context) -> Iterator[Finding]:
                 f"sudo chown -R {own} {context.datadir.dir}",
                 problem="foreign",
             )
+
+
+def _others_stores(context: Context) -> Iterator[Finding]:
+    """Stores that are usable, but not of the same user as others. Root in the workspace of another
+    user finds them as that user would."""
+    owners, own = _owners_of_stores(context), os.geteuid()
+    if len(set(owners.values())) < 2 or (own == 0 and context.datadir.dir.stat().st_uid):
+        return
+    findings = [
+        Finding(
+            Severity.ERROR,
+            store,
+            f"its file belongs to {user_name(owner)}, who can read and change it",
+            f"{_sudo()}chown {own} {shlex.quote(str(context.datadir.database(store)))}",
+            problem="other-owner",
+        )
+        for store, owner in owners.items()
+        if owner not in (own, 0) and os.access(context.datadir.database(store), os.R_OK | os.W_OK)
+    ]
+    yield from _summarize(context, findings, f"{_sudo()}chown -R {own}")
+
+
+def _sudo() -> str:
+    return "" if os.geteuid() == 0 else "sudo "
+
+
+def _summarize(context: Context, findings: Iterable[Finding], command: str) -> Iterator[Finding]:
+    """One finding for more than a few: they have one cause."""
+    listed = list(findings)
+    if len(listed) <= _LISTED_MAX:
+        yield from listed
+        return
+    names = ", ".join(finding.subject for finding in listed[:_LISTED_MAX])
+    yield msgspec.structs.replace(
+        listed[0],
+        subject=context.datadir.dir.name,
+        message=f"{len(listed)} files do not belong to the user of this appliance: {names} …",
+        hint=f"{command} {shlex.quote(str(context.datadir.dir))}",
+    )
 
 
 def _other_user(context: Context, own: str, owner: str) -> Iterator[Finding]:
@@ -218,10 +304,17 @@ def _other_user(context: Context, own: str, owner: str) -> Iterator[Finding]:
 
 
 def _owner_of_stores(context: Context) -> int | None:
+    """The owner of all stores, or else of the data directory."""
+    owners = set(_owners_of_stores(context).values())
+    return context.datadir.dir.stat().st_uid if len(owners) > 1 else next(iter(owners), None)
+
+
+def _owners_of_stores(context: Context) -> dict[str, int]:
+    owners = {}
     for store in context.stores:
         with suppress(OSError):
-            return context.datadir.database(store).stat().st_uid
-    return None
+            owners[store] = context.datadir.database(store).stat().st_uid
+    return owners
 
 
 def _only_read(context: Context, entry: Entry) -> bool:
@@ -285,7 +378,7 @@ def _too_large(context: Context, folder: Path) -> Iterator[Finding]:
             folder.name,
             f"the logs take {sum(sizes) / _MIB:.0f} MiB in {len(sizes)} files, more than"
             f" {limit / _MIB:.0f}",
-            f"ls -lS {folder}; then delete old files, except agentlipd.log",
+            f"delete files that nobody needs: ls -lS {folder}",
             problem="too-large",
         )
 
@@ -315,6 +408,7 @@ CHECKS = (
         name="host.private",
         inspects="only the owner can read and change the files in the data directory",
         find=_private,
+        repair=_close,
         reads=_WALK,
         problems=(
             Problem(
@@ -322,6 +416,12 @@ CHECKS = (
                 "Other users of this machine can read or change messages, keys or logs. A group"
                 " that has the owner's name and no other member is not counted.",
                 "`agentlip doctor repair` takes the permissions away from group and others.",
+            ),
+            Problem(
+                MANY_OPEN,
+                "Other users of this machine can read or change many files, as after `chmod -R`.",
+                "`agentlip doctor repair --run host.private` takes the permissions away from group"
+                " and others, also from the token and the member key.",
             ),
         ),
     ),
@@ -336,6 +436,11 @@ CHECKS = (
                 "The appliance, or a command, was run as another user, often with sudo. The files"
                 " that it made can't be used by the first one.",
                 "Give the files back: the hint names the command. Then always use one user.",
+            ),
+            Problem(
+                "other-owner",
+                "Another user owns the file of a store, and can read and change it.",
+                "Give the file back: the hint names the command.",
             ),
             Problem(
                 "other-user",

@@ -1,6 +1,5 @@
 """The hub's tables: its identity, its messages, and the search index."""
 
-import shlex
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from appliance.hub.foreign_schema import search_ready
 from appliance.kernel import meta
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.context import Context
+from doctor.remedies import copy_hint
 
 
 def _identity(context: Context) -> Iterator[Finding]:
@@ -21,6 +21,7 @@ def _identity(context: Context) -> Iterator[Finding]:
                 Severity.ERROR,
                 "hub",
                 "the table meta has no db_id, so the database can't be identified",
+                copy_hint(context.datadir, "hub"),
                 problem="no-id",
             )
         server = context.server()
@@ -45,6 +46,7 @@ def _channels(context: Context) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"message {message_id}",
                 "the message's channel differs from its topic's channel",
+                "agentlip doctor repair --run hub.channels --data --yes",
                 problem="wrong-channel",
             )
 
@@ -71,10 +73,10 @@ def _search_in_step(context: Context) -> Iterator[Finding]:
             path = Path(folder) / "copy.sqlite3"
             with closing(sqlite3.connect(path, isolation_level=None)) as copy:
                 connection.backup(copy)
-                yield from _compare(copy, context.datadir.database("hub"))
+                yield from _compare(copy)
 
 
-def _compare(copy: sqlite3.Connection, database: Path) -> Iterator[Finding]:
+def _compare(copy: sqlite3.Connection) -> Iterator[Finding]:
     try:
         # Messages that the hub hasn't indexed yet are indexed in the copy first.
         copy.execute(
@@ -88,10 +90,8 @@ def _compare(copy: sqlite3.Connection, database: Path) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "hub",
-            "the full-text index doesn't match the messages; it is rebuilt at the next start if it"
-            " is dropped",
-            f"agentlipd down; sqlite3 {shlex.quote(str(database))} 'DROP TABLE x_fts';"
-            " agentlipd up",
+            "the full-text index doesn't match the messages",
+            "agentlip doctor repair rebuild fts --yes",
             problem="stale",
         )
 

@@ -1,21 +1,32 @@
 """Checks of the member key: private files, a readable key, the same machine."""
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
 from appliance.identity import host
 from appliance.identity.host import HostFingerprint
+from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
-from appliance.kernel import config
+from appliance.kernel import config, manifest
 from appliance.kernel.config import BadSettings
+from appliance.kernel.ownership import read_regular
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 
 FOLDER = "identity"
-_ACCEPT = "agentlip identity accept-host, or for a copy: agentlip identity remint --yes"
+SECRETS = (
+    "keypair.json",
+    "keypair-next.json",
+    "keypair-archive.json",
+    "host_fingerprint.json",
+)
+_FILE_BYTES_MAX = 256 * 1024
+_ACCEPT = "agentlip identity accept-host # for a copy: agentlip identity remint --yes"
 
 
 class _Section(msgspec.Struct, frozen=True):
@@ -39,19 +50,30 @@ def _private(context: Context) -> Iterator[Finding]:
 
 
 def _keypair(context: Context) -> Iterator[Finding]:
+    for name in SECRETS:
+        path = context.datadir.dir / FOLDER / name
+        if path.exists() and not path.is_file():
+            there = shlex.quote(str(path))
+            yield Finding(
+                Severity.ERROR,
+                name,
+                "it is not a file, so the appliance will not start again",
+                f"mv {there} {there}.aside",
+                problem="not-a-file",
+            )
+            return
     path = context.datadir.dir / FOLDER / "keypair.json"
     if not path.exists():
+        if _is_needed(context):
+            lost = manifest.StoreLost(manifest.IDENTITY)
+            yield Finding(Severity.ERROR, path.name, lost.message, lost.hint, problem="missing")
         return
-    try:
-        stored = msgspec.json.decode(path.read_bytes())
-        whole = isinstance(stored, dict) and len(bytes.fromhex(stored["ed25519_seed"])) == 32
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-        whole = False
-    if not whole:
+    if not _is_key(path):
         yield Finding(
             Severity.ERROR,
             path.name,
-            "the file can't be read, so the appliance will not start again",
+            "the file is malformed, or its parts are of different keys, so the appliance will not"
+            " start again",
             "restore it from a backup, or make a new key: agentlip identity remint --yes",
             problem="invalid",
         )
@@ -65,10 +87,33 @@ def _keypair(context: Context) -> Iterator[Finding]:
         )
 
 
+def _is_needed(context: Context) -> bool:
+    """Whether the next start refuses to make another key."""
+    try:
+        settings = config.load(_Section, context.datadir.settings_file, os.environ).identity
+    except BadSettings:
+        return False
+    persistent = choose(settings.mode, os.environ).mode == "persistent"
+    return persistent and manifest.IDENTITY in manifest.read(context.datadir).stores
+
+
+def _is_key(path: Path) -> bool:
+    try:
+        from appliance.identity import keys  # not installed everywhere
+    except ImportError:
+        return True
+    try:
+        keys.read_keys(read_regular(path, _FILE_BYTES_MAX))
+    except (keys.BadKeys, OSError):
+        return False
+    return True
+
+
 def _machine(context: Context) -> Iterator[Finding]:
     path = context.datadir.dir / FOLDER / "host_fingerprint.json"
     try:
-        stored = msgspec.json.decode(path.read_bytes(), type=HostFingerprint)
+        text = read_regular(path, _FILE_BYTES_MAX)
+        stored = msgspec.json.decode(text, type=HostFingerprint)
         settings = config.load(_Section, context.datadir.settings_file, os.environ).identity
     except (OSError, msgspec.DecodeError, BadSettings):
         return
@@ -103,10 +148,22 @@ CHECKS = (
         reads="`.agentlip/identity/keypair.json` and `keypair-next.json`",
         problems=(
             Problem(
+                "missing",
+                "This workspace had a member key, and its file is gone. The appliance will not"
+                " start again.",
+                "Put a copy back, or make a new key, which brokers don't know: `agentlipd up"
+                " --accept-loss identity`.",
+            ),
+            Problem(
                 "invalid",
                 "The member key can't be decoded. The appliance will not start again.",
                 "Put a copy back, or make a new key, which brokers don't know: `agentlip identity"
                 " remint --yes`.",
+            ),
+            Problem(
+                "not-a-file",
+                "Something else is in place of a file of the member key, for example a folder.",
+                "Move it away, and put a copy of the file back.",
             ),
             Problem(
                 "unfinished-rotation",

@@ -10,10 +10,12 @@ import msgspec
 
 from appliance.kernel import meta
 from appliance.kernel.clock import iso, utc
+from appliance.mesh.instance import COPY, CopyNote
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 
 T = TypeVar("T")
+RECENT_MS = 600_000  # a refused copy tries again at least every few minutes
 _FILE_BYTES_MAX = 256 * 1024
 DIRECTORY, KEYPAIR, ARCHIVE = "identity", "keypair.json", "keypair-archive.json"
 _KNOWN = (KEYPAIR, "keypair-next.json", ARCHIVE, "host_fingerprint.json")
@@ -47,6 +49,29 @@ def _copied(context: Context) -> Iterator[Finding]:
     for _, connection in context.opened("inbox"):
         if meta.exists(connection, "inbox"):
             yield from _other_workspace(context, connection, folder, keys)
+
+
+def _elsewhere(context: Context) -> Iterator[Finding]:
+    """Notes of the last minutes, because a refused copy tries again all the time."""
+    keys = _decoded(context.datadir.dir / DIRECTORY / KEYPAIR, StoredKeyPair)
+    for store in ("broker", "inbox"):
+        for _, connection in context.opened(store):
+            rows = connection.execute(
+                "SELECT key, value FROM meta WHERE key GLOB ? ORDER BY key", (COPY + "*",)
+            ).fetchmany(context.settings.findings_max + 1)
+            for key, value in rows:
+                note = msgspec.json.decode(value, type=CopyNote)
+                is_old = note.at_ms < context.clock.now_ms() - RECENT_MS
+                if is_old or (store == "inbox" and keys and note.pubkey != keys.ed25519_pubkey):
+                    continue
+                yield Finding(
+                    Severity.WARNING,
+                    f"mesh {key[len(COPY) :].partition(':')[0]}, member {note.pubkey[:16]}",
+                    f"the member runs on {note.running_on}, and a copy of it on {note.refused}"
+                    " is refused",
+                    "agentlipd down # on one of the two",
+                    problem="elsewhere",
+                )
 
 
 def _second_files(context: Context, keys: StoredKeyPair) -> Iterator[Finding]:
@@ -109,6 +134,21 @@ def _text(path: Path) -> bytes:
 
 
 CHECKS = (
+    Check(
+        name="identity.elsewhere",
+        inspects="no copy of a member runs on another machine or workspace",
+        find=_elsewhere,
+        reads="what the broker and the inbox have noted of refused connections",
+        problems=(
+            Problem(
+                "elsewhere",
+                "A member key is used on two machines or workspaces. The broker delivers to the one"
+                " that connected first, and refuses the other.",
+                "Stop one of the two: `agentlipd down`. To keep both as two members, give one a new"
+                " key while it is stopped: `agentlip identity remint --yes`.",
+            ),
+        ),
+    ),
     Check(
         name="identity.copied",
         inspects="the member key exists once, and is the one with which this workspace sent",

@@ -2,48 +2,56 @@
 
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
 
-import msgspec
-
-from appliance.kernel.clock import iso
-from appliance.kernel.errors import ApplianceError
-from appliance.mesh.fingerprint import fingerprint
+from appliance.kernel.steady_clock import steady_ms
+from appliance.mesh.fingerprint import matches
+from appliance.outbox.queries import LOST
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.checks.clock import recent_clock_change
 from doctor.context import Context
 
 _PIECE_ROWS = 500
-FUTURE_MS = 60_000
 LONGEST_WAIT_MS = 3 * 3_600_000  # the default of outbox.retry_after_max_ms is one hour
 
 
 def _dead(context: Context) -> Iterator[Finding]:
     for _, connection in _opened(context):
-        (count,) = connection.execute(
-            "SELECT count(*) FROM outbox WHERE status = 'dead'"
-        ).fetchone()
-        if count:
+        rows = connection.execute(
+            "SELECT mesh, sum(last_error IS NOT ?1), sum(last_error IS ?1) FROM outbox"
+            " WHERE status = 'dead' GROUP BY mesh ORDER BY mesh",
+            (LOST,),
+        ).fetchmany(context.settings.findings_max + 1)
+        if count := sum(row[1] for row in rows):
             yield Finding(
                 Severity.WARNING,
                 "outbox",
                 f"{count} sends are dead letters and will not be retried",
-                "agentlip outbox list --failed; agentlip outbox requeue --failed --auto --dry-run",
+                "agentlip outbox list --failed; agentlip outbox redrive --failed --auto --dry-run",
                 problem="dead-letters",
             )
+        for mesh, _, lost in rows:
+            if lost:
+                yield Finding(
+                    Severity.WARNING,
+                    f"mesh {mesh}",
+                    f"{lost} sends were accepted by the mesh's broker before it was restored, and"
+                    " are gone",
+                    f"agentlip outbox redrive --lost --mesh {mesh}",
+                    problem="lost",
+                )
 
 
 def _waiting(context: Context) -> Iterator[Finding]:
     seconds = context.settings.send_waiting_warning_seconds
-    before_ms = context.clock.now_ms() - int(seconds * 1000)
     for _, connection in _opened(context):
+        now_ms = steady_ms(connection, context.clock)
         rows = connection.execute(
-            "SELECT mesh, count(*), min(enqueued_at) FROM outbox WHERE status = 'pending'"
-            " AND enqueued_at <= ? GROUP BY mesh ORDER BY mesh",
-            (before_ms,),
+            "SELECT mesh, count(*), min(accepted_steady_ms) FROM outbox WHERE status = 'pending'"
+            " AND accepted_steady_ms <= ? GROUP BY mesh ORDER BY mesh",
+            (now_ms - int(seconds * 1000),),
         ).fetchmany(context.settings.findings_max + 1)
         for mesh, count, oldest_ms in rows:
-            hours = (context.clock.now_ms() - oldest_ms) / 3_600_000
+            hours = (now_ms - oldest_ms) / 3_600_000
             yield Finding(
                 Severity.WARNING,
                 f"mesh {mesh}",
@@ -54,19 +62,19 @@ def _waiting(context: Context) -> Iterator[Finding]:
 
 
 def _clock(context: Context) -> Iterator[Finding]:
-    now_ms = context.clock.now_ms()
     for _, connection in _opened(context):
+        now_ms = steady_ms(connection, context.clock)
         (count, latest_ms) = connection.execute(
-            "SELECT count(*), max(max(enqueued_at, next_attempt_at)) FROM outbox"
-            " WHERE status = 'pending' AND (enqueued_at > ? OR next_attempt_at > ?)",
-            (now_ms + FUTURE_MS, now_ms + LONGEST_WAIT_MS),
+            "SELECT count(*), max(next_attempt_at) FROM outbox"
+            " WHERE status = 'pending' AND next_attempt_at > ?",
+            (now_ms + LONGEST_WAIT_MS,),
         ).fetchone()
         if count:
             yield Finding(
                 Severity.WARNING,
                 "outbox",
-                f"{count} waiting sends have times in the future, up to {iso(latest_ms)}:"
-                " the clock was ahead when they were accepted or retried",
+                f"{count} sends wait for up to {(latest_ms - now_ms) / 3_600_000:.1f} hours,"
+                " longer than any retry",
                 "agentlipd restart",
                 problem="future",
             )
@@ -92,14 +100,14 @@ def _fingerprints(context: Context) -> Iterator[Finding]:
     last = ""
     for _, connection in _opened(context):
         while rows := connection.execute(
-            "SELECT id, request_fingerprint, payload, destination_kind, destination_ref,"
+            "SELECT id, request_fingerprint, destination_kind, destination_ref, payload,"
             " reply_to_id, priority, meta FROM outbox WHERE id > ?"
             " AND payload_dropped_at IS NULL ORDER BY id LIMIT ?",
             (last, _PIECE_ROWS),
         ).fetchall():
             last = rows[-1][0]
             for row in rows:
-                if not _agrees(*row[1:]):
+                if not matches(*row[1:]):
                     yield Finding(
                         Severity.ERROR,
                         f"send {row[0]}",
@@ -107,29 +115,6 @@ def _fingerprints(context: Context) -> Iterator[Finding]:
                         f"agentlip outbox inspect {row[0]}; agentlip outbox drop {row[0]}",
                         problem="altered",
                     )
-
-
-def _agrees(
-    digest: bytes,
-    payload: bytes,
-    kind: Any,
-    ref: str,
-    reply_to_id: str | None,
-    priority: Any,
-    meta: str | None,
-) -> bool:
-    try:
-        decoded = None if meta is None else msgspec.json.decode(meta)
-        return digest == fingerprint(
-            kind,
-            ref,
-            payload,
-            reply_to_id=reply_to_id,
-            priority=priority,
-            meta=decoded,
-        )
-    except (msgspec.DecodeError, ApplianceError):
-        return False
 
 
 def _opened(context: Context) -> Iterator[tuple[str, sqlite3.Connection]]:
@@ -151,7 +136,13 @@ CHECKS = (
                 "dead-letters",
                 "These sends failed finally and are never delivered.",
                 "See why: `agentlip outbox list --failed`. Send them again with `agentlip outbox"
-                " requeue`.",
+                " redrive`.",
+            ),
+            Problem(
+                "lost",
+                "The broker of a mesh was restored from a backup that is older than these sends.",
+                "Send them again: `agentlip outbox redrive --lost`. They keep their ids, so"
+                " receivers that have them already drop them.",
             ),
         ),
     ),
@@ -176,25 +167,25 @@ CHECKS = (
         problems=(
             Problem(
                 "future",
-                "Sends wait until a time that is too far away, because the clock was ahead.",
-                "Restart the appliance, which moves the times: `agentlipd restart`.",
+                "Sends wait for longer than any setting allows: another program wrote the times.",
+                "Restart the appliance, which ends such waits: `agentlipd restart`.",
             ),
             Problem(
                 "jumped",
                 "The clock was set within the last day.",
-                "Nothing to do: the times of waiting sends were moved with it.",
+                "Nothing to do: waits and ages of sends are not affected.",
             ),
         ),
     ),
     Check(
         name="outbox.chain",
-        inspects="every requeued send has its successor",
+        inspects="every redriven send has its successor",
         find=_chain,
-        reads="the sends that were requeued, and their successors",
+        reads="the sends that were redriven, and their successors",
         problems=(
             Problem(
                 "broken-chain",
-                "The history of a requeued send is incomplete.",
+                "The history of a redriven send is incomplete.",
                 "There is no automatic repair. Deliveries are unaffected.",
             ),
         ),

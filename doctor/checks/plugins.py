@@ -1,6 +1,5 @@
 """Plugins: modules are readable; plugins in use run, keep up, and are isolated."""
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import msgspec
 
 from appliance.hub.plugins import source
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.kernel import config
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 
@@ -121,9 +121,8 @@ def _module(context: Context, own: PluginSettings, settings: PluginsSettings) ->
 
 def _section(context: Context) -> Any:
     try:
-        text = context.datadir.settings_file.read_text(encoding="utf-8")
-        return tomllib.loads(text).get("plugins", {})
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return config.read_toml(context.datadir.settings_file).get("plugins", {})
+    except config.BadSettings:
         return {}  # reported by the check settings.file
 
 

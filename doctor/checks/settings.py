@@ -1,7 +1,6 @@
 """Checks of agentlip.toml: every setting is known and valid, and its secret files exist."""
 
 import stat
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,41 @@ from doctor.context import Context
 _UNREAD_SUFFIXES = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json")
 
 
+NOT_ABOVE = (
+    ("broker", "nonces_member_max", "nonces_max"),
+    ("broker", "webhook_each_max", "webhook_concurrency_max"),
+    ("backup", "every_seconds", "age_warning_seconds"),
+    ("backup", "retry_seconds", "retry_seconds_max"),
+    ("courier", "bytes_max", "bytes_total_max"),
+    ("courier", "envelope_bytes_max", "bytes_max"),
+    ("courier", "lease_ms", "lease_ms_max"),
+    ("courier", "lease_ms_max", "lease_total_ms_max"),
+    ("doctor", "disk_error_bytes", "disk_warning_bytes"),
+    ("doctor", "disk_error_percent", "disk_warning_percent"),
+    ("doctor", "loop_delay_warning_seconds", "loop_delay_error_seconds"),
+    ("doctor", "wal_warning_bytes", "wal_error_bytes"),
+    ("http", "probe_connections_max", "connections_max"),
+    ("http", "unauthenticated_connections_max", "connections_max"),
+    ("inbox", "backoff_first_ms", "backoff_max_ms"),
+    ("outbox", "backoff_first_ms", "backoff_max_ms"),
+    ("outbox", "route_concurrency_max", "concurrency_max"),
+    ("plugins", "debounce_seconds", "debounce_seconds_max"),
+    ("plugins", "pause_seconds", "pause_seconds_max"),
+    ("socket", "ping_seconds", "idle_seconds_max"),
+    ("socket", "unauthenticated_max", "connections_max"),
+    ("store", "wal_bytes_truncate", "wal_bytes_max"),
+)
+"""Sections, and two of their settings: the first must not be above the second, unless that is 0."""
+
+KEPT = ("keep_last", "keep_hourly", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
+
+
 def _file(context: Context) -> Iterator[Finding]:
     path = context.datadir.settings_file
     if not path.exists():
         return
     try:
-        config.load(_sections(), path, {})
+        yield from _contradictions(context, config.load(_sections(), path, {}))
     except config.BadSettings as error:
         yield Finding(
             Severity.ERROR,
@@ -40,6 +68,29 @@ def _file(context: Context) -> Iterator[Finding]:
         )
 
 
+def _contradictions(context: Context, settings: msgspec.Struct) -> Iterator[Finding]:
+    tree = msgspec.to_builtins(settings)
+    problems = [
+        f"{section}.{low} is {tree[section][low]}, above {section}.{high}, which is"
+        f" {tree[section][high]}"
+        for section, low, high in NOT_ABOVE
+        if section in tree and tree[section][low] > tree[section][high] > 0
+    ]
+    counts = {name: tree["backup"][name] for name in KEPT} if "backup" in tree else {"": 1}
+    if not any(counts.values()):
+        problems.append(f"{' and '.join(f'backup.{name}' for name in KEPT)} are 0: keep one backup")
+    for problem in problems:
+        name = problem.partition(" ")[0]
+        if not context.is_off(name):
+            yield Finding(
+                Severity.WARNING,
+                name,
+                problem,
+                "correct one of them in agentlip.toml; then agentlipd restart",
+                problem="contradictory",
+            )
+
+
 def _sections() -> type[msgspec.Struct]:
     """All sections of the settings; none, which accepts anything, where the server's libraries are
     not installed, so that no appliance can be started."""
@@ -55,8 +106,8 @@ def _secrets(context: Context) -> Iterator[Finding]:
     if not path.exists():
         return
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+        tree = config.read_toml(path)
+    except config.BadSettings:
         return  # settings.file reports it
     for name, value in _files(tree, ""):
         if context.is_off(name):
@@ -115,6 +166,11 @@ CHECKS = (
                 "The file is not valid TOML, or a setting in it is unknown or has an invalid value."
                 " A running appliance is unaffected, but it can't start again.",
                 "Correct the line or the setting that the message names.",
+            ),
+            Problem(
+                "contradictory",
+                "Two settings exclude each other, for example a default above its maximum.",
+                "Correct one of them in `agentlip.toml`, then `agentlipd restart`.",
             ),
             Problem(
                 "too-open",

@@ -1,21 +1,24 @@
 """Checks of the databases: files, damage, schemas, writers and write-ahead logs."""
 
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 
-from appliance.kernel import manifest
-from appliance.kernel.datadir import STORES
+from appliance.kernel.datadir import DataDir
 from appliance.kernel.manifest import StoreLost
 from appliance.kernel.schema import NEEDED, SchemaState, state
-from appliance.kernel.store_errors import RECOVERY_COMMANDS
+from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached
+from doctor import damage
 from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.checks.store_log import find_large_log
 from doctor.context import Context, is_damage
-from doctor.remedies import restore_hint
+from doctor.remedies import copy_hint, restore_hint
 
-_MIB = 1024 * 1024
 _PROBLEMS_MAX = 10
+_REINDEX = "agentlip doctor repair --run store.integrity --yes"
 RESTARTS_MAX = 3  # restarts of the writer within half a minute
 _Find = Callable[[Context], Iterator[Finding]]
 
@@ -58,6 +61,15 @@ def _writer(context: Context) -> Iterator[Finding]:
                 "agentlipd logs --lines 50",
                 problem="restarting",
             )
+        if context.number(f"{store}.detached"):
+            yield Finding(
+                Severity.CRITICAL,
+                store,
+                "a file of the store was removed or replaced while it is in use; writes are"
+                " refused, and what is only in the removed file is lost when the appliance ends",
+                StoreDetached.default_hint,
+                problem="detached",
+            )
         if context.number(f"{store}.writing_paused"):
             yield Finding(
                 Severity.ERROR,
@@ -84,22 +96,8 @@ def _stalled(context: Context, store: str) -> Iterator[Finding]:
         )
 
 
-def _wal(context: Context) -> Iterator[Finding]:
-    limits = context.settings
-    for store in context.stores:
-        database = context.datadir.database(store)
-        try:
-            size = database.with_name(database.name + "-wal").stat().st_size
-        except OSError:
-            continue
-        if size > limits.wal_warning_bytes:
-            yield Finding(
-                Severity.ERROR if size > limits.wal_error_bytes else Severity.WARNING,
-                store,
-                f"the write-ahead log has grown to {size / _MIB:.0f} MiB",
-                f"a reader may keep it: fuser -v {database}",
-                problem="large",
-            )
+def _error(store: str, sentence: str, hint: str, problem: str) -> Finding:
+    return Finding(Severity.ERROR, store, sentence, hint, problem=problem)
 
 
 def _opens(context: Context) -> Iterator[Finding]:
@@ -107,22 +105,24 @@ def _opens(context: Context) -> Iterator[Finding]:
         database = context.datadir.database(store)
         if not database.exists():
             if store == "hub" or _ours(context):
-                yield Finding(
-                    Severity.ERROR,
+                yield _error(
                     store,
                     "the file is missing",
-                    StoreLost(store).hint,
-                    problem="missing",
+                    copy_hint(context.datadir, store) or StoreLost(store).hint,
+                    "missing",
                 )
             continue
-        if database.stat().st_size == 0:
-            yield Finding(
-                Severity.ERROR,
+        if not database.is_file():
+            yield _error(
                 store,
-                "the file is empty",
-                _restore_hint(context, store),
-                problem="empty",
+                "a folder or a special file has the name of the database",
+                copy_hint(context.datadir, store) or _without(database, store),
+                "not-a-file",
             )
+            continue
+        if database.stat().st_size == 0:
+            hint = copy_hint(context.datadir, store) or _without(database, store)
+            yield _error(store, "the file is empty", hint, "empty")
             continue
         try:
             context.open(store).execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -133,40 +133,7 @@ def _opens(context: Context) -> Iterator[Finding]:
                 else f"ls -l {database}; fuser -v {database}"
             )
             problem = "damaged" if is_damage(error) else "unopenable"
-            yield Finding(
-                Severity.ERROR,
-                store,
-                f"the database can't be opened: {error}",
-                hint,
-                problem=problem,
-            )
-
-
-def _record(context: Context) -> Iterator[Finding]:
-    checked = [store for store in STORES if store not in context.off]
-    for error in manifest.lost_stores(context.datadir, stores=checked):
-        store = str(error.details["store"])
-        if store not in context.stores or error.details["problem"] != "missing":
-            message = error.message.removeprefix(f"{store}: ")
-            yield Finding(
-                Severity.ERROR, store, message, error.hint, problem=str(error.details["problem"])
-            )
-    record = manifest.read(context.datadir)
-    for name, at in sorted(record.lost.items()):
-        yield Finding(
-            Severity.INFO,
-            name,
-            f"the store was lost, and created again without its data at {at} (--accept-loss)",
-            problem="accepted-loss",
-        )
-    if record.stores and not (context.datadir.dir / manifest.FILE).exists():
-        yield Finding(
-            Severity.WARNING,
-            manifest.FILE,
-            "the record of the stores is missing; the next start creates it again",
-            "agentlipd restart",
-            problem="no-record",
-        )
+            yield _error(store, f"the database can't be opened: {error}", hint, problem)
 
 
 def _ours(context: Context) -> bool:
@@ -179,33 +146,31 @@ def _schema(context: Context) -> Iterator[Finding]:
     for store, connection in context.opened():
         if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None:
             continue
-        yield from _of_schema(store, state(connection, store))
+        yield from _of_schema(context.datadir, store, state(connection, store))
 
 
-def _of_schema(store: str, schema: SchemaState) -> Iterator[Finding]:
+def _of_schema(datadir: DataDir, store: str, schema: SchemaState) -> Iterator[Finding]:
     if schema.too_new:
-        yield Finding(
-            Severity.ERROR,
+        yield _error(
             store,
             f"the data was written by a newer program: its schema is {schema.schema}, this program"
             f" knows {schema.program}",
             "pip install --upgrade 'agentlip[appliance]'",
-            problem="newer",
+            "newer",
         )
     if schema.edited:
-        yield Finding(
-            Severity.ERROR,
+        yield _error(
             store,
             f"applied migrations were changed: {', '.join(schema.edited)}",
             "pip install --force-reinstall 'agentlip[appliance]'",
-            problem="edited",
+            "edited",
         )
     if not schema.schema and schema.spec_version is None:
-        yield Finding(
-            Severity.ERROR,
+        yield _error(
             store,
             "the file is a database, but not of this store",
-            problem="foreign",
+            copy_hint(datadir, store) or _without(datadir.database(store), store),
+            "foreign",
         )
     elif schema.pending and not schema.too_new:
         why = "made by another program" if not schema.schema else "made by an older program"
@@ -217,21 +182,24 @@ def _of_schema(store: str, schema: SchemaState) -> Iterator[Finding]:
         )
 
 
+def _without(database: Path, store: str) -> str:
+    """The commands that move a file aside and create the store without its data."""
+    path = shlex.quote(str(database))
+    return f"agentlipd down; mv {path} {path}.foreign; agentlipd up --accept-loss {store}"
+
+
 def _restore_hint(context: Context, store: str) -> str:
     """How to restore a store in which damage was read; nothing while files can't be written."""
     return "" if context.disk_problem else restore_hint(context.datadir, store)
 
 
 def _hinted(find: _Find) -> _Find:
-    """The same findings. The first that reads damage in a store says how to restore it."""
+    """The same findings. Those that have no hint say how to restore the store."""
 
     def wrapped(context: Context) -> Iterator[Finding]:
-        hinted = set()
         for finding in find(context):
-            store = finding.subject
-            if finding.problem == "damaged" and store not in hinted:
-                hinted.add(store)
-                hint = _restore_hint(context, store)
+            if not finding.hint:
+                hint = _restore_hint(context, finding.subject.partition(".")[0])
                 finding = msgspec.structs.replace(finding, hint=hint)
             yield finding
 
@@ -273,15 +241,21 @@ def integrity(store: str, connection: sqlite3.Connection) -> Iterator[Finding]:
 def _check_result(
     store: str, connection: sqlite3.Connection, pragma: str, problems_max: int
 ) -> Iterator[Finding]:
+    """One finding for all problems of the store."""
     try:
         rows = connection.execute(f"PRAGMA {pragma}({problems_max})").fetchall()
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
         rows = [(str(error),)]
-    for (text,) in rows:
-        if text != "ok":
-            yield Finding(Severity.ERROR, store, f"damaged: {text}", problem="damaged")
+    texts = [" ".join(text.split()) for (text,) in rows if text != "ok"]
+    if texts:
+        more = f"; and {len(texts) - 1} more" if len(texts) > 1 else ""
+        sentence = f"damaged: {texts[0]}{more}"
+        if damage.beyond_indexes(texts):
+            yield Finding(Severity.ERROR, store, sentence, problem="damaged")
+        else:
+            yield Finding(Severity.ERROR, store, sentence, _REINDEX, problem="damaged-index")
 
 
 CHECKS = (
@@ -326,6 +300,15 @@ CHECKS = (
                 "The log has the reason: often too little memory, or a damaged file.",
             ),
             Problem(
+                "detached",
+                "The database file, its log or the index of its log was removed or replaced. Writes"
+                " are refused with 503 `STORE_DETACHED`, and the appliance is not ready. Reading"
+                " works.",
+                "Put the file back if it was moved: writing resumes. Otherwise save it while the"
+                " appliance still has it open: `agentlip backup create`. Then stop the appliance"
+                " with the command that `agentlipd down` names, and restore that backup.",
+            ),
+            Problem(
                 "paused",
                 "Writes are refused with 503 `STORAGE_FULL`. Reading works.",
                 "Free disk space. Writing resumes by itself within two seconds.",
@@ -341,15 +324,15 @@ CHECKS = (
         name="store.wal",
         inspects="the size of the write-ahead logs",
         ready=True,
-        find=_wal,
+        find=find_large_log,
         reads="the size of each store's write-ahead log",
         problems=(
             Problem(
                 "large",
                 "A reader prevents that the log is emptied. Reading becomes slower, and the disk"
                 " may become full.",
-                "Find the reader: `fuser -v FILE`. Without one, run `agentlip doctor"
-                " --checkpoint`.",
+                "Empty it: `agentlip doctor --checkpoint`. If it stays, find the reader:"
+                " `fuser -v FILE`.",
             ),
         ),
     ),
@@ -376,38 +359,14 @@ CHECKS = (
                 "Use the command that the finding names. Keep the damaged file.",
             ),
             Problem(
+                "not-a-file",
+                "The appliance can't open the store, so it does not start, or suspends the store.",
+                "Move it away: the hint names the commands.",
+            ),
+            Problem(
                 "unopenable",
                 "The file can't be opened now, which says nothing about its content.",
                 "Check its owner and mode, and which program uses it.",
-            ),
-        ),
-    ),
-    Check(
-        name="store.record",
-        inspects="no store or secret of this workspace is missing or foreign",
-        find=_record,
-        reads="`.agentlip/stores.json`, its copy in `auth.sqlite3`, and the id of each store",
-        problems=(
-            Problem(
-                "missing",
-                "A store or secret that this workspace had is gone, so the appliance refuses to"
-                " start.",
-                "Put a copy back, or accept the loss: `agentlipd up --accept-loss NAME`.",
-            ),
-            Problem(
-                "foreign",
-                "The file belongs to another workspace.",
-                "Put the right file back, or accept the loss: `agentlipd up --accept-loss NAME`.",
-            ),
-            Problem(
-                "accepted-loss",
-                "The store was created again without its data, as an operator asked.",
-                "Nothing to do.",
-            ),
-            Problem(
-                "no-record",
-                "The file that lists the stores is missing. Its copy is intact.",
-                "The next start writes the file again.",
             ),
         ),
     ),
@@ -463,14 +422,19 @@ CHECKS = (
         problems=(
             Problem(
                 "damaged",
-                "Pages or indexes of the file are damaged. Requests that read them fail or return"
-                " wrong rows.",
+                "Pages of the file are damaged. Requests that read them fail or return wrong rows.",
                 "Stop the appliance, keep the file, and use the command that the finding names.",
+            ),
+            Problem(
+                "damaged-index",
+                "Only indexes of the file are damaged. Requests that use them return wrong rows.",
+                "`agentlip doctor repair --run store.integrity` builds them again.",
             ),
             Problem(
                 "orphaned-row",
                 "A row refers to a row that doesn't exist.",
-                "There is no automatic repair. Look at both tables before you change anything.",
+                "There is no automatic repair. The hint restores a copy; look at both tables"
+                " first.",
             ),
         ),
     ),

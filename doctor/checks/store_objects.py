@@ -1,13 +1,20 @@
 """Checks of the schemas: every table, index, trigger and view is as the migrations made it."""
 
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterator, Mapping
 
+import msgspec
+
+from appliance.hub.foreign_schema import FOREIGN_TRIGGER, SEARCH_TRIGGERS
+from appliance.kernel.migration import load
+from appliance.kernel.upgrade import state
 from doctor import schema_model
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
+from doctor.remedies import restore_hint
 from doctor.schema_model import SchemaObject
 
-_REPAIR = "agentlip doctor repair --run store.objects"
+_REPAIR = "agentlip doctor repair --run store.objects --yes"
 _LOSES = {
     "table": "its rows are lost",
     "index": "reads that need it take longer with every row",
@@ -20,14 +27,64 @@ _LOSES = {
 def _objects(context: Context) -> Iterator[Finding]:
     for store, connection in context.opened():
         present = schema_model.actual(connection)
-        for name, wanted in sorted(schema_model.expected(connection, store).items()):
-            there = present.get(name)
-            if there is None:
+        model = schema_model.expected(connection, store)
+        for finding in _of_store(store, model, present):
+            table = finding.problem == "missing" and not finding.hint
+            hint = restore_hint(context.datadir, store) if table else finding.hint
+            yield msgspec.structs.replace(finding, hint=hint)
+
+
+def _of_store(
+    store: str, model: Mapping[str, SchemaObject], present: Mapping[str, SchemaObject]
+) -> Iterator[Finding]:
+    """Without hints for tables. What belonged to a table that is missing is not listed."""
+    for name, wanted in sorted(model.items()):
+        there = present.get(name)
+        if there is None:
+            if wanted.table == name or wanted.table in present or wanted.kind == "view":
                 yield _missing(store, wanted)
-            elif wanted.lenient:
-                yield from _lacking(store, wanted, there)
-            elif schema_model.normal(there.sql) != schema_model.normal(wanted.sql):
-                yield _altered(store, wanted)
+        elif wanted.kind == "table" and (lacking := _lacking(wanted, there)):
+            yield _altered_table(store, wanted, lacking)
+        elif not wanted.lenient and not _same(wanted, there):
+            yield _altered(store, wanted)
+    for name, there in sorted(present.items()):
+        unknown = name not in model and name not in (*SEARCH_TRIGGERS, FOREIGN_TRIGGER)
+        if there.kind == "trigger" and unknown and there.table in model:
+            yield _foreign(store, there, model[there.table].lenient)
+
+
+def _migratable(context: Context) -> Iterator[Finding]:
+    """Tries the steps that the next start applies on a model without rows."""
+    for store, connection in context.opened():
+        schema = state(connection, store)
+        if not schema.pending or not schema.schema or schema.too_new:
+            continue
+        try:
+            schema_model.apply(schema_model.actual(connection), load(store), schema.pending)
+        except sqlite3.Error as error:
+            yield Finding(
+                Severity.ERROR,
+                store,
+                f"the next start can't migrate it: {', '.join(schema.pending)}: {error}",
+                restore_hint(context.datadir, store),
+                problem="half-migrated",
+            )
+
+
+def _same(wanted: SchemaObject, there: SchemaObject) -> bool:
+    return schema_model.normal(there.sql) == schema_model.normal(wanted.sql)
+
+
+def _foreign(store: str, there: SchemaObject, shared: bool) -> Finding:
+    """`shared`: another program made the table, and may need its triggers."""
+    return Finding(
+        Severity.WARNING if shared else Severity.ERROR,
+        f"{store}.{there.name}",
+        f"another program made this trigger of {there.table}: it can change or remove every new"
+        " row",
+        _REPAIR,
+        problem="foreign-trigger",
+    )
 
 
 def _missing(store: str, wanted: SchemaObject) -> Finding:
@@ -51,20 +108,21 @@ def _altered(store: str, wanted: SchemaObject) -> Finding:
     )
 
 
-def _lacking(store: str, wanted: SchemaObject, there: SchemaObject) -> Iterator[Finding]:
-    """Another program made it. It may have more columns, and may write its statements
+def _lacking(wanted: SchemaObject, there: SchemaObject) -> frozenset[str]:
+    """A table of another program may have more columns, and may write its statements
     differently."""
-    if wanted.kind != "table":
-        return
-    lacking = schema_model.model_columns(wanted.sql) - schema_model.model_columns(there.sql)
-    if lacking:
-        yield Finding(
-            Severity.ERROR,
-            f"{store}.{wanted.name}",
-            f"the table lacks columns: {', '.join(sorted(lacking))}",
-            _hint(wanted),
-            problem="altered",
-        )
+    if _same(wanted, there):
+        return frozenset()
+    return schema_model.model_columns(wanted.sql) - schema_model.model_columns(there.sql)
+
+
+def _altered_table(store: str, wanted: SchemaObject, lacking: frozenset[str]) -> Finding:
+    return Finding(
+        Severity.ERROR,
+        f"{store}.{wanted.name}",
+        f"the table lacks columns: {', '.join(sorted(lacking))}",
+        problem="missing",
+    )
 
 
 def _of(wanted: SchemaObject) -> str:
@@ -77,10 +135,24 @@ def _severity(wanted: SchemaObject) -> Severity:
 
 
 def _hint(wanted: SchemaObject) -> str:
-    return "agentlip doctor --all" if wanted.kind == "table" else _REPAIR
+    return "" if wanted.kind == "table" else _REPAIR
 
 
 CHECKS = (
+    Check(
+        name="store.migratable",
+        inspects="the next start can migrate every store",
+        find=_migratable,
+        reads="the schemas and the recorded migrations of all stores",
+        problems=(
+            Problem(
+                "half-migrated",
+                "The record of migrations does not fit the tables, for example after a migration"
+                " by hand. The appliance does not start.",
+                "Restore a copy: the hint names the commands.",
+            ),
+        ),
+    ),
     Check(
         name="store.objects",
         inspects="every table, index, trigger and view is as the migrations made it",
@@ -92,14 +164,22 @@ CHECKS = (
                 "missing",
                 "Another program removed a table, index, trigger or view. Without a trigger, rows"
                 " can be changed that must not change; without an index, reads are slow.",
-                "`agentlip doctor repair` creates indexes, triggers and views again. A missing"
-                " table has lost its rows.",
+                "`agentlip doctor repair` creates indexes, triggers and views again. The rows of a"
+                " missing table, or the values of a missing column, are only in a copy: the hint"
+                " restores one.",
             ),
             Problem(
                 "altered",
                 "Another program changed a table, index, trigger or view of this program.",
                 "`agentlip doctor repair` creates indexes, triggers and views again as the"
-                " migrations made them. Tables are not changed.",
+                " migrations made them. Tables are not changed: ask whoever added the column.",
+            ),
+            Problem(
+                "foreign-trigger",
+                "Another program made a trigger on a table of this program. It runs with every"
+                " change of a row, and can empty or remove what was just accepted.",
+                "`agentlip doctor repair --run store.objects` removes it, after it saved the"
+                " store.",
             ),
         ),
     ),

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from doctor.check import Check, Finding, Problem, Severity
+from doctor.checks.tokens_file import decoded_scopes
 from doctor.context import Context
 
 DAY_MS = 86_400_000
@@ -14,19 +15,22 @@ def _expiring(context: Context) -> Iterator[Finding]:
     until_ms = now_ms + int(context.settings.token_expiry_warning_days * DAY_MS)
     for _, connection in context.opened("auth"):
         rows = connection.execute(
-            "SELECT id, name, expires_ms FROM tokens WHERE revoked_ms IS NULL"
+            "SELECT id, name, scopes, expires_ms FROM tokens WHERE revoked_ms IS NULL"
             " AND expires_ms > ? AND expires_ms <= ? ORDER BY expires_ms",
             (now_ms, until_ms),
         ).fetchmany(context.settings.findings_max + 1)
-        for token_id, name, expires_ms in rows:
+        for token_id, name, scopes, expires_ms in rows:
             hours = (expires_ms - now_ms) / 3_600_000
             left = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
             yield Finding(
                 Severity.WARNING,
                 f"token {token_id}",
                 f"the token expires in {left}; clients using it will then receive 401",
-                f"agentlip token revoke {token_id}; agentlip token create"
-                f" --name {shlex.quote(name)} --scope …",
+                " ".join(
+                    [f"agentlip token revoke {token_id} && agentlip token create"]
+                    + [f"--name {shlex.quote(name)}"]
+                    + [f"--scope {shlex.quote(scope)}" for scope in decoded_scopes(scopes)]
+                ),
                 problem="expiring",
             )
 
@@ -41,7 +45,8 @@ CHECKS = (
             Problem(
                 "expiring",
                 "Clients that use the token will receive 401.",
-                "Create a new token, give it to the clients, then revoke the old one.",
+                "Revoke it, create a new one with the same name and scopes, and give it to the"
+                " clients.",
             ),
         ),
     ),
