@@ -197,6 +197,11 @@ ACTIONS: dict[str, Action] = {
         store=True,
         mends_indexes=True,
     ),
+    "drop-trigger": Action(
+        apply=_on_store(store_actions.drop_trigger),
+        stopped="changes that the appliance is writing may use it",
+        store=True,
+    ),
     "rebuild-fts": Action(
         apply=_on_store(store_actions.rebuild_fts), by_owner=True, store=True, mends_indexes=True
     ),

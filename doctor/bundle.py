@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from appliance import __version__
+from appliance.build import commit
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import BESIDE, DataDir, pid_alive
@@ -259,6 +260,7 @@ def versions() -> dict[str, Any]:
     uname = os.uname()
     return {
         "agentlip": __version__,
+        "commit": " ".join(commit()),
         "python": sys.version.split()[0],
         "implementation": platform.python_implementation(),
         "sqlite": sqlite3.sqlite_version,

@@ -60,9 +60,26 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause("host.clock:past", ("*.clock:*", "*:waiting", "*:future", "tokens.*:*")),
     Cause("host.clock:jumped", ("*.clock:*", "*:waiting")),
+    Cause(
+        "events.sequence*:gap",
+        ("events.rows*:differs", "events.rows*:gap", "events.deleted:gap", "events.pairs:no-event"),
+        on_demand=True,
+    ),
+    Cause("events.rows*:missing", ("events.pairs:no-message",), same_subject=True, on_demand=True),
+    Cause(
+        "hub.channels:wrong-channel", ("events.rows*:differs",), same_subject=True, on_demand=True
+    ),
     Cause("store.schema:newer", ("store.objects:*",), same_subject=True),
+    Cause("events.scope:no-scope", ("export.agrees:differs",), on_demand=True),
+    Cause("export.agrees:differs", ("events.rows*:differs",), on_demand=True),
+    Cause(
+        "host.private:many-open",
+        ("host.*:too-open", "identity.private:too-open"),
+        on_demand=True,
+    ),
     Cause("settings.file:invalid", ("plugins.modules:invalid",)),
     Cause("host.token:*", ("store.record:missing",), same_subject=True),
+    Cause("store.log:ignored-frames", ("store.record:behind",), same_subject=True),
     Cause("store.suspect:*", ("store.writer:*",), same_subject=True),
     # The check that looks for damage knows most about it. Without it, the first check that read
     # damage is the evidence.

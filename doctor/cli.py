@@ -9,10 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.kernel.datadir import STORES, DataDir
+from appliance.cli_support import former_command
+from appliance.kernel import meta, row_digest
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import STORES, DataDir, HubRunning
 from appliance.kernel.errors import Invalid, Unavailable
 from appliance.kernel.manifest import StoreLost
-from doctor import cli_bundle, cli_check, cli_repair, cli_salvage, report
+from appliance.kernel.stopped_store import stopped_store
+from doctor import cli_bundle, cli_check, cli_repair, report
 from doctor.check import Finding
 from doctor.checks.store import integrity
 from doctor.cli_options import (
@@ -44,7 +48,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-cli_repair.app.command("salvage")(cli_salvage.salvage)
+former_command(cli_repair.app, "salvage", "agentlip recover STORE")
 app.add_typer(cli_repair.app, name="repair")
 app.command("bundle")(cli_bundle.bundle)
 
@@ -118,8 +122,11 @@ def check(
 
 @app.command("list")
 @report_failure
-def list_checks(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """List the checks."""
+def list_checks(
+    ctx: typer.Context, workspace: WorkspaceFlag = None, as_json: JsonFlag = False
+) -> None:
+    """List the checks. They are the same in every workspace."""
+    del workspace
     cli_check.print_list(is_json(ctx, as_json))
 
 
@@ -142,17 +149,39 @@ def clear(
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check a suspect store completely, and clear it if it is not damaged."""
+    """Check a suspect store completely, and clear it if it is not damaged.
+
+    If another program changed tokens or members, their rows are accepted as they are.
+    """
     if store not in STORES:
         raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(STORES)}")
     datadir = datadir_of(option(ctx, "workspace", workspace))
     cleared = clear_suspect(datadir, store)
+    accepted = accept_rows(datadir, store)
     if is_json(ctx, as_json):
-        typer.echo(report.as_json({"store": store, "cleared": cleared}))
+        answer = {"store": store, "cleared": cleared, "accepted_rows_of": accepted}
+        typer.echo(report.as_json(answer))
+    elif accepted:
+        typer.echo(f"{store}: the rows of {', '.join(accepted)} are accepted as they are")
     elif cleared:
         typer.echo(f"{store} is not damaged and no longer suspect; start it: agentlipd restart")
     else:
         typer.echo(f"{store} is not damaged and was not suspect")
+
+
+def accept_rows(datadir: DataDir, store: str) -> list[str]:
+    """The tables with rows of another program, which are accepted now. Raises HubRunning."""
+    with closing(open_read_only(datadir.database(store))) as connection:
+        if not (meta.exists(connection, "meta") and row_digest.changed(connection, store)):
+            return []
+    try:
+        with stopped_store(datadir, store, SystemClock()) as opened:
+            tables = opened.read(row_digest.changed, store)
+            opened.write(row_digest.renew, store)
+            return tables
+    except HubRunning as error:
+        error.hint = "agentlipd down"
+        raise
 
 
 def clear_suspect(datadir: DataDir, store: str) -> bool:

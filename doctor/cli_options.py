@@ -11,12 +11,13 @@ from typing import Annotated, Any, NoReturn
 import msgspec
 import typer
 
+from appliance.cli_support import OutputClosed
 from appliance.kernel import config
 from appliance.kernel.datadir import DataDir, discover
 from appliance.kernel.errors import ApplianceError, Conflict, Invalid
+from appliance.kernel.ownership import user_name
 from appliance.roles import RolesSettings
 from doctor import nagios, report, run
-from doctor.ownership import user_name
 from doctor.settings import DoctorSettings
 
 WorkspaceFlag = Annotated[
@@ -73,6 +74,8 @@ def report_failure(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(ctx: typer.Context, **given: Any) -> None:
         try:
             command(ctx, **given)
+        except BrokenPipeError:
+            raise OutputClosed from None
         except (ApplianceError, OSError) as error:
             if option(ctx, "nagios", given.get("nagios")):
                 typer.echo(nagios.unknown(getattr(error, "message", None) or str(error)))

@@ -9,14 +9,12 @@ from typing import Self
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import STORES, DataDir, LockView, ServerFile, read_lock
-from appliance.kernel.store_errors import DISK_FULL_BYTES
+from appliance.kernel.store_errors import DISK_FULL_BYTES, is_read_only
 from doctor.settings import DoctorSettings
 
 _SUBSYSTEM_OF = {"events": "hub", "mail": "outbox"}  # prefix of a check → subsystem
 _STEPS_BETWEEN_CHECKS = 50_000
 _BUSY_TIMEOUT_SECONDS = 5.0
-_MOUNTS = Path("/proc/self/mountinfo")
-_STOPPED = {"emergency_ro", "shutdown"}
 _SHARED_BYTES_MIN = 32_768  # SQLite's unit of shared memory
 
 
@@ -93,12 +91,17 @@ class Context:
             volume = os.statvfs(self.datadir.dir)
         except OSError:
             return None
-        if volume.f_flag & os.ST_RDONLY or _stopped_writing(self.datadir.dir):
+        if is_read_only(self.datadir.dir):
             return "read-only"
         paused = any(self.number(f"{store}.writing_paused") for store in self.stores)
         counted = volume.f_blocks > 0  # some network mounts report no size
         full = counted and volume.f_bavail * volume.f_frsize < DISK_FULL_BYTES
         return "full" if full or paused else None
+
+    @property
+    def serves_read_only(self) -> bool:
+        """Whether the running appliance writes to no store (`store.read_only`)."""
+        return any(self.number(f"{store}.read_only") for store in self.stores)
 
     def lock(self) -> LockView:
         return read_lock(self.datadir)
@@ -109,6 +112,8 @@ class Context:
     def open(self, store: str) -> sqlite3.Connection:
         """A read-only connection. Raises sqlite3.Error if the store can't be opened."""
         self.reading = store
+        if self.datadir.database(store).exists() and not self.datadir.database(store).is_file():
+            raise sqlite3.OperationalError("not a file")  # opening a FIFO would not end
         connection = self._connections.get(store)
         if connection is None:
             connection = open_read_only(self.datadir.database(store))
@@ -164,22 +169,7 @@ def _needs_no_log(database: Path) -> bool:
     except OSError:
         return False
     full = volume.f_bavail * volume.f_frsize < DISK_FULL_BYTES
-    read_only = volume.f_flag & os.ST_RDONLY or _stopped_writing(database.parent)
-    return bool(read_only) or (full and not in_use)
-
-
-def _stopped_writing(folder: Path) -> bool:
-    """Whether the kernel refuses writes after an error of the disk, although the mount is still
-    called writable (ext4 since Linux 6.13)."""
-    try:
-        device = folder.stat().st_dev
-        mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return False
-    number = f"{os.major(device)}:{os.minor(device)}"
-    rows = [line.split() for line in mounts.splitlines()]
-    # The third word is the device, the last one holds the options of the file system.
-    return any(row[2] == number and _STOPPED & set(row[-1].split(",")) for row in rows)
+    return is_read_only(database.parent) or (full and not in_use)
 
 
 def is_damage(error: sqlite3.Error) -> bool:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
+from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from doctor import event_replay
 from doctor.event_replay import ReplayedEvent, State
@@ -24,16 +25,16 @@ _COLUMNS = (
 
 
 def restore_message(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
-    """Sets a message's row to the state that its events describe. Columns that no event states
-    stay as they are."""
+    """Sets a message's row to the state that its events describe, or writes it again. Columns that
+    no event states stay as they are."""
     message_id = arguments["message"]
     row = event_replay.row_of(connection, "message", message_id)
-    if row is None:
-        raise CannotRepair(f"message {message_id}: its row is missing")
     state = replay(connection, message_id)
     topic = connection.execute("SELECT 1 FROM topics WHERE id = ?", (state.get("topic_id"),))
     if "topic_id" in state and topic.fetchone() is None:
         raise CannotRepair(f"message {message_id}: the topic that its events name is missing")
+    if row is None:
+        return _insert(connection, message_id, state)
     if row["version"] > state.get("version", 0):
         raise CannotRepair(
             f"message {message_id}: its row has version {row['version']}, newer than its events;"
@@ -51,6 +52,28 @@ def restore_message(connection: sqlite3.Connection, arguments: Arguments, _clock
         values = [state[name] for name in known]
         connection.execute(f"UPDATE messages SET {columns} WHERE id = ?", (*values, message_id))
     return f"changed {', '.join(changed)}" if changed else "the row is what its events say"
+
+
+def _insert(connection: sqlite3.Connection, message_id: str, state: State) -> str:
+    known = [name for name in _COLUMNS if name in state]
+    columns = ", ".join(known)
+    marks = ", ".join("?" for _ in known)
+    try:
+        rowid = connection.execute(
+            f"INSERT INTO messages (id, {columns}) VALUES (?, {marks})",
+            (message_id, *(state[name] for name in known)),
+        ).lastrowid
+    except sqlite3.IntegrityError as error:
+        raise CannotRepair(f"message {message_id}: its events lack a fact: {error}") from error
+    if state.get("principal"):
+        connection.execute(
+            "INSERT OR REPLACE INTO x_message_principals (message_id, principal) VALUES (?, ?)",
+            (message_id, state["principal"]),
+        )
+    for table in ("x_fts", "x_cjk"):  # a deleted last row had the same number, and was indexed
+        if meta.exists(connection, table):
+            connection.execute(f"UPDATE {table} SET indexed = min(indexed, ? - 1)", (rowid,))
+    return "wrote the row again"
 
 
 def set_channel(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:

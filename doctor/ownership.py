@@ -1,7 +1,6 @@
 """The process that uses a workspace: one repair at a time, and an appliance or another program that
 has its stores open."""
 
-import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,14 +18,6 @@ NOT_SERVING = frozenset({"init", INSTANCE})
 """Instances that hold the writer lock for a moment, and serve nothing."""
 # A doctor that only checks has the stores open for less than this.
 _OPEN_SECONDS_MAX = 2.0
-
-
-def user_name(uid: int) -> str:
-    """The name of a user, or `user UID` if the system doesn't know it, as in some containers."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
 
 
 class RepairRunning(Conflict):

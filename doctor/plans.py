@@ -25,13 +25,12 @@ Plan = Callable[[Context, Sequence[Finding]], Iterable[Step]]
 OWNER_ONLY = "0700"
 IDENTITY = "identity"
 NOT_WRITABLE_BY_ALL = "0775"
-_OF_INDEX = ("row ", "wrong # of entries in index ")
 
 
 # -- files ---------------------------------------------------------------------------------
 
 
-def _restrict(check: str, subject: str, name: str, mask: str) -> Step:
+def restrict(check: str, subject: str, name: str, mask: str) -> Step:
     what = (
         f"give only the owner access to {name}"
         if mask == OWNER_ONLY
@@ -50,7 +49,8 @@ def _relative(datadir: DataDir, path: Path) -> str:
     return str(path.relative_to(datadir.workspace))
 
 
-def _has_any(path: Path, bits: int) -> bool:
+def is_open(path: Path, bits: int = 0o077) -> bool:
+    """Whether the mode of a file or directory has any of these bits. Links are not followed."""
     try:
         return not path.is_symlink() and bool(path.stat().st_mode & bits)
     except OSError:
@@ -60,32 +60,25 @@ def _has_any(path: Path, bits: int) -> bool:
 def _data_directory(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     path = context.datadir.dir
     for finding in findings:
-        if finding.subject == path.name and _has_any(path, stat.S_IWOTH):
-            yield _restrict(finding.check, finding.subject, path.name, OWNER_ONLY)
+        if finding.subject == path.name and is_open(path, stat.S_IWOTH):
+            yield restrict(finding.check, finding.subject, path.name, OWNER_ONLY)
             return
 
 
 def _settings_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     path = context.datadir.settings_file
     for finding in findings:
-        if finding.subject == path.name and _has_any(path, stat.S_IWOTH):
-            yield _restrict(finding.check, finding.subject, path.name, NOT_WRITABLE_BY_ALL)
+        if finding.subject == path.name and is_open(path, stat.S_IWOTH):
+            yield restrict(finding.check, finding.subject, path.name, NOT_WRITABLE_BY_ALL)
 
 
 def _private_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     """Subjects are the names of files in `.agentlip`."""
     for finding in findings:
         path = context.datadir.dir / finding.subject
-        if _has_any(path, 0o077):
+        if is_open(path):
             name = _relative(context.datadir, path)
-            yield _restrict(finding.check, finding.subject, name, OWNER_ONLY)
-
-
-def _private_paths(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    """Subjects are paths relative to the workspace."""
-    for finding in findings:
-        if _has_any(context.datadir.workspace / finding.subject, 0o077):
-            yield _restrict(finding.check, finding.subject, finding.subject, OWNER_ONLY)
+            yield restrict(finding.check, finding.subject, name, OWNER_ONLY)
 
 
 def _member_key(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -93,9 +86,9 @@ def _member_key(context: Context, findings: Sequence[Finding]) -> Iterator[Step]
     folder = context.datadir.dir / IDENTITY
     for finding in findings:
         path = folder if finding.subject == folder.name else folder / finding.subject
-        if _has_any(path, 0o077):
+        if is_open(path):
             name = _relative(context.datadir, path)
-            yield _restrict(finding.check, finding.subject, name, OWNER_ONLY)
+            yield restrict(finding.check, finding.subject, name, OWNER_ONLY)
 
 
 def _server_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -222,12 +215,12 @@ def _record(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
 
 def _integrity(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     """Only where all problems of a store are of its indexes."""
-    for store in dict.fromkeys(finding.subject for finding in findings):
-        own = [finding for finding in findings if finding.subject.partition(".")[0] == store]
-        texts = [finding.message.removeprefix("damaged: ") for finding in own]
-        if store in STORES and all(text.startswith(_OF_INDEX) for text in texts):
-            message = f"build the indexes of {store} again"
-            yield store_step(context, own[0], "reindex", message, store, damaged=True)
+    for finding in findings:
+        if finding.problem == "damaged-index":
+            fts = "FTS5" in finding.message
+            action, what = ("rebuild-fts", "full-text index") if fts else ("reindex", "indexes")
+            message = f"build the {what} of {finding.subject} again"
+            yield store_step(context, finding, action, message, finding.subject, damaged=True)
 
 
 def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -239,6 +232,11 @@ def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
         if name in SEARCH_TRIGGERS:  # changes that it missed are not in the index
             message = "build the full-text index of the hub again"
             yield store_step(context, finding, "rebuild-fts", message, store)
+            continue
+        if finding.problem == "foreign-trigger":
+            more = {"object": name}
+            message = f"remove the trigger {name} of {store}, which is not of this program"
+            yield store_step(context, finding, "drop-trigger", message, store, more=more)
             continue
         with suppress(sqlite3.Error):
             wanted = schema_model.expected(context.open(store), store).get(name)
@@ -275,7 +273,7 @@ def _scopes(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
 # -- messages ------------------------------------------------------------------------------
 
 
-def _messages(action: str, message: str) -> Plan:
+def messages(action: str, message: str) -> Plan:
     """Subjects are `message <id>`."""
 
     def plan(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -300,7 +298,6 @@ PLANS: dict[str, Plan] = {
     "host.leftovers": _leftovers,
     "host.lock": _lock,
     "host.logs": _logs,
-    "host.private": _private_paths,
     "host.server-file": _server_file,
     "host.token": _private_file,
     "identity.private": _member_key,
@@ -312,9 +309,7 @@ PLANS: dict[str, Plan] = {
     "store.integrity": _integrity,
     "store.free-pages": _free_pages,
     "events.scope": _scopes,
-    "events.rows": _messages("restore-message", "set message {} to the state of its events"),
-    "events.rows-all": _messages("restore-message", "set message {} to the state of its events"),
-    "hub.channels": _messages("set-message-channel", "move message {} to its topic's channel"),
+    "hub.channels": messages("set-message-channel", "move message {} to its topic's channel"),
     "hub.search": _search,
     "hub.search-in-step": _search,
 }

@@ -24,41 +24,41 @@ _STEPS_BETWEEN_CHECKS = 50_000
 
 
 def restore_hint(datadir: DataDir, store: str) -> str:
-    """The store's recovery command; else the commands that restore it from the newest backup that
-    was verified, or put its newest good snapshot back; else the command that saves what can be
-    read."""
-    recovery = RECOVERY_COMMANDS.get(store)
-    if recovery:
-        return recovery
-    backup = verified_backup(datadir, store)
+    """The store's recovery command; else the commands that put a copy back; else the command that
+    saves what can be read."""
+    command = f"agentlip recover {store} --yes"
+    return RECOVERY_COMMANDS.get(store) or copy_hint(datadir, store) or command
+
+
+def copy_hint(datadir: DataDir, store: str, *, after: int = -1) -> str:
+    """The commands that restore the store from the newest backup that was verified, or that put
+    its newest good snapshot back; "" if there is neither. Only of a backup with events above
+    `after`, if that is given."""
+    backup, snapshot = verified_backup(datadir, store, after), None
     if backup is not None:
-        return (
-            f"{_backup_commands(datadir, store, backup)} # this loses data newer than the backup;"
-            f" to save it, first: {salvage_command(datadir, store)}"
-        )
-    snapshot = good_snapshot(datadir, store)
-    if snapshot is None:
-        return salvage_command(datadir, store)
-    restore, salvage = _restore_commands(datadir, store, snapshot), salvage_command(datadir, store)
-    return f"{restore} # this loses data newer than the snapshot; to save it, first: {salvage}"
+        commands = _backup_commands(datadir, store, backup)
+    elif after < 0 and (snapshot := good_snapshot(datadir, store)) is not None:
+        commands = _restore_commands(datadir, store, snapshot)
+    else:
+        return ""
+    return (
+        f"{commands} # this loses data newer than the {'backup' if backup else 'snapshot'};"
+        f" to see what can be saved, first: agentlip recover {store}"
+    )
 
 
-def salvage_command(datadir: DataDir, store: str) -> str:
-    """The command that copies what can be read of a damaged store to a new file."""
-    into = datadir.database(store).with_suffix(".salvaged.sqlite3")
-    return f"agentlip doctor repair salvage {store} --into {shlex.quote(str(into))}"
-
-
-def verified_backup(datadir: DataDir, store: str) -> str | None:
+def verified_backup(datadir: DataDir, store: str, after: int = -1) -> str | None:
     """The name of the newest backup whose verification succeeded, if it contains this store of
-    this workspace. None if no backup does."""
+    this workspace, with events above `after`. None if no backup does."""
     expected = manifest.read(datadir).stores.get(store, "")
     for listed in reversed(SetDirectory(datadir, backup_settings(datadir)).list()):
         if listed.manifest is None or listed.verification is None:
             continue
         facts = listed.manifest.stores.get(store)
         good = listed.verification.result == "good"
-        if good and facts is not None and (not expected or facts.store_id == expected):
+        if not good or facts is None or facts.last_event_id <= after:
+            continue
+        if not expected or facts.store_id == expected:
             return listed.name
     return None
 
@@ -117,9 +117,10 @@ def _restore_commands(datadir: DataDir, store: str, snapshot: Path) -> str:
     database = shlex.quote(str(datadir.database(store)))
     workspace = shlex.quote(str(datadir.workspace))
     aside = shlex.quote(str(datadir.dir / f"damaged-{store}-XXXXXX"))
+    accepted = f" --accept-loss {store}" if declaration_of(store).numbers_events else ""
     return (
         f"agentlipd down --workspace {workspace}"
         f' && mv -t "$(mktemp -d {aside})" {database}*'
         f" && cp {shlex.quote(str(snapshot))} {database}"
-        f" && agentlipd up --workspace {workspace}"
+        f" && agentlipd up --workspace {workspace}{accepted}"
     )

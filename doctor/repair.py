@@ -301,11 +301,11 @@ class Repair:
         return f"a process uses the workspace ({self._owner}){why}; stop it first: {self._stop}"
 
     def _refuse_damage(self, action: Action, step: Step) -> None:
-        """Only salvage may change a store that is damaged."""
+        """Only a recovery may change a store that is damaged."""
         if not action.store:
             return
         store = step.arguments["store"]
-        if self._datadir.suspect_file(store).exists():
+        if self._datadir.suspect_file(store).exists() and not action.mends_indexes:
             raise RepairRefused(f"{store} is marked as damaged; agentlip doctor clear {store}")
         if store not in self._whole:
             self._progress(f"checking {store} completely")

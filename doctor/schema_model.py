@@ -5,6 +5,7 @@ A file is compared with the model of the migrations that were applied to it.
 
 import re
 import sqlite3
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing, suppress
 from functools import cache
 
@@ -81,6 +82,20 @@ def actual(connection: sqlite3.Connection) -> dict[str, SchemaObject]:
         name: SchemaObject(kind, name, table, sql)
         for kind, name, table, sql in connection.execute(_OBJECTS)
     }
+
+
+def apply(
+    objects: Mapping[str, SchemaObject], released: Iterable[Migration], names: Collection[str]
+) -> None:
+    """Applies the named steps to a model of these objects. Raises sqlite3.Error."""
+    order = ("table", "view", "index", "trigger")
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for each in sorted(objects.values(), key=lambda each: order.index(each.kind)):
+            with suppress(sqlite3.Error):  # a module that this SQLite lacks
+                connection.execute(each.sql)
+        for migration in released:
+            if migration.name in names:
+                _run(connection, migration)
 
 
 def is_own(connection: sqlite3.Connection, first: Migration) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from appliance.kernel.config import PREFIX
+from appliance.kernel.ownership import read_regular
 from appliance.settings import Settings
 
 DEFAULT, FILE, ENVIRONMENT = "default", "agentlip.toml", "environment"
@@ -81,9 +82,7 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
     if not file.exists():
         return {}, ""
     try:
-        with file.open("rb") as stream:
-            text = stream.read(_FILE_BYTES_MAX).decode("utf-8")
-        return tomllib.loads(text), ""
+        return tomllib.loads(read_regular(file, _FILE_BYTES_MAX).decode()), ""
     except (OSError, UnicodeDecodeError) as error:
         return {}, type(error).__name__
     except tomllib.TOMLDecodeError as error:

@@ -120,6 +120,16 @@ def recreate_object(connection: sqlite3.Connection, arguments: Arguments, _clock
     return f"created the {wanted.kind}"
 
 
+def drop_trigger(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
+    """Removes a trigger that is not of this program."""
+    name = arguments["object"]
+    if name in schema_model.expected(connection, arguments["store"]):
+        raise CannotRepair(f"{name}: it is of this program")
+    trigger = name.replace('"', '""')
+    connection.execute(f'DROP TRIGGER IF EXISTS "{trigger}"')
+    return "removed the trigger"
+
+
 # -- the full-text index -------------------------------------------------------------------
 
 
