@@ -45,6 +45,15 @@ def in_newest(change: Any) -> Break:
     return damage
 
 
+def flipped_in_old_backup(workspace: WorkspaceFixture) -> None:
+    """The newer one is whole, and was verified."""
+    backup(20)(workspace)
+    sets = sets_of(workspace)
+    file = sets.path(sets.newest()) / "token"
+    file.write_bytes(b"s" + file.read_bytes()[1:])
+    backup(1, "good")(workspace)
+
+
 def both(*damages: Break) -> Break:
     def damage(workspace: WorkspaceFixture) -> None:
         for each in damages:
@@ -105,6 +114,12 @@ BACKUPS = (
         "it needs the secret key",
     ),
     Breakage(
+        "backup could never be verified",
+        backup(1, "inconclusive"),
+        ("backup.verified:unproven",),
+        "it needs the secret key",
+    ),
+    Breakage(
         "manifest of a backup is damaged",
         in_newest(lambda path: (path / "manifest.json").write_bytes(b"{")),
         ("backup.sets:unreadable",),
@@ -120,6 +135,12 @@ BACKUPS = (
         "file of a backup is cut",
         in_newest(lambda path: (path / "token").write_bytes(b"r")),
         ("backup.sets:incomplete",),
+        "its content is not known",
+    ),
+    Breakage(
+        "byte of an old backup was flipped",
+        flipped_in_old_backup,
+        ("backup.content:damaged",),
         "its content is not known",
     ),
     Breakage("backup was interrupted", leftover, ("backup.sets:leftover",), _HARMLESS),

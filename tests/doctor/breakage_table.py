@@ -25,6 +25,14 @@ FILES = (
         ("host.private:too-open",),
     ),
     Breakage(
+        "everything can be read by all",
+        by.open_to_all,
+        ("host.private:many-open",),
+        explained=dict.fromkeys(
+            ("host.token:too-open", "identity.private:too-open"), "host.private:many-open"
+        ),
+    ),
+    Breakage(
         "database can be read by all",
         by.mode(".agentlip/db.sqlite3", 0o644),
         ("host.private:too-open",),
@@ -54,6 +62,12 @@ FILES = (
         "a setting that does not exist",
         write("agentlip.toml", "[hub]\nnonsense = 1\n"),
         ("settings.file:invalid",),
+        PEOPLE,
+    ),
+    Breakage(
+        "settings contradict each other",
+        write("agentlip.toml", "[courier]\nlease_ms = 7_200_000\n"),
+        ("settings.file:contradictory",),
         PEOPLE,
     ),
     Breakage(
@@ -119,6 +133,12 @@ FILES = (
         write(".agentlip/identity/keypair-next.json", "{}"),
         ("identity.keypair:unfinished-rotation",),
         "brokers must be told the new key: agentlip identity rotate",
+    ),
+    Breakage(
+        "part of the member key is a folder",
+        by.put(".agentlip/identity/keypair-next.json", lambda path: path.mkdir(0o700)),
+        ("identity.keypair:not-a-file",),
+        "only people know what belongs there",
     ),
     Breakage(
         "member key of another machine",
@@ -187,8 +207,22 @@ STORE_FILES = (
         write(".agentlip/db.sqlite3.suspect", ""),
         ("store.suspect:suspect",),
     ),
+    Breakage("older hub was put back", by.older_than_its_note, ("store.record:behind",), LOST),
+    Breakage("log has a damaged frame", by.damaged_log, ("store.log:ignored-frames",), LOST),
+    Breakage(
+        "token was deleted by SQL",
+        sql("auth", "DELETE FROM tokens WHERE name = 'reader'"),
+        ("store.rows:changed",),
+        PEOPLE,
+    ),
+    Breakage(
+        "member was changed by SQL",
+        sql("broker", "UPDATE member SET name = 'mallory' WHERE name = 'anna'"),
+        ("store.rows:changed",),
+        PEOPLE,
+    ),
     Breakage("log was not written back", by.log_of_a_killed_process, ("store.wal:large",)),
-    Breakage("index misses a row", by.skipped_index, ("store.integrity:damaged",)),
+    Breakage("index misses a row", by.skipped_index, ("store.integrity:damaged-index",)),
     Breakage(
         "index was dropped", sql("hub", "DROP INDEX idx_messages_topic"), ("store.objects:missing",)
     ),
@@ -220,6 +254,21 @@ STORE_FILES = (
         sql("hub", "DROP TABLE topic_attachments"),
         ("store.objects:missing",),
         LOST,
+    ),
+    Breakage(
+        "column was dropped",
+        sql("hub", "ALTER TABLE messages DROP COLUMN edited_at"),
+        ("store.objects:missing",),
+        LOST,
+    ),
+    Breakage(
+        "trigger of another program",
+        sql(
+            "hub",
+            "CREATE TRIGGER theirs AFTER INSERT ON messages BEGIN UPDATE messages"
+            " SET content_raw = '' WHERE id = new.id; END",
+        ),
+        ("store.objects:foreign-trigger",),
     ),
     Breakage(
         "column was added",

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import msgspec
 
+from appliance.kernel import event_ids, row_digest
 from appliance.kernel.clock import SystemClock, iso
-from appliance.kernel.clock_jump import CLOCK_KEY, ClockNote, ClockReading, encoded
 from appliance.kernel.datadir import DataDir
+from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, ClockReading, encoded
 from doctor.cli_options import settings_of
 from doctor.context import Context
 from doctor.journal import RepairJournal
@@ -78,6 +79,17 @@ def write(name: str, text: str, bits: int = 0o600) -> Break:
     return damage
 
 
+def put(name: str, make: Callable[[Path], None]) -> Break:
+    """Something else in place of a file, such as a folder or a FIFO."""
+
+    def damage(workspace: WorkspaceFixture) -> None:
+        path = workspace.data.workspace / name
+        path.unlink(missing_ok=True)
+        make(path)
+
+    return damage
+
+
 def remove(name: str) -> Break:
     def damage(workspace: WorkspaceFixture) -> None:
         path = workspace.data.workspace / name
@@ -104,6 +116,17 @@ def sql(store: str, *statements: str) -> Break:
                 for word, text in words.items():
                     statement = statement.replace(word, text)
                 connection.execute(statement)
+
+    return damage
+
+
+def granted(statement: str) -> Break:
+    """As this program would change tokens."""
+
+    def damage(workspace: WorkspaceFixture) -> None:
+        sql("auth", statement)(workspace)
+        with closing(sqlite3.connect(workspace.data.database("auth"))) as connection, connection:
+            row_digest.renew(connection, "auth")
 
     return damage
 
@@ -135,6 +158,13 @@ def server_file(**more: object) -> Break:
 
 
 # -- files -------------------------------------------------------------------------------------
+
+
+def open_to_all(workspace: WorkspaceFixture) -> None:
+    """`chmod -R`, except the exports, which may be open."""
+    for path in (workspace.data.dir, *workspace.data.dir.rglob("*")):
+        if "export" not in path.parts:
+            path.chmod(path.stat().st_mode | 0o044)
 
 
 def large_log_file(workspace: WorkspaceFixture) -> None:
@@ -219,6 +249,21 @@ def log_of_a_killed_process(workspace: WorkspaceFixture) -> None:
     subprocess.run(
         [sys.executable, "-c", program, str(workspace.data.database("hub"))], check=False
     )
+
+
+def damaged_log(workspace: WorkspaceFixture) -> None:
+    """The first of the two commits that a killed process left."""
+    log_of_a_killed_process(workspace)
+    workspace.data.settings_file.write_text("")
+    with (workspace.data.dir / "db.sqlite3-wal").open("r+b") as file:
+        file.seek(1000)
+        file.write(b"flipped")
+
+
+def older_than_its_note(workspace: WorkspaceFixture) -> None:
+    note = event_ids.read(workspace.data.dir)
+    assert note is not None
+    event_ids.begin(workspace.data.dir, note.epoch, note.number + 5)
 
 
 def skipped_index(workspace: WorkspaceFixture) -> None:

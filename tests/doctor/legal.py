@@ -20,6 +20,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.migration import load
 from appliance.kernel.schema import create_workspace
 from appliance.kernel.upgrade import RECORDS
+from appliance.process.daemon import init_workspace
 from tests.doctor.breakages import UsedWorkspace
 from tests.doctor.workspace import NOW, WorkspaceFixture
 from tests.support.commands import agentlip, environment
@@ -370,6 +371,7 @@ def after_a_snapshot_was_put_back(setup: Setup) -> Legal:
     for suffix in ("", "-wal", "-shm"):
         database.with_name(database.name + suffix).unlink(missing_ok=True)
     shutil.copy2(setup.folder / "snapshot", database)
+    init_workspace(setup.workspace, ("hub",))
     with serving(setup.workspace) as hub:
         talk(hub)
         assert hub.stop() == 0

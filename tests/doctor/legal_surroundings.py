@@ -112,6 +112,7 @@ def agentlip(*arguments: str) -> None:
 
 def backups_are_kept_elsewhere(setup: Setup) -> Legal:
     used = setup.used()
+    (setup.folder / "sets").mkdir()
     with used.data.settings_file.open("a") as file:
         file.write(f'\n[backup]\ndirectory = "{setup.folder}/sets"\nverify = false\n')
     sets = SetDirectory(used.data, BackupSettings(directory=f"{setup.folder}/sets"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.kernel.clock import SystemClock, iso
-from appliance.kernel.clock_jump import ClockNote, ClockReading, encoded
+from appliance.kernel.steady_clock import ClockNote, ClockReading, encoded
 from doctor.check import Severity
 from tests.doctor.workspace import WorkspaceFixture
 
@@ -62,7 +62,7 @@ def test_deliveries_that_wait_too_far_in_the_future_are_found(
     break_it(workspace, BROKEN["delivery"].replace("'dm', 1, 1", f"'dm', 1, {later_ms}"))
     [finding] = workspace.find("broker.clock")
     assert finding.hint == "agentlipd restart"
-    assert finding.message.startswith("1 deliveries wait until ")
+    assert finding.message.startswith("1 deliveries wait for up to ")
 
 
 @pytest.mark.parametrize(("hours", "count"), [(1, 1), (30, 0)])

@@ -333,7 +333,7 @@ def test_undamaged_store_is_cleared(workspace: WorkspaceFixture) -> None:
     assert "no longer suspect" in result.stdout
     assert not workspace.data.suspect_file("hub").exists()
     second = doctor(workspace, "--json", "clear", "hub")
-    assert json.loads(second.stdout) == {"store": "hub", "cleared": False}
+    assert json.loads(second.stdout) == {"store": "hub", "cleared": False, "accepted_rows_of": []}
 
 
 def test_damaged_store_stays_suspect(workspace: WorkspaceFixture) -> None:
@@ -347,7 +347,7 @@ def test_damaged_store_stays_suspect(workspace: WorkspaceFixture) -> None:
     result = doctor(workspace, "clear", "hub")
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert "Hint: agentlip doctor repair salvage hub --into " in result.stderr
+    assert "Hint: agentlip recover hub --yes" in result.stderr
     assert workspace.data.suspect_file("hub").exists()
     workspace.data.database("hub").unlink()
     assert doctor(workspace, "clear", "hub").exit_code == 2

@@ -15,9 +15,10 @@ def remount(disk, *options):
 
 
 def assert_cause_first(findings, words):
-    """Notes aside: the first finding is the disk, and only the machine's rows advise anything."""
+    """Notes aside: the first finding is the disk, and only the machine's rows advise anything. The
+    appliance is not ready."""
     serious = [finding for finding in findings if finding.severity is not Severity.INFO]
-    assert serious[0].check == "host.disk"
+    assert (serious[0].check, serious[0].severity) == ("host.disk", Severity.CRITICAL)
     assert words in serious[0].message
     assert serious[0].hint
     advised = [
@@ -69,6 +70,16 @@ def test_full_disk_is_the_cause(tmp_path, kind):
         assert workspace.find("store.opens") == []
 
 
+@pytest.mark.root
+def test_read_only_disk_below_a_workspace_served_read_only_leaves_it_ready(tmp_path):
+    with small_disk(tmp_path, "tmpfs", 24) as disk:
+        workspace = WorkspaceFixture(disk.root / "w")
+        remount(disk, "ro")
+        for served, severity in ((0.0, Severity.CRITICAL), (1.0, Severity.ERROR)):
+            workspace.live = {"hub.read_only": served}
+            assert [each.severity for each in workspace.find("host.disk")] == [severity]
+
+
 def test_paused_writing_is_explained_by_the_disk(tmp_path):
     """It is not called full: the disk of this test has space, so something else is wrong."""
     workspace = WorkspaceFixture(tmp_path)
@@ -84,7 +95,7 @@ def test_file_that_does_not_open_is_not_called_damaged(tmp_path):
     path.mkdir()  # cannot be opened, and no page of it is wrong
     (path / "x").write_text("")
     (finding,) = workspace.find("store.opens")
-    assert "can't be opened" in finding.message
+    assert "a folder or a special file" in finding.message
     assert "snapshot" not in finding.hint
     with pytest.raises(cli.StoreUnreadable):
         cli.clear_suspect(workspace.data, "broker")

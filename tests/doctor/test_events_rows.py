@@ -106,7 +106,7 @@ def test_a_forged_row_is_found(workspace, table: str, change: str, named: str) -
         assert {each.problem for each in findings} == {"differs"}
         assert named in findings[0].message
         if table == "messages":
-            assert findings[0].hint == f"agentlip doctor repair --run {name} --data"
+            assert findings[0].hint == f"agentlip doctor repair --run {name} --data --yes"
     if table == "messages":
         ((message_id,),) = workspace.execute("SELECT id FROM messages WHERE rowid = 5")
         assert [each.subject for each in findings] == [f"message {message_id}"]

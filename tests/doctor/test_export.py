@@ -50,7 +50,8 @@ def test_late_export_is_a_warning_if_the_appliance_exports(workspace):
     assert workspace.find("export.lag") == []
     workspace.data.settings_file.write_text("[export]\nexport = true\n")
     (sentence,) = messages(workspace, "export.lag")
-    assert sentence.startswith("export: events after 50 have waited ")
+    assert sentence.startswith("export: rows have waited ")
+    assert sentence.endswith(" events after 50")
 
 
 def test_missing_and_broken_segments_and_gaps_are_found(workspace):

@@ -96,7 +96,7 @@ def test_files_that_the_user_may_not_read_are_not_called_lost(
         each["hint"]
         for findings in checks.values()
         for each in findings
-        if "salvage" in each["hint"] or "accept-loss" in each["hint"]
+        if "recover" in each["hint"] or "accept-loss" in each["hint"]
     ], "what can't be read is not called lost"
 
 

@@ -23,7 +23,7 @@ from tests.support.backupcommands import verified
 from tests.support.commands import ROOT
 
 DAY_MS = 86_400_000
-SALVAGE = "agentlip doctor repair salvage"
+RECOVER = "agentlip recover"
 
 
 @pytest.fixture
@@ -75,15 +75,15 @@ def damage_store(workspace: WorkspaceFixture) -> None:
     damage(workspace.data.database("hub"))
 
 
-def test_without_a_snapshot_the_hint_is_to_salvage(workspace: WorkspaceFixture) -> None:
+def test_without_a_snapshot_the_hint_is_to_recover(workspace: WorkspaceFixture) -> None:
     hint = remedies.restore_hint(workspace.data, "hub")
-    assert hint.startswith(f"{SALVAGE} hub --into ")
+    assert hint == f"{RECOVER} hub --yes"
 
 
 def test_store_with_a_recovery_command_is_recovered(workspace: WorkspaceFixture) -> None:
     take(workspace, "broker")
     hint = remedies.restore_hint(workspace.data, "broker")
-    assert hint == "agentlipd down; agentlip broker recover --yes"
+    assert hint == "agentlipd down; agentlip recover broker --yes"
 
 
 def test_newest_snapshot_is_chosen(workspace: WorkspaceFixture) -> None:
@@ -121,7 +121,7 @@ def test_snapshot_that_is_not_good_is_passed_over(workspace: WorkspaceFixture, s
     assert remedies.good_snapshot(workspace.data, "hub") == good
     good.unlink()
     assert remedies.good_snapshot(workspace.data, "hub") is None
-    assert remedies.restore_hint(workspace.data, "hub").startswith(SALVAGE)
+    assert remedies.restore_hint(workspace.data, "hub").startswith(RECOVER)
 
 
 def test_partial_snapshot_is_passed_over(workspace: WorkspaceFixture) -> None:

@@ -291,7 +291,7 @@ def test_leftovers_do_not_include_new_and_foreign_files(workspace: WorkspaceFixt
         assert workspace.find("host.leftovers") == []
 
 
-def test_lost_table_is_left_to_a_salvage(workspace: WorkspaceFixture) -> None:
+def test_lost_table_is_left_to_a_recovery(workspace: WorkspaceFixture) -> None:
     in_sql(workspace, "DROP TABLE x_webhooks")
     result = repair(workspace, "--yes")
     assert result.exit_code == 2
@@ -347,6 +347,7 @@ def test_findings_that_are_only_counted_are_repaired_too(workspace: WorkspaceFix
     for number in range(30):
         (workspace.data.logs / f"old-{number}.log").touch()
         (workspace.data.logs / f"old-{number}.log").chmod(0o644)
-    assert "and 10 more" in workspace.find("host.private")[-1].message
+    (finding,) = workspace.find("host.private")
+    assert "change 30 files and directories" in finding.message
     assert repair(workspace, "--yes").exit_code == 0
     assert workspace.find("host.private") == []

@@ -147,7 +147,7 @@ def test_readiness_opens_no_store_and_takes_milliseconds(
         ({"loop_delay_seconds": 9.0}, {}, True),
         ({}, {"writer_alive": 0.0}, False),
         ({}, {"suspect": 1.0}, False),
-        ({}, {"writing_paused": 1.0}, True),
+        ({}, {"writing_paused": 1.0}, False),
     ],
 )
 def test_readiness_and_doctor_agree(

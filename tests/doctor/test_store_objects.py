@@ -116,7 +116,7 @@ def test_added_objects_of_others_are_legal(workspace) -> None:
     workspace.execute("CREATE TABLE theirs (id TEXT)")
     workspace.execute("CREATE INDEX theirs_by_sender ON messages(sender)")
     workspace.execute("CREATE VIEW theirs_new AS SELECT * FROM messages")
-    workspace.execute("CREATE TRIGGER theirs_t AFTER INSERT ON messages BEGIN SELECT 1; END")
+    workspace.execute("CREATE TRIGGER theirs_t AFTER INSERT ON theirs BEGIN SELECT 1; END")
     assert workspace.find(CHECK) == []
 
 

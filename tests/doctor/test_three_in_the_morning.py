@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.clock_jump import CLOCK_KEY, decoded
+from appliance.kernel.steady_clock import CLOCK_KEY, decoded
 from tests.doctor import breakages as by
 from tests.doctor.breakages import UsedWorkspace
 from tests.doctor.night import Stranger, blocks_of, sections
@@ -103,7 +103,7 @@ def test_hung_appliance(play: Play) -> None:
     assert send(stranger) == [201]
     before, pid = rows(stranger), stranger.pid
     stranger.hang()
-    stranger.run(code=2)
+    assert "agentlipd restart" in stranger.run(code=2)
     stranger.run()
     assert stranger.pid != pid
     assert rows(stranger) == before
@@ -227,11 +227,10 @@ def test_damaged_stores(play: Play) -> None:
     by.broken_page(used)
     assert "the database is damaged" in stranger.sh("agentlipd up", 1)
     checked = stranger.run(code=2)
-    assert "-> agentlip doctor repair salvage hub --into " in checked
-    salvaged = stranger.run()
-    for command in re.findall(r"(?m)^  (\w.*)$", salvaged.partition("To use the new file")[2]):
-        stranger.sh(command)
-    assert stranger.run() == ""
+    assert "-> agentlip recover hub --yes" in checked
+    assert "Everything is saved." in stranger.run()
+    assert "Agentlip is running" in stranger.run()
+    assert stranger.sh("agentlip doctor --all --quiet") == ""
     stranger.sh("agentlipd down")
     after = state_of(used)
     changed = {name for name in before if before[name] != after.get(name)}
@@ -239,7 +238,7 @@ def test_damaged_stores(play: Play) -> None:
 
     by.no_header("broker")(used)
     stranger.up()
-    assert "-> agentlipd down; agentlip broker recover --yes" in stranger.sh(
+    assert "-> agentlipd down; agentlip recover broker --yes" in stranger.sh(
         "agentlip doctor --quiet", 2
     )
     stranger.run()
