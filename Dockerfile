@@ -1,7 +1,7 @@
 # The appliance in one image: docker run -v agentlip:/data -p 127.0.0.1:7464:7464 IMAGE
 #
 #   --target appliance          the appliance; its exports are JSON Lines
-#   --target appliance-export   with Parquet and the charts of reports too
+#   --target appliance-export   with Parquet too, for exports and reports
 #
 # Builds alike with the classic builder and with BuildKit, so nothing here needs the newer
 # syntax. BASE_IMAGE is any Debian bookworm; `ops/image` finds or makes one.
@@ -48,7 +48,9 @@ COPY pyproject.toml setup.py README.md /build/
 COPY appliance /build/appliance
 COPY doctor /build/doctor
 COPY migrations /build/migrations
-RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /build/code /build \
+# The commit and its date, which `agentlip --version` prints.
+ARG COMMIT
+RUN AGENTLIP_COMMIT="$COMMIT" /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /build/code /build \
  && /opt/build/bin/pip --python /opt/agentlip/bin/python install --no-deps --root /layers/code /build/code/*.whl \
  && image-layer /layers/code
 

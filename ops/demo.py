@@ -27,7 +27,7 @@ from history import PastMessage, changelogs, commits  # noqa: E402
 from appliance.kernel.clock import SystemClock  # noqa: E402
 from appliance.kernel.datadir import DataDir  # noqa: E402
 from appliance.kernel.errors import ApplianceError, Invalid  # noqa: E402
-from appliance.process import daemon  # noqa: E402
+from appliance.process import daemon, stopping  # noqa: E402
 from appliance.sdk.discovery import find_hub  # noqa: E402
 from appliance.sdk.http import PATIENT, HubClient  # noqa: E402
 from appliance.sdk.importer import Importer, ImportItem, item_key  # noqa: E402
@@ -142,7 +142,7 @@ def a_hub(workspace: Path | None, say: Any) -> Iterator[DataDir]:
         try:
             yield datadir
         finally:
-            daemon.stop(datadir, say)
+            stopping.stop(datadir, say)
 
 
 class DemoListener:

@@ -60,6 +60,7 @@ AT_START = (
     "appliance.server",
     "appliance.kernel.config",
     "appliance.kernel.datadir",
+    "appliance.kernel.ownership",
     "appliance.kernel.upgrade",
 )
 ANSWERS = (

@@ -24,6 +24,7 @@ SCRIPTS = [
     "ops/lock",
     "ops/migration",
     "ops/release",
+    "ops/size",
     "ops/docker-entrypoint",
     ".ci/run",
 ]

@@ -11,6 +11,7 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import HttpWaitStrategy
 
 from tests.support.until import until
+from tests.system.checkout import LABELS
 
 PORT = 7464
 START_SECONDS_MAX = 30
@@ -42,6 +43,7 @@ class Box:
                     *([f"seccomp={seccomp}"] if seccomp else []),
                 ],
                 mem_limit="512m",
+                labels=LABELS,
                 **more,
             )
         )

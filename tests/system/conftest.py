@@ -1,4 +1,4 @@
-"""The image, built once a run, and containers and volumes that are gone afterwards."""
+"""The images, built once a run, and containers and volumes that are gone afterwards."""
 
 import os
 import shutil
@@ -10,10 +10,9 @@ import docker
 import pytest
 
 from tests.system.box import Box
+from tests.system.checkout import CHECKOUT, LABELS, ROOT
 from tests.system.spark_jobs import Jobs
 
-ROOT = Path(__file__).parents[2]
-LABEL = "agentlip.test"
 ADDRESSES = {
     "IMAGE_SOURCE": "https://example.org/agentlip",
     "IMAGE_DOCUMENTATION": "https://example.org/agentlip/docs",
@@ -38,12 +37,12 @@ def build(*arguments: str, **settings: str) -> str:
 
 @pytest.fixture(scope="session")
 def image(engine: docker.DockerClient) -> str:
-    return build("agentlip:test", **ADDRESSES)
+    return build(f"agentlip:test-{CHECKOUT}", **ADDRESSES)
 
 
 @pytest.fixture(scope="session")
 def export_image(engine: docker.DockerClient) -> str:
-    return build("--export", "agentlip-export:test", **ADDRESSES)
+    return build("--export", f"agentlip-export:test-{CHECKOUT}", **ADDRESSES)
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def volume(engine: docker.DockerClient) -> Iterator[Callable[..., str]]:
         if size:
             what = f"size={size},uid=10001,gid=10001,mode=0750"
             options = {"type": "tmpfs", "device": "tmpfs", "o": what}
-        made.append(engine.volumes.create(driver_opts=options, labels={LABEL: "1"}))
+        made.append(engine.volumes.create(driver_opts=options, labels=LABELS))
         return str(made[-1].name)
 
     yield make
@@ -90,7 +89,7 @@ def boxes(image: str) -> Iterator[Callable[..., Box]]:
 
 @pytest.fixture(scope="session")
 def spark_image(engine: docker.DockerClient) -> str:
-    return build("--spark", "agentlip-spark:test", **ADDRESSES)
+    return build("--spark", f"agentlip-spark:test-{CHECKOUT}", **ADDRESSES)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 from ops.history import PastMessage, changelogs, commits
 from tests.system.box import Box
-from tests.system.conftest import ROOT
+from tests.system.checkout import ROOT
 
 BATCH = 100
 PAGE = 1000

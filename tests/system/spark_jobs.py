@@ -8,6 +8,8 @@ from typing import Any
 import docker
 import pytest
 
+from tests.system.checkout import LABELS
+
 JOB_SECONDS_MAX = 400  # a busy machine; a quiet one takes a tenth of it
 SMALL = ("--driver-memory", "768m", "--partitions", "4", "--json")
 
@@ -28,7 +30,7 @@ class Jobs:
     def start(self, *words: str, network: Any = None, name: str | None = None, **env: str) -> Any:
         container = self._engine.containers.create(
             self.image, list(words), read_only=True, cap_drop=["ALL"], mem_limit="1500m",
-            security_opt=["no-new-privileges:true"], labels={"org.testcontainers.lang": "python"},
+            security_opt=["no-new-privileges:true"], labels=LABELS,
             volumes={str(self.source): {"bind": "/data/in", "mode": "ro"},
                      str(self.lake): {"bind": "/data/lake", "mode": "rw"}},
             network=network.name if network else None, hostname=name, environment=env,

@@ -48,9 +48,9 @@ def test_health_check_fails_with_the_reason_while_it_is_not_ready(box, volume):
     check = appliance.wrapped.attrs["Config"]["Healthcheck"]["Test"]
     assert check[0] == "CMD"
     assert "Status: running\n" in appliance.sh(" ".join(check[1:]))
-    appliance.sh("rm /data/.agentlip/locks/writer.lock")
+    appliance.sh("mv /data/.agentlip/db.sqlite3 /data/.agentlip/moved")
     output = appliance.sh(" ".join(check[1:]), expect=3)
-    assert "Status: running, not ready\nReason: host.lock: " in output
+    assert "Status: running, not ready\nReason: store.writer: hub: " in output
 
 
 def test_commands_run_beside_the_appliance(box, volume):

@@ -11,10 +11,10 @@ import pytest
 import appliance
 from ops import image_archives
 from ops.release_errors import FAILED, ReleaseError
-from tests.system.conftest import ROOT
+from tests.system.checkout import CHECKOUT, ROOT
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
-VERSION = "0.0.0-test"
+VERSION = f"0.0.0-test-{CHECKOUT}"
 TAG = f"agentlip:{VERSION}"
 
 

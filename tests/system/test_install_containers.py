@@ -23,7 +23,7 @@ import yaml
 from tests.contract.test_quadlet import FLAGS
 from tests.support.installs import blocks
 from tests.support.until import until
-from tests.system.conftest import LABEL, ROOT
+from tests.system.checkout import LABELS, ROOT, SUBNET
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 SECONDS_MAX = 300
@@ -68,7 +68,7 @@ def require_token(container: Any, token: str) -> None:
 def name(engine: docker.DockerClient) -> Iterator[str]:
     """A name for a container, which is removed with its volume of the same name."""
     made = f"agentlip-test-{uuid4().hex[:12]}"
-    engine.volumes.create(made, labels={LABEL: "1"})
+    engine.volumes.create(made, labels=LABELS)
     yield made
     for container in engine.containers.list(all=True, filters={"name": made}):
         container.remove(force=True)
@@ -96,8 +96,8 @@ def composed(image: str, name: str, tmp_path: Path) -> Iterator[Callable[[str], 
     content = yaml.safe_load((ROOT / "ops/compose.yaml").read_text("utf-8"))
     appliance = content["services"]["appliance"]
     appliance |= {"image": image, "ports": ["127.0.0.1:0:7464"], "volumes": [f"{name}:/data"]}
-    appliance["networks"]["front"]["ipv4_address"] = "172.30.79.2"
-    content["networks"]["front"]["ipam"]["config"] = [{"subnet": "172.30.79.0/24"}]
+    appliance["networks"]["front"]["ipv4_address"] = f"{SUBNET}.2"
+    content["networks"]["front"]["ipam"]["config"] = [{"subnet": f"{SUBNET}.0/24"}]
     content["volumes"] = {name: {"external": True}}
     del appliance["build"], content["services"]["tls"]
     file = tmp_path / "compose.yaml"

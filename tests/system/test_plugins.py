@@ -124,7 +124,8 @@ def test_without_landlock_it_is_not_run_and_that_is_said(box, volume):
 
 def test_as_root_a_plugin_is_another_user_also_without_landlock(box, volume):
     powers = ["SETUID", "SETGID", "DAC_OVERRIDE", "KILL"]
-    appliance = with_plugins(box(volume(), seccomp=NO_LANDLOCK, user="0", cap_add=powers))
+    words = ("up", "--as-root")  # the image gives the volume to its own user
+    appliance = with_plugins(box(volume(), *words, seccomp=NO_LANDLOCK, user="0", cap_add=powers))
     assert appliance.sh("id -u").strip() == "0"
     assert tried(appliance, posted(appliance)) == {"done": [], "uid": 65534}
     isolation = listed(appliance, "evil")["isolation"]

@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 
 from tests.support.until import until
 from tests.system.box import PORT, bearer, message
-from tests.system.conftest import LABEL
+from tests.system.checkout import CHECKOUT, LABELS, SUBNET
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 OPS = Path(__file__).parents[2] / "ops"
@@ -34,14 +34,15 @@ CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile
 def compose():
     """The compose file as `docker compose` would read it, on a network of the test's own."""
     text = (OPS / "compose.yaml").read_text()
-    text = text.replace("${AGENTLIP_HOST:-localhost}", HOST).replace("172.30.78.", "172.30.79.")
+    text = text.replace("${AGENTLIP_HOST:-localhost}", HOST).replace("172.30.78.", f"{SUBNET}.")
     return yaml.safe_load(text)
 
 
 @pytest.fixture(scope="module")
 def proxy_image(engine):
     base = subprocess.check_output([OPS / "engine"], text=True).strip()
-    command = ["docker", "build", "--quiet", "--network", "host", "--tag", "agentlip-proxy:test"]
+    tag = f"agentlip-proxy:test-{CHECKOUT}"
+    command = ["docker", "build", "--quiet", "--network", "host", "--tag", tag]
     subprocess.run(
         [*command, "--build-arg", f"BASE_IMAGE={base}", "-"],
         input=DOCKERFILE,
@@ -49,14 +50,14 @@ def proxy_image(engine):
         check=True,
         capture_output=True,
     )
-    return "agentlip-proxy:test"
+    return tag
 
 
 @pytest.fixture
 def network(engine, compose):
     pools = [docker.types.IPAMPool(**compose["networks"]["front"]["ipam"]["config"][0])]
     ipam = docker.types.IPAMConfig(pool_configs=pools)
-    made = engine.networks.create("agentlip-test-front", ipam=ipam, labels={LABEL: "1"})
+    made = engine.networks.create(f"agentlip-test-{CHECKOUT}", ipam=ipam, labels=LABELS)
     yield made
     made.remove()
 
@@ -91,6 +92,7 @@ def proxy(network, appliance, compose, proxy_image):
             cap_drop=service["cap_drop"],
             cap_add=service["cap_add"],
             security_opt=service["security_opt"],
+            labels=LABELS,
             **network_of(network, service),
         )
     )

@@ -14,7 +14,7 @@ import pytest
 from ops import sbom
 from tests.support.until import until
 from tests.system.box import Box
-from tests.system.conftest import LABEL
+from tests.system.checkout import LABELS
 from tests.system.conversation import Conversation, Event, time_of
 from tests.system.spark_jobs import JOB_SECONDS_MAX, SMALL, Jobs, sayings
 
@@ -47,7 +47,7 @@ print(sorted({row.prediction for row in model.transform(points).collect()}))
 
 @pytest.fixture
 def network(engine: docker.DockerClient) -> Iterator[Any]:
-    made = engine.networks.create(f"agentlip-spark-{uuid4().hex[:12]}", labels={LABEL: "1"})
+    made = engine.networks.create(f"agentlip-spark-{uuid4().hex[:12]}", labels=LABELS)
     yield made
     made.reload()
     for container in made.containers:  # the test container is removed last

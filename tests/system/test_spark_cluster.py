@@ -13,7 +13,7 @@ import docker
 import pytest
 
 from tests.support.until import until
-from tests.system.conftest import ROOT
+from tests.system.checkout import ROOT
 from tests.system.spark_jobs import JOB_SECONDS_MAX, SMALL, Jobs, sayings
 
 pytest.importorskip("pyarrow.parquet")

@@ -1,6 +1,7 @@
 """The wheel installs one package, `agentlip`, and that package runs without the checkout."""
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -32,7 +33,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()  # a copy, because a build writes beside the sources
     subprocess.run(["cp", "-r", *[str(ROOT / name) for name in SOURCES], str(source)], check=True)
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*build, "-w", str(folder), str(source)], check=True, timeout=300)
+    built_from = os.environ | {"AGENTLIP_COMMIT": "0123456789abcdef 2026-02-04"}
+    subprocess.run(
+        [*build, "-w", str(folder), str(source)], check=True, timeout=300, env=built_from
+    )
     (path,) = folder.glob("*.whl")
     return path
 
@@ -88,7 +92,8 @@ def test_wheel_holds_only_the_package_agentlip(wheel: Path) -> None:
 
 
 def test_installed_package_serves_and_the_sdk_posts_to_it(run: Installed) -> None:
-    assert run("agentlip", "--version") == f"agentlip {appliance.__version__}\n"
+    line = f"agentlip {appliance.__version__} (commit 0123456789ab, 2026-02-04)\n"
+    assert run("agentlip", "--version") == run("agentlipd", "--version") == line
     run("agentlip", "init")
     run("agentlipd", "up", "--port", "0")
     try:

@@ -1,0 +1,41 @@
+"""`ops/size`: what counts as a line of code, and no package above its limit."""
+
+import pytest
+
+from ops.size import BUDGETS, CEILINGS, OTHER, count, package_of
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", 0),
+        ('"""A module."""\n\nimport os\n\nX = 1  # with a comment\n', 1),
+        ("from a import (\n    b,\n    c,\n)\n# a comment\nX = (\n    1,\n)\n", 3),
+        ('def f():\n    """Words\n    and more."""\n    return """\n  text\n"""\n', 4),
+        ("class A:\n    'Words.'\n\n    x = 1\n", 2),
+        ("async def f():\n    import os\n\n    # nothing\n    return os\n", 2),
+    ],
+)
+def test_line_counts_if_it_has_code(text, lines):
+    assert count(text) == lines
+
+
+@pytest.mark.parametrize(
+    ("path", "row"),
+    [
+        ("appliance/hub/plugins/runner.py", "hub"),
+        ("appliance/recovery/page.py", "workspace, recovery, upgrade"),
+        ("doctor/check.py", "doctor"),
+        ("spark/session.py", "spark"),
+        ("tests/hub/test_spark.py", "tests"),
+        ("appliance/app.py", OTHER),
+        ("appliance/mcp/tools.py", OTHER),
+        ("ops/size.py", OTHER),
+    ],
+)
+def test_every_file_belongs_to_a_row(path, row):
+    assert package_of(path) == row
+
+
+def test_ceiling_goes_once_the_budget_is_reached():
+    assert [name for name, ceiling in CEILINGS.items() if ceiling <= BUDGETS[name]] == []
