@@ -22,6 +22,7 @@ OF_PACKAGE = {
     "mesh": 1,
     "web": 2,
     "sdk": 3,
+    "recovery": 4,
     "process": 12,
     "upgrade": 12,
     "integrations": 8,
@@ -29,8 +30,8 @@ OF_PACKAGE = {
 }
 SUBSYSTEM = 5
 OF_MODULE = {
+    "build": 0,
     "cli_support": 4,
-    "cli_recover": 4,
     "roles": 6,
     "settings": 6,
     "wsgi": 8,

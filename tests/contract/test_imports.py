@@ -27,7 +27,9 @@ IMPORTERS = {
     "websockets": ["appliance.web.*", "appliance.sdk.*"],
     "sqlite3": [
         "appliance.kernel.*",
+        "appliance.recovery.*",  # fills a whole file
         "appliance.backup.*",  # copies and compares whole files
+        "appliance.*.restored",  # changes a whole file in a restore
         "appliance.*.writes",
         "appliance.hub.foreign_schema",
         "appliance.hub.fulltext",
@@ -38,7 +40,6 @@ IMPORTERS = {
         "doctor.*",
     ],
     "pyarrow": [],  # by name, when a Parquet file is opened: not all have it
-    "matplotlib": [],
     "threading": ["appliance.kernel.*", "appliance.sdk.*"],
     "asyncio": ["appliance.sdk.aio", "appliance.sdk.courier_aio"],
 }

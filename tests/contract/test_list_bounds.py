@@ -28,11 +28,11 @@ def orphans():
     return broker.Orphan("tombstone", SLUG, ID, SENTENCE), BrokerSettings().orphan_rows_max
 
 
-def requeued():
-    return outbox.Requeued(ID, "x" * 255, ID, "x" * 255), OutboxSettings().requeue_max
+def redriven():
+    return outbox.Redriven(ID, "x" * 255, ID, "x" * 255), OutboxSettings().redrive_max
 
 
-@pytest.mark.parametrize("largest", [meshes, orphans, requeued], ids=lambda item: item.__name__)
+@pytest.mark.parametrize("largest", [meshes, orphans, redriven], ids=lambda item: item.__name__)
 def test_the_largest_answer_is_about_a_page(largest):
     row, count = largest()
     assert (len(msgspec.json.encode(row)) + 1) * count <= StoreSettings().page_bytes_max
