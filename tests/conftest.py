@@ -1,6 +1,7 @@
 """What every test run needs: settings for containers, and no test left out unnoticed."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
 os.environ.setdefault("TESTCONTAINERS_CONNECTION_MODE", "docker_host")
 os.environ.setdefault("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1")
 os.environ.setdefault("TC_POOLING_INTERVAL", "0.1")
+
+# Without compiled files each of a few thousand processes would compile the whole program again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # What the product does on a CI machine (a member key for one run, hooks off) is tested by
 # saying so; everything else is tested as on a machine that stays, wherever the tests run.
@@ -30,6 +35,12 @@ settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 MUST_RUN = {"container": "CONTAINERS", "nix": "NIX", "spark": "SPARK"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow files come first, so that at the end no worker runs one while the others are idle."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.hookimpl(wrapper=True)

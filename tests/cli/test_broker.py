@@ -65,3 +65,16 @@ def test_members_are_renamed_and_revoked_and_meshes_updated(hub):
     assert run(hub, "mesh", "add-topic", "other", "jobs", "--queue").out == "queue jobs\n"
     assert run(hub, "mesh", "unsubscribe", "other", "jobs", key("cleo"), "--queue").code == 0
     assert "private" in run(hub, "mesh", "add-webhook", "other", "https://10.0.0.1/").err
+
+
+def test_member_is_revoked_while_the_appliance_is_stopped(hub):
+    """As before the start after a restore."""
+    assert run(hub, "mesh", "create", "third").code == 0
+    assert run(hub, "mesh", "add-member", "third", "dora", "--key", key("dora")).code == 0
+    hub.stop()
+    done = run(hub, "mesh", "revoke-member", "third", "dora", "--json")
+    assert (done.code, done.json["member"]["state"]) == (0, "revoked")
+    assert run(hub, "mesh", "revoke-member", "third", "nobody").code == 1
+    hub.start()
+    [member] = run(hub, "mesh", "members", "third", "--json").json
+    assert (member["name"], member["state"]) == ("dora", "revoked")

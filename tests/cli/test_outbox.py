@@ -89,7 +89,7 @@ def test_settings_are_reloaded_without_a_restart(hub, run):
     }  # fmt: skip
 
 
-def test_dead_letters_are_listed_requeued_inspected_dropped_and_exported(hub, broker_server, run):
+def test_dead_letters_are_listed_redriven_inspected_dropped_and_exported(hub, broker_server, run):
     broker_server.broker.fault = lambda _item: (404, {"error": "no such topic"}, None)
     for key in ("d1", "d2", "d3"):
         assert run("outbox", "send", "#gone", key, "--id", key).code == 0
@@ -97,17 +97,17 @@ def test_dead_letters_are_listed_requeued_inspected_dropped_and_exported(hub, br
     broker_server.broker.fault = lambda _item: None
     listed = run("outbox", "list", "--failed", "--json").json
     assert {row["client_message_id"] for row in listed} == {"d1", "d2", "d3"}
-    dry = run("outbox", "requeue", "--failed", "--auto", "--dry-run", "--json").json
+    dry = run("outbox", "redrive", "--failed", "--auto", "--dry-run", "--json").json
     assert (len(dry["requeued"]), dry["dry_run"]) == (3, True)
     words = ("--new-client-id", "d1b", "--patch-payload", '{"message": "better"}')
-    assert run("outbox", "requeue", "d1", *words).code == 0
+    assert run("outbox", "redrive", "d1", *words).code == 0
     wait_for(hub, "d1b", "done")
     assert broker_server.broker.rows["default", "d1b"]["body"] == "better"
     output = run("outbox", "inspect", "d1").out
     assert "status: aborted" in output
     assert "message: d1" in output
     assert " done d1b" in output
-    assert run("outbox", "requeue", "d1", "--auto").code == 2
+    assert run("outbox", "redrive", "d1", "--auto").code == 2
     assert run("outbox", "drop", "d2").code == 0
     assert "message: (dropped)" in run("outbox", "inspect", "d2").out
     (exported,) = run("outbox", "export", "--status", "dead").lines
@@ -126,7 +126,7 @@ def test_lists_and_chains_are_paged(hub, broker_server, run):
         assert run("outbox", "send", "#gone", "chained", "--id", keys[0]).code == 0
         for before, after in pairwise(keys):
             wait_for(hub, before, "dead")
-            assert run("outbox", "requeue", before, "--new-client-id", after).code == 0
+            assert run("outbox", "redrive", before, "--new-client-id", after).code == 0
         wait_for(hub, keys[-1], "dead")
     finally:
         broker_server.broker.fault = lambda _item: None
@@ -149,8 +149,8 @@ def test_lists_and_chains_are_paged(hub, broker_server, run):
         (("outbox", "send", "#a", "x", "--meta", "[]"), "JSON object"),
         (("outbox", "send", "#a", "x", "--mesh", "nowhere"), "no broker is configured"),
         (("outbox", "inspect", "nothing"), "send not found"),
-        (("outbox", "requeue", "--auto"), "an id or a filter"),
-        (("outbox", "requeue", "k", "--auto", "--patch-payload", "@/nowhere"), "can't read"),
+        (("outbox", "redrive", "--auto"), "an id or a filter"),
+        (("outbox", "redrive", "k", "--auto", "--patch-payload", "@/nowhere"), "can't read"),
     ],
 )
 def test_invalid_arguments_print_one_error(run, words, message):
@@ -177,25 +177,23 @@ def test_damaged_outbox_stops_the_start_until_recovered(broker_server, tmp_path)
             file.seek(30 * 4096)
             file.write(b"\xa5" * 4096)
         refused = run("doctor", "--all")
-        assert "agentlip outbox recover --yes" in refused.out
+        assert "agentlip recover outbox --yes" in refused.out
         hub.start()
         assert hub.http.get("/v1/outbox").body["code"] == "STORE_SUSPENDED"
         hub.stop()
-        refused = run("outbox", "recover")
-        assert (refused.code, "--yes" in refused.err) == (1, True)
-        recovered = run("outbox", "recover", "--yes", "--json")
-        done = recovered.json
-        assert recovered.code == (1 if done["ids_lost"] or done["ids_unknown"] else 0)
-        assert done["sends"] + done["ids_lost"] == 400
-        assert done["sends"] > 300
+        recovered = run("recover", "outbox", "--yes", "--json")
+        assert recovered.code == (0 if recovered.json["complete"] else 1)
+        done = recovered.json["tables"]["outbox"]
+        assert done["read"] + done["lost"] == 400
+        assert done["read"] > 300
         broker_server.before = lambda _path, _body: None
         hub.start()
-        assert run("outbox", "recover", "--yes").code == 2, "the appliance runs"
+        assert run("recover", "outbox", "--yes").code == 2, "the appliance runs"
         until(lambda: not hub.http.get("/v1/outbox").body["depth"]["pending"], what="delivered")
         depth = hub.http.get("/v1/outbox").body["depth"]
-        assert (depth["dead"], depth["aborted"]) == (0, done["ids_lost"])
+        assert (depth["dead"], depth["aborted"]) == (0, done["lost"])
         arrived = [key for _, key in broker_server.broker.rows if key.startswith("damage-")]
-        assert len(arrived) == done["sends"]
+        assert len(arrived) == done["read"]
     finally:
         broker_server.before = lambda _path, _body: None
         hub.kill()

@@ -239,3 +239,15 @@ def test_client_side_imports_nothing_of_the_server(module: str, tmp_path: Path) 
         timeout=30, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_hint_names_the_workspace_if_it_is_not_the_current_folder(tmp_path):
+    path = tmp_path / "a b"
+    Filled(path)
+    listing = ("topic", "list", "--channel", "nope", "--workspace")
+    for words in ((*listing, "a b"), (*listing, path), (*listing[:-1], "--workspace=a b")):
+        done = agentlip(*words, cwd=tmp_path)
+        assert done.err.endswith(f"Hint: agentlip channel list (in {path})\n"), done
+    assert agentlip(*listing, ".", cwd=path).err.endswith("Hint: agentlip channel list\n")
+    missing = agentlip("channel", "list", "--workspace", "c d", cwd=tmp_path).err
+    assert missing.endswith(f"Hint: agentlip init --workspace '{tmp_path}/c d'\n")

@@ -200,7 +200,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule(days=st.sampled_from([0, 1, 4]))
     def sweep(self, days):
         self.clock.pass_seconds(days * DAY_SECONDS)
-        self.broker.retention.sweep(self.clock.now_ms())
+        self.broker.retention.sweep()
         now_ms = self.clock.now_ms()
         self.accepted = {
             id_: send

@@ -1,4 +1,4 @@
-"""Outbox, broker and inbox together, on real files: accepts, drains, deliveries and requeues in any
+"""Outbox, broker and inbox together, on real files: accepts, drains, deliveries and redrives in any
 order; faults and deaths before and after any commit; lost answers, lost acks, cut links.
 
 Every accepted send is in the receiver's inbox once, or visibly pending, `dead` or `aborted`.
@@ -180,10 +180,10 @@ class MeshMachine(RuleBasedStateMachine):
             self.accepted[body.client_message_id] = (text, to.partition(":")[2] or to[1:])
 
     @rule(key=KEYS, patch=st.none() | TEXTS)
-    def requeue(self, key, patch):
+    def redrive(self, key, patch):
         change = None if patch is None else wire.Patch(message=patch)
-        self.retire(key, lambda admin: admin.requeue(
-            wire.Requeue(id=key, auto=True, patch=change), "ann"))  # fmt: skip
+        self.retire(key, lambda admin: admin.redrive(
+            wire.Redrive(id=key, auto=True, patch=change), "ann"))  # fmt: skip
 
     @rule(key=KEYS)
     def drop(self, key):

@@ -1,4 +1,4 @@
-"""Sends driven at random: faults at commits, crashes, lost answers, refusals, requeues, drops, age.
+"""Sends driven at random: faults at commits, crashes, lost answers, refusals, redrives, drops, age.
 None is lost, none arrives twice, no id is freed."""
 
 import io
@@ -44,7 +44,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.doubtful: dict[str, set[tuple[str, str]]] = {}
         self.delivered_ids: dict[str, str] = {}
 
-    requeued = Bundle("requeued")
+    redriven = Bundle("requeued")
 
     # -- what clients do -----------------------------------------------------------------
 
@@ -145,13 +145,13 @@ class OutboxMachine(RuleBasedStateMachine):
 
     # -- what operators do ---------------------------------------------------------------
 
-    @rule(target=requeued, key=KEYS, patch=st.none() | TEXTS)
-    def requeue(self, key, patch):
-        command = wire.Requeue(
+    @rule(target=redriven, key=KEYS, patch=st.none() | TEXTS)
+    def redrive(self, key, patch):
+        command = wire.Redrive(
             id=key, auto=True, patch=None if patch is None else wire.Patch(message=patch)
         )
         try:
-            (successor,) = self.outbox.admin.requeue(command, "ann").requeued
+            (successor,) = self.outbox.admin.redrive(command, "ann").redriven
         except ApplianceError:
             return ""
         successors = {(to, patch or text) for to, text in self.possible(key)}
@@ -161,10 +161,10 @@ class OutboxMachine(RuleBasedStateMachine):
             self.doubtful[successor.new_client_message_id] = successors
         return successor.new_client_message_id
 
-    @rule(key=consumes(requeued))
-    def requeue_successor(self, key):
+    @rule(key=consumes(redriven))
+    def redrive_successor(self, key):
         if key:
-            self.requeue(key, None)
+            self.redrive(key, None)
 
     @rule(key=KEYS)
     def drop(self, key):

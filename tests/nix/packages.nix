@@ -40,7 +40,6 @@ let
         "grpcio"
         "grpcio-status"
         "hypothesis"
-        "matplotlib"
         "msgspec"
         "mypy"
         "obstore"

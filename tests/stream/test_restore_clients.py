@@ -250,7 +250,8 @@ def test_restored_broker_delivers_nothing_twice_to_its_peer(
     until(lambda: len(received(away)) == 2, what="so was the next")
     planned = agentlip("backup", "restore", name, "--plan", "--json", cwd=home.workspace).json
     notices = {(each["kind"], each["store"]) for each in planned["notices"]}
-    assert {("sent-again", "broker"), ("lost", "outbox"), ("lost", "broker")} <= notices
+    delivered = {("lost-delivered", "outbox"), ("lost-delivered", "broker")}
+    assert delivered | {("sent-again", "broker")} <= notices
     Operator(home).restore(name)
     until(lambda: link_of(away) == "connected", 60, "the peer is connected again")
     send(home, peer, "sent after the restore")
@@ -278,6 +279,36 @@ def test_restored_member_sends_nothing_twice(home: ServedHub, away: ServedHub) -
     until(lambda: "sent after the restore" in received(home), 60, "the link works")
     assert set(received(home).values()) == {1}
     assert len(received(home)) == 2
+
+
+def test_sends_that_a_restore_of_the_broker_lost_are_reported_and_sent_again_once(
+    home: ServedHub, away: ServedHub
+) -> None:
+    own, broker = key_of(away), key_of(home)
+    send(away, broker, "in the backup")
+    until(lambda: received(home), what="it was delivered")
+    name = Operator(home).back_up()
+    lost = [send(away, broker, "lost by broker and receiver"), send(away, own, "lost by broker")]
+    until(lambda: received(home).total() == 2 and received(away), what="they were delivered")
+    Operator(home).restore(name)
+    until(lambda: outbox_of(away)["lost"] == 2, 60, "the peer has compared its sends")
+    assert [status_of(away, each) for each in lost] == ["dead", "dead"]
+    assert "no longer has sends that it had accepted" in away.log.read_text()
+    doctor = agentlip("doctor", "--json", "--run", "outbox.dead", cwd=away.workspace)
+    (finding,) = [each for check in doctor.json["checks"] for each in check["findings"]]
+    assert finding["problem"] == "lost"
+    done = agentlip(*finding["hint"].split()[1:], cwd=away.workspace)
+    assert done.code == 0, done
+    until(lambda: [status_of(away, each) for each in lost] == ["done", "done"], 60, "sent again")
+    until(lambda: received(home).total() == 2, 60, "delivered again")
+    assert outbox_of(away)["lost"] == 0
+    assert set(received(home).values()) == set(received(away).values()) == {1}
+    repeated = agentlip("outbox", "redrive", "--lost", cwd=away.workspace)
+    assert "nothing to redrive" in repeated.out + repeated.err
+
+
+def outbox_of(hub: ServedHub) -> dict[str, Any]:
+    return dict(hub.http.get("/v1/outbox").body)
 
 
 # -- webhooks --------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class CommandLine:
 
     result  of each verification; None: the command ends without one
     faults  the error codes of the next calls of a subcommand, by its name
+    verifies_at_once  `create` verifies too
     during  called while a command runs
     """
 
@@ -58,6 +59,7 @@ class CommandLine:
         self._clock = clock
         self.calls: list[tuple[str, ...]] = []
         self.result: str | None = "good"
+        self.verifies_at_once = False
         self.faults: dict[str, list[str]] = {}
         self.during: Callable[[], None] = lambda: None
 
@@ -72,7 +74,9 @@ class CommandLine:
             return ChildOutput(1, b"", msgspec.json.encode(error))
         if command == "create":
             reason: Reason = "schedule" if "--scheduled" in rest else "manual"
-            make_set(self._sets, self._clock.now_ms(), reason)
+            name = make_set(self._sets, self._clock.now_ms(), reason).name
+            if self.verifies_at_once:
+                verified(self._sets, name, self.result, self._clock.now_ms())
         elif command == "verify" and self.result is not None:
             verified(self._sets, rest[0], self.result, self._clock.now_ms())
         return ChildOutput(0, b"{}", b"")

@@ -91,14 +91,14 @@ def _manifest(
         files=tuple(
             SetFile(
                 name=file,
-                path=f".agentlip/{file}",
-                kind="store",
+                path=f".agentlip/identity/file-{number}",
+                kind="secret",
                 mode=0o600,
                 bytes=len(content),
                 sha256=hashlib.sha256(content).hexdigest(),
                 stored_bytes=len(content),
                 stored_sha256=hashlib.sha256(content).hexdigest(),
             )
-            for file, content in files.items()
+            for number, (file, content) in enumerate(files.items())
         ),
     )

@@ -50,6 +50,11 @@ pattern = "patient/*"
 depth_max = 1
 overflow_policy = "block"
 block_ms = 20000
+
+[[courier.streams]]
+pattern = "limited/*"
+rate = 0.001
+burst = 100
 """
 
 

@@ -14,6 +14,7 @@ from appliance.courier.wire import ReceiveRequest
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.schema import create_workspace
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from tests.support.clock import FakeClock
@@ -36,7 +37,9 @@ class DurableCourierFixture:
         path = self.datadir.database("courier")
         self.store = Store("courier", path, StoreSettings(), self.clock, self.log)
         settings = settings_of(**self.values)
-        self.service = Courier(settings, self.clock, self.log, "boot", Journal(self.store))
+        steady = SteadyClock(self.store, self.clock, self.log)
+        journal = Journal(self.store, steady)
+        self.service = Courier(settings, self.clock, self.log, "boot", journal)
         self.admin = CourierAdmin(self.service)
 
     def restart(self, *, flushed: bool = True) -> None:
@@ -44,6 +47,9 @@ class DurableCourierFixture:
             self.service.pipeline.flush()
         assert self.store.close(10)
         self.start()
+
+    def tick(self) -> None:
+        self.service.queue.tick(self.service.now(), 100)
 
     def put(self, *ids: str, stream: str = INBOX, **more: Any) -> Any:
         return self.service.enqueue_batch(ANYBODY, stream, [raw(id_, **more) for id_ in ids])

@@ -18,6 +18,7 @@ from appliance import cli, cli_daemon
 from tests.support.hubprocess import HubProcess
 
 PRINTS_NO_JSON = {
+    "agentlip doctor repair salvage": "refuses, and names the command that took its place",
     "agentlip courier pipe": "speaks its own protocol on standard input and output",
     "agentlip courier skill": "answers envelopes and prints nothing",
     "agentlipd logs": "prints what was logged, whose fields differ from line to line",
@@ -30,6 +31,7 @@ NOT_PROMISED_YET = (
     "agentlip identity", "agentlip inbox",
     "agentlip jobs",
     "agentlip mesh", "agentlip migrate", "agentlip outbox", "agentlip plugin", "agentlip re-enrich",
+    "agentlip recover",
     "agentlip re-extract", "agentlip report", "agentlip upgrade",
 )  # fmt: skip
 
@@ -136,6 +138,7 @@ def _hub_reads(run: Recorder) -> None:
     run("agentlip msg tail", "--topic-id", topic)
     page = run("agentlip msg page", "--topic-id", topic)
     run("agentlip msg page", "--topic-id", topic, "--after-id", page[-1]["id"])
+    run("agentlip msg show", page[-1]["id"])
     run("agentlip attachment list", "--topic-id", topic)
     run("agentlip search", "word")
     run("agentlip listen", "--exit-after", 12, lines=True)
@@ -167,6 +170,7 @@ def _courier(run: Recorder) -> None:
     run("agentlip courier dlq redrive", "work", "--dry-run")
     run("agentlip courier dlq redrive", "work")
     run("agentlip courier dlq purge", "work", "--yes")
+    run("agentlip courier kick", "work")
     run("agentlip courier purge", "work", "--yes")
     (run.workspace / "rules.toml").write_text("", encoding="utf-8")
     run("agentlip courier rules check", "rules.toml")
@@ -234,7 +238,5 @@ def _daemon(run: Recorder) -> None:
     run("agentlipd uninstall", "--name", "agentlip-never-installed", "--dry-run")
     run("agentlipd reset", "--yes")
     run("agentlip init")
-    salvaged = run.workspace / "salvaged.sqlite3"
-    run("agentlip doctor repair salvage", "courier", "--into", salvaged)
     run("agentlip doctor bundle", "--out", run.workspace / "bundle.tar.gz")
     run("agentlipd uninstall", "--name", "agentlip-never-installed", "--yes")

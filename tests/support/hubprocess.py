@@ -27,6 +27,8 @@ PORT_TAKEN = 2  # the server's exit code
 class HubProcess:
     """One server process after another in one workspace."""
 
+    probe = "/-/ready"  # what answers 200 when it has started
+
     def __init__(self, workspace: Path, *flags: str) -> None:
         self.datadir = DataDir(workspace)
         self.flags = flags
@@ -108,7 +110,7 @@ class HubProcess:
         if server is None or server.pid != self.process.pid:
             return False
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as reply:
+            with urllib.request.urlopen(f"{self.url}{self.probe}", timeout=5) as reply:
                 return bool(reply.status == 200)
         except OSError:
             return False

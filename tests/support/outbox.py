@@ -74,9 +74,9 @@ def with_paused_pool(new_outbox, size=16, **settings):
 class DecodingAdmin(OutboxAdmin):
     """Requests without an idempotency key, their replies decoded."""
 
-    def requeue(self, command, by):
+    def redrive(self, command, by):
         return msgspec.json.decode(
-            self.execute("requeue", command, by, None).body, type=wire.RequeueResult
+            self.execute("redrive", command, by, None).body, type=wire.RedriveResult
         )
 
     def drop(self, any_id, by):
@@ -121,7 +121,7 @@ class OutboxFixture:
         self.sender = Sender(self.service, InlinePool(), self.clock, log, lambda: 0.5)
         self.watch = Watch(self.service, self.sender.open_routes)
         self.sweep = Sweep(self.service)
-        self.service.jumps.resume()
+        self.service.open()
         self.store.write(
             writes.reset_inflight, self.settings.backoff_first_ms, "restarted", (), True
         )
@@ -140,7 +140,7 @@ class OutboxFixture:
         return status, msgspec.to_builtins(body)
 
     def round(self):
-        return self.sender.round(self.clock.now_ms())
+        return self.sender.round()
 
     def row(self, any_id):
         return self.service.inspect(any_id).send

@@ -156,12 +156,19 @@ class ServedHub(HubProcess):
 
 @contextmanager
 def serve(
-    workspace: Path, *flags: str, settings: str = "", limits: bool = False, **env: str
+    workspace: Path,
+    *flags: str,
+    settings: str = "",
+    limits: bool = False,
+    probe: str = "/-/ready",
+    **env: str,
 ) -> Iterator[ServedHub]:
-    """A server that runs while the block does, without rate limits unless asked for."""
+    """A server that runs while the block does, without rate limits unless asked for. It starts
+    when `probe` is answered with 200."""
     flags = flags if limits else (*flags, "--no-limits")
     hub = ServedHub(workspace, *flags, settings=settings)
     hub.environment = env
+    hub.probe = probe
     try:
         hub.start()
         yield hub
