@@ -54,8 +54,9 @@ class Input:
         self._waited = 0
 
     @property
-    def uninvited(self) -> bool:
-        return self._invite
+    def broken(self) -> bool:
+        """Whether the next request can't be found: reading failed, or the body may never come."""
+        return self._invite or self._body.failed
 
     def read(self, size: int | None = None) -> bytes:
         if self._invite:
@@ -68,6 +69,9 @@ class Input:
             return cast(bytes, self._body.read(size))
         except (parsing.ParseException, OSError):
             raise Invalid("the body ended early, or its chunks are malformed") from None
+        except MemoryError:
+            self._body.failed = True  # its buffer is closed, and a part of the body is lost
+            raise
         finally:
             self._waited = connection.sweeps.count - connection.since
             connection.wait_for(WORK)

@@ -220,10 +220,9 @@ class Worker(GeventWorker):
             parts = self.wsgi(environ, response.start_response)
             if self.is_already_handled(parts):
                 return False
-            # A body that waits for 100 Continue may come or not, so the next request can't be
-            # found; and a long body that was not read is not skipped.
+            # A long body that was not read is not skipped.
             unread = unread_bytes(request) > RECEIVE_BYTES
-            if body.uninvited or unread or not self.alive or connection.reserved:
+            if body.broken or unread or not self.alive or connection.reserved:
                 response.force_close()
             for part in parts:
                 response.write(part)
