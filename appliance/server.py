@@ -4,9 +4,15 @@ Takes the lock, migrates, binds, serves, and stops in reverse order. gunicorn's 
 in this process, without an arbiter.
 """
 
+import importlib.metadata
+
 from gevent import monkey
 
+# gevent searches all installed packages for plug-ins 25 times, which takes 0.1 s with 110 of them.
+find_plugins = importlib.metadata.entry_points
+importlib.metadata.entry_points = find_plugins().select
 monkey.patch_all()
+importlib.metadata.entry_points = find_plugins
 
 import argparse
 import gc
