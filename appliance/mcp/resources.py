@@ -5,6 +5,7 @@ needs its own scope.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import falcon
@@ -56,7 +57,6 @@ class McpResource:
         self._body = BodyPlan(dict[str, Any], body_bytes_max)
         self._tools = {tool.name: tool for tool in tools}
         self._plans = {tool.name: BodyPlan(tool.takes, body_bytes_max) for tool in tools}
-        self._described = described(tools)
         both: dict[str, Answer] = {
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
@@ -118,6 +118,10 @@ class McpResource:
         }
 
     # -- tools -----------------------------------------------------------------------------
+
+    @cached_property
+    def _described(self) -> list[dict[str, Any]]:
+        return described(list(self._tools.values()))
 
     def _list_tools(self, request: RpcRequest, _req: Any) -> dict[str, Any]:
         return _cached(request, {"tools": self._described}, TTL_MS)
