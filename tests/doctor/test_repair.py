@@ -6,7 +6,7 @@ import socket
 import sqlite3
 import stat
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import chdir, closing
 from pathlib import Path
 
 import msgspec
@@ -124,9 +124,11 @@ def leave_temporary_files(workspace: WorkspaceFixture) -> None:
 
 
 def leave_socket(workspace: WorkspaceFixture) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(workspace.data.socket_file))
-    workspace.data.socket_file.chmod(0o600)
+    file = workspace.data.socket_file
+    # Relative, as the path of a socket has 107 bytes at most.
+    with chdir(file.parent), socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(file.name)
+    file.chmod(0o600)
 
 
 BREAKAGES = [
