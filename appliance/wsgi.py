@@ -102,10 +102,6 @@ class WsgiApplication:
             while self._open:
                 gevent.sleep(0.01)
 
-    @property
-    def open_sockets(self) -> int:
-        return len(self._open)
-
     def _upgrade(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
         request_id = random_id()
         ending = contextlib.ExitStack()

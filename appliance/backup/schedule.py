@@ -10,7 +10,6 @@ PAUSE_FACTOR = 1000
 PAUSE_SECONDS_MAX = 86_400.0
 
 Phase = Literal["create", "verify", "prune", "upload"]
-AFTER_CREATE: tuple[Phase, ...] = ("verify", "prune", "upload")
 
 
 class ScheduleFacts(NamedTuple):

@@ -33,11 +33,10 @@ Replay = Callable[[DataDir, float], list[str]]
 
 
 class Checked(NamedTuple):
-    """The result of one set. `recorded`: whether it was written beside the set."""
+    """The result of one set."""
 
     name: str
     verification: Verification
-    recorded: bool
 
 
 class Verifier:
@@ -84,10 +83,9 @@ class Verifier:
             how=self._how,
             manifest_sha256=self._manifest_sha256,
         )
-        recorded = not inconclusive or before is None
-        if recorded:
+        if not inconclusive or before is None:
             self._sets.record(name, verification)
-        return Checked(name, verification, recorded)
+        return Checked(name, verification)
 
     def _problems(
         self, name: str, path: Path, identities: Identities | None, before: Verification | None

@@ -19,12 +19,10 @@ from appliance.kernel.errors import Invalid
 from appliance.mesh import frames
 from appliance.mesh.signing import (
     hello_text,
-    hello_text_v1,
     is_good,
     is_hex_key,
     is_nonce,
     request_text,
-    request_text_v1,
 )
 
 MEMBER, BROKER, TIMESTAMP, NONCE, SIGNATURE, VERSION = (
@@ -73,7 +71,6 @@ class Signatures:
     ) -> None:
         self._directory = directory
         self._skew_ms = int(settings.signature_skew_seconds * 1000)
-        self._accepts_v1 = settings.signature_v1
         self._clock = clock
         self._nonces = UsedNonces(settings.nonces_max, settings.nonces_member_max)
         self.broker_id = ""
@@ -109,14 +106,9 @@ class Signatures:
             return None
         member, stamp = str(environ.get(MEMBER, "")), str(environ.get(TIMESTAMP, ""))
         self._check_member(member)
-        version_1 = str(environ.get(VERSION, "1")) == "1"
-        self._check_version(version_1)
+        self._check_version(str(environ.get(VERSION, "1")) != "1")
         self._check_time(stamp)
         method, path = str(environ["REQUEST_METHOD"]), str(environ.get("PATH_INFO", ""))
-        if version_1:
-            return self._verifier(
-                member, str(given), lambda body: request_text_v1(method, path, stamp, body)
-            )
         nonce, broker = str(environ.get(NONCE, "")), self.broker_id
         self._check_broker(str(environ.get(BROKER, "")))
         query = str(environ.get("QUERY_STRING", ""))
@@ -139,24 +131,17 @@ class Signatures:
         """Whether this frame authenticates its member; False: it needs a challenge first.
 
         Raises if the signature is wrong. A challenge belongs to one connection, so a hello cannot
-        be replayed on another; version 1 has no challenge, so its signatures are remembered.
+        be replayed on another.
         """
         self._check_member(hello.member)
         if not hello.signature:
             return False
-        version_1 = not hello.nonce
-        self._check_version(version_1)
-        if version_1:
-            self._check_time(str(hello.timestamp))
-            text = hello_text_v1(hello.mesh, hello.member, hello.timestamp)
-        elif not challenge or hello.nonce != challenge:
+        self._check_version(hello.nonce != "")
+        if not challenge or hello.nonce != challenge:
             self._count("used")
             raise wire.SignatureUsed
-        else:
-            text = hello_text(self.broker_id, hello.mesh, hello.member, challenge)
+        text = hello_text(self.broker_id, hello.mesh, hello.member, challenge)
         self._verifier(hello.member, hello.signature, lambda _body: text)(b"")
-        if version_1:
-            self._use(hello.member, hello.signature, hello.timestamp + self._skew_ms)
         return True
 
     def _verifier(
@@ -189,8 +174,8 @@ class Signatures:
                 raise wire.BadSignature
             raise wire.NotAMember(details={"member": member})
 
-    def _check_version(self, version_1: bool) -> None:
-        if version_1 and not self._accepts_v1:
+    def _check_version(self, current: bool) -> None:
+        if not current:
             self._count("old")
             raise wire.OldSignature(details={"version": 2})
 

@@ -13,7 +13,6 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mentions_max: int = 50  # members named in one message's meta.mentions
     rate_per_second: int = 2_000  # messages accepted per mesh and second; 0: no limit
     signature_skew_seconds: float = 300.0  # how far a signature's timestamp may be off
-    signature_v1: bool = False  # also accept signatures of version 1, which can be replayed
     nonces_max: int = 200_000  # signed requests remembered against replays, about 150 B each
     nonces_member_max: int = 100_000  # signed requests remembered per member: 333/s for 300 s
     meshes_max: int = 1_000  # meshes, which are kept in memory with their members

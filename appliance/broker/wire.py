@@ -389,10 +389,7 @@ class OldSignature(Unauthenticated):
 
     code = "SIGNATURE_VERSION"
     default_message = "signatures of version 1 are not accepted"
-    default_hint = (
-        "sign as version 2 (docs/reference/broker.md, signatures),"
-        " or set broker.signature_v1 = true"
-    )
+    default_hint = "sign as version 2 (docs/reference/broker.md, signatures)"
 
 
 class WrongBroker(Unauthenticated):

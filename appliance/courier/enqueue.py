@@ -167,9 +167,6 @@ class EnqueuePipeline:
             self._update_latest(stream, last.body)
         if stream.ready_queue.available and stream.subscriptions:
             dispatch(stream, now)
-        if self._settings.event_log:
-            ids = [envelope.id for envelope in parsed[:100]]
-            self._log.info("courier", event="enqueue", stream=stream.name, ids=ids)
         return duplicates
 
     def _update_latest(self, stream: Stream, body: bytes) -> None:
@@ -303,7 +300,7 @@ class EnqueuePipeline:
                 metrics.triggers.labels(effect.action, "suppressed").inc()
                 continue
             left -= 1
-            outcome, began, envelope_at_fault = "done", self.now(), False
+            outcome, envelope_at_fault = "done", False
             try:
                 waiting.extend(self._run_effect(effect, source_id))
             except ApplianceError as error:
@@ -315,12 +312,6 @@ class EnqueuePipeline:
             if not envelope_at_fault:
                 self._engine.record_outcome(effect.rule, outcome == "done", self.now())
             metrics.triggers.labels(effect.action, outcome).inc()
-            if self._settings.event_log:
-                event = "trigger.run" if outcome == "done" else "trigger.fail"
-                self._log.info(
-                    "courier", event=event, rule=effect.rule, action=effect.action,
-                    source_id=source_id, ms=round(self.now() - began, 3),
-                )  # fmt: skip
 
     def _run_effect(self, effect: Effect, source_id: str) -> list[tuple[Effect, str]]:
         if effect.action == "emit":

@@ -40,9 +40,6 @@ class Tick(Loop):
         if now - self._forgotten_ms >= 1000:
             self._forgotten_ms = now
             courier.pipeline.forget_unused()
-        if counts["lease_expired"] and courier.settings.event_log:
-            ids = courier.queue.expired_ids[:100]
-            self.log.info("courier", event="timeout", count=counts["lease_expired"], ids=ids)
         self._sleep(now)
         return counts
 

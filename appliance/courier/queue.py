@@ -33,7 +33,6 @@ class Queue:
         self.consumers: dict[str, Consumer] = {}
         self.timers = Timers()
         self.forgotten_stats: dict[str, StreamStats] = {}  # label → counts of forgotten streams
-        self.expired_ids: list[str] = []  # envelopes whose lease expired in the last tick
         self.changes: list[tuple[Any, ...]] = []  # not written to the journal yet
         self._policy_of = policy_of
         self._label_of = label_of
@@ -131,7 +130,6 @@ class Queue:
     def tick(self, now: float, limit: int) -> dict[str, int]:
         """Handle at most `limit` due timers, and pauses that end. Returns counts by kind."""
         streams: dict[str, Stream] = {}
-        self.expired_ids = []
         counts = {"lease_expired": 0, "due": 0, "expired": 0, "resumed": 0}
         for timer in self.timers.due(now, limit):
             item = timer.item if isinstance(timer, Expiry) else timer
@@ -143,8 +141,6 @@ class Queue:
                 outcome = item.stream.on_timer(item, now)
                 if outcome:
                     counts[outcome] += 1
-                    if outcome == "lease_expired":
-                        self.expired_ids.append(item.id)
                 if consumer is not None and self._is_done(consumer):
                     self.consumers.pop(consumer.id, None)
             streams[item.stream.name] = item.stream

@@ -194,7 +194,6 @@ class Courier:
         finally:
             self.queue.unsubscribe(consumer)
         items, consumer.outgoing = consumer.outgoing, []
-        self.log_deliveries(consumer, items)
         return consumer, items
 
     def _fill(self, consumer: Consumer, limit: int) -> None:
@@ -206,14 +205,6 @@ class Courier:
             self.queue.grant(
                 consumer, min(RECEIVE_STEP, limit - len(consumer.outgoing)), self.now()
             )
-
-    def log_deliveries(self, consumer: Consumer, items: Sequence[StreamItem]) -> None:
-        """Log envelopes that are sent to their consumer now."""
-        if items and self.settings.event_log:
-            now = self.now()
-            waits = [round(now - item.at, 3) for item in items[:100]]
-            ids = [item.id for item in items[:100]]
-            self.log.info("courier", event="deliver", consumer=consumer.id, ids=ids, ms=waits)
 
     def wait(self, wakeup: Wakeup, seconds: float) -> None:
         leave = self.waits.enter(wakeup.set)
@@ -242,7 +233,6 @@ class Courier:
             if stream.ready_queue.available:
                 dispatch(stream, now)
             self.pipeline.notify_capacity(stream)
-        self._log_event("ack", consumer, ids)
         return lost
 
     def nack(
@@ -271,7 +261,6 @@ class Courier:
             dispatch(stream, now)
             if item.state in (DEAD, GONE):
                 self.pipeline.notify_capacity(stream)
-        self._log_event("nack", consumer, ids)
         return lost
 
     def extend(self, consumer: Consumer, ids: Sequence[str], lease_ms: int | None) -> list[str]:
@@ -292,9 +281,7 @@ class Courier:
 
     def disconnect(self, consumer: Consumer) -> None:
         """Remove a consumer whose connection ended, and release its leases."""
-        returned = self.queue.disconnect(consumer, self.now())
-        if returned and self.settings.event_log:
-            self.log.info("courier", event="leave", consumer=consumer.id, returned=returned)
+        self.queue.disconnect(consumer, self.now())
 
     # -- shutdown -----------------------------------------------------------------------------
 
@@ -304,10 +291,6 @@ class Courier:
         for wakeup in tuple(self._waiters):
             wakeup.set()
         self.pipeline.stop_waiting()
-
-    def _log_event(self, name: str, consumer: Consumer, ids: Sequence[str]) -> None:
-        if self.settings.event_log:
-            self.log.info("courier", event=name, consumer=consumer.id, ids=list(ids)[:100])
 
 
 def delivery(item: StreamItem) -> msgspec.Raw:

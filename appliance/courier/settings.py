@@ -103,7 +103,6 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """days to keep the log of acks, failures and dead letters; 0: no log"""
     log_sample: Annotated[float, Meta(ge=0, le=1)] = 0.01
     """share of the envelopes in memory streams that the log has; 0: durable streams only"""
-    event_log: bool = False  # log a line for every enqueue, delivery, ack and trigger
     streams: tuple[StreamSettings, ...] = ()
     """settings of streams by pattern; see docs/reference/courier.md"""
     triggers: tuple[TriggerRule, ...] = ()

@@ -97,7 +97,6 @@ class ConsumerSocket:
             if items:
                 # A lease can have expired or been released since it was dispatched.
                 still_leased = [item for item in items if item.consumer is consumer]
-                self._courier.log_deliveries(consumer, still_leased)
                 socket.send(
                     batch_frames(still_leased, batch) if batch else delivery_frames(still_leased)
                 )

@@ -10,7 +10,6 @@ from typing import Any
 
 LATEST = "latestPerAgent"
 INFLIGHT = "inflight"
-VIEWS = (LATEST, INFLIGHT)
 PREFIX, SUFFIX = "agents/", "/inbox"
 
 

@@ -8,7 +8,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from appliance.kernel.errors import (
     ApplianceError,
-    Conflict,
     Exhausted,
     Forbidden,
     Invalid,
@@ -406,12 +405,6 @@ class CreditTooHigh(Invalid):
 class StreamRefused(Forbidden):
     default_message = "the token lacks a scope for this stream or view"
     default_hint = "use a token with the scope in details, such as streams:<pattern>:enqueue"
-
-
-class StillLeased(Conflict):
-    code = "LEASED"
-    default_message = "the envelope is leased"
-    default_hint = "wait until it is acked or its lease expires"
 
 
 def error_body(error: ApplianceError, **more: Any) -> dict[str, Any]:

@@ -290,10 +290,6 @@ class Inbox:
         bytes_max = self._store.settings.page_bytes_max - broker_pages.PAGE_OVERHEAD_BYTES
         return min(query.limit, self.settings.list_max), bytes_max
 
-    def remembered_topics(self, mesh: str) -> list[str]:
-        rows = self._store.read(listings.topics, mesh, self.settings.topics_max)
-        return [name for name, _ in rows]
-
     def change_profile(self, command: wire.ChangeProfile, who: Principal) -> wire.ProfileReply:
         """Change the stored profile, which is sent again on each connect. The name is changed at
         the broker first; if that fails, nothing changes."""

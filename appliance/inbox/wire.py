@@ -19,16 +19,6 @@ Id = Annotated[str, Meta(min_length=1, max_length=255)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 TopicName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\s\x00-\x1f\x7f]+$")]
 
-SSE_NAMES = (
-    "message",
-    "peer_join",
-    "peer_leave",
-    "daemon_disconnect",
-    "daemon_reconnect",
-    "hook_executed",
-    "feature_negotiation_failed",
-)
-
 
 class ReceivedPush(Push, frozen=True, forbid_unknown_fields=True):
     """A push from a broker elsewhere, with the limits that it must keep."""

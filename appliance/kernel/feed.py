@@ -11,7 +11,7 @@ of them together, however many subscriptions there are.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gevent.event import Event
 
@@ -23,13 +23,6 @@ _subscriptions = gauge("feed_subscriptions", "Live subscriptions")
 
 
 BYTES_MAX = 32 * 1024 * 1024
-
-
-class FeedItem(Protocol):
-    @property
-    def number(self) -> int: ...
-    @property
-    def data(self) -> str | bytes: ...
 
 
 class FeedSubscription:

@@ -9,7 +9,8 @@ Pubkey = Annotated[str, Meta(min_length=64, max_length=64, description="ed25519,
 
 class Hello(Struct, frozen=True, forbid_unknown_fields=True, tag="hello", tag_field="type"):
     """Sent twice: first without a signature, then with the `nonce` of the broker's challenge and a
-    signature of `signing.hello_text`. `timestamp` belongs to version 1."""
+    signature of `signing.hello_text`. `timestamp` is ignored:
+    it belongs to version 1 of the signature."""
 
     mesh: str
     member: Pubkey

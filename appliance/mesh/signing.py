@@ -8,8 +8,8 @@ Version 2. The lines of each text are joined by one newline, with none at the en
     a rotation  agentlip-broker-rotate-v1 ⏎ mesh ⏎ old key ⏎ new key (signed by the new one)
 
 The path is percent-decoded and has no query; the query is sent and signed as it is, without `?`.
-Timestamps are milliseconds since 1970, decimal. Version 1 has neither broker id, query nor nonce;
-it is accepted only with `broker.signature_v1`.
+Timestamps are milliseconds since 1970, decimal. Version 1 had neither broker id, query nor nonce,
+and is refused.
 """
 
 import hashlib
@@ -57,17 +57,8 @@ def request_text(
     return head + path + f"\n{query}\n{timestamp}\n{nonce}\n{digest}".encode()
 
 
-def request_text_v1(method: str, path: str, timestamp: str, body: bytes) -> bytes:
-    digest = hashlib.sha256(body).hexdigest()
-    return "\n".join(("agentlip-broker-v1", method, path, timestamp, digest)).encode()
-
-
 def hello_text(broker: str, mesh: str, member: str, nonce: str) -> bytes:
     return f"agentlip-broker-link-v2\n{broker}\n{mesh}\n{member}\n{nonce}".encode()
-
-
-def hello_text_v1(mesh: str, member: str, timestamp: int) -> bytes:
-    return f"agentlip-broker-link-v1\n{mesh}\n{member}\n{timestamp}".encode()
 
 
 def rotation_text(mesh: str, old: str, new: str) -> bytes:

@@ -18,7 +18,6 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 60
-ESCAPE = b"\x1b"
 
 
 def on_terminal(*arguments: str, cwd: Path, until_text: str = "", **env: str) -> str:

@@ -20,8 +20,6 @@ pytestmark = pytest.mark.slow
 FOLLOWED_MAX = 6
 SECONDS_MAX = 120
 PROGRAMS = ("agentlip", "agentlipd", "chmod", "chown", "mv", "rm", "ls", "timedatectl")
-NOT_RUN = ("pip", "sudo")
-"""They change the machine of the tests."""
 _FILE = "people decide what the file should contain"
 _CLOCK = "people set the clock; times that were written stay"
 _CAUSE = "people decide what becomes of the send, or repair what it waits for"

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 VERDICT_SECONDS_MAX = 60  # the start of Python included, on a busy machine
-Copy = Callable[[Path], UsedWorkspace]
 
 
 def start_doctor(workspace: Path, *arguments: str) -> "subprocess.Popen[bytes]":

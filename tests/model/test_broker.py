@@ -63,7 +63,6 @@ class BrokerMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         Faulty.plan = []
         self.accepted: dict[str, AcceptedSend] = {}
-        self.in_doubt: set[str] = set()
         self.got: dict[str, set[str]] = {name: set() for name in NAMES}
         self.boxes: dict[str, Mailbox] = {}
         self.refusing: set[str] = set()

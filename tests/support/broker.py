@@ -34,10 +34,8 @@ from appliance.mesh.fingerprint import fingerprint
 from appliance.mesh.push import Push
 from appliance.mesh.signing import (
     hello_text,
-    hello_text_v1,
     public_key,
     request_text,
-    request_text_v1,
     sign,
 )
 from appliance.web.app import make_app
@@ -119,15 +117,6 @@ def signed(
     }
 
 
-def signed_v1(name: str, method: str, path: str, body: bytes, now_ms: int) -> dict[str, str]:
-    text = request_text_v1(method, path, str(now_ms), body)
-    return {
-        "X-Agentlip-Member": key(name),
-        "X-Agentlip-Timestamp": str(now_ms),
-        "X-Agentlip-Signature": sign(seed(name), text),
-    }
-
-
 def hello(name: str, mesh: str = "lab") -> dict[str, Any]:
     """The first frame of a link, which is answered with a challenge."""
     return {"type": "hello", "mesh": mesh, "member": key(name)}
@@ -138,11 +127,6 @@ def proof(challenge: dict[str, Any], name: str, mesh: str = "lab", **more: Any) 
     text = hello_text(challenge["broker_id"], mesh, key(name), challenge["nonce"])
     signature = sign(seed(name), text)
     return {**hello(name, mesh), "nonce": challenge["nonce"], "signature": signature, **more}
-
-
-def hello_v1(name: str, now_ms: int, mesh: str = "lab") -> dict[str, Any]:
-    signature = sign(seed(name), hello_text_v1(mesh, key(name), now_ms))
-    return {**hello(name, mesh), "timestamp": now_ms, "signature": signature}
 
 
 class ImmediatePool:

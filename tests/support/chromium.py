@@ -3,7 +3,6 @@
 It runs without a network of its own, in a temporary profile, and ends with the test.
 """
 
-import base64
 import json
 import os
 import shutil
@@ -87,14 +86,6 @@ class BrowserPage:
     def without_scripts(self, value: bool) -> None:
         """Disable the scripts of pages that are opened next, or enable them again."""
         self.call("Emulation.setScriptExecutionDisabled", value=value)
-
-    def screenshot(self, path: Path) -> None:
-        """The whole page."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        data = self.call(
-            "Page.captureScreenshot", captureBeyondViewport=True, clip={**size, "scale": 1}
-        )["data"]
-        path.write_bytes(base64.b64decode(data))
 
     def _receive(self) -> dict[str, Any]:
         message: dict[str, Any] = json.loads(self._socket.recv(timeout=SECONDS_MAX))

@@ -34,11 +34,6 @@ def fail_strangely(_tx: Tx) -> None:
     raise Strange(1, 2)
 
 
-def put_id(tx: Tx) -> str:
-    """A row that holds a new id."""
-    return put(tx, tx.new_id("id_"))
-
-
 def violate(tx: Tx) -> None:
     put(tx, "gone again")
     tx.execute("INSERT INTO t (v) VALUES (NULL)")

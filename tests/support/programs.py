@@ -9,23 +9,6 @@ from pathlib import Path
 from appliance.kernel.migration import load, newest
 from tests.support.commands import ROOT, CommandOutput, environment, run
 
-KILLED_AT = """
-import os, signal
-from appliance.kernel import schema
-really, seen = schema._connect, 0
-def count(statement):
-    global seen
-    seen += 1
-    if seen == {statement}:
-        os.kill(os.getpid(), signal.SIGKILL)
-def connect(database):
-    connection = really(database)
-    connection.set_trace_callback(count)
-    return connection
-schema._connect = connect
-"""
-"""A patch that kills the process before that statement of all its migrations."""
-
 
 def next_step(store: str, sql: str, *, opens_with: int | None = None) -> dict[str, str]:
     """A further step of a store, which only programs that have it may open."""

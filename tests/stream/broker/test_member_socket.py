@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.support.broker import hello, hello_v1, item, key, proof, signed
+from tests.support.broker import hello, item, key, proof, signed
 from tests.support.servedhub import serve
 from tests.support.until import until
 
@@ -237,23 +237,10 @@ def test_hello_for_another_broker_is_refused(hub):
     assert (number, frames[-1]["code"]) == (4401, "BAD_SIGNATURE")
 
 
-def test_hello_of_version_1_is_refused_unless_a_setting_allows_it(hub, tmp_path):
+def test_hello_of_version_1_is_refused(hub):
     with dialled(hub) as socket:
-        say(socket, hello_v1("anna", now_ms()))
+        say(socket, {**hello("anna"), "timestamp": now_ms(), "signature": "f" * 128})
         assert closed(socket)[2][-1]["code"] == "SIGNATURE_VERSION"
-    settings = SETTINGS.replace("[broker]", "[broker]\nsignature_v1 = true")
-    with serve(tmp_path, settings=settings) as old:
-        furnish(old)
-        once = hello_v1("anna", now_ms())
-        with dialled(old) as socket:
-            say(socket, once)
-            assert next_frame(socket)["type"] == "hello_ack"
-        with dialled(old) as socket:
-            say(socket, once)
-            assert closed(socket)[2][-1]["code"] == "SIGNATURE_USED"
-        with dialled(old) as socket:
-            say(socket, {**hello_v1("anna", now_ms()), "timestamp": 1})
-            assert closed(socket)[2][-1]["code"] == "STALE_SIGNATURE"
 
 
 def test_silence_and_other_frames_before_hello_end_the_link(hub):

@@ -160,7 +160,6 @@ def test_each_kind_of_destination_is_accepted_and_found_again(broker, more):
 
 # -- B1: refused before anything is looked at --------------------------------------------
 
-REVOKED = "dora"
 B1 = {
     "mesh exists": ({"mesh": "nowhere"}, 404, "MESH_NOT_FOUND"),
     "fingerprint is that of the request": (

@@ -11,21 +11,12 @@ from appliance.export import report_html, report_page
 from appliance.export.cells import LEVELS
 from appliance.export.errors import EmptyRange, TablesMissing
 from appliance.export.report_html import BYTES_MAX, render
-from appliance.export.report_wire import Activity, ActivityReport
 from tests.support.gold import answered, did, died, ended, took, write, write_delivery
 
 HOSTILE = (
     "</script><script>alert(1)</script>", "<!--<script>", "\u202eevil", "設計 🚀", "x" * 500,
     "{{data}}", "&amp; \" ' `", "]]>\u2028",
 )  # fmt: skip
-
-
-def activity_report(name: str) -> ActivityReport:
-    row = Activity(name, name, messages=3)
-    day = Activity("2026-11-19", "2026-11-19", messages=3)
-    return ActivityReport("2026-11-19", "2026-11-19", None, total=row, days=[day], channels=[row],
-                          topics=[row], senders=[row], pairs=[], left_out={},
-                          quantile_error=0.01)  # fmt: skip
 
 
 def parts(data: bytes) -> tuple[dict, str]:

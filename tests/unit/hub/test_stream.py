@@ -62,9 +62,6 @@ class StubSocket:
         if self.gone:
             raise SocketGone(1000)
 
-    def has_room(self, _seconds):
-        return True
-
     def of(self, kind):
         return [message for message in self.sent if message["type"] == kind]
 

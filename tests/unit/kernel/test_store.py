@@ -28,7 +28,6 @@ from appliance.kernel.store_errors import (
 from appliance.kernel.writer import StoreSettings
 
 ROOT = Path(__file__).parents[3]
-PF_EXITING = 0x4  # flag of an exiting process, in linux/sched.h
 
 
 def make_file(path):

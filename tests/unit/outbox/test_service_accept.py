@@ -8,8 +8,6 @@ from appliance.kernel.ids import ulid_value
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import destination, wire
 
-OTHER = {"same": "hello", "other": "something else"}
-
 
 def refused(outbox, **more):
     with pytest.raises(ApplianceError) as caught:

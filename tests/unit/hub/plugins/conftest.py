@@ -18,7 +18,6 @@ from appliance.kernel.errors import ApplianceError
 
 SECONDS_MAX = 20.0
 
-FUNCTIONS = {"linkifier": "enrich", "extractor": "extract"}
 # Marks every word `!x`; waits for the file `open` in its folder when a word is `wait`.
 MARKS = """
 import os, re, time
