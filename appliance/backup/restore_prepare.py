@@ -24,6 +24,7 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.restoring import Noticed
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import sqlite_name
+from appliance.shared.segment_chain import JUMP
 
 _BUSY_SECONDS = 5.0
 Rows = dict[str, dict[str, int]]
@@ -200,7 +201,7 @@ def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
         connection.commit()
         if record in made.rows:  # the row of the epoch is new if the store had none
             made.rows[record] = row_counts(connection)
-    first = highest + (epochs.JUMP if events_raised else 0) + 1
+    first = highest + (JUMP if events_raised else 0) + 1
     before = epochs.merged(_epochs_in_set(made), restore_job.known_epochs(job))
     begun = Epoch(epoch, iso(made.now_ms), job.manifest.name, first, highest)
     path = f"{made.new.dir.name}/{epochs.FILE}"

@@ -15,10 +15,10 @@ from appliance.backup.errors import RestoreRefused
 from appliance.backup.restore_job import RestoreJob
 from appliance.kernel import meta, row_digest
 from appliance.kernel.datadir import suspect_marker
-from appliance.kernel.epochs import JUMP
 from appliance.kernel.event_ids import keep_sequence
 from appliance.kernel.restoring import RestoreContext
 from appliance.kernel.store_declaration import declaration_of
+from appliance.shared.segment_chain import JUMP
 
 Mode = Literal["ro", "rw"]
 _BUSY_SECONDS = 5.0

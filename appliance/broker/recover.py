@@ -3,6 +3,7 @@ their fingerprints."""
 
 from typing import Any
 
+from appliance.kernel.clock import DAY_MS
 from appliance.mesh.fingerprint import matches, of_stored
 from appliance.recovery.copying import Copying
 
@@ -32,7 +33,7 @@ _INSERT = (
     f"INSERT OR IGNORE INTO {TABLE} (broker_message_id, mesh_id, client_message_id, history_id,"
     " destination_kind, destination_ref, sender_pubkey, first_seen_ms, expires_ms,"
     " request_fingerprint, history_available) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,"
-    " (SELECT ?9 + dedupe_retention_days * 86400000 FROM mesh WHERE id = ?2"
+    f" (SELECT ?9 + dedupe_retention_days * {DAY_MS} FROM mesh WHERE id = ?2"
     " AND dedupe_mode = 'retention_scoped'), ?10, ?11"
 )
 

@@ -9,7 +9,7 @@ from appliance.broker.directory import MemberRow, MeshRow
 from appliance.broker.dispatch import REVOKED
 from appliance.broker.service import Broker
 from appliance.kernel import webhook_signature
-from appliance.kernel.clock import iso
+from appliance.kernel.clock import HOUR_MS, iso
 from appliance.kernel.errors import Invalid
 from appliance.mesh import signing
 from appliance.web.webhook_caller import WebhookCaller
@@ -191,7 +191,7 @@ class Registry:
         secret = (
             webhook_signature.new_secret() if command.new_secret else check_secret(command.secret)
         )
-        grace_ms = int(self._settings.webhook_secret_grace_hours * 3_600_000)
+        grace_ms = int(self._settings.webhook_secret_grace_hours * HOUR_MS)
         self._store.write(
             admin_writes.change_webhook, mesh.id, webhook_id, command, secret, grace_ms
         )

@@ -1,6 +1,6 @@
 """Pure: how long ids and messages are kept, and when the nightly sweep is due."""
 
-from appliance.broker.settings import DAY_MS
+from appliance.kernel.clock import DAY_MS, HOUR_MS
 
 
 def dedupe_window_ms(mode: str, days: int) -> int | None:
@@ -20,4 +20,4 @@ def is_misconfigured(mode: str, dedupe_days: int, message_days: int) -> bool:
 
 def is_due(now_ms: int, last_ms: int | None, every_hours: float) -> bool:
     """Also true if the clock was set back."""
-    return last_ms is None or not 0 <= now_ms - last_ms < every_hours * 3_600_000
+    return last_ms is None or not 0 <= now_ms - last_ms < every_hours * HOUR_MS

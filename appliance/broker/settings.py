@@ -2,8 +2,6 @@
 
 import msgspec
 
-DAY_MS = 86_400_000
-
 
 class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[broker]: accepting, delivering and keeping messages of meshes."""

@@ -18,6 +18,7 @@ from appliance.broker.directory import MeshWebhookRow
 from appliance.broker.service import Broker
 from appliance.broker.writes import Claim, Demand, WebhookAttempt
 from appliance.kernel import webhook_signature
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.delivery import CallResult, Outcomes, Receiver, in_turn
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
@@ -26,7 +27,6 @@ from appliance.web.webhook_caller import WebhookCaller
 
 FAILURES_MAX = 5  # failures in a row after which a webhook is not called for a while
 LEASE_MARGIN_SECONDS = 10.0  # so that a call ends before its lease
-DAY_MS = 86_400_000
 JSON = "application/json"
 
 _encode = msgspec.json.Encoder().encode

@@ -16,12 +16,12 @@ from appliance.export.exporter import ExportRound
 from appliance.export.logs import EVENTS, LOGS, ExportedLog, log_of
 from appliance.export.manifests import SNAPSHOT, SegmentDirectory
 from appliance.export.rounds import Exports, LogRound, LogTidied
-from appliance.export.segment import DAY_MS, name_of
+from appliance.export.segment import name_of
 from appliance.export.settings import ExportSettings, Format
 from appliance.export.source import open_log
 from appliance.export.wire import SegmentManifest
 from appliance.kernel import config
-from appliance.kernel.clock import SystemClock
+from appliance.kernel.clock import DAY_MS, SystemClock
 from appliance.kernel.datadir import DataDir, discover
 from appliance.kernel.errors import Invalid
 

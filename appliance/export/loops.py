@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 
 from appliance.export import metrics
-from appliance.export.segment import DAY_MS
 from appliance.export.settings import ExportSettings
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.command_runner import CommandRunner, error_of
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log

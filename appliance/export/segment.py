@@ -15,10 +15,10 @@ from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from appliance.export.wire import SegmentManifest
+from appliance.kernel.clock import DAY_MS
 from appliance.shared import segment_chain
 from appliance.shared.segment_chain import JUMP
 
-DAY_MS = 86_400_000
 MANIFEST = ".manifest.json"
 _STEM = re.compile(r"segment-(\d{20})-(\d{20})")
 

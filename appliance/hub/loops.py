@@ -3,7 +3,7 @@
 from appliance.hub import indexing, metrics, queries
 from appliance.hub.settings import HubSettings
 from appliance.kernel import idempotency
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -23,7 +23,7 @@ class KeySweeper(Loop):
         self._settings = settings
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        before_ms = now_ms - int(self._settings.idempotency_hours * 3_600_000)
+        before_ms = now_ms - int(self._settings.idempotency_hours * HOUR_MS)
         forgotten = self._store.write(
             idempotency.forget_keys, before_ms, self._settings.sweep_rows_max
         )

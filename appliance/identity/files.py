@@ -12,7 +12,7 @@ from appliance.identity.keys import BadKeys, KeyArchive, KeyPair
 from appliance.identity.mode import choose
 from appliance.identity.settings import ARCHIVE_DAYS_MAX, IdentitySettings
 from appliance.kernel import manifest
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import DAY_MS, Clock, iso
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.manifest import IDENTITY, StoreLost
 from appliance.kernel.ownership import read_regular
@@ -26,7 +26,6 @@ KEYPAIR, NEXT, ARCHIVE, HOST = (
 )
 SECRETS = (KEYPAIR, NEXT, ARCHIVE, HOST)
 _FILE_BYTES_MAX = 256 * 1024
-DAY_MS = 86_400_000
 
 
 class IdentityFiles:

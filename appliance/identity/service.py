@@ -6,7 +6,6 @@ from pathlib import Path
 from appliance.identity import host, keys, metrics, wire
 from appliance.identity.files import (
     ARCHIVE,
-    DAY_MS,
     HOST,
     KEYPAIR,
     NEXT,
@@ -19,7 +18,7 @@ from appliance.identity.host import HostFingerprint
 from appliance.identity.keys import BadKeys, KeyArchive, KeyPair, KeyRotation
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import DAY_MS, Clock, iso
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.manifest import IDENTITY, StoreLost

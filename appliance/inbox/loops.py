@@ -2,13 +2,12 @@
 
 from appliance.inbox import metrics, writes
 from appliance.inbox.settings import InboxSettings
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.reader import Reader
 from appliance.kernel.store import Store
 
-DAY_MS = 86_400_000
 ROUNDS_MAX = 50
 FREE_SHARE_MIN = 0.25
 

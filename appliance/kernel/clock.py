@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Protocol
 
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
 
 class Clock(Protocol):
     def now_ms(self) -> int:

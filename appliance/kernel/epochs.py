@@ -12,10 +12,10 @@ import msgspec
 
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.ownership import read_regular
+from appliance.shared.segment_chain import JUMP
 
 FILE = "epochs.json"
 KEY = "epoch"
-JUMP = 2**32
 _BYTES_MAX = 16 * 1024 * 1024
 
 

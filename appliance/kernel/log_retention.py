@@ -10,7 +10,7 @@ import msgspec
 
 from appliance.kernel import meta
 from appliance.kernel.batch import Tx
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -21,7 +21,6 @@ from appliance.kernel.store import Store
 KEY = "log"
 """The key of the note in the table `meta`."""
 
-DAY_MS = 86_400_000
 MARKS = 100  # in the time for which rows are kept: they are kept longer by at most a hundredth
 ROWS = 2_000  # deleted in one transaction
 ROUNDS = 50  # transactions in one round

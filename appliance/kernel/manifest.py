@@ -21,6 +21,7 @@ from appliance.kernel.errors import Conflict, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import DECLARATIONS, STORE_ID_KEY, declaration_of
+from appliance.shared.segment_chain import JUMP
 
 TOKEN, IDENTITY = "token", "identity"
 NAMES = (*STORES, TOKEN, IDENTITY)
@@ -221,14 +222,14 @@ def _leave_events(datadir: DataDir, error: StoreLost, clock: Clock, log: Log) ->
     manifest.lost[store] = iso(now_ms)
     _write(datadir, manifest)
     old, epoch = value_in_record(datadir, epochs.KEY, "rw"), random_id()
-    begun = epochs.Epoch(epoch, iso(now_ms), "", given_out + epochs.JUMP + 1, given_out)
+    begun = epochs.Epoch(epoch, iso(now_ms), "", given_out + JUMP + 1, given_out)
     text = epochs.continued(epochs.read(datadir), old, begun)
     datadir.write_private(datadir.dir / epochs.FILE, text)
     with _opened(datadir.database(RECORD_STORE)) as connection:
         connection.execute(meta.SET, (epochs.KEY, epoch))
         connection.commit()
     with _opened(datadir.database(store)) as connection:
-        event_ids.keep_sequence(connection, "events", given_out + epochs.JUMP)
+        event_ids.keep_sequence(connection, "events", given_out + JUMP)
         connection.commit()
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
+from appliance.kernel.clock import DAY_MS, HOUR_MS
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.idempotency import forget_keys
 from appliance.kernel.loop import Loop
 from appliance.outbox import metrics, queries, writes
 from appliance.outbox.capacity import Level
-from appliance.outbox.sender import HOUR_MS, Sender
+from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, Outbox
 
-DAY_MS = 24 * HOUR_MS
 IDLE_SECONDS = 30.0
 COMPARE_ROWS = 1000  # the most that a broker compares in one request
 COMPARE_PAGES_MAX = 100  # in one round, so that another mesh is not kept waiting

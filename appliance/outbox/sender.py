@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import DAY_MS, HOUR_MS, Clock
 from appliance.kernel.delivery import Outcomes, Receiver, in_turn
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
@@ -34,7 +34,6 @@ ROUTES_MAX = 1000
 WINDOWS_MAX = 20  # groups of destinations to search for a due send in one claim
 SLOW_SECONDS = 2.0
 INTERRUPTED = "the delivery was interrupted"
-HOUR_MS = 3_600_000
 
 _decode = msgspec.json.Decoder().decode
 
@@ -247,7 +246,7 @@ class Sender:
             self._log.info("duplicate: delivered before", id=row.id)
         days = self._outbox.settings.retention_days
         age_ms = self._outbox.steady.now_ms() - row.accepted_steady_ms
-        if days is not None and age_ms > days * 24 * HOUR_MS:
+        if days is not None and age_ms > days * DAY_MS:
             metrics.late_retries.inc()
 
     # -- recording --------------------------------------------------------------------

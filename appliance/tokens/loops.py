@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from appliance.kernel.auth import TokenBook
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -12,7 +12,6 @@ from appliance.tokens import writes
 from appliance.tokens.settings import AuthSettings
 
 PURGE_INTERVAL_SECONDS = 3600.0
-DAY_MS = 86_400_000
 
 
 class TokenMaintenance(Loop):

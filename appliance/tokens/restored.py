@@ -7,10 +7,10 @@ import sqlite3
 import msgspec
 
 from appliance.kernel import config
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.restoring import RestoreContext
 from appliance.tokens.settings import AuthSettings
 
-DAY_MS = 86_400_000
 _BOTH = "FROM tokens AS r JOIN present.tokens AS p ON p.id = r.id WHERE r.revoked_ms IS NULL"
 _GONE = "FROM tokens AS r WHERE r.id NOT IN (SELECT id FROM present.tokens)"
 

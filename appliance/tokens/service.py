@@ -16,7 +16,7 @@ from appliance.kernel.auth import (
     principal_of,
 )
 from appliance.kernel.blank import is_blank
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import prefixed_token
@@ -25,7 +25,6 @@ from appliance.tokens import queries, wire, writes
 from appliance.tokens.declared import declared_scopes
 
 T = TypeVar("T")
-DAY_MS = 86_400_000
 ALL = wire.TokensQuery()
 
 

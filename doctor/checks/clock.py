@@ -3,12 +3,10 @@
 import sqlite3
 from collections.abc import Iterator
 
-from appliance.kernel.clock import iso
+from appliance.kernel.clock import DAY_MS, iso
 from appliance.kernel.steady_clock import read_note
 from doctor.check import Finding, Severity
 from doctor.context import Context
-
-DAY_MS = 86_400_000
 
 
 def recent_clock_change(

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from appliance.export.logs import EVENTS
+from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.checks.export import segments
 from doctor.context import Context
 from doctor.remedies import copy_hint, verified_backup
 
 # A restore starts a new epoch and raises event ids by this much, so that none repeats.
-EPOCH_JUMP = 2**32
 _PREVIOUS = (
     "coalesce(previous, (SELECT coalesce(max(e.event_id), 0) FROM events AS e"
     " WHERE e.event_id < newest.event_id))"

@@ -15,6 +15,7 @@ import msgspec
 from appliance.export.logs import EVENTS
 from appliance.kernel import meta
 from appliance.kernel.clock import utc
+from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
 from doctor import event_replay
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.checks.export import forged, segments
@@ -24,7 +25,6 @@ from doctor.plans import messages
 from doctor.remedies import copy_hint
 from doctor.step import Step
 
-EPOCH_JUMP = 2**32  # a restore raises event ids by this much
 _EPOCHS_MAX = 100
 _BYTES_MAX = 32 * 1024 * 1024
 _REPAIR = "agentlip doctor repair --run {} --data --yes"

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from appliance.kernel import meta
-from appliance.kernel.clock import iso, utc
+from appliance.kernel.clock import DAY_MS, iso, utc
 from appliance.kernel.steady_clock import CLOCK_KEY, decoded, jump_since_ms
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 
-DAY_MS = 86_400_000
 # The newest time of each store, by an index or a small table.
 NEWEST = {
     "auth": "SELECT max(created_ms) FROM tokens",

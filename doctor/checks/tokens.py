@@ -3,11 +3,10 @@
 import shlex
 from collections.abc import Iterator
 
+from appliance.kernel.clock import DAY_MS
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.checks.tokens_file import decoded_scopes
 from doctor.context import Context
-
-DAY_MS = 86_400_000
 
 
 def _expiring(context: Context) -> Iterator[Finding]:

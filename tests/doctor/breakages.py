@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from appliance.kernel import event_ids, row_digest
-from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.clock import HOUR_MS, SystemClock, iso
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, ClockReading, encoded
 from doctor.cli_options import settings_of
@@ -26,7 +26,6 @@ from doctor.step import Step
 from tests.doctor.workspace import WorkspaceFixture
 
 Break = Callable[[WorkspaceFixture], None]
-HOUR_MS = 3_600_000
 PAGE_BYTES = 4096
 LOST = "the data is lost, so only a copy helps"
 PEOPLE = "people decide what it should be"

@@ -3,14 +3,13 @@
 import msgspec
 import pytest
 
-from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.clock import HOUR_MS, SystemClock, iso
 from appliance.kernel.steady_clock import ClockNote, ClockReading
 from appliance.mesh.fingerprint import fingerprint
 from doctor.check import Severity
 from tests.doctor.workspace import WorkspaceFixture
 
 NOW_MS = SystemClock().now_ms()
-HOUR_MS = 3_600_000
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from appliance.backup.create import create_set
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.kernel import snapshot
-from appliance.kernel.clock import SystemClock
+from appliance.kernel.clock import DAY_MS, SystemClock
 from appliance.kernel.manifest import remember
 from doctor import remedies, run
 from doctor.check import Check, Finding
@@ -22,7 +22,6 @@ from tests.doctor.workspace import WorkspaceFixture
 from tests.support.backupcommands import verified
 from tests.support.commands import ROOT
 
-DAY_MS = 86_400_000
 RECOVER = "agentlip recover"
 
 

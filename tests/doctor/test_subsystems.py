@@ -10,12 +10,11 @@ import pytest
 
 from appliance.identity import keys
 from appliance.kernel.auth import hash_token
-from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.clock import HOUR_MS, SystemClock, iso
 from doctor.checks import plugins_root
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 
 SECOND_MS = 1000
-HOUR_MS = 3_600_000
 KEY = "a" * 64
 OTHER_KEY = "b" * 64
 

@@ -14,7 +14,7 @@ from appliance.hub.webhooks.queries import EventWebhookRow
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel import webhook_signature
 from appliance.kernel.auth import Principal
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import DAY_MS, HOUR_MS, Clock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.idempotency import Reply, reply_once
 from appliance.kernel.log import Log
@@ -22,8 +22,6 @@ from appliance.kernel.wakeup import Wakeup
 from appliance.web.address import check_url
 
 CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
-
-DAY_MS = 86_400_000
 
 
 class OutgoingEvent(msgspec.Struct, frozen=True):
@@ -91,7 +89,7 @@ class Webhooks:
             command = msgspec.structs.replace(command, cursor=within)
         if command.events is not None:
             command = msgspec.structs.replace(command, events=self._resolved(command.events))
-        grace_ms = int(self._settings.secret_grace_hours * 3_600_000)
+        grace_ms = int(self._settings.secret_grace_hours * HOUR_MS)
         return self._mutate(
             identity, writes.change, webhook_id, command, _next_secret(command), grace_ms
         )

@@ -16,6 +16,7 @@ import pytest
 
 from appliance.kernel import epochs, event_ids, manifest
 from appliance.kernel.datadir import BESIDE, DataDir
+from appliance.shared.segment_chain import JUMP
 from tests.support.commands import agentlip, environment
 from tests.support.damage import leaf_of
 from tests.support.servedhub import ServedHub
@@ -131,7 +132,7 @@ def test_events_that_were_given_out_are_missed(
         assert accepted is not None
         assert accepted.epoch != before.epoch
         hub.channel("later")
-        assert hub.head == killed.newest + epochs.JUMP + 1
+        assert hub.head == killed.newest + JUMP + 1
         (first, begun) = epochs.read(datadir)
         assert (first.epoch, begun.epoch) == (before.epoch, accepted.epoch)
         assert begun.highest_before == killed.newest
@@ -183,5 +184,5 @@ def test_restore_and_recovery_do_not_give_a_lost_id_out_again(killed: Killed) ->
     shutil.copy(killed.before, database)
     done = agentlip("backup", "restore", "--latest", "--yes", cwd=killed.hub.workspace)
     assert done.code == 0, done
-    assert epochs.read(datadir)[-1].first_event_id == killed.newest + epochs.JUMP + 1
+    assert epochs.read(datadir)[-1].first_event_id == killed.newest + JUMP + 1
     assert not manifest.lost_stores(datadir, "unused")

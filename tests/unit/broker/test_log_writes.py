@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.broker import log_writes, webhook_wire, wire
-from appliance.broker.settings import DAY_MS
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.delivery import CallResult
 from tests.support.broker import BrokerFixture, key
 

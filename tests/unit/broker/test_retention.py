@@ -4,7 +4,7 @@ import pytest
 
 from appliance.broker import retention, wire
 from appliance.broker.rate_limit import MeshRateLimit
-from appliance.broker.settings import DAY_MS
+from appliance.kernel.clock import DAY_MS
 from tests.support.broker import BrokerFixture, key
 
 DAY_SECONDS = 86_400

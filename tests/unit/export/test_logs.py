@@ -19,10 +19,11 @@ from appliance.export.exporter import Exporter
 from appliance.export.logs import LOGS, _time, log_of
 from appliance.export.manifests import RETENTION, SegmentDirectory
 from appliance.export.rounds import EXPORTED, NO_LOG, WAITING, Exports
-from appliance.export.segment import JUMP, SegmentLimits
+from appliance.export.segment import SegmentLimits
 from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
 from appliance.kernel.clock import SystemClock
+from appliance.shared.segment_chain import JUMP
 from tests.support.clock import FakeClock
 from tests.support.exports import Logged, StoreLog, ids_in, manifests
 

@@ -8,10 +8,9 @@ import pytest
 from appliance.export import metrics
 from appliance.export.loops import SegmentExporter
 from appliance.export.manifests import SegmentDirectory
-from appliance.export.segment import DAY_MS
 from appliance.export.settings import ExportSettings
 from appliance.export.source import newest_numbers
-from appliance.kernel.clock import SystemClock
+from appliance.kernel.clock import DAY_MS, SystemClock
 from appliance.kernel.command_runner import CommandRunner
 from appliance.kernel.log import Log
 from tests.support.exports import Logged, StoreLog, ids_in

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from appliance.export import segment
 from appliance.export.segment import Piece, Run, SegmentLimits
 from appliance.export.wire import SegmentManifest
+from appliance.kernel.clock import DAY_MS
 
 LIMITS = SegmentLimits(rows_max=100, bytes_max=10_000, open_ms=5_000)
 DAY = "2026-11-20"
@@ -96,7 +97,7 @@ def test_a_piece_is_full_by_rows_or_bytes_and_due_by_age_or_when_its_day_is_over
     assert segment.is_full(piece._replace(bytes=10_000), LIMITS)
     assert not segment.is_due(10_000, LIMITS, 14_999)
     assert segment.is_due(10_000, LIMITS, 15_000)
-    midnight = segment.DAY_MS
+    midnight = DAY_MS
     assert segment.is_due(midnight - 1, LIMITS, midnight)
 
 

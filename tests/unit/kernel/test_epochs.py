@@ -2,7 +2,8 @@
 
 import pytest
 
-from appliance.kernel.epochs import JUMP, ids_between
+from appliance.kernel.epochs import ids_between
+from appliance.shared.segment_chain import JUMP
 
 FIRSTS = ((1, "first"), (10 + JUMP + 1, "second"), (20 + 2 * JUMP + 1, "third"))
 

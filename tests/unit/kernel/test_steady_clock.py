@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.steady_clock import (
     TOLERANCE_MS,
     ClockNote,
@@ -10,7 +11,6 @@ from appliance.kernel.steady_clock import (
     steady_at,
 )
 
-DAY_MS = 86_400_000
 AHEAD_MS = 1000  # the wall clock was that far ahead when the note was written
 
 
