@@ -213,12 +213,7 @@ class Dataset:
         """Lock the dataset for one writer, also between containers that share a volume."""
         with writable(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
-            lock = (self.root / ".lock").open("w")
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OutputBusy(f"another job is writing to {self.root}") from None
+        with locked(self.root, OutputBusy(f"another job is writing to {self.root}")):
             for left in self.root.glob(f"{DRAFT}*"):  # left by a killed job
                 shutil.rmtree(left, ignore_errors=True)
             yield self
@@ -254,6 +249,19 @@ class Dataset:
 
     def _newest(self) -> int:
         return max((int(path.name[1:]) for path in self.root.glob("v????????")), default=0)
+
+
+@contextmanager
+def locked(folder: Path, busy: OutputBusy) -> Iterator[None]:
+    """Hold the lock of a folder. Raises `busy` if another process holds it."""
+    with writable(folder):
+        lock = (folder / ".lock").open("a")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise busy from None
+        yield
 
 
 @contextmanager

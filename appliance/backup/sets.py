@@ -6,12 +6,11 @@ Only `NAME` counts as a set, and it is renamed when all of it is on disk. So a p
 killed leaves no half set that lists as good. The next writer removes what it left.
 """
 
-import fcntl
 import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +22,8 @@ from appliance.backup.manifest import SetManifest, Verification
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import iso
 from appliance.kernel.datadir import DataDir, sync_directory
+from appliance.kernel.file_lock import file_lock, try_lock
 from appliance.kernel.ids import random_id
-from appliance.kernel.ownership import open_own
 
 NAME = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 VERIFICATION = "verification.json"
@@ -64,14 +63,10 @@ class SetDirectory:
         Raises BackupRunning if another process has it, BackupNotWritable on an OSError, and if
         `backup.directory` is outside of the workspace and doesn't exist.
         """
-        with writing():
-            self._lock_file.parent.mkdir(mode=0o700, exist_ok=True)
-            descriptor = open_own(self._lock_file, os.O_RDWR | os.O_CREAT)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise BackupRunning from None
+        with ExitStack() as lock:
+            with writing():
+                self._lock_file.parent.mkdir(mode=0o700, exist_ok=True)
+                lock.enter_context(file_lock(self._lock_file, BackupRunning()))
             if not self._is_created and not self.root.is_dir():
                 raise BackupNotWritable(
                     f"the directory of backups {self.root} does not exist",
@@ -81,8 +76,6 @@ class SetDirectory:
                 self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._clean()
             yield
-        finally:
-            os.close(descriptor)
 
     def is_busy(self) -> bool:
         """Whether a process holds the lock of `only_writer`. Never waits, writes or keeps it."""
@@ -91,12 +84,9 @@ class SetDirectory:
         except OSError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            return not try_lock(descriptor, shared=True)
         finally:
             os.close(descriptor)
-        return False
 
     def names(self) -> list[str]:
         """The names of all sets, oldest first, at most `backup.sets_max` of the newest."""

@@ -3,10 +3,8 @@
 A set is present at a target when its manifest is there, which is written last.
 """
 
-import fcntl
-import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +38,7 @@ from appliance.backup.transfer import (
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.ownership import open_own
+from appliance.kernel.file_lock import file_lock
 
 Tell = Callable[[str, int, int], None]
 """What is done, bytes done, bytes in total."""
@@ -246,19 +244,13 @@ def _matches(sent: Sent, stored: Stored | None) -> bool:
 @contextmanager
 def only_upload(datadir: DataDir, target: str) -> Iterator[None]:
     """Holds the lock of one target. Raises BackupRunning."""
-    with writing():
-        folder = datadir.dir / "locks"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = folder / f"backup-{target}.lock"
-        descriptor = open_own(file, os.O_RDWR | os.O_CREAT)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BackupRunning(
-                f"another process copies backups to target {target}",
-                hint="wait until it ends: agentlip backup targets",
-            ) from None
+    busy = BackupRunning(
+        f"another process copies backups to target {target}",
+        hint="wait until it ends: agentlip backup targets",
+    )
+    with ExitStack() as lock:
+        with writing():
+            folder = datadir.dir / "locks"
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock.enter_context(file_lock(folder / f"backup-{target}.lock", busy))
         yield
-    finally:
-        os.close(descriptor)

@@ -7,12 +7,11 @@ A file gets its name after it is complete and synced, and its manifest after tha
 removes what a crash leaves behind: temporary files and segments without a manifest.
 """
 
-import fcntl
 import hashlib
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +28,7 @@ from appliance.export.errors import (
 )
 from appliance.export.wire import SCHEMA_VERSION, SegmentManifest, SnapshotManifest
 from appliance.kernel.datadir import sync_directory
-from appliance.kernel.ownership import open_own
+from appliance.kernel.file_lock import file_lock
 
 EVENTS = "events"
 SNAPSHOT = "snapshot"
@@ -143,19 +142,13 @@ class SegmentDirectory:
     @contextmanager
     def only_writer(self) -> Iterator[None]:
         """Lock the directory and remove the files that a killed writer left."""
-        with writing():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            descriptor = open_own(self.folder / _LOCK, os.O_RDWR | os.O_CREAT)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OutputBusy(f"another export is writing to {self.folder.parent}") from None
+        busy = OutputBusy(f"another export is writing to {self.folder.parent}")
+        with ExitStack() as lock:
             with writing():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                lock.enter_context(file_lock(self.folder / _LOCK, busy))
                 self._sweep()
             yield
-        finally:
-            os.close(descriptor)
 
     def _sweep(self) -> None:
         for day in self._days():

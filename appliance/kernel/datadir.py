@@ -8,7 +8,6 @@ again.
 """
 
 import errno
-import fcntl
 import os
 import re
 import secrets
@@ -25,6 +24,7 @@ import msgspec
 
 from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.errors import Conflict, Missing, StorageFull, Unavailable
+from appliance.kernel.file_lock import try_lock
 from appliance.kernel.ownership import WorkspaceNotTrusted, open_own, read_regular
 from appliance.kernel.store_declaration import DECLARATIONS, file_of
 
@@ -357,11 +357,8 @@ class WriterLock:
         except OSError as error:
             raise not_writable(error) from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _same_file(descriptor, self._path):
+            if try_lock(descriptor) and _same_file(descriptor, self._path):
                 return descriptor
-        except BlockingIOError:
-            pass
         except BaseException:
             os.close(descriptor)
             raise
@@ -400,11 +397,7 @@ def read_lock(datadir: DataDir) -> LockView:
     except OSError:
         return LockView(exists=False, held=False, written=None)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            held = False
-        except BlockingIOError:
-            held = True
+        held = not try_lock(descriptor, shared=True)
         try:
             text = os.pread(descriptor, _SMALL_FILE_BYTES_MAX, 0)
             written = msgspec.json.decode(text, type=LockHolder)

@@ -1,6 +1,5 @@
 """Starts the server in the background and waits until it serves."""
 
-import fcntl
 import os
 import select
 import shlex
@@ -8,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +18,7 @@ import appliance
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir, WorkspaceNotFound, not_writable, read_lock
 from appliance.kernel.errors import ApplianceError, Conflict, OutOfMemory, Unavailable
+from appliance.kernel.file_lock import file_lock
 from appliance.kernel.log import Log
 from appliance.kernel.ownership import open_own, refuse_other_owner
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes
@@ -195,32 +195,20 @@ def start_lock(
 ) -> Iterator[None]:
     """Held while a process creates this workspace or starts its server, which it may use.
 
-    The lock ends with the process. Its file is never removed, so all processes lock the same file.
+    The started server does not keep the lock.
     """
     from appliance.kernel.schema import make_folders
 
     path = datadir.lock_file.with_name("start.lock")
     refuse_other_owner(datadir.workspace, datadir.dir, as_root=as_root)
     make_folders(datadir, [], [])
-    try:
-        # Closed on exec: the started server must not keep the lock.
-        descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise not_writable(error) from error
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not deadline.left():
-                    raise StartBusy(
-                        f"another start has not finished within {START_SECONDS_MAX:.0f} s"
-                    ) from None
-                select.select([], [], [], POLL_SECONDS)
+    busy = StartBusy(f"another start has not finished within {START_SECONDS_MAX:.0f} s")
+    with ExitStack() as lock:
+        try:
+            lock.enter_context(file_lock(path, busy, deadline.left))
+        except OSError as error:
+            raise not_writable(error) from error
         yield
-    finally:
-        os.close(descriptor)
 
 
 def check_settings(datadir: DataDir, options: ServerOptions, deadline: StartDeadline) -> None:

@@ -8,16 +8,14 @@ replaced yet. Between the rename of a segment and that of its manifest, readers 
 about its hash.
 """
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from spark import segments
-from spark.dataset import writable
+from spark.dataset import locked, writable
 from spark.errors import OutputBusy, SegmentTorn
 from spark.jobs.erase.rewrite import TEMPORARY, temporary
 
@@ -46,19 +44,12 @@ class ErasePlan(NamedTuple):
     snapshots: tuple[str, ...]
 
 
-@contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def only_writer(folder: Path) -> AbstractContextManager[None]:
     """Lock the directory of segments, as the exporter does."""
-    with writable(folder):
-        lock = (folder / ".lock").open("a")
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputBusy(
-                f"an export is writing to {folder.parent}", "run it again when the export is done"
-            ) from None
-        yield
+    busy = OutputBusy(
+        f"an export is writing to {folder.parent}", "run it again when the export is done"
+    )
+    return locked(folder, busy)
 
 
 def pending(folder: Path) -> ErasePlan | None:

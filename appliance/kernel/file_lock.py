@@ -1,0 +1,46 @@
+"""Locks of files (`flock`), between processes.
+
+They are the operating system's: a lock ends with the process that holds it, however that process
+ends. The programs that this process starts do not keep it.
+"""
+
+import fcntl
+import os
+import select
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.ownership import open_own
+
+POLL_SECONDS = 0.03
+
+
+@contextmanager
+def file_lock(
+    path: Path, busy: ApplianceError, seconds_left: Callable[[], float] = lambda: 0.0
+) -> Iterator[None]:
+    """Holds the lock of this file, which is created and stays, so that all lock the same one.
+
+    Raises `busy` if another process holds the lock and no seconds are left, and OSError if the
+    file can't be opened.
+    """
+    descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
+    try:
+        while not try_lock(descriptor):
+            if not seconds_left():
+                raise busy
+            select.select([], [], [], POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Takes the lock without waiting; False if another process holds it."""
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
