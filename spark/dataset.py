@@ -242,7 +242,7 @@ class Dataset:
             pointer.unlink(missing_ok=True)
             pointer.symlink_to(target.name)
             pointer.rename(self.root / "current")
-            _sync_folder(self.root)
+            sync_folder(self.root)
         for old in sorted(self.root.glob("v*"))[:-VERSIONS_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
         return Version(target, self.schema)
@@ -318,6 +318,17 @@ def link(source: str | Path, target: str | Path) -> None:
         shutil.copyfile(source, target)
 
 
+def write_whole(path: Path, text: str, prefix: str = ".") -> None:
+    """Write and sync `text`: after a kill, the file has the old or the new text.
+
+    prefix  how the name of the file begins until it is complete; another attempt replaces that file
+    """
+    draft = path.with_name(f"{prefix}{path.name}.part")
+    write_synced(draft, text)
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
 def write_synced(path: Path, text: str) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -325,7 +336,7 @@ def write_synced(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

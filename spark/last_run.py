@@ -1,7 +1,6 @@
 """The record of a run: a file beside the tables, and a report to an appliance. Needs no Spark."""
 
 import json
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from http.client import HTTPException
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+
+from spark.dataset import write_whole
 
 OK, FAILED, NOTHING_NEW = "ok", "failed", "nothing_new"
 TIMEOUT_SECONDS = 10
@@ -51,14 +52,9 @@ def numbers(counts: Mapping[str, Any]) -> dict[str, int]:
 def write(out: Path, record: RunRecord) -> str | None:
     """Write <out>/runs/<job>.json as a whole. Returns why it could not be written."""
     path = out / "runs" / f"{record.job}.json"
-    draft = path.with_name(f".{record.job}.{os.getpid()}")
     try:
         path.parent.mkdir(exist_ok=True)
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(record.as_json() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_whole(path, record.as_json() + "\n")
     except OSError as error:
         return f"{path} cannot be written: {error.strerror}"
     return None

@@ -23,7 +23,6 @@ MANIFEST = ".manifest.json"
 RETENTION = "retention.json"
 SCHEMA_VERSIONS = {1}
 LINE_BYTES_MAX = 16 * 1024 * 1024
-CHUNK_BYTES = 4 * 1024 * 1024
 NUMBERS = ("schema_version", "first_event_id", "last_event_id", "rows", "bytes")
 WORDS = ("kind", "epoch", "file", "format", "sha256", "date")
 ARROW_TYPES = {
@@ -242,21 +241,23 @@ def _lines(path: Path) -> int:
         return sum(1 for _ in file)
 
 
+def hash_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def verify_file(path: Path, size: int, sha256: str) -> None:
     try:
-        with path.open("rb") as file:
-            actual = file.seek(0, 2)
-            if actual != size:
-                raise SegmentTorn(f"{path} has {actual:,} bytes; its manifest requires {size:,}")
-            file.seek(0)
-            digest = hashlib.sha256()
-            while chunk := file.read(CHUNK_BYTES):
-                digest.update(chunk)
+        actual = path.stat().st_size
+        if actual != size:
+            raise SegmentTorn(f"{path} has {actual:,} bytes; its manifest requires {size:,}")
+        digest = hash_of(path)
     except FileNotFoundError:
         raise SegmentMissing(f"{path} is missing, but its manifest exists") from None
     except OSError as error:
         raise SegmentTorn(f"{path} cannot be read: {error.strerror}") from None
-    if digest.hexdigest() != sha256:
+    if digest != sha256:
         raise WrongHash(f"{path} has another hash than its manifest")
 
 

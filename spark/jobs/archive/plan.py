@@ -7,16 +7,14 @@ Files never change. A day that got more rows is written again to other files, an
 are removed by the next run, when nobody reads them any more.
 """
 
-import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from spark import segments
-from spark.dataset import writable
+from spark.dataset import writable, write_whole
 from spark.errors import SchemaVersionUnknown, SegmentTorn
 from spark.request import JobRequest
 from spark.segments import SegmentFile
@@ -63,18 +61,8 @@ def read(out: Path) -> Entry:
 
 
 def write(out: Path, catalogue: Entry) -> None:
-    draft = out / f".{CATALOGUE}"
     with writable(out):
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump(catalogue, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(out / CATALOGUE)
-        folder = os.open(out, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_whole(out / CATALOGUE, json.dumps(catalogue, indent=1))
 
 
 def up_to_date(ask: JobRequest) -> bool:
@@ -158,8 +146,7 @@ def publish(path: Path, out: Path, log: str) -> Entry:
     """Move a complete file to its name in the archive. Returns its entry in the catalogue."""
     day = path.parent.parent.name.partition("=")[2]
     first, last, rows, epoch = extent(path)
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    sha256 = segments.hash_of(path)
     folder = folder_of(log, day)
     name = f"{folder}/{day}-{first:020d}-{last:020d}-{sha256[:12]}.parquet"
     with writable(out):

@@ -12,11 +12,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from spark import segments
-from spark.dataset import writable
+from spark.dataset import sync_folder, writable, write_whole
 from spark.errors import ChecksFailed, Usage, WrongHash
 from spark.jobs.erase import bronze, lake, schema, swap
 from spark.jobs.erase.order import ErasureOrder
 from spark.jobs.erase.payload import MARKER
+from spark.jobs.erase.rewrite import TEMPORARY
 from spark.jobs.ingest.job import silver
 from spark.request import JobRequest
 from spark.segments import SegmentFile
@@ -54,7 +55,7 @@ class Work:
         (file,) = draft.glob("part-*.parquet")
         with writable(self.folder):
             file.replace(self.selected)
-            swap.sync_folder(self.folder)
+            sync_folder(self.folder)
             for left in draft.iterdir():
                 left.unlink()
             draft.rmdir()
@@ -63,7 +64,7 @@ class Work:
     def write(self, fields: dict[str, Any]) -> Path:
         path = self.folder / f"certificate-{len(self.certificates()) + 1:08d}.json"
         with writable(self.folder):
-            swap.write_whole(path, json.dumps(fields, indent=1) + "\n")
+            write_whole(path, json.dumps(fields, indent=1) + "\n", TEMPORARY)
         return path
 
 
@@ -92,7 +93,7 @@ def compose(
             "messages": counts.get(schema.MESSAGE, 0),
             "attachments": counts.get(schema.ATTACHMENT, 0),
             "file": SELECTED,
-            "sha256": sha256(work.selected),
+            "sha256": segments.hash_of(work.selected),
         },
         "segments": segment_changes,
         "other_segments": {"count": len(others), "sha256": inventory(others)},
@@ -159,7 +160,7 @@ def verify(ask: JobRequest, path: Path) -> dict[str, int]:
     """Compare the files with a certificate again. Raises an error for the first difference."""
     fields = _read(path)
     selected = path.with_name(SELECTED)
-    if not selected.is_file() or sha256(selected) != fields["selected"]["sha256"]:
+    if not selected.is_file() or segments.hash_of(selected) != fields["selected"]["sha256"]:
         raise WrongHash(f"{selected} is missing or is not the one of the certificate", "copy it")
     chosen = ask.spark.read.schema(schema.SELECTED).parquet(str(selected))
     held = bronze.every(ask.source / "events")
@@ -206,8 +207,3 @@ def _read(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Usage(f"{path} is not a certificate of an erasure") from None
     return fields
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

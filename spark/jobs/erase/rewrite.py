@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TEMPORARY = ".erase-"
-CHUNK_BYTES = 4 * 1024 * 1024
 Erase = Callable[[str, str], str]  # name and data_json → data_json
 
 
@@ -106,9 +105,7 @@ def _lines(path: Path, target: Path, event_ids: Collection[int], erase: Erase) -
 
 
 def _synced_hash(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
-    return digest.hexdigest()
+    return digest

@@ -9,13 +9,12 @@ about its hash.
 """
 
 import json
-import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from spark import segments
-from spark.dataset import locked, writable
+from spark.dataset import locked, sync_folder, writable, write_whole
 from spark.errors import OutputBusy, SegmentTorn
 from spark.jobs.erase.rewrite import TEMPORARY, temporary
 
@@ -74,7 +73,7 @@ def begin(folder: Path, plan: ErasePlan) -> None:
         "snapshots": plan.snapshots,
     }
     with writable(folder):
-        write_whole(folder / PLAN, json.dumps(fields, indent=1))
+        write_whole(folder / PLAN, json.dumps(fields, indent=1), TEMPORARY)
 
 
 def sweep(folder: Path) -> None:
@@ -108,29 +107,10 @@ def _finish_one(target: Path, manifest: Path, change: SegmentChange, order: str,
         sync_folder(target.parent)
     note = {"order_sha256": order, "rows": change.changed, "at": at}
     fields |= {"bytes": change.bytes, "sha256": change.after, "erased": note}
-    write_whole(manifest, json.dumps(fields, indent=1) + "\n")
+    write_whole(manifest, json.dumps(fields, indent=1) + "\n", TEMPORARY)
 
 
 def end(folder: Path) -> None:
     with writable(folder):
         (folder / PLAN).unlink(missing_ok=True)
         sync_folder(folder)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write and sync `text`: after a kill, the file has the old or the new text."""
-    draft = path.with_name(f"{TEMPORARY}{path.name}.part")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
