@@ -18,8 +18,9 @@ import msgspec
 
 from appliance.kernel import manifest
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import FOLDERS, DataDir, sync_directory
+from appliance.kernel.datadir import FOLDERS, DataDir
 from appliance.kernel.errors import Conflict
+from appliance.kernel.whole_file import sync_directory
 from doctor import message_rows, store_actions
 from doctor.checks.store import integrity
 from doctor.context import open_read_only

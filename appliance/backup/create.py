@@ -24,6 +24,7 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.datadir import BESIDE, DIRECTORY, DataDir
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import free_bytes
+from appliance.kernel.whole_file import new_file
 
 TellFile = Callable[[str, int, int], None]
 _SCRATCH = "scratch."
@@ -173,12 +174,9 @@ class _Work:
 
     def _encode(self, name: str, path: str, kind: Kind, mode: int, source: Source) -> None:
         name += ".zst.age" if self._recipients else ".zst"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(self._folder / name, flags, 0o600), "wb") as target:
-            level = self._settings.compression_level
+        level = self._settings.compression_level
+        with new_file(self._folder / name) as target:
             done = encode(source, target, level=level, recipients=self._recipients)
-            target.flush()
-            os.fsync(target.fileno())
         self._files.append(
             SetFile(
                 name=name,

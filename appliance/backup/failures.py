@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from appliance.backup import wire
-from appliance.backup.sets import write_private, writing
+from appliance.backup.sets import writing
+from appliance.kernel.whole_file import write_whole
 
 FILE = "failures.json"
 _BYTES_MAX = 65_536
@@ -18,7 +19,7 @@ def write_failures(root: Path, failures: list[wire.BackupFailure]) -> None:
     """Raises BackupNotWritable."""
     with writing():
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(root / FILE, msgspec.json.encode(failures))
+        write_whole(root / FILE, msgspec.json.encode(failures))
 
 
 def read_failures(root: Path) -> list[wire.BackupFailure]:

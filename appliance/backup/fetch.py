@@ -14,6 +14,7 @@ from appliance.backup.sets import SetDirectory, writing
 from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import check_hash
 from appliance.backup.target import Attempts, BackupTarget
+from appliance.kernel.ownership import open_own
 
 Tell = Callable[[str, int, int], None]
 
@@ -108,9 +109,8 @@ def _fetch_files(
 
 def _fetch_file(target: BackupTarget, name: str, file: SetFile, path: Path) -> None:
     """Another attempt writes the file from its start."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with writing():
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     with os.fdopen(descriptor, "wb") as opened:
         for piece in read_file(target, name, file):
             with writing():

@@ -14,7 +14,7 @@ from appliance.backup import restore_job, restore_rules, small_files, store_copy
 from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
-from appliance.backup.sets import write_private, writing
+from appliance.backup.sets import writing
 from appliance.backup.unpack import TellFile, unpack
 from appliance.kernel import epochs, manifest, meta, schema
 from appliance.kernel.clock import iso
@@ -24,6 +24,7 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.restoring import Noticed
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import sqlite_name
+from appliance.kernel.whole_file import write_whole
 from appliance.shared.segment_chain import JUMP
 
 _BUSY_SECONDS = 5.0
@@ -206,7 +207,7 @@ def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
     begun = Epoch(epoch, iso(made.now_ms), job.manifest.name, first, highest)
     path = f"{made.new.dir.name}/{epochs.FILE}"
     text = epochs.continued(before, job.manifest.epoch, begun)
-    write_private(made.new.workspace / path, text.encode())
+    write_whole(made.new.workspace / path, text.encode())
     if path not in made.paths:
         made.paths.append(path)
     return epoch, first
@@ -265,7 +266,7 @@ def _write_lost(made: _Preparation, listed: Mapping[Noticed, list[tuple[str, str
     ]
     file = made.new.workspace / path
     file.parent.mkdir(mode=0o700, exist_ok=True)
-    write_private(file, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    write_whole(file, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
     made.paths.append(path)
     return path
 

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,9 +21,10 @@ from appliance.backup.errors import BackupNotWritable, BackupRunning, SetDamaged
 from appliance.backup.manifest import SetManifest, Verification
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import iso
-from appliance.kernel.datadir import DataDir, sync_directory
+from appliance.kernel.datadir import DataDir
 from appliance.kernel.file_lock import file_lock, try_lock
 from appliance.kernel.ids import random_id
+from appliance.kernel.whole_file import sync_directory, write_whole
 
 NAME = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 VERIFICATION = "verification.json"
@@ -164,7 +165,7 @@ class SetDirectory:
     def finish(self, manifest: SetManifest, partial: Path) -> Path:
         """Writes the manifest, syncs everything, and gives the directory its name."""
         with writing():
-            write_private(partial / manifests.FILE, manifests.encode(manifest))
+            write_whole(partial / manifests.FILE, manifests.encode(manifest))
             sync_directory(partial)
             path = self.root / manifest.name
             partial.rename(path)
@@ -173,7 +174,7 @@ class SetDirectory:
 
     def record(self, name: str, verification: Verification) -> None:
         with writing():
-            write_private(self.path(name) / VERIFICATION, msgspec.json.encode(verification))
+            write_whole(self.path(name) / VERIFICATION, msgspec.json.encode(verification))
 
     def remove(self, name: str) -> None:
         """From the rename on it isn't listed, even if deleting it is interrupted."""
@@ -210,22 +211,6 @@ def writing() -> Iterator[None]:
             f"the backup can't be written: {error.strerror or error}",
             details={"errno": error.errno or 0},
         ) from error
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Writes a file for the owner only, completely or not at all."""
-    temporary = path.with_name(f".{path.name}.{random_id()[:8]}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-        sync_directory(path.parent)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _read(path: Path, bytes_max: int) -> bytes:

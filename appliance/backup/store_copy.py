@@ -11,6 +11,7 @@ from appliance.backup.errors import BackupNotWritable
 from appliance.backup.manifest import StoreFacts
 from appliance.kernel import event_ids, meta
 from appliance.kernel.errors import ApplianceError
+from appliance.kernel.ownership import open_own
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import sqlite_name
 
@@ -74,8 +75,7 @@ def copy(
     StoreNotCopied if the store is damaged, CutNotPossible if another program locks it.
     """
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        os.close(os.open(target, flags, 0o600))
+        os.close(open_own(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as error:
         raise _not_writable(error.strerror or str(error)) from error
     try:

@@ -14,8 +14,7 @@ from appliance.backup.errors import (
 )
 from appliance.backup.settings import BackupSettings
 from appliance.backup.target import READ_BYTES, Stored
-from appliance.kernel.datadir import sync_directory
-from appliance.kernel.ids import random_id
+from appliance.kernel.whole_file import sync_directory, whole_file
 
 _TEMPORARY = ".writing-"
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG}
@@ -61,14 +60,8 @@ class DirectoryTarget:
                 path.parent.mkdir(mode=0o700)
                 sync_directory(self._root)
             self._sweep(path.parent, path.name)
-            temporary = path.with_name(f"{_TEMPORARY}{path.name}.{random_id()[:8]}")
-            try:
-                _write(temporary, content)
-                temporary.rename(path)
-                sync_directory(path.parent)
-            finally:
-                with suppress(OSError):
-                    temporary.unlink(missing_ok=True)
+            with whole_file(path, prefix=_TEMPORARY) as file:
+                file.writelines(content)
         return ""
 
     def remove(self, name: str) -> None:
@@ -109,12 +102,3 @@ class DirectoryTarget:
                     reason, hint=f"check its space and owner: df -h {self._root}"
                 ) from None
             raise TargetUnreachable(reason) from None
-
-
-def _write(path: Path, content: Iterable[bytes]) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        for piece in content:
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())

@@ -9,8 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from appliance.backup.sets import write_private, writing
+from appliance.backup.sets import writing
 from appliance.backup.settings import TargetSettings
+from appliance.kernel.whole_file import write_whole
 
 OWNER = "upload.json"
 _STATE_BYTES_MAX = 16 * 1024 * 1024
@@ -60,4 +61,4 @@ def read_state(set_path: Path, target: TargetSettings) -> UploadState | None:
 
 def write_state(set_path: Path, target: str, state: UploadState) -> None:
     with writing():
-        write_private(state_file(set_path, target), msgspec.json.encode(state))
+        write_whole(state_file(set_path, target), msgspec.json.encode(state))

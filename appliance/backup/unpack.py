@@ -10,7 +10,8 @@ from appliance.backup.errors import BackupNotWritable
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import SetFile, SetManifest
 from appliance.backup.sets import writing
-from appliance.kernel.datadir import sync_directory
+from appliance.kernel.ownership import open_own
+from appliance.kernel.whole_file import sync_directory
 
 TellFile = Callable[[str, int, int], None]
 """Called with the name of a file, the bytes of its content that are done, and all of them."""
@@ -62,10 +63,9 @@ def _unpack_file(
     identities: Identities | None,
     tell: TellFile | None,
 ) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with writing():
-            descriptor = os.open(target, flags, 0o600)
+            descriptor = open_own(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     except BackupNotWritable as error:
         if not target.exists():
             raise

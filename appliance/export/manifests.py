@@ -27,8 +27,9 @@ from appliance.export.errors import (
     WrongHash,
 )
 from appliance.export.wire import SCHEMA_VERSION, SegmentManifest, SnapshotManifest
-from appliance.kernel.datadir import sync_directory
+from appliance.kernel import whole_file
 from appliance.kernel.file_lock import file_lock
+from appliance.kernel.whole_file import sync_directory
 
 EVENTS = "events"
 SNAPSHOT = "snapshot"
@@ -207,21 +208,8 @@ def check(path: Path, size: int, digest: str | None) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write and sync `data` atomically: after a crash `path` has the old or the new content."""
-    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-        sync_directory(path.parent)
-    except OSError as error:
-        error.filename = str(path)  # not the temporary name
-        raise
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    """Write `data` atomically; `only_writer` removes what a killed writer left."""
+    whole_file.write_whole(path, data, prefix=TEMPORARY, private=False)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from appliance.export.settings import Format
 from appliance.export.source import StoredLog
 from appliance.export.wire import SCHEMA_VERSION, SnapshotFile, SnapshotManifest
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import sync_directory
+from appliance.kernel.whole_file import sync_directory
 
 
 def take(

@@ -10,7 +10,6 @@ again.
 import errno
 import os
 import re
-import secrets
 import shlex
 import stat
 import time
@@ -27,6 +26,7 @@ from appliance.kernel.errors import Conflict, Missing, StorageFull, Unavailable
 from appliance.kernel.file_lock import try_lock
 from appliance.kernel.ownership import WorkspaceNotTrusted, open_own, read_regular
 from appliance.kernel.store_declaration import DECLARATIONS, file_of
+from appliance.kernel.whole_file import write_whole
 
 DIRECTORY = ".agentlip"
 STORES = tuple(DECLARATIONS)
@@ -172,22 +172,10 @@ class DataDir:
 
     def write_private(self, path: Path, text: str) -> None:
         """Write `text` to `path`, readable by the owner only, completely or not at all."""
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            descriptor = os.open(temporary, flags, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                os.fchmod(descriptor, 0o600)  # the umask may have removed more bits
-                file.write(text)
-                file.flush()
-                os.fsync(descriptor)
-            temporary.rename(path)
-            sync_directory(path.parent)
+            write_whole(path, text.encode())
         except OSError as error:
             raise not_writable(error, path.name) from error
-        finally:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
 
 
 class _StandIns(DataDir):
@@ -419,15 +407,6 @@ def pid_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def sync_directory(path: Path) -> None:
-    """Makes names that were created or renamed in `path` survive a power failure."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def not_writable(error: OSError, file: str | None = None) -> Unavailable:

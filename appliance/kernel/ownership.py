@@ -38,11 +38,11 @@ def refuse_other_owner(workspace: Path, data: Path, *, as_root: bool = False) ->
             )
 
 
-def open_own(path: Path, flags: int) -> int:
-    """Opens a regular file, which is created with mode 0600, and no link. Never waits for the
+def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
+    """Opens a regular file, which is created with `mode`, and no link. Never waits for the
     other end of a FIFO. Raises OSError."""
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
+    descriptor = os.open(path, flags, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(None, "not a regular file")

@@ -23,7 +23,6 @@ from appliance.kernel.datadir import (
     WriterLock,
     not_writable,
     suspect_marker,
-    sync_directory,
 )
 from appliance.kernel.ids import secret_token
 from appliance.kernel.log import Log
@@ -38,6 +37,7 @@ from appliance.kernel.upgrade import SchemaTooNew as SchemaTooNew
 from appliance.kernel.upgrade import StoreDamaged as StoreDamaged
 from appliance.kernel.upgrade import Upgrade, refuse_special, upgrade_error
 from appliance.kernel.upgrade import state as state
+from appliance.kernel.whole_file import sync_directory
 
 NEEDED = tuple(store for store, declaration in DECLARATIONS.items() if declaration.needed)
 """Stores without which nothing is served."""

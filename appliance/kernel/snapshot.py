@@ -6,8 +6,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from appliance.kernel.clock import iso
-from appliance.kernel.datadir import BESIDE, sync_directory
+from appliance.kernel.datadir import BESIDE
 from appliance.kernel.ownership import open_own
+from appliance.kernel.whole_file import sync_directory, sync_file
 
 KEPT_MAX = 5
 _PARTIAL = ".partial"
@@ -35,7 +36,7 @@ def take(
             # The copy of a WAL database would need a log beside it too.
             copy.execute("PRAGMA journal_mode = DELETE")
         _check(partial)
-        _sync(partial)
+        sync_file(partial)
         partial.rename(target)
         sync_directory(folder)
     finally:
@@ -63,11 +64,3 @@ def _check(path: Path) -> None:
         result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if result != "ok":
         raise SnapshotDamaged(result)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

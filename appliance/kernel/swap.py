@@ -10,7 +10,6 @@ except `settle_if_stopped`.
 """
 
 import errno
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,11 +25,11 @@ from appliance.kernel.datadir import (
     HubRunning,
     WriterLock,
     not_writable,
-    sync_directory,
 )
 from appliance.kernel.errors import Conflict
 from appliance.kernel.ids import random_id
 from appliance.kernel.ownership import read_regular
+from appliance.kernel.whole_file import sync_directory, sync_file
 
 FILE = "restore.json"
 FOLDER = "restore"
@@ -233,11 +232,7 @@ def _move(source: Path, target: Path) -> None:
             shutil.copytree(source, copy, symlinks=True)
         else:
             shutil.copy2(source, copy, follow_symlinks=False)
-            descriptor = os.open(copy, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_file(copy)
         copy.rename(target)
         if source.is_dir():
             shutil.rmtree(source)

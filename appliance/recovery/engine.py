@@ -5,7 +5,6 @@ what its rows refer to, and a function that completes the new file from the rows
 """
 
 import mmap
-import os
 import re
 import shutil
 import sqlite3
@@ -19,12 +18,13 @@ import msgspec
 
 from appliance.kernel import event_ids, manifest, meta, row_digest, schema
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import BESIDE, DataDir, suspect_marker, sync_directory
+from appliance.kernel.datadir import BESIDE, DataDir, suspect_marker
 from appliance.kernel.errors import Missing, Unavailable
 from appliance.kernel.integrity import is_damaged
 from appliance.kernel.log import Log
 from appliance.kernel.migration import load
 from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.whole_file import sync_directory, sync_file
 from appliance.recovery.copying import Copying, Progress, TableRecovery
 from appliance.recovery.damaged import DamagedFile
 from appliance.recovery.log_frames import ignored
@@ -158,11 +158,7 @@ def _opened(damaged: Path, made: Path) -> Iterator[tuple[PageFile, sqlite3.Conne
         yield PageFile(read, damaged.stat().st_size, wal), target
         target.execute("COMMIT")
         target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    descriptor = os.open(made, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_file(made)
 
 
 def _fill(

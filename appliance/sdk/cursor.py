@@ -4,7 +4,6 @@ A cursor is stored after the consumer has processed its event. A consumer that w
 get a few events twice, but never misses one.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -13,6 +12,7 @@ import msgspec
 
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
+from appliance.kernel.whole_file import write_whole
 
 CURSOR_SECONDS = 0.5
 CURSOR_BYTES_MAX = 4096
@@ -71,13 +71,8 @@ class FileCursor:
             return
         if not now and self._clock.monotonic() < self._next:
             return
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            with temporary.open("wb") as file:
-                file.write(msgspec.json.encode(cursor) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())  # a power failure must not leave an empty file
-            temporary.replace(self._path)
+            write_whole(self._path, msgspec.json.encode(cursor) + b"\n", private=False)
         except OSError as error:
             raise BadCursorFile(f"cannot write the cursor file {self._path}: {error}") from None
         self._written = cursor

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from appliance.backup.manifest import Reason, SetFile, SetManifest, Verification
-from appliance.backup.sets import SetDirectory, write_private
+from appliance.backup.sets import SetDirectory
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.command_runner import ChildOutput
+from appliance.kernel.whole_file import write_whole
 
 CONTENT = b"rows"
 
@@ -20,7 +21,7 @@ def make_set(
     """A whole set with one small file."""
     with sets.only_writer():
         name, partial = sets.begin(now_ms)
-        write_private(partial / "token", CONTENT)
+        write_whole(partial / "token", CONTENT)
         digest = hashlib.sha256(CONTENT).hexdigest()
         file = SetFile(
             name="token", path=".agentlip/token", kind="secret", mode=0o600, bytes=len(CONTENT),

@@ -21,7 +21,6 @@ SCHEMA = "enrichment-changes-1"
 BATCH_BYTES_MAX = 384 * 1024  # in one request, below http.body_bytes_max
 LINE_BYTES_MAX = BATCH_BYTES_MAX
 MANIFEST_BYTES_MAX = 1024 * 1024
-CHUNK_BYTES = 1024 * 1024
 HINT = "run the job reenrich again, and copy the file and its manifest"
 
 
@@ -103,15 +102,12 @@ class ChangeFile:
 
 
 def _extent(path: Path) -> tuple[int, str]:
-    digest, size = hashlib.sha256(), 0
     try:
         with path.open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                digest.update(chunk)
-                size += len(chunk)
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return file.tell(), digest
     except OSError as error:
         raise Invalid(f"{path} can't be read: {error.strerror}", hint=HINT) from None
-    return size, digest.hexdigest()
 
 
 def _read(path: Path, bytes_max: int) -> bytes:

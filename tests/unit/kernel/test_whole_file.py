@@ -1,0 +1,55 @@
+"""Files that are written completely or not at all."""
+
+import os
+import stat
+from contextlib import suppress
+
+import pytest
+
+from appliance.kernel.whole_file import new_file, whole_file, write_whole
+
+
+def test_file_has_its_old_content_until_the_block_ends_and_if_it_fails(tmp_path):
+    path = tmp_path / "one"
+    write_whole(path, b"old")
+    with suppress(RuntimeError), whole_file(path, prefix=".new-") as file:
+        file.write(b"half")
+        file.flush()
+        (other,) = [each.name for each in tmp_path.iterdir() if each != path]
+        assert other.startswith(".new-one.")
+        assert path.read_bytes() == b"old"
+        raise RuntimeError
+    assert path.read_bytes() == b"old"
+    with whole_file(path) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("umask", "private", "mode"),
+    [(0o022, True, 0o600), (0o022, False, 0o644), (0o777, True, 0o600), (0o777, False, 0)],
+)
+def test_file_is_private_or_as_the_umask_says(tmp_path, umask, private, mode):
+    former = os.umask(umask)
+    try:
+        write_whole(tmp_path / "one", b"text", private=private)
+    finally:
+        os.umask(former)
+    assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == mode
+
+
+def test_error_names_the_file_and_not_its_temporary_name(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        write_whole(tmp_path / "none" / "one", b"")
+    assert caught.value.filename == str(tmp_path / "none" / "one")
+
+
+def test_new_file_replaces_neither_file_nor_link(tmp_path):
+    (tmp_path / "one").write_bytes(b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    for name in ("one", "link"):
+        with pytest.raises(FileExistsError), new_file(tmp_path / name):
+            pass
+    assert (tmp_path / "one").read_bytes() == b"old"
+    assert not (tmp_path / "other").exists()
