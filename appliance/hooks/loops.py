@@ -1,4 +1,4 @@
-"""Runners of hooks, and the cleanup of grants."""
+"""Runners of hooks."""
 
 from appliance.hooks.service import HookService
 from appliance.kernel.clock import Clock
@@ -30,15 +30,3 @@ class HookRunner(Loop):
         except Unavailable as error:
             self.log.warning("a hook was not run: the run can't be recorded", code=error.code)
         return {"runs": 1}
-
-
-class GrantExpiry(Loop):
-    name = "hook_grants"
-    interval_seconds = 30.0
-
-    def __init__(self, hooks: HookService, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log)
-        self._hooks = hooks
-
-    def run_once(self, now_ms: int) -> dict[str, int]:
-        return {"forgotten": self._hooks.drop_expired_grants(now_ms)}

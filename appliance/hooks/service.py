@@ -289,7 +289,7 @@ class HookService:
         metrics.acts.labels(kind, outcome).inc()
         self._store.write(writes.note_act, run_id, scope, outcome, client_message_id)
 
-    def drop_expired_grants(self, now_ms: int) -> int:
+    def prune_grants(self, now_ms: int) -> int:
         expired = [run_id for run_id, grant in self._grants.items() if grant.until_ms <= now_ms]
         for run_id in expired:
             del self._grants[run_id]

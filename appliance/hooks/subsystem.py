@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
-from appliance.hooks.loops import GrantExpiry, HookRunner
+from appliance.hooks.loops import HookRunner
 from appliance.hooks.resources import routes
 from appliance.hooks.service import HookService, SendHookMessage
 from appliance.hooks.settings import HookSettings
@@ -12,7 +12,7 @@ from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
-from appliance.kernel.loop import Loop
+from appliance.kernel.loop import Loop, Pruner
 from appliance.kernel.route import Route
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
@@ -74,7 +74,7 @@ class HooksSubsystem(Subsystem):
             inbox.listeners.append(self.hooks.on_event)
             self.loops = [
                 *(HookRunner(self.hooks, clock, log) for _ in range(settings.at_once_max)),
-                GrantExpiry(self.hooks, clock, log),
+                Pruner("hook_grants", 30.0, self.hooks.prune_grants, clock, log),
             ]
             self.hooks.mark_lost()
 

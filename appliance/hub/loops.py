@@ -11,23 +11,10 @@ from appliance.kernel.store import Store
 from appliance.kernel.writer import CatchUp
 
 
-class KeySweeper(Loop):
-    """Deletes idempotency keys older than `hub.idempotency_hours`, a limited number each round."""
-
-    name = "hub_key_sweeper"
-    interval_seconds = 30.0
-
-    def __init__(self, store: Store, settings: HubSettings, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log)
-        self._store = store
-        self._settings = settings
-
-    def run_once(self, now_ms: int) -> dict[str, int]:
-        before_ms = now_ms - int(self._settings.idempotency_hours * HOUR_MS)
-        forgotten = self._store.write(
-            idempotency.forget_keys, before_ms, self._settings.sweep_rows_max
-        )
-        return {"forgotten": forgotten}
+def prune_keys(store: Store, settings: HubSettings, now_ms: int) -> int:
+    """Deletes idempotency keys older than `hub.idempotency_hours`, a limited number."""
+    before_ms = now_ms - int(settings.idempotency_hours * HOUR_MS)
+    return store.write(idempotency.forget_keys, before_ms, settings.sweep_rows_max)
 
 
 class Indexer(Loop):

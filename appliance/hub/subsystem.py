@@ -1,10 +1,11 @@
 """The hub's subsystem."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from appliance.hub import wire
-from appliance.hub.loops import Indexer, KeySweeper, catch_up
+from appliance.hub.loops import Indexer, catch_up, prune_keys
 from appliance.hub.requests import Requests
 from appliance.hub.resources import health_route, routes
 from appliance.hub.service import Hub, health_of
@@ -16,6 +17,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
+from appliance.kernel.loop import Pruner
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.store import Store
@@ -65,7 +67,7 @@ class HubSubsystem(Subsystem):
             event_ids.begin(datadir.dir, identity.epoch, self.feed.head)
         self.loops = (
             Indexer(self.store, self.feed, settings, clock, log),
-            KeySweeper(self.store, settings, clock, log),
+            Pruner("hub_key_sweeper", 30.0, partial(prune_keys, self.store, settings), clock, log),
         )
         self._sockets = sockets
 

@@ -194,12 +194,12 @@ class MemberIdentity:
         self._log.info("the member key was rotated", key_id=new.key_id, former=old.key_id)
         return wire.Rotated(new.ed25519_pubkey, old.ed25519_pubkey, taken, archived_until)
 
-    def prune_archive(self) -> int:
+    def prune_archive(self, now_ms: int) -> int:
         """Remove archived keys past their grace period; returns how many."""
         if self.mode != "persistent":
             return 0
         before = self._archive()
-        after = keys.without_expired(before, iso(self._clock.now_ms()))
+        after = keys.without_expired(before, iso(now_ms))
         if after is not before:
             self._files.write(ARCHIVE, after)
         return len(before.keys) - len(after.keys)
@@ -208,7 +208,7 @@ class MemberIdentity:
         """At the start: load an unfinished rotation, and prune the archive."""
         if self.mode == "persistent":
             self._rotation = self._unfinished()
-            self.prune_archive()
+            self.prune_archive(self._clock.now_ms())
         self._update_own_keys()
 
     def _unfinished(self) -> KeyRotation | None:

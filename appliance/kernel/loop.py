@@ -1,5 +1,6 @@
 """Background work: a loop runs bounded rounds until it is stopped."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gevent
@@ -99,6 +100,21 @@ class Loop:
                 return True
         self._nudged.clear()
         return bool(self._stop.is_set())
+
+
+class Pruner(Loop):
+    """Deletes what is too old. `prune` deletes a limited number; returns how many."""
+
+    def __init__(
+        self, name: str, seconds: float, prune: Callable[[int], int], clock: Clock, log: Log
+    ) -> None:
+        super().__init__(clock, log)
+        self.name = name
+        self.interval_seconds = seconds
+        self._prune = prune
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        return {"forgotten": self._prune(now_ms)}
 
 
 class LoopDelay(Loop):

@@ -422,7 +422,7 @@ def test_grant_is_limited_to_its_scopes_event_and_time(new_hooks, tmp_path):
         ("#alerts", "one", None), (f"dm:{ALICE}", "two", None),
     ]  # fmt: skip
     assert len(hooks.runs()[0].acts) == 6
-    assert hooks.service.drop_expired_grants(who.until_ms) == 1
+    assert hooks.service.prune_grants(who.until_ms) == 1
     with pytest.raises(wire.NotGranted):
         hooks.service.act(who, wire.Act("reply:event", "late"))
     with pytest.raises(wire.NotGranted):

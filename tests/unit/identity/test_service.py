@@ -295,9 +295,9 @@ def test_archived_key_is_removed_after_its_grace_period(workspace, machine):
     identity = workspace.load(machine)
     identity.rotate(agree)
     workspace.clock.pass_seconds(7 * DAY - 1)
-    assert identity.prune_archive() == 0
+    assert identity.prune_archive(workspace.clock.now_ms()) == 0
     workspace.clock.pass_seconds(2)
-    assert identity.prune_archive() == 1
+    assert identity.prune_archive(workspace.clock.now_ms()) == 1
     assert identity.view().archived == []
 
 
