@@ -37,10 +37,10 @@ from appliance.kernel.integrity import find_damage
 from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
 from appliance.kernel.ownership import refuse_other_owner
 from appliance.kernel.store_errors import StoreSuspended
-from appliance.kernel.watchdog import Watchdog
 from appliance.process.listeners import bind, listen_on_file
 from appliance.process.server_file import ServerFileKeeper, refuse_second_hub
 from appliance.process.starting import SERVER_SECONDS_MAX, StartDeadline, announced, end_start
+from appliance.process.watchdog import Watchdog
 from appliance.roles import ReadOnlyRoles
 from appliance.settings import Settings
 from appliance.upgrade import safety_set
