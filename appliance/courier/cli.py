@@ -107,7 +107,7 @@ def enqueue(
         delayMs=delay_ms,
         ttlMs=ttl_ms,
     )
-    answer = _client(session).post("/v1/enqueue", {"to": stream, "envelope": env})
+    answer = session.hub().post("/v1/enqueue", {"to": stream, "envelope": env})
     duplicate = " (duplicate)" if answer.get("duplicate") else ""
     session.answer(answer, f"enqueued {answer['id']}{duplicate}")
 
@@ -163,7 +163,7 @@ def stats(
     ] = 2.0,
 ) -> None:
     """Statistics of streams: envelopes by state, rates, latency and age."""
-    client = _client(session)
+    client = session.hub()
     while True:
         answer = client.get("/v1/stats", stream=stream)
         if stream is not None:
@@ -195,7 +195,7 @@ def peek(
 ) -> None:
     """List envelopes of a stream without leasing them."""
     if id_ is not None:
-        kept = _client(session).get("/v1/envelope", stream=stream, id=id_)
+        kept = session.hub().get("/v1/envelope", stream=stream, id=id_)
         session.answer(kept, msgspec.json.format(msgspec.json.encode(kept)).decode())
         return
     _list(session, stream, state, limit)
@@ -224,7 +224,7 @@ def redrive(
     selection = _selection(stream, id_, type_, sender, reason, dry_run)
     if rate is not None:
         selection["rate"] = rate
-    answer = _client(session).post("/v1/streams/redrive", selection)
+    answer = session.hub().post("/v1/streams/redrive", selection)
     verb = "would redrive" if dry_run else "redrove"
     rest = "to come" if rate is not None else "left: the stream is full"
     left = f", {answer['remaining']} {rest}" if answer.get("remaining") else ""
@@ -260,7 +260,7 @@ def kick(
 ) -> None:
     """Make delayed envelopes ready now, at the tail of their stream."""
     selection = _selection(stream, id_, type_, sender, None, dry_run)
-    answer = _client(session).post("/v1/streams/kick", selection)
+    answer = session.hub().post("/v1/streams/kick", selection)
     session.answer(answer, f"{'would kick' if dry_run else 'kicked'} {answer['count']}")
 
 
@@ -299,7 +299,7 @@ def pause(
     """Stop deliveries from a stream. Producers can still enqueue."""
     given = {"seconds": seconds, "until": until}
     body = {name: value for name, value in given.items() if value is not None}
-    answer = _client(session).post("/v1/streams/pause", {"stream": stream, **body})
+    answer = session.hub().post("/v1/streams/pause", {"stream": stream, **body})
     until_text = f" until {answer['until']}" if answer.get("until") else ""
     session.answer(answer, f"paused {stream}{until_text}")
 
@@ -308,7 +308,7 @@ def pause(
 @common
 def resume(session: Session, stream: StreamArgument) -> None:
     """Resume deliveries from a stream."""
-    answer = _client(session).post("/v1/streams/resume", {"stream": stream})
+    answer = session.hub().post("/v1/streams/resume", {"stream": stream})
     session.answer(answer, f"resumed {stream}")
 
 
@@ -338,7 +338,7 @@ def try_rules(
 ) -> None:
     """Test which triggers an envelope would fire, and why not the others. Enqueues nothing."""
     text = sys.stdin.read() if envelope == "-" else envelope
-    answer = _client(session).post("/v1/rules/dry-run", {"to": stream, "envelope": _json(text)})
+    answer = session.hub().post("/v1/rules/dry-run", {"to": stream, "envelope": _json(text)})
     session.table(
         answer["rules"],
         [("FIRES", "fires"), ("RULE", "rule"), ("WHY", "why")],
@@ -384,7 +384,7 @@ def skill(
 
 def _purge(session: Session, selection: dict[str, Any], yes: bool) -> None:
     """Purge after a confirmation: the stream's name, typed, or --yes."""
-    client = _client(session)
+    client = session.hub()
     stream, dry_run = selection["stream"], selection["dryRun"]
     if not dry_run and not yes:
         if not sys.stdin.isatty():
@@ -401,15 +401,8 @@ def _purge(session: Session, selection: dict[str, Any], yes: bool) -> None:
     session.answer(answer, f"{verb} {answer['count']}")
 
 
-def _client(session: Session) -> Any:
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
-    return HubClient(lambda: find_hub(session.workspace))
-
-
 def _list(session: Session, stream: str, state: str | None, limit: int) -> None:
-    answer = _client(session).get("/v1/peek", stream=stream, state=state, limit=limit)
+    answer = session.hub().get("/v1/peek", stream=stream, state=state, limit=limit)
     rows = answer["envelopes"]
     if not session.machine:
         for row in rows:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import Session, common, note, plain, plain_app
-from appliance.hub.cli_reach import KeyFlag, hub_client, open_reader, segment, topic_of
+from appliance.hub.cli_reach import KeyFlag, open_reader, segment, topic_of
 from appliance.kernel.errors import Invalid
 
 channels = plain_app("Channels: groups of topics, for example one per project or team.")
@@ -70,7 +70,7 @@ def create_channel(
     body = {"name": _exactly_one(name, name_flag, "NAME")}
     if description is not None:
         body["description"] = description
-    answer = hub_client(session).post("/api/v1/channels", body, idempotency_key)
+    answer = session.hub().post("/api/v1/channels", body, idempotency_key)
     session.answer(answer, f"created channel {answer['channel']['id']}")
 
 
@@ -102,7 +102,7 @@ def create_topic(
     from appliance.sdk.catalogue import Catalogue
 
     wanted = _exactly_one(title, title_flag, "TITLE")
-    hub = hub_client(session)
+    hub = session.hub()
     body = {"channel_id": Catalogue(hub).channel_id(channel), "title": wanted}
     answer = hub.post("/api/v1/topics", body, idempotency_key)
     session.answer(answer, f"created topic {answer['topic']['id']}")
@@ -117,7 +117,7 @@ def rename_topic(
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Rename a topic."""
-    hub = hub_client(session)
+    hub = session.hub()
     path = f"/api/v1/topics/{segment(topic_of(hub, topic_id))}"
     answer = hub.patch(path, {"title": title}, idempotency_key)
     session.answer(answer, f"renamed topic {topic_id}")
@@ -213,7 +213,7 @@ def send_message(
     enqueue for work queues, and 'agentlip import' for messages from files.
     """
     text = _content(content, stdin)
-    hub = hub_client(session)
+    hub = session.hub()
     body = {
         "topic_id": _topic_to_write(hub, topic_id, channel, topic),
         "sender": sender,
@@ -294,7 +294,7 @@ def _patch(
     if version is not None:
         body["expected_version"] = version
     path = f"/api/v1/messages/{segment(message_id)}"
-    answer: dict[str, Any] = hub_client(session).patch(path, body, key)
+    answer: dict[str, Any] = session.hub().patch(path, body, key)
     return answer
 
 

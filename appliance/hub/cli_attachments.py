@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, common, note, plain_app
-from appliance.hub.cli_reach import KeyFlag, hub_client, open_reader, segment, topic_of
+from appliance.hub.cli_reach import KeyFlag, open_reader, segment, topic_of
 from appliance.kernel.errors import Invalid
 
 app = plain_app("Attachments: links, files and facts that belong to a topic.")
@@ -77,7 +77,7 @@ def add_attachment(
     ):
         if value is not None:
             body[name] = value
-    hub = hub_client(session)
+    hub = session.hub()
     path = f"/api/v1/topics/{segment(topic_of(hub, topic_id))}/attachments"
     answer = hub.post(path, body, idempotency_key)
     added = {"attachment_id": answer["attachment"]["id"], "event_id": answer["event_id"]}

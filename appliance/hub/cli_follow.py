@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from appliance.cli_support import Session, note, until_signalled
-from appliance.hub.cli_reach import hub_client
 
 CREATED = "message.created"
 
@@ -41,5 +40,5 @@ def follow_topic(
 
 def newest_event(session: Session) -> int:
     """The id of the newest event. Raises if no hub is running."""
-    events = hub_client(session).get("/api/v1/events", tail=1)["events"]
+    events = session.hub().get("/api/v1/events", tail=1)["events"]
     return int(events[-1]["event_id"]) if events else 0

@@ -117,14 +117,14 @@ def _run(
     attachments: list[int] | None = None,
 ) -> None:
     from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import PATIENT, HubClient
+    from appliance.sdk.http import PATIENT
     from appliance.sdk.importer import Importer
 
     find_hub(session.workspace)  # fails without a hub now; waits for one that restarts later
     clock = SystemClock()
     progress = ImportProgress(stream.tell if size is not None else None, size, clock)
     importer = Importer(
-        HubClient(lambda: find_hub(session.workspace), PATIENT),
+        session.hub(PATIENT),
         clock,
         skip_bad=skip_bad,
         split=split,

@@ -25,18 +25,11 @@ def open_reader(session: Session) -> Any:
     if session.workspace is None and os.environ.get("AGENTLIP_URL"):
         from appliance.sdk.remotereader import RemoteReader
 
-        return RemoteReader(hub_client(session))
+        return RemoteReader(session.hub())
     from appliance.sdk.discovery import find_workspace
     from appliance.sdk.reader import WorkspaceReader
 
     return WorkspaceReader(find_workspace(session.workspace).database("hub"))
-
-
-def hub_client(session: Session) -> Any:
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
-    return HubClient(lambda: find_hub(session.workspace))
 
 
 def topic_of(hub: Any, reference: str) -> str:

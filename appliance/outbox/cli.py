@@ -7,7 +7,7 @@ import typer
 
 from appliance.cli_support import Session, common, former_command, note, plain_app, write_line
 from appliance.kernel.errors import Invalid
-from appliance.outbox.cli_send import hub_of, json_object, send
+from appliance.outbox.cli_send import json_object, send
 
 app = plain_app("Messages to meshes and mail: send, inspect, redrive, drop, prune, export.")
 app.command("send")(send)
@@ -50,7 +50,7 @@ def list_sends(
     Example: agentlip outbox list --failed
     """
     query = {"status": "dead" if failed else status, "mesh": mesh, "to": to}
-    session.table(_list_all(hub_of(session), query, limit), COLUMNS, empty="no matching sends")
+    session.table(_list_all(session.hub(), query, limit), COLUMNS, empty="no matching sends")
 
 
 def _list_all(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
@@ -69,7 +69,7 @@ def _list_all(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
 @common
 def show_state(session: Session) -> None:
     """Show queue depth, age of the oldest send and fill level."""
-    state = hub_of(session).get(PATH)
+    state = session.hub().get(PATH)
     counts = ", ".join(f"{count} {status}" for status, count in state["depth"].items() if count)
     age = state["oldest_pending_seconds"]
     text = f"{state['level']}, {state['fill']:.0%} full: {counts or 'no open sends'}"
@@ -90,7 +90,7 @@ def inspect(session: Session, any_id: IdArgument) -> None:
 
     Example: agentlip outbox inspect out_01K9Z7V0F5W3M2D8S6T4R1Q0P9
     """
-    details = _inspect_all(hub_of(session), any_id)
+    details = _inspect_all(session.hub(), any_id)
     send = details["send"]
     lines = [f"{name}: {value}" for name, value in send.items() if value is not None]
     if details["meta"]:
@@ -180,7 +180,7 @@ def redrive(
         "lost": lost,
     }
     given = {name: value for name, value in body.items() if value is not None}
-    _show_redriven(session, hub_of(session).post(f"{PATH}/redrive", given, ""))
+    _show_redriven(session, session.hub().post(f"{PATH}/redrive", given, ""))
 
 
 app.command("requeue", hidden=True)(redrive)  # its name in the specification of the outbox
@@ -207,7 +207,7 @@ def _show_redriven(session: Session, answer: dict[str, Any]) -> None:
 @common
 def drop(session: Session, any_id: IdArgument) -> None:
     """Retire one send and drop its payload. Its id can never be used again."""
-    answer = hub_of(session).post(f"{PATH}/drop", {"id": any_id}, "")
+    answer = session.hub().post(f"{PATH}/drop", {"id": any_id}, "")
     session.answer(answer, f"dropped {answer['send']['id']}")
 
 
@@ -234,7 +234,7 @@ def prune(
             "prune drops payloads permanently; --confirm is required",
             hint="agentlip outbox prune --confirm",
         )
-    hub, pruned, more = hub_of(session), 0, True
+    hub, pruned, more = session.hub(), 0, True
     while more:
         body = {"confirm": True, "dead": dead, "older_than_seconds": older_than}
         answer = hub.post(f"{PATH}/prune", body, "")
@@ -262,7 +262,7 @@ def reload(session: Session) -> None:
 
     Example: agentlip outbox reload
     """
-    answer = hub_of(session).post(f"{PATH}/reload", {}, "")
+    answer = session.hub().post(f"{PATH}/reload", {}, "")
     lines = [f"changed: {', '.join(answer['changed']) or 'nothing'}"]
     if answer["needs_restart"]:
         lines.append(f"needs a restart (agentlipd restart): {', '.join(answer['needs_restart'])}")
@@ -273,7 +273,7 @@ former_command(app, "recover", "agentlip recover outbox --yes")
 
 
 def _pages(session: Session, status: str | None) -> Iterator[dict[str, Any]]:
-    hub, after = hub_of(session), None
+    hub, after = session.hub(), None
     while True:
         page = hub.get(f"{PATH}/export", status=status, after=after, limit=PAGE)
         yield from page["sends"]

@@ -65,7 +65,7 @@ def send(
     optional = {"replyToId": reply_to, "mesh": mesh, "target": target, "meta": fields}
     body |= {name: value for name, value in optional.items() if value is not None}
     key = client_message_id or IdFactory(SystemClock()).new("")
-    answer = hub_of(session).post("/v1/send", body, key)
+    answer = session.hub().post("/v1/send", body, key)
     if answer.get("duplicate"):
         status = f"already delivered as {answer['broker_message_id']}"
     else:
@@ -83,13 +83,6 @@ def _text(message: str | None) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         raise Invalid("standard input is not UTF-8") from None
-
-
-def hub_of(session: Session) -> Any:
-    from appliance.sdk.discovery import find_hub
-    from appliance.sdk.http import HubClient
-
-    return HubClient(lambda: find_hub(session.workspace))
 
 
 def json_object(text: str, flag: str) -> dict[str, Any]:

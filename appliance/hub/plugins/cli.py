@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, common, note, plain_app
-from appliance.hub.cli_reach import hub_client, segment
+from appliance.hub.cli_reach import segment
 from appliance.hub.plugins.change_file import ChangeFile
 from appliance.hub.plugins.wire import Isolation, gaps
 
@@ -28,7 +28,7 @@ PluginFlag = Annotated[
 @common
 def list_plugins(session: Session) -> None:
     """List plugins with state, circuit breaker, and lag behind the log."""
-    rows = hub_client(session).get(PATH)["plugins"]
+    rows = session.hub().get(PATH)["plugins"]
     if session.machine:
         session.table(rows, [], empty="")
         return
@@ -63,7 +63,7 @@ def apply_changes(
     Example: agentlip plugin apply lake/changes/references.jsonl
     """
     changes = ChangeFile(file)
-    client, plugin = hub_client(session), changes.header.plugin
+    client, plugin = session.hub(), changes.header.plugin
     counts = {"rows": changes.manifest.rows, "stored": 0, "same": 0, "stale": 0, "refused": 0}
     refused: list[dict[str, Any]] = []
     done = counts["skipped"] = 0 if dry_run else changes.applied()
@@ -94,7 +94,7 @@ def list_enrichments(
     message_id: Annotated[str, typer.Option("--message-id", help="Id of the message.")],
 ) -> None:
     """Show what linkifiers found in a message's current text."""
-    answer = hub_client(session).get(f"/api/v1/messages/{segment(message_id)}/enrichments")
+    answer = session.hub().get(f"/api/v1/messages/{segment(message_id)}/enrichments")
     rows = answer["enrichments"]
     if not session.machine:
         rows = [{**row, "at": "{start}-{end}".format(**row["span"])} for row in rows]
@@ -116,7 +116,7 @@ def re_enrich(
 
     Example: agentlip re-enrich --since 0 --plugin urls
     """
-    answer = hub_client(session).post(f"{PATH}/re-enrich", _body(plugin, since=since))
+    answer = session.hub().post(f"{PATH}/re-enrich", _body(plugin, since=since))
     if session.machine:
         session.answer(answer, "")
         return
@@ -138,7 +138,7 @@ def re_extract(
 
     Example: agentlip re-extract --message-id msg_01K9Z7V0F5W3M2D8S6T4R1Q0P9
     """
-    answer = hub_client(session).post(f"{PATH}/re-extract", _body(plugin, message_id=message_id))
+    answer = session.hub().post(f"{PATH}/re-extract", _body(plugin, message_id=message_id))
     rows = answer["results"]
     if session.as_json:
         session.answer(answer, "")

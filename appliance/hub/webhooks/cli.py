@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import Session, common, note, plain_app
-from appliance.hub.cli_reach import KeyFlag, hub_client
+from appliance.hub.cli_reach import KeyFlag
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
 
@@ -68,7 +68,7 @@ def create_webhook(
         cursor=after,
         enabled=enabled,
     )
-    answer = hub_client(session).post(PATH, body, idempotency_key)
+    answer = session.hub().post(PATH, body, idempotency_key)
     _show_changed(session, answer, f"registered {answer['webhook']['id']}")
 
 
@@ -77,7 +77,7 @@ def create_webhook(
 def list_webhooks(session: Session) -> None:
     """List webhooks, without their secrets."""
     session.table(
-        hub_client(session).rows(PATH, "webhooks"),
+        session.hub().rows(PATH, "webhooks"),
         [("ID", "id"), ("ENABLED", "enabled"), ("CURSOR", "cursor"), ("URL", "url")],
         empty="no webhooks yet; register one with 'agentlip webhook create --url URL'",
     )
@@ -87,7 +87,7 @@ def list_webhooks(session: Session) -> None:
 @common
 def show_webhook(session: Session, webhook_id: IdArgument) -> None:
     """Show a webhook, without its secret."""
-    webhook = hub_client(session).get(_path(webhook_id))["webhook"]
+    webhook = session.hub().get(_path(webhook_id))["webhook"]
     wanted = ", ".join(
         f"{what} {' '.join(values)}" for what, values in webhook["events"].items() if values
     )
@@ -139,7 +139,7 @@ def update_webhook(
     )
     if not body:
         raise Invalid("nothing to change", hint="agentlip webhook update --help")
-    answer = hub_client(session).patch(_path(webhook_id), body, idempotency_key)
+    answer = session.hub().patch(_path(webhook_id), body, idempotency_key)
     _show_changed(session, answer, f"changed {webhook_id}")
 
 
@@ -147,7 +147,7 @@ def update_webhook(
 @common
 def delete_webhook(session: Session, webhook_id: IdArgument) -> None:
     """Delete a webhook and its secret."""
-    session.answer(hub_client(session).delete(_path(webhook_id)), f"deleted {webhook_id}")
+    session.answer(session.hub().delete(_path(webhook_id)), f"deleted {webhook_id}")
 
 
 @app.command("pending")
@@ -158,7 +158,7 @@ def pending_events(
     limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of events.")] = 10,
 ) -> None:
     """Preview the next events, signed now, for testing a receiver. Sends nothing."""
-    answer = hub_client(session).get(f"{_path(webhook_id)}/pending", limit=limit)
+    answer = session.hub().get(f"{_path(webhook_id)}/pending", limit=limit)
     rows = answer["pending"]
     if session.as_json:
         session.answer(answer, "")
@@ -194,7 +194,7 @@ def deliveries(
 
     Example: agentlip webhook deliveries hook_01K9Z7V0F5W3M2D8S6T4R1Q0P9 --status pending
     """
-    hub = hub_client(session)
+    hub = session.hub()
     hub.get(_path(webhook_id))  # an unknown id is an error, not an empty list
     rows = _sends(hub, {"to": f"queue:{webhook_id}", "status": status}, limit)
     session.table(
@@ -229,7 +229,7 @@ def replay(
 
     Example: agentlip webhook replay hook_01K9Z7V0F5W3M2D8S6T4R1Q0P9 --from 1200
     """
-    answer = hub_client(session).patch(_path(webhook_id), {"cursor": from_ - 1}, idempotency_key)
+    answer = session.hub().patch(_path(webhook_id), {"cursor": from_ - 1}, idempotency_key)
     session.answer(answer, f"{webhook_id}: events from {from_} on will be delivered again")
 
 
