@@ -211,10 +211,8 @@ class EnqueuePipeline:
         if policy.overflow_policy == "drop_oldest" and stream.could_free_capacity(
             len(parsed), size
         ):
-            now = self.now()
-            while not stream.has_capacity(len(parsed), size):
-                if not stream.drop_oldest(now):
-                    break
+            while not stream.has_capacity(len(parsed), size) and stream.drop_oldest():
+                pass
         elif policy.overflow_policy == "block" and len(parsed) <= policy.depth_max:
             self._wait_for_capacity(stream, len(parsed), size)
         if parsed and not stream.has_capacity(len(parsed), size):

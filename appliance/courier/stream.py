@@ -136,7 +136,7 @@ class Stream:
         item.expiry = Expiry(item)
         self._timers.set(item.expiry, at)
 
-    def drop_oldest(self, now: float) -> bool:
+    def drop_oldest(self) -> bool:
         """Drop the oldest available envelope. False if there is none."""
         oldest = self.ready_queue.oldest()
         if oldest is None:

@@ -106,7 +106,7 @@ class Writer:
         nothing else joins it."""
         try:
             runner = self._runner or self._open()
-            refusal = self._check_space(runner)
+            refusal = self._check_space()
             if refusal is not None:
                 return [CallOutcome(error=refusal) for _ in calls], []
             follow = [] if alone else self._due_catch_up(len(calls))
@@ -186,7 +186,7 @@ class Writer:
             self._note = EventIdNote(self._path.parent)
         return self._runner
 
-    def _check_space(self, runner: BatchRunner) -> StoreFull | None:
+    def _check_space(self) -> StoreFull | None:
         """Check once a second that the database and its WAL have space to grow."""
         now = self._clock.monotonic()
         if now - self._space_checked < 1.0:

@@ -64,7 +64,7 @@ class QueueMachine(RuleBasedStateMachine):
         stream = self.queue.open(name, self.now)
         for _ in range(count):
             if not stream.has_capacity(1, 5) and (
-                stream.policy.overflow_policy != "drop_oldest" or not stream.drop_oldest(self.now)
+                stream.policy.overflow_policy != "drop_oldest" or not stream.drop_oldest()
             ):
                 break
             self.number += 1
