@@ -3,7 +3,6 @@
     .agentlip/repairs/20260101T000000.000Z-1f2e3d4c/
         plan.json       RepairPlan, written first
         saved/…         copies of the files that the steps name, by their paths in the workspace
-        undo-1.sql      undoes the first step, if it only changes derived data of a store
         progress.json   RepairProgress; missing until every copy is on the disk
 
 A file is replaced by a rename, and synced before. So after a crash a repair has either changed
@@ -29,7 +28,7 @@ from doctor.context import open_read_only
 from doctor.step import Step
 
 FOLDER = "repairs"
-PLAN, PROGRESS, SAVED, UNDO = "plan.json", "progress.json", "saved", "undo-{}.sql"
+PLAN, PROGRESS, SAVED = "plan.json", "progress.json", "saved"
 _FILE_BYTES_MAX = 64 * 1024 * 1024
 _SQLITE_BESIDE = ("-wal", "-shm", "-journal")
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -136,10 +135,6 @@ class RepairJournal:
             sync_directory(folder)
             if folder == self.folder:
                 break
-
-    def save_undo(self, index: int, script: str) -> None:
-        """Writes the SQL that undoes a step. Raises ApplianceError if that fails."""
-        self._datadir.write_private(self.folder / UNDO.format(index + 1), script)
 
     def put_back(self, path: str) -> bool:
         """Puts a saved file back if it is gone. An existing file may be newer than its copy, and

@@ -14,7 +14,7 @@ from pathlib import Path
 from appliance.hub.foreign_schema import SEARCH_TRIGGERS
 from appliance.kernel import manifest
 from appliance.kernel.datadir import STORES, DataDir
-from doctor import schema_model, undo
+from doctor import schema_model
 from doctor.check import Finding
 from doctor.context import Context
 from doctor.schema_model import SchemaObject
@@ -24,6 +24,8 @@ from doctor.store_actions import RECREATED, has_fts5
 Plan = Callable[[Context, Sequence[Finding]], Iterable[Step]]
 OWNER_ONLY = "0700"
 IDENTITY = "identity"
+DERIVES = ("reindex", "recreate-object", "rebuild-fts", "fill-event-scopes")
+"""Actions that build derived data from the rows again, in one transaction."""
 NOT_WRITABLE_BY_ALL = "0775"
 
 
@@ -160,9 +162,9 @@ def store_step(
     *,
     damaged: bool = False,
 ) -> Step:
-    """A step that changes a store. The store is copied before, unless SQL can undo the step; a
-    `damaged` one always, because an index may contain what its table has lost."""
-    copied = damaged or not undo.is_possible(context, action, store)
+    """A step that changes a store. The store is copied before, unless the step only builds derived
+    data again. A `damaged` one is always copied: an index may contain what its table has lost."""
+    copied = damaged or action not in DERIVES
     datadir = context.datadir
     return Step(
         check=finding.check,

@@ -21,7 +21,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Conflict, StorageFull, Unavailable
 from appliance.kernel.store_errors import DISK_FULL_BYTES
-from doctor import damage, undo
+from doctor import damage
 from doctor.actions import ACTIONS, Action, Target
 from doctor.check import Check, Finding, Severity
 from doctor.checks import CHECKS
@@ -210,10 +210,6 @@ class Repair:
             for path in dict.fromkeys(path for step in wanted for path in step.saves):
                 self._progress(f"saving {path}")
                 journal.save(path)
-            for index, step in enumerate(steps):
-                script = undo.script(self._datadir, step) if step in wanted else None
-                if script is not None:
-                    journal.save_undo(index, script)
         except (OSError, sqlite3.Error, ApplianceError) as error:
             with suppress(OSError):
                 journal.remove()

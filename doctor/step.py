@@ -22,8 +22,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     message    what it does: "set the mode of .agentlip/token to 0600"
     action     a name in `doctor.actions.ACTIONS`
     arguments  of the action; texts, so that the journal can hold them
-    saves      files that are copied before, relative to the workspace; a step on a store that is
-               not among them can be undone by SQL (`doctor.undo`)
+    saves      files that are copied before, relative to the workspace
     """
 
     check: str

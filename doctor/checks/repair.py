@@ -33,8 +33,7 @@ CHECKS = (
             Problem(
                 "interrupted",
                 "The process of a repair ended before its last step. Each step was either applied"
-                " completely or not begun. Copies of the changed files, or the SQL that undoes a"
-                " step, are in the repair's folder.",
+                " completely or not begun. Copies of the changed files are in the repair's folder.",
                 "`agentlip doctor repair --yes` finishes it.",
             ),
         ),

@@ -206,6 +206,32 @@ def test_repair_saves_what_it_changes(
     assert data_of(workspace) == before
 
 
+def is_copied(workspace: WorkspaceFixture, store: str = "hub") -> bool:
+    """Whether the last repair has a copy of the store."""
+    name = workspace.data.database(store).relative_to(workspace.data.workspace)
+    return journals(workspace.data)[-1].saved(str(name)).exists()
+
+
+def test_derived_data_is_built_without_a_copy(workspace: WorkspaceFixture) -> None:
+    drop_search(workspace)
+    drop_objects(workspace)
+    assert repair(workspace, "--all", "--yes").exit_code == 0
+    assert not is_copied(workspace)
+
+
+def test_only_a_store_with_a_damaged_index_is_copied(workspace: WorkspaceFixture) -> None:
+    """The index may contain what the table has lost."""
+    assert repair(workspace, "rebuild", "indexes", "--yes").exit_code == 0
+    assert not is_copied(workspace)
+    skip_index(workspace)
+    assert repair(workspace, "rebuild", "indexes", "--yes").exit_code == 0
+    assert is_copied(workspace)
+    assert not is_copied(workspace, "auth")
+    skip_index(workspace)
+    assert repair(workspace, "--all", "--yes").exit_code == 0
+    assert is_copied(workspace)
+
+
 def test_large_log_is_written_into_the_database(workspace: WorkspaceFixture) -> None:
     path = workspace.data.database("hub")
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
