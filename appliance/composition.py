@@ -64,7 +64,7 @@ from appliance.tokens.subsystem import TokensSubsystem
 from appliance.web.guard import Guard
 from appliance.web.health import ReadinessResult
 from appliance.web.webhook_caller import WebhookCaller
-from doctor.owner_steps import OwnedStores
+from doctor.rebuilds import OwnedStores
 from doctor.subsystem import DoctorSubsystem
 
 ROLE_PATHS = RolePaths(

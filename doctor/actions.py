@@ -60,7 +60,6 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
                    ApplianceError
     beside_owner   harmless while an appliance uses the workspace
     by_owner       a running appliance does it itself (`live_changes.LIVE`)
-    stopped        why the appliance has to be stopped, if neither of these two is true
     store          it changes the store in the argument `store`, which must not be damaged
     mends_indexes  it may change a store whose indexes are damaged, and whose tables are not
     """
@@ -68,7 +67,6 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     apply: Callable[[Target, Arguments], str]
     beside_owner: bool = False
     by_owner: bool = False
-    stopped: str = ""
     store: bool = False
     mends_indexes: bool = False
 
@@ -171,24 +169,15 @@ def _connect(database: Path) -> sqlite3.Connection:
     return connection
 
 
-_MAY_REPLACE = "a running process may just create or replace the file"
-_NOT_SENT = "connected clients would not receive the change"
-
 ACTIONS: dict[str, Action] = {
     "set-mode": Action(apply=_set_mode, beside_owner=True),
-    "remove-file": Action(apply=_remove_file, stopped=_MAY_REPLACE),
-    "remove-lock": Action(apply=_remove_lock, stopped="a running process may take the lock"),
+    "remove-file": Action(apply=_remove_file),
+    "remove-lock": Action(apply=_remove_lock),
     "make-folder": Action(apply=_make_folder, beside_owner=True),
     "checkpoint": Action(apply=_checkpoint, beside_owner=True),
-    "write-record": Action(apply=_write_record, stopped=_MAY_REPLACE),
-    "clear-suspect": Action(
-        apply=_clear_suspect, stopped="the appliance keeps pages that it read before the check"
-    ),
-    "vacuum": Action(
-        apply=_vacuum,
-        stopped="it can't run in a transaction, so all writes would wait for it",
-        store=True,
-    ),
+    "write-record": Action(apply=_write_record),
+    "clear-suspect": Action(apply=_clear_suspect),
+    "vacuum": Action(apply=_vacuum, store=True),
     "reindex": Action(
         apply=_on_store(store_actions.reindex), by_owner=True, store=True, mends_indexes=True
     ),
@@ -198,21 +187,13 @@ ACTIONS: dict[str, Action] = {
         store=True,
         mends_indexes=True,
     ),
-    "drop-trigger": Action(
-        apply=_on_store(store_actions.drop_trigger),
-        stopped="changes that the appliance is writing may use it",
-        store=True,
-    ),
+    "drop-trigger": Action(apply=_on_store(store_actions.drop_trigger), store=True),
     "rebuild-fts": Action(
         apply=_on_store(store_actions.rebuild_fts), by_owner=True, store=True, mends_indexes=True
     ),
     "fill-event-scopes": Action(
         apply=_on_store(store_actions.fill_event_scopes), by_owner=True, store=True
     ),
-    "restore-message": Action(
-        apply=_on_store(message_rows.restore_message), stopped=_NOT_SENT, store=True
-    ),
-    "set-message-channel": Action(
-        apply=_on_store(message_rows.set_channel), stopped=_NOT_SENT, store=True
-    ),
+    "restore-message": Action(apply=_on_store(message_rows.restore_message), store=True),
+    "set-message-channel": Action(apply=_on_store(message_rows.set_channel), store=True),
 }

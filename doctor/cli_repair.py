@@ -29,11 +29,10 @@ from doctor.cli_options import (
     settings_of,
 )
 from doctor.owner_client import RunningAppliance
-from doctor.rebuild import DERIVED, rebuild_steps
-from doctor.repair import DONE, AppliedStep, Repair, RepairOutline, outline
+from doctor.plans import DERIVED, rebuild_steps
+from doctor.repair import DONE, AppliedStep, Repair, RepairOutline, needed_stops, outline
 from doctor.run import CheckOutcome
 from doctor.settings import DoctorSettings
-from doctor.stops import needed_stops
 
 app = typer.Typer(
     help="Repair what the checks find: permissions, leftovers, logs, indexes.",
@@ -212,7 +211,8 @@ def rebuild(
     planned: list[RepairOutline] = []
 
     def plan(context: Any, outcomes: Any) -> RepairOutline:
-        planned.append(RepairOutline(steps=tuple(rebuild_steps(context, what, outcomes))))
+        findings = [finding for outcome in outcomes for finding in outcome.findings]
+        planned.append(RepairOutline(steps=tuple(rebuild_steps(context, what, findings))))
         return planned[0] if len(planned) == 1 else RepairOutline()
 
     checks = run.select(DERIVED[what].checks, False)

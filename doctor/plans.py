@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from appliance.hub.foreign_schema import SEARCH_TRIGGERS
 from appliance.kernel import manifest
 from appliance.kernel.datadir import STORES, DataDir
 from doctor import schema_model
-from doctor.check import Finding
+from doctor.check import Finding, Severity
 from doctor.context import Context
 from doctor.schema_model import SchemaObject
 from doctor.step import Step, Touches
@@ -316,3 +318,52 @@ PLANS: dict[str, Plan] = {
     "hub.search-in-step": _search,
 }
 """By the name of the check."""
+
+
+# -- what can be built again ------------------------------------------------------------------
+
+
+class Derived(msgspec.Struct, frozen=True):
+    """checks  those that run before and after"""
+
+    checks: tuple[str, ...]
+
+
+DERIVED: dict[str, Derived] = {
+    "fts": Derived(("hub.search", "hub.search-in-step")),
+    "views": Derived(("store.objects",)),
+    "indexes": Derived(("store.integrity", "store.objects")),
+    "event-scopes": Derived(("events.scope",)),
+}
+
+
+def rebuild_steps(context: Context, what: str, findings: Sequence[Finding] = ()) -> Iterable[Step]:
+    """The steps, whether or not a check finds a problem. `findings`: those of its checks."""
+    check = DERIVED[what].checks[0]
+    if what == "indexes":
+        return [*_recreate(context, "index"), *_reindex(context, check, findings)]
+    if what == "views":
+        return list(_recreate(context, "view"))
+    return PLANS[check](context, [Finding(Severity.INFO, "hub", "", check=check)])
+
+
+def _recreate(context: Context, kind: str) -> Iterator[Step]:
+    """The objects of that kind that are missing or altered."""
+    for store, connection in context.opened():
+        there = schema_model.actual(connection)
+        for name, wanted in schema_model.expected(connection, store).items():
+            own = there.get(name)
+            same = own is not None and (
+                wanted.lenient or schema_model.normal(own.sql) == schema_model.normal(wanted.sql)
+            )
+            if wanted.kind == kind and not same:
+                finding = Finding(Severity.INFO, f"{store}.{name}", "", check="store.objects")
+                yield recreate(context, finding, store, wanted)
+
+
+def _reindex(context: Context, check: str, findings: Sequence[Finding]) -> Iterator[Step]:
+    damaged = {each.subject.partition(".")[0] for each in findings if each.check == check}
+    for store, _ in context.opened():
+        finding = Finding(Severity.INFO, store, "", check=check)
+        message = f"build the indexes of {store} again"
+        yield store_step(context, finding, "reindex", message, store, damaged=store in damaged)

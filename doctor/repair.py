@@ -31,10 +31,10 @@ from doctor.ownership import Owner, only_repair, writer_lock
 from doctor.run import MORE, CheckOutcome, run_check
 from doctor.settings import MIB, DoctorSettings
 from doctor.step import Step, Touches
-from doctor.stops import AGAIN, NeededStop, stopped
 from doctor.wire import STOP
 
 DONE, FAILED, REFUSED = "done", "failed", "refused"
+AGAIN = "agentlip doctor repair --yes"
 UNFINISHED = "repair.unfinished"
 """The check that reports interrupted repairs. Every repair finishes them first."""
 
@@ -77,6 +77,15 @@ class UnrepairedFinding(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
+class NeededStop(msgspec.Struct, frozen=True):
+    """A step of a plan, by its index from 0, that needs the appliance stopped. `reason`: why;
+    `command`: what to run."""
+
+    step: int
+    reason: str
+    command: str
+
+
 class RepairOutline(msgspec.Struct, frozen=True, kw_only=True):
     """What a repair would do. `unfinished`: names of interrupted repairs that it finishes first;
     `needs_stop`: the steps that a running appliance prevents."""
@@ -117,6 +126,45 @@ def outline(
         unrepaired += _left(findings, planned, allowed)
     names = (each.name for each in journals(context.datadir) if not each.finished)
     return RepairOutline(steps=tuple(steps), unrepaired=tuple(unrepaired), unfinished=tuple(names))
+
+
+def needed_stops(context: Context, steps: Iterable[Step], again: str) -> tuple[NeededStop, ...]:
+    """Empty if no process uses the workspace. `again`: the command that applies the steps."""
+    if not context.lock().held:
+        return ()
+    stops = []
+    for index, step in enumerate(steps):
+        action = ACTIONS[step.action]
+        if action.beside_owner:
+            continue
+        reason = _prevents(context, step) if action.by_owner else "the appliance uses the workspace"
+        if reason:
+            stops.append(NeededStop(index, reason, _stopped(again)))
+    return tuple(stops)
+
+
+def _stopped(command: str) -> str:
+    """The commands that stop the appliance, run `command` and start the appliance."""
+    return f"agentlipd down; {command}; agentlipd up"
+
+
+def _prevents(context: Context, step: Step) -> str:
+    """Why the appliance does not apply a step that it can apply; empty if it does."""
+    if context.live is None:
+        return f"the appliance can't be reached: {context.live_error or 'it does not respond'}"
+    store, limit = step.arguments["store"], context.settings.owner_step_bytes_max
+    if store in context.off:
+        return f"the appliance does not use {store}: its role is off"
+    try:
+        size = context.datadir.database(store).stat().st_size
+    except OSError as error:
+        return f"the file of {store} can't be read: {error.strerror}"
+    if size > limit:
+        return (
+            f"{store} has {size // MIB} MiB, more than `doctor.owner_step_bytes_max`"
+            f" ({limit // MIB} MiB), so writes would wait too long"
+        )
+    return ""
 
 
 def _planned(
@@ -177,7 +225,7 @@ class Repair:
         self._clock = clock
         self._progress = progress
         self._by_owner = by_owner
-        self._stop = stopped(again)
+        self._stop = _stopped(again)
         self._owner: Owner | None = None
         self._whole: dict[str, list[str]] = {}
 
@@ -293,8 +341,7 @@ class Repair:
             return None
         if action.by_owner and self._by_owner is not None:
             return None
-        why = f", and {action.stopped}" if action.stopped else ""
-        return f"a process uses the workspace ({self._owner}){why}; stop it first: {self._stop}"
+        return f"a process uses the workspace ({self._owner}); stop it first: {self._stop}"
 
     def _refuse_damage(self, action: Action, step: Step) -> None:
         """Only a recovery may change a store that is damaged."""

@@ -7,7 +7,7 @@ import falcon
 from appliance.kernel.route import Operation, Route
 from appliance.web.health import READ_DOCTOR
 from appliance.web.media import reply
-from doctor.owner_steps import OwnerSteps
+from doctor.rebuilds import OwnerSteps
 from doctor.run import UnknownCheck
 from doctor.store_actions import CannotRepair
 from doctor.verdict import (

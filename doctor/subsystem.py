@@ -6,7 +6,7 @@ from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
-from doctor.owner_steps import OwnedStores, OwnerSteps
+from doctor.rebuilds import OwnedStores, OwnerSteps
 from doctor.resources import routes
 from doctor.settings import DoctorSettings
 from doctor.verdict import Verdicts

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import stat
 import subprocess
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,10 +24,12 @@ from tests.doctor.repairs import (
     apply,
     doctor,
     drop_search,
+    in_sql,
     leave_server_file,
     open_token,
     repair,
 )
+from tests.doctor.test_repair import lose_record
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.smalldisk import small_disk
 
@@ -52,6 +55,43 @@ def test_beside_an_appliance_only_harmless_steps_are_applied(workspace: Workspac
     assert workspace.find("host.token") == []
     assert repair(workspace, "--yes").exit_code == 0
     assert workspace.find("hub.search") == []
+
+
+def move_message(workspace: WorkspaceFixture) -> None:
+    in_sql(
+        workspace,
+        "INSERT INTO channels VALUES ('ch_2', 'other', NULL, '2026-01-01T00:00:00.000Z')",
+        "UPDATE messages SET channel_id = 'ch_2' WHERE id = 'm000001'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("breakage", "words", "reason"),
+    [
+        (lose_record, ["--run", "store.record"], "uses the workspace"),
+        (move_message, ["--run", "hub.channels", "--data"], "uses the workspace"),
+        (drop_search, ["rebuild", "fts"], "can't be reached"),
+    ],
+)
+def test_plan_and_result_say_why_and_what_to_run(
+    workspace: WorkspaceFixture,
+    breakage: Callable[[WorkspaceFixture], None],
+    words: list[str],
+    reason: str,
+) -> None:
+    breakage(workspace)
+    command = f"agentlipd down; agentlip doctor repair {' '.join(words)} --yes; agentlipd up"
+    with workspace.running():
+        shown = repair(workspace, *words)
+        planned = json.loads(repair(workspace, *words, "--json", "--dry-run").stdout)["plan"]
+        done = repair(workspace, *words, "--yes")
+    (stop,) = planned["needs_stop"]
+    assert (stop["step"], stop["command"]) == (0, command)
+    assert reason in stop["reason"]
+    assert f"     Stop the appliance first: {stop['reason']}\n     -> {command}\n" in shown.stdout
+    assert "[refused]" in done.stdout
+    assert done.stdout.count(command) == 2  # in the plan, and in the result
+    assert "[done]" in repair(workspace, *words, "--yes").stdout
 
 
 def test_rebuild_beside_an_appliance_is_a_failure(workspace: WorkspaceFixture) -> None:

@@ -14,7 +14,7 @@ from gevent.event import Event
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
-from doctor.owner_steps import OwnedStores, OwnerSteps
+from doctor.rebuilds import OwnedStores, OwnerSteps
 from doctor.settings import DoctorSettings
 from doctor.wire import RepairStepRequest, StepRunning
 
