@@ -47,6 +47,7 @@ from appliance.kernel.config import secret
 from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
 from appliance.kernel.process_identity import ProcessIdentity
+from appliance.kernel.store import Store
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writerprocess import WriterProcess
@@ -64,7 +65,7 @@ from appliance.tokens.subsystem import TokensSubsystem
 from appliance.web.guard import Guard
 from appliance.web.health import ReadinessResult
 from appliance.web.webhook_caller import WebhookCaller
-from doctor.rebuilds import OwnedStores
+from doctor.rebuilds import Rebuilds
 from doctor.subsystem import DoctorSubsystem
 
 ROLE_PATHS = RolePaths(
@@ -131,8 +132,12 @@ def doctor_of(host: Host, parts: Sequence[Subsystem]) -> DoctorSubsystem:
     settings, datadir, clock, log = host.settings, host.datadir, host.clock, host.log
     opened = {store.name: store for part in parts for store in part.stores}
     enabled = frozenset(settings.roles.stores)
-    stores = OwnedStores(opened, enabled, datadir, settings.store, clock, log)
-    return DoctorSubsystem(settings.doctor, datadir, stores, clock, log)
+
+    def open_store(name: str) -> Store:
+        return Store(name, datadir.database(name), settings.store, clock, log)
+
+    rebuilds = Rebuilds(opened, enabled, open_store, clock, log)
+    return DoctorSubsystem(settings.doctor, datadir, rebuilds, clock)
 
 
 class Composition:

@@ -11,22 +11,27 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from appliance.kernel import manifest
+from appliance.kernel import manifest, meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import FOLDERS, DataDir
 from appliance.kernel.errors import Conflict
 from appliance.kernel.whole_file import sync_directory
-from doctor import message_rows, store_actions
+from doctor import derived, message_rows, schema_model
+from doctor.checks.leftovers import FREE_SHARE_MIN, free_share
 from doctor.checks.store import integrity
 from doctor.context import open_read_only
+from doctor.derived import CannotRepair
+from doctor.step import REBUILD
 
 _BUSY_SECONDS = 5.0
 Arguments = Mapping[str, str]
+Change = Callable[[sqlite3.Connection, Arguments, Clock], str]
+"""Changes a store in the caller's transaction, and says what it did."""
 
 
 class StepFailed(Conflict):
@@ -56,19 +61,15 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """apply          makes the change and says what it did; raises OSError, sqlite3.Error or
-                   ApplianceError
-    beside_owner   harmless while an appliance uses the workspace
-    by_owner       a running appliance does it itself (`live_changes.LIVE`)
-    store          it changes the store in the argument `store`, which must not be damaged
-    mends_indexes  it may change a store whose indexes are damaged, and whose tables are not
+    """apply         makes the change and says what it did; raises OSError, sqlite3.Error or
+                  ApplianceError
+    beside_owner  harmless while an appliance uses the workspace
+    store         it changes the store in the argument `store`, which must not be damaged
     """
 
     apply: Callable[[Target, Arguments], str]
     beside_owner: bool = False
-    by_owner: bool = False
     store: bool = False
-    mends_indexes: bool = False
 
 
 def _set_mode(target: Target, arguments: Arguments) -> str:
@@ -142,23 +143,67 @@ def _clear_suspect(target: Target, arguments: Arguments) -> str:
     return "a complete check found no damage; the mark is removed"
 
 
-def _on_store(change: store_actions.Change) -> Callable[[Target, Arguments], str]:
-    """An action that is one transaction on the store in the argument `store`."""
+def _on_store(change: Change, *, atomic: bool = True) -> Callable[[Target, Arguments], str]:
+    """An action on the store in the argument `store`: one transaction, if it is atomic."""
 
     def apply(target: Target, arguments: Arguments) -> str:
         with closing(_connect(target.datadir.database(arguments["store"]))) as connection:
-            done = store_actions.in_transaction(connection, change, arguments, target.clock)
+            if atomic:
+                done = _in_transaction(connection, change, arguments, target.clock)
+            else:
+                done = change(connection, arguments, target.clock)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             return done
 
     return apply
 
 
-def _vacuum(target: Target, arguments: Arguments) -> str:
-    with closing(_connect(target.datadir.database(arguments["store"]))) as connection:
-        done = store_actions.vacuum(connection, arguments, target.clock)
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        return done
+def _in_transaction(
+    connection: sqlite3.Connection, change: Change, arguments: Arguments, clock: Clock
+) -> str:
+    """Makes the change in a transaction of its own."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        done = change(connection, arguments, clock)
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        raise
+    return done
+
+
+def _vacuum(connection: sqlite3.Connection, arguments: Arguments, clock: Clock) -> str:
+    """Rewrites the file without unused pages, outside a transaction."""
+    share = free_share(connection)
+    if share < FREE_SHARE_MIN:
+        return f"only {share:.0%} of the pages are unused"
+    # The full-text index knows messages by rowid, which VACUUM may renumber where numbers are
+    # missing. Without x_fts it counts as missing, so an interruption here does no harm.
+    indexed = arguments["store"] == "hub" and meta.exists(connection, "x_fts")
+    renumbered = indexed and not _numbered_without_gaps(connection)
+    if renumbered:
+        connection.execute("DROP TABLE x_fts")
+    connection.execute("VACUUM")
+    if renumbered:
+        _in_transaction(connection, derived.rebuild, {**arguments, "what": derived.FTS}, clock)
+    return f"{share:.0%} of the pages were unused"
+
+
+def _numbered_without_gaps(connection: sqlite3.Connection) -> bool:
+    count, last = connection.execute("SELECT count(*), max(rowid) FROM messages").fetchone()
+    return bool(count == (last or 0))
+
+
+def _drop_trigger(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
+    """Removes a trigger that is not of this program."""
+    name = arguments["object"]
+    if name in schema_model.expected(connection, arguments["store"]):
+        raise CannotRepair(f"{name}: it is of this program")
+    trigger = name.replace('"', '""')
+    connection.execute(f'DROP TRIGGER IF EXISTS "{trigger}"')
+    return "removed the trigger"
 
 
 def _connect(database: Path) -> sqlite3.Connection:
@@ -177,23 +222,9 @@ ACTIONS: dict[str, Action] = {
     "checkpoint": Action(apply=_checkpoint, beside_owner=True),
     "write-record": Action(apply=_write_record),
     "clear-suspect": Action(apply=_clear_suspect),
-    "vacuum": Action(apply=_vacuum, store=True),
-    "reindex": Action(
-        apply=_on_store(store_actions.reindex), by_owner=True, store=True, mends_indexes=True
-    ),
-    "recreate-object": Action(
-        apply=_on_store(store_actions.recreate_object),
-        by_owner=True,
-        store=True,
-        mends_indexes=True,
-    ),
-    "drop-trigger": Action(apply=_on_store(store_actions.drop_trigger), store=True),
-    "rebuild-fts": Action(
-        apply=_on_store(store_actions.rebuild_fts), by_owner=True, store=True, mends_indexes=True
-    ),
-    "fill-event-scopes": Action(
-        apply=_on_store(store_actions.fill_event_scopes), by_owner=True, store=True
-    ),
+    "vacuum": Action(apply=_on_store(_vacuum, atomic=False), store=True),
+    "drop-trigger": Action(apply=_on_store(_drop_trigger), store=True),
     "restore-message": Action(apply=_on_store(message_rows.restore_message), store=True),
     "set-message-channel": Action(apply=_on_store(message_rows.set_channel), store=True),
+    REBUILD: Action(apply=_on_store(derived.rebuild), store=True),
 }

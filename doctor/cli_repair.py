@@ -28,8 +28,9 @@ from doctor.cli_options import (
     report_failure,
     settings_of,
 )
+from doctor.derived import DERIVED, TRIGGERS
 from doctor.owner_client import RunningAppliance
-from doctor.plans import DERIVED, rebuild_steps
+from doctor.plans import rebuild_steps
 from doctor.repair import DONE, AppliedStep, Repair, RepairOutline, needed_stops, outline
 from doctor.run import CheckOutcome
 from doctor.settings import DoctorSettings
@@ -43,6 +44,9 @@ app = typer.Typer(
 
 YesFlag = Annotated[bool, typer.Option("--yes", help="Apply a repair's plan without asking.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only show a repair's plan.")]
+
+
+REBUILT = [name for name in DERIVED if name != TRIGGERS]
 
 
 class RepairReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +107,7 @@ class _Command:
             if self.as_json:
                 typer.echo(report.as_json(RepairReport(applied=False, plan=planned)))
             raise typer.Exit(run.exit_code(outcomes, strict=False))
-        owner = RunningAppliance(self.datadir, self.settings)
+        owner = RunningAppliance(self.datadir)
         repair = Repair(self.datadir, self.settings, self.clock, self._progress, owner, again)
         results = repair.apply(planned.steps)
         outcomes, left = self.examine(checks, plan, again)
@@ -198,15 +202,15 @@ def _again(given: Callable[[str], Any]) -> str:
 @report_failure
 def rebuild(
     ctx: typer.Context,
-    what: Annotated[str, typer.Argument(help=f"What to rebuild: {', '.join(DERIVED)}.")],
+    what: Annotated[str, typer.Argument(help=f"What to rebuild: {', '.join(REBUILT)}.")],
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
 ) -> None:
     """Build again what is derived from other data, whether or not a check finds a problem."""
-    if what not in DERIVED:
-        raise Invalid(f"can't rebuild {what}", hint=f"use one of: {', '.join(DERIVED)}")
+    if what not in REBUILT:
+        raise Invalid(f"can't rebuild {what}", hint=f"use one of: {', '.join(REBUILT)}")
     command = _Command(ctx, workspace, as_json)
     planned: list[RepairOutline] = []
 

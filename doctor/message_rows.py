@@ -7,8 +7,8 @@ from typing import Any
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from doctor import event_replay
+from doctor.derived import CannotRepair
 from doctor.event_replay import ReplayedEvent, State
-from doctor.store_actions import CannotRepair
 
 Arguments = Mapping[str, str]
 _COLUMNS = (

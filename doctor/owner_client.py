@@ -1,4 +1,4 @@
-"""Makes the running appliance of a workspace apply steps of a repair, over its HTTP route."""
+"""Makes the running appliance of a workspace build derived data again, over its HTTP route."""
 
 import http.client
 import sqlite3
@@ -10,24 +10,16 @@ from appliance.kernel.errors import ApplianceError
 from appliance.sdk import discovery
 from appliance.sdk.discovery import Endpoint
 from doctor.actions import StepFailed
+from doctor.derived import CannotRepair
 from doctor.repair import OwnerRefused
-from doctor.settings import DoctorSettings
 from doctor.step import Step
-from doctor.wire import PATH, RepairStepDone, RepairStepRequest, StepRunning
+from doctor.wire import PATH, SECONDS_MAX, STOP, RebuildDone, RebuildOnDamage
 
 # What the appliance needs besides the step itself: its queue, and the complete check before.
-_MORE_SECONDS = 30.0
+_ANSWER_SECONDS_MAX = SECONDS_MAX + 30.0
 _BODY_BYTES_MAX = 64 * 1024
-# Errors after which the store is as before, and nothing in it is the reason.
-_REFUSALS = frozenset(
-    {
-        "STEP_NEEDS_STOP",
-        "STEP_TOO_LONG",
-        "STORAGE_SUSPECT",
-        "STORE_SUSPENDED",
-        "UNKNOWN_ACTION",
-    }
-)
+# Another attempt, or a stopped appliance, has the same result.
+_FINAL = frozenset({CannotRepair.code, RebuildOnDamage.code})
 
 
 class OwnerEnded(StepFailed):
@@ -47,20 +39,21 @@ class OwnerFailure(msgspec.Struct, frozen=True):
 class RunningAppliance:
     """The appliance that holds the writer lock of the workspace, by its `server.json`."""
 
-    def __init__(self, datadir: DataDir, settings: DoctorSettings) -> None:
+    def __init__(self, datadir: DataDir) -> None:
         self._datadir = datadir
-        self._seconds_max = settings.owner_step_seconds_max + _MORE_SECONDS
 
     def apply(self, step: Step) -> str:
         """Applies one step and says what it did.
 
         Raises OwnerRefused if it was not applied, and StepFailed if it failed or isn't known."""
         endpoint = self._verified()
-        body = msgspec.json.encode(RepairStepRequest(step.action, dict(step.arguments)))
-        status, content = self._post(endpoint, body)
-        if status == 200:
-            return _decoded(content, RepairStepDone).done
-        raise _error(status, _failure(content))
+        status, content = self._post(endpoint, msgspec.json.encode(step.arguments))
+        if status != 200:
+            raise _error(status, content)
+        try:
+            return msgspec.json.decode(content, type=RebuildDone).done
+        except msgspec.DecodeError:
+            raise OwnerEnded("the appliance sent an unexpected response") from None
 
     def _verified(self) -> Endpoint:
         """The address, of a process that serves this database and holds this lock: a copy of the
@@ -76,7 +69,7 @@ class RunningAppliance:
         return endpoint
 
     def _post(self, endpoint: Endpoint, body: bytes) -> tuple[int, bytes]:
-        connection = discovery.connect(endpoint, self._seconds_max)
+        connection = discovery.connect(endpoint, _ANSWER_SECONDS_MAX)
         headers = {"Content-Type": "application/json"}
         if endpoint.token:
             headers["Authorization"] = f"Bearer {endpoint.token}"
@@ -92,28 +85,13 @@ class RunningAppliance:
             connection.close()
 
 
-def _error(status: int, failure: OwnerFailure) -> ApplianceError:
-    if status in (404, 405):
+def _error(status: int, content: bytes) -> ApplianceError:
+    if status in (400, 404, 405):
         return OwnerRefused("the running appliance has another version, which can't repair")
-    if status in (401, 403):
-        return OwnerRefused(f"the appliance refuses this workspace's token: {failure.error}")
+    try:
+        failure = msgspec.json.decode(content, type=OwnerFailure)
+    except msgspec.DecodeError:
+        failure = OwnerFailure()
     text = failure.error or f"the appliance responded with status {status}"
-    if failure.code == StepRunning.code:  # the step of a killed repair may still run
-        return OwnerRefused(text, hint="wait some seconds, then: agentlip doctor repair --yes")
-    if failure.code in _REFUSALS:
-        return OwnerRefused(text, hint=failure.hint)
-    return StepFailed(text, hint=failure.hint)
-
-
-def _failure(content: bytes) -> OwnerFailure:
-    try:
-        return msgspec.json.decode(content, type=OwnerFailure)
-    except msgspec.DecodeError:
-        return OwnerFailure()
-
-
-def _decoded(content: bytes, kind: type[RepairStepDone]) -> RepairStepDone:
-    try:
-        return msgspec.json.decode(content, type=kind)
-    except msgspec.DecodeError:
-        raise OwnerEnded("the appliance sent an unexpected response") from None
+    kind = StepFailed if failure.code in _FINAL else OwnerRefused
+    return kind(text, hint=failure.hint or STOP)

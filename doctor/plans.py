@@ -11,23 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
 from appliance.hub.foreign_schema import SEARCH_TRIGGERS
 from appliance.kernel import manifest
 from appliance.kernel.datadir import STORES, DataDir
 from doctor import schema_model
 from doctor.check import Finding, Severity
 from doctor.context import Context
-from doctor.schema_model import SchemaObject
-from doctor.step import Step, Touches
-from doctor.store_actions import RECREATED, has_fts5
+from doctor.derived import DERIVED, FTS, INDEXES, SCOPES, TRIGGERS, VIEWS, has_fts5
+from doctor.step import REBUILD, Step, Touches
 
 Plan = Callable[[Context, Sequence[Finding]], Iterable[Step]]
 OWNER_ONLY = "0700"
 IDENTITY = "identity"
-DERIVES = ("reindex", "recreate-object", "rebuild-fts", "fill-event-scopes")
-"""Actions that build derived data from the rows again, in one transaction."""
 NOT_WRITABLE_BY_ALL = "0775"
 
 
@@ -153,7 +148,36 @@ def _logs(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
 # -- stores --------------------------------------------------------------------------------
 
 
-def store_step(
+_MESSAGES = {
+    FTS: "build the full-text index of {} again",
+    VIEWS: "create the views of {} again",
+    INDEXES: "build the indexes of {} again",
+    SCOPES: "fill the scopes of events of {} from their payload",
+    TRIGGERS: "create the triggers of {} again",
+}
+_PARTS = {"index": INDEXES, "view": VIEWS, "trigger": TRIGGERS}
+
+
+def _rebuild(
+    context: Context, finding: Finding, what: str, store: str, *, copied: bool = False
+) -> Step:
+    """A step that builds derived data again. It needs no copy, except of a store with a damaged
+    index, which may contain what its table has lost, and of one whose triggers are changed."""
+    return Step(
+        check=finding.check,
+        subject=finding.subject,
+        message=_MESSAGES[what].format(store),
+        action=REBUILD,
+        arguments={"store": store, "what": what},
+        saves=_copy_of(context, store) if copied or what == TRIGGERS else (),
+    )
+
+
+def _copy_of(context: Context, store: str) -> tuple[str, ...]:
+    return (_relative(context.datadir, context.datadir.database(store)),)
+
+
+def _change(
     context: Context,
     finding: Finding,
     action: str,
@@ -161,13 +185,8 @@ def store_step(
     store: str,
     touches: Touches = Touches.STATE,
     more: Mapping[str, str] = {},
-    *,
-    damaged: bool = False,
 ) -> Step:
-    """A step that changes a store. The store is copied before, unless the step only builds derived
-    data again. A `damaged` one is always copied: an index may contain what its table has lost."""
-    copied = damaged or action not in DERIVES
-    datadir = context.datadir
+    """A step that changes a store, which is copied before."""
     return Step(
         check=finding.check,
         subject=finding.subject,
@@ -175,7 +194,7 @@ def store_step(
         action=action,
         arguments={"store": store, **more},
         touches=touches,
-        saves=(_relative(datadir, datadir.database(store)),) if copied else (),
+        saves=_copy_of(context, store),
     )
 
 
@@ -221,10 +240,8 @@ def _integrity(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     """Only where all problems of a store are of its indexes."""
     for finding in findings:
         if finding.problem == "damaged-index":
-            fts = "FTS5" in finding.message
-            action, what = ("rebuild-fts", "full-text index") if fts else ("reindex", "indexes")
-            message = f"build the {what} of {finding.subject} again"
-            yield store_step(context, finding, action, message, finding.subject, damaged=True)
+            what = FTS if "FTS5" in finding.message else INDEXES
+            yield _rebuild(context, finding, what, finding.subject, copied=what == INDEXES)
 
 
 def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -233,45 +250,48 @@ def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
         store, _, name = finding.subject.partition(".")
         if store not in STORES:
             continue
-        if name in SEARCH_TRIGGERS:  # changes that it missed are not in the index
-            message = "build the full-text index of the hub again"
-            yield store_step(context, finding, "rebuild-fts", message, store)
-            continue
         if finding.problem == "foreign-trigger":
             more = {"object": name}
             message = f"remove the trigger {name} of {store}, which is not of this program"
-            yield store_step(context, finding, "drop-trigger", message, store, more=more)
+            yield _change(context, finding, "drop-trigger", message, store, more=more)
+            continue
+        if name in SEARCH_TRIGGERS:  # changes that it missed are not in the index
+            yield _rebuild(context, finding, FTS, store)
             continue
         with suppress(sqlite3.Error):
             wanted = schema_model.expected(context.open(store), store).get(name)
-            if wanted is not None and wanted.kind in RECREATED:
-                yield recreate(context, finding, store, wanted)
-
-
-def recreate(context: Context, finding: Finding, store: str, wanted: SchemaObject) -> Step:
-    message = f"create the {wanted.kind} {wanted.name} of {store} again"
-    more = {"object": wanted.name}
-    return store_step(context, finding, "recreate-object", message, store, more=more)
+            if wanted is not None and wanted.kind in _PARTS:
+                yield _rebuild(context, finding, _PARTS[wanted.kind], store)
 
 
 def _free_pages(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     for finding in findings:
         if finding.subject in STORES:
             message = f"rewrite {finding.subject} without its unused pages"
-            yield store_step(context, finding, "vacuum", message, finding.subject)
+            yield _change(context, finding, "vacuum", message, finding.subject)
 
 
 def _search(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     with suppress(sqlite3.Error):
         if has_fts5(context.open("hub")):
-            message = "build the full-text index of the hub again"
-            yield store_step(context, findings[0], "rebuild-fts", message, "hub")
+            yield _rebuild(context, findings[0], FTS, "hub")
 
 
 def _scopes(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     finding = Finding(findings[0].severity, "events", "", check=findings[0].check)
-    message = "fill the scopes of events from their payload"
-    yield store_step(context, finding, "fill-event-scopes", message, "hub")
+    yield _rebuild(context, finding, SCOPES, "hub")
+
+
+def rebuild_steps(context: Context, what: str, findings: Iterable[Finding] = ()) -> Iterator[Step]:
+    """The steps that build a part of the derived data again, whether or not a check finds a
+    problem. `findings`: those of the part's checks."""
+    part = DERIVED[what]
+    damaged = {finding.subject for finding in findings if finding.problem == "damaged-index"}
+    for store, connection in context.opened(*part.stores):
+        if what != VIEWS or schema_model.differing(connection, store, "view"):
+            finding = Finding(Severity.INFO, store, "", check=part.checks[0])
+            copied = what == INDEXES and store in damaged
+            yield _rebuild(context, finding, what, store, copied=copied)
 
 
 # -- messages ------------------------------------------------------------------------------
@@ -284,7 +304,7 @@ def messages(action: str, message: str) -> Plan:
         for finding in findings:
             kind, _, message_id = finding.subject.partition(" ")
             if kind == "message":
-                yield store_step(
+                yield _change(
                     context,
                     finding,
                     action,
@@ -318,52 +338,3 @@ PLANS: dict[str, Plan] = {
     "hub.search-in-step": _search,
 }
 """By the name of the check."""
-
-
-# -- what can be built again ------------------------------------------------------------------
-
-
-class Derived(msgspec.Struct, frozen=True):
-    """checks  those that run before and after"""
-
-    checks: tuple[str, ...]
-
-
-DERIVED: dict[str, Derived] = {
-    "fts": Derived(("hub.search", "hub.search-in-step")),
-    "views": Derived(("store.objects",)),
-    "indexes": Derived(("store.integrity", "store.objects")),
-    "event-scopes": Derived(("events.scope",)),
-}
-
-
-def rebuild_steps(context: Context, what: str, findings: Sequence[Finding] = ()) -> Iterable[Step]:
-    """The steps, whether or not a check finds a problem. `findings`: those of its checks."""
-    check = DERIVED[what].checks[0]
-    if what == "indexes":
-        return [*_recreate(context, "index"), *_reindex(context, check, findings)]
-    if what == "views":
-        return list(_recreate(context, "view"))
-    return PLANS[check](context, [Finding(Severity.INFO, "hub", "", check=check)])
-
-
-def _recreate(context: Context, kind: str) -> Iterator[Step]:
-    """The objects of that kind that are missing or altered."""
-    for store, connection in context.opened():
-        there = schema_model.actual(connection)
-        for name, wanted in schema_model.expected(connection, store).items():
-            own = there.get(name)
-            same = own is not None and (
-                wanted.lenient or schema_model.normal(own.sql) == schema_model.normal(wanted.sql)
-            )
-            if wanted.kind == kind and not same:
-                finding = Finding(Severity.INFO, f"{store}.{name}", "", check="store.objects")
-                yield recreate(context, finding, store, wanted)
-
-
-def _reindex(context: Context, check: str, findings: Sequence[Finding]) -> Iterator[Step]:
-    damaged = {each.subject.partition(".")[0] for each in findings if each.check == check}
-    for store, _ in context.opened():
-        finding = Finding(Severity.INFO, store, "", check=check)
-        message = f"build the indexes of {store} again"
-        yield store_step(context, finding, "reindex", message, store, damaged=store in damaged)

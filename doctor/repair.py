@@ -22,18 +22,20 @@ from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Conflict, StorageFull, Unavailable
 from appliance.kernel.store_errors import DISK_FULL_BYTES
 from doctor import damage
-from doctor.actions import ACTIONS, Action, Target
+from doctor.actions import ACTIONS, StepFailed, Target
 from doctor.check import Check, Finding, Severity
 from doctor.checks import CHECKS
 from doctor.context import Context, open_read_only
+from doctor.derived import FTS
 from doctor.journal import RepairJournal, StepResult, bytes_needed, journals, prune
 from doctor.ownership import Owner, only_repair, writer_lock
 from doctor.run import MORE, CheckOutcome, run_check
 from doctor.settings import MIB, DoctorSettings
-from doctor.step import Step, Touches
+from doctor.step import REBUILD, Step, Touches
 from doctor.wire import STOP
 
 DONE, FAILED, REFUSED = "done", "failed", "refused"
+_REINDEX = "agentlip doctor repair rebuild indexes --yes"
 AGAIN = "agentlip doctor repair --yes"
 UNFINISHED = "repair.unfinished"
 """The check that reports interrupted repairs. Every repair finishes them first."""
@@ -60,7 +62,7 @@ class OwnerRefused(Conflict):
 
 
 class OwnerActions(Protocol):
-    """A running appliance that applies steps itself. It checks a store for damage before."""
+    """A running appliance that builds derived data itself. It checks a store for damage before."""
 
     def apply(self, step: Step) -> str:
         """Applies one step and says what it did. Raises OwnerRefused, another ApplianceError if it
@@ -122,10 +124,22 @@ def outline(
             continue
         findings, planned = _planned(context, by_name[outcome.check], findings)
         allowed = [step for step in planned if data or step.touches is Touches.STATE]
-        steps += [step for step in allowed if step not in steps]
+        steps += allowed
         unrepaired += _left(findings, planned, allowed)
     names = (each.name for each in journals(context.datadir) if not each.finished)
-    return RepairOutline(steps=tuple(steps), unrepaired=tuple(unrepaired), unfinished=tuple(names))
+    return RepairOutline(
+        steps=_without_repetition(steps), unrepaired=tuple(unrepaired), unfinished=tuple(names)
+    )
+
+
+def _without_repetition(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Each change once; after a copy, if one of its steps makes one."""
+    by_change: dict[tuple[object, ...], Step] = {}
+    for step in steps:
+        change = (step.action, *sorted(step.arguments.items()))
+        if change not in by_change or (step.saves and not by_change[change].saves):
+            by_change[change] = step
+    return tuple(by_change.values())
 
 
 def needed_stops(context: Context, steps: Iterable[Step], again: str) -> tuple[NeededStop, ...]:
@@ -134,37 +148,19 @@ def needed_stops(context: Context, steps: Iterable[Step], again: str) -> tuple[N
         return ()
     stops = []
     for index, step in enumerate(steps):
-        action = ACTIONS[step.action]
-        if action.beside_owner:
+        if ACTIONS[step.action].beside_owner or (step.by_owner and context.live is not None):
             continue
-        reason = _prevents(context, step) if action.by_owner else "the appliance uses the workspace"
-        if reason:
-            stops.append(NeededStop(index, reason, _stopped(again)))
+        reason = "the appliance uses the workspace"
+        if step.by_owner:
+            unknown = context.live_error or "it does not respond"
+            reason = f"the appliance can't be reached: {unknown}"
+        stops.append(NeededStop(index, reason, _stopped(again)))
     return tuple(stops)
 
 
 def _stopped(command: str) -> str:
     """The commands that stop the appliance, run `command` and start the appliance."""
     return f"agentlipd down; {command}; agentlipd up"
-
-
-def _prevents(context: Context, step: Step) -> str:
-    """Why the appliance does not apply a step that it can apply; empty if it does."""
-    if context.live is None:
-        return f"the appliance can't be reached: {context.live_error or 'it does not respond'}"
-    store, limit = step.arguments["store"], context.settings.owner_step_bytes_max
-    if store in context.off:
-        return f"the appliance does not use {store}: its role is off"
-    try:
-        size = context.datadir.database(store).stat().st_size
-    except OSError as error:
-        return f"the file of {store} can't be read: {error.strerror}"
-    if size > limit:
-        return (
-            f"{store} has {size // MIB} MiB, more than `doctor.owner_step_bytes_max`"
-            f" ({limit // MIB} MiB), so writes would wait too long"
-        )
-    return ""
 
 
 def _planned(
@@ -311,11 +307,13 @@ class Repair:
         if refusal is not None:
             return StepResult(step=index, outcome=REFUSED, reason=refusal)
         try:
-            action = ACTIONS[step.action]
-            if self._owner is not None and not action.beside_owner and self._by_owner is not None:
+            if step.action not in ACTIONS:  # another version planned it
+                raise StepFailed(f"this program has no action {step.action}")
+            if self._owner is not None and step.by_owner and self._by_owner is not None:
                 reason = self._by_owner.apply(step)
             else:
-                self._refuse_damage(action, step)
+                self._refuse_damage(step)
+                action = ACTIONS[step.action]
                 reason = action.apply(Target(self._datadir, self._clock), step.arguments)
         except OwnerRefused as error:
             reason = (
@@ -335,27 +333,29 @@ class Repair:
     def _refusal(self, step: Step) -> str | None:
         """Why a step is not begun."""
         action = ACTIONS.get(step.action)
-        if action is None:
-            return f"this program has no action {step.action}"
-        if self._owner is None or action.beside_owner:
+        if self._owner is None or action is None or action.beside_owner:
             return None
-        if action.by_owner and self._by_owner is not None:
+        if step.by_owner and self._by_owner is not None:
             return None
         return f"a process uses the workspace ({self._owner}); stop it first: {self._stop}"
 
-    def _refuse_damage(self, action: Action, step: Step) -> None:
-        """Only a recovery may change a store that is damaged."""
-        if not action.store:
+    def _refuse_damage(self, step: Step) -> None:
+        """Only a recovery may change a store that is damaged. Indexes can be damaged where they are
+        built again: the full-text index at once, others after a copy."""
+        if not ACTIONS[step.action].store:
             return
         store = step.arguments["store"]
-        if self._datadir.suspect_file(store).exists() and not action.mends_indexes:
+        mends = step.action == REBUILD and (step.arguments["what"] == FTS or bool(step.saves))
+        if self._datadir.suspect_file(store).exists() and not mends:
             raise RepairRefused(f"{store} is marked as damaged; agentlip doctor clear {store}")
         if store not in self._whole:
             self._progress(f"checking {store} completely")
             self._whole[store] = _damage(self._datadir, store)
         problems = self._whole[store]
-        if action.mends_indexes:
-            problems = damage.beyond_indexes(problems)
+        if problems and not damage.beyond_indexes(problems):
+            if mends:
+                return
+            raise RepairRefused(f"{store} is damaged: {problems[0]}; first: {_REINDEX}")
         if problems:
             raise RepairRefused(f"{store} is damaged: {problems[0]}")
 

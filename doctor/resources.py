@@ -7,9 +7,9 @@ import falcon
 from appliance.kernel.route import Operation, Route
 from appliance.web.health import READ_DOCTOR
 from appliance.web.media import reply
-from doctor.rebuilds import OwnerSteps
+from doctor.derived import CannotRepair
+from doctor.rebuilds import Rebuilds
 from doctor.run import UnknownCheck
-from doctor.store_actions import CannotRepair
 from doctor.verdict import (
     DoctorVerdict,
     ExpensiveCheck,
@@ -20,13 +20,12 @@ from doctor.verdict import (
 from doctor.wire import (
     PATH,
     InvalidArguments,
-    RepairStepDone,
-    RepairStepRequest,
-    StepNeedsStop,
-    StepOnDamage,
-    StepRunning,
-    StepTooLong,
-    UnknownAction,
+    RebuildDone,
+    RebuildNeedsStop,
+    RebuildOnDamage,
+    RebuildRequest,
+    RebuildRunning,
+    RebuildTooLong,
 )
 
 REPAIR_DOCTOR = "doctor:repair"
@@ -42,25 +41,25 @@ class DoctorResource:
 
 
 class RepairResource:
-    def __init__(self, steps: OwnerSteps) -> None:
-        self._steps = steps
+    def __init__(self, rebuilds: Rebuilds) -> None:
+        self._rebuilds = rebuilds
 
-    def on_post(self, req: Any, resp: falcon.Response, command: RepairStepRequest) -> None:
-        reply(resp, self._steps.apply(command, req.context.principal.label))
+    def on_post(self, req: Any, resp: falcon.Response, command: RebuildRequest) -> None:
+        reply(resp, self._rebuilds.apply(command, req.context.principal.label))
 
 
-def routes(verdicts: Verdicts, steps: OwnerSteps) -> list[Route]:
+def routes(verdicts: Verdicts, rebuilds: Rebuilds) -> list[Route]:
     return [
         Route("/api/v1/doctor", DoctorResource(verdicts), {
             "GET": Operation(READ_DOCTOR, reply=DoctorVerdict, query=VerdictQuery,
                              errors=(UnknownCheck, ExpensiveCheck, VerdictUnavailable),
                              summary="Run the doctor's cheap checks, or get their last result"),
         }),
-        Route(PATH, RepairResource(steps), {
-            "POST": Operation(REPAIR_DOCTOR, body=RepairStepRequest, reply=RepairStepDone,
-                              errors=(UnknownAction, InvalidArguments, StepNeedsStop, StepRunning,
-                                      StepTooLong, StepOnDamage, CannotRepair),
-                              example={"action": "reindex", "arguments": {"store": "hub"}},
-                              summary="Apply one step of a repair in the running appliance"),
+        Route(PATH, RepairResource(rebuilds), {
+            "POST": Operation(REPAIR_DOCTOR, body=RebuildRequest, reply=RebuildDone,
+                              errors=(InvalidArguments, RebuildNeedsStop, RebuildRunning,
+                                      RebuildTooLong, RebuildOnDamage, CannotRepair),
+                              example={"what": "indexes", "store": "hub"},
+                              summary="Build derived data again in the running appliance"),
         }),
     ]  # fmt: skip

@@ -84,6 +84,24 @@ def actual(connection: sqlite3.Connection) -> dict[str, SchemaObject]:
     }
 
 
+def is_same(one: SchemaObject, other: SchemaObject) -> bool:
+    """Whether the two statements differ only in comments, blanks and case."""
+    return normal(one.sql) == normal(other.sql)
+
+
+def differing(connection: sqlite3.Connection, store: str, kind: str) -> list[SchemaObject]:
+    """The objects of that kind that are missing or altered in the file, and can be created: the
+    table of each one is there."""
+    there = actual(connection)
+    return [
+        wanted
+        for name, wanted in expected(connection, store).items()
+        if wanted.kind == kind
+        and (wanted.table in there or kind == "view")
+        and (name not in there or not (wanted.lenient or is_same(wanted, there[name])))
+    ]
+
+
 def apply(
     objects: Mapping[str, SchemaObject], released: Iterable[Migration], names: Collection[str]
 ) -> None:

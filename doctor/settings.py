@@ -31,8 +31,6 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expensive_seconds_max: float = 3600.0  # time limit of an expensive check (`--all`)
     verdict_cache_seconds: float = 10.0  # GET /api/v1/doctor and the MCP tool repeat a result
     verdict_seconds_max: float = 30.0  # time limit of all cheap checks together, for these two
-    owner_step_seconds_max: float = 5.0  # a running appliance undoes a repair's step after this
-    owner_step_bytes_max: int = 256 * MIB  # larger stores are repaired only while it is stopped
     findings_max: int = 20  # findings of one check; more are only counted
     repairs_kept_max: int = 10  # finished repairs whose saved files are kept
     files_max: int = 10_000  # files of the data directory whose permissions are read

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+REBUILD = "rebuild"
+"""The action that builds derived data again, the only one that a running appliance does itself."""
+
 
 class Touches(enum.Enum):
     """What a step changes."""
@@ -32,3 +35,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, str] = {}
     touches: Touches = Touches.STATE
     saves: tuple[str, ...] = ()
+
+    @property
+    def by_owner(self) -> bool:
+        """Whether a running appliance does it itself: only if nothing has to be copied before."""
+        return self.action == REBUILD and not self.saves

@@ -3,10 +3,9 @@ are enabled."""
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
-from appliance.kernel.log import Log
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
-from doctor.rebuilds import OwnedStores, OwnerSteps
+from doctor.rebuilds import Rebuilds
 from doctor.resources import routes
 from doctor.settings import DoctorSettings
 from doctor.verdict import Verdicts
@@ -20,18 +19,17 @@ class DoctorSubsystem(Subsystem):
         self,
         settings: DoctorSettings,
         datadir: DataDir,
-        stores: OwnedStores,
+        rebuilds: Rebuilds,
         clock: Clock,
-        log: Log,
     ) -> None:
         self.verdicts = Verdicts(datadir, settings, clock)
-        self._steps = OwnerSteps(stores, settings, clock, log)
+        self._rebuilds = rebuilds
 
     def routes(self) -> list[Route]:
-        return routes(self.verdicts, self._steps)
+        return routes(self.verdicts, self._rebuilds)
 
     def facts(self) -> dict[str, float]:
-        return {"doctor.steps_running": float(self._steps.running)}
+        return {"doctor.steps_running": float(bool(self._rebuilds.running))}
 
     def drain(self) -> None:
         self.verdicts.end()

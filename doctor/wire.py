@@ -1,6 +1,6 @@
-"""The request that makes a running appliance apply a step of a repair: its structs and errors."""
+"""The request that makes a running appliance build derived data again: its structs and errors."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -9,63 +9,53 @@ from appliance.kernel.errors import Conflict, Invalid
 
 PATH = "/api/v1/doctor/repair"
 STOP = "agentlipd down; agentlip doctor repair --yes; agentlipd up"
-ARGUMENTS_MAX = 8
-
-Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-z-]*$")]
-Value = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.-]*$")]
+SECONDS_MAX = 5.0  # limit of one transaction: all writes of the store wait for it
 
 
-class RepairStepRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An action that a running appliance can apply, and its arguments: `store` and, for
-    `recreate-object`, `object`."""
+class RebuildRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to build again, in which store. `fts` and `event-scopes` are only in the hub's."""
 
-    action: Name
-    arguments: Annotated[dict[Name, Value], Meta(max_length=ARGUMENTS_MAX)] = {}
+    what: Literal["fts", "views", "indexes", "event-scopes"]
+    store: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-z-]*$")]
 
 
-class RepairStepDone(msgspec.Struct, frozen=True):
-    """The step was applied. `done`: what it did; `seconds`: how long it took."""
+class RebuildDone(msgspec.Struct, frozen=True):
+    """It was built again. `done`: what changed; `seconds`: how long it took."""
 
-    action: str
-    arguments: dict[str, str]
+    what: str
+    store: str
     done: str
     seconds: float
 
 
-class UnknownAction(Invalid):
-    code = "UNKNOWN_ACTION"
-    default_message = "a repair has no such action"
-    default_hint = "agentlip doctor repair"
-
-
 class InvalidArguments(Invalid):
     code = "INVALID_ARGUMENTS"
-    default_message = "the action does not take these arguments"
+    default_message = "this store has no such derived data"
     default_hint = "agentlip doctor repair"
 
 
-class StepNeedsStop(Conflict):
+class RebuildNeedsStop(Conflict):
     code = "STEP_NEEDS_STOP"
     default_message = "this step is not possible while the appliance runs"
     default_hint = STOP
 
 
-class StepRunning(Conflict):
+class RebuildRunning(Conflict):
     code = "STEP_RUNNING"
     default_message = "the appliance is applying another step"
-    default_hint = "wait the seconds in Retry-After, then send the same request again"
+    default_hint = "wait some seconds, then do the same again"
 
 
-class StepTooLong(Conflict):
+class RebuildTooLong(Conflict):
     code = "STEP_TOO_LONG"
     default_message = (
-        "the step took longer than `doctor.owner_step_seconds_max`; it was undone, so that writes"
-        " do not wait longer"
+        f"the step took longer than {SECONDS_MAX:.0f} seconds; it was undone, so that writes do not"
+        " wait longer"
     )
     default_hint = STOP
 
 
-class StepOnDamage(Conflict):
+class RebuildOnDamage(Conflict):
     code = "STEP_ON_DAMAGE"
     default_message = "the store is damaged, so it was not changed"
     default_hint = "agentlip doctor --all"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
-from doctor.store_actions import FREE_SHARE_MIN, free_share
 
 _MIB = 1024 * 1024
+FREE_SHARE_MIN = 0.25  # a store with fewer unused pages is not vacuumed
 FREE_BYTES_MIN = 64 * _MIB  # less is not worth the copy that VACUUM makes
 # A program that still writes its temporary file has not taken longer than this.
 AGE_SECONDS_MIN = 3600
@@ -73,6 +73,13 @@ def _in_folder(context: Context, folder: Path, now_seconds: float) -> Iterator[F
 def _left(name: str, message: str, problem: str) -> Finding:
     hint = "agentlip doctor repair --run host.leftovers"
     return Finding(Severity.INFO, name, message, hint, problem=problem)
+
+
+def free_share(connection: sqlite3.Connection) -> float:
+    """The share of a store's pages that contain nothing."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    return free / pages if pages else 0.0
 
 
 CHECKS = (

@@ -45,7 +45,7 @@ def _of_store(
                 yield _missing(store, wanted)
         elif wanted.kind == "table" and (lacking := _lacking(wanted, there)):
             yield _altered_table(store, wanted, lacking)
-        elif not wanted.lenient and not _same(wanted, there):
+        elif not wanted.lenient and not schema_model.is_same(wanted, there):
             yield _altered(store, wanted)
     for name, there in sorted(present.items()):
         unknown = name not in model and name not in (*SEARCH_TRIGGERS, FOREIGN_TRIGGER)
@@ -69,10 +69,6 @@ def _migratable(context: Context) -> Iterator[Finding]:
                 restore_hint(context.datadir, store),
                 problem="half-migrated",
             )
-
-
-def _same(wanted: SchemaObject, there: SchemaObject) -> bool:
-    return schema_model.normal(there.sql) == schema_model.normal(wanted.sql)
 
 
 def _foreign(store: str, there: SchemaObject, shared: bool) -> Finding:
@@ -111,7 +107,7 @@ def _altered(store: str, wanted: SchemaObject) -> Finding:
 def _lacking(wanted: SchemaObject, there: SchemaObject) -> frozenset[str]:
     """A table of another program may have more columns, and may write its statements
     differently."""
-    if _same(wanted, there):
+    if schema_model.is_same(wanted, there):
         return frozenset()
     return schema_model.model_columns(wanted.sql) - schema_model.model_columns(there.sql)
 

@@ -149,8 +149,7 @@ def test_repair_killed_at_any_point_is_finished_by_the_next(
 ) -> None:
     before, events = data_of(workspace), workspace.execute(_EVENTS)
     steps = steps_of(workspace)
-    assert {step.action for step in steps} == {"set-mode", "remove-file", "rebuild-fts",
-                                               "fill-event-scopes"}  # fmt: skip
+    assert {step.action for step in steps} == {"set-mode", "remove-file", "rebuild"}
     checks = {"repair.unfinished", "store.opens", *(step.check for step in steps)}
     points = in_child(copy_of(workspace, tmp_path / "whole"), steps, kill_at=0)
     assert points > 60
@@ -193,8 +192,8 @@ def test_next_repair_says_that_it_finishes_an_interrupted_one(workspace: Workspa
 
 
 def test_interrupted_repair_waits_while_an_appliance_runs(workspace: WorkspaceFixture) -> None:
-    (step,) = [step for step in steps_of(workspace) if step.action == "rebuild-fts"]
-    journal = killed_after(workspace, "rebuild-fts", step)
+    (step,) = [step for step in steps_of(workspace) if step.check == "hub.search"]
+    journal = killed_after(workspace, "rebuild", step)
     with workspace.running():
         (result,) = apply(workspace)
         assert result.outcome == "refused"
@@ -206,7 +205,7 @@ def test_interrupted_repair_waits_while_an_appliance_runs(workspace: WorkspaceFi
 
 def test_messages_written_after_an_interruption_are_kept(workspace: WorkspaceFixture) -> None:
     """The saved copy is older than they are, and is never put over them."""
-    killed_after(workspace, "rebuild-fts", *steps_of(workspace))
+    killed_after(workspace, "rebuild", *steps_of(workspace))
     workspace.talk(4)
     apply(workspace)
     assert workspace.execute("SELECT count(*) FROM messages") == [(7,)]

@@ -1,6 +1,7 @@
 """Repairs beside a running appliance, which applies the steps itself."""
 
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -15,16 +16,14 @@ import pytest
 
 from appliance.kernel.clock import SystemClock
 from doctor import owner_client
-from doctor.actions import ACTIONS
 from doctor.journal import journals
-from doctor.live_changes import LIVE
 from doctor.owner_client import RunningAppliance
 from doctor.repair import Repair
 from doctor.settings import DoctorSettings
 from doctor.step import Step
 from tests.doctor import live
 from tests.doctor.night import stop_all_threads
-from tests.support.commands import agentlip, command, environment
+from tests.support.commands import agentlip, command, environment, run
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
@@ -32,8 +31,8 @@ REINDEX = Step(
     check="store.integrity",
     subject="hub",
     message="build the indexes of hub again",
-    action="reindex",
-    arguments={"store": "hub"},
+    action="rebuild",
+    arguments={"store": "hub", "what": "indexes"},
 )
 BREAKAGES: dict[str, tuple[live.Break, str]] = {
     "full-text index is gone": (live.in_hub("DROP TABLE x_fts"), "hub.search"),
@@ -43,8 +42,6 @@ BREAKAGES: dict[str, tuple[live.Break, str]] = {
     ),
     "search trigger was dropped": (live.in_hub("DROP TRIGGER messages_fts_update"), "hub.search"),
     "index was dropped": (live.in_hub("DROP INDEX idx_messages_topic"), "store.objects"),
-    "trigger was dropped": (live.in_hub("DROP TRIGGER prevent_event_delete"), "store.objects"),
-    "index misses a row": (live.skip_index, "store.integrity"),
     "events have no scopes": (live.without_scopes, "events.scope"),
 }
 
@@ -73,10 +70,6 @@ def own(tmp_path: Path) -> Iterator[ServedHub]:
         yield hub
     finally:
         hub.kill()
-
-
-def test_actions_of_the_running_appliance_are_those_marked_so() -> None:
-    assert {name for name, action in ACTIONS.items() if action.by_owner} == set(LIVE)
 
 
 @pytest.mark.slow
@@ -108,6 +101,34 @@ def test_derived_data_is_rebuilt_while_the_appliance_runs(hub: ServedHub, what: 
     assert result.code == 0, result
     assert live.data(hub) == before
     assert live.findings(hub, "--all") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("damage", "check"),
+    [
+        (live.in_hub("DROP TRIGGER prevent_event_delete"), "store.objects"),
+        (live.skip_index, "store.integrity"),
+    ],
+    ids=["trigger-was-dropped", "index-misses-a-row"],
+)
+def test_step_that_needs_a_copy_needs_the_commands_of_its_plan(
+    own: ServedHub, damage: live.Break, check: str
+) -> None:
+    damage(own)
+    refused = live.repair(own, "--run", check)
+    assert "[refused]" in refused.out
+    assert live.findings(own, "--all") == [check]
+    shown = agentlip("doctor", "repair", "--run", check, "--json", cwd=own.workspace)
+    (stop,) = shown.json["plan"]["needs_stop"]
+    assert f"     -> {stop['command']}" in refused.out
+    try:
+        for each in stop["command"].split("; "):
+            done = run(*shlex.split(each), cwd=own.workspace)
+            assert done.code == 0, done
+        assert live.findings(own, "--all") == []
+    finally:
+        run("agentlipd", "down", cwd=own.workspace)
 
 
 @pytest.mark.slow
@@ -272,12 +293,12 @@ def test_appliance_of_another_workspace_with_the_same_database_gets_no_step(
         other.communicate("")
     assert result[0] == "refused"
     assert "does not hold this workspace" in result[1]
-    assert "step of a repair applied" not in own.log_text
+    assert "derived data rebuilt" not in own.log_text
 
 
 def applied(workspace: Path, *steps: Step) -> list[tuple[str, str]]:
     """The outcomes and reasons of a repair as the command does it."""
-    datadir, settings = live.UsedWorkspace(workspace).data, DoctorSettings()
-    owner = RunningAppliance(datadir, settings)
-    repair = Repair(datadir, settings, SystemClock(), by_owner=owner)
+    datadir = live.UsedWorkspace(workspace).data
+    owner = RunningAppliance(datadir)
+    repair = Repair(datadir, DoctorSettings(), SystemClock(), by_owner=owner)
     return [(each.outcome, each.reason) for each in repair.apply(steps)]

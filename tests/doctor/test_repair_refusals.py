@@ -16,7 +16,8 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import WriterLock
 from doctor import actions
 from doctor.actions import Action
-from doctor.journal import journals
+from doctor.derived import DERIVED
+from doctor.journal import RepairJournal, journals
 from doctor.ownership import RepairRunning, only_repair, writer_lock
 from doctor.repair import DONE, FAILED, REFUSED, DiskUnusable
 from doctor.step import Step
@@ -29,7 +30,7 @@ from tests.doctor.repairs import (
     open_token,
     repair,
 )
-from tests.doctor.test_repair import lose_record
+from tests.doctor.test_repair import lose_record, skip_index
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.smalldisk import small_disk
 
@@ -94,6 +95,28 @@ def test_plan_and_result_say_why_and_what_to_run(
     assert "[done]" in repair(workspace, *words, "--yes").stdout
 
 
+def test_indexes_are_not_rebuilt_without_a_copy_if_one_is_damaged(
+    workspace: WorkspaceFixture,
+) -> None:
+    """It may contain what its table has lost."""
+    skip_index(workspace)
+    in_sql(workspace, "DROP INDEX idx_messages_topic")
+    result = repair(workspace, "--run", "store.objects", "--yes")
+    assert "[failed]" in result.stdout
+    assert "first: agentlip doctor repair rebuild indexes --yes" in result.stdout
+    assert workspace.find("store.integrity") != []
+    assert repair(workspace, "--all", "--yes").exit_code == 0
+    assert workspace.find_all() == []
+
+
+def test_interrupted_step_of_another_version_ends_as_failed(workspace: WorkspaceFixture) -> None:
+    step = Step(check="x", subject="hub", message="", action="reindex", arguments={"store": "hub"})
+    RepairJournal.create(workspace.data, [step], SystemClock()).record([])
+    (result,) = apply(workspace)
+    assert (result.outcome, result.reason) == (FAILED, "this program has no action reindex")
+    assert journals(workspace.data)[0].finished
+
+
 def test_rebuild_beside_an_appliance_is_a_failure(workspace: WorkspaceFixture) -> None:
     with workspace.running():
         result = repair(workspace, "rebuild", "fts", "--yes")
@@ -142,8 +165,12 @@ def test_repair_that_runs_is_not_taken_for_an_appliance(workspace: WorkspaceFixt
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("action", ["rebuild-fts", "vacuum", "reindex", "fill-event-scopes"])
-def test_damaged_store_is_never_changed(workspace: WorkspaceFixture, action: str) -> None:
+@pytest.mark.parametrize(
+    ("action", "what"), [("vacuum", ""), *(("rebuild", what) for what in DERIVED)]
+)
+def test_damaged_store_is_never_changed(
+    workspace: WorkspaceFixture, action: str, what: str
+) -> None:
     workspace.talk(500)
     database = workspace.data.database("hub")
     with closing(sqlite3.connect(database)) as connection:
@@ -155,7 +182,10 @@ def test_damaged_store_is_never_changed(workspace: WorkspaceFixture, action: str
         file.seek((root - 1) * 4096 + 8)
         file.write(b"\xff" * 64)
     whole = database.read_bytes()
-    step = Step(check="x", subject="hub", message="", action=action, arguments={"store": "hub"})
+    step = Step(
+        check="x", subject="hub", message="", action=action,
+        arguments={"store": "hub", "what": what},
+    )  # fmt: skip
     (result,) = apply(workspace, step)
     assert result.outcome == FAILED
     assert "damaged" in result.reason

@@ -1,4 +1,4 @@
-"""`POST /api/v1/doctor/repair`: its scope, the steps that it refuses, and that serving goes on."""
+"""`POST /api/v1/doctor/repair`: its scope, what it refuses, and that serving goes on."""
 
 import sqlite3
 from contextlib import closing
@@ -11,7 +11,7 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 PATH = "/api/v1/doctor/repair"
-REINDEX = {"action": "reindex", "arguments": {"store": "hub"}}
+INDEXES = {"what": "indexes", "store": "hub"}
 STOP = "agentlipd down; agentlip doctor repair --yes; agentlipd up"
 
 
@@ -38,92 +38,50 @@ def test_repair_needs_the_scope_admin(hub):
     scopes = ["hub:read", "hub:post", "metrics:read"]
     issued = hub.http.post("/api/v1/tokens", {"name": "reader", "scopes": scopes})
     for token, status in ((None, 401), (issued.body["secret"], 403)):
-        assert hub.connect(token).post(PATH, REINDEX).status == status
+        assert hub.connect(token).post(PATH, INDEXES).status == status
     refused = hub.http.post("/api/v1/tokens", {"name": "d", "scopes": ["doctor:repair"]})
     assert refused.status == 400
     issued = hub.http.post("/api/v1/tokens", {"name": "boss", "scopes": ["admin"]})
-    assert hub.connect(issued.body["secret"]).post(PATH, REINDEX).status == 200
+    assert hub.connect(issued.body["secret"]).post(PATH, INDEXES).status == 200
     assert hub.http.get(PATH).status == 405
 
 
 def test_page_of_another_origin_is_refused(hub):
-    answer = hub.http.post(PATH, REINDEX, headers={"Origin": "https://example.org"})
+    answer = hub.http.post(PATH, INDEXES, headers={"Origin": "https://example.org"})
     assert (answer.status, answer.body["code"]) == (403, "ORIGIN_REFUSED")
 
 
-def test_step_says_what_it_did_and_is_logged(hub):
-    answer = hub.http.post(PATH, REINDEX)
+def test_rebuild_says_what_it_did_and_is_logged(hub):
+    answer = hub.http.post(PATH, INDEXES)
     assert answer.status == 200
-    assert answer.body["done"].startswith("built ")
-    assert answer.body["seconds"] >= 0
-    assert {
-        **REINDEX,
-        "done": answer.body["done"],
-        "seconds": answer.body["seconds"],
-    } == answer.body
-    until(lambda: '"action":"reindex","store":"hub","by":"server"' in hub.log_text)
+    done, seconds = answer.body["done"], answer.body["seconds"]
+    assert done.startswith("no index was missing; built ")
+    assert answer.body == {**INDEXES, "done": done, "seconds": seconds}
+    until(lambda: '"what":"indexes","store":"hub","by":"server"' in hub.log_text)
 
 
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
-        ({"action": "nothing", "arguments": {"store": "hub"}}, 400, "UNKNOWN_ACTION"),
-        ({"action": "reindex"}, 400, "INVALID_ARGUMENTS"),
-        ({"action": "reindex", "arguments": {"store": "other"}}, 400, "INVALID_ARGUMENTS"),
-        ({"action": "rebuild-fts", "arguments": {"store": "auth"}}, 400, "INVALID_ARGUMENTS"),
-        (
-            {"action": "reindex", "arguments": {"store": "hub", "path": "x"}},
-            400,
-            "INVALID_ARGUMENTS",
-        ),
-        ({"action": "reindex", "arguments": {"store": "../hub"}}, 400, "INVALID_INPUT"),
-        ({"action": "reindex", "arguments": {"store": 1}}, 400, "INVALID_INPUT"),
-        ({**REINDEX, "more": 1}, 400, "INVALID_INPUT"),
-        ({"action": "vacuum", "arguments": {"store": "hub"}}, 409, "STEP_NEEDS_STOP"),
-        ({"action": "remove-file", "arguments": {"path": "x"}}, 409, "STEP_NEEDS_STOP"),
-        (
-            {"action": "restore-message", "arguments": {"store": "hub", "message": "m"}},
-            409,
-            "STEP_NEEDS_STOP",
-        ),
-        ({"action": "reindex", "arguments": {"store": "inbox"}}, 409, "STEP_NEEDS_STOP"),
-        (
-            {"action": "recreate-object", "arguments": {"store": "hub", "object": "messages"}},
-            409,
-            "CANNOT_REPAIR",
-        ),
-        (
-            {
-                "action": "recreate-object",
-                "arguments": {"store": "hub", "object": "messages_fts_update"},
-            },
-            409,
-            "CANNOT_REPAIR",
-        ),
+        ({"what": "nothing", "store": "hub"}, 400, "INVALID_INPUT"),
+        ({"what": "triggers", "store": "hub"}, 400, "INVALID_INPUT"),
+        ({"what": "indexes"}, 400, "INVALID_INPUT"),
+        ({"what": "indexes", "store": "../hub"}, 400, "INVALID_INPUT"),
+        ({"what": "indexes", "store": 1}, 400, "INVALID_INPUT"),
+        ({**INDEXES, "more": 1}, 400, "INVALID_INPUT"),
+        ({"what": "indexes", "store": "other"}, 400, "INVALID_ARGUMENTS"),
+        ({"what": "fts", "store": "auth"}, 400, "INVALID_ARGUMENTS"),
+        ({"what": "indexes", "store": "inbox"}, 409, "STEP_NEEDS_STOP"),
     ],
     ids=str,
 )
-def test_other_steps_are_refused_before_anything_is_changed(hub, body, status, code):
+def test_other_requests_are_refused_before_anything_is_changed(hub, body, status, code):
     before = schema_of(hub)
     answer = hub.http.post(PATH, body)
     assert (answer.status, answer.body["code"]) == (status, code)
     if code == "STEP_NEEDS_STOP":
         assert answer.body["hint"] == STOP
     assert schema_of(hub) == before
-
-
-def test_object_of_another_kind_with_the_name_is_left(hub):
-    in_hub(hub, "DROP INDEX idx_topics_channel", "CREATE VIEW idx_topics_channel AS SELECT 1")
-    body = {
-        "action": "recreate-object",
-        "arguments": {"store": "hub", "object": "idx_topics_channel"},
-    }
-    answer = hub.http.post(PATH, body)
-    assert (answer.status, answer.body["code"]) == (409, "CANNOT_REPAIR")
-    in_hub(hub, "DROP VIEW idx_topics_channel")
-    assert hub.http.post(PATH, body).body["done"] == "created the index"
-    again = hub.http.post(PATH, body)
-    assert again.body["done"] == "the index is as the migrations made it"
 
 
 def test_damaged_store_is_not_changed_and_stays_in_service(tmp_path):
@@ -136,7 +94,7 @@ def test_damaged_store_is_not_changed_and_stays_in_service(tmp_path):
             "PRAGMA ignore_check_constraints = ON",
             f"UPDATE messages SET version = 0 WHERE id = '{sent}'",
         )
-        answer = hub.http.post(PATH, REINDEX)
+        answer = hub.http.post(PATH, INDEXES)
         assert (answer.status, answer.body["code"]) == (409, "STEP_ON_DAMAGE")
         assert "messages" in answer.body["error"]
         hub.send(topic)
@@ -149,44 +107,15 @@ def test_damaged_full_text_index_does_not_stop_the_store(tmp_path):
         hub.send_many(topic, ["some words"] * 20)
         until(lambda: hub.rows("SELECT indexed FROM x_fts") == [(20,)])
         in_hub(hub, "UPDATE messages_fts_data SET block = zeroblob(9)")
-        step = {"action": "rebuild-fts", "arguments": {"store": "hub"}}
-        answer = hub.http.post(PATH, step)
+        answer = hub.http.post(PATH, {"what": "fts", "store": "hub"})
         assert answer.status in (200, 409), answer
         hub.send(topic)
         assert not hub.datadir.suspect_file("hub").exists()
 
 
-def test_store_above_the_limit_is_repaired_only_while_stopped(tmp_path):
-    with serve(tmp_path, settings="[doctor]\nowner_step_bytes_max = 1000\n") as hub:
-        answer = hub.http.post(PATH, REINDEX)
-        assert (answer.status, answer.body["code"]) == (409, "STEP_NEEDS_STOP")
-        assert "doctor.owner_step_bytes_max" in answer.body["error"]
-        assert answer.body["hint"] == STOP
-
-
-def test_step_that_takes_too_long_is_undone(tmp_path):
-    with serve(tmp_path, settings="[doctor]\nowner_step_seconds_max = 0.0\n") as hub:
-        _, topic = hub.channel_with_topic("general")
-        hub.send_many(topic, ["some words"] * 2000)
-        in_hub(hub, "DROP INDEX idx_messages_channel")
-        before = schema_of(hub)
-        step = {
-            "action": "recreate-object",
-            "arguments": {"store": "hub", "object": "idx_messages_channel"},
-        }
-        for _ in range(2):
-            answer = hub.http.post(PATH, step)
-            assert (answer.status, answer.body["code"]) == (409, "STEP_TOO_LONG")
-            assert answer.body["hint"] == STOP
-        assert schema_of(hub) == before
-        hub.send(topic)
-        hub.send_many(topic, ["more words"] * 2000)
-
-
 def test_store_that_the_appliance_does_not_have_open_is_repaired(hub):
     """The courier opens its store only for durable streams."""
-    step = {"action": "reindex", "arguments": {"store": "courier"}}
     for _ in range(2):
-        answer = hub.http.post(PATH, step)
+        answer = hub.http.post(PATH, {"what": "indexes", "store": "courier"})
         assert answer.status == 200, answer
     assert hub.http.get("/-/ready").status == 200
