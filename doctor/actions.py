@@ -23,8 +23,8 @@ from appliance.kernel.errors import Conflict
 from appliance.kernel.whole_file import sync_directory
 from doctor import derived, message_rows, schema_model
 from doctor.checks.leftovers import FREE_SHARE_MIN, free_share
-from doctor.checks.store import integrity
-from doctor.context import open_read_only
+from doctor.checks.store_log import log_bytes
+from doctor.clear import clear_suspect
 from doctor.derived import CannotRepair
 from doctor.step import REBUILD
 
@@ -111,12 +111,17 @@ def _make_folder(target: Target, arguments: Arguments) -> str:
     return "created"
 
 
-def _checkpoint(target: Target, arguments: Arguments) -> str:
-    database = target.datadir.database(arguments["store"])
+def fold_log(database: Path) -> int:
+    """Writes the write-ahead log into the database, also beside a running appliance. Returns the
+    bytes that are left because a reader uses them."""
     with closing(_connect(database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    log = database.with_name(database.name + "-wal")
-    left = log.stat().st_size if log.exists() else 0
+    return log_bytes(database)
+
+
+def _checkpoint(target: Target, arguments: Arguments) -> str:
+    database = target.datadir.database(arguments["store"])
+    left = fold_log(database)
     if left:
         raise StepFailed(
             f"a reader keeps {left} bytes of the write-ahead log",
@@ -131,15 +136,7 @@ def _write_record(target: Target, arguments: Arguments) -> str:
 
 
 def _clear_suspect(target: Target, arguments: Arguments) -> str:
-    """Only a complete check says that a store is not damaged."""
-    store = arguments["store"]
-    with closing(open_read_only(target.datadir.database(store))) as connection:
-        problems = [finding.message for finding in integrity(store, connection)]
-    if problems:
-        raise StepFailed(f"{store}: {problems[0]}")
-    marker = target.datadir.suspect_file(store)
-    marker.unlink(missing_ok=True)
-    sync_directory(marker.parent)
+    clear_suspect(target.datadir, arguments["store"])
     return "a complete check found no damage; the mark is removed"
 
 

@@ -3,22 +3,16 @@
 Exit codes: 0 no problems, 1 warnings (with --strict), 2 errors, 3 the checks could not run.
 """
 
-import sqlite3
-from contextlib import closing
 from typing import Annotated, Any
 
 import typer
 
 from appliance.cli_support import former_command
-from appliance.kernel import meta, row_digest
-from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import STORES, DataDir, HubRunning
-from appliance.kernel.errors import Invalid, Unavailable
-from appliance.kernel.manifest import StoreLost
-from appliance.kernel.stopped_store import stopped_store
+from appliance.kernel.datadir import STORES
+from appliance.kernel.errors import Invalid
 from doctor import cli_bundle, cli_check, cli_repair, report
-from doctor.check import Finding
-from doctor.checks.store import integrity
+from doctor.actions import fold_log
+from doctor.clear import accept_rows, clear_suspect
 from doctor.cli_options import (
     AllFlag,
     GroupFlag,
@@ -26,7 +20,6 @@ from doctor.cli_options import (
     NagiosFlag,
     QuietFlag,
     RunFlag,
-    StillDamaged,
     StrictFlag,
     VerboseFlag,
     WorkspaceFlag,
@@ -37,8 +30,6 @@ from doctor.cli_options import (
     report_failure,
 )
 from doctor.cli_repair import DryRunFlag, YesFlag
-from doctor.context import is_damage, open_read_only
-from doctor.remedies import restore_hint
 
 app = typer.Typer(
     help="Check the workspace and its hub for problems.\n\n"
@@ -51,14 +42,6 @@ app = typer.Typer(
 former_command(cli_repair.app, "salvage", "agentlip recover STORE")
 app.add_typer(cli_repair.app, name="repair")
 app.command("bundle")(cli_bundle.bundle)
-
-FOLD_SECONDS_MAX = 5.0
-
-
-class StoreUnreadable(Unavailable):
-    code = "STORE_UNREADABLE"
-    default_message = "the store can't be read"
-    default_hint = "agentlip doctor --run host.disk,host.data-directory"
 
 
 @app.callback(invoke_without_command=True)
@@ -96,8 +79,11 @@ def bare(
         return
     if checkpoint:
         datadir = datadir_of(option(ctx, "workspace", workspace))
-        for name, left in fold_logs(datadir).items():
-            typer.echo(f"{name}: {left} bytes are left in the write-ahead log", err=True)
+        for name in STORES:
+            path = datadir.database(name)
+            if path.exists() and not datadir.suspect_file(name).exists():
+                left = fold_log(path)
+                typer.echo(f"{name}: {left} bytes are left in the write-ahead log", err=True)
     raise typer.Exit(cli_check.perform(_request(ctx)))
 
 
@@ -167,63 +153,6 @@ def clear(
         typer.echo(f"{store} is not damaged and no longer suspect; start it: agentlipd restart")
     else:
         typer.echo(f"{store} is not damaged and was not suspect")
-
-
-def accept_rows(datadir: DataDir, store: str) -> list[str]:
-    """The tables with rows of another program, which are accepted now. Raises HubRunning."""
-    with closing(open_read_only(datadir.database(store))) as connection:
-        if not (meta.exists(connection, "meta") and row_digest.changed(connection, store)):
-            return []
-    try:
-        with stopped_store(datadir, store, SystemClock()) as opened:
-            tables = opened.read(row_digest.changed, store)
-            opened.write(row_digest.renew, store)
-            return tables
-    except HubRunning as error:
-        error.hint = "agentlipd down"
-        raise
-
-
-def clear_suspect(datadir: DataDir, store: str) -> bool:
-    """True if the store was suspect and is not damaged. Raises StillDamaged."""
-    problems: list[Finding] = []
-    if not datadir.database(store).exists():
-        raise StillDamaged(f"{store}: its file is missing", hint=StoreLost(store).hint)
-    try:
-        with closing(open_read_only(datadir.database(store))) as connection:
-            problems += integrity(store, connection)
-    except sqlite3.Error as error:
-        if not is_damage(error):
-            raise StoreUnreadable(f"{store} can't be read: {error}") from error
-        raise StillDamaged(
-            f"{store} is damaged: {error}", hint=restore_hint(datadir, store)
-        ) from error
-    if problems:
-        damaged = any(finding.problem == "damaged" for finding in problems)
-        raise StillDamaged(
-            f"{store}: {problems[0].message}",
-            details={"problems": [p.message for p in problems]},
-            hint=restore_hint(datadir, store) if damaged else None,
-        )
-    marker = datadir.suspect_file(store)
-    marked = marker.exists()
-    if marked:
-        marker.unlink(missing_ok=True)
-    return marked
-
-
-def fold_logs(datadir: DataDir) -> dict[str, int]:
-    """Checkpoints the write-ahead logs, also beside a running hub. Returns the bytes that are left
-    in each log because a reader uses them. Skips suspect stores."""
-    left = {}
-    for store in STORES:
-        path = datadir.database(store)
-        if path.exists() and not datadir.suspect_file(store).exists():
-            with closing(sqlite3.connect(path, timeout=FOLD_SECONDS_MAX)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            log = path.with_name(path.name + "-wal")
-            left[store] = log.stat().st_size if log.exists() else 0
-    return left
 
 
 def _request(ctx: typer.Context) -> cli_check.CheckRequest:

@@ -80,17 +80,8 @@ class Progress:
 def print_list(as_json: bool) -> None:
     if as_json:
         rows = [
-            {
-                "name": check.name,
-                "inspects": check.inspects,
-                "cost": check.cost.value,
-                "ready": check.ready,
-                "reads": check.reads,
-                "problems": [problem.name for problem in check.problems],
-                "repair": check.repair is not None,
-                "includes": check.includes,
-                "included_in": run.INCLUDED_IN.get(check.name),
-            }
+            msgspec.to_builtins(report.explanation(check))
+            | {"problems": [problem.name for problem in check.problems]}
             for check in CHECKS
         ]
         typer.echo(report.as_json(rows))

@@ -14,10 +14,11 @@ import typer
 from appliance.cli_support import OutputClosed
 from appliance.kernel import config
 from appliance.kernel.datadir import DataDir, discover
-from appliance.kernel.errors import ApplianceError, Conflict, Invalid
+from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ownership import user_name
 from appliance.roles import RolesSettings
 from doctor import nagios, report, run
+from doctor.clear import StillDamaged
 from doctor.settings import DoctorSettings
 
 WorkspaceFlag = Annotated[
@@ -52,12 +53,6 @@ NagiosFlag = Annotated[
         "--nagios", help="Print one line and exit as a Nagios plugin: 0, 1, 2 or 3 (unknown)."
     ),
 ]
-
-
-class StillDamaged(Conflict):
-    code = "STILL_DAMAGED"
-    default_message = "the store is still damaged"
-    default_hint = "agentlip doctor --all"
 
 
 class _DoctorSections(msgspec.Struct, frozen=True):

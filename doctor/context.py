@@ -185,7 +185,3 @@ def is_damage_of_rows(error: sqlite3.Error) -> bool:
         sqlite3.SQLITE_CORRUPT_INDEX,
         sqlite3.SQLITE_CORRUPT_VTAB,
     )
-
-
-def is_interrupted(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT

@@ -1,19 +1,9 @@
 """The section [doctor] as agentlip.toml has it now, for a process that runs long."""
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
-from appliance.kernel import config
+from doctor.sections import section
 from doctor.settings import DoctorSettings
-
-
-class _LiveSection(msgspec.Struct, frozen=True):
-    """Errors in other sections don't matter here, as in `agentlip doctor`."""
-
-    doctor: DoctorSettings = DoctorSettings()
 
 
 class CurrentSettings:
@@ -28,8 +18,8 @@ class CurrentSettings:
         version = self._version()
         if version != self._seen:
             self._seen = version
-            with suppress(config.BadSettings):  # the check `settings.file` reports it
-                self._settings = config.load(_LiveSection, self._file, os.environ).doctor
+            # While it is invalid, the check `settings.file` reports it.
+            self._settings = section(self._file, "doctor", DoctorSettings) or self._settings
         return self._settings
 
     def _version(self) -> tuple[int, int, int] | None:

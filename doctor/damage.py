@@ -4,9 +4,10 @@ import re
 import sqlite3
 from collections.abc import Iterable
 
-from appliance.kernel.readlimit import is_interrupt
+from doctor.context import is_damage
 
-_PROBLEMS_MAX = 20
+COMPLETE = "integrity_check(20)"
+QUICK = "quick_check(1)"
 # Lines about what REINDEX and a new full-text index make again.
 _OF_INDEXES = re.compile(
     r"row \d+ missing from index |wrong # of entries in index |row \d+ values differ from index |"
@@ -14,15 +15,15 @@ _OF_INDEXES = re.compile(
 )
 
 
-def problems(connection: sqlite3.Connection) -> list[str]:
-    """The first lines of a complete check. Raises sqlite3.OperationalError if it is interrupted."""
+def problems(connection: sqlite3.Connection, pragma: str = COMPLETE) -> list[str]:
+    """The first lines of a check. Raises sqlite3.Error if the file can't be read."""
     try:
-        rows = connection.execute(f"PRAGMA integrity_check({_PROBLEMS_MAX})").fetchall()
+        rows = connection.execute(f"PRAGMA {pragma}").fetchall()
     except sqlite3.DatabaseError as error:
-        if is_interrupt(error):
+        if not is_damage(error):
             raise
-        return [str(error)]
-    return [text for (text,) in rows if text != "ok"]
+        rows = [(str(error),)]
+    return [" ".join(text.split()) for (text,) in rows if text != "ok"]
 
 
 def beyond_indexes(texts: Iterable[str]) -> list[str]:

@@ -20,6 +20,7 @@ from appliance.kernel.migration import load, statements
 from appliance.kernel.readlimit import ReadLimit, is_interrupt
 from appliance.kernel.store_errors import sqlite_name
 from doctor import schema_model
+from doctor.event_replay import payload_of
 from doctor.wire import RebuildTooLong
 
 FTS, VIEWS, INDEXES, SCOPES, TRIGGERS = "fts", "views", "indexes", "event-scopes", "triggers"
@@ -203,7 +204,7 @@ def _topics_of_messages(connection: sqlite3.Connection) -> dict[int, str]:
     for event_id, name, message, data_json in rows:
         if message not in wanted:
             continue
-        payload = _payload(data_json)
+        payload = payload_of(data_json)
         if name == "message.created":
             topic = _text(_object(payload, "message"), "topic_id")
         else:
@@ -225,7 +226,7 @@ def _needs_topic(event: UnscopedEvent) -> bool:
 def _scope_of(
     connection: sqlite3.Connection, event: UnscopedEvent, topics: Mapping[int, str]
 ) -> EventScope | None:
-    payload = _payload(event.data_json)
+    payload = payload_of(event.data_json)
     kind = event.entity_type
     if kind == "channel":
         return EventScope(event.entity_id)
@@ -249,14 +250,6 @@ def _scope_of(
 def _channel_of(connection: sqlite3.Connection, topic_id: str | None) -> str | None:
     row = connection.execute("SELECT channel_id FROM topics WHERE id = ?", (topic_id,)).fetchone()
     return None if row is None else str(row[0])
-
-
-def _payload(data_json: str) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(data_json)
-    except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _object(payload: Mapping[str, Any], key: str) -> dict[str, Any]:

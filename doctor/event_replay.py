@@ -79,7 +79,7 @@ def apply(state: State | None, event: ReplayedEvent) -> tuple[State, Break | Non
 
     `state`: None if no earlier event is known.
     """
-    data = _data(event)
+    data = payload_of(event.data_json)
     created = _CREATED.get(event.name)
     if created is not None:
         return _create(state, event, data, *created)
@@ -101,6 +101,16 @@ def apply(state: State | None, event: ReplayedEvent) -> tuple[State, Break | Non
     elif event.name == "topic.renamed":
         _set(now, "title", data.get("new_title"), str)
     return now, problem
+
+
+def after(state: State | None, event: ReplayedEvent) -> State:
+    """The state after the event, with the times of a message's last edit and of its deletion."""
+    now, _ = apply(state, event)
+    if event.name in ("message.edited", "message.deleted"):
+        now["edited_at"] = event.ts
+    if event.name == "message.deleted":
+        now["deleted_at"] = event.ts
+    return now
 
 
 def _create(
@@ -147,9 +157,10 @@ def _set(state: State, column: str, value: Any, kind: type) -> None:
         state.pop(column, None)
 
 
-def _data(event: ReplayedEvent) -> dict[str, Any]:
+def payload_of(data_json: str) -> dict[str, Any]:
+    """The decoded payload; empty if it is not an object."""
     try:
-        data = _decode(event.data_json)
+        data = _decode(data_json)
     except msgspec.DecodeError:
         return {}
     return data if isinstance(data, dict) else {}

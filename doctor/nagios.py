@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator, Sequence
 
 from doctor.check import Finding, Severity
+from doctor.checks.host import free_bytes_min
+from doctor.checks.store_log import log_bytes
 from doctor.context import Context
 from doctor.run import CheckOutcome, worst
 
@@ -58,33 +60,15 @@ def _performance(
     yield f"errors={errors};;0;0"
     yield f"seconds={sum(outcome.seconds for outcome in outcomes):.3f}s;;;0"
     limits = context.settings
-    yield f"wal={_largest_wal(context)}B;{limits.wal_warning_bytes};{limits.wal_error_bytes};0"
+    databases = map(context.datadir.database, context.stores)
+    wal = max(map(log_bytes, databases), default=0)
+    yield f"wal={wal}B;{limits.wal_warning_bytes};{limits.wal_error_bytes};0"
     volume = os.statvfs(context.datadir.dir)
     total = volume.f_blocks * volume.f_frsize
     if total:  # some network mounts report no size
-        yield _free(context, volume.f_bavail * volume.f_frsize, total)
-
-
-def _free(context: Context, free: int, total: int) -> str:
-    limits = context.settings
-    warning = max(
-        min(limits.disk_warning_bytes, total // 2), int(total * limits.disk_warning_percent / 100)
-    )
-    error = max(
-        min(limits.disk_error_bytes, total // 4), int(total * limits.disk_error_percent / 100)
-    )
-    return f"free={free}B;{warning}:;{error}:;0;{total}"
-
-
-def _largest_wal(context: Context) -> int:
-    """The size in bytes of the largest write-ahead log."""
-    sizes = [0]
-    for store in context.stores:
-        database = context.datadir.database(store)
-        log = database.with_name(database.name + "-wal")
-        if log.exists():
-            sizes.append(log.stat().st_size)
-    return max(sizes)
+        error, warning = free_bytes_min(limits, total)
+        free = volume.f_bavail * volume.f_frsize
+        yield f"free={free}B;{int(warning)}:;{int(error)}:;0;{total}"
 
 
 def _clean(text: str) -> str:

@@ -14,7 +14,7 @@ from appliance.hub.wire import TOMBSTONE
 from appliance.kernel.event_ids import keep_sequence
 from appliance.recovery.copying import Copying
 from appliance.recovery.damaged import DamagedFile
-from doctor.event_replay import COLUMNS, TABLES, ReplayedEvent, State, apply
+from doctor.event_replay import COLUMNS, TABLES, ReplayedEvent, State, after, payload_of
 
 INDEX_OF_MESSAGE_IDS = "sqlite_autoindex_messages_1"
 PRINCIPALS = "x_message_principals"
@@ -109,11 +109,11 @@ class Rebuilding:
                 row_number = self._number_of(event.entity_id) or row_number + 1
             created = _CREATED.get(event.name)
             if created in self._kinds and not self._exists(created, event.entity_id):
-                self._put(created, event.entity_id, _after(None, event), row_number)
+                self._put(created, event.entity_id, after(None, event), row_number)
                 if created == "topic":
                     self._topics.add(event.entity_id)
             elif created is None and (state := self._state(event)) is not None:
-                self._put(event.kind, event.entity_id, _after(state, event))
+                self._put(event.kind, event.entity_id, after(state, event))
             self._touch_topic(event)
 
     def _number_of(self, message_id: str) -> int | None:
@@ -146,7 +146,7 @@ class Rebuilding:
 
     def _keep_principal(self, event: ReplayedEvent) -> None:
         """A message's principal has a table of its own, which may have lost other rows."""
-        principal = _after(None, event).get("principal")
+        principal = after(None, event).get("principal")
         if (self._lacks_principals or "message" in self._kinds) and isinstance(principal, str):
             self._principals += self._target.execute(
                 f"INSERT OR IGNORE INTO {PRINCIPALS} VALUES (?, ?)", (event.entity_id, principal)
@@ -156,7 +156,7 @@ class Rebuilding:
         """The time of the last message or title of a rebuilt topic."""
         if not self._topics:
             return
-        state = _after(None, event) if event.name == "message.created" else {}
+        state = after(None, event) if event.name == "message.created" else {}
         if event.name == "message.moved_topic":
             topic = _text(event.data_json, "new_topic_id")
         else:
@@ -230,15 +230,6 @@ def _rows_without_events(target: sqlite3.Connection) -> tuple[int, list[str]]:
     return count, named
 
 
-def _after(state: State | None, event: ReplayedEvent) -> State:
-    now, _ = apply(state, event)
-    if event.name in ("message.edited", "message.deleted"):
-        now["edited_at"] = event.ts
-    if event.name == "message.deleted":
-        now["deleted_at"] = event.ts
-    return now
-
-
 def _value(name: str, state: Mapping[str, Any]) -> Any:
     value = state.get(name)
     if name == "content_raw" and value is None and state.get("deleted"):
@@ -249,9 +240,5 @@ def _value(name: str, state: Mapping[str, Any]) -> Any:
 
 
 def _text(data_json: str, key: str) -> str | None:
-    try:
-        data = msgspec.json.decode(data_json)
-    except msgspec.DecodeError:
-        return None
-    value = data.get(key) if isinstance(data, dict) else None
+    value = payload_of(data_json).get(key)
     return value if isinstance(value, str) else None

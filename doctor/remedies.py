@@ -10,13 +10,14 @@ from contextlib import closing
 from pathlib import Path
 
 from appliance.backup.sets import SetDirectory
+from appliance.backup.settings import BackupSettings
 from appliance.kernel import manifest, meta
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.schema import state
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import RECOVERY_COMMANDS
-from doctor.backup_settings import backup_settings
+from doctor.sections import section
 
 SNAPSHOTS_READ_MAX = 3
 SECONDS_MAX = 5.0  # for reading all snapshots of a store
@@ -51,7 +52,8 @@ def verified_backup(datadir: DataDir, store: str, after: int = -1) -> str | None
     """The name of the newest backup whose verification succeeded, if it contains this store of
     this workspace, with events above `after`. None if no backup does."""
     expected = manifest.read(datadir).stores.get(store, "")
-    for listed in reversed(SetDirectory(datadir, backup_settings(datadir)).list()):
+    settings = section(datadir.settings_file, "backup", BackupSettings) or BackupSettings()
+    for listed in reversed(SetDirectory(datadir, settings).list()):
         if listed.manifest is None or listed.verification is None:
             continue
         facts = listed.manifest.stores.get(store)

@@ -9,10 +9,11 @@ import msgspec
 from appliance.kernel.clock import Clock
 from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.readlimit import is_interrupt
 from doctor.causes import ALWAYS_RUN, explain
 from doctor.check import DAMAGED_STORE, Check, Cost, Finding, Severity
 from doctor.checks import CHECKS
-from doctor.context import Context, is_damage_of_rows, is_interrupted
+from doctor.context import Context, is_damage_of_rows
 from doctor.live import NotAnswering, ask, off_of
 from doctor.ownership import NOT_SERVING
 from doctor.remedies import restore_hint
@@ -211,7 +212,7 @@ def worst(findings: Iterable[Finding]) -> Severity | None:
 
 
 def _of_sqlite(error: sqlite3.Error, check: Check, context: Context) -> Finding:
-    if is_interrupted(error):
+    if is_interrupt(error):
         return _unfinished(check, context)
     if context.reading is None or not is_damage_of_rows(error):
         return _failed(error)

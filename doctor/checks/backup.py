@@ -16,9 +16,9 @@ from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import check_hashes
 from appliance.kernel import swap
 from appliance.kernel.datadir import BESIDE
-from doctor.backup_settings import backup_settings
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.context import Context
+from doctor.sections import section
 
 CREATE = "agentlip backup create"
 VERIFY = "agentlip backup verify --latest"
@@ -30,7 +30,7 @@ _MIB = 1024 * 1024
 
 
 def _sets(context: Context) -> tuple[BackupSettings, SetDirectory]:
-    settings = backup_settings(context.datadir)
+    settings = section(context.datadir.settings_file, "backup", BackupSettings) or BackupSettings()
     return settings, SetDirectory(context.datadir, settings)
 
 

@@ -1,26 +1,17 @@
 """Checks that durable streams of the courier are not larger than their limits."""
 
-import os
 from collections.abc import Iterator
 
-import msgspec
-
 from appliance.courier.settings import CourierSettings
-from appliance.kernel import config, meta
+from appliance.kernel import meta
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.context import Context
-
-
-class _CourierSection(msgspec.Struct, frozen=True):
-    """Only [courier]; another check reports other mistakes in the file."""
-
-    courier: CourierSettings = CourierSettings()
+from doctor.sections import section
 
 
 def _limits(context: Context) -> Iterator[Finding]:
-    try:
-        settings = config.load(_CourierSection, context.datadir.settings_file, os.environ).courier
-    except config.BadSettings:
+    settings = section(context.datadir.settings_file, "courier", CourierSettings)
+    if settings is None:
         return
     for _, connection in context.opened("courier"):
         if not meta.exists(connection, "journal"):

@@ -1,14 +1,11 @@
 """Exported segments: whole, and not too far behind the logs."""
 
-import os
 import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
-
-import msgspec
 
 from appliance.export import segment, table_writer
 from appliance.export.errors import ExportError
@@ -18,30 +15,17 @@ from appliance.export.settings import ExportSettings
 from appliance.export.source import TABLE
 from appliance.export.wire import SegmentManifest
 from appliance.inbox.settings import InboxSettings
-from appliance.kernel import config, meta
 from appliance.kernel import manifest as workspace_manifest
+from appliance.kernel import meta
 from appliance.kernel.clock import iso, utc
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.context import Context
 from doctor.remedies import copy_hint
-
-
-class _OurSections(msgspec.Struct, frozen=True):
-    """Only these; what else is wrong in the file is said by another check."""
-
-    export: ExportSettings = ExportSettings()
-    inbox: InboxSettings = InboxSettings()
+from doctor.sections import section
 
 
 def _settings(context: Context) -> ExportSettings:
-    return _sections(context).export
-
-
-def _sections(context: Context) -> _OurSections:
-    try:
-        return config.load(_OurSections, context.datadir.settings_file, os.environ)
-    except config.BadSettings:
-        return _OurSections()
+    return section(context.datadir.settings_file, "export", ExportSettings) or ExportSettings()
 
 
 def _catalogue(context: Context, log: ExportedLog) -> SegmentDirectory:
@@ -161,7 +145,8 @@ def _is_kept(context: Context, log: ExportedLog, manifest: SegmentManifest) -> b
         return False
     today = date.fromisoformat(iso(context.clock.now_ms())[:10])
     days = (today - date.fromisoformat(manifest.date)).days
-    return days + 1 < _sections(context).inbox.retention_days
+    inbox = section(context.datadir.settings_file, "inbox", InboxSettings) or InboxSettings()
+    return days + 1 < inbox.retention_days
 
 
 def _differs(

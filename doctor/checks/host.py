@@ -12,6 +12,7 @@ from appliance.kernel.writer import StoreSettings
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 from doctor.ownership import NOT_SERVING
+from doctor.settings import DoctorSettings
 
 _GIB = 1024**3
 _FULL_BYTES_MAX = StoreSettings().free_bytes_min  # with less free space, writing pauses
@@ -34,7 +35,6 @@ def _disk(context: Context) -> Iterator[Finding]:
     free = volume.f_bavail * volume.f_frsize
     if not total:  # some network mounts report no size
         return
-    limits = context.settings
     if context.disk_problem == "full" and free >= _FULL_BYTES_MAX:
         yield Finding(
             Severity.CRITICAL,
@@ -55,21 +55,23 @@ def _disk(context: Context) -> Iterator[Finding]:
             problem="full",
         )
         return
-    levels = (
-        (Severity.ERROR, min(limits.disk_error_bytes, total // 4), limits.disk_error_percent),
-        (Severity.WARNING, min(limits.disk_warning_bytes, total // 2), limits.disk_warning_percent),
+    error, warning = free_bytes_min(context.settings, total)
+    if free < warning or free < error:
+        yield Finding(
+            Severity.ERROR if free < error else Severity.WARNING,
+            "disk",
+            f"{free / _GIB:.2f} GiB free of {total / _GIB:.2f} ({100 * free / total:.1f} %)",
+            f"free disk space: df -h {context.datadir.dir}",
+            problem="low",
+        )
+
+
+def free_bytes_min(limits: DoctorSettings, total: int) -> tuple[float, float]:
+    """The free space of a disk below which there is an error, and a warning."""
+    return (
+        max(min(limits.disk_error_bytes, total // 4), total * limits.disk_error_percent / 100),
+        max(min(limits.disk_warning_bytes, total // 2), total * limits.disk_warning_percent / 100),
     )
-    percent = 100 * free / total
-    for severity, bytes_min, percent_min in levels:
-        if free < bytes_min or percent < percent_min:
-            yield Finding(
-                severity,
-                "disk",
-                f"{free / _GIB:.2f} GiB free of {total / _GIB:.2f} ({percent:.1f} %)",
-                f"free disk space: df -h {context.datadir.dir}",
-                problem="low",
-            )
-            return
 
 
 def _data_directory(context: Context) -> Iterator[Finding]:

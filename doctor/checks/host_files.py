@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.export.settings import ExportSettings
-from appliance.kernel import config, manifest, meta
+from appliance.kernel import manifest, meta
 from appliance.kernel.datadir import FOLDERS, STORES
 from appliance.kernel.migration import load
 from appliance.kernel.ownership import user_name
@@ -21,6 +21,7 @@ from doctor import schema_model
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 from doctor.plans import OWNER_ONLY, is_open, restrict
+from doctor.sections import section
 from doctor.step import Step
 
 _MIB = 1024 * 1024
@@ -44,12 +45,6 @@ class Entry(NamedTuple):
     @property
     def is_folder(self) -> bool:
         return stat.S_ISDIR(self.state.st_mode)
-
-
-class _ExportSection(msgspec.Struct, frozen=True):
-    """Only [export]; another check reports other mistakes in the file."""
-
-    export: ExportSettings = ExportSettings()
 
 
 # -- permissions ------------------------------------------------------------------------------
@@ -187,10 +182,7 @@ def _origin(context: Context) -> str | None:
 
 
 def _export_folders(context: Context) -> frozenset[Path]:
-    try:
-        settings = config.load(_ExportSection, context.datadir.settings_file, os.environ).export
-    except config.BadSettings:
-        settings = ExportSettings()
+    settings = section(context.datadir.settings_file, "export", ExportSettings) or ExportSettings()
     workspace = context.datadir.workspace
     return frozenset({workspace / settings.export_dir, workspace / settings.gold_dir})
 

@@ -12,11 +12,11 @@ from appliance.identity import host
 from appliance.identity.host import HostFingerprint
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
-from appliance.kernel import config, manifest
-from appliance.kernel.config import BadSettings
+from appliance.kernel import manifest
 from appliance.kernel.ownership import read_regular
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
+from doctor.sections import section
 
 FOLDER = "identity"
 SECRETS = (
@@ -27,10 +27,6 @@ SECRETS = (
 )
 _FILE_BYTES_MAX = 256 * 1024
 _ACCEPT = "agentlip identity accept-host # for a copy: agentlip identity remint --yes"
-
-
-class _Section(msgspec.Struct, frozen=True):
-    identity: IdentitySettings = IdentitySettings()
 
 
 def _private(context: Context) -> Iterator[Finding]:
@@ -89,9 +85,8 @@ def _keypair(context: Context) -> Iterator[Finding]:
 
 def _is_needed(context: Context) -> bool:
     """Whether the next start refuses to make another key."""
-    try:
-        settings = config.load(_Section, context.datadir.settings_file, os.environ).identity
-    except BadSettings:
+    settings = section(context.datadir.settings_file, "identity", IdentitySettings)
+    if settings is None:
         return False
     persistent = choose(settings.mode, os.environ).mode == "persistent"
     return persistent and manifest.IDENTITY in manifest.read(context.datadir).stores
@@ -114,8 +109,10 @@ def _machine(context: Context) -> Iterator[Finding]:
     try:
         text = read_regular(path, _FILE_BYTES_MAX)
         stored = msgspec.json.decode(text, type=HostFingerprint)
-        settings = config.load(_Section, context.datadir.settings_file, os.environ).identity
-    except (OSError, msgspec.DecodeError, BadSettings):
+    except (OSError, msgspec.DecodeError):
+        return
+    settings = section(context.datadir.settings_file, "identity", IdentitySettings)
+    if settings is None:
         return
     if host.compare(stored, host.measure(settings.host_id, os.environ)) == "other":
         yield Finding(

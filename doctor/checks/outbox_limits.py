@@ -1,14 +1,12 @@
 """Checks of the outbox: claims of ended processes, and sends near their limit."""
 
-import os
 from collections.abc import Iterator
 
-import msgspec
-
-from appliance.kernel import config, meta
+from appliance.kernel import meta
 from appliance.outbox.settings import OutboxSettings
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
+from doctor.sections import section
 
 _NEAR = 0.8
 _REFUSED = 0.95  # new sends are refused from here
@@ -17,12 +15,6 @@ OPEN = (
     "SELECT (SELECT count(*) FROM outbox WHERE status = 'pending')"
     " + (SELECT count(*) FROM outbox WHERE status = 'inflight')"
 )
-
-
-class _OutboxSection(msgspec.Struct, frozen=True):
-    """Only [outbox]; another check reports other mistakes in the file."""
-
-    outbox: OutboxSettings = OutboxSettings()
 
 
 def _claims(context: Context) -> Iterator[Finding]:
@@ -45,9 +37,8 @@ def _claims(context: Context) -> Iterator[Finding]:
 
 
 def _room(context: Context) -> Iterator[Finding]:
-    try:
-        settings = config.load(_OutboxSection, context.datadir.settings_file, os.environ).outbox
-    except config.BadSettings:
+    settings = section(context.datadir.settings_file, "outbox", OutboxSettings)
+    if settings is None:
         return
     for store, connection in context.opened("outbox"):
         if not meta.exists(connection, "outbox"):

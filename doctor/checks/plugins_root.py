@@ -5,27 +5,18 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from appliance.hub.plugins.settings import PluginsSettings
-from appliance.kernel import config
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
+from doctor.sections import section
 
 ROOT = 0
 
 
-class _PluginsSection(msgspec.Struct, frozen=True):
-    """Only [plugins]; another check reports other mistakes in the file."""
-
-    plugins: PluginsSettings = PluginsSettings()
-
-
 def _root(context: Context) -> Iterator[Finding]:
     """While the appliance runs, plugins.isolation reports what was tested at their start."""
-    try:
-        settings = config.load(_PluginsSection, context.datadir.settings_file, os.environ).plugins
-    except config.BadSettings:
+    settings = section(context.datadir.settings_file, "plugins", PluginsSettings)
+    if settings is None:
         return
     added = [own for own in settings.use if own.enabled]
     as_root = os.geteuid() == ROOT and _owner(context) == ROOT

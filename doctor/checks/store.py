@@ -211,7 +211,7 @@ def _quick_check(context: Context) -> Iterator[Finding]:
     """Large files are left to the full check: it takes about a second for each gigabyte."""
     for store, connection in context.opened():
         if context.datadir.database(store).stat().st_size <= context.settings.quick_check_bytes_max:
-            yield from _check_result(store, connection, "quick_check", 1)
+            yield from _check_result(store, connection, damage.QUICK)
 
 
 @_hinted
@@ -222,7 +222,7 @@ def _integrity(context: Context) -> Iterator[Finding]:
 
 def integrity(store: str, connection: sqlite3.Connection) -> Iterator[Finding]:
     """SQLite's complete integrity check, and foreign keys."""
-    yield from _check_result(store, connection, "integrity_check", _PROBLEMS_MAX)
+    yield from _check_result(store, connection, damage.COMPLETE)
     try:
         rows = connection.execute("PRAGMA foreign_key_check").fetchmany(_PROBLEMS_MAX)
     except sqlite3.DatabaseError as error:
@@ -238,18 +238,9 @@ def integrity(store: str, connection: sqlite3.Connection) -> Iterator[Finding]:
         )
 
 
-def _check_result(
-    store: str, connection: sqlite3.Connection, pragma: str, problems_max: int
-) -> Iterator[Finding]:
+def _check_result(store: str, connection: sqlite3.Connection, pragma: str) -> Iterator[Finding]:
     """One finding for all problems of the store."""
-    try:
-        rows = connection.execute(f"PRAGMA {pragma}({problems_max})").fetchall()
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        rows = [(str(error),)]
-    texts = [" ".join(text.split()) for (text,) in rows if text != "ok"]
-    if texts:
+    if texts := damage.problems(connection, pragma):
         more = f"; and {len(texts) - 1} more" if len(texts) > 1 else ""
         sentence = f"damaged: {texts[0]}{more}"
         if damage.beyond_indexes(texts):

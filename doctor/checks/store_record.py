@@ -1,7 +1,6 @@
 """Checks for lost stores: the record of the stores, lost events, and unread write-ahead logs."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from appliance.kernel import manifest, meta, row_digest
 from appliance.kernel.datadir import STORES
@@ -9,6 +8,7 @@ from appliance.kernel.manifest import StoreLost
 from appliance.kernel.store_declaration import declaration_of
 from appliance.recovery.log_frames import ignored
 from doctor.check import Check, Finding, Problem, Severity
+from doctor.checks.store_log import log_bytes, log_of
 from doctor.context import Context
 from doctor.remedies import copy_hint
 
@@ -53,10 +53,11 @@ def _hint(context: Context, error: StoreLost) -> str:
 
 def _killed_without_log(context: Context, store: str) -> str:
     """A killed appliance leaves `server.json` and the logs; a stopped one leaves neither."""
-    log = _log(context, store)
-    gone = not log.exists() or not log.stat().st_size
-    if gone and context.server() is not None and not context.lock().held:
-        return f"; the appliance was killed, as server.json shows, and {log.name} is gone"
+    database = context.datadir.database(store)
+    if not log_bytes(database) and context.server() is not None and not context.lock().held:
+        return (
+            f"; the appliance was killed, as server.json shows, and {log_of(database).name} is gone"
+        )
     return ""
 
 
@@ -64,7 +65,7 @@ def _unread(context: Context) -> Iterator[Finding]:
     if context.lock().held:
         return
     for store in context.stores:
-        behind = ignored(_log(context, store))
+        behind = ignored(log_of(context.datadir.database(store)))
         if behind.acknowledged:
             yield Finding(
                 Severity.ERROR,
@@ -95,11 +96,6 @@ def _rows(context: Context) -> Iterator[Finding]:
 
 def _digests(store: str) -> bool:
     return bool(declaration_of(store).digests)
-
-
-def _log(context: Context, store: str) -> Path:
-    database = context.datadir.database(store)
-    return database.with_name(f"{database.name}-wal")
 
 
 CHECKS = (

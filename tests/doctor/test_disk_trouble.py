@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from doctor import cli
+from doctor import clear
 from doctor.check import Severity
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 from tests.support.smalldisk import small_disk
@@ -45,7 +45,7 @@ def test_read_only_disk_is_the_cause(tmp_path, kind, leftover):
         if not leftover:
             assert workspace.find("store.opens") == []
             assert workspace.find("store.whole") == []
-            assert not cli.clear_suspect(workspace.data, "hub")
+            assert not clear.clear_suspect(workspace.data, "hub")
 
 
 @pytest.mark.root
@@ -97,5 +97,5 @@ def test_file_that_does_not_open_is_not_called_damaged(tmp_path):
     (finding,) = workspace.find("store.opens")
     assert "a folder or a special file" in finding.message
     assert "snapshot" not in finding.hint
-    with pytest.raises(cli.StoreUnreadable):
-        cli.clear_suspect(workspace.data, "broker")
+    with pytest.raises(clear.StoreUnreadable):
+        clear.clear_suspect(workspace.data, "broker")

@@ -1,0 +1,71 @@
+"""Clears a store that was found damaged, or whose rows another program changed, after a check."""
+
+import sqlite3
+from contextlib import closing
+
+from appliance.kernel import meta, row_digest
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.datadir import DataDir, HubRunning, sync_directory
+from appliance.kernel.errors import Conflict, Unavailable
+from appliance.kernel.manifest import StoreLost
+from appliance.kernel.stopped_store import stopped_store
+from doctor.check import Finding
+from doctor.checks.store import integrity
+from doctor.context import is_damage, open_read_only
+from doctor.remedies import restore_hint
+
+
+class StillDamaged(Conflict):
+    code = "STILL_DAMAGED"
+    default_message = "the store is still damaged"
+    default_hint = "agentlip doctor --all"
+
+
+class StoreUnreadable(Unavailable):
+    code = "STORE_UNREADABLE"
+    default_message = "the store can't be read"
+    default_hint = "agentlip doctor --run host.disk,host.data-directory"
+
+
+def accept_rows(datadir: DataDir, store: str) -> list[str]:
+    """The tables with rows of another program, which are accepted now. Raises HubRunning."""
+    with closing(open_read_only(datadir.database(store))) as connection:
+        if not (meta.exists(connection, "meta") and row_digest.changed(connection, store)):
+            return []
+    try:
+        with stopped_store(datadir, store, SystemClock()) as opened:
+            tables = opened.read(row_digest.changed, store)
+            opened.write(row_digest.renew, store)
+            return tables
+    except HubRunning as error:
+        error.hint = "agentlipd down"
+        raise
+
+
+def clear_suspect(datadir: DataDir, store: str) -> bool:
+    """True if the store was suspect and is not damaged. Raises StillDamaged."""
+    problems: list[Finding] = []
+    if not datadir.database(store).exists():
+        raise StillDamaged(f"{store}: its file is missing", hint=StoreLost(store).hint)
+    try:
+        with closing(open_read_only(datadir.database(store))) as connection:
+            problems += integrity(store, connection)
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise StoreUnreadable(f"{store} can't be read: {error}") from error
+        raise StillDamaged(
+            f"{store} is damaged: {error}", hint=restore_hint(datadir, store)
+        ) from error
+    if problems:
+        damaged = any(finding.problem == "damaged" for finding in problems)
+        raise StillDamaged(
+            f"{store}: {problems[0].message}",
+            details={"problems": [p.message for p in problems]},
+            hint=restore_hint(datadir, store) if damaged else None,
+        )
+    marker = datadir.suspect_file(store)
+    marked = marker.exists()
+    if marked:
+        marker.unlink(missing_ok=True)
+        sync_directory(marker.parent)
+    return marked
