@@ -32,6 +32,7 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.lease import DEAD
 from appliance.kernel.log import Log
 from appliance.kernel.token_bucket import TokenBucket
+from appliance.kernel.turns import parse_in_pieces
 from appliance.kernel.wakeup import Wakeup
 
 BUCKETS_MAX = 1_000
@@ -96,11 +97,14 @@ class Courier:
                 f"envelopes: more than {self.settings.batch_max} in a batch (courier.batch_max)",
                 details={"field": "envelopes", "limit": self.settings.batch_max},
             )
-        stream = self.open_stream(who, ENQUEUE, to)
+        self.open_stream(who, ENQUEUE, to)
         bytes_max = self.settings.envelope_bytes_max
-        parsed = [
-            parse(raw, to, bytes_max, f"envelopes[{index}]") for index, raw in enumerate(raws)
-        ]
+
+        def parse_item(index: int) -> ParsedEnvelope:
+            return parse(raws[index], to, bytes_max, f"envelopes[{index}]")
+
+        parsed = parse_in_pieces(parse_item, range(len(raws)), self.clock)
+        stream = self.open_stream(who, ENQUEUE, to)  # it may have been forgotten meanwhile
         duplicates = self.enqueue_parsed(who, stream, parsed)
         return wire.EnqueuedBatch([envelope.id for envelope in parsed], self.boot_id, duplicates)
 

@@ -31,7 +31,6 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 def check(command: wire.AddAttachment) -> None:
     """Raises for values that are too large or too deep, and for addresses that aren't allowed."""
-    check_value(command.value_json)
     size = len(encode(command.value_json))
     if size > wire.VALUE_BYTES_MAX:
         raise PayloadTooLarge(
@@ -39,6 +38,7 @@ def check(command: wire.AddAttachment) -> None:
             details={"field": "value_json", "bytes": size, "limit": wire.VALUE_BYTES_MAX},
             hint="attach a link to it instead",
         )
+    check_value(command.value_json)
     if command.kind == "url" and not isinstance(command.value_json.get("url"), str):
         raise wire.BadUrl('value_json of an attachment of kind "url" needs a string "url"')
 

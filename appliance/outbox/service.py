@@ -14,6 +14,7 @@ from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
+from appliance.kernel.turns import parse_in_pieces
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import (
     destination,
@@ -223,20 +224,21 @@ class Outbox:
                 f"more than {self.settings.batch_max} items (outbox.batch_max)",
                 details={"field": "items", "max": self.settings.batch_max},
             )
-        results: list[Any] = []
-        new_sends: list[NewSend] = []
-        for index, command in enumerate(commands):
-            own = command.client_message_id
+
+        def prepare(index: int) -> NewSend | ApplianceError:
+            own = commands[index].client_message_id
             given = own if own is not None or key is None else f"{key}/{index}"
             try:
-                new_sends.append(self._prepare(command, given, internal, principal))
-                results.append(None)
+                return self._prepare(commands[index], given, internal, principal)
             except ApplianceError as error:
                 metrics.sends.labels("none", "refused").inc()
-                results.append(error)
+                return error
+
+        results: list[Any] = parse_in_pieces(prepare, range(len(commands)), self.clock)
+        new_sends = [result for result in results if isinstance(result, NewSend)]
         answers = iter(zip(new_sends, self._accept(new_sends) if new_sends else (), strict=True))
         for index, result in enumerate(results):
-            if result is None:
+            if isinstance(result, NewSend):
                 try:
                     results[index] = self._reply(*next(answers))
                 except ApplianceError as error:

@@ -265,36 +265,6 @@ def test_body_is_limited_to_512_kilobytes(hub, ids):
     assert hub.http.post("/api/v1/messages", command).status == 201
 
 
-def test_a_body_that_announces_too_much_is_refused_unread(hub):
-    client = hub.connect()
-    client.connection.putrequest("POST", "/api/v1/messages")
-    for name, value in (
-        ("Authorization", f"Bearer {hub.token}"),
-        ("Content-Type", "application/json"),
-        ("Content-Length", str(10**12)),
-    ):
-        client.connection.putheader(name, value)
-    client.connection.endheaders()
-    reply = client.connection.getresponse()
-    assert reply.status == 400
-    assert json.loads(reply.read())["code"] == "PAYLOAD_TOO_LARGE"
-    client.close()
-
-
-def test_chunked_body_is_counted_while_it_arrives(hub, ids):
-    client = hub.connect()
-    headers = {"Authorization": f"Bearer {hub.token}", "Content-Type": "application/json"}
-    small = [json.dumps(message(ids, "chunks")).encode()]
-    for parts, status in ((small, 201), ([b" " * 100 * KB] * 6, 400)):
-        client.connection.request(
-            "POST", "/api/v1/messages", iter(parts), headers, encode_chunked=True
-        )
-        reply = client.connection.getresponse()
-        reply.read()
-        assert reply.status == status
-    client.close()
-
-
 def test_body_of_a_batch_is_limited_to_eight_megabytes(hub, ids):
     batch = {"messages": [message(ids, "x" * 60_000)] * 130}
     assert hub.http.post("/api/v1/messages/batch", batch).status == 200

@@ -1,10 +1,18 @@
-"""How many pieces are read at once, and what callers without a token may read in a second."""
+"""How many pieces are read at once, what callers without a token may read in a second, and whether
+sockets are served between pieces that are parsed."""
 
 import gevent
 import pytest
+from gevent import socket
 
 from appliance.kernel.auth import ANONYMOUS, Principal
-from appliance.kernel.turns import ANONYMOUS_BYTES_BURST, ANONYMOUS_BYTES_PER_SECOND, Turns
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.turns import (
+    ANONYMOUS_BYTES_BURST,
+    ANONYMOUS_BYTES_PER_SECOND,
+    Turns,
+    parse_in_pieces,
+)
 from tests.support.clock import FakeClock
 
 KNOWN = [Principal(name, name, frozenset()) for name in ("one", "two")]
@@ -57,3 +65,25 @@ def test_small_read_is_charged_its_size_and_a_failed_one_nothing():
         with pytest.raises(OSError), turns.turn(ANONYMOUS):
             raise OSError
     assert clock.seconds == FakeClock().seconds
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_sockets_are_served_after_each_piece_whoever_else_parses(monkeypatch, fails):
+    monkeypatch.setattr("appliance.kernel.turns.PIECE_SECONDS", 0.0)
+    near, far = socket.socketpair()
+    parsed, sent_at = [], 20
+
+    def parse(item):
+        parsed.append(item)
+        if len(parsed) == sent_at:
+            near.send(b"x")
+        if fails and item:
+            raise ValueError
+
+    with near, far:
+        reader = gevent.spawn(lambda: far.recv(1) and len(parsed))
+        parsers = [
+            gevent.spawn(parse_in_pieces, parse, [0] + [1] * 20, SystemClock()) for _ in range(20)
+        ]
+        assert reader.get(timeout=10) <= sent_at + 3
+        gevent.joinall(parsers, timeout=10)

@@ -204,12 +204,15 @@ def test_too_deeply_nested_meta_does_not_fail_the_batch(outbox):
     assert taken[0] == 202
 
 
-def test_key_of_a_batch_is_extended_by_the_index(outbox):
+def test_key_of_a_batch_is_extended_by_the_index(outbox, monkeypatch):
+    turns = []  # each send is a piece, and others are served after each but the first
+    monkeypatch.setattr("appliance.kernel.turns.PIECE_SECONDS", 0.0)
+    monkeypatch.setattr("appliance.kernel.turns.serve_others", lambda: turns.append(1))
     items = [wire.Send("#a", "one"), wire.Send("#a", "two", client_message_id="k2")]
     for _ in range(2):
         results = outbox.service.send_many(items, "batch")
         assert [body.client_message_id for _, body in results] == ["batch/0", "k2"]
-    assert len(outbox.statuses()) == 2
+    assert (len(outbox.statuses()), turns) == (2, [1, 1])
 
 
 def test_a_batch_has_a_limit(new_outbox):
