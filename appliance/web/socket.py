@@ -34,6 +34,7 @@ from appliance.kernel.errors import (
 )
 from appliance.kernel.metrics import counter, gauge
 from appliance.kernel.token_bucket import TokenBucket
+from appliance.kernel.turns import serve_others
 from appliance.web.incoming import FrameFlood, Incoming
 from appliance.web.unsent import UnsentBudget
 
@@ -399,7 +400,7 @@ class Socket:
         left = DISCARD_BYTES_MAX
         while left > 0 and (data := self._raw.recv(RECEIVE_BYTES)):
             left -= len(data)
-            gevent.sleep(0)  # a constant flow of bytes would not let other greenlets run
+            serve_others()  # a constant flow of bytes would not let other greenlets run
 
     # -- the reading greenlet ---------------------------------------------------------
 
@@ -459,7 +460,7 @@ class Socket:
         self._frames_since_yield += frames
         if self._frames_since_yield >= YIELD_FRAMES:
             self._frames_since_yield = 0
-            gevent.sleep(0)
+            serve_others()
 
     def _send_pong(self, pong: bytes) -> None:
         """Send now, or with the next write. A newer pong replaces a waiting one."""
