@@ -145,7 +145,7 @@ def test_commits_behind_a_damaged_frame_are_counted_and_recovered(killed: Killed
     damage_log(killed)
     behind, ignored = findings(killed.hub)
     assert behind["explained_by"] == "store.log:ignored-frames"
-    assert re.match(r"\d+ frames .*, with [67] commits, are damaged", ignored["sentence"])
+    assert re.match(r"\d+ frames .*, with [5-9] commits, are damaged", ignored["sentence"])
     done = agentlip("recover", "hub", "--yes", cwd=killed.hub.workspace)
     assert done.code == 1, "the content of one frame is not known"
     assert findings(killed.hub) == []
