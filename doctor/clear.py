@@ -5,10 +5,11 @@ from contextlib import closing
 
 from appliance.kernel import meta, row_digest
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, HubRunning, sync_directory
+from appliance.kernel.datadir import DataDir, HubRunning
 from appliance.kernel.errors import Conflict, Unavailable
 from appliance.kernel.manifest import StoreLost
 from appliance.kernel.stopped_store import stopped_store
+from appliance.kernel.whole_file import sync_directory
 from doctor.check import Finding
 from doctor.checks.store import integrity
 from doctor.context import is_damage, open_read_only

@@ -84,9 +84,9 @@ def actual(connection: sqlite3.Connection) -> dict[str, SchemaObject]:
     }
 
 
-def is_same(one: SchemaObject, other: SchemaObject) -> bool:
+def is_same(wanted: SchemaObject, actual: SchemaObject) -> bool:
     """Whether the two statements differ only in comments, blanks and case."""
-    return normal(one.sql) == normal(other.sql)
+    return normal(wanted.sql) == normal(actual.sql)
 
 
 def differing(connection: sqlite3.Connection, store: str, kind: str) -> list[SchemaObject]:

@@ -97,9 +97,7 @@ class BodyPlan:
             self._count_items(raw)
         limit = self._marks_max
         if limit is not None and len(raw) > limit and count_marks(raw, limit) > limit:
-            raise PayloadTooLarge(
-                f"the request body has more than {limit} brackets, commas and colons between values"
-            )
+            raise PayloadTooLarge(f"the body has more than {limit} brackets, commas and colons")
 
     def _decode_checked(self, raw: bytes) -> Any:
         try:

@@ -1,7 +1,7 @@
 """The OpenAPI 3.1 document, generated from the mounted routes."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -52,17 +52,14 @@ _WITH_BODY = (409, 415, 422)
 
 
 class OpenApi:
-    """Serves the document of `described` routes. It is made for the first client that reads it,
-    since that takes a tenth of a start."""
+    """Serves the document, which is made for its first reader: it takes a tenth of a start."""
 
-    def __init__(self, described: Sequence[Route], free: frozenset[str]) -> None:
-        self._described = described
-        self._free = free
+    def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
+        self._make = make
 
     @cached_property
     def _data(self) -> bytes:
-        made = document(self._described, self._free)
-        return msgspec.json.format(msgspec.json.encode(made), indent=1)
+        return msgspec.json.format(msgspec.json.encode(self._make()), indent=1)
 
     def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
         reply_bytes(resp, self._data)
@@ -73,7 +70,7 @@ def routes(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) 
     loopback bind."""
     operation = Operation(READ_DOCS, "This document", reply=dict[str, Any])
     own = Route(PATH, None, {"GET": operation})
-    return [Route(PATH, OpenApi([*described, own], free), own.operations)]
+    return [Route(PATH, OpenApi(lambda: document([*described, own], free)), own.operations)]
 
 
 def document(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) -> dict[str, Any]:
