@@ -23,7 +23,7 @@ def eves() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        agentlipd("down", cwd=folder)
+        agentlipd("down", "--workspace", folder, cwd=Path("/"))
         shutil.rmtree(folder)
 
 
