@@ -89,7 +89,7 @@ class Start:
         self.waits_for = "its settings"
         deadline = StartDeadline(clock, SERVER_SECONDS_MAX)
         self.watchdog = Watchdog(
-            lambda: deadline.passed(datadir, os.getpid()),
+            lambda: deadline.has_passed(datadir, os.getpid()),
             lambda: end_start(datadir, self.waits_for),
         )
 

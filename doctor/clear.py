@@ -31,11 +31,11 @@ class StoreUnreadable(Unavailable):
 def accept_rows(datadir: DataDir, store: str) -> list[str]:
     """The tables with rows of another program, which are accepted now. Raises HubRunning."""
     with closing(open_read_only(datadir.database(store))) as connection:
-        if not (meta.exists(connection, "meta") and row_digest.changed(connection, store)):
+        if not (meta.exists(connection, "meta") and row_digest.find_changes(connection, store)):
             return []
     try:
         with stopped_store(datadir, store, SystemClock()) as opened:
-            tables = opened.read(row_digest.changed, store)
+            tables = opened.read(row_digest.find_changes, store)
             opened.write(row_digest.renew, store)
             return tables
     except HubRunning as error:

@@ -276,7 +276,7 @@ def _plan(
         added=tuple(path for path in prepared.paths if path not in there),
         removed=selection.removed,
         kept=selection.kept,
-        settings=restore_settings.changed(job.target, DataDir(new)),
+        settings=restore_settings.compare(job.target, DataDir(new)),
         migrations=restore_job.pending(job),
         notices=prepared.notices,
         uncompared=prepared.uncompared,

@@ -56,7 +56,7 @@ class RestoredStore:
         declaration, before = declaration_of(self.store), 0
         sequences = {table: self._sequence(table) for table in declaration.restore.raised}
         self.connection.execute("BEGIN IMMEDIATE")
-        changed = row_digest.changed(self.connection, self.store)
+        changed = row_digest.find_changes(self.connection, self.store)
         if declaration.restored:
             module = import_module(declaration.restored, appliance.__name__)
             module.restored(self.connection, context)

@@ -20,7 +20,7 @@ class ChangedSetting(msgspec.Struct, frozen=True):
     after: str
 
 
-def changed(present: DataDir, restored: DataDir) -> tuple[ChangedSetting, ...]:
+def compare(present: DataDir, restored: DataDir) -> tuple[ChangedSetting, ...]:
     """All settings that differ, by name; none if no settings are restored."""
     if not restored.settings_file.is_file():
         return ()

@@ -309,7 +309,7 @@ class Hub:
                 details={"field": "after_id"},
                 hint="page in one direction: older with before_id, newer with after_id",
             )
-        query = self._scoped(query, principal)
+        query = self._resolve(query, principal)
         return self.store.read(queries.page_messages, query, self._order)
 
     def get_message(self, message_id: str, principal: Principal) -> wire.OneMessage:
@@ -326,14 +326,14 @@ class Hub:
     def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
         """Finds every committed message (see `hub/fulltext.py`)."""
         words = parse(query.q)
-        query = self._scoped(query, principal)
+        query = self._resolve(query, principal)
         return self.store.read_slow(search.find, words, query, principal.channels_for(READ))
 
     def list_events(self, query: wire.EventsQuery, principal: Principal) -> bytes:
         """The body of `GET /api/v1/events`; with `wait`, waits for the first event."""
         only = principal.channels_for(READ)
         tail = None if query.tail is None else self._page(query.tail)
-        query = msgspec.structs.replace(self._scoped(query, principal), tail=tail)
+        query = msgspec.structs.replace(self._resolve(query, principal), tail=tail)
         until = self.feed.head
         with self.turns.turn(principal) as charge:
             page = self._events(query, until, only)
@@ -427,7 +427,7 @@ class Hub:
             settings.replay_batch_max, settings.replay_bytes_max, framed,
         )  # fmt: skip
 
-    def _scoped(self, query: Q, principal: Principal) -> Q:
+    def _resolve(self, query: Q, principal: Principal) -> Q:
         """The query with ids in place of names, and a limit within the maximum."""
         channel, topic = query.channel_id, query.topic_id
         return msgspec.structs.replace(

@@ -35,7 +35,7 @@ def renew(connection: Executor, store: str, but: Collection[str] = ()) -> None:
             connection.execute(meta.SET, (_key(table), _digest(connection, sql)))
 
 
-def changed(connection: Executor, store: str) -> list[str]:
+def find_changes(connection: Executor, store: str) -> list[str]:
     """The tables whose rows are not as this program left them."""
     return [
         table
@@ -51,7 +51,7 @@ def digested(store: str) -> Callable[[Write[P, T]], Write[P, T]]:
     def decorate(function: Write[P, T]) -> Write[P, T]:
         @wraps(function)
         def write(tx: Tx, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            before = changed(tx, store)
+            before = find_changes(tx, store)
             result = function(tx, *args, **kwargs)
             renew(tx, store, before)
             return result

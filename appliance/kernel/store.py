@@ -255,7 +255,7 @@ class Store:
     def _check_files(self) -> StoreDetached | None:
         """Why nothing that is written now would stay, if a file was removed or replaced. It ends
         when the file is put back."""
-        file = self._files.changed()
+        file = self._files.find_change()
         if not file:
             self._detached = None
         elif self._detached is None:
@@ -335,7 +335,7 @@ class Store:
         settings = self.settings
 
         def open_reader() -> Reader:
-            if file := self._files.changed():
+            if file := self._files.find_change():
                 raise StoreDetached(self.name, file)
             connection = open_connection(
                 self.path, settings.synchronous, query_only=True, read_only=settings.read_only

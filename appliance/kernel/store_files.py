@@ -22,7 +22,7 @@ class StoreFiles:
         for suffix in _LOG:
             self._note(suffix)
 
-    def changed(self) -> str:
+    def find_change(self) -> str:
         """The name of a file that was removed or replaced; "": all are in place."""
         for path, opened in self._opened.items():
             if _identity(path) != opened:

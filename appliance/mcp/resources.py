@@ -120,11 +120,11 @@ class McpResource:
     # -- tools -----------------------------------------------------------------------------
 
     @cached_property
-    def _described(self) -> list[dict[str, Any]]:
+    def _descriptions(self) -> list[dict[str, Any]]:
         return described(list(self._tools.values()))
 
     def _list_tools(self, request: RpcRequest, _req: Any) -> dict[str, Any]:
-        return _cached(request, {"tools": self._described}, TTL_MS)
+        return _cached(request, {"tools": self._descriptions}, TTL_MS)
 
     def _call_tool(self, request: RpcRequest, req: Any) -> dict[str, Any]:
         name = protocol.text_of(request, "name")

@@ -64,13 +64,14 @@ def _keep_ids(copying: Copying) -> int:
     rows += [(None, each) for each in logged.keys() - set(lost.values())]
     return sum(
         target.execute(
-            _INSERT, (number, *_aborted(ids.new(ID_PREFIX), text, now_ms, *logged.get(text, ())))
+            _INSERT,
+            (number, *_make_aborted(ids.new(ID_PREFIX), text, now_ms, *logged.get(text, ()))),
         ).rowcount
         for number, text in rows
     )
 
 
-def _aborted(
+def _make_aborted(
     row_id: str,
     client_message_id: str,
     now_ms: int,

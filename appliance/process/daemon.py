@@ -248,7 +248,7 @@ def _run_check(
 def _await_ready(
     datadir: DataDir, child: "subprocess.Popen[bytes]", began_at: int, deadline: StartDeadline
 ) -> State:
-    while not deadline.passed(datadir, child.pid):
+    while not deadline.has_passed(datadir, child.pid):
         try:
             child.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:

@@ -48,7 +48,7 @@ class StartDeadline:
         """Seconds until a start without announced work has to end, 0 after that."""
         return max(0.0, self._since + self._seconds_max - self._clock.monotonic())
 
-    def passed(self, datadir: DataDir, pid: int) -> bool:
+    def has_passed(self, datadir: DataDir, pid: int) -> bool:
         """Whether the start that process `pid` performs has to end now."""
         now = self._clock.monotonic()
         if now - self._began < ANNOUNCED_SECONDS_MAX and phase_of(datadir, pid):

@@ -99,14 +99,14 @@ def recover(
         state = "is empty" if database.is_file() else "is missing"
         hint = StoreFileMissing.default_hint.replace("STORE", store)
         raise StoreFileMissing(f"{store}: the file {database.name} {state}", hint=hint)
-    if not ignored(_log_of(database)).acknowledged and _is_intact(database):
+    if not ignored(_log_of(database)).is_acknowledged and _is_intact(database):
         suspect_marker(database).unlink(missing_ok=True)
         return RecoveryReport(store=store, intact=True)
     made = database.with_name(f".{database.name}.recovered")
     _remove(made)
     try:
         schema.migrate(made, store, clock=clock, backups=datadir.backups, log=log)
-        with _opened(database, made) as (file, target):
+        with _open_both(database, made) as (file, target):
             report = _fill(database, store, file, target, clock, progress)
         if not report.complete and not any(t.read or t.rebuilt for t in report.tables.values()):
             raise NothingRecovered(f"{store}: no row can be read in {database.name}")
@@ -137,7 +137,7 @@ def _remove(database: Path) -> None:
 
 
 @contextmanager
-def _opened(damaged: Path, made: Path) -> Iterator[tuple[PageFile, sqlite3.Connection]]:
+def _open_both(damaged: Path, made: Path) -> Iterator[tuple[PageFile, sqlite3.Connection]]:
     """Opens both files. At the end the changes to `made` are on the disk, without a log."""
     with ExitStack() as stack:
         target = stack.enter_context(closing(sqlite3.connect(made, isolation_level=None)))
@@ -183,7 +183,7 @@ def _fill(
         module, _, name = rules.finish.partition(":")
         finish = getattr(import_module(module, schema.__name__.partition(".")[0]), name)
         cast(Callable[[Copying], None], finish)(copying)
-    if behind.acknowledged:
+    if behind.is_acknowledged:
         copying.notes.append(
             f"{behind.frames} frames of the write-ahead log are read, although the first of them is"
             " damaged: its rows may have other values"
@@ -197,7 +197,7 @@ def _fill(
         store=store,
         complete=complete
         and newest_kept
-        and not (parentless or unknown or copying.suspicious or behind.acknowledged),
+        and not (parentless or unknown or copying.suspicious or behind.is_acknowledged),
         tables=tables,
         without_parent=parentless,
         unknown_tables=unknown,

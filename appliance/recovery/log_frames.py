@@ -24,7 +24,7 @@ class IgnoredFrames(NamedTuple):
     commits: int
 
     @property
-    def acknowledged(self) -> bool:
+    def is_acknowledged(self) -> bool:
         """Whether commits are lost. After a power failure the last one may be half written, but
         each one before it was synced."""
         return self.commits > 1

@@ -197,7 +197,7 @@ def _seconds(text: str) -> float | None:
 # -- everything --------------------------------------------------------------------------------
 
 
-def _hinted(name: str, find: _Find) -> _Find:
+def _add_hint(name: str, find: _Find) -> _Find:
     """The same findings. The hint of a message is its repair; that of others restores a copy."""
 
     def wrapped(context: Context) -> Iterator[Finding]:
@@ -354,7 +354,7 @@ CHECKS = (
     Check(
         name="events.rows",
         inspects="rows are as their events say: the newest ones and a random sample",
-        find=_hinted("events.rows", _rows),
+        find=_add_hint("events.rows", _rows),
         repair=_restored,
         reads=f"{_NEWEST}, `doctor.sampled_rows` random ones, and their rows",
         problems=(_differs("events.rows"), _missing("events.rows")),
@@ -362,7 +362,7 @@ CHECKS = (
     Check(
         name="events.order",
         inspects="the newest events are in the order in which they happened",
-        find=_hinted("events.order", _order),
+        find=_add_hint("events.order", _order),
         reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
         problems=(
             _MIXED,
@@ -378,7 +378,7 @@ CHECKS = (
     Check(
         name="events.deleted",
         inspects="none of the newest events was deleted",
-        find=_hinted("events.deleted", _deleted),
+        find=_add_hint("events.deleted", _deleted),
         reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
         problems=(
             _GAP,
@@ -395,7 +395,7 @@ CHECKS = (
         inspects="every row is as its events say, and every event follows from those before",
         cost=Cost.EXPENSIVE,
         includes="events.rows",
-        find=_hinted("events.rows-all", _everything),
+        find=_add_hint("events.rows-all", _everything),
         repair=_restored,
         reads="the whole event log, and the rows of channels, topics, messages and attachments",
         problems=(_differs("events.rows-all"), _missing("events.rows-all"), _MIXED, _TIME, _GAP),

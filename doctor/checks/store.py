@@ -193,7 +193,7 @@ def _restore_hint(context: Context, store: str) -> str:
     return "" if context.disk_problem else restore_hint(context.datadir, store)
 
 
-def _hinted(find: _Find) -> _Find:
+def _add_hint(find: _Find) -> _Find:
     """The same findings. Those that have no hint say how to restore the store."""
 
     def wrapped(context: Context) -> Iterator[Finding]:
@@ -206,7 +206,7 @@ def _hinted(find: _Find) -> _Find:
     return wrapped
 
 
-@_hinted
+@_add_hint
 def _quick_check(context: Context) -> Iterator[Finding]:
     """Large files are left to the full check: it takes about a second for each gigabyte."""
     for store, connection in context.opened():
@@ -214,7 +214,7 @@ def _quick_check(context: Context) -> Iterator[Finding]:
             yield from _check_result(store, connection, damage.QUICK)
 
 
-@_hinted
+@_add_hint
 def _integrity(context: Context) -> Iterator[Finding]:
     for store, connection in context.opened():
         yield from integrity(store, connection)

@@ -66,7 +66,7 @@ def _unread(context: Context) -> Iterator[Finding]:
         return
     for store in context.stores:
         behind = ignored(log_of(context.datadir.database(store)))
-        if behind.acknowledged:
+        if behind.is_acknowledged:
             yield Finding(
                 Severity.ERROR,
                 store,
@@ -81,7 +81,7 @@ def _rows(context: Context) -> Iterator[Finding]:
     for store, connection in context.opened(*(name for name in context.stores if _digests(name))):
         if not meta.exists(connection, "meta"):
             continue
-        for table in row_digest.changed(connection, store):
+        for table in row_digest.find_changes(connection, store):
             (left,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
             yield Finding(
                 Severity.ERROR,

@@ -35,9 +35,9 @@ def test_limit_counts_from_the_last_announced_work(tmp_path: Path) -> None:
     deadline = StartDeadline(clock, 55.0)
     work()
     clock.pass_seconds(54.0)
-    assert not deadline.passed(datadir, pid)
+    assert not deadline.has_passed(datadir, pid)
     clock.pass_seconds(1.0)
-    assert deadline.passed(datadir, pid), "the work was not announced"
+    assert deadline.has_passed(datadir, pid), "the work was not announced"
 
     deadline = StartDeadline(clock, 55.0)
     with announced(datadir, "opening its databases"):
@@ -45,12 +45,12 @@ def test_limit_counts_from_the_last_announced_work(tmp_path: Path) -> None:
             assert starting.phase_of(datadir, pid) == "migrating"
         for _ in range(3):
             work()
-            assert not deadline.passed(datadir, pid)
+            assert not deadline.has_passed(datadir, pid)
             clock.pass_seconds(1000.0)
-        assert deadline.passed(datadir, pid), "it was announced, and nothing was done"
+        assert deadline.has_passed(datadir, pid), "it was announced, and nothing was done"
         clock.pass_seconds(ANNOUNCED_SECONDS_MAX)
         work()
-        assert deadline.passed(datadir, pid), "the limit of all work"
+        assert deadline.has_passed(datadir, pid), "the limit of all work"
     assert not starting.phase_of(datadir, pid)
 
 

@@ -6,8 +6,8 @@ from appliance.kernel import row_digest
 from appliance.tokens import writes
 
 
-def changed(fixture) -> list[str]:
-    return row_digest.changed(fixture.connection, "auth")
+def find_changes(fixture) -> list[str]:
+    return row_digest.find_changes(fixture.connection, "auth")
 
 
 def test_changes_by_this_program_keep_the_digest(fixture) -> None:
@@ -19,7 +19,7 @@ def test_changes_by_this_program_keep_the_digest(fixture) -> None:
     fixture.start()
     fixture.file.write(writes.record_use, [second], fixture.clock.now_ms())
     fixture.file.write(writes.purge, fixture.clock.now_ms() + 2 * 86_400_000)
-    assert changed(fixture) == []
+    assert find_changes(fixture) == []
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_changes_by_this_program_keep_the_digest(fixture) -> None:
 def test_changes_by_sql_stay_known(fixture, sql: str, table: str) -> None:
     fixture.create("bot")
     fixture.connection.execute(sql)
-    assert changed(fixture) == [table]
+    assert find_changes(fixture) == [table]
     fixture.create("later")
     fixture.start()
-    assert changed(fixture) == [table], "a change by this program does not accept them"
+    assert find_changes(fixture) == [table], "a change by this program does not accept them"
