@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from appliance.composition import Composition, Host
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.route import Route
@@ -25,6 +24,7 @@ from appliance.web.guard import FREE_ON_LOOPBACK, Guard
 from appliance.web.health import ReadinessResult
 from appliance.web.limits import RateLimiter
 from appliance.web.unsent import UnsentBudget
+from appliance.workspace.datadir import DataDir, WriterLock
 from doctor import live
 from doctor.context import Context
 from doctor.current_settings import CurrentSettings

@@ -107,8 +107,8 @@ def up(
 
     Exit code 3 if it starts but is not ready, as on a full disk.
     """
-    from appliance.kernel.manifest import check_names
     from appliance.process import daemon
+    from appliance.workspace.manifest import check_names
 
     lost = tuple(sorted(check_names(accept_loss or [])))
     options = daemon.ServerOptions(
@@ -131,9 +131,9 @@ def down(session: Session, accept_loss: LoseFlag = None) -> None:
 
     Refused if a store's file was removed meanwhile, because its content would be lost.
     """
-    from appliance.kernel import removed_files
-    from appliance.kernel.manifest import check_names
     from appliance.process import daemon, stopping
+    from appliance.workspace import removed_files
+    from appliance.workspace.manifest import check_names
 
     datadir = daemon.workspace(session.workspace)
     removed_files.check(datadir, check_names(accept_loss or []))
@@ -162,10 +162,10 @@ def restart(
 
     Refused if a store's file was removed meanwhile, because its content would be lost.
     """
-    from appliance.kernel import removed_files
     from appliance.kernel.clock import SystemClock
-    from appliance.kernel.manifest import check_names
     from appliance.process import daemon, starting, stopping
+    from appliance.workspace import removed_files
+    from appliance.workspace.manifest import check_names
 
     deadline = starting.StartDeadline(SystemClock())
     lost = tuple(sorted(check_names(accept_loss or [])))

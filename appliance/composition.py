@@ -40,11 +40,9 @@ from appliance.integrations.webhooks_outbox import (
     WebhooksSwitchedOff,
 )
 from appliance.jobs.subsystem import JobsSubsystem
-from appliance.kernel import epochs
 from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import secret
-from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
@@ -65,6 +63,8 @@ from appliance.tokens.subsystem import TokensSubsystem
 from appliance.web.guard import Guard
 from appliance.web.health import ReadinessResult
 from appliance.web.webhook_caller import WebhookCaller
+from appliance.workspace import epochs
+from appliance.workspace.datadir import DataDir, WriterLock
 from doctor.rebuilds import Rebuilds
 from doctor.subsystem import DoctorSubsystem
 

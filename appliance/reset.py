@@ -16,14 +16,15 @@ import msgspec
 from appliance.identity.files import read_view
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.wire import KeysDamaged, NoKeys
-from appliance.kernel import config, swap
+from appliance.kernel import config
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DIRECTORY, DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id
 from appliance.outbox.settings import OutboxSettings
 from appliance.process.daemon import start_lock
 from appliance.process.starting import StartDeadline
+from appliance.workspace import swap
+from appliance.workspace.datadir import DIRECTORY, DataDir, WriterLock
 
 REMOVED = f"{DIRECTORY}.removed-"  # the renamed folder, until it is removed
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.config import BadSettings
-from appliance.kernel.datadir import STORES
 from appliance.kernel.errors import Missing
+from appliance.workspace.datadir import STORES
 
 IDENTITY = "identity"
 NEEDS: dict[str, tuple[str, ...]] = {

@@ -28,12 +28,10 @@ from typing import Any
 import msgspec
 
 from appliance.app import Appliance
-from appliance.kernel import config, manifest, readonly, schema, swap
+from appliance.kernel import config
 from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError, Invalid, OutOfMemory
 from appliance.kernel.ids import random_id
-from appliance.kernel.integrity import find_damage
 from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
 from appliance.kernel.ownership import refuse_other_owner
 from appliance.kernel.store_errors import StoreSuspended
@@ -47,6 +45,9 @@ from appliance.upgrade import safety_set
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
 from appliance.web.worker import Worker
+from appliance.workspace import manifest, readonly, schema, swap
+from appliance.workspace.datadir import DataDir, WriterLock
+from appliance.workspace.integrity import find_damage
 
 EXIT_CODES = {"conflict": 2, "unauthenticated": 4, "forbidden": 4}
 

@@ -16,11 +16,12 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from appliance.kernel import manifest, meta
+from appliance.kernel import meta
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import FOLDERS, DataDir
 from appliance.kernel.errors import Conflict
 from appliance.kernel.whole_file import sync_directory
+from appliance.workspace import manifest
+from appliance.workspace.datadir import FOLDERS, DataDir
 from doctor import derived, message_rows, schema_model
 from doctor.checks.leftovers import FREE_SHARE_MIN, free_share
 from doctor.checks.store_log import log_bytes

@@ -24,8 +24,8 @@ from appliance import __version__
 from appliance.build import commit
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import BESIDE, DataDir, pid_alive
 from appliance.kernel.errors import Conflict, Unavailable
+from appliance.workspace.datadir import BESIDE, DataDir, pid_alive
 from doctor import live, report, run
 from doctor.check import Check
 from doctor.context import Context

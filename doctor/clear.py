@@ -3,13 +3,14 @@
 import sqlite3
 from contextlib import closing
 
-from appliance.kernel import meta, row_digest
+from appliance.kernel import meta
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, HubRunning
 from appliance.kernel.errors import Conflict, Unavailable
-from appliance.kernel.manifest import StoreLost
-from appliance.kernel.stopped_store import stopped_store
 from appliance.kernel.whole_file import sync_directory
+from appliance.workspace import row_digest
+from appliance.workspace.datadir import DataDir, HubRunning
+from appliance.workspace.manifest import StoreLost
+from appliance.workspace.stopped_store import stopped_store
 from doctor.check import Finding
 from doctor.checks.store import integrity
 from doctor.context import is_damage, open_read_only

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import former_command
-from appliance.kernel.datadir import STORES
 from appliance.kernel.errors import Invalid
+from appliance.workspace.datadir import STORES
 from doctor import cli_bundle, cli_check, cli_repair, report
 from doctor.actions import fold_log
 from doctor.clear import accept_rows, clear_suspect

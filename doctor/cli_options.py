@@ -13,10 +13,10 @@ import typer
 
 from appliance.cli_support import OutputClosed
 from appliance.kernel import config
-from appliance.kernel.datadir import DataDir, discover
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ownership import user_name
 from appliance.roles import RolesSettings
+from appliance.workspace.datadir import DataDir, discover
 from doctor import nagios, report, run
 from doctor.clear import StillDamaged
 from doctor.settings import DoctorSettings

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.kernel import swap
 from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Invalid
+from appliance.workspace import swap
+from appliance.workspace.datadir import DataDir
 from doctor import report, run
 from doctor.check import Check
 from doctor.cli_options import (

@@ -3,7 +3,7 @@
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from doctor.check import Severity
 from doctor.context import Context
 from doctor.run import INCLUDED_IN, run_check, select

@@ -14,11 +14,11 @@ import msgspec
 from appliance.hub.foreign_schema import SEARCH_TRIGGERS, drop_search_triggers
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.datadir import STORES
 from appliance.kernel.errors import Conflict
-from appliance.kernel.migration import load, statements
 from appliance.kernel.readlimit import ReadLimit, is_interrupt
 from appliance.kernel.store_errors import sqlite_name
+from appliance.workspace.datadir import STORES
+from appliance.workspace.migration import load, statements
 from doctor import schema_model
 from doctor.event_replay import payload_of
 from doctor.wire import RebuildTooLong

@@ -21,9 +21,9 @@ from typing import TypeVar
 import msgspec
 
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import STORES, DataDir
 from appliance.kernel.ids import random_id
 from appliance.kernel.whole_file import sync_directory
+from appliance.workspace.datadir import STORES, DataDir
 from doctor.context import open_read_only
 from doctor.step import Step
 

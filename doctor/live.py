@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from appliance.kernel.datadir import DataDir, ServerFile
+from appliance.workspace.datadir import DataDir, ServerFile
 
 PATH = "/-/ready"
 OFF = "off."

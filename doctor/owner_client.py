@@ -5,10 +5,10 @@ import sqlite3
 
 import msgspec
 
-from appliance.kernel.datadir import DataDir, read_lock
 from appliance.kernel.errors import ApplianceError
 from appliance.sdk import discovery
 from appliance.sdk.discovery import Endpoint
+from appliance.workspace.datadir import DataDir, read_lock
 from doctor.actions import StepFailed
 from doctor.derived import CannotRepair
 from doctor.repair import OwnerRefused

@@ -8,9 +8,16 @@ from pathlib import Path
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import STORES, DataDir, HubRunning, LockHolder, WriterLock, read_lock
 from appliance.kernel.errors import Conflict
-from appliance.kernel.store_users import other_user
+from appliance.workspace.datadir import (
+    STORES,
+    DataDir,
+    HubRunning,
+    LockHolder,
+    WriterLock,
+    read_lock,
+)
+from doctor.store_users import other_user
 
 INSTANCE = "repair"
 """The instance that a repair writes into the lock."""

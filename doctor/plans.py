@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from appliance.hub.foreign_schema import SEARCH_TRIGGERS
-from appliance.kernel import manifest
-from appliance.kernel.datadir import STORES, DataDir
+from appliance.workspace import manifest
+from appliance.workspace.datadir import STORES, DataDir
 from doctor import schema_model
 from doctor.check import Finding, Severity
 from doctor.context import Context

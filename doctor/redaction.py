@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import is_secret_name
+from appliance.workspace.datadir import DataDir
 from doctor.context import Context
 
 SECRET = "[secret]"

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
-from appliance.kernel import manifest, meta
+from appliance.kernel import meta
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
-from appliance.kernel.schema import state
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import RECOVERY_COMMANDS
+from appliance.workspace import manifest
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.schema import state
 from doctor.sections import section
 
 SNAPSHOTS_READ_MAX = 3

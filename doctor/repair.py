@@ -18,9 +18,9 @@ from typing import Protocol
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Conflict, StorageFull, Unavailable
 from appliance.kernel.store_errors import DISK_FULL_BYTES
+from appliance.workspace.datadir import DataDir
 from doctor import damage
 from doctor.actions import ACTIONS, StepFailed, Target
 from doctor.check import Check, Finding, Severity

@@ -7,9 +7,9 @@ from difflib import get_close_matches
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.readlimit import is_interrupt
+from appliance.workspace.datadir import DataDir
 from doctor.causes import ALWAYS_RUN, explain
 from doctor.check import DAMAGED_STORE, Check, Cost, Finding, Severity
 from doctor.checks import CHECKS

@@ -14,9 +14,9 @@ import msgspec
 from appliance.hub.foreign_schema import ROWID_INDEXES
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
-from appliance.kernel.migration import Migration, load, newest, statements
 from appliance.kernel.store_declaration import adapter_of
-from appliance.kernel.upgrade import RECORDS, state
+from appliance.workspace.migration import Migration, load, newest, statements
+from appliance.workspace.upgrade import RECORDS, state
 
 _OBJECTS = (
     "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"

@@ -2,9 +2,9 @@
 are enabled."""
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
+from appliance.workspace.datadir import DataDir
 from doctor.rebuilds import Rebuilds
 from doctor.resources import routes
 from doctor.settings import DoctorSettings

@@ -14,10 +14,10 @@ from msgspec import Meta
 
 from appliance.kernel import subprocess_runner
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Invalid, Unavailable
 from appliance.kernel.lock import GreenletLock
 from appliance.kernel.pool import GreenletPool
+from appliance.workspace.datadir import DataDir
 from doctor import report
 from doctor.check import Cost
 from doctor.checks import CHECKS

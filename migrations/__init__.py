@@ -1,1 +1,1 @@
-"""The schemas as numbered SQL, a folder per store; `appliance/kernel/schema.py` applies them."""
+"""The schemas as numbered SQL, a folder per store; `appliance/workspace/schema.py` applies them."""

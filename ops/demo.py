@@ -25,12 +25,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "ops")]
 from history import PastMessage, changelogs, commits  # noqa: E402
 
 from appliance.kernel.clock import SystemClock  # noqa: E402
-from appliance.kernel.datadir import DataDir  # noqa: E402
 from appliance.kernel.errors import ApplianceError, Invalid  # noqa: E402
 from appliance.process import daemon, stopping  # noqa: E402
 from appliance.sdk.discovery import find_hub  # noqa: E402
 from appliance.sdk.http import PATIENT, HubClient  # noqa: E402
 from appliance.sdk.importer import Importer, ImportItem, item_key  # noqa: E402
+from appliance.workspace.datadir import DataDir  # noqa: E402
 
 SENDERS_MAX = 32
 ASK_ABOVE_MESSAGES = 1000  # in a workspace of its own; in another one it always asks

@@ -36,10 +36,8 @@ from appliance.hub.plugins import wire as plugin_wire
 from appliance.hub.plugins import writes as plugin_writes
 from appliance.hub.subsystem import HubSubsystem
 from appliance.hub.wire import SCOPES as hub_scopes
-from appliance.kernel import schema
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import REGISTRY
@@ -48,6 +46,8 @@ from appliance.process import systemd
 from appliance.settings import Settings
 from appliance.web.errors import STATUS_OF_KIND
 from appliance.web.guard import FREE_ON_LOOPBACK
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir, WriterLock
 from ops.check_pages import check_pages
 from ops.markdown import code, fields, inner_structs, link, page, plain_name, sentence, table
 from ops.write_settings import notes, summary, toml
@@ -59,12 +59,13 @@ AT_START = (
     "appliance.process.listeners",
     "appliance.server",
     "appliance.kernel.config",
-    "appliance.kernel.datadir",
+    "appliance.workspace.datadir",
     "appliance.kernel.ownership",
-    "appliance.kernel.upgrade",
+    "appliance.workspace.upgrade",
 )
 ANSWERS = (
     "appliance.kernel",
+    "appliance.workspace",
     "appliance.web",
     "appliance.roles",
     "appliance.wsgi",

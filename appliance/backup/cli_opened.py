@@ -12,10 +12,11 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.cli_support import Session, note
 from appliance.export.settings import ExportSettings
-from appliance.kernel import config, swap
+from appliance.kernel import config
 from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.datadir import DataDir, discover
 from appliance.kernel.errors import Invalid
+from appliance.workspace import swap
+from appliance.workspace.datadir import DataDir, discover
 
 MIB = 1024 * 1024
 

@@ -14,7 +14,7 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.cli_support import Session, common, write_line
 from appliance.kernel.clock import iso
-from appliance.kernel.datadir import STORES, DataDir, read_lock
+from appliance.workspace.datadir import STORES, DataDir, read_lock
 
 KEPT = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
 

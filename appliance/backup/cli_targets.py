@@ -10,15 +10,15 @@ import typer
 from appliance.backup import fetch as fetching
 from appliance.backup import targets as configured
 from appliance.backup.cli_opened import BackupSection, Opened, opened, progress
+from appliance.backup.pause import ended_by_system, pause
 from appliance.backup.sets import SetDirectory, writing
 from appliance.backup.settings import TargetSettings
 from appliance.backup.targets import TargetAccess, TargetReport, UploadOutcome
 from appliance.cli_support import Session, common, note, plain
 from appliance.kernel import config
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Invalid
-from appliance.kernel.pause import ended_by_system, pause
+from appliance.workspace.datadir import DataDir
 
 TargetFlag = Annotated[
     str | None, typer.Option("--target", metavar="NAME", help="Only this target.")

@@ -19,12 +19,12 @@ from appliance.backup.sets import SetDirectory, writing
 from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import SmallFile
 from appliance.backup.store_copy import CopiedStore
-from appliance.kernel import removed_files
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import BESIDE, DIRECTORY, DataDir
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import free_bytes
 from appliance.kernel.whole_file import new_file
+from appliance.workspace import removed_files
+from appliance.workspace.datadir import BESIDE, DIRECTORY, DataDir
 
 TellFile = Callable[[str, int, int], None]
 _SCRATCH = "scratch."

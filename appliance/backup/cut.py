@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from appliance.backup.errors import BackupNotWritable, CutNotPossible, StoreNotCopied
-from appliance.kernel import manifest as workspace_manifest
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import STORES, DataDir
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, sqlite_name
+from appliance.workspace import manifest as workspace_manifest
+from appliance.workspace.datadir import STORES, DataDir
 
 # A short wait of SQLite's own, repeated: its longer waits grow to 100 ms, and the stores that are
 # locked already would wait as long.

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from appliance.backup.manifest import SetManifest
 from appliance.backup.restore_prepare import count_in
-from appliance.kernel.datadir import BESIDE, STORES, DataDir
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.schema_reader import read_state
 from appliance.kernel.store_declaration import declaration_of
+from appliance.workspace.datadir import BESIDE, STORES, DataDir
+from appliance.workspace.schema_reader import read_state
 
 _OWN_TABLES = ("meta",)
 _OWN_PREFIXES = ("x_", "sqlite_")

@@ -24,11 +24,11 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity, BackupRequest
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.command_runner import CommandRunner, CommandTooSlow, error_of
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.kernel.threads import in_thread
+from appliance.workspace.command_runner import CommandRunner, CommandTooSlow, error_of
 
 CREATE = "agentlip backup create"
 SHOW = "agentlip backup show"

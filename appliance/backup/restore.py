@@ -2,7 +2,7 @@
 
 Order of `apply`: check, unpack beside the present files, check again, back up the present state,
 commit, put in place, count. Until the commit the workspace is as it was; from then on every start
-completes the restore (`kernel/swap.py`).
+completes the restore (`workspace/swap.py`).
 """
 
 import sqlite3
@@ -23,13 +23,13 @@ from appliance.backup.restore_rules import Mode
 from appliance.backup.restore_settings import ChangedSetting
 from appliance.backup.sets import SetDirectory
 from appliance.backup.unpack import TellFile
-from appliance.kernel import schema, swap
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import STORES, DataDir, HubRunning, WriterLock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id
-from appliance.kernel.restoring import Noticed
-from appliance.kernel.swap import SwapJournal, SwappedFile
+from appliance.workspace import schema, swap
+from appliance.workspace.datadir import STORES, DataDir, HubRunning, WriterLock
+from appliance.workspace.restoring import Noticed
+from appliance.workspace.swap import SwapJournal, SwappedFile
 
 Reached = Callable[[str], None]
 

@@ -18,14 +18,14 @@ from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob
 from appliance.backup.sets import writing
 from appliance.backup.unpack import unpack
-from appliance.kernel import manifest, schema, swap
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import BESIDE, DataDir, WriterLock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import DECLARATIONS
-from appliance.kernel.swap import SwapJournal, SwappedFile
+from appliance.workspace import manifest, schema, swap
+from appliance.workspace.datadir import BESIDE, DataDir, WriterLock
+from appliance.workspace.swap import SwapJournal, SwappedFile
 
 HUB = next(store for store, each in DECLARATIONS.items() if each.numbers_events)
 _FIND = "SELECT id, name FROM source.channels WHERE id = :channel OR name = :channel ORDER BY name"

@@ -12,11 +12,12 @@ from appliance.backup.manifest import SetFile, SetManifest
 from appliance.backup.sets import writing
 from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import KEY_PAIR
-from appliance.kernel import epochs, event_ids, manifest, migration
-from appliance.kernel.datadir import STORES, DataDir, read_lock
-from appliance.kernel.epochs import Epoch
+from appliance.kernel import event_ids
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS
+from appliance.workspace import epochs, manifest, migration
+from appliance.workspace.datadir import STORES, DataDir, read_lock
+from appliance.workspace.epochs import Epoch
 
 _DIRECTORY = ".agentlip"
 _TOKEN = f"{_DIRECTORY}/token"

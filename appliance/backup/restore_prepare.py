@@ -16,16 +16,17 @@ from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
 from appliance.backup.sets import writing
 from appliance.backup.unpack import TellFile, unpack
-from appliance.kernel import epochs, manifest, meta, schema
+from appliance.kernel import meta
 from appliance.kernel.clock import iso
-from appliance.kernel.datadir import STORES, DataDir
-from appliance.kernel.epochs import Epoch
 from appliance.kernel.ids import random_id
-from appliance.kernel.restoring import Noticed
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import sqlite_name
 from appliance.kernel.whole_file import write_whole
 from appliance.shared.segment_chain import JUMP
+from appliance.workspace import epochs, manifest, schema
+from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.epochs import Epoch
+from appliance.workspace.restoring import Noticed
 
 _BUSY_SECONDS = 5.0
 Rows = dict[str, dict[str, int]]

@@ -12,8 +12,8 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.kernel import config
 from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.datadir import DataDir, WorkspaceNotFound, discover
 from appliance.kernel.errors import Invalid
+from appliance.workspace.datadir import DataDir, WorkspaceNotFound, discover
 
 
 class RestoreSection(msgspec.Struct, frozen=True):

@@ -13,12 +13,13 @@ from typing import Literal
 import appliance
 from appliance.backup.errors import RestoreRefused
 from appliance.backup.restore_job import RestoreJob
-from appliance.kernel import meta, row_digest
-from appliance.kernel.datadir import suspect_marker
+from appliance.kernel import meta
 from appliance.kernel.event_ids import keep_sequence
-from appliance.kernel.restoring import RestoreContext
 from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_files import suspect_marker
 from appliance.shared.segment_chain import JUMP
+from appliance.workspace import row_digest
+from appliance.workspace.restoring import RestoreContext
 
 Mode = Literal["ro", "rw"]
 _BUSY_SECONDS = 5.0

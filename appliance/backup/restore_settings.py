@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 
 UNSET = "not set"
 UNREADABLE = "agentlip.toml can't be read"

@@ -10,7 +10,7 @@ import msgspec
 from appliance.backup.deadline import Deadline
 from appliance.backup.manifest import SetManifest
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 
 HUB = "hub"
 PAGE_EVENTS = 1000

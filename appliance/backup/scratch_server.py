@@ -19,8 +19,8 @@ from appliance.backup.deadline import Deadline, Undecided
 from appliance.backup.errors import BackupLibraryMissing
 from appliance.kernel.child_environment import child_environment
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.sdk.discovery import Endpoint, ask_health, connect
+from appliance.workspace.datadir import DataDir
 
 SECONDS_READY_MAX = 120.0
 SECONDS_STOP_MAX = 10.0

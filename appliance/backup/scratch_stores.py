@@ -9,11 +9,11 @@ from pathlib import Path
 from appliance.backup.deadline import Deadline
 from appliance.backup.manifest import SetManifest, StoreFacts
 from appliance.backup.store_copy import CopiedStore
-from appliance.kernel import schema
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import STORES, DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import DECLARATIONS
+from appliance.workspace import schema
+from appliance.workspace.datadir import STORES, DataDir
 
 _STEPS_BETWEEN_CHECKS = 100_000
 _MESSAGES_MAX = 5

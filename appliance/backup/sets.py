@@ -21,10 +21,10 @@ from appliance.backup.errors import BackupNotWritable, BackupRunning, SetDamaged
 from appliance.backup.manifest import SetManifest, Verification
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import iso
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.file_lock import file_lock, try_lock
 from appliance.kernel.ids import random_id
 from appliance.kernel.whole_file import sync_directory, write_whole
+from appliance.workspace.datadir import DataDir
 
 NAME = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 VERIFICATION = "verification.json"

@@ -10,7 +10,7 @@ import msgspec
 
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.manifest import Kind, is_contained
-from appliance.kernel.datadir import DIRECTORY, MANIFEST, DataDir
+from appliance.workspace.datadir import DIRECTORY, MANIFEST, DataDir
 
 EPOCHS = "epochs.json"
 IDENTITY = "identity"

@@ -12,11 +12,11 @@ from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity
 from appliance.backup.wire import SCOPES
 from appliance.kernel.clock import Clock
-from appliance.kernel.command_runner import CommandRunner
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
+from appliance.workspace.command_runner import CommandRunner
+from appliance.workspace.datadir import DataDir
 
 
 class BackupSubsystem(Subsystem):

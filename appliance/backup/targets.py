@@ -32,8 +32,8 @@ from appliance.backup.target_s3 import S3Target
 from appliance.backup.transfer import read_state, write_state
 from appliance.backup.upload import Upload, only_upload
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.workspace.datadir import DataDir
 
 Tell = Callable[[str, int, int], None]
 _OF_ONE_SET = (PlainRefused, SetDamaged, SetNotFound, VersionRefused)

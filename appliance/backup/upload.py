@@ -36,9 +36,9 @@ from appliance.backup.transfer import (
     write_state,
 )
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.file_lock import file_lock
+from appliance.workspace.datadir import DataDir
 
 Tell = Callable[[str, int, int], None]
 """What is done, bytes done, bytes in total."""

@@ -22,9 +22,9 @@ from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import check_hash
 from appliance.backup.unpack import TellFile, unpack
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import DataDir, DataDirNotWritable
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_errors import StoreFull, free_bytes
+from appliance.workspace.datadir import DataDir, DataDirNotWritable
 
 PROBLEMS_MAX = 20
 HUB = "hub"

@@ -7,7 +7,7 @@ from appliance.broker.directory import MeshRow
 from appliance.broker.log_writes import log_dead_of_recipient
 from appliance.broker.writes import FREE
 from appliance.kernel.batch import Tx
-from appliance.kernel.row_digest import digested
+from appliance.workspace.row_digest import digested
 
 STORE = "broker"
 

@@ -6,7 +6,7 @@ import sqlite3
 from appliance.broker.queries import EPOCH
 from appliance.kernel import meta
 from appliance.kernel.ids import random_id
-from appliance.kernel.restoring import RestoreContext
+from appliance.workspace.restoring import RestoreContext
 
 NONCES_SINCE = 3  # the migration that added them
 SIGNED_AFTER = "signed_after_ms"

@@ -4,8 +4,8 @@ import msgspec
 
 from appliance.broker import admin_writes, queries, wire
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
-from appliance.kernel.stopped_store import stopped_store
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.stopped_store import stopped_store
 
 _ROWS_MAX = 1_000_000  # meshes and members that are read; the settings allow fewer
 

@@ -21,7 +21,6 @@ from appliance.broker.settings import BrokerSettings
 from appliance.broker.webhook_deliverer import WebhookDeliverer
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.log_retention import LogRetention
@@ -34,6 +33,7 @@ from appliance.kernel.writer import StoreSettings
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.web.socket import Socket, SocketSettings
 from appliance.web.webhook_caller import WebhookCaller
+from appliance.workspace.datadir import DataDir
 
 
 class BrokerSubsystem(Subsystem):

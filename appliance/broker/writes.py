@@ -316,7 +316,7 @@ def expire_leases(tx: Tx, limit: int, logs: bool) -> list[tuple[int, str]]:
 
 class WebhookAttempt(Struct, frozen=True):
     """The result of one call of a webhook. `attempts` is the token of its claim
-    (`kernel/lease.py`). `delay_ms`: until the next attempt, if it failed."""
+    (`courier/lease.py`). `delay_ms`: until the next attempt, if it failed."""
 
     mesh_id: str
     webhook_id: str

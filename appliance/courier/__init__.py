@@ -14,7 +14,7 @@ is a table that is kept up to date beside the streams.
 Invariants:
 - An envelope is in exactly one of the states `ready`, `delayed`, `leased` and `dead` until it is
   removed. Removed envelopes are counted as acked (`done`), or as dropped with a reason (`gone`).
-- A lease ends as `kernel/lease.py` allows. `delayed` is added here: ready after a delay.
+- A lease ends as `courier/lease.py` allows. `delayed` is added here: ready after a delay.
 - An envelope has at most one lease, and so have all envelopes of one partition key together.
 - Nothing is delivered without credit, and no consumer leads the others by more than 4 envelopes.
 - First deliveries keep the order of arrival. Envelopes that come back go to the tail.

@@ -12,6 +12,7 @@ from appliance.courier.access import OPERATE, READ, SUBSCRIBE, is_allowed, requi
 from appliance.courier.envelope import as_dict, meta_of, parse
 from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.item import DELAYED, FOREVER, StreamItem
+from appliance.courier.lease import DEAD, LEASED, READY
 from appliance.courier.live_view import row_filter, row_json
 from appliance.courier.service import Courier
 from appliance.courier.stream import Stream
@@ -20,7 +21,6 @@ from appliance.courier.view import INFLIGHT
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
-from appliance.kernel.lease import DEAD, LEASED, READY
 from appliance.kernel.page import take_page
 from appliance.kernel.threads import yield_to_loop
 from appliance.kernel.token_bucket import TokenBucket

@@ -14,6 +14,7 @@ from appliance.courier.envelope import ParsedEnvelope, as_dict, encode, parse
 from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.item import StreamItem
 from appliance.courier.journal import Journal, JournalRow, compact
+from appliance.courier.lease import DEAD
 from appliance.courier.policy import is_name, matches
 from appliance.courier.queue import Queue
 from appliance.courier.settings import CourierSettings
@@ -24,7 +25,6 @@ from appliance.courier.writes import Entry
 from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Unavailable
-from appliance.kernel.lease import DEAD
 from appliance.kernel.log import Log
 from appliance.kernel.token_bucket import TokenBucket
 from appliance.kernel.wakeup import Wakeup

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from appliance.kernel.lease import READY
+from appliance.courier.lease import READY
 
-DELAYED, GONE = "delayed", "gone"  # in addition to the states of `kernel/lease.py`
+DELAYED, GONE = "delayed", "gone"  # in addition to the states of `courier/lease.py`
 DEFAULT_PRIORITY = 4
 FOREVER = float("inf")
 FailedAttempt = tuple[float, str, str, str]

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from appliance.kernel.lease import retry_delay_seconds
+from appliance.courier.lease import retry_delay_seconds
 from appliance.kernel.retry import RetrySettings
 
 OverflowPolicy = Literal["reject", "drop_oldest", "block"]

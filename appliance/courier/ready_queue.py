@@ -12,7 +12,7 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 
 from appliance.courier.item import StreamItem
-from appliance.kernel.lease import READY
+from appliance.courier.lease import READY
 
 STALE_MAX = 64
 

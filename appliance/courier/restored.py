@@ -5,7 +5,7 @@ Leases are in memory only, so every envelope of the backup can be leased again.
 
 import sqlite3
 
-from appliance.kernel.restoring import RestoreContext
+from appliance.workspace.restoring import RestoreContext
 
 # Envelopes have no index by id: one pass each.
 _LOST = (

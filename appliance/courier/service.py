@@ -17,6 +17,7 @@ from appliance.courier.envelope import ParsedEnvelope, parse
 from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.item import GONE, StreamItem
 from appliance.courier.journal import Journal
+from appliance.courier.lease import DEAD
 from appliance.courier.outcome_log import OutcomeLog
 from appliance.courier.policy import is_pattern
 from appliance.courier.queue import Queue
@@ -29,7 +30,6 @@ from appliance.kernel.caller import WaitLimit
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
-from appliance.kernel.lease import DEAD
 from appliance.kernel.log import Log
 from appliance.kernel.token_bucket import TokenBucket
 from appliance.kernel.turns import parse_in_pieces

@@ -8,12 +8,7 @@ from typing import Any, Protocol
 
 from appliance.courier import outcome_log
 from appliance.courier.item import DELAYED, FOREVER, GONE, DeliveryOptions, Expiry, StreamItem
-from appliance.courier.policy import StreamPolicy
-from appliance.courier.ready_queue import ReadyQueue
-from appliance.courier.recent_ids import RecentIds
-from appliance.courier.stream_stats import StreamStats
-from appliance.courier.timers import Timers
-from appliance.kernel.lease import (
+from appliance.courier.lease import (
     ACK,
     DEAD,
     EXHAUST,
@@ -26,6 +21,11 @@ from appliance.kernel.lease import (
     RELEASE,
     renewed_until,
 )
+from appliance.courier.policy import StreamPolicy
+from appliance.courier.ready_queue import ReadyQueue
+from appliance.courier.recent_ids import RecentIds
+from appliance.courier.stream_stats import StreamStats
+from appliance.courier.timers import Timers
 
 NO_OPTIONS = DeliveryOptions()
 

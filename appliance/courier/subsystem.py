@@ -17,7 +17,6 @@ from appliance.courier.trigger import check
 from appliance.kernel.auth import Principal, hash_token
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings, secret
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
@@ -28,6 +27,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
 from appliance.web.socket import Socket, SocketSettings
+from appliance.workspace.datadir import DataDir
 
 Charge = Callable[[int], None]
 

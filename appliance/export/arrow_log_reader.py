@@ -13,12 +13,12 @@ from typing import Any
 
 from appliance.export import table_writer
 from appliance.export.logs import EVENTS, ExportedLog
+from appliance.export.prefetch import prefetch
 from appliance.export.segment import Run
 from appliance.export.settings import Format
 from appliance.export.source import Batch, LogUnreadable, StoredLog, moment_of, open_log
-from appliance.kernel.datadir import DataDir
-from appliance.kernel.prefetch import prefetch
 from appliance.shared.segment_chain import JUMP
+from appliance.workspace.datadir import DataDir
 
 ROWS = table_writer.ROW_GROUP_ROWS
 _BUSY_TIMEOUT_MS = 5_000

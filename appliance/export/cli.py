@@ -22,8 +22,8 @@ from appliance.export.source import open_log
 from appliance.export.wire import SegmentManifest
 from appliance.kernel import config
 from appliance.kernel.clock import DAY_MS, SystemClock
-from appliance.kernel.datadir import DataDir, discover
 from appliance.kernel.errors import Invalid
+from appliance.workspace.datadir import DataDir, discover
 
 app = plain_app(
     "Export: the logs as closed segments, the tables as a snapshot.\n\n"

@@ -8,10 +8,10 @@ import msgspec
 from appliance.export import metrics
 from appliance.export.settings import ExportSettings
 from appliance.kernel.clock import DAY_MS, Clock
-from appliance.kernel.command_runner import CommandRunner, error_of
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
+from appliance.workspace.command_runner import CommandRunner, error_of
 
 
 class ExportFailed(Unavailable):

@@ -16,10 +16,10 @@ from appliance.export.report_wire import (
 )
 from appliance.export.service import Reports, Segments, Snapshots
 from appliance.kernel.auth import Principal
-from appliance.kernel.command_runner import CommandTooSlow
 from appliance.kernel.errors import Forbidden
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply, reply_bytes
+from appliance.workspace.command_runner import CommandTooSlow
 
 MEDIA = {"parquet": "application/vnd.apache.parquet", "jsonl": "application/x-ndjson"}
 

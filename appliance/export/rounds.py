@@ -20,8 +20,8 @@ from appliance.export.manifests import SegmentDirectory
 from appliance.export.settings import ExportSettings, Format
 from appliance.export.source import LogUnreadable
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.shared import segment_chain
+from appliance.workspace.datadir import DataDir
 
 EXPORTED = "exported"
 WAITING = "waiting"  # some rows are not exported yet

@@ -17,10 +17,10 @@ from appliance.export.manifests import SegmentDirectory
 from appliance.export.report_wire import ActivityQuery, DeliveryQuery
 from appliance.export.settings import ExportSettings
 from appliance.export.wire import SegmentManifest
-from appliance.kernel.command_runner import CommandRunner, error_of
 from appliance.kernel.errors import Invalid
 from appliance.kernel.page import take_page
 from appliance.kernel.threads import in_thread
+from appliance.workspace.command_runner import CommandRunner, error_of
 
 BESIDE_BYTES = 100  # added per row for the rest of the page, which is more than it needs
 EXIT_INVALID = 1  # exit code of the command line for invalid arguments

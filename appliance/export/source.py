@@ -12,9 +12,9 @@ from appliance.export.errors import BadEvent
 from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.segment import Run
 from appliance.kernel.clock import utc
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 from appliance.sdk.reader import open_database
+from appliance.workspace.datadir import DataDir
 
 ROWS = 20_000  # per read: about 15 MB of text
 TABLES_VERSION = 1

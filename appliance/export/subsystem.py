@@ -12,14 +12,14 @@ from appliance.export.service import Reports, Segments, Snapshots
 from appliance.export.settings import ExportSettings
 from appliance.export.wire import SCOPES
 from appliance.kernel.clock import Clock
-from appliance.kernel.command_runner import CommandRunner
 from appliance.kernel.config import BadSettings
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.threads import in_thread
+from appliance.workspace.command_runner import CommandRunner
+from appliance.workspace.datadir import DataDir
 
 
 class ExportSubsystem(Subsystem):

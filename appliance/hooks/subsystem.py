@@ -10,12 +10,12 @@ from appliance.hooks.settings import HookSettings
 from appliance.inbox.event import InboxEvent
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, Pruner
 from appliance.kernel.route import Route
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
+from appliance.workspace.datadir import DataDir
 
 
 class InboxEvents(Protocol):

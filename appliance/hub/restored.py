@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from appliance.kernel.restoring import RestoreContext
+from appliance.workspace.restoring import RestoreContext
 
 _ROWS = (
     ("event", "events", "event_id", "name"),

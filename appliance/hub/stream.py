@@ -17,13 +17,13 @@ from typing import Any, NoReturn
 import msgspec
 
 from appliance.hub import metrics, wire
+from appliance.hub.pipeline import Pipeline
 from appliance.hub.requests import Requests, is_request
 from appliance.hub.service import Hub, refusal
 from appliance.hub.subscription import LiveFilter
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.feed import FeedSubscription
-from appliance.kernel.pipeline import Pipeline
 from appliance.kernel.threads import yield_to_loop
 from appliance.web.frame import WRITE_BYTES, pieces, text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings

@@ -14,7 +14,6 @@ from appliance.hub.stream import HubSession
 from appliance.kernel import event_ids
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.feed import Feed
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Pruner
@@ -25,6 +24,7 @@ from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.web.socket import Socket, SocketSettings
+from appliance.workspace.datadir import DataDir
 
 STORE = "hub"
 

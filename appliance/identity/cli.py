@@ -63,8 +63,8 @@ def remint(session: Session, yes: YesFlag = False) -> None:
                       hint=NOT_SURE)  # fmt: skip
     from appliance.identity import files
     from appliance.kernel.clock import SystemClock
-    from appliance.kernel.datadir import WriterLock
     from appliance.kernel.ids import random_id
+    from appliance.workspace.datadir import WriterLock
 
     datadir, settings = _files(session)
     lock = WriterLock(datadir, random_id())

@@ -11,11 +11,11 @@ from appliance.identity.host import HostFingerprint
 from appliance.identity.keys import BadKeys, KeyArchive, KeyPair
 from appliance.identity.mode import choose
 from appliance.identity.settings import ARCHIVE_DAYS_MAX, IdentitySettings
-from appliance.kernel import manifest
 from appliance.kernel.clock import DAY_MS, Clock, iso
-from appliance.kernel.datadir import DataDir
-from appliance.kernel.manifest import IDENTITY, StoreLost
 from appliance.kernel.ownership import read_regular
+from appliance.workspace import manifest
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.manifest import IDENTITY, StoreLost
 
 DIRECTORY = "identity"
 KEYPAIR, NEXT, ARCHIVE, HOST = (

@@ -19,10 +19,10 @@ from appliance.identity.keys import BadKeys, KeyArchive, KeyPair, KeyRotation
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
 from appliance.kernel.clock import DAY_MS, Clock, iso
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
-from appliance.kernel.manifest import IDENTITY, StoreLost
 from appliance.mesh.signing import RotationOutcome, Signer
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.manifest import IDENTITY, StoreLost
 
 PublishKey = Callable[[Signer, Signer], Mapping[str, RotationOutcome]]
 """(old, new) → for each mesh whether its broker accepted the new key; unknown: it may have."""

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from appliance.kernel.restoring import RestoreContext
+from appliance.workspace.restoring import RestoreContext
 
 
 def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:

@@ -15,7 +15,6 @@ from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -26,6 +25,7 @@ from appliance.kernel.writer import StoreSettings
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.mesh.instance import MemberInstance
 from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer
+from appliance.workspace.datadir import DataDir
 
 STORE = "inbox"
 

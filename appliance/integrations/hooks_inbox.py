@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from appliance.identity.service import MemberIdentity
 from appliance.inbox.subsystem import InboxSubsystem
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}
 

@@ -8,11 +8,11 @@ import msgspec
 from appliance.jobs import metrics, wire
 from appliance.jobs.settings import JobsSettings
 from appliance.kernel.clock import utc
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Invalid
 from appliance.kernel.lock import GreenletLock
 from appliance.kernel.log import Log
 from appliance.kernel.threads import in_thread
+from appliance.workspace.datadir import DataDir
 
 FILE = "job-runs.json"
 FILE_BYTES_MAX = 16 * 1024 * 1024

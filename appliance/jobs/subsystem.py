@@ -4,10 +4,10 @@ from appliance.jobs.resources import routes
 from appliance.jobs.service import JobRuns
 from appliance.jobs.settings import JobsSettings
 from appliance.jobs.wire import SCOPES
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
+from appliance.workspace.datadir import DataDir
 
 
 class JobsSubsystem(Subsystem):

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from appliance.kernel import meta
-from appliance.kernel.datadir import read_small
-from appliance.kernel.ownership import open_own
+from appliance.kernel.ownership import open_own, read_small
 
 FILE = "newest-event"
 _DIGITS = 20

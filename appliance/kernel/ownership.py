@@ -9,6 +9,8 @@ from pathlib import Path
 
 from appliance.kernel.errors import Forbidden
 
+SMALL_FILE_BYTES_MAX = 65_536
+
 
 class WorkspaceNotTrusted(Forbidden):
     code = "WORKSPACE_NOT_TRUSTED"
@@ -55,6 +57,14 @@ def read_regular(path: Path, bytes_max: int) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         return file.read(bytes_max)
+
+
+def read_small(path: Path) -> bytes | None:
+    """The content of a small file, up to a limit; None if it can't be read or is not a file."""
+    try:
+        return read_regular(path, SMALL_FILE_BYTES_MAX)
+    except OSError:
+        return None
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -27,7 +27,6 @@ from appliance.kernel import caller
 from appliance.kernel.batch import BatchRunner, Call, CallOutcome, Tx
 from appliance.kernel.checkpointer import Checkpointer
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import suspect_marker
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop_callbacks import LoopCallbacks
@@ -49,7 +48,7 @@ from appliance.kernel.store_errors import (
     free_bytes,
     translated,
 )
-from appliance.kernel.store_files import StoreFiles
+from appliance.kernel.store_files import StoreFiles, suspect_marker
 from appliance.kernel.wakeup import Wakeup
 from appliance.kernel.write_request import ReadRequest, WriteRequest
 from appliance.kernel.writer import (

@@ -36,6 +36,11 @@ class StoreFiles:
             self._opened = {**self._opened, path: identity}  # other threads read the former one
 
 
+def suspect_marker(database: Path) -> Path:
+    """Exists while the store is marked as damaged and has not been cleared."""
+    return database.with_name(database.name + ".suspect")
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()

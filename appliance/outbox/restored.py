@@ -3,7 +3,7 @@ Receivers know their ids, so they are sent again."""
 
 import sqlite3
 
-from appliance.kernel.restoring import RestoreContext
+from appliance.workspace.restoring import RestoreContext
 
 _LOST = (
     "SELECT p.id, p.destination_kind || ' ' || p.destination_ref FROM present.outbox AS p"

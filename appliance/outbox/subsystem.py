@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.log_retention import LogRetention
@@ -25,6 +24,7 @@ from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, Membership, Outbox
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import BrokersByMesh, DeliveryTarget, LocalBrokerTarget
+from appliance.workspace.datadir import DataDir
 
 RESTARTED = "the appliance was restarted during the delivery"
 

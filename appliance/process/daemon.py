@@ -16,7 +16,6 @@ import msgspec
 
 import appliance
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, WorkspaceNotFound, not_writable, read_lock
 from appliance.kernel.errors import ApplianceError, Conflict, OutOfMemory, Unavailable
 from appliance.kernel.file_lock import file_lock
 from appliance.kernel.log import Log
@@ -27,6 +26,7 @@ from appliance.process.starting import START_SECONDS_MAX, StartDeadline
 from appliance.process.status import State, hub_state
 from appliance.process.stopping import end, foreign
 from appliance.sdk.discovery import Endpoint, connect, find_workspace
+from appliance.workspace.datadir import DataDir, WorkspaceNotFound, not_writable, read_lock
 
 POLL_SECONDS = 0.03
 TERMINATE_SECONDS_MAX = 2.0  # between SIGTERM and SIGKILL for a start that takes too long
@@ -116,7 +116,7 @@ def init_workspace(
     directory: Path, accepted: tuple[str, ...] = (), *, as_root: bool = False
 ) -> tuple[DataDir, bool]:
     """The workspace in `directory`, and whether it was created."""
-    from appliance.kernel.schema import create_workspace
+    from appliance.workspace.schema import create_workspace
 
     datadir = DataDir(directory.expanduser().resolve())
     refuse_other_owner(datadir.workspace, datadir.dir, as_root=as_root)
@@ -197,7 +197,7 @@ def start_lock(
 
     The started server does not keep the lock.
     """
-    from appliance.kernel.schema import make_folders
+    from appliance.workspace.schema import make_folders
 
     path = datadir.lock_file.with_name("start.lock")
     refuse_other_owner(datadir.workspace, datadir.dir, as_root=as_root)

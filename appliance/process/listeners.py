@@ -9,10 +9,11 @@ import os
 import socket
 from collections.abc import Iterator
 
-from appliance.kernel.datadir import DataDir, read_small
 from appliance.kernel.errors import Conflict
 from appliance.kernel.log import Log
+from appliance.kernel.ownership import read_small
 from appliance.process.port_owner import describe_port_owner
+from appliance.workspace.datadir import DataDir
 
 DEFAULT_PORT = 7464
 PORT_ATTEMPTS_MAX = 100  # then any free port

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from appliance.cli_support import plain
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Missing
+from appliance.workspace.datadir import DataDir
 
 TAIL_BYTES_MAX = 64 * 1024 * 1024  # read from the end of each file; earlier lines are skipped
 LINE_BYTES_MAX = 256 * 1024  # a longer line is returned in pieces

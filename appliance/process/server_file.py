@@ -13,12 +13,12 @@ import msgspec
 from appliance import __version__
 from appliance.hub.wire import PROTOCOL_VERSION
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import DataDir, HubRunning, WriterLock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.sdk.discovery import ANY_ADDRESS, Endpoint, ask_health
 from appliance.sdk.reader import WorkspaceReader
+from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
 
 Stamp = tuple[int, ...]
 

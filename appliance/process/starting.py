@@ -17,8 +17,9 @@ from typing import NoReturn
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir, read_small
 from appliance.kernel.errors import ApplianceError
+from appliance.kernel.ownership import read_small
+from appliance.workspace.datadir import DataDir
 
 SERVER_SECONDS_MAX = 50.0  # the server ends itself first, because it knows what it waits for
 START_SECONDS_MAX = 55.0  # of `agentlipd up` and `restart`, then SIGTERM and SIGKILL: below 60 s

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli_support import EXIT_UNAVAILABLE
-from appliance.kernel.datadir import DataDir, read_lock
 from appliance.kernel.errors import ApplianceError
 from appliance.process.starting import phase_of
 from appliance.sdk.discovery import (
@@ -21,6 +20,7 @@ from appliance.sdk.discovery import (
     local,
 )
 from appliance.sdk.reader import WorkspaceReader
+from appliance.workspace.datadir import DataDir, read_lock
 
 State = dict[str, Any]
 

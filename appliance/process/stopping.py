@@ -12,10 +12,16 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.kernel.datadir import DataDir, DataDirNotWritable, HubRunning, WriterLock, read_lock
 from appliance.kernel.errors import Conflict, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.process.status import State, hub_state
+from appliance.workspace.datadir import (
+    DataDir,
+    DataDirNotWritable,
+    HubRunning,
+    WriterLock,
+    read_lock,
+)
 
 STOP_SECONDS_MAX = 10.0
 KILL_SECONDS_MAX = 5.0

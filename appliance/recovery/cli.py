@@ -12,9 +12,7 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, common
-from appliance.kernel import swap
 from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.datadir import STORES, DataDir, HubRunning, WriterLock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
@@ -22,6 +20,8 @@ from appliance.recovery.copying import TableRecovery
 from appliance.recovery.engine import RecoveryReport
 from appliance.recovery.engine import recover as recover_store
 from appliance.sdk.discovery import find_workspace
+from appliance.workspace import swap
+from appliance.workspace.datadir import STORES, DataDir, HubRunning, WriterLock
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -16,20 +16,22 @@ from typing import cast
 
 import msgspec
 
-from appliance.kernel import event_ids, manifest, meta, row_digest, schema
+from appliance.kernel import event_ids, meta
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import BESIDE, DataDir, suspect_marker
 from appliance.kernel.errors import Missing, Unavailable
-from appliance.kernel.integrity import is_damaged
 from appliance.kernel.log import Log
-from appliance.kernel.migration import load
 from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_files import suspect_marker
 from appliance.kernel.whole_file import sync_directory, sync_file
 from appliance.recovery.copying import Copying, Progress, TableRecovery
 from appliance.recovery.damaged import DamagedFile
 from appliance.recovery.log_frames import ignored
 from appliance.recovery.pages import PageFile
 from appliance.recovery.shapes import foreign_keys_of, shapes_of
+from appliance.workspace import manifest, row_digest, schema
+from appliance.workspace.datadir import BESIDE, DataDir
+from appliance.workspace.integrity import is_damaged
+from appliance.workspace.migration import load
 
 OWN_OF_THE_FILE = ("x_migrations", "meta")  # the new file has its own rows
 # Facts of the schema, and of the order of rowids, which the next start determines.

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from appliance.kernel.config import secret
-from appliance.kernel.datadir import (
+from appliance.kernel.errors import Invalid, Unavailable
+from appliance.sdk.reader import WorkspaceReader
+from appliance.workspace.datadir import (
     DataDir,
     ServerFile,
     WorkspaceNotFound,
@@ -22,8 +24,6 @@ from appliance.kernel.datadir import (
     is_marked,
     read_lock,
 )
-from appliance.kernel.errors import Invalid, Unavailable
-from appliance.sdk.reader import WorkspaceReader
 
 HEALTH_TIMEOUT_SECONDS = 5.0
 HEALTH_BYTES_MAX = 65_536

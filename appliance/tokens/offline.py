@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
-from appliance.kernel.stopped_store import stopped_store
 from appliance.tokens.service import Tokens
 from appliance.tokens.settings import AuthSettings
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.stopped_store import stopped_store
 
 
 @contextmanager

@@ -8,8 +8,8 @@ import msgspec
 
 from appliance.kernel import config
 from appliance.kernel.clock import DAY_MS
-from appliance.kernel.restoring import RestoreContext
 from appliance.tokens.settings import AuthSettings
+from appliance.workspace.restoring import RestoreContext
 
 _BOTH = "FROM tokens AS r JOIN present.tokens AS p ON p.id = r.id WHERE r.revoked_ms IS NULL"
 _GONE = "FROM tokens AS r WHERE r.id NOT IN (SELECT id FROM present.tokens)"

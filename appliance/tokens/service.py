@@ -17,12 +17,12 @@ from appliance.kernel.auth import (
 )
 from appliance.kernel.blank import is_blank
 from appliance.kernel.clock import DAY_MS, Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import prefixed_token
 from appliance.kernel.store_errors import StoreReadOnly
 from appliance.tokens import queries, wire, writes
 from appliance.tokens.declared import declared_scopes
+from appliance.workspace.datadir import DataDir
 
 T = TypeVar("T")
 ALL = wire.TokensQuery()

@@ -7,7 +7,6 @@ import msgspec
 from appliance.kernel import meta
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.route import Route
@@ -20,6 +19,7 @@ from appliance.tokens.loops import TokenMaintenance
 from appliance.tokens.resources import routes
 from appliance.tokens.service import Tokens
 from appliance.tokens.settings import AuthSettings
+from appliance.workspace.datadir import DataDir
 
 STORE = "auth"
 

@@ -6,8 +6,8 @@ import msgspec
 
 from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX, remember_server_token
 from appliance.kernel.batch import Tx
-from appliance.kernel.row_digest import digested
 from appliance.tokens import queries, wire
+from appliance.workspace.row_digest import digested
 
 STORE = "auth"
 

@@ -5,9 +5,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from appliance.kernel import manifest, schema, swap
 from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.process.daemon import start_lock
@@ -16,6 +14,8 @@ from appliance.upgrade import safety_set
 from appliance.upgrade.errors import MigrationNotPossible
 from appliance.upgrade.plan import MigrationPlan, plan
 from appliance.upgrade.sections import UpgradeSections
+from appliance.workspace import manifest, schema, swap
+from appliance.workspace.datadir import DataDir, WriterLock
 
 WITHOUT_BACKUP = "agentlip migrate --apply --without-backup"
 

@@ -6,9 +6,9 @@ import msgspec
 
 from appliance.backup.errors import BackupError
 from appliance.backup.sets import SetDirectory
-from appliance.kernel.datadir import DataDir
 from appliance.upgrade.plan import MigrationPlan, plan
 from appliance.upgrade.sections import UpgradeSections
+from appliance.workspace.datadir import DataDir
 
 UpgradeResult = Literal["nothing", "possible", "too_new", "not_possible"]
 EXIT_CODES: dict[UpgradeResult, int] = {

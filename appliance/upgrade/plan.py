@@ -6,14 +6,14 @@ from typing import Literal
 import msgspec
 
 from appliance import __version__
-from appliance.kernel import manifest
-from appliance.kernel.datadir import BESIDE, STORES, DataDir, read_lock
 from appliance.kernel.errors import ApplianceError, Unavailable
-from appliance.kernel.schema import SchemaState, StoreDamaged
-from appliance.kernel.schema_reader import read_state
 from appliance.kernel.store_errors import RECOVERY_COMMANDS, free_bytes
-from appliance.kernel.upgrade import MigrationEdited, SchemaTooNew, refuse
 from appliance.upgrade.sections import UpgradeSections
+from appliance.workspace import manifest
+from appliance.workspace.datadir import BESIDE, STORES, DataDir, read_lock
+from appliance.workspace.schema import SchemaState, StoreDamaged
+from appliance.workspace.schema_reader import read_state
+from appliance.workspace.upgrade import MigrationEdited, SchemaTooNew, refuse
 
 StoreStatus = Literal[
     "current",

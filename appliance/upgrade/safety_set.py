@@ -15,15 +15,15 @@ from appliance.backup.manifest import Reason, SetManifest
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import STORES, DataDir
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.integrity import is_damaged
 from appliance.kernel.log import Log
-from appliance.kernel.manifest import lost_stores
-from appliance.kernel.upgrade import MigrationFailed
 from appliance.process.starting import announced
 from appliance.upgrade.errors import MigrationNotSaved
 from appliance.upgrade.plan import pending_stores
+from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.integrity import is_damaged
+from appliance.workspace.manifest import lost_stores
+from appliance.workspace.upgrade import MigrationFailed
 
 REASON: Reason = "before-migration"
 

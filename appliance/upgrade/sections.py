@@ -7,8 +7,8 @@ import msgspec
 
 from appliance.backup.settings import BackupSettings
 from appliance.kernel import config
-from appliance.kernel.datadir import DataDir
 from appliance.roles import RolesSettings
+from appliance.workspace.datadir import DataDir
 
 
 class UpgradeSections(msgspec.Struct, frozen=True):

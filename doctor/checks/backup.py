@@ -14,8 +14,8 @@ from appliance.backup.manifest import SetManifest
 from appliance.backup.sets import ListedSet, SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import check_hashes
-from appliance.kernel import swap
-from appliance.kernel.datadir import BESIDE
+from appliance.workspace import swap
+from appliance.workspace.datadir import BESIDE
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.context import Context
 from doctor.sections import section

@@ -15,9 +15,9 @@ from appliance.export.settings import ExportSettings
 from appliance.export.source import TABLE
 from appliance.export.wire import SegmentManifest
 from appliance.inbox.settings import InboxSettings
-from appliance.kernel import manifest as workspace_manifest
 from appliance.kernel import meta
 from appliance.kernel.clock import iso, utc
+from appliance.workspace import manifest as workspace_manifest
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.context import Context
 from doctor.remedies import copy_hint

@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 
 from appliance.kernel.clock import utc
-from appliance.kernel.datadir import pid_alive
 from appliance.kernel.writer import StoreSettings
+from appliance.workspace.datadir import pid_alive
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 from doctor.ownership import NOT_SERVING

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.export.settings import ExportSettings
-from appliance.kernel import manifest, meta
-from appliance.kernel.datadir import FOLDERS, STORES
-from appliance.kernel.migration import load
+from appliance.kernel import meta
 from appliance.kernel.ownership import user_name
+from appliance.workspace import manifest
+from appliance.workspace.datadir import FOLDERS, STORES
+from appliance.workspace.migration import load
 from doctor import schema_model
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context

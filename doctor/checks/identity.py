@@ -12,8 +12,8 @@ from appliance.identity import host
 from appliance.identity.host import HostFingerprint
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
-from appliance.kernel import manifest
 from appliance.kernel.ownership import read_regular
+from appliance.workspace import manifest
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 from doctor.sections import section

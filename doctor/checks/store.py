@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.kernel.datadir import DataDir
-from appliance.kernel.manifest import StoreLost
-from appliance.kernel.schema import NEEDED, SchemaState, state
 from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.manifest import StoreLost
+from appliance.workspace.schema import NEEDED, SchemaState, state
 from doctor import damage
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.checks.store_log import find_large_log

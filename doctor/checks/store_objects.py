@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from appliance.hub.foreign_schema import FOREIGN_TRIGGER, SEARCH_TRIGGERS
-from appliance.kernel.migration import load
-from appliance.kernel.upgrade import state
+from appliance.workspace.migration import load
+from appliance.workspace.upgrade import state
 from doctor import schema_model
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context

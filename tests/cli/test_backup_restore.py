@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel import swap
+from appliance.workspace import swap
 from tests.support.backups import KILLED, BackedUp
 from tests.support.commands import environment, run
 from tests.support.hubprocess import HubProcess

@@ -13,7 +13,7 @@ from typing import Any
 import pyrage
 import pytest
 
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from tests.support.backupsets import SetsFixture
 from tests.support.commands import agentlip, command, environment
 from tests.support.s3server import ACCESS, SECRET, S3Server, s3_server

@@ -11,7 +11,7 @@ import msgspec
 import pyrage
 import pytest
 
-from appliance.kernel.datadir import DataDir, pid_alive
+from appliance.workspace.datadir import DataDir, pid_alive
 from tests.support.commands import command, environment, run
 from tests.support.damagedsets import Sets, checksums
 from tests.support.servedhub import serve

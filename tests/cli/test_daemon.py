@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from appliance.identity.mode import SHORT_LIVED_VARIABLES
-from appliance.kernel.datadir import DataDir, read_lock
+from appliance.workspace.datadir import DataDir, read_lock
 from tests.support.commands import agentlip, agentlipd, command, environment
 from tests.support.until import until
 

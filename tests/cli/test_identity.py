@@ -8,7 +8,7 @@ import pytest
 from appliance.identity import keys
 from appliance.identity.files import ARCHIVE, DAY_MS, KEYPAIR, IdentityFiles
 from appliance.kernel.clock import SystemClock, iso
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from tests.support.commands import agentlip, agentlipd
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from tests.support.commands import agentlip, agentlipd, command, environment
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from appliance.identity import keys
 from appliance.identity.files import KEYPAIR, IdentityFiles
 from appliance.identity.mode import SHORT_LIVED_VARIABLES
 from appliance.kernel.clock import SystemClock, iso
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from tests.support.commands import agentlip, agentlipd
 
 pytestmark = pytest.mark.slow

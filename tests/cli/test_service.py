@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.identity.mode import SHORT_LIVED_VARIABLES
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from tests.support.commands import CommandOutput, agentlipd
 
 pytestmark = pytest.mark.slow

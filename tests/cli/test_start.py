@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from appliance.kernel.datadir import DataDir, read_lock
+from appliance.workspace.datadir import DataDir, read_lock
 from tests.support.commands import agentlip, agentlipd, command, environment
 from tests.support.foreignhub import foreign_hub
 from tests.support.hubprocess import served

@@ -16,9 +16,9 @@ import pytest
 
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
-from appliance.kernel.datadir import STORES, DataDir
-from appliance.kernel.migration import load, newest
 from appliance.process.logfile import log_file
+from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.migration import load, newest
 from tests.support.commands import agentlip, agentlipd
 from tests.support.hubprocess import served
 from tests.support.programs import OtherProgram, next_step

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.migration import load, newest
+from appliance.workspace.migration import load, newest
 from tests.support.commands import ROOT, command, environment
 from tests.support.programs import OtherProgram, next_step
 from tests.support.workspaces import Filled

@@ -13,12 +13,12 @@ import pytest
 
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
-from appliance.kernel import schema
-from appliance.kernel.datadir import STORES, DataDir
 from appliance.kernel.log import Log
-from appliance.kernel.migration import load, newest
 from appliance.upgrade import apply as applying
 from appliance.upgrade.sections import UpgradeSections
+from appliance.workspace import schema
+from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.migration import load, newest
 from tests.migrations.test_former import FORMER, workspace_of
 from tests.support.commands import agentlip
 from tests.support.hubprocess import HubProcess, served

@@ -2,7 +2,7 @@
 
     __main__ → cli → process, upgrade → app → composition → doctor → integrations, wsgi → settings
     → subsystems (every package with a subsystem.py) → cli_support → sdk → web → mesh
-    → kernel, shared
+    → workspace → kernel, shared
 
 Subsystems don't import each other: where two meet is a file in `integrations/`. EXCEPTIONS has the
 few imports that are allowed in addition, with their reasons.
@@ -19,6 +19,7 @@ import grimp
 OF_PACKAGE = {
     "shared": 0,
     "kernel": 0,
+    "workspace": 1,
     "mesh": 1,
     "web": 2,
     "sdk": 3,

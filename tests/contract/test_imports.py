@@ -20,13 +20,21 @@ from tests.contract.test_walls import ROOT, tracked
 IMPORTERS = {
     "falcon": ["doctor.resources", "appliance.web.*", "appliance.*.resources"],
     "typer": ["appliance.cli*", "appliance.cli_support", "appliance.*.cli*", "doctor.cli*"],
-    "gevent": ["appliance.kernel.*", "appliance.web.*", "appliance.wsgi", "appliance.server"],
+    "gevent": [
+        "appliance.kernel.*",
+        "appliance.web.*",
+        "appliance.wsgi",
+        "appliance.server",
+        "appliance.hub.pipeline",
+        "appliance.hub.plugins.line_process",
+    ],
     "gunicorn": ["appliance.web.*", "appliance.wsgi"],
     "peewee": ["appliance.*.model", "appliance.*.listings"],
     "prometheus_client": ["appliance.kernel.*", "appliance.web.*", "appliance.*.metrics"],
     "websockets": ["appliance.web.*", "appliance.sdk.*"],
     "sqlite3": [
         "appliance.kernel.*",
+        "appliance.workspace.*",
         "appliance.recovery.*",  # fills a whole file
         "appliance.backup.*",  # copies and compares whole files
         "appliance.*.restored",  # changes a whole file in a restore
@@ -40,7 +48,7 @@ IMPORTERS = {
         "doctor.*",
     ],
     "pyarrow": [],  # by name, when a Parquet file is opened: not all have it
-    "threading": ["appliance.kernel.*", "appliance.sdk.*"],
+    "threading": ["appliance.kernel.*", "appliance.sdk.*", "appliance.export.prefetch"],
     "asyncio": ["appliance.sdk.aio", "appliance.sdk.courier_aio"],
 }
 
@@ -82,6 +90,16 @@ def test_library_is_imported_only_by_listed_modules(graph, library):
         )
     ]
     assert strangers == []
+
+
+def test_two_packages_need_each_module_of_the_kernel(graph):
+    """What one package needs is in that package."""
+    needed = {}
+    for module in sorted(graph.find_children("appliance.kernel")):
+        users = graph.find_downstream_modules(module)
+        needed[module] = {layers.top(user) for user in users} - {"", "kernel", "tests"}
+    assert len(needed) > 40
+    assert {module: users for module, users in needed.items() if len(users) < 2} == {}
 
 
 def test_package_init_exports_nothing():

@@ -12,7 +12,7 @@ import pytest
 
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.kernel.schema import migrate
+from appliance.workspace.schema import migrate
 from tests.contract.test_walls import ROOT
 
 CACHED = type(functools.cache(len))

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from tests.contract.test_walls import ROOT
 from tests.support.commands import environment
 from tests.support.servedhub import Client

@@ -9,7 +9,7 @@ from appliance.backup.failures import write_failures
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.wire import BackupFailure
-from appliance.kernel import swap
+from appliance.workspace import swap
 from tests.doctor.breakages import HOUR_MS, PEOPLE, Break, Breakage, workspace_now_ms, write
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.backupcommands import make_set, verified

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.kernel import event_ids, row_digest
+from appliance.kernel import event_ids
 from appliance.kernel.clock import HOUR_MS, SystemClock, iso
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, ClockReading, encoded
+from appliance.workspace import row_digest
+from appliance.workspace.datadir import DataDir
 from doctor.cli_options import settings_of
 from doctor.context import Context
 from doctor.journal import RepairJournal

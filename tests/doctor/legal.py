@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import STORES, DataDir, WriterLock
 from appliance.kernel.log import Log
-from appliance.kernel.migration import load
-from appliance.kernel.schema import create_workspace
-from appliance.kernel.upgrade import RECORDS
 from appliance.process.daemon import init_workspace
+from appliance.workspace.datadir import STORES, DataDir, WriterLock
+from appliance.workspace.migration import load
+from appliance.workspace.schema import create_workspace
+from appliance.workspace.upgrade import RECORDS
 from tests.doctor.breakages import UsedWorkspace
 from tests.doctor.workspace import NOW, WorkspaceFixture
 from tests.support.commands import agentlip, environment

@@ -12,7 +12,7 @@ import subprocess
 from copy import copy
 from pathlib import Path
 
-from appliance.kernel.datadir import DataDir, read_lock
+from appliance.workspace.datadir import DataDir, read_lock
 from tests.contract.test_docs import FENCE, commands_in
 from tests.doctor.patience import PATIENCE
 from tests.support.commands import ROOT, environment

@@ -8,7 +8,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import STORES
+from appliance.workspace.datadir import STORES
 from doctor.cli import app
 from doctor.repair import AppliedStep, Repair
 from doctor.settings import DoctorSettings

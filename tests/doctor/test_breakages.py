@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.datadir import STORES
+from appliance.workspace.datadir import STORES
 from doctor.check import Finding, Severity
 from doctor.context import open_read_only
 from doctor.run import INCLUDED_IN

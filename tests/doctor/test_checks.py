@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.migration import load
 from appliance.readiness import readiness_of
+from appliance.workspace.migration import load
 from doctor.check import Severity
 from doctor.settings import DoctorSettings
 from tests.doctor.workspace import HEALTHY_STORE, NOW, WorkspaceFixture

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from appliance.kernel.clock import SystemClock, iso
-from appliance.kernel.migration import load
 from appliance.kernel.steady_clock import ClockNote, ClockReading, encoded
+from appliance.workspace.migration import load
 from doctor.checks import host_files
 from doctor.settings import DoctorSettings
 from tests.doctor.workspace import NOW, WorkspaceFixture

@@ -12,9 +12,9 @@ import pytest
 from appliance.backup.create import create_set
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
-from appliance.kernel import snapshot
 from appliance.kernel.clock import DAY_MS, SystemClock
-from appliance.kernel.manifest import remember
+from appliance.workspace import snapshot
+from appliance.workspace.manifest import remember
 from doctor import remedies, run
 from doctor.check import Check, Finding
 from doctor.context import Context

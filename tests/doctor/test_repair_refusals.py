@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import WriterLock
+from appliance.workspace.datadir import WriterLock
 from doctor import actions
 from doctor.actions import Action
 from doctor.derived import DERIVED

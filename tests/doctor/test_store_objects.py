@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.datadir import STORES
-from appliance.kernel.migration import load
-from appliance.kernel.upgrade import RECORDS
+from appliance.workspace.datadir import STORES
+from appliance.workspace.migration import load
+from appliance.workspace.upgrade import RECORDS
 from doctor import schema_model
 from doctor.check import Severity
 from doctor.settings import DoctorSettings

@@ -7,8 +7,8 @@ import pytest
 from gevent.event import Event
 
 from appliance.kernel import subprocess_runner
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.subprocess_runner import CommandResult
+from appliance.workspace.datadir import DataDir
 from doctor.check import Finding, Severity
 from doctor.report import WorkspaceFacts, as_json, report
 from doctor.run import CheckOutcome

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from appliance.kernel.datadir import STORES
+from appliance.workspace.datadir import STORES
 from tests.support.broker import item, key
 from tests.support.commands import agentlip
 from tests.support.courier import enqueue

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
-from appliance.kernel.schema import create_workspace
+from appliance.workspace.datadir import DataDir, WriterLock
+from appliance.workspace.schema import create_workspace
 from doctor.check import COMMON_PROBLEMS, Check, Finding
 from doctor.checks import CHECKS
 from doctor.context import Context

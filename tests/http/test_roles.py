@@ -9,12 +9,12 @@ import pytest
 
 from appliance.app import Appliance
 from appliance.composition import ROLE_PATHS
-from appliance.kernel import datadir, schema
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
 from appliance.roles import RolesSettings
 from appliance.settings import Settings
+from appliance.workspace import datadir, schema
+from appliance.workspace.datadir import DataDir, WriterLock
 from tests.support.commands import agentlip, agentlipd
 from tests.support.servedhub import ServedHub
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import cast
 
 from appliance.hub.indexing import index_messages
-from appliance.kernel import schema
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.kernel.migration import Migration, load, newest, read
-from appliance.kernel.schema import SchemaState
+from appliance.workspace import schema
+from appliance.workspace.migration import Migration, load, newest, read
+from appliance.workspace.schema import SchemaState
 
 HEADER = "-- opens-with: {}\n"
 

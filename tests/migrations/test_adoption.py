@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.hub.foreign_schema import find_id_order, id_order
-from appliance.kernel.migration import load
+from appliance.workspace.migration import load
 from tests.migrations.store_file import StoreFixture, check_search
 
 # Printed in the specification, and wrong for an index that keeps no text of its own.

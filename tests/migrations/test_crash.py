@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel import schema
-from appliance.kernel.datadir import DataDir, DataDirNotWritable
 from appliance.kernel.errors import ApplianceError, StorageFull
-from appliance.kernel.migration import Migration, load, newest
-from appliance.kernel.schema import MigrationFailed
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir, DataDirNotWritable
+from appliance.workspace.migration import Migration, load, newest
+from appliance.workspace.schema import MigrationFailed
 from tests.migrations.store_file import StoreFixture, check_search, say_something, with_step
 
 ROOT = Path(__file__).parents[2]
@@ -105,9 +105,9 @@ PROGRAM = """
 import io, sys
 from pathlib import Path
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, HubRunning, WriterLock
+from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
 from appliance.kernel.log import Log
-from appliance.kernel.schema import create_workspace, make_folders
+from appliance.workspace.schema import create_workspace, make_folders
 data = DataDir(Path(sys.argv[1]))
 lock = WriterLock(data, sys.argv[2])
 print("here", flush=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.datadir import STORES, DataDir
-from appliance.kernel.migration import load
-from appliance.kernel.schema import MigrationEdited
+from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.migration import load
+from appliance.workspace.schema import MigrationEdited
 from tests.support.commands import agentlip
 from tests.support.hubprocess import HubProcess
 

@@ -11,7 +11,7 @@ import pytest
 from appliance.kernel import model as shared
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.kernel.schema import STORES, migrate
+from appliance.workspace.schema import STORES, migrate
 
 ROOT = Path(__file__).parents[2]
 MODULES = {

@@ -9,10 +9,10 @@ from appliance.backup import restore
 from appliance.backup.create import create_set
 from appliance.backup.restore_job import RestoreJob
 from appliance.backup.sets import SetDirectory
-from appliance.kernel.datadir import WriterLock
 from appliance.kernel.log import Log
-from appliance.kernel.migration import load
-from appliance.kernel.schema import create_workspace
+from appliance.workspace.datadir import WriterLock
+from appliance.workspace.migration import load
+from appliance.workspace.schema import create_workspace
 from tests.migrations.test_former import EDITED, FORMER, name_of, workspace_of
 from tests.support.backups import CLOCK, SETTINGS, rows_of
 

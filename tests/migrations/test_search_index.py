@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from appliance.hub.foreign_schema import SEARCH_TRIGGERS, search_ready
-from appliance.kernel import schema
+from appliance.workspace import schema
 from tests.migrations.store_file import StoreFixture, catch_up, check_search, say_something
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]

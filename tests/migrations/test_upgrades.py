@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel import schema, upgrade
-from appliance.kernel.datadir import DataDirNotWritable, suspect_marker
-from appliance.kernel.migration import load, newest, read
-from appliance.kernel.schema import (
+from appliance.kernel.store_files import suspect_marker
+from appliance.workspace import schema, upgrade
+from appliance.workspace.datadir import DataDirNotWritable
+from appliance.workspace.migration import load, newest, read
+from appliance.workspace.schema import (
     MigrationEdited,
     MigrationFailed,
     SchemaTooNew,

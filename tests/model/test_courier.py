@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 from appliance.courier.consumer import FAIRNESS_WAIT_MS, Consumer
 from appliance.courier.fair_dispatch import LEAD_MAX, dispatch
 from appliance.courier.item import DELAYED, GONE, DeliveryOptions
+from appliance.courier.lease import DEAD, DONE, LEASED, READY
 from appliance.courier.policy import StreamPolicy
 from appliance.courier.queue import Queue
-from appliance.kernel.lease import DEAD, DONE, LEASED, READY
 
 POLICIES = {
     "plain": StreamPolicy(depth_max=12, lease_ms=1000),

@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from appliance.courier.lease import DEAD, LEASED
 from appliance.courier.wire import Selection
-from appliance.kernel.lease import DEAD, LEASED
 from tests.support.courier import ANYBODY, INBOX
 from tests.support.courier_durable import DurableCourierFixture
 

@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from appliance.kernel import schema
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.log import Log
 from appliance.outbox import wire
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir
 from tests.support.clock import FakeClock
 from tests.support.outbox import Faults, OutboxFixture
 

@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from appliance.hub.plugins.wire import ReEnrich
-from appliance.kernel import schema
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir
 from tests.support.clock import FakeClock
 from tests.unit.hub.conftest import HubEnvironment
 from tests.unit.hub.plugins.conftest import MARKS, PluginEnvironment

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
-from appliance.kernel.schema import create_workspace
 from appliance.sdk.client import Client
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.schema import create_workspace
 from tests.support.commands import agentlip, environment
 from tests.support.plugins import alive, caught_up, children_of, enriched, plugin, settings_of
 from tests.support.servedhub import serve

@@ -9,8 +9,8 @@ import msgspec
 from appliance.backup.manifest import Reason, SetFile, SetManifest, Verification
 from appliance.backup.sets import SetDirectory
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.command_runner import ChildOutput
 from appliance.kernel.whole_file import write_whole
+from appliance.workspace.command_runner import ChildOutput
 
 CONTENT = b"rows"
 

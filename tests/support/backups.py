@@ -13,10 +13,10 @@ from appliance.backup.manifest import SetManifest
 from appliance.backup.restore_job import RestoreJob
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
-from appliance.kernel import manifest
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import STORES, DataDir
 from appliance.tokens import epoch
+from appliance.workspace import manifest
+from appliance.workspace.datadir import STORES, DataDir
 from tests.support.workspaces import Filled
 
 CLOCK = SystemClock()
@@ -29,9 +29,9 @@ from pathlib import Path
 from appliance.backup import restore
 from appliance.backup.restore_job import RestoreJob
 from appliance.backup.sets import SetDirectory
-from appliance.kernel import swap
+from appliance.workspace import swap
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from tests.support.backups import SETTINGS
 
 left = int(sys.argv[3])

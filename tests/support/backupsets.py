@@ -13,7 +13,7 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.targets import TargetAccess
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 
 NOW_MS = 1_770_000_000_000
 DAY_MS = 86_400_000

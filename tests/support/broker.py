@@ -27,7 +27,6 @@ from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import Clock
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
-from appliance.kernel.schema import migrate
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.mesh.fingerprint import fingerprint
@@ -42,6 +41,7 @@ from appliance.web.app import make_app
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
 from appliance.web.settings import HttpSettings
+from appliance.workspace.schema import migrate
 from tests.support.clock import FakeClock
 from tests.support.http import NO_LIMITS, TOKEN, Client, Lines
 

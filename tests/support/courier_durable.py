@@ -11,12 +11,12 @@ from appliance.courier.journal import Journal
 from appliance.courier.service import Courier
 from appliance.courier.stream import Stream
 from appliance.courier.wire import ReceiveRequest
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
-from appliance.kernel.schema import create_workspace
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.schema import create_workspace
 from tests.support.clock import FakeClock
 from tests.support.courier import ANYBODY, INBOX, raw, settings_of
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.outbox import wire
 from appliance.recovery.engine import RecoveryReport, recover
 from appliance.recovery.pages import INDEX_LEAF, TABLE_LEAF, PageFile
+from appliance.workspace.datadir import DataDir
 from tests.doctor.conversation import converse
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.broker import BrokerFixture, key

@@ -16,7 +16,7 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.store_copy import CopiedStore
 from appliance.backup.unpack import unpack
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 
 OF_THE_PROCESS = {"server.json", "port", "writer.lock", "backup.lock"}
 

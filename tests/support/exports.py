@@ -13,8 +13,8 @@ from appliance.export import segment
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.wire import SegmentManifest
-from appliance.kernel.datadir import DataDir
 from appliance.tokens import epoch
+from appliance.workspace.datadir import DataDir
 from tests.support.workspaces import Filled
 
 BEGIN = datetime(2026, 11, 20, 23, 0, tzinfo=UTC)

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from appliance.kernel.datadir import DataDir, ServerFile
 from appliance.sdk.reader import WorkspaceReader
+from appliance.workspace.datadir import DataDir, ServerFile
 from tests.support.fakehub import FakeHttp, http_hub
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
-from appliance.kernel.schema import create_workspace
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.schema import create_workspace
 from tests.support.commands import environment
 from tests.support.until import until
 

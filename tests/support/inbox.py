@@ -16,13 +16,13 @@ from appliance.inbox.service import Inbox
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.reader import PAGE_BYTES_MAX
-from appliance.kernel.schema import create_workspace
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.mesh.push import Push
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.schema import create_workspace
 
 OWN = keys.make("2026-02-04T20:00:00.000Z")
 ALICE = "a" * 64

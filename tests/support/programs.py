@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from appliance.kernel.migration import load, newest
+from appliance.workspace.migration import load, newest
 from tests.support.commands import ROOT, CommandOutput, environment, run
 
 

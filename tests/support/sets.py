@@ -13,7 +13,7 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import unpack
 from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 
 SETTINGS = BackupSettings(free_bytes_min=0)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
-from appliance.kernel.schema import create_workspace
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.schema import create_workspace
 
 FOREIGN_DDL = Path(__file__).parents[2] / "migrations" / "hub" / "0001_schema_v1.sql"
 AT = "2026-02-04T20:00:00.000Z"

@@ -5,9 +5,9 @@ import pytest
 
 from appliance.composition import ROLE_PATHS
 from appliance.kernel.config import BadSettings, load
-from appliance.kernel.datadir import STORES
 from appliance.roles import NEEDS, RolesSettings
 from appliance.settings import Settings
+from appliance.workspace.datadir import STORES
 
 ROLES = RolesSettings.__struct_fields__
 WITH_IT = {  # what a role takes along when it is switched off

@@ -11,12 +11,12 @@ from appliance.hub.plugins.queries import CursorRow
 from appliance.hub.plugins.worker import PluginFailure
 from appliance.kernel.batch import Call
 from appliance.kernel.clock import Clock
-from appliance.kernel.epochs import ids_between
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.feed import Feed, FeedSubscription
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
+from appliance.workspace.epochs import ids_between
 
 PIECE_EVENTS = 500  # read from the log at once
 WANTED = (CREATED, EDITED)

@@ -13,7 +13,7 @@ from appliance.hub.plugins.worker import PluginFailure
 from appliance.hub.service import Hub
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
-from appliance.kernel.epochs import ids_between
+from appliance.workspace.epochs import ids_between
 
 
 class PluginProgress(Protocol):

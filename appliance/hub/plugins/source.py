@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from appliance.hub.plugins.settings import PluginSettings
-from appliance.kernel.datadir import DIRECTORY
+from appliance.workspace.datadir import DIRECTORY
 
 BUILTIN = Path(__file__).parent / "builtin"
 # A text without which a built-in finds nothing: it isn't given messages without it.

@@ -14,15 +14,15 @@ import msgspec
 
 import appliance
 from appliance.hub.plugins import metrics, proof, wire
-from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
-from appliance.hub.plugins.source import PluginSource
-from appliance.kernel.line_process import (
+from appliance.hub.plugins.line_process import (
     LineProcess,
     ProcessEnded,
     ResponseLate,
     ResponseTooLong,
     UnrequestedLine,
 )
+from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.hub.plugins.source import PluginSource
 from appliance.kernel.log import Log
 
 ROOT = str(Path(appliance.__file__).parents[1])

@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from appliance.kernel.migration import load, statements
 from appliance.mesh.fingerprint import fingerprint
+from appliance.workspace.migration import load, statements
 from tests.bench.client import NOW, Http, closed_loop, encode
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
 from tests.bench.machine import Meter

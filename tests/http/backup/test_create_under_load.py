@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from doctor import event_replay
 from tests.support.commands import run
 from tests.support.servedhub import Client, ServedHub, serve

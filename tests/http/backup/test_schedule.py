@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.backup.first_data import FirstData
-from appliance.kernel.datadir import STORES
+from appliance.workspace.datadir import STORES
 from tests.doctor import used
 from tests.support.commands import FIRST_BACKUP, agentlip
 from tests.support.servedhub import ServedHub, serve

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import pytest
 
-from appliance.kernel import epochs, event_ids, manifest
-from appliance.kernel.datadir import BESIDE, DataDir
+from appliance.kernel import event_ids
 from appliance.shared.segment_chain import JUMP
+from appliance.workspace import epochs, manifest
+from appliance.workspace.datadir import BESIDE, DataDir
 from tests.support.commands import agentlip, environment
 from tests.support.damage import leaf_of
 from tests.support.servedhub import ServedHub

@@ -9,8 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from appliance.kernel import manifest
-from appliance.kernel.datadir import STORES, DataDir
+from appliance.workspace import manifest
+from appliance.workspace.datadir import STORES, DataDir
 from tests.support.commands import agentlip, agentlipd, environment
 from tests.support.servedhub import ServedHub
 

@@ -17,7 +17,7 @@ from appliance.backup.errors import (
     StoreNotCopied,
 )
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import STORES, DataDir
+from appliance.workspace.datadir import STORES, DataDir
 from tests.support.clock import FakeClock
 from tests.support.sets import Backups
 from tests.support.workspaces import Filled
@@ -181,7 +181,7 @@ def test_store_that_cannot_be_copied_is_named(backups: Backups, damage: str) -> 
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     if damage == "missing":
-        from appliance.kernel import manifest as workspace_manifest
+        from appliance.workspace import manifest as workspace_manifest
 
         workspace_manifest.remember(backups.datadir)
         database.unlink()

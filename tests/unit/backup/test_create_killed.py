@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from appliance.backup.store_copy import tables
-from appliance.kernel.datadir import STORES, DataDir
+from appliance.workspace.datadir import STORES, DataDir
 from tests.support.commands import command, environment
 from tests.support.sets import Backups
 from tests.support.workspaces import Filled

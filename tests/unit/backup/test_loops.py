@@ -17,9 +17,9 @@ from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.state import BackupActivity, BackupRequest
 from appliance.backup.transfer import UploadState, address_of, write_state
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import STORES, DataDir
 from appliance.kernel.log import Log
-from appliance.kernel.schema import create_workspace
+from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.schema import create_workspace
 from tests.support.backupcommands import CommandLine, make_set, verified
 from tests.support.clock import FakeClock
 from tests.support.workspaces import Filled

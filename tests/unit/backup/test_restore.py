@@ -15,9 +15,9 @@ from appliance.backup.errors import (
     VersionRefused,
 )
 from appliance.backup.manifest import SetManifest, encode
-from appliance.kernel import epochs
-from appliance.kernel.datadir import DataDir, HubRunning, WriterLock
 from appliance.kernel.errors import Invalid
+from appliance.workspace import epochs
+from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
 from tests.support.backups import SETTINGS, BackedUp, content_of, epoch_of, rows_of, tree_of
 
 pytestmark = pytest.mark.slow

@@ -12,9 +12,9 @@ import pytest
 
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.manifest import SetManifest
-from appliance.kernel import swap
 from appliance.kernel.errors import StorageFull
-from appliance.kernel.swap import Settled
+from appliance.workspace import swap
+from appliance.workspace.swap import Settled
 from tests.support.backups import CLOCK, KILLED, BackedUp, content_of, epoch_of
 from tests.support.commands import environment
 from tests.support.smalldisk import small_disk

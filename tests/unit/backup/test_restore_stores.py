@@ -14,9 +14,9 @@ from appliance.backup.create import create_set
 from appliance.backup.errors import KeyRefused, RestoreRefused
 from appliance.backup.keys import Identities
 from appliance.backup.sets import SetDirectory
-from appliance.kernel import epochs, row_digest, schema
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
+from appliance.workspace import epochs, row_digest, schema
+from appliance.workspace.datadir import DataDir
 from tests.support.backups import CLOCK, SETTINGS, BackedUp, content_of, epoch_of, rows_of
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from appliance.backup import scratch_log
 from appliance.backup.deadline import Deadline, Undecided
 from appliance.backup.scratch_server import ServerFailed
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 
 
 class PagedLog:

@@ -9,7 +9,7 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity
 from appliance.backup.wire import BackupsQuery
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from tests.support.backupcommands import make_set, verified
 from tests.support.clock import FakeClock
 

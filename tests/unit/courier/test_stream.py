@@ -3,10 +3,10 @@
 import pytest
 
 from appliance.courier.consumer import Consumer
+from appliance.courier.lease import DEAD, DONE, LEASED, READY
 from appliance.courier.policy import StreamPolicy
 from appliance.courier.stream import Stream
 from appliance.courier.timers import Timers
-from appliance.kernel.lease import DEAD, DONE, LEASED, READY
 from appliance.kernel.state_machine import IllegalTransition
 
 

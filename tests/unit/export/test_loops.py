@@ -11,8 +11,8 @@ from appliance.export.manifests import SegmentDirectory
 from appliance.export.settings import ExportSettings
 from appliance.export.source import newest_numbers
 from appliance.kernel.clock import DAY_MS, SystemClock
-from appliance.kernel.command_runner import CommandRunner
 from appliance.kernel.log import Log
+from appliance.workspace.command_runner import CommandRunner
 from tests.support.exports import Logged, StoreLog, ids_in
 
 

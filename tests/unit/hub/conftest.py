@@ -12,18 +12,18 @@ import pytest
 from appliance.hub import events
 from appliance.hub.service import Hub
 from appliance.hub.settings import HubSettings
-from appliance.kernel import schema
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.batch import BatchRunner, Tx
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.feed import Feed
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.loop_callbacks import allocate_lock
-from appliance.kernel.migration import load, statements
 from appliance.kernel.reader import Reader
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.migration import load, statements
 from tests.support.clock import FakeClock
 
 

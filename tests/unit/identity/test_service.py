@@ -11,8 +11,8 @@ from appliance.identity import files, host, keys, wire
 from appliance.identity.mode import KeyMode, choose, in_ci
 from appliance.identity.service import MemberIdentity
 from appliance.identity.settings import IdentitySettings
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
+from appliance.workspace.datadir import DataDir
 from tests.support.clock import FakeClock
 
 DAY = 86_400.0

@@ -8,9 +8,9 @@ import pytest
 from appliance.jobs import wire
 from appliance.jobs.service import FILE, JobRuns
 from appliance.jobs.settings import JobsSettings
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
+from appliance.workspace.datadir import DataDir
 
 
 @pytest.fixture

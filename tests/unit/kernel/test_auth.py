@@ -15,7 +15,7 @@ from appliance.kernel.auth import (
     valid_tokens,
 )
 from appliance.kernel.ids import secret_token
-from appliance.kernel.migration import load
+from appliance.workspace.migration import load
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from appliance.kernel.batch import BatchRunner
 from appliance.kernel.errors import KeyReused
 from appliance.kernel.idempotency import Reply, forget_keys, reply_once, stored_reply
 from appliance.kernel.ids import IdFactory
-from appliance.kernel.migration import load
+from appliance.workspace.migration import load
 from tests.support.clock import FakeClock
 
 REQUEST = ("tok_1", "POST", "/things", "key", "fingerprint")

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.kernel import log_retention, schema, steady_clock
+from appliance.kernel import log_retention, steady_clock
 from appliance.kernel.log import Log
 from appliance.kernel.log_retention import MARKS, LogRetention
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
+from appliance.workspace import schema
 from tests.support.clock import FakeClock
 
 DAY_SECONDS = 86_400

@@ -15,13 +15,13 @@ import pytest
 
 from appliance.kernel import writerprocess
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, WriterLock, read_lock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.store_errors import StoreBusy
 from appliance.kernel.writer import StoreSettings
 from appliance.kernel.writerprocess import WriterProcess
+from appliance.workspace.datadir import DataDir, WriterLock, read_lock
 from tests.support import jobs
 
 ROOT = Path(__file__).parents[3]
@@ -194,7 +194,7 @@ def test_the_child_ends_with_its_parent_and_keeps_the_lock_until_then(tmp_path):
 import gevent, io, os, signal, sys
 from pathlib import Path
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, WriterLock
+from appliance.workspace.datadir import DataDir, WriterLock
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel import schema
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir
 from tests.support.clock import FakeClock
 from tests.support.outbox import Faults, OutboxFixture
 

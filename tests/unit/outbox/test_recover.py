@@ -7,16 +7,17 @@ from contextlib import closing
 
 import pytest
 
-from appliance.kernel import schema
-from appliance.kernel.datadir import DataDir, suspect_marker
-from appliance.kernel.integrity import find_damage
 from appliance.kernel.log import Log
-from appliance.kernel.schema import StoreDamaged
+from appliance.kernel.store_files import suspect_marker
 from appliance.outbox import states, wire, writes
 from appliance.outbox.columns import SendRow
 from appliance.outbox.recover import CLIENT_ID, LOST
 from appliance.outbox.settings import OutboxSettings
 from appliance.recovery.pages import TABLE_LEAF
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.integrity import find_damage
+from appliance.workspace.schema import StoreDamaged
 from tests.support import damage
 from tests.support.clock import FakeClock
 from tests.support.damage import recovered

@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing
 import pytest
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.process.listeners import (
     PORT_ATTEMPTS_MAX,
@@ -18,6 +17,7 @@ from appliance.process.listeners import (
     candidates,
     remembered_port,
 )
+from appliance.workspace.datadir import DataDir
 
 HOST = "127.0.0.1"
 

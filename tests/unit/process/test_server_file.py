@@ -8,9 +8,9 @@ import stat
 import pytest
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, WriterLock, read_lock
 from appliance.kernel.log import Log
 from appliance.process.server_file import ServerFileKeeper
+from appliance.workspace.datadir import DataDir, WriterLock, read_lock
 
 
 class Kept:

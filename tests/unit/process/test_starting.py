@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.process import daemon, starting
 from appliance.process.starting import ANNOUNCED_SECONDS_MAX, StartDeadline, announced
+from appliance.workspace.datadir import DataDir
 from tests.support.clock import FakeClock
 from tests.support.commands import agentlip, environment
 

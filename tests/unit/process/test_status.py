@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.process.starting import announced
 from appliance.process.status import exit_code, hub_state, spell_seconds, summary_line
+from appliance.workspace.datadir import DataDir, WriterLock
 
 RUNNING = {
     "status": "running",

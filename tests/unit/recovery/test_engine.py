@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from appliance.kernel.datadir import DataDir
-from appliance.kernel.integrity import is_damaged
 from appliance.outbox.recover import LOST
 from appliance.recovery.engine import NothingRecovered, StoreFileMissing
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.integrity import is_damaged
 from tests.doctor.conversation import content, facts
 from tests.support import damage
 from tests.support.clock import FakeClock

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.datadir import WorkspaceNotFound, WriterLock
 from appliance.sdk.discovery import (
     BadAddress,
     Endpoint,
@@ -18,6 +17,7 @@ from appliance.sdk.discovery import (
 )
 from appliance.sdk.reader import WorkspaceReader
 from appliance.sdk.target import HubTarget
+from appliance.workspace.datadir import WorkspaceNotFound, WriterLock
 from tests.support.fakehub import FakeHttp, http_hub
 from tests.support.workspaces import Filled
 

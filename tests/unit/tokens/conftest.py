@@ -8,14 +8,14 @@ import pytest
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.reader import Reader, open_connection
-from appliance.kernel.schema import create_workspace
-from appliance.kernel.stopped_store import StoppedStore
 from appliance.tokens import queries, wire
 from appliance.tokens.service import Tokens
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.schema import create_workspace
+from appliance.workspace.stopped_store import StoppedStore
 from tests.support.clock import FakeClock
 
 READ = "hub:read"

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from appliance.kernel.migration import load
 from appliance.tokens import epoch
+from appliance.workspace.migration import load
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 
 from appliance.kernel.auth import hash_token
-from appliance.kernel.datadir import HubRunning, WriterLock
 from appliance.tokens import wire
 from appliance.tokens.offline import tokens_of
+from appliance.workspace.datadir import HubRunning, WriterLock
 from tests.unit.tokens.conftest import TokensFixture
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from appliance.kernel.auth import ANONYMOUS, hash_token
-from appliance.kernel.datadir import DataDirNotWritable
 from appliance.kernel.ids import TOKEN_PREFIX
 from appliance.tokens import wire, writes
+from appliance.workspace.datadir import DataDirNotWritable
 
 READ, POST = "hub:read", "hub:post"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.kernel import row_digest
 from appliance.tokens import writes
+from appliance.workspace import row_digest
 
 
 def find_changes(fixture) -> list[str]:

@@ -13,13 +13,13 @@ from appliance.backup.errors import CutNotPossible
 from appliance.backup.manifest import SetManifest
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
-from appliance.kernel import schema
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
-from appliance.kernel.migration import load, newest
 from appliance.upgrade import safety_set
 from appliance.upgrade.errors import MigrationNotSaved
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.migration import load, newest
 from tests.migrations.test_former import FORMER, workspace_of
 
 SETTINGS = BackupSettings(free_bytes_min=0)

@@ -14,12 +14,12 @@ from appliance.hub.webhooks.loops import WebhookFeeder
 from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.integrations.webhooks_outbox import HubWebhookDirectory, WebhookPost
-from appliance.kernel import schema
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.outbox.webhook import WebhookTarget
 from appliance.web.webhook_caller import WebhookCaller
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir
 from tests.support.clock import FakeClock
 from tests.support.http import TOKEN, Client, app_of
 from tests.support.outbox import OutboxFixture

@@ -12,7 +12,6 @@ from appliance.toy.settings import ToySettings
 
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.log import Log
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.store import Store
@@ -20,6 +19,7 @@ from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
 from appliance.web.frame import text_frame
 from appliance.web.socket import Socket
+from appliance.workspace.datadir import DataDir
 
 STORE = "toy"
 NORMAL_CLOSURE = 1000

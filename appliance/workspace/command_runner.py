@@ -15,8 +15,8 @@ import msgspec
 
 import appliance
 from appliance.kernel.child_environment import child_environment
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.errors import Unavailable
+from appliance.workspace.datadir import DataDir
 
 ERRORS_BYTES_MAX = 64 * 1024
 END_SECONDS = 2.0

@@ -18,13 +18,14 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.kernel import meta, snapshot
+from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import DataDirNotWritable
 from appliance.kernel.errors import Conflict, Unavailable
 from appliance.kernel.log import Log
-from appliance.kernel.migration import BadMigration, Migration, load, newest, statements
 from appliance.kernel.store_declaration import adapter_of
+from appliance.workspace import snapshot
+from appliance.workspace.datadir import DataDirNotWritable
+from appliance.workspace.migration import BadMigration, Migration, load, newest, statements
 
 # Checking a file of this size takes well under a second; larger ones are left to the doctor.
 CHECK_AT_START_BYTES_MAX = 64 * 1024 * 1024

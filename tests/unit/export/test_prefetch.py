@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from appliance.kernel.prefetch import prefetch
+from appliance.export.prefetch import prefetch
 
 
 def left() -> list[str]:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel import datadir as module
-from appliance.kernel.datadir import (
+from appliance.kernel.errors import StorageFull
+from appliance.kernel.ownership import WorkspaceNotTrusted
+from appliance.workspace import datadir as module
+from appliance.workspace.datadir import (
     DataDir,
     DataDirNotWritable,
     HubRunning,
@@ -21,8 +23,6 @@ from appliance.kernel.datadir import (
     pid_alive,
     read_lock,
 )
-from appliance.kernel.errors import StorageFull
-from appliance.kernel.ownership import WorkspaceNotTrusted
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 CONTENDER = """
 import sys
 from pathlib import Path
-from appliance.kernel.datadir import DataDir, HubRunning, WriterLock
+from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
 lock = WriterLock(DataDir(Path(sys.argv[1])), sys.argv[2])
 print("here", flush=True)
 while sys.stdin.readline():
@@ -422,7 +422,7 @@ def test_started_program_does_not_keep_the_lock(tmp_path: Path) -> None:
 FORKING = """
 import os, sys
 from pathlib import Path
-from appliance.kernel.datadir import DataDir, WriterLock
+from appliance.workspace.datadir import DataDir, WriterLock
 lock = WriterLock(DataDir(Path(sys.argv[1])), "parent")
 lock.acquire()
 ready, tell = os.pipe()

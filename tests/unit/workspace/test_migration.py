@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.migration import BadMigration, load, newest, read, statements
+from appliance.workspace.migration import BadMigration, load, newest, read, statements
 
 HEADER = "-- opens-with: 1\n"
 

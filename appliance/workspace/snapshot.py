@@ -6,9 +6,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from appliance.kernel.clock import iso
-from appliance.kernel.datadir import BESIDE
 from appliance.kernel.ownership import open_own
 from appliance.kernel.whole_file import sync_directory, sync_file
+from appliance.workspace.datadir import BESIDE
 
 KEPT_MAX = 5
 _PARTIAL = ".partial"

@@ -14,14 +14,17 @@ from typing import Literal
 
 import msgspec
 
-from appliance.kernel import epochs, event_ids, meta, store_declaration
+from appliance.kernel import event_ids, meta, store_declaration
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.datadir import BESIDE, MANIFEST, STORES, DataDir, read_small, suspect_marker
 from appliance.kernel.errors import Conflict, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
+from appliance.kernel.ownership import read_small
 from appliance.kernel.store_declaration import DECLARATIONS, STORE_ID_KEY, declaration_of
+from appliance.kernel.store_files import suspect_marker
 from appliance.shared.segment_chain import JUMP
+from appliance.workspace import epochs
+from appliance.workspace.datadir import BESIDE, MANIFEST, STORES, DataDir
 
 TOKEN, IDENTITY = "token", "identity"
 NAMES = (*STORES, TOKEN, IDENTITY)

@@ -7,7 +7,12 @@ import sys
 import gevent
 import pytest
 
-from appliance.kernel.line_process import LineProcess, ProcessEnded, ResponseLate, ResponseTooLong
+from appliance.hub.plugins.line_process import (
+    LineProcess,
+    ProcessEnded,
+    ResponseLate,
+    ResponseTooLong,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.kernel import lease
+from appliance.courier import lease
 from appliance.kernel.retry import RetrySettings
 
 RETRY = RetrySettings(initial_seconds=1.0, max_seconds=8.0)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from appliance.hub.foreign_schema import id_order
-from appliance.kernel import manifest
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, HubRunning, WriterLock
 from appliance.kernel.log import Log
-from appliance.kernel.migration import load, newest
-from appliance.kernel.schema import WorkspaceChanges, create_workspace, migrate, state
+from appliance.workspace import manifest
+from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
+from appliance.workspace.migration import load, newest
+from appliance.workspace.schema import WorkspaceChanges, create_workspace, migrate, state
 
 CLOCK = SystemClock()
 

@@ -19,17 +19,17 @@ from typing import Literal
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import (
+from appliance.kernel.errors import Conflict
+from appliance.kernel.ids import random_id
+from appliance.kernel.ownership import read_regular
+from appliance.kernel.whole_file import sync_directory, sync_file
+from appliance.workspace.datadir import (
     BESIDE,
     DataDir,
     HubRunning,
     WriterLock,
     not_writable,
 )
-from appliance.kernel.errors import Conflict
-from appliance.kernel.ids import random_id
-from appliance.kernel.ownership import read_regular
-from appliance.kernel.whole_file import sync_directory, sync_file
 
 FILE = "restore.json"
 FOLDER = "restore"

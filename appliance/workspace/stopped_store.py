@@ -6,15 +6,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from appliance.kernel import schema
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import DataDir, WriterLock
 from appliance.kernel.ids import IdFactory, random_id
 from appliance.kernel.log import Log
 from appliance.kernel.reader import Reader, open_connection
-from appliance.kernel.schema_reader import read_state
-from appliance.kernel.upgrade import MigrationPending
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir, WriterLock
+from appliance.workspace.schema_reader import read_state
+from appliance.workspace.upgrade import MigrationPending
 
 T = TypeVar("T")
 

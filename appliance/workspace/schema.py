@@ -12,9 +12,16 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.kernel import manifest, row_digest
 from appliance.kernel.clock import Clock
-from appliance.kernel.datadir import (
+from appliance.kernel.ids import secret_token
+from appliance.kernel.log import Log
+from appliance.kernel.ownership import open_own
+from appliance.kernel.store_declaration import DECLARATIONS, file_of
+from appliance.kernel.store_errors import StoreSuspended
+from appliance.kernel.store_files import suspect_marker
+from appliance.kernel.whole_file import sync_directory
+from appliance.workspace import manifest, row_digest
+from appliance.workspace.datadir import (
     BESIDE,
     FOLDERS,
     STORES,
@@ -22,22 +29,15 @@ from appliance.kernel.datadir import (
     HubRunning,
     WriterLock,
     not_writable,
-    suspect_marker,
 )
-from appliance.kernel.ids import secret_token
-from appliance.kernel.log import Log
-from appliance.kernel.migration import BadMigration, Migration, load
-from appliance.kernel.ownership import open_own
-from appliance.kernel.store_declaration import DECLARATIONS, file_of
-from appliance.kernel.store_errors import StoreSuspended
-from appliance.kernel.upgrade import MigrationEdited as MigrationEdited
-from appliance.kernel.upgrade import MigrationFailed as MigrationFailed
-from appliance.kernel.upgrade import SchemaState as SchemaState
-from appliance.kernel.upgrade import SchemaTooNew as SchemaTooNew
-from appliance.kernel.upgrade import StoreDamaged as StoreDamaged
-from appliance.kernel.upgrade import Upgrade, refuse_special, upgrade_error
-from appliance.kernel.upgrade import state as state
-from appliance.kernel.whole_file import sync_directory
+from appliance.workspace.migration import BadMigration, Migration, load
+from appliance.workspace.upgrade import MigrationEdited as MigrationEdited
+from appliance.workspace.upgrade import MigrationFailed as MigrationFailed
+from appliance.workspace.upgrade import SchemaState as SchemaState
+from appliance.workspace.upgrade import SchemaTooNew as SchemaTooNew
+from appliance.workspace.upgrade import StoreDamaged as StoreDamaged
+from appliance.workspace.upgrade import Upgrade, refuse_special, upgrade_error
+from appliance.workspace.upgrade import state as state
 
 NEEDED = tuple(store for store, declaration in DECLARATIONS.items() if declaration.needed)
 """Stores without which nothing is served."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel import removed_files
-from appliance.kernel.datadir import WriterLock
 from appliance.kernel.reader import open_connection
+from appliance.workspace import removed_files
+from appliance.workspace.datadir import WriterLock
 from tests.support.workspaces import Filled
 
 

@@ -4,7 +4,7 @@ import gevent
 import pytest
 from gevent.event import Event
 
-from appliance.kernel.pipeline import Pipeline
+from appliance.hub.pipeline import Pipeline
 
 
 class Piece:

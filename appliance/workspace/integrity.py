@@ -4,9 +4,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.store_errors import StoreSuspended
-from appliance.kernel.upgrade import StoreDamaged
+from appliance.workspace.datadir import DataDir
+from appliance.workspace.upgrade import StoreDamaged
 
 BUSY_SECONDS = 5.0
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")

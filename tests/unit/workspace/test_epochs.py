@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.kernel.epochs import ids_between
 from appliance.shared.segment_chain import JUMP
+from appliance.workspace.epochs import ids_between
 
 FIRSTS = ((1, "first"), (10 + JUMP + 1, "second"), (20 + 2 * JUMP + 1, "third"))
 

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from appliance.backup.settings import BackupSettings, TargetSettings
-from appliance.kernel.command_runner import (
+from appliance.workspace.command_runner import (
     ChildOutput,
     CommandError,
     CommandRunner,
     CommandTooSlow,
     error_of,
 )
-from appliance.kernel.datadir import DataDir
+from appliance.workspace.datadir import DataDir
 from tests.support.until import until
 
 STORY = """\
@@ -53,7 +53,7 @@ def runner(
     (package / "__init__.py").touch()
     (package / "__main__.py").write_text(STORY)
     monkeypatch.syspath_prepend(str(path))
-    monkeypatch.setattr("appliance.kernel.command_runner.appliance.__name__", "command_line")
+    monkeypatch.setattr("appliance.workspace.command_runner.appliance.__name__", "command_line")
     return CommandRunner(DataDir(path), section, settings)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel import snapshot
+from appliance.workspace import snapshot
 
 
 def test_snapshot_contains_the_write_ahead_log(tmp_path: Path) -> None:

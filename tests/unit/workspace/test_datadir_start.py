@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.datadir import DataDir, pid_alive
 from appliance.kernel.log import Log
-from appliance.kernel.schema import create_workspace
+from appliance.workspace.datadir import DataDir, pid_alive
+from appliance.workspace.schema import create_workspace
 
 
 def test_invalid_process_numbers_are_not_alive() -> None:

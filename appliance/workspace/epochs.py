@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from appliance.kernel.datadir import DataDir
 from appliance.kernel.ownership import read_regular
 from appliance.shared.segment_chain import JUMP
+from appliance.workspace.datadir import DataDir
 
 FILE = "epochs.json"
 KEY = "epoch"

@@ -24,8 +24,14 @@ import msgspec
 from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.errors import Conflict, Missing, StorageFull, Unavailable
 from appliance.kernel.file_lock import try_lock
-from appliance.kernel.ownership import WorkspaceNotTrusted, open_own, read_regular
+from appliance.kernel.ownership import (
+    SMALL_FILE_BYTES_MAX,
+    WorkspaceNotTrusted,
+    open_own,
+    read_small,
+)
 from appliance.kernel.store_declaration import DECLARATIONS, file_of
+from appliance.kernel.store_files import suspect_marker
 from appliance.kernel.whole_file import write_whole
 
 DIRECTORY = ".agentlip"
@@ -40,7 +46,6 @@ BESIDE = ("-wal", "-shm", "-journal")
 _MARKERS = tuple(
     file_of(store) for store, declaration in DECLARATIONS.items() if declaration.marks_workspace
 )
-_SMALL_FILE_BYTES_MAX = 65_536
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{22,512}")  # 22: 128 bits in base64 (hub spec §0.1.1)
 # A doctor that tests the lock holds it for some microseconds.
 _LOCK_ATTEMPTS_MAX = 10
@@ -374,10 +379,6 @@ class WriterLock:
         return HubRunning(sentence, details=details)
 
 
-def suspect_marker(database: Path) -> Path:
-    return database.with_name(database.name + ".suspect")
-
-
 def read_lock(datadir: DataDir) -> LockView:
     """The state of the lock. Never waits, writes or keeps the lock."""
     try:
@@ -387,7 +388,7 @@ def read_lock(datadir: DataDir) -> LockView:
     try:
         held = not try_lock(descriptor, shared=True)
         try:
-            text = os.pread(descriptor, _SMALL_FILE_BYTES_MAX, 0)
+            text = os.pread(descriptor, SMALL_FILE_BYTES_MAX, 0)
             written = msgspec.json.decode(text, type=LockHolder)
         except (OSError, msgspec.DecodeError):
             written = None
@@ -418,14 +419,6 @@ def not_writable(error: OSError, file: str | None = None) -> Unavailable:
         f"the data directory can't be written: {error.strerror or reason}",
         details={"reason": reason, **named},
     )
-
-
-def read_small(path: Path) -> bytes | None:
-    """The content of a small file, up to a limit; None if it can't be read or is not a file."""
-    try:
-        return read_regular(path, _SMALL_FILE_BYTES_MAX)
-    except OSError:
-        return None
 
 
 def _same_file(descriptor: int, path: Path) -> bool:

@@ -9,10 +9,10 @@ import shutil
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from appliance.kernel.datadir import DataDir, read_lock
 from appliance.kernel.errors import Conflict
 from appliance.kernel.ownership import open_own
 from appliance.kernel.store_declaration import DECLARATIONS, file_of
+from appliance.workspace.datadir import DataDir, read_lock
 
 _REMOVED = " (deleted)"  # how the system names an open file that has no name any more
 _LOG = "-wal"

@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from appliance.kernel.manifest import read_unused_uri
-from appliance.kernel.upgrade import SchemaState, refuse_special, state, upgrade_error
+from appliance.workspace.manifest import read_unused_uri
+from appliance.workspace.upgrade import SchemaState, refuse_special, state, upgrade_error
 
 _BUSY_SECONDS = 5.0
 

@@ -1,0 +1,1 @@
+"""A workspace on disk: its files and lock, its stores and their schemas, epochs, and swaps."""
