@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec
 
 import msgspec
 import typer
 from typer.core import TyperGroup
 
+from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid
 
 P = ParamSpec("P")
@@ -29,6 +30,10 @@ EXIT_GENERAL = 1
 EXIT_UNAVAILABLE = 3
 EXIT_INTERRUPTED = 130
 NARROWEST = 8  # columns of a cell that is cut
+SILENT_SECONDS = 1.0  # work that takes less shows no progress
+TERMINAL_SECONDS = 0.2  # between two updates of a line on a terminal
+LINES_SECONDS = 5.0  # between two lines in a file or a pipe
+CLEAR_LINE = "\r\x1b[K"
 
 WorkspaceFlag = Annotated[
     Path | None,
@@ -319,6 +324,7 @@ def write_line(text: str) -> None:
 
 def write_now(line: bytes) -> None:
     """Write a line and flush it."""
+    ProgressLine.clear()
     try:
         sys.stdout.buffer.write(line + b"\n")
         sys.stdout.buffer.flush()
@@ -326,16 +332,53 @@ def write_now(line: bytes) -> None:
         raise OutputClosed from None
 
 
+class ProgressLine:
+    """Shows on standard error how far long work is: a line that the next output overwrites.
+
+    Only on a terminal, and elsewhere with `lines`. Without `wanted` it shows nothing.
+    """
+
+    drawn: ClassVar[bool] = False
+
+    def __init__(self, clock: Clock, wanted: bool = True, *, lines: bool = False) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._wanted = wanted and (self._terminal or lines)
+        self._clock = clock
+        self._next = clock.monotonic() + SILENT_SECONDS
+
+    def show(self, text: str, *, at_once: bool = False) -> None:
+        now = self._clock.monotonic()
+        if not self._wanted or (now < self._next and not at_once):
+            return
+        self._next = now + (TERMINAL_SECONDS if self._terminal else LINES_SECONDS)
+        if not self._terminal:
+            note(text)
+            return
+        self.clear()
+        _write(sys.stderr, text, end="")
+        sys.stderr.flush()
+        ProgressLine.drawn = True
+
+    @classmethod
+    def clear(cls) -> None:
+        """Every output calls it first."""
+        if cls.drawn:
+            cls.drawn = False
+            sys.stderr.write(CLEAR_LINE)
+            sys.stderr.flush()
+
+
 def note(text: str) -> None:
     """Print a line for people to standard error."""
     _write(sys.stderr, text)
 
 
-def _write(stream: Any, text: str) -> None:
+def _write(stream: Any, text: str, end: str = "\n") -> None:
+    ProgressLine.clear()
     # A terminal without UTF-8 gets question marks instead of a traceback.
     encoding = stream.encoding or "utf-8"
     try:
-        stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        stream.write(text.encode(encoding, "replace").decode(encoding) + end)
     except BrokenPipeError:
         raise OutputClosed from None
 

@@ -1,16 +1,16 @@
 """`agentlip doctor bundle` writes a support bundle: facts about a workspace, not its contents."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from appliance.cli_support import ProgressLine
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.errors import Unavailable
 from doctor import report
 from doctor.checks import CHECKS
-from doctor.cli_check import Progress
+from doctor.cli_check import progress_of
 from doctor.cli_options import (
     JsonFlag,
     WorkspaceFlag,
@@ -52,11 +52,9 @@ def bundle(
     stamp = iso(clock.now_ms()).replace(":", "").replace("-", "").partition(".")[0]
     target = out or Path(f"agentlip-bundle-{stamp}.tar.gz")
     log_bytes = settings.bundle_log_bytes if logs_bytes is None else logs_bytes
-    progress = Progress(CHECKS, sys.stderr.isatty())
-    try:
-        manifest = support_bundle.make(datadir, settings, clock, off, target, log_bytes, progress)
-    finally:
-        progress.end()
+    shown = progress_of(CHECKS)
+    manifest = support_bundle.make(datadir, settings, clock, off, target, log_bytes, shown)
+    ProgressLine.clear()
     if is_json(ctx, as_json):
         typer.echo(report.as_json({"file": str(target.absolute()), "manifest": manifest}))
         return

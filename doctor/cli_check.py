@@ -1,19 +1,17 @@
 """Runs the checks for the command line: which ones, how the result is printed, and progress."""
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import typer
 
+from appliance.cli_support import ProgressLine
 from appliance.kernel.clock import SystemClock
 from doctor import nagios, report, run
 from doctor.check import Check, Cost
 from doctor.checks import CHECKS
 from doctor.cli_options import datadir_of, settings_of
-
-_SILENT_SECONDS = 1.0
-_CLEAR_LINE = "\r\x1b[K"
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +35,9 @@ def perform(request: CheckRequest) -> int:
     settings, off = settings_of(datadir)
     with run.context_outside(datadir, settings, SystemClock(), off) as context:
         facts = report.facts_of(context)
-        progress = Progress(checks, sys.stderr.isatty() and not request.nagios)
-        try:
-            outcomes = run.examine(context, checks, progress)
-        finally:
-            progress.end()
+        shown = progress_of(checks, wanted=not request.nagios)
+        outcomes = run.examine(context, checks, shown)
+        ProgressLine.clear()
         if request.nagios:
             text, code = nagios.line(context, outcomes)
             typer.echo(text)
@@ -56,25 +52,17 @@ def perform(request: CheckRequest) -> int:
     return run.exit_code(outcomes, request.strict)
 
 
-class Progress:
-    """Shows on a terminal which check runs, if it is expensive or the run has taken a second."""
+def progress_of(checks: tuple[Check, ...], *, wanted: bool = True) -> Callable[[Check], None]:
+    """Shows on a terminal which check runs."""
+    line = ProgressLine(SystemClock(), wanted)
+    numbers = {check.name: number for number, check in enumerate(checks, 1)}
 
-    def __init__(self, checks: tuple[Check, ...], enabled: bool) -> None:
-        self._enabled = enabled
-        self._clock = SystemClock()
-        self._began = self._clock.monotonic()
-        self._numbers = {check.name: number for number, check in enumerate(checks, 1)}
+    def show(check: Check) -> None:
+        if number := numbers.get(check.name):
+            text = f"check {number} of {len(numbers)}: {check.name} …"
+            line.show(text, at_once=check.cost is Cost.EXPENSIVE)
 
-    def __call__(self, check: Check) -> None:
-        late = self._clock.monotonic() - self._began >= _SILENT_SECONDS
-        number = self._numbers.get(check.name)
-        if self._enabled and number is not None and (late or check.cost is Cost.EXPENSIVE):
-            text = f"check {number} of {len(self._numbers)}: {check.name} …"
-            typer.echo(f"{_CLEAR_LINE}{text}", err=True, nl=False)
-
-    def end(self) -> None:
-        if self._enabled:
-            typer.echo(_CLEAR_LINE, err=True, nl=False)
+    return show
 
 
 def print_list(as_json: bool) -> None:

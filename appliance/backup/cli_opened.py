@@ -1,7 +1,6 @@
 """What the commands of `agentlip backup` share: the workspace, sizes and progress."""
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +9,7 @@ import msgspec
 
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
-from appliance.cli_support import Session, note
+from appliance.cli_support import ProgressLine, Session
 from appliance.export.settings import ExportSettings
 from appliance.kernel import config
 from appliance.kernel.clock import Clock, SystemClock
@@ -55,16 +54,11 @@ def size(count: int) -> str:
     return f"{count:,} B" if count < MIB else f"{count / MIB:,.1f} MiB"
 
 
-def progress(session: Session, clock: Clock) -> Callable[[str, int, int], None] | None:
-    """Prints a line to standard error every second if that is a terminal."""
-    if session.machine or not sys.stderr.isatty():
-        return None
-    printed_at = clock.monotonic()
+def progress(session: Session, clock: Clock) -> Callable[[str, int, int], None]:
+    """Shows on a terminal how much of which file is done."""
+    line = ProgressLine(clock, not session.machine)
 
     def tell(file: str, done: int, total: int) -> None:
-        nonlocal printed_at
-        if clock.monotonic() - printed_at >= 1:
-            printed_at = clock.monotonic()
-            note(f"{file}: {size(done)} of {size(total)}")
+        line.show(f"{file}: {size(done)} of {size(total)}")
 
     return tell

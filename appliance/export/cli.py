@@ -1,16 +1,15 @@
 """`agentlip export`: writes logs as segments and tables as a snapshot, and verifies both."""
 
 import os
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app, write_now
+from appliance.cli_support import ProgressLine, Session, common, note, plain_app, write_now
 from appliance.export import rounds, snapshot, table_writer, verify
 from appliance.export.exporter import ExportRound
 from appliance.export.logs import EVENTS, LOGS, ExportedLog, log_of
@@ -82,8 +81,8 @@ def export_segments(
         if follow:
             _follow(session, exports, kind, settings)
         else:
-            progress = _Progress(session)
-            _tell(session, exports.export(kind, due_only=due, tell=progress.add), target)
+            done = exports.export(kind, due_only=due, tell=_progress(session))
+            _tell(session, done, target)
 
 
 @app.command("list")
@@ -200,21 +199,16 @@ def _follow(session: Session, exports: Exports, kind: Format, settings: ExportSe
         time.sleep(interval_seconds)
 
 
-class _Progress:
-    """Prints a progress line to standard error every second if that is a terminal."""
+def _progress(session: Session) -> Callable[[int], None]:
+    clock = SystemClock()
+    line, began, rows = ProgressLine(clock, not session.machine), clock.monotonic(), 0
 
-    def __init__(self, session: Session) -> None:
-        self._enabled = sys.stderr.isatty() and not session.machine
-        self._rows = 0
-        self._clock = SystemClock()
-        self._started_at = self._printed_at = self._clock.monotonic()
+    def add(more: int) -> None:
+        nonlocal rows
+        rows += more
+        line.show(f"{rows:,} events, {rows / max(clock.monotonic() - began, 1):,.0f}/s")
 
-    def add(self, rows: int) -> None:
-        self._rows += rows
-        now = self._clock.monotonic()
-        if self._enabled and now - self._printed_at >= 1:
-            self._printed_at = now
-            note(f"{self._rows:,} events, {self._rows / (now - self._started_at):,.0f}/s")
+    return add
 
 
 def _tell(session: Session, done: list[LogRound], out: Path) -> None:

@@ -1,20 +1,16 @@
-"""`agentlip import`: messages from files, resumable and idempotent, with a progress bar."""
+"""`agentlip import`: messages from files, resumable and idempotent."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
-from appliance.kernel.clock import Clock, SystemClock
+from appliance.cli_support import ProgressLine, Session, common, note, plain_app
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
-
-BAR_COLUMNS = 30
-BAR_SECONDS = 0.1
-LINE_SECONDS = 5.0
 
 app = plain_app(
     "Import messages from files. Repeat an interrupted run: nothing is sent twice"
@@ -122,22 +118,26 @@ def _run(
 
     find_hub(session.workspace)  # fails without a hub now; waits for one that restarts later
     clock = SystemClock()
-    progress = ImportProgress(stream.tell if size is not None else None, size, clock)
+    line, began = ProgressLine(clock, lines=True), clock.monotonic()
+
+    def show(summary: Any) -> None:
+        part = "" if size is None else f"{stream.tell() / max(size, 1):4.0%} "
+        rate = summary.read / max(clock.monotonic() - began, 1)
+        line.show(f"importing: {part}{summary.read:,} items, {rate:,.0f}/s")
+
     importer = Importer(
         session.hub(PATIENT),
         clock,
         skip_bad=skip_bad,
         split=split,
-        progress=lambda summary: progress.show(summary.read),
+        progress=show,
     )
     try:
         summary = importer.run(entries)
     except BaseException:
-        progress.end()
         done = importer.summary
         note(f"(sent {done.sent}, already there {done.already}; run it again to continue)")
         raise
-    progress.end()
     summary.attachments_skipped = sum(attachments or ())
     if not session.machine:
         for bad in summary.reasons:
@@ -151,41 +151,6 @@ def _sentence(summary: Any) -> str:
     if summary.attachments_skipped:
         parts.append(f"{summary.attachments_skipped} attachments skipped")
     return f"{summary.read} read: {', '.join(parts)} ({summary.seconds:.1f} s, {rate:,.0f}/s)"
-
-
-class ImportProgress:
-    """A progress bar on a terminal, otherwise a line every few seconds; on standard error."""
-
-    def __init__(self, tell: Callable[[], int] | None, size: int | None, clock: Clock) -> None:
-        self._tell = tell
-        self._size = size
-        self._clock = clock
-        self._bar = sys.stderr.isatty()
-        self._began = clock.monotonic()
-        self._next = self._began + (BAR_SECONDS if self._bar else LINE_SECONDS)
-        self._is_drawn = False
-
-    def show(self, done: int) -> None:
-        now = self._clock.monotonic()
-        if now < self._next:
-            return
-        self._next = now + (BAR_SECONDS if self._bar else LINE_SECONDS)
-        text = f"{done:,} items, {done / (now - self._began):,.0f}/s"
-        part = self._tell() / self._size if self._tell and self._size else None
-        if part is not None:
-            text = f"{part:4.0%} {text}"
-        if not self._bar:
-            note(f"importing: {text}")
-            return
-        filled = "" if part is None else "█" * round(part * BAR_COLUMNS)
-        sys.stderr.write(f"\r\x1b[K{filled:░<{BAR_COLUMNS}} {text}" if part else f"\r\x1b[K{text}")
-        sys.stderr.flush()
-        self._is_drawn = True
-
-    def end(self) -> None:
-        if self._is_drawn:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common
+from appliance.cli_support import ProgressLine, Session, common
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
@@ -59,15 +59,15 @@ def recover(
         raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(STORES)}")
 
     with stopped_workspace(session) as (datadir, clock, log):
-        done = recover_store(datadir, store, clock, log, replace=yes, progress=_tell)
+        line = ProgressLine(clock, not session.machine)
+
+        def tell(table: str, rows: int) -> None:
+            line.show(f"{table}: {rows:,} rows")
+
+        done = recover_store(datadir, store, clock, log, replace=yes, progress=tell)
     session.answer(msgspec.to_builtins(done), "\n".join(lines_of(done)))
     if not done.complete:
         raise typer.Exit(1)
-
-
-def _tell(table: str, rows: int) -> None:
-    if sys.stderr.isatty():
-        typer.echo(f"{table}: {rows} rows", err=True)
 
 
 def lines_of(done: RecoveryReport) -> list[str]:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from appliance.cli_support import ProgressLine
 from doctor import cli_check, report
 from doctor.check import Finding, Severity
 from doctor.checks import CHECKS
@@ -106,10 +107,10 @@ def test_progress_is_shown_only_on_a_terminal(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     checks = tuple(check for check in CHECKS if check.name in ("host.disk", "store.integrity"))
-    progress = cli_check.Progress(checks, sys.stderr.isatty())
+    show = cli_check.progress_of(checks)
     for check in checks:
-        progress(check)
-    progress.end()
+        show(check)
+    ProgressLine.clear()
     assert ("check 2 of 2: store.integrity …" in terminal.getvalue()) is shown
     assert "host.disk" not in terminal.getvalue(), "it is cheap, and the run is young"
     assert terminal.getvalue().endswith("\r\x1b[K") is shown

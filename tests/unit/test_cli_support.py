@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from appliance.kernel.errors import (
     Unavailable,
 )
 from appliance.sdk.http import Refused
+from tests.support.clock import FakeClock
 from tests.support.frozencli import every_command
 
 
@@ -168,3 +170,22 @@ def test_columns_stay_aligned_with_wide_and_combining_characters() -> None:
 
 def test_control_characters_of_messages_are_replaced() -> None:
     assert cli_support.plain("a\x1b[2Jb\rc\nd") == "a\ufffd[2Jb\ufffdc ↵ d"
+
+
+@pytest.mark.parametrize(("lines", "shown"), [(True, "row 1\nrow 4\n"), (False, "")])
+def test_progress_outside_a_terminal_is_a_line_every_few_seconds(capsys, lines, shown):
+    clock = FakeClock()
+    line = cli_support.ProgressLine(clock, lines=lines)
+    for rows in range(1, 6):
+        clock.pass_seconds(2)
+        line.show(f"row {rows}")
+    assert capsys.readouterr().err == shown
+
+
+def test_any_output_overwrites_the_progress_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    line = cli_support.ProgressLine(FakeClock())
+    line.show("half", at_once=True)
+    cli_support.note("done")
+    cli_support.note("twice")
+    assert capsys.readouterr().err == "\r\x1b[K".join(["half", "done\ntwice\n"])
