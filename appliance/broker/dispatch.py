@@ -4,7 +4,7 @@ All of it is in memory; the delivery rows are authoritative. Rows are claimed on
 with free prefetch, so a member that acks nothing does not delay the others.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from appliance.broker import metrics, wire
@@ -12,6 +12,7 @@ from appliance.broker.log_writes import DeliveryAck
 from appliance.broker.member_connection import MemberConnection
 from appliance.broker.writes import Claim, DeliveriesCommitted, Demand
 from appliance.kernel.errors import Conflict
+from appliance.kernel.wakeup import Wakeup
 
 REPLACED, CONNECTED, REVOKED = 4003, 4004, 4401
 CLAIM_MAX = 64  # rows claimed for one connection before it is the next one's turn
@@ -47,8 +48,8 @@ class Dispatch:
         self._with_demand: dict[MemberConnection, None] = {}
         self._acks: list[DeliveryAck] = []
         self._last_number = 0
-        self.wake: Callable[[], None] = lambda: None
-        self.wake_webhooks: Callable[[], None] = lambda: None
+        self.work = Wakeup()  # set on new acks, and on deliveries for connections
+        self.webhook_work = Wakeup()  # set on deliveries for webhooks, and on changes of them
 
     def __len__(self) -> int:
         return len(self._by_owner)
@@ -120,26 +121,26 @@ class Dispatch:
         for item in items:
             for recipient in item.recipients:
                 if recipient.startswith("webhook:"):
-                    self.wake_webhooks()
+                    self.webhook_work.set()
                 for connection in self._by_recipient.get((item.mesh_id, recipient), ()):
                     self._with_demand[connection] = None
         if self._with_demand:
-            self.wake()
+            self.work.set()
 
     def mark_ready(self, connection: MemberConnection) -> None:
         self._with_demand[connection] = None
-        self.wake()
+        self.work.set()
 
     def mark_all_ready(self) -> None:
         for connection in self._by_owner.values():
             self._with_demand[connection] = None
         if self._with_demand:
-            self.wake()
+            self.work.set()
 
     def wake_all(self) -> None:
         """Deliveries may have been committed without a call of `on_commit`."""
         self.mark_all_ready()
-        self.wake_webhooks()
+        self.webhook_work.set()
 
     def ack(self, connection: MemberConnection, message_ids: Iterable[str]) -> int:
         """Queues acks for the next batch; how many were about deliveries of this connection."""
@@ -152,7 +153,7 @@ class Dispatch:
         if connection.was_full:
             self._with_demand[connection] = None
         if acked:
-            self.wake()
+            self.work.set()
         return acked
 
     def next_batch(self, rows_max: int) -> tuple[list[DeliveryAck], list[Demand]]:

@@ -15,10 +15,9 @@ class Deliverer(Loop):
     name = "broker_deliverer"
 
     def __init__(self, broker: Broker) -> None:
-        super().__init__(broker.clock, broker.log)
+        super().__init__(broker.clock, broker.log, work=broker.dispatch.work)
         self._broker = broker
         self.interval_seconds = broker.settings.deliver_seconds
-        broker.dispatch.wake = self.nudge
         self._suspended_until = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:

@@ -196,7 +196,7 @@ class Registry:
             admin_writes.change_webhook, mesh.id, webhook_id, command, secret, grace_ms
         )
         self._broker.reload()
-        self._broker.dispatch.wake_webhooks()
+        self._broker.dispatch.webhook_work.set()
         return webhook_wire.MeshWebhookChanged(self.show_webhook(slug, webhook_id).webhook, secret)
 
     def webhook_deliveries(

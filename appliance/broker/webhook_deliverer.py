@@ -38,7 +38,7 @@ class WebhookDeliverer(Loop):
     name = "broker_hooks"
 
     def __init__(self, broker: Broker, pool: Any) -> None:
-        super().__init__(broker.clock, broker.log)
+        super().__init__(broker.clock, broker.log, work=broker.dispatch.webhook_work)
         self._broker = broker
         self._pool = pool
         self._receivers: dict[str, Receiver] = {}
@@ -46,7 +46,6 @@ class WebhookDeliverer(Loop):
         self._rounds = 0
         self._suspended_until = 0.0
         self.interval_seconds = broker.settings.deliver_seconds
-        broker.dispatch.wake_webhooks = self.nudge
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         caller = self._broker.webhook_caller

@@ -57,7 +57,7 @@ class Hub:
         self._order: str = facts["id_order"]
         for last_id in facts["last_ids"]:
             store.seed_ids(last_id)
-        feed.head = facts["head"]
+        feed.jump(facts["head"])
         self.waits = WaitLimit(settings.waiting_max, wire.TooManyListeners)
         self.turns = Turns(clock, settings.replay_bytes_max)
         self._running: set[tuple[str, str, str, str]] = set()

@@ -113,9 +113,8 @@ class HubSession:
             hello.subscriptions, self._principal
         )
         self._subscription = feed.subscribe(
-            self._settings.queue_max, live_filter.wants if live_filter else None
+            self._settings.queue_max, live_filter.wants if live_filter else None, self._take_direct
         )
-        self._subscription.direct = self._take_direct
         self._socket.wake_with(self._subscription.wake)
         feed.unsubscribe(old)
         if live_filter is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,12 +27,19 @@ from appliance.mesh.signing import MemberKeys, Signer, rotation_text
 class LocalBrokerClient:
     """The BrokerClient for meshes of this appliance's own broker."""
 
-    def __init__(self, broker: Broker, registry: Registry, mesh: str, signer: Signer) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        registry: Registry,
+        mesh: str,
+        signer: Signer,
+        send_status: Callable[[str], None],
+    ) -> None:
         self._registry = registry
         self._broker = broker
         self._mesh = mesh
         self._signer = signer
-        self.send_status: Callable[[str], None] = lambda _status: None
+        self._send_status = send_status
 
     def subscribe(self, topic: str) -> None:
         self._registry.subscribe(self._mesh, "topic", topic, self._signer.public_hex)
@@ -73,7 +81,7 @@ class LocalBrokerClient:
 
     def set_status(self, status: str, visible: bool, summary: str) -> None:
         del visible, summary  # brokers only have a status
-        self.send_status(status)
+        self._send_status(status)
 
     @property
     def member_name(self) -> str | None:
@@ -168,24 +176,29 @@ class LocalMeshSubscriber(Loop):
             if name in ("peer_join", "peer_leave"):
                 inbox.announce(str(name), slug, pubkey=member)
 
-        broker_client = self._client(slug)
         member = self._keys.in_mesh(slug).public_hex
         inbox.add_mesh(slug)
-        inbox.broker_clients[slug] = broker_client
+        inbox.broker_clients[slug] = self._client(slug)
         try:
             connection = self._broker.subscribe_local(slug, member, receive, on_event)
         except ApplianceError as error:
             self._subsystem.local[slug] = _state(slug, "waiting", error.message, now_ms)
             return
         self._connections[slug] = connection
-        broker_client.send_status = connection.set_status
         connection.set_status(inbox.profile(slug).status)
         self._subsystem.local[slug] = _state(slug, "local", "", now_ms)
         inbox.announce("daemon_reconnect", slug)
 
     def _client(self, slug: str) -> LocalBrokerClient:
         signer = self._keys.in_mesh(slug)
-        return LocalBrokerClient(self._broker.broker, self._broker.registry, slug, signer)
+        return LocalBrokerClient(
+            self._broker.broker, self._broker.registry, slug, signer,
+            partial(self._send_status, slug),
+        )  # fmt: skip
+
+    def _send_status(self, slug: str, status: str) -> None:
+        if slug in self._connections:
+            self._connections[slug].set_status(status)
 
     def _leave(self, slug: str) -> None:
         connection = self._connections.pop(slug)

@@ -21,8 +21,10 @@ _published = counter("feed_items_total", "Items published to the feed")
 _lagging = counter("feed_lagging_total", "Subscriptions that lagged because their queue was full")
 _subscriptions = gauge("feed_subscriptions", "Live subscriptions")
 
-
 BYTES_MAX = 32 * 1024 * 1024
+
+Wants = Callable[[Any], bool]
+Direct = Callable[[Sequence[Any]], bool]
 
 
 class FeedSubscription:
@@ -33,12 +35,14 @@ class FeedSubscription:
     """
 
     __slots__ = (
-        "_bytes_max", "_oldest", "_queue", "_queue_max", "_wake", "direct", "lagging", "wants",
+        "_bytes_max", "_direct", "_oldest", "_queue", "_queue_max", "_wake", "lagging", "wants",
     )  # fmt: skip
 
-    def __init__(self, queue_max: int, wants: Callable[[Any], bool] | None, bytes_max: int) -> None:
+    def __init__(
+        self, queue_max: int, wants: Wants | None, bytes_max: int, direct: Direct | None
+    ) -> None:
         self.wants = wants
-        self.direct: Callable[[Sequence[Any]], bool] | None = None
+        self._direct = direct
         self.lagging = False
         self._queue: deque[Any] = deque()
         self._queue_max = queue_max
@@ -61,7 +65,7 @@ class FeedSubscription:
             if len(wanted) < len(items):
                 items = wanted
         # Without a filter the list is passed on as it is: readers compare it by identity.
-        if self.direct is not None and not self._queue and self.direct(items):
+        if self._direct is not None and not self._queue and self._direct(items):
             return
         if len(self._queue) + len(items) > self._queue_max:
             self.lag()
@@ -130,10 +134,10 @@ class Feed:
         self._callbacks.append(callback)
 
     def subscribe(
-        self, queue_max: int, wants: Callable[[Any], bool] | None = None
+        self, queue_max: int, wants: Wants | None = None, direct: Direct | None = None
     ) -> FeedSubscription:
         """Subscribe to items for which `wants` is true; None means all."""
-        subscription = FeedSubscription(queue_max, wants, self._bytes_max)
+        subscription = FeedSubscription(queue_max, wants, self._bytes_max, direct)
         self._subscriptions.add(subscription)
         if self.closed:
             subscription.wake()

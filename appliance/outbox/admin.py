@@ -77,8 +77,7 @@ class OutboxAdmin:
         self._outbox.gauge.accepted(
             sum(row.status == states.DEAD for row in rows), sum(len(row.payload) for row in rows)
         )
-        for route in {row.route for row in rows}:
-            self._outbox.nudge(route)
+        self._outbox.wake({row.route for row in rows})
         return reply
 
     def _drop(self, command: wire.Drop, identity: KeyedRequest | None) -> Reply:

@@ -1,7 +1,5 @@
 """Background loops: delivery, capacity and cleanup."""
 
-from collections.abc import Callable
-
 from appliance.kernel.clock import DAY_MS, HOUR_MS
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.idempotency import forget_keys
@@ -27,7 +25,7 @@ class Drain(Loop):
     shortest_seconds = 0.005
 
     def __init__(self, outbox: Outbox, sender: Sender) -> None:
-        super().__init__(outbox.clock, outbox.log)
+        super().__init__(outbox.clock, outbox.log, work=outbox.delivery_work)
         self._sender = sender
         self._poll_seconds = self.interval_seconds = outbox.settings.poll_seconds
         self._paused_until = 0.0
@@ -53,10 +51,9 @@ class Watch(Loop):
     name = "outbox_watch"
     interval_seconds = 5.0
 
-    def __init__(self, outbox: Outbox, open_routes: Callable[[], list[str]]) -> None:
+    def __init__(self, outbox: Outbox) -> None:
         super().__init__(outbox.clock, outbox.log)
         self._outbox = outbox
-        self._open_routes = open_routes
         self._level: Level = "normal"
 
     def run_once(self, now_ms: int) -> dict[str, int]:
@@ -69,7 +66,7 @@ class Watch(Loop):
         age_ms = 0 if stats.oldest_ms is None else outbox.steady.now_ms() - stats.oldest_ms
         metrics.oldest.set(max(0, age_ms) / 1000)
         metrics.fill.set(outbox.gauge.fill_ratio)
-        metrics.open_routes.set(len(self._open_routes()))
+        metrics.open_routes.set(len(outbox.routes.open_names()))
         self._log_change(outbox.gauge.level)
         return depth
 
@@ -95,11 +92,10 @@ class BrokerComparison(Loop):
     interval_seconds = 60.0
 
     def __init__(self, outbox: Outbox) -> None:
-        super().__init__(outbox.clock, outbox.log)
+        super().__init__(outbox.clock, outbox.log, work=outbox.comparison_work)
         self._outbox = outbox
         self._compared: dict[str, str] = {}
         self._cursors: dict[tuple[str, str], tuple[int, int]] = {}
-        outbox.wake_comparison = self.nudge
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         lost = 0

@@ -6,18 +6,18 @@ recognises a duplicate by its id. Claims and outcomes whose write failed are rep
 
 import random
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from appliance.kernel.clock import DAY_MS, HOUR_MS, Clock
-from appliance.kernel.delivery import Outcomes, Receiver, in_turn
+from appliance.kernel.delivery import Outcomes, in_turn
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.retry import delay_seconds
 from appliance.outbox import metrics, ordering, queries, states, writes
 from appliance.outbox.columns import SendRow
+from appliance.outbox.routes import ROUTES_MAX, RouteState
 from appliance.outbox.service import Outbox
 from appliance.outbox.target import (
     BatchTarget,
@@ -30,23 +30,11 @@ from appliance.outbox.target import (
 )
 from appliance.outbox.writes import DeliveryOutcome
 
-ROUTES_MAX = 1000
 WINDOWS_MAX = 20  # groups of destinations to search for a due send in one claim
 SLOW_SECONDS = 2.0
 INTERRUPTED = "the delivery was interrupted"
 
 _decode = msgspec.json.Decoder().decode
-
-
-class RouteState(Receiver):
-    """In-memory state of one route."""
-
-    __slots__ = ("cursor", "slow")
-
-    def __init__(self, failures_max: int) -> None:
-        super().__init__(failures_max)
-        self.slow = False
-        self.cursor: Any = None
 
 
 class Sender:
@@ -59,32 +47,22 @@ class Sender:
         random_unit: Callable[[], float] = random.random,
     ) -> None:
         """`random_unit` returns random numbers in [0, 1)."""
-        self.nudge: Callable[[], None] = lambda: None
         self._outbox = outbox
         self._pool = pool
         self._clock = clock
         self._log = log
         self._random_unit = random_unit
-        self._routes: dict[str, RouteState] = {}
+        self._routes = outbox.routes
         self._in_flight: set[str] = set()
         self._unrecorded: Outcomes[DeliveryOutcome] = Outcomes()
         self._may_have_orphans = False
         self.has_pending = True
         self._round = 0
-        outbox.open_routes = self.open_routes
 
     @property
     def in_flight(self) -> int:
         """Number of sends being delivered, or whose outcome is not recorded yet."""
         return len(self._in_flight)
-
-    def can_start(self, route: str) -> bool:
-        """Whether a new send on that route could be delivered now."""
-        state = self._routes.get(route)
-        return state is None or (state.breaker.is_closed and self._may_start(state))
-
-    def open_routes(self) -> list[str]:
-        return sorted(name for name, route in self._routes.items() if not route.breaker.is_closed)
 
     # -- one round -----------------------------------------------------------------------
 
@@ -100,15 +78,16 @@ class Sender:
             counts["claimed"] += self._start_deliveries(name, now_ms)
             if self._pool.free < 1:
                 break
-        self._drop_idle_routes({name for name, _ in due})
+        self._routes.drop_idle({name for name, _ in due})
         return counts
 
     def _start_deliveries(self, name: str, now_ms: int) -> int:
         """Start all deliveries that one route allows now; returns the number of sends."""
-        route = self._routes.setdefault(name, RouteState(self._outbox.settings.breaker_failures))
+        settings, routes = self._outbox.settings, self._routes
+        route = routes.state(name, settings)
         target = self._outbox.targets.get(name.partition(":")[0])
         claimed = 0
-        while target is not None and self._may_start(route) and self._pool.free > 0:
+        while target is not None and routes.has_capacity(route, settings) and self._pool.free > 0:
             rows = self._claim(name, route, target, now_ms, probe=not route.breaker.is_closed)
             if not rows:
                 break
@@ -117,18 +96,6 @@ class Sender:
             self._in_flight.update(row.id for row in rows)
             self._pool.spawn(self._deliver, route, target, rows)
         return claimed
-
-    def _may_start(self, route: RouteState) -> bool:
-        """Whether the route has capacity. All slow routes together get at most half of the pool."""
-        settings = self._outbox.settings
-        if not route.free(self._clock.monotonic(), settings.route_concurrency_max):
-            return False
-        if not (route.slow or route.breaker.failures):
-            return True
-        busy = sum(
-            other.running for other in self._routes.values() if other.slow or other.breaker.failures
-        )
-        return busy < max(1, settings.concurrency_max // 2)
 
     def _claim(
         self, name: str, route: RouteState, target: DeliveryTarget, now_ms: int, probe: bool
@@ -180,7 +147,7 @@ class Sender:
                 self._in_flight.difference_update(row.id for row in rows)
                 self._may_have_orphans = True
         self._record(outcomes)
-        self.nudge()
+        self._outbox.delivery_work.set()
 
     def _call_target(self, target: DeliveryTarget, sends: list[Outgoing]) -> list[Result]:
         try:
@@ -278,16 +245,6 @@ class Sender:
         self._may_have_orphans = False
         if released:
             self._log.warning("orphaned sends in flight are pending again", count=released)
-
-    def _drop_idle_routes(self, due: set[str]) -> None:
-        """Forget routes without work, deliveries or failures when there are too many."""
-        if len(self._routes) > ROUTES_MAX:
-            for name in [
-                name
-                for name, route in self._routes.items()
-                if name not in due and not route.running and not route.breaker.failures
-            ]:
-                del self._routes[name]
 
 
 def outgoing(row: SendRow) -> Outgoing:

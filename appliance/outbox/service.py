@@ -1,7 +1,7 @@
 """The outbox service: accepts sends, lists them, and reports its state."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.turns import parse_in_pieces
+from appliance.kernel.wakeup import Wakeup
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import (
     destination,
@@ -30,6 +31,7 @@ from appliance.outbox import (
 )
 from appliance.outbox.capacity import Gauge
 from appliance.outbox.columns import SendRow
+from appliance.outbox.routes import Routes
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import (
     MAIL,
@@ -115,18 +117,18 @@ class Outbox:
         self.targets = targets
         self.clock = clock
         self.log = log
-        self.nudge: Callable[[str], None] = lambda _route: None
         self.gauge = Gauge(settings.sends_max, settings.bytes_max)
         self.membership = membership or Membership()
         self._read_settings = read_settings or (lambda: self.settings)
-        self.open_routes: Callable[[], list[str]] = list
+        self.routes = Routes(clock)
+        self.delivery_work = Wakeup()  # set on sends that may be delivered now
         self._ids = IdFactory(clock)
         self.steady = SteadyClock(store, clock, log)
         self._in_flight = 0
         self._retention_days: dict[str, int | None] = {}
         self._max_age: dict[str, int] = {}
         self.broker_epochs: dict[str, str] = {}
-        self.wake_comparison: Callable[[], None] = lambda: None
+        self.comparison_work = Wakeup()  # set on another epoch of a broker
         self._default_hours = _max_age_hours(settings.retention_days, settings)
         self._in_order = _ordered_destinations(settings)
 
@@ -135,6 +137,11 @@ class Outbox:
         self.steady.open()
         settings = self.settings
         self.store.write(writes.cap_waits, settings.retry_after_max_ms + settings.backoff_max_ms)
+
+    def wake(self, routes: Collection[str]) -> None:
+        """New sends are pending on these routes: deliver them, if one has capacity."""
+        if any(self.routes.can_start(route, self.settings) for route in routes):
+            self.delivery_work.set()
 
     # -- maximum age --------------------------------------------------------------------
 
@@ -148,7 +155,7 @@ class Outbox:
         """Set the epoch of the mesh's broker. If it is new, all sends that the broker should have
         are compared with those that it has."""
         self.broker_epochs[mesh] = epoch
-        self.wake_comparison()
+        self.comparison_work.set()
 
     def max_age_hours(self, mesh: str) -> int:
         return self._max_age.get(mesh, self._default_hours)
@@ -342,8 +349,7 @@ class Outbox:
         ]
         if stored:
             self.gauge.accepted(len(stored), sum(len(new.payload) + ROW_BYTES for new in stored))
-            for route in {new.route for new in stored}:
-                self.nudge(route)
+            self.wake({new.route for new in stored})
         return results
 
     def _reply(self, new: NewSend, acceptance: Acceptance) -> tuple[int, wire.Accepted]:
@@ -434,7 +440,7 @@ class Outbox:
             inflight=stats.depth.get("inflight", 0),
             max_age_hours={mesh: self.max_age_hours(mesh) for mesh in meshes},
             meshes=meshes,
-            open_routes=self.open_routes(),
+            open_routes=self.routes.open_names(),
             clock_jump_seconds=jump_ms / 1000,
             clock_jumped_at=jumped_at,
             lost=stats.lost,

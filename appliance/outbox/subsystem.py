@@ -72,9 +72,7 @@ class OutboxSubsystem(Subsystem):
         self._pool = GreenletPool(settings.concurrency_max)
         self.sender = Sender(self.outbox, self._pool, clock, log)
         drain = Drain(self.outbox, self.sender)
-        watch = Watch(self.outbox, self.sender.open_routes)
-        self.sender.nudge = drain.nudge
-        self.outbox.nudge = lambda route: drain.nudge() if self.sender.can_start(route) else None
+        watch = Watch(self.outbox)
         working: list[Loop] = (
             [drain, Sweep(self.outbox), BrokerComparison(self.outbox)] if settings.enabled else []
         )

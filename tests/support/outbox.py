@@ -119,7 +119,7 @@ class OutboxFixture:
         self.changed: dict[str, Any] = {}  # settings that `reload` will read
         self.admin = DecodingAdmin(self.service)
         self.sender = Sender(self.service, InlinePool(), self.clock, log, lambda: 0.5)
-        self.watch = Watch(self.service, self.sender.open_routes)
+        self.watch = Watch(self.service)
         self.sweep = Sweep(self.service)
         self.service.open()
         self.store.write(

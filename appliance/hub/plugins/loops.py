@@ -76,8 +76,7 @@ class PluginRunner(Loop):
         except ApplianceError as error:
             # On a full disk nothing can be posted either; the first round retries.
             self.log.warning("no cursor yet", plugin=self.plugin.name, code=error.code)
-        self._subscription = self._feed.subscribe(QUEUE_MAX)
-        self._subscription.direct = self._on_publish
+        self._subscription = self._feed.subscribe(QUEUE_MAX, direct=self._on_publish)
         super().start()
 
     def stop(self, timeout_seconds: float = 0.5) -> None:

@@ -68,7 +68,7 @@ def pages(ask, name, limit=100_000):
 @pytest.mark.parametrize("limit", [100_000, 999])
 def test_members_of_a_large_mesh(inbox, broker, limit):
     inbox.service.broker_clients["lab"] = LocalBrokerClient(
-        broker.service, broker.registry, "lab", OWN
+        broker.service, broker.registry, "lab", OWN, lambda _status: None
     )
     listed, count = pages(inbox.service.peers, "peers", limit)
     names = [row.name for row in listed if row.name.startswith("m0")]
@@ -90,7 +90,7 @@ def test_topics_of_a_large_mesh_and_those_that_only_we_know(inbox, broker, limit
 
     inbox.store.write(subscribe)
     inbox.service.broker_clients["lab"] = LocalBrokerClient(
-        broker.service, broker.registry, "lab", OWN
+        broker.service, broker.registry, "lab", OWN, lambda _status: None
     )
     listed, count = pages(inbox.service.topics, "topics", limit)
     there = {f"{number:05}" + LONG for number in range(COUNT)} | {"alerts"}

@@ -91,7 +91,7 @@ def test_clock_jump_does_not_extend_an_open_circuit_breaker(new_outbox, jump_ms)
     lose_acks(outbox)
     outbox.send(key="k1")
     outbox.round()
-    assert outbox.sender.open_routes()
+    assert outbox.service.routes.open_names()
     outbox.clock.ms += jump_ms
     lose_acks(outbox, lost=False)
     outbox.clock.pass_seconds(60)

@@ -1,0 +1,63 @@
+"""The routes in memory: which of them may start a delivery now."""
+
+from collections.abc import Collection
+from typing import Any
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.delivery import Receiver
+from appliance.outbox.settings import OutboxSettings
+
+ROUTES_MAX = 1000
+
+
+class RouteState(Receiver):
+    """In-memory state of one route."""
+
+    __slots__ = ("cursor", "slow")
+
+    def __init__(self, failures_max: int) -> None:
+        super().__init__(failures_max)
+        self.slow = False
+        self.cursor: Any = None
+
+
+class Routes:
+    """The state of every route that was tried. Settings are passed, because they can be reloaded.
+    Waits are monotonic, so that a clock change doesn't matter."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._routes: dict[str, RouteState] = {}
+
+    def state(self, name: str, settings: OutboxSettings) -> RouteState:
+        return self._routes.setdefault(name, RouteState(settings.breaker_failures))
+
+    def can_start(self, name: str, settings: OutboxSettings) -> bool:
+        """Whether a new send on that route could be delivered now."""
+        route = self._routes.get(name)
+        return route is None or (route.breaker.is_closed and self.has_capacity(route, settings))
+
+    def has_capacity(self, route: RouteState, settings: OutboxSettings) -> bool:
+        """All slow routes together get at most half of the pool."""
+        if not route.free(self._clock.monotonic(), settings.route_concurrency_max):
+            return False
+        if not (route.slow or route.breaker.failures):
+            return True
+        busy = sum(
+            other.running for other in self._routes.values() if other.slow or other.breaker.failures
+        )
+        return busy < max(1, settings.concurrency_max // 2)
+
+    def open_names(self) -> list[str]:
+        """Routes whose circuit breaker is open."""
+        return sorted(name for name, route in self._routes.items() if not route.breaker.is_closed)
+
+    def drop_idle(self, due: Collection[str]) -> None:
+        """Forget routes without work, deliveries or failures when there are too many."""
+        if len(self._routes) > ROUTES_MAX:
+            for name in [
+                name
+                for name, route in self._routes.items()
+                if name not in due and not route.running and not route.breaker.failures
+            ]:
+                del self._routes[name]
