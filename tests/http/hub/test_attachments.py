@@ -1,9 +1,6 @@
 """Attachments as a client adds and lists them: over HTTP and on a socket."""
 
-import json
-
 from tests.support.servedhub import ServedHub
-from tests.support.socketclient import SocketClient
 
 LINK = {"kind": "url", "value_json": {"url": "https://example.com", "title": "Example"}}
 
@@ -37,30 +34,3 @@ def test_attachment_is_added_once_and_listed_over_http(
         assert (refused.status, refused.body["code"]) == (400, code), command
     source = hub.http.post(path, {**LINK, "source_message_id": "msg_none", "dedupe_key": "d"})
     assert source.status == 404
-
-
-def test_attachment_is_added_once_on_a_socket(
-    hub: ServedHub, channel_and_topics: tuple[str, str, str]
-) -> None:
-    with SocketClient(hub.port, hub.token) as socket:
-        socket.hello(hub.head)
-        data = {**LINK, "topic_id": channel_and_topics[1]}
-        added = socket.request("attachment.add", data, idempotency_key="once")
-        assert added["status"] == 201
-        replayed = socket.request("attachment.add", data, idempotency_key="once")
-        assert replayed["replayed"] is True
-        assert replayed["body"] == added["body"]
-        repeated = socket.request("attachment.add", data)
-        assert (repeated["status"], repeated["body"]["event_id"]) == (200, None)
-        deep: object = {}
-        for _ in range(5000):
-            deep = [deep]
-        raw = json.dumps({"x": "@"}).replace('"@"', "[" * 5000 + "]" * 5000)
-        frame = json.dumps(
-            {"type": "request", "id": 9, "op": "attachment.add",
-             "data": {"topic_id": channel_and_topics[1], "kind": "x", "value_json": "@"}}
-        ).replace('"@"', raw)  # fmt: skip
-        socket.send(frame.encode())
-        answer = socket.until(lambda message: message["type"] != "event")[-1]
-        assert answer.get("status", 400) == 400
-        assert socket.request("attachment.add", data)["status"] == 200, "and it goes on"

@@ -93,15 +93,3 @@ def test_move_is_sent_to_sockets_of_both_topics_and_the_channel(
         sockets[3].recv(0.3)
     for socket in sockets:
         socket.close()
-
-
-def test_more_moves_than_a_socket_queues_all_arrive_once(
-    hub: ServedHub, channel_and_topics: tuple[str, str, str]
-) -> None:
-    _, a, b = channel_and_topics
-    first = hub.send_many(a, ["x"] * 2600)[0]["message"]["id"]
-    with SocketClient(hub.port, hub.token) as socket:
-        socket.hello(hub.head, subscriptions={"topics": [b]})
-        done = hub.http.patch(f"/api/v1/messages/{first}", move(b, "all")).body
-        assert socket.events_until(done["event_ids"][-1]) == done["event_ids"]
-    assert done["affected_count"] == 2600

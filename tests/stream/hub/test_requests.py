@@ -60,28 +60,6 @@ def test_five_hundred_concurrent_requests_are_answered_in_order(hub, client, ids
     assert made == list(range(start + 1, start + 1 + len(made)))
 
 
-def test_request_can_use_results_of_the_previous_one(hub, client, ids):
-    message_id = hub.send(ids[1])["message"]["id"]
-    verbs = [
-        ("message.create", message(ids[1], "first")),
-        ("message.edit", {"message_id": message_id, "content_raw": "1"}),
-        ("message.create", message(ids[1], "second")),
-        ("message.edit", {"message_id": message_id, "content_raw": "2", "expected_version": 2}),
-        ("message.delete", {"message_id": message_id, "actor": "a", "expected_version": 3}),
-        ("message.edit", {"message_id": message_id, "content_raw": "3"}),
-    ]
-    client.send(
-        *(
-            {"type": "request", "id": n, "op": op, "data": data}
-            for n, (op, data) in enumerate(verbs)
-        )
-    )
-    answers = [client.recv() for _ in verbs]
-    assert [answer["status"] for answer in answers] == [201, 200, 201, 200, 200, 400]
-    events = [answer["body"]["event_id"] for answer in answers[:-1]]
-    assert events == sorted(events)
-
-
 def test_keys_work_over_socket_http_and_batch_alike(hub, client, ids):
     command = message(ids[1], "once")
     first = client.request("message.create", command, idempotency_key="shared")
@@ -123,6 +101,11 @@ WRONG = {
     "NUL in an actor": ("message.delete", {"message_id": "m", "actor": "\0"}, 400),
     "too long a name": ("channel.create", {"name": "x" * 101}, 400),
     "too much content": ("message.create", message("t", "\u00e9" * 32_769), 400),
+    "too much content of an edit": (
+        "message.edit",
+        {"message_id": "m", "content_raw": "\u00e9" * 32_769},
+        400,
+    ),
     "unknown topic": ("message.create", message("topic_nowhere"), 404),
     "unknown message": ("message.edit", {"message_id": "nobody", "content_raw": "x"}, 404),
     "unknown channel": ("topic.create", {"channel_id": "nobody", "title": "x"}, 404),
@@ -180,12 +163,6 @@ def test_a_version_is_an_integer_from_one(hub, client, ids, op, version):
     assert hub.rows("SELECT version FROM messages WHERE id = ?", message_id) == [(1,)]
 
 
-def test_null_expected_version_is_not_checked(hub, client, ids):
-    message_id = hub.send(ids[1])["message"]["id"]
-    data = {"message_id": message_id, "content_raw": "x", "expected_version": None}
-    assert client.request("message.edit", data)["status"] == 200
-
-
 @pytest.mark.parametrize("number", [0, -5, 2**53, 2**63, -(2**70), "", "x" * 128, '\u00fc\u2028"'])
 def test_response_has_the_id_of_its_request(client, number):
     assert client.request("none", {}, number=number)["id"] == number
@@ -196,13 +173,6 @@ def test_invalid_request_id_gets_an_error_without_id(client, ids, number):
     answer = client.request("message.create", message(ids[1]), number=number)
     assert (answer["type"], answer["code"]) == ("error", "INVALID_INPUT")
     assert client.request("message.create", message(ids[1]))["status"] == 201, "still there"
-
-
-def test_sql_is_ordinary_text(hub, client, ids):
-    evil = "'; DROP TABLE messages; --"
-    made = client.request("message.create", {**message(ids[1], evil), "sender": evil})
-    assert made["body"]["message"]["content_raw"] == evil
-    assert made["body"]["message"]["sender"] == evil
 
 
 def test_the_rate_limit_counts_every_request(tmp_path):

@@ -1,6 +1,7 @@
 """A hub on a real file with real threads, and a bare database for what needs no hub."""
 
 import io
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -9,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from appliance.hub import events
+from appliance.hub import events, wire
 from appliance.hub.service import Hub
 from appliance.hub.settings import HubSettings
 from appliance.kernel.auth import ADMIN, Principal
@@ -167,3 +168,15 @@ def bare_log():
 def new_bare_log():
     """Makes bare logs, for tests that need one an example."""
     return BareLog
+
+
+@pytest.fixture
+def ids(env):
+    """A channel, a topic, a message of alice's."""
+    hub, who = env.hub, env.alice
+    channel = json.loads(hub.create_channel(wire.CreateChannel("general"), who).body)["channel"]
+    topic = wire.CreateTopic(channel["id"], "first")
+    topic = json.loads(hub.create_topic(topic, who).body)["topic"]
+    message = wire.CreateMessage(topic["id"], "alice", "hello")
+    message = json.loads(hub.create_message(message, who).body)["message"]
+    return channel["id"], topic["id"], message["id"]

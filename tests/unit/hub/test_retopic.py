@@ -158,12 +158,6 @@ def test_3_a_retry_that_expects_the_version_before_the_move_conflicts(fixture):
     assert fixture.env.everything() == before
 
 
-def test_3_retry_with_an_idempotency_key_gets_the_first_response(fixture):
-    first = fixture.move(fixture.ids[0], fixture.b, "later", 1, "key")
-    assert fixture.move(fixture.ids[0], fixture.b, "later", 1, "key") == first
-    assert len(fixture.moves()) == 5
-
-
 def test_4_move_from_an_emptied_topic_conflicts(fixture):
     """Topics are never deleted; the nearest to it is one whose messages all left."""
     fixture.move(fixture.ids[0], fixture.b, "all")

@@ -8,19 +8,6 @@ import pytest
 from appliance.hub import requests, text, wire
 from appliance.kernel.errors import Invalid, PayloadTooLarge
 
-
-@pytest.fixture
-def ids(env):
-    """A channel, a topic, a message."""
-    hub, who = env.hub, env.alice
-    channel = json.loads(hub.create_channel(wire.CreateChannel("general"), who).body)["channel"]
-    topic = wire.CreateTopic(channel["id"], "first")
-    topic = json.loads(hub.create_topic(topic, who).body)["topic"]
-    message = wire.CreateMessage(topic["id"], "alice", "hello")
-    message = json.loads(hub.create_message(message, who).body)["message"]
-    return channel["id"], topic["id"], message["id"]
-
-
 BLANKS = [
     " ", "\t\n", "\u00a0", "\u200b", "\u2003\u200d\ufeff", "\u3164", "\u2800", "\u0301\u0308",
 ]  # fmt: skip

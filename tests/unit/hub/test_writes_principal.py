@@ -12,17 +12,11 @@ CI = principal_of("tok_1", "ci", ["hub:post", "hub:read"], senders=["builder", "
 
 
 @pytest.fixture
-def ids(env):
+def ids(env, ids):
     """A channel, two topics, a message of alice's."""
-    hub, who = env.hub, env.alice
-    channel = json.loads(hub.create_channel(wire.CreateChannel("general"), who).body)["channel"]
-    topics = [
-        json.loads(hub.create_topic(wire.CreateTopic(channel["id"], title), who).body)["topic"]
-        for title in ("first", "second")
-    ]
-    message = wire.CreateMessage(topics[0]["id"], "alice", "hello")
-    message = json.loads(hub.create_message(message, who).body)["message"]
-    return channel["id"], topics[0]["id"], topics[1]["id"], message["id"]
+    channel_id, topic_id, message_id = ids
+    reply = env.hub.create_topic(wire.CreateTopic(channel_id, "second"), env.alice)
+    return channel_id, topic_id, json.loads(reply.body)["topic"]["id"], message_id
 
 
 def log(env):
