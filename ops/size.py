@@ -24,7 +24,7 @@ BUDGETS = {
 CEILINGS = {
     "doctor": 8_300, "hub": 7_000, "spark": 5_500, "kernel": 3_300, "backup": 5_000,
     "courier": 4_750, "export": 3_600, "broker": 4_150, "sdk": 3_400, "outbox": 3_400,
-    "web": 3_250, "workspace, recovery, upgrade": 3_100, OTHER: 9_900, "tests": 63_400,
+    "web": 3_250, "workspace, recovery, upgrade": 3_100, OTHER: 9_950, "tests": 62_900,
 }  # fmt: skip
 NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
