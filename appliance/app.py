@@ -13,7 +13,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, LoopDelay
 from appliance.kernel.route import Route
-from appliance.kernel.scopes import joined
+from appliance.kernel.scopes import join
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writerprocess import WriterProcess
@@ -76,7 +76,7 @@ class Appliance:
         composition = Composition(host)
         self.identity = composition.identity
         self.db_id = composition.db_id
-        scopes = joined(subsystem.scopes for subsystem in composition.subsystems)
+        scopes = join(subsystem.scopes for subsystem in composition.subsystems)
         free = FREE_ON_LOOPBACK | scopes.free
         self.guard = Guard(composition.tokens.book, settings.http, clock, log, free, scopes.implied)
         self.subsystems: tuple[Subsystem, ...] = (

@@ -56,7 +56,7 @@ class ResetPlan(msgspec.Struct, frozen=True):
 
 def plan(datadir: DataDir, environment: Mapping[str, str]) -> ResetPlan:
     """Returns what `wipe` would remove."""
-    folders = [path for path in (datadir.dir, *_left_over(datadir)) if path.exists()]
+    folders = [path for path in (datadir.dir, *_find_left_over(datadir)) if path.exists()]
     names = [f"{path.name}/{inner.name}" for path in folders for inner in sorted(path.iterdir())]
     files = (datadir.settings_file, datadir.unread_settings_file)
     return ResetPlan(
@@ -83,13 +83,13 @@ def wipe(datadir: DataDir) -> None:
         raise ResetFailed(f"{datadir.dir} is a symbolic link: remove its target by hand")
     try:
         datadir.dir.rename(datadir.workspace / f"{REMOVED}{secrets.token_hex(8)}")
-        for folder in _left_over(datadir):
+        for folder in _find_left_over(datadir):
             shutil.rmtree(folder)
     except OSError as error:
         raise ResetFailed(f"can't remove {datadir.dir}: {error.strerror}") from None
 
 
-def _left_over(datadir: DataDir) -> list[Path]:
+def _find_left_over(datadir: DataDir) -> list[Path]:
     return sorted(datadir.workspace.glob(f"{REMOVED}*"))
 
 

@@ -14,7 +14,7 @@ def notes(root: Path) -> list[Path]:
     return sorted(path for path in (root / "changelog").glob("*.md") if path.name != "README.md")
 
 
-def released(root: Path) -> list[str]:
+def list_released(root: Path) -> list[str]:
     """The versions that have a section in CHANGELOG.md, newest first."""
     return SECTION.findall((root / "CHANGELOG.md").read_text("utf-8"))
 
@@ -28,7 +28,7 @@ def section_of(root: Path, version: str) -> str:
 
 def collect(root: Path, version: str, date: str) -> int:
     """Writes the section of `version` and deletes the notes; returns their number."""
-    if version in released(root):
+    if version in list_released(root):
         raise ReleaseError(
             "VERSION_RELEASED",
             f"CHANGELOG.md has a section for {version} already",
@@ -45,14 +45,14 @@ def collect(root: Path, version: str, date: str) -> int:
         )
     path = root / "CHANGELOG.md"
     head, mark, older = path.read_text("utf-8").partition("\n## ")
-    section = rendered(version, date, [note.read_text("utf-8") for note in paths])
+    section = render(version, date, [note.read_text("utf-8") for note in paths])
     path.write_text(f"{head.rstrip()}\n\n{section}{mark}{older}", "utf-8")
     for note in paths:
         note.unlink()
     return len(paths)
 
 
-def rendered(version: str, date: str, texts: list[str]) -> str:
+def render(version: str, date: str, texts: list[str]) -> str:
     """The section: one list for each kind of change. A note begins with its kind and a colon."""
     parts = [f"## {version} ({date})\n"]
     for kind in KINDS:

@@ -52,7 +52,7 @@ def verify(folder: Path, signers: Path | None) -> list[str]:
         )
     if signers is not None:
         _verify_signature(folder, signers)
-    hashes = _recorded(folder)
+    hashes = _read_recorded(folder)
     present = {path.name for path in folder.iterdir()} - {SUMS, SIGNATURE}
     for name, expected in hashes.items():
         if name not in present:
@@ -64,7 +64,7 @@ def verify(folder: Path, signers: Path | None) -> list[str]:
     return sorted(hashes)
 
 
-def _recorded(folder: Path) -> dict[str, str]:
+def _read_recorded(folder: Path) -> dict[str, str]:
     lines = (folder / SUMS).read_text("utf-8").splitlines()
     parts = [line.partition("  ") for line in lines]
     if not all(name for _, _, name in parts):

@@ -63,7 +63,7 @@ def packages(image: str) -> list[dict[str, Any]]:
     installed = json.loads(subprocess.check_output([*command, "-c", LIST_PACKAGES], text=True))
     return [
         {"name": each["name"], "version": each["version"], "licence": licence(each)}
-        for each in sorted(installed, key=lambda each: normalized(each["name"]))
+        for each in sorted(installed, key=lambda each: normalize(each["name"]))
     ]
 
 
@@ -74,7 +74,7 @@ def licence(package: dict[str, Any]) -> str | None:
     for name in [package["licence"], *package["classifiers"]]:
         if known := SPDX.get(name or "", name if name in ALLOWED else None):
             return known
-    return READ_IN_FILE.get(normalized(package["name"]))
+    return READ_IN_FILE.get(normalize(package["name"]))
 
 
 def allowed(expression: str | None) -> bool:
@@ -83,7 +83,7 @@ def allowed(expression: str | None) -> bool:
     return any(ALLOWED.issuperset(each.split(" AND ")) for each in alternatives)
 
 
-def normalized(name: str) -> str:
+def normalize(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -94,16 +94,16 @@ def document(image: str) -> dict[str, Any]:
     command = [syft, "scan", f"docker:{image}", "--quiet", "--output", "cyclonedx-json"]
     bom: dict[str, Any] = json.loads(subprocess.check_output(command, env=environment))
     del bom["serialNumber"]  # random
-    bom["metadata"]["timestamp"] = created(image)
-    licences = {normalized(each["name"]): each["licence"] for each in packages(image)}
+    bom["metadata"]["timestamp"] = read_creation(image)
+    licences = {normalize(each["name"]): each["licence"] for each in packages(image)}
     for component in bom["components"]:
-        known = licences.get(normalized(component["name"]))
+        known = licences.get(normalize(component["name"]))
         if known and component.get("purl", "").startswith("pkg:pypi/"):
             component["licenses"] = [{"expression": known}]
     return bom
 
 
-def created(image: str) -> str:
+def read_creation(image: str) -> str:
     """When the image was created, as its label has it."""
     template = '{{index .Config.Labels "org.opencontainers.image.created"}}'
     command = ["docker", "image", "inspect", "--format", template, image]

@@ -58,7 +58,7 @@ class ApplianceClient:
         """The pages of the list of a log's segments."""
         after, log = 0, {} if kind == segments.EVENTS else {"log": kind}
         while True:
-            page = self._listed("segments", after=after, limit=PAGE, **log)
+            page = self._list("segments", after=after, limit=PAGE, **log)
             try:
                 rows, following = page["segments"], page["next"]
             except (KeyError, TypeError):
@@ -76,7 +76,7 @@ class ApplianceClient:
         after: dict[str, Any] = {}
         try:
             while True:
-                page = self._listed("snapshots", limit=PAGE, **after)
+                page = self._list("snapshots", limit=PAGE, **after)
                 rows += page["snapshots"]
                 if not page.get("has_more") or not page["snapshots"] or len(rows) >= PAGE:
                     return rows
@@ -84,7 +84,7 @@ class ApplianceClient:
         except (KeyError, TypeError):
             raise SourceUnreachable(f"{self._url} does not list snapshots") from None
 
-    def _listed(self, what: str, **query: Any) -> Any:
+    def _list(self, what: str, **query: Any) -> Any:
         with self._open(f"/api/v1/{what}?{urlencode(query)}") as reply:
             try:
                 return json.loads(reply.read())

@@ -68,7 +68,7 @@ def void(frame: DataFrame, cut: EpochEnd) -> DataFrame:
     return frame.where((f.col("epoch") == cut.epoch) & (f.col("event_id") > cut.last))
 
 
-def happened(frame: DataFrame, ends: Sequence[EpochEnd]) -> DataFrame:
+def drop_undone(frame: DataFrame, ends: Sequence[EpochEnd]) -> DataFrame:
     """The rows without events that restores removed."""
     for cut in ends:
         removed = (f.col("epoch") == cut.epoch) & (f.col("event_id") > cut.last)

@@ -204,7 +204,7 @@ def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
         if record in made.rows:  # the row of the epoch is new if the store had none
             made.rows[record] = row_counts(connection)
     first = highest + (JUMP if events_raised else 0) + 1
-    before = epochs.merged(_epochs_in_set(made), restore_job.known_epochs(job))
+    before = epochs.merge(_epochs_in_set(made), restore_job.known_epochs(job))
     begun = Epoch(epoch, iso(made.now_ms), job.manifest.name, first, highest)
     path = f"{made.new.dir.name}/{epochs.FILE}"
     text = epochs.continued(before, job.manifest.epoch, begun)

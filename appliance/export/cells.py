@@ -77,7 +77,7 @@ class Cells:
             coarse = -(-bucket // level.bucket_step)
             histogram[coarse] = histogram.get(coarse, 0) + count
 
-    def coarsened(self, level: Level) -> "Cells":
+    def coarsen(self, level: Level) -> "Cells":
         """The same sums at a coarser level. Its bucket step is a multiple of the current one."""
         cells = Cells(level._replace(bucket_step=level.bucket_step // self._level.bucket_step))
         for key, (totals, histogram) in self._cells.items():

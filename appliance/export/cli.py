@@ -76,7 +76,7 @@ def export_segments(
     datadir, settings = workspace_of(session)
     kind = _format(format_name, settings)
     target = out or out_dir(datadir, settings)
-    exports = Exports(datadir, target, settings, SystemClock(), _chosen(logs))
+    exports = Exports(datadir, target, settings, SystemClock(), _choose_logs(logs))
     with exports.only_writer():
         if follow:
             _follow(session, exports, kind, settings)
@@ -177,7 +177,7 @@ def _format(wanted: str | None, settings: ExportSettings) -> Format:
     raise Invalid(f"unknown format {name}", hint="--format parquet or --format jsonl")
 
 
-def _chosen(kinds: list[str] | None) -> list[ExportedLog]:
+def _choose_logs(kinds: list[str] | None) -> list[ExportedLog]:
     return [log_of(kind) for kind in dict.fromkeys(kinds or LOGS)]
 
 

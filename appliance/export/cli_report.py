@@ -126,7 +126,7 @@ def list_reports(session: Session, gold_dir: GoldFlag = None) -> None:
     folder, rows = _gold(session, gold_dir), []
     for name in gold.SCHEMAS:
         if gold.exists(folder, name):
-            rows.append(_listed(folder, name))
+            rows.append(_list_files(folder, name))
     if not rows:
         raise TablesMissing(f"{folder} contains no tables of a job")
     columns = [("REPORT", "report"), ("DAYS", "days"), ("FROM", "first"), ("TO", "last"),
@@ -134,7 +134,7 @@ def list_reports(session: Session, gold_dir: GoldFlag = None) -> None:
     session.table(rows, columns, empty="")
 
 
-def _listed(folder: Path, name: str) -> dict[str, Any]:
+def _list_files(folder: Path, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"report": name}
     try:
         tables = gold.Gold(folder, name)

@@ -15,7 +15,7 @@ from typing import Any
 from appliance import __version__
 from appliance.export.report_page import ReportPage
 from appliance.export.report_tables import duration, share
-from appliance.export.report_text import displayed
+from appliance.export.report_text import display
 from appliance.export.report_wire import Activity, ActivityReport, DeliveryReport
 
 BYTES_MAX = 1_000_000
@@ -48,10 +48,10 @@ def render(page: ReportPage) -> bytes:
         "version": __version__,
     }
     template = _part("report.html")
-    room = BYTES_MAX - len(_filled(template, slots | {"precision": " " * 500, "data": ""}).encode())
+    room = BYTES_MAX - len(_fill(template, slots | {"precision": " " * 500, "data": ""}).encode())
     data = page.encode(room)
     slots |= {"precision": _precision(page), "data": data}
-    return _filled(template, slots).encode()
+    return _fill(template, slots).encode()
 
 
 def _part(name: str) -> str:
@@ -62,7 +62,7 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _filled(template: str, slots: dict[str, str]) -> str:
+def _fill(template: str, slots: dict[str, str]) -> str:
     return _SLOT.sub(lambda match: slots[match[1]], template)
 
 
@@ -165,7 +165,7 @@ def _section(name: str, title: str, content: str) -> str:
 
 
 def _name(text: str) -> str:
-    return f"<bdi>{escape(displayed(text, NAME_CHARACTERS_MAX))}</bdi>"
+    return f"<bdi>{escape(display(text, NAME_CHARACTERS_MAX))}</bdi>"
 
 
 def _table(heads: Sequence[str], texts: int, rows: Iterable[Sequence[Any]]) -> str:

@@ -13,7 +13,7 @@ from appliance.export import activity, delivery
 from appliance.export.cells import LEVELS, Cells, Level
 from appliance.export.errors import EmptyRange
 from appliance.export.gold import ACTIVITY, DELIVERY, exists
-from appliance.export.report_text import displayed
+from appliance.export.report_text import display
 from appliance.export.report_wire import ActivityReport, DeliveryReport
 
 CELLS_MAX = 40_000
@@ -67,7 +67,7 @@ def build(gold: Path, first: str | None, last: str | None, channel: str | None) 
                 raise
     if acted is not None:
         names |= _add_activity(cube, activity.select(gold, first, last, channel), acted)
-    if has_delivery and (delivered := _delivered(gold, first, last)) is not None:
+    if has_delivery and (delivered := _read_delivery(gold, first, last)) is not None:
         names |= _add_delivery(cube, delivery.select(gold, first, last, None), delivered)
     reports = [report for report in (acted, delivered) if report is not None]
     if not reports:
@@ -76,7 +76,7 @@ def build(gold: Path, first: str | None, last: str | None, channel: str | None) 
     return ReportPage(first, last, channel, acted, delivered, cube, names)
 
 
-def _delivered(gold: Path, first: str | None, last: str | None) -> DeliveryReport | None:
+def _read_delivery(gold: Path, first: str | None, last: str | None) -> DeliveryReport | None:
     try:
         return delivery.report(gold, first, last, None, NAMES_MAX)
     except EmptyRange:
@@ -111,7 +111,7 @@ class _Cube:
         if level is None:
             return False
         self.level = level
-        self._tables = {name: cells.coarsened(level) for name, cells in self._tables.items()}
+        self._tables = {name: cells.coarsen(level) for name, cells in self._tables.items()}
         return True
 
 
@@ -148,7 +148,7 @@ def _add_activity(
         key = (row["day"], channels.of(row["channel_id"] or nobody), *pair)
         cube.add("pairs", key, [row["replies"]], row[activity.BUCKETS] or ())
     return {
-        name: [displayed(row.name, NAME_CHARACTERS_MAX) for row in rows]
+        name: [display(row.name, NAME_CHARACTERS_MAX) for row in rows]
         for name, rows in (
             ("channels", report.channels), ("topics", report.topics), ("senders", report.senders),
         )
@@ -184,6 +184,6 @@ def _add_delivery(
     return {
         "stages": list(delivery.STAGES),
         "objectives": [[*key, value] for key, value in sorted(objectives.items())],
-        "destinations": [[log, displayed(name, NAME_CHARACTERS_MAX)] for log, name in listed],
-        "causes": [displayed(cause, NAME_CHARACTERS_MAX) for cause in causes],
+        "destinations": [[log, display(name, NAME_CHARACTERS_MAX)] for log, name in listed],
+        "causes": [display(cause, NAME_CHARACTERS_MAX) for cause in causes],
     }

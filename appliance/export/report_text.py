@@ -4,7 +4,7 @@ ELLIPSIS = "…"
 JOINERS = "\u200c\u200d"  # parts of words and of emoji
 
 
-def displayed(text: str, limit: int) -> str:
+def display(text: str, limit: int) -> str:
     """`text` with control characters and direction marks replaced, cut to `limit` characters."""
     visible = "".join(
         c if c.isprintable() or c in JOINERS else "\N{REPLACEMENT CHARACTER}" for c in text

@@ -37,7 +37,7 @@ def verify(out: Path, tell: Callable[[str], None] | None = None) -> Verification
     for log in LOGS.values():
         _log(SegmentDirectory(out, log.kind), log, result, tell)
     for path in manifests.snapshots(out):
-        with _noting(result, f"{path.parent.name}/{SNAPSHOT_MANIFEST}"):
+        with _note_errors(result, f"{path.parent.name}/{SNAPSHOT_MANIFEST}"):
             _snapshot(path, result)
         result.snapshots += 1
     return result
@@ -52,7 +52,7 @@ def _log(
     good: list[SegmentManifest] = []
     folder = "" if log is EVENTS else f"{log.kind}/"
     for path in segments.paths():
-        with _noting(result, folder + path.name):
+        with _note_errors(result, folder + path.name):
             manifest = segments.read(path)
             good.append(manifest)
             _segment(segments.data(manifest), manifest, log)
@@ -62,7 +62,7 @@ def _log(
         if tell is not None:
             tell(path.name)
     begin = 0
-    with _noting(result, folder + manifests.RETENTION):
+    with _note_errors(result, folder + manifests.RETENTION):
         begin = segments.begins_after() or 0
     for sentence in segment.problems_of_chain(segment.live(good), begin):
         _note(result, log.kind, SegmentMissing(sentence))
@@ -109,7 +109,7 @@ def _snapshot(path: Path, result: VerificationResult) -> None:
 
 
 @contextmanager
-def _noting(result: VerificationResult, name: str) -> Iterator[None]:
+def _note_errors(result: VerificationResult, name: str) -> Iterator[None]:
     """Records export errors as problems. A missing library is raised: it is not a problem."""
     try:
         yield

@@ -76,7 +76,7 @@ def import_jsonl(
     from appliance.sdk.jsonl import Fields, read_jsonl
 
     fields = Fields(channel_field, topic_field, sender_field, content_field, channel, topic, sender)
-    with _opened(file) as (stream, size):
+    with _open_input(file) as (stream, size):
         name = source or ("-" if file == "-" else str(Path(file).resolve()))
         _run(session, read_jsonl(stream, name, fields), stream, size, split, skip_bad)
 
@@ -98,7 +98,7 @@ def import_mbox(
     from appliance.sdk.mbox import read_mbox
 
     skipped: list[int] = []
-    with _opened(file) as (stream, size):
+    with _open_input(file) as (stream, size):
         mails = read_mbox(stream, channel, skipped.append)
         _run(session, mails, stream, size, split, skip_bad, attachments=skipped)
 
@@ -154,7 +154,7 @@ def _sentence(summary: Any) -> str:
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
+def _open_input(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
     """The file and its size, None if the size is unknown."""
     if file == "-":
         yield sys.stdin.buffer, None

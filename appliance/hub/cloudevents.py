@@ -161,12 +161,12 @@ class CloudEventStream:
 
     def __iter__(self) -> Iterator[bytes]:
         for piece in self._pieces:
-            yield b"\n".join(self._converted(piece.split(b"\n")))
+            yield b"\n".join(self._convert(piece.split(b"\n")))
 
     def close(self) -> None:
         self._pieces.close()
 
-    def _converted(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+    def _convert(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         for line in lines:
             if line.startswith(_DATA_LINE):
                 line = _DATA_LINE + of_envelope(line[len(_DATA_LINE) :], self._origin)

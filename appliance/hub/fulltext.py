@@ -136,17 +136,17 @@ class _Search:
         matches = self._above(indexed_until, matches_max)
         if len(matches) < matches_max:
             indexed = set(
-                self._indexed(self._source.index, self._query.match, indexed_until, matches_max)
+                self._search_in(self._source.index, self._query.match, indexed_until, matches_max)
             )
             if self._is_there(self._source.pairs):
                 indexed.update(
-                    self._indexed(
+                    self._search_in(
                         self._source.pairs, self._query.match_pairs, indexed_until, matches_max
                     )
                 )
             matches += sorted(indexed, reverse=True)[: matches_max - len(matches)]
         if 1 < len(matches) <= RANKED_MAX:
-            return self._ranked(matches) or matches
+            return self._rank(matches) or matches
         return matches
 
     # -- beyond the index --------------------------------------------------------------------
@@ -172,7 +172,7 @@ class _Search:
 
     # -- in the index ------------------------------------------------------------------------
 
-    def _indexed(self, index: str, match: str, indexed_until: int, matches_max: int) -> list[int]:
+    def _search_in(self, index: str, match: str, indexed_until: int, matches_max: int) -> list[int]:
         # CROSS JOIN: SQLite must start from the index, not scan the table.
         source, where = self._source, self._where
         rows = self._execute(
@@ -185,7 +185,7 @@ class _Search:
 
     # -- an index in memory ------------------------------------------------------------------
 
-    def _ranked(self, numbers: list[int]) -> list[int]:
+    def _rank(self, numbers: list[int]) -> list[int]:
         """Best match first, then newest; empty if the texts are too long to rank."""
         texts: list[Text] = []
         left = RANKED_CHARACTERS_MAX

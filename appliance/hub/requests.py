@@ -118,7 +118,7 @@ def constant(frames: bytes) -> FrameSource:
     return lambda: frames
 
 
-def resolved(sources: list[FrameSource]) -> FrameSource:
+def wait_for_all(sources: list[FrameSource]) -> FrameSource:
     """Waits for all sources; don't call them again."""
     return constant(b"".join([source() for source in sources]))
 
@@ -150,7 +150,7 @@ class Requests:
                 sources.append(self._create(creating, principal))
                 creating = []
                 # This operation may depend on what the requests before it have created.
-                sources = [resolved(sources)]
+                sources = [wait_for_all(sources)]
                 sources.append(constant(self._execute(request, principal)))
             except ApplianceError as error:
                 sources.append(self._create(creating, principal))

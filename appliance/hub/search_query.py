@@ -41,7 +41,7 @@ class Query(msgspec.Struct, frozen=True):
     def match(self) -> str:
         """The right side of FTS5's MATCH: only strings, AND, OR and parentheses."""
         return " OR ".join(
-            f"({' AND '.join(_quoted(term) for term in terms)})" for terms in self.alternatives
+            f"({' AND '.join(_quote(term) for term in terms)})" for terms in self.alternatives
         )
 
     @property
@@ -150,5 +150,5 @@ def _begins_word(character: str) -> bool:
     return category[0] in "LN" or category == "Co"
 
 
-def _quoted(term: str) -> str:
+def _quote(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'

@@ -160,7 +160,7 @@ class HubSession:
         if not self._idle or not self._socket.is_free() or (live_filter and live_filter.by_name):
             return False
         if items[0].number > self._cursor:
-            frames = joined(items)
+            frames = join(items)
             if len(frames) > WRITE_BYTES:
                 return False  # the part that the kernel refuses would be copied for each client
             self._cursor = items[-1].number
@@ -235,7 +235,7 @@ class _Joined:
     frames = b""
 
 
-def joined(items: Sequence[Any]) -> bytes:
+def join(items: Sequence[Any]) -> bytes:
     if _Joined.items is not items:
         _Joined.items, _Joined.frames = items, b"".join([item.frame for item in items])
     return _Joined.frames

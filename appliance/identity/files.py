@@ -100,7 +100,7 @@ def read_view(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView
         raise wire.NoKeys
     key_pair = parse_key_pair(text)
     current = host.measure(settings.host_id, os.environ)
-    stored = stored_host(files)
+    stored = read_host(files)
     archive = files.read(ARCHIVE)
     try:
         entries = KeyArchive() if archive is None else keys.read_archive(archive)
@@ -181,7 +181,7 @@ def parse_key_pair(text: bytes) -> KeyPair:
         raise wire.KeysDamaged(details={"problem": str(error)}) from None
 
 
-def stored_host(files: IdentityFiles) -> HostFingerprint | None:
+def read_host(files: IdentityFiles) -> HostFingerprint | None:
     text = files.read(HOST)
     try:
         return None if text is None else msgspec.json.decode(text, type=HostFingerprint)

@@ -82,7 +82,7 @@ def make(created_at: str) -> KeyPair:
 def read_keys(text: bytes) -> KeyPair:
     """Raises BadKeys for an invalid key, or if its parts don't match."""
     try:
-        return _checked(msgspec.json.decode(text, type=KeyPair))
+        return _check(msgspec.json.decode(text, type=KeyPair))
     except msgspec.DecodeError as error:
         raise BadKeys("keypair_malformed") from error
 
@@ -93,7 +93,7 @@ def read_rotation(text: bytes) -> KeyRotation:
         rotation = msgspec.json.decode(text, type=KeyRotation)
     except msgspec.DecodeError as error:
         raise BadKeys("keypair_malformed") from error
-    _checked(rotation.keys)
+    _check(rotation.keys)
     return rotation
 
 
@@ -144,7 +144,7 @@ def text_of(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
-def _checked(keys: KeyPair) -> KeyPair:
+def _check(keys: KeyPair) -> KeyPair:
     try:
         derived = _keys_of(keys.signing, keys.created_at)
     except (ValueError, CryptoError, TypeError) as error:

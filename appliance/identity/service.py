@@ -12,7 +12,7 @@ from appliance.identity.files import (
     IdentityFiles,
     archived_view,
     parse_key_pair,
-    stored_host,
+    read_host,
 )
 from appliance.identity.host import HostFingerprint
 from appliance.identity.keys import BadKeys, KeyArchive, KeyPair, KeyRotation
@@ -278,7 +278,7 @@ def _load_or_make(files: IdentityFiles, now: str) -> tuple[KeyPair, bool]:
 
 
 def _compare_host(files: IdentityFiles, current_host: HostFingerprint, log: Log) -> str:
-    stored = stored_host(files)
+    stored = read_host(files)
     if stored is None:
         return "unknown"
     host_match = host.compare(stored, current_host)
@@ -289,9 +289,7 @@ def _compare_host(files: IdentityFiles, current_host: HostFingerprint, log: Log)
 
 def _should_store_host(files: IdentityFiles, current_host: HostFingerprint) -> bool:
     """Whether to replace the stored fingerprint, if the comparison gave `unknown`."""
-    return stored_host(files) is None or bool(
-        current_host.host_id_sha256 or current_host.card_sha256
-    )
+    return read_host(files) is None or bool(current_host.host_id_sha256 or current_host.card_sha256)
 
 
 def _check_clone_policy(settings: IdentitySettings, log: Log, has_remote_brokers: bool) -> None:

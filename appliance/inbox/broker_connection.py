@@ -210,7 +210,7 @@ class BrokerConnection(Loop):
                 frames += 1
                 if frames > SKIPPED_FRAMES_MAX:
                     raise SocketBroken(f"the broker sent other frames instead of {kinds[0]}")
-                frame = decoded(self._buffered.popleft())
+                frame = decode(self._buffered.popleft())
                 if frame.get("type") in kinds:
                     return frame
                 if frame.get("type") == "error":
@@ -260,10 +260,10 @@ class BrokerConnection(Loop):
         return len(pushes)
 
     def _on_frame(self, message: bytes) -> Push | None:
-        frame = decoded(message)
+        frame = decode(message)
         kind = frame.pop("type", None)
         if kind == "push":
-            return self._checked(frame)
+            return self._check(frame)
         if kind == "event":
             self._event(frame)
         elif kind == "error":
@@ -274,7 +274,7 @@ class BrokerConnection(Loop):
             metrics.invalid.labels("frame").inc()
         return None
 
-    def _checked(self, frame: dict[str, Any]) -> Push | None:
+    def _check(self, frame: dict[str, Any]) -> Push | None:
         """A valid push, or None. An invalid push is not acked, so the broker keeps it."""
         try:
             push = msgspec.convert(frame, wire.ReceivedPush)
@@ -413,7 +413,7 @@ def endpoint_of(url: str) -> Endpoint:
     return Endpoint(url_parts.hostname or "", port, secure, url_parts.path.rstrip("/"))
 
 
-def decoded(message: bytes) -> dict[str, Any]:
+def decode(message: bytes) -> dict[str, Any]:
     """A frame; empty if the bytes are not a JSON object."""
     try:
         frame = msgspec.json.decode(message)

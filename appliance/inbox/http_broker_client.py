@@ -161,10 +161,10 @@ class HttpBrokerClient:
             reply = self._http.request(method, target, lambda: headers, body)
         except Unreachable as error:
             raise wire.BrokerNotReached(str(error), details={"mesh": self._mesh}) from None
-        return reply.status, _decoded(reply.body)
+        return reply.status, _decode(reply.body)
 
 
-def _decoded(text: bytes) -> dict[str, Any]:
+def _decode(text: bytes) -> dict[str, Any]:
     try:
         reply = msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -46,7 +46,7 @@ class InboxEventSource:
 
     def begin(self) -> Iterator[bytes]:
         yield RETRY_LINE
-        yield from self._stored()
+        yield from self._read_stored()
 
     def take(self) -> Iterator[bytes] | None:
         events = self._subscription.take(BATCH_MAX)
@@ -66,7 +66,7 @@ class InboxEventSource:
 
     def _caught_up(self) -> Iterator[bytes]:
         """The queue overflowed: continue with stored messages."""
-        yield from self._stored()
+        yield from self._read_stored()
         self._subscription.recover()
 
     def _new(self, events: Sequence[InboxEvent]) -> Iterator[bytes]:
@@ -77,7 +77,7 @@ class InboxEventSource:
                 self._cursor = event.number
             yield event.sse()
 
-    def _stored(self) -> Iterator[bytes]:
+    def _read_stored(self) -> Iterator[bytes]:
         while True:
             page = self._inbox.read_after(self._mesh, self._cursor)
             self._cursor = page.next

@@ -73,9 +73,9 @@ class LogRetention(Loop):
 
     def _sweep(self, age_ms: int) -> int:
         lowest, newest = self._store.read(_bounds)
-        past = self._note or decoded(self._store.read(meta.value, KEY)) or LogNote()
+        past = self._note or decode(self._store.read(meta.value, KEY)) or LogNote()
         keep_ms = int(self._days() * DAY_MS)
-        note = LogNote(advanced(past.marks, age_ms, newest, keep_ms))
+        note = LogNote(advance(past.marks, age_ms, newest, keep_ms))
         if note != self._note:
             self._store.write(write_note, note)
             self._note = note
@@ -89,7 +89,7 @@ class LogRetention(Loop):
         return deleted
 
 
-def advanced(
+def advance(
     marks: tuple[LogMark, ...], age_ms: int, newest: int, keep_ms: int
 ) -> tuple[LogMark, ...]:
     """The marks at `age_ms`, with one for `newest` if it is due. Marks older than `keep_ms` are
@@ -111,7 +111,7 @@ def expired(marks: tuple[LogMark, ...], age_ms: int, keep_ms: int) -> int:
     return max((mark.event_id for mark in marks if mark.age_ms <= age_ms - keep_ms), default=0)
 
 
-def decoded(text: str | None) -> LogNote | None:
+def decode(text: str | None) -> LogNote | None:
     """A stored note; None if there is none or it can't be decoded."""
     try:
         return None if text is None else msgspec.json.decode(text, type=LogNote)

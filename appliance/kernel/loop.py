@@ -76,7 +76,7 @@ class Loop:
             self._greenlet.kill(block=False)
 
     def _run(self) -> None:
-        while not self._rested():
+        while not self._rest():
             _rounds.labels(self.name).inc()
             started = self.clock.monotonic()
             try:
@@ -88,7 +88,7 @@ class Loop:
                 _success.labels(self.name).set(self.clock.now_ms() / 1000)
             _seconds.labels(self.name).observe(self.clock.monotonic() - started)
 
-    def _rested(self) -> bool:
+    def _rest(self) -> bool:
         """Wait for the next round; True if the loop was stopped."""
         now = self.clock.monotonic()
         wait = in_step(now, max(self.interval_seconds, self.shortest_seconds))

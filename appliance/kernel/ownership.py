@@ -29,7 +29,7 @@ def refuse_other_owner(workspace: Path, data: Path, *, as_root: bool = False) ->
     for path in (workspace, data):
         owner = _owner(path)
         if us == 0 and not as_root and owner not in (None, 0):
-            raise _refused(path, owner, workspace)
+            raise _refusal(path, owner, workspace)
     for path in (data, *_entries(data)):
         owner = _owner(path)
         if path.is_symlink() and owner not in (None, 0, us):
@@ -79,7 +79,7 @@ def user_name(uid: int) -> str:
         return f"user {uid}"
 
 
-def _refused(path: Path, owner: int, workspace: Path) -> WorkspaceNotTrusted:
+def _refusal(path: Path, owner: int, workspace: Path) -> WorkspaceNotTrusted:
     name = user_name(owner)
     sudo = f"sudo -u {name}" if " " not in name else f"sudo -u '#{owner}'"
     return WorkspaceNotTrusted(

@@ -10,7 +10,7 @@ from appliance.kernel.batch import CallOutcome
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop_callbacks import LoopCallbacks
 from appliance.kernel.reader import Reader
-from appliance.kernel.store_errors import QueueFull, translated
+from appliance.kernel.store_errors import QueueFull, translate
 from appliance.kernel.threads import NativeThread, SimpleQueue
 from appliance.kernel.write_request import ReadRequest
 
@@ -70,7 +70,7 @@ class ReaderPool:
                 with reader.deadline(reading.is_cancelled):
                     outcome = CallOutcome(reading.function(reader, *reading.args))
             except sqlite3.Error as error:
-                outcome = CallOutcome(error=translated(error, self._retry_after, self._directory))
+                outcome = CallOutcome(error=translate(error, self._retry_after, self._directory))
             except Exception as error:
                 outcome = CallOutcome(error=error)
             self._callbacks.post(self._answer, reading, outcome)

@@ -18,7 +18,7 @@ class Scopes(msgspec.Struct, frozen=True):
     free: frozenset[str] = frozenset()
 
 
-def joined(every: Iterable[Scopes]) -> Scopes:
+def join(every: Iterable[Scopes]) -> Scopes:
     """The scopes of several subsystems together."""
     scopes = list(every)
     return Scopes(

@@ -142,18 +142,18 @@ def beyond_tolerance(ms: int) -> int:
 
 
 def read_note(connection: meta.Executor) -> ClockNote | None:
-    return decoded(meta.value(connection, CLOCK_KEY))
+    return decode(meta.value(connection, CLOCK_KEY))
 
 
 def write_note(tx: meta.Executor, note: ClockNote) -> None:
-    tx.execute(meta.SET, (CLOCK_KEY, encoded(note)))
+    tx.execute(meta.SET, (CLOCK_KEY, encode(note)))
 
 
-def encoded(note: ClockNote) -> str:
+def encode(note: ClockNote) -> str:
     return msgspec.json.encode(note).decode()
 
 
-def decoded(text: str | None) -> ClockNote | None:
+def decode(text: str | None) -> ClockNote | None:
     """A stored note; None if there is none or it can't be decoded."""
     try:
         return None if text is None else msgspec.json.decode(text, type=ClockNote)

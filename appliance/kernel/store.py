@@ -46,7 +46,7 @@ from appliance.kernel.store_errors import (
     StoreSuspect,
     StoreSuspended,
     free_bytes,
-    translated,
+    translate,
 )
 from appliance.kernel.store_files import StoreFiles, suspect_marker
 from appliance.kernel.wakeup import Wakeup
@@ -435,7 +435,7 @@ def _try_to_move_wal(reader: Reader) -> bool:
     try:
         move_wal(reader)
     except sqlite3.OperationalError as error:
-        if isinstance(translated(error, 0), StoreFull):
+        if isinstance(translate(error, 0), StoreFull):
             return False
         raise
     return True

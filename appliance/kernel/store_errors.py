@@ -123,9 +123,7 @@ def _stopped_writing(directory: Path) -> bool:
     return any(row[2] == number and _STOPPED & set(row[-1].split(",")) for row in rows)
 
 
-def translated(
-    error: sqlite3.Error, retry_after: float, directory: Path | None = None
-) -> Exception:
+def translate(error: sqlite3.Error, retry_after: float, directory: Path | None = None) -> Exception:
     """The error for a client for an error of SQLite; an unexpected error is returned unchanged.
 
     `directory`: the database's directory. On a full or read-only disk, opening a file fails with

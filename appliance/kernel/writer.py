@@ -20,7 +20,7 @@ from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
 from appliance.kernel.store_declaration import declaration_of
-from appliance.kernel.store_errors import StoreBusy, StoreFull, free_bytes, sqlite_name, translated
+from appliance.kernel.store_errors import StoreBusy, StoreFull, free_bytes, sqlite_name, translate
 
 FULL_LOG_SECONDS = 10.0
 LATE_SECONDS = 0.5
@@ -159,7 +159,7 @@ class Writer:
     def _refusal(self, error: Exception) -> Exception:
         wait = self._settings.retry_after_seconds
         if isinstance(error, sqlite3.Error):
-            translated_error = translated(error, wait, self._path.parent)
+            translated_error = translate(error, wait, self._path.parent)
             if isinstance(translated_error, Unavailable):
                 return translated_error
         return StoreBusy(retry_after=wait)
@@ -219,7 +219,7 @@ class Writer:
             error = outcome.error
             if isinstance(error, sqlite3.Error):
                 if id(error) not in seen:
-                    translated_error = translated(
+                    translated_error = translate(
                         error, self._settings.retry_after_seconds, self._path.parent
                     )
                     if isinstance(translated_error, StoreFull):

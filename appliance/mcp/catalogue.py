@@ -8,7 +8,7 @@ import msgspec
 from appliance.mcp.tools import Tool
 
 
-def described(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+def describe(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     return [
         {
             "name": tool.name,

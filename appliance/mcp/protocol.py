@@ -144,7 +144,7 @@ def refuse(refusal: Refusal) -> bytes:
     return _encode({"jsonrpc": "2.0", "id": refusal.request_id, "error": error})
 
 
-def negotiated(request: RpcRequest) -> str:
+def negotiate(request: RpcRequest) -> str:
     """The version in the response to `initialize`: the requested one, or else the newest."""
     requested = _text(request.params.get("protocolVersion"))
     return requested if requested in LEGACY else LEGACY[0]
@@ -188,7 +188,7 @@ def _version(method: str, params: Fields, headers: Headers) -> str:
     named_by = NAMED_BY.get(method)
     name = None if named_by is None else _text(params.get(named_by))
     if name is not None:
-        _compare("Mcp-Name", _decoded(headers.name), name)
+        _compare("Mcp-Name", _decode(headers.name), name)
     if version not in MODERN:
         raise _unsupported(version)
     return version
@@ -216,7 +216,7 @@ def _unsupported(version: str) -> Refusal:
     return Refusal(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
-def _decoded(header: str | None) -> str | None:
+def _decode(header: str | None) -> str | None:
     """A header's value; values that headers can't carry arrive as `=?base64?…?=`."""
     if header is None or not (header.startswith("=?base64?") and header.endswith("?=")):
         return header

@@ -24,7 +24,7 @@ from appliance.kernel.errors import (
 )
 from appliance.kernel.route import Operation, Route
 from appliance.mcp import metrics, protocol
-from appliance.mcp.catalogue import described
+from appliance.mcp.catalogue import describe
 from appliance.mcp.protocol import Headers, Refusal, RpcRequest
 from appliance.mcp.tools import TOOLS, Tool, ToolContext, read_topic
 from appliance.mcp.wire import ReadTopicArguments
@@ -111,7 +111,7 @@ class McpResource:
 
     def _initialize(self, request: RpcRequest, _req: Any) -> dict[str, Any]:
         return {
-            "protocolVersion": protocol.negotiated(request),
+            "protocolVersion": protocol.negotiate(request),
             "capabilities": CAPABILITIES,
             "serverInfo": SERVER,
             "instructions": INSTRUCTIONS,
@@ -121,10 +121,10 @@ class McpResource:
 
     @cached_property
     def _descriptions(self) -> list[dict[str, Any]]:
-        return described(list(self._tools.values()))
+        return describe(list(self._tools.values()))
 
     def _list_tools(self, request: RpcRequest, _req: Any) -> dict[str, Any]:
-        return _cached(request, {"tools": self._descriptions}, TTL_MS)
+        return _with_caching_hints(request, {"tools": self._descriptions}, TTL_MS)
 
     def _call_tool(self, request: RpcRequest, req: Any) -> dict[str, Any]:
         name = protocol.text_of(request, "name")
@@ -141,7 +141,7 @@ class McpResource:
             outcome = "done"
         except ApplianceError as error:
             outcome = "refused"
-            return _refused(error)
+            return _refusal(error)
         finally:
             metrics.calls.labels(name, outcome).inc()
         return {
@@ -153,7 +153,7 @@ class McpResource:
     # -- resources -------------------------------------------------------------------------
 
     def _list_resources(self, request: RpcRequest, _req: Any) -> dict[str, Any]:
-        return _cached(request, {"resources": []}, TTL_MS)
+        return _with_caching_hints(request, {"resources": []}, TTL_MS)
 
     def _list_templates(self, request: RpcRequest, _req: Any) -> dict[str, Any]:
         template = {
@@ -163,7 +163,7 @@ class McpResource:
             "description": f"Its newest {RESOURCE_MESSAGES} messages",
             "mimeType": "application/json",
         }
-        return _cached(request, {"resourceTemplates": [template]}, TTL_MS)
+        return _with_caching_hints(request, {"resourceTemplates": [template]}, TTL_MS)
 
     def _read_resource(self, request: RpcRequest, req: Any) -> dict[str, Any]:
         uri = protocol.text_of(request, "uri")
@@ -177,10 +177,10 @@ class McpResource:
             code = protocol.INVALID_PARAMS if request.modern else protocol.RESOURCE_NOT_FOUND
             raise Refusal(code, "Resource not found", {"uri": uri[:200]}) from None
         contents = {"uri": uri, "mimeType": "application/json", "text": _encode(page).decode()}
-        return _cached(request, {"contents": [contents]}, 0)
+        return _with_caching_hints(request, {"contents": [contents]}, 0)
 
 
-def _cached(request: RpcRequest, result: dict[str, Any], ttl_ms: int) -> dict[str, Any]:
+def _with_caching_hints(request: RpcRequest, result: dict[str, Any], ttl_ms: int) -> dict[str, Any]:
     """With the caching hints of the modern era."""
     if not request.modern:
         return result
@@ -212,7 +212,7 @@ def _is_command(hint: str) -> bool:
     return any(word in hint for word in ("agentlip", "GET /", "`", ".md"))
 
 
-def _refused(error: ApplianceError) -> dict[str, Any]:
+def _refusal(error: ApplianceError) -> dict[str, Any]:
     """A refusal for the model: message, code and hint."""
     body = refusal_body(error) | {"hint": hint_for_model(error)}
     if error.retry_after is not None:

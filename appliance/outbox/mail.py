@@ -194,7 +194,7 @@ class MailSubmission:
 
     def _connect(self) -> "PinnedSmtp":
         settings = self._settings
-        addresses = safe_connect.allowed_addresses(
+        addresses = safe_connect.resolve_allowed(
             self._resolve, settings.host, settings.port, settings
         )
         for address in addresses:

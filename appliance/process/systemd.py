@@ -158,7 +158,7 @@ class Unit(msgspec.Struct, frozen=True):
             self.workspace,
             command,
             owner=f"User={owner}\n" if self.system else "",
-            environment=f"Environment={quoted(f'PYTHONPATH={root}')}\n" if root else "",
+            environment=f"Environment={quote(f'PYTHONPATH={root}')}\n" if root else "",
             system=self.system,
             used=used,
         )
@@ -199,7 +199,7 @@ def render(
         )
     return TEMPLATE.format(
         workspace=text,
-        command=" ".join(quoted(part) for part in command),
+        command=" ".join(quote(part) for part in command),
         owner=owner,
         environment=environment,
         stop_seconds=STOP_SECONDS_MAX,
@@ -212,7 +212,7 @@ def _is_below(path: Path, folders: tuple[str, ...]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 
-def quoted(part: str) -> str:
+def quote(part: str) -> str:
     """An argument of ExecStart, quoted for systemd."""
     text = part.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return text if re.fullmatch(r"[A-Za-z0-9_./:@,+=%-]+", text) else f'"{text}"'
@@ -287,7 +287,7 @@ def uninstall(unit: Unit) -> dict[str, Any]:
 
     Raises OtherService for a unit of another program or workspace.
     """
-    path, wanted = unit.path, _wanted(unit)
+    path, wanted = unit.path, _wanted_link(unit)
     serves = workspace_of(unit)
     if serves is None and not path.exists():
         return {"path": str(path), "removed": [], "stopped": False, "next": []}
@@ -318,7 +318,7 @@ def uninstall(unit: Unit) -> dict[str, Any]:
     return {"path": str(path), "removed": names, "stopped": running, "next": after}
 
 
-def _wanted(unit: Unit) -> Path:
+def _wanted_link(unit: Unit) -> Path:
     """The link that `systemctl enable` creates and `disable` removes."""
     target = "multi-user" if unit.system else "default"
     return unit.path.parent / f"{target}.target.wants" / unit.path.name

@@ -59,7 +59,7 @@ class PageFile:
 
     def _use(self, sizes: tuple[int, int]) -> None:
         self.page_bytes, self._usable = sizes
-        self._frames = dict(_committed(self._wal, self.page_bytes))
+        self._frames = dict(_read_committed(self._wal, self.page_bytes))
         self.count = max([-(-self._file_bytes // self.page_bytes), *self._frames])
 
     def _readable_bytes(self, sizes: tuple[int, int]) -> int:
@@ -295,7 +295,7 @@ def _value(kind: int, content: bytes) -> Any:
     return content.decode("utf-8") if kind % 2 else content
 
 
-def _committed(wal: bytes | mmap.mmap, page_bytes: int) -> Iterator[tuple[int, int]]:
+def _read_committed(wal: bytes | mmap.mmap, page_bytes: int) -> Iterator[tuple[int, int]]:
     """Pages of the log up to its last commit, oldest first, and where they begin (format §4.1)."""
     if len(wal) < WAL_HEADER_BYTES or int.from_bytes(wal[:4]) not in WAL_MAGICS:
         return

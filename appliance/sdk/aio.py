@@ -41,7 +41,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _awaited(
+def _run_in_thread(
     verb: Callable[Concatenate[Client, P], T],
 ) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
     """The method of `Client`, run in a thread."""
@@ -173,27 +173,27 @@ class AsyncClient:
 
     # -- verbs -----------------------------------------------------------------------
 
-    create_channel = _awaited(Client.create_channel)
-    create_topic = _awaited(Client.create_topic)
-    rename_topic = _awaited(Client.rename_topic)
-    send_message = _awaited(Client.send_message)
-    send_messages = _awaited(Client.send_messages)
-    edit_message = _awaited(Client.edit_message)
-    delete_message = _awaited(Client.delete_message)
-    retopic_message = _awaited(Client.retopic_message)
-    add_attachment = _awaited(Client.add_attachment)
-    list_channels = _awaited(Client.list_channels)
-    list_topics = _awaited(Client.list_topics)
-    get_message = _awaited(Client.get_message)
-    tail_messages = _awaited(Client.tail_messages)
-    page_messages = _awaited(Client.page_messages)
-    list_attachments = _awaited(Client.list_attachments)
-    list_enrichments = _awaited(Client.list_enrichments)
-    search = _awaited(Client.search)
-    send = _awaited(Client.send)
-    send_status = _awaited(Client.send_status)
-    receive = _awaited(Client.receive)
-    ack = _awaited(Client.ack)
+    create_channel = _run_in_thread(Client.create_channel)
+    create_topic = _run_in_thread(Client.create_topic)
+    rename_topic = _run_in_thread(Client.rename_topic)
+    send_message = _run_in_thread(Client.send_message)
+    send_messages = _run_in_thread(Client.send_messages)
+    edit_message = _run_in_thread(Client.edit_message)
+    delete_message = _run_in_thread(Client.delete_message)
+    retopic_message = _run_in_thread(Client.retopic_message)
+    add_attachment = _run_in_thread(Client.add_attachment)
+    list_channels = _run_in_thread(Client.list_channels)
+    list_topics = _run_in_thread(Client.list_topics)
+    get_message = _run_in_thread(Client.get_message)
+    tail_messages = _run_in_thread(Client.tail_messages)
+    page_messages = _run_in_thread(Client.page_messages)
+    list_attachments = _run_in_thread(Client.list_attachments)
+    list_enrichments = _run_in_thread(Client.list_enrichments)
+    search = _run_in_thread(Client.search)
+    send = _run_in_thread(Client.send)
+    send_status = _run_in_thread(Client.send_status)
+    receive = _run_in_thread(Client.receive)
+    ack = _run_in_thread(Client.ack)
 
     async def messages(self, topic_id: str) -> AsyncGenerator[models.Message, None]:
         """Like `Client.messages`."""

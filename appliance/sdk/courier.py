@@ -435,9 +435,9 @@ class Consumer:
             if not messages and idle_seconds is not None:
                 yield None
             for message in messages:
-                self._ready += self._delivered(message)
+                self._ready += self._take(message)
 
-    def _delivered(self, message: bytes) -> list[tuple[Env, int]]:
+    def _take(self, message: bytes) -> list[tuple[Env, int]]:
         frame = read_frame(message)
         if frame.error is not None:
             if is_final_error(frame.error):

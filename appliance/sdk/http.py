@@ -142,7 +142,7 @@ class HubClient:
         refused = self._endpoint.token
         self.close()
         try:
-            return self._connected()[1].token != refused
+            return self._connect()[1].token != refused
         except ApplianceError:
             return False  # the caller gets the original error
 
@@ -160,7 +160,7 @@ class HubClient:
         return seconds if error.http_status in BUSY else None
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
-        connection, endpoint = self._connected()
+        connection, endpoint = self._connect()
         try:
             sent = {**_headers(endpoint, body), **headers}
             connection.request(method, endpoint.prefix + path, body, sent)
@@ -178,9 +178,9 @@ class HubClient:
         self.rate_limit = int(limit) if limit.isdecimal() else None
         if reply.will_close:
             self.close()
-        return _decoded(reply, text)
+        return _decode(reply, text)
 
-    def _connected(self) -> tuple[http.client.HTTPConnection, Endpoint]:
+    def _connect(self) -> tuple[http.client.HTTPConnection, Endpoint]:
         if self._connection is None or self._endpoint is None:
             self._endpoint = self._locate()
             self._connection = connect(self._endpoint, REQUEST_TIMEOUT_SECONDS)
@@ -211,7 +211,7 @@ def _headers(endpoint: Endpoint, body: bytes | None) -> dict[str, str]:
     return headers
 
 
-def _decoded(reply: http.client.HTTPResponse, text: bytes) -> Json:
+def _decode(reply: http.client.HTTPResponse, text: bytes) -> Json:
     try:
         body = msgspec.json.decode(text) if text else {}
     except msgspec.DecodeError:

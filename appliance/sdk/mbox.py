@@ -112,9 +112,9 @@ def body_text(mail: Message) -> tuple[str, int]:
         if part.get_content_disposition() == "attachment" or (named and kind != "text/plain"):
             attachments += 1
         elif kind == "text/plain":
-            plain.append(_decoded(part))
+            plain.append(_decode(part))
         elif kind == "text/html":
-            rich.append(_text_of_html(_decoded(part)))
+            rich.append(_text_of_html(_decode(part)))
         else:
             attachments += 1
     text = "\n".join(plain) if plain else "\n".join(rich)
@@ -122,7 +122,7 @@ def body_text(mail: Message) -> tuple[str, int]:
     return text.strip("\n"), attachments
 
 
-def _decoded(part: Message) -> str:
+def _decode(part: Message) -> str:
     payload = part.get_payload(decode=True)
     return _piece(payload if isinstance(payload, bytes) else b"", part.get_content_charset())
 

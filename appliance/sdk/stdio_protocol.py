@@ -82,10 +82,10 @@ class StdioConnection:
             "enqueue": self._enqueue,
             "subscribe": self._subscribe,
             "grant": lambda frame: self._forward(frame, {"credit": _number(frame, "n")}),
-            "ack": lambda frame: self._forward(frame, {"ack": _needed(frame, "id")}),
+            "ack": lambda frame: self._forward(frame, {"ack": _require(frame, "id")}),
             "nack": self._nack,
-            "stats": lambda frame: self._get("/v1/stats", stream=_needed(frame, "stream")),
-            "snapshot": lambda frame: self._get("/v1/snapshot", view=_needed(frame, "view")),
+            "stats": lambda frame: self._get("/v1/stats", stream=_require(frame, "stream")),
+            "snapshot": lambda frame: self._get("/v1/snapshot", view=_require(frame, "view")),
             "metrics": lambda _: self._get("/v1/metrics"),
             "advertise": lambda _: self._get("/v1/advertise"),
         }
@@ -107,7 +107,7 @@ class StdioConnection:
         try:
             if len(line) > LINE_BYTES_MAX:
                 raise Invalid(f"the line is longer than {LINE_BYTES_MAX} bytes")
-            frame = _decoded(line)
+            frame = _decode(line)
             self._key = "op" if "op" in frame and "type" not in frame else "type"
             name = frame.get(self._key)
             if name == "hello":
@@ -135,7 +135,7 @@ class StdioConnection:
         return {"version": VERSION, "features": FEATURES}
 
     def _enqueue(self, frame: Json) -> Json:
-        body = {"to": _needed(frame, "to"), "envelope": frame.get("env", frame.get("envelope"))}
+        body = {"to": _require(frame, "to"), "envelope": frame.get("env", frame.get("envelope"))}
         return {"id": self._client.post("/v1/enqueue", body)["id"]}
 
     def _subscribe(self, frame: Json) -> Json:
@@ -146,14 +146,14 @@ class StdioConnection:
             raise Invalid(
                 f"the limit of {SUBSCRIPTIONS_MAX} subscriptions per pipe has been reached"
             )
-        query = {"stream": _needed(frame, "stream")}
+        query = {"stream": _require(frame, "stream")}
         link = WebSocket(self._locate(), "/v1/subscribe?" + urlencode(query))
         self._links[sub] = link
         threading.Thread(target=self._follow, args=(sub, link), daemon=True).start()
         return {"stream": query["stream"]}
 
     def _nack(self, frame: Json) -> None:
-        message = {"nack": _needed(frame, "id")}
+        message = {"nack": _require(frame, "id")}
         message |= {name: frame[name] for name in ("delayMs", "mode", "error") if name in frame}
         self._forward(frame, message)
 
@@ -259,7 +259,7 @@ def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
             line = stream.readline(LINE_BYTES_MAX + 1)
 
 
-def _decoded(line: bytes) -> Json:
+def _decode(line: bytes) -> Json:
     try:
         return msgspec.json.decode(line, type=Json)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -271,7 +271,7 @@ def _without_line_breaks(env: msgspec.Raw) -> msgspec.Raw:
     return msgspec.Raw(bytes(env).replace(b"\n", b" ").replace(b"\r", b" "))
 
 
-def _needed(frame: Json, name: str) -> str:
+def _require(frame: Json, name: str) -> str:
     value = frame.get(name)
     if not isinstance(value, str) or not value:
         raise Invalid(f"{name}: must be a non-empty string", details={"field": name})

@@ -197,7 +197,7 @@ class StreamState:
         """Whether the hub closed the stream permanently."""
         over = isinstance(error, ConnectionClosed) and _code(error) == NORMAL
         if over:
-            self._lost("the hub closed the stream permanently")
+            self._note_loss("the hub closed the stream permanently")
             self.signals.say("the hub closed the stream permanently")
         return over
 
@@ -217,10 +217,10 @@ class StreamState:
             else:
                 reason = self._after_failure(error)
         except ApplianceError as final:
-            self._lost(final.message)
+            self._note_loss(final.message)
             _notify(self.signals.failed, final)
             raise
-        self._lost(reason)
+        self._note_loss(reason)
         self._failures += 1
         seconds = max(delay_seconds(RECONNECT, self._failures, random.random()), minimum)
         if self._token_refusals:
@@ -242,13 +242,13 @@ class StreamState:
     def _after_close(self, error: ConnectionClosed) -> tuple[str, float]:
         code = _code(error)
         if code == UNAUTHORIZED:
-            self._refused()
+            self._count_refusal()
         minimum = GOING_AWAY_WAIT_SECONDS if code == GOING_AWAY else 0.0
         return f"connection closed ({code})", minimum
 
     def _after_status(self, status: int) -> str:
         if status in (401, 403):
-            self._refused()
+            self._count_refusal()
         elif not self._was_connected and status < 500:
             raise StreamBroken(f"the hub answered the upgrade with status {status}")
         return f"the hub answered {status}"
@@ -262,13 +262,13 @@ class StreamState:
             raise HubNotRunning(f"cannot follow the hub: {type(error).__name__}") from None
         return f"cannot connect: {type(error).__name__}"
 
-    def _refused(self) -> None:
+    def _count_refusal(self) -> None:
         """Count a rejected token. The first time it is read again: it may have been rotated."""
         self._token_refusals += 1
         if self._token_refusals > 1:
             raise TokenRefused
 
-    def _lost(self, reason: str) -> None:
+    def _note_loss(self, reason: str) -> None:
         if self._following:
             self._following = False
             _notify(self.signals.disconnected, reason)

@@ -27,7 +27,7 @@ def seconds_of(bucket: int) -> float:
     return 2 * GAMMA**bucket / (GAMMA + 1)
 
 
-def merged(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
+def merge(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
     """The sum of histograms."""
     total: dict[int, int] = {}
     for histogram in histograms:

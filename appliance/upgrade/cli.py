@@ -111,13 +111,13 @@ def _ask(session: Session, planned: MigrationPlan, without_backup: bool) -> None
     flag = " --without-backup" if without_backup else ""
     raise Invalid(
         f"{_steps(planned.steps)} would be applied: "
-        + ", ".join(f"{each.store} {', '.join(each.steps)}" for each in _pending(planned)),
+        + ", ".join(f"{each.store} {', '.join(each.steps)}" for each in _find_pending(planned)),
         details={"plan": msgspec.to_builtins(planned)},
         hint=f"agentlip migrate --apply --yes{flag}",
     )
 
 
-def _pending(planned: MigrationPlan) -> list[StorePlan]:
+def _find_pending(planned: MigrationPlan) -> list[StorePlan]:
     return [each for each in planned.stores if each.status == "pending"]
 
 

@@ -85,7 +85,7 @@ def plan(datadir: DataDir, sections: UpgradeSections, *, locked: bool = False) -
     lost = {str(each.details["store"]): each for each in manifest.lost_stores(datadir, mode)}
     off = set(STORES) - set(sections.roles.stores)
     stores = tuple(
-        _off(datadir, store) if store in off else _planned(datadir, store, lost, running)
+        _off(datadir, store) if store in off else _plan(datadir, store, lost, running)
         for store in STORES
     )
     pending = [each for each in stores if each.status == "pending"]
@@ -128,7 +128,7 @@ def _off(datadir: DataDir, store: str) -> StorePlan:
     )  # fmt: skip
 
 
-def _planned(
+def _plan(
     datadir: DataDir,
     store: str,
     lost: dict[str, manifest.StoreLost],

@@ -51,7 +51,7 @@ def save(
         return ""
     try:
         with announced(datadir, "making a backup before a migration"):
-            manifest, made = _saved(datadir, settings, clock)
+            manifest, made = _save(datadir, settings, clock)
     except (ApplianceError, OSError) as error:
         not_whole = _not_whole(datadir)
         if not_whole:
@@ -85,7 +85,7 @@ def naming(saved: str) -> Iterator[None]:
         ) from error
 
 
-def _saved(datadir: DataDir, settings: BackupSettings, clock: Clock) -> tuple[SetManifest, bool]:
+def _save(datadir: DataDir, settings: BackupSettings, clock: Clock) -> tuple[SetManifest, bool]:
     """The set, and whether it was made now."""
     sets = SetDirectory(datadir, settings)
     with sets.only_writer():

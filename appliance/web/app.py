@@ -122,7 +122,7 @@ class AccessMiddleware:
             return
         principal: Principal = req.context.principal
         if mounted.operation.signer is not None and principal is ANONYMOUS:
-            principal = req.context.principal = self._signed(req, mounted)
+            principal = req.context.principal = self._verify_signature(req, mounted)
         elif req.context.refused is not None:
             raise req.context.refused
         self._guard.admit(principal, mounted.scope, req.env, mounted.also)
@@ -135,7 +135,7 @@ class AccessMiddleware:
         if connection is not None:  # a full pool does not close it
             connection.authenticated = principal is not ANONYMOUS
 
-    def _signed(self, req: falcon.Request, mounted: MountedOperation) -> Principal:
+    def _verify_signature(self, req: falcon.Request, mounted: MountedOperation) -> Principal:
         """The principal that signed the request, which so far counted as one without a token."""
         context, limiter = req.context, self._limiter
         refused: RateLimited | None = context.refused

@@ -23,9 +23,7 @@ def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
-def allowed_addresses(
-    resolver: Resolve, host: str, port: int, rules: AddressRules
-) -> Sequence[str]:
+def resolve_allowed(resolver: Resolve, host: str, port: int, rules: AddressRules) -> Sequence[str]:
     """All addresses of the host. Raises Unreachable, or BadWebhookUrl if any is not allowed."""
     try:
         addresses = resolver(host, port)

@@ -66,11 +66,11 @@ class SseStream:
 
     def __iter__(self) -> Iterator[bytes]:
         source = self._source
-        yield from self._joined(source.begin())
+        yield from self._join(source.begin())
         while self._open and not source.closed:
             events = source.take()
             if events is not None:
-                yield from self._joined(events)
+                yield from self._join(events)
             elif not source.wait(self._heartbeat_seconds):
                 yield HEARTBEAT_LINE
 
@@ -88,7 +88,7 @@ class SseStream:
             self._source.end()
             self._source.wake()
 
-    def _joined(self, events: Iterable[bytes]) -> Iterator[bytes]:
+    def _join(self, events: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces(events):
             if not self._open:
                 return

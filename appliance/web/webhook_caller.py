@@ -86,7 +86,7 @@ class WebhookCaller:
         url_parts = urlsplit(url)
         host, secure = url_parts.hostname or "", url_parts.scheme == "https"
         port = url_parts.port or (443 if secure else 80)
-        addresses = safe_connect.allowed_addresses(self._resolve, host, port, self._rules)
+        addresses = safe_connect.resolve_allowed(self._resolve, host, port, self._rules)
         if not secure and not self._rules.allow_http:  # the name may be local, the address not
             for address in addresses:
                 check_url(f"http://[{address}]/" if ":" in address else f"http://{address}/",

@@ -76,7 +76,7 @@ def encode(epochs: Iterable[Epoch]) -> str:
     return msgspec.json.format(text, indent=2).decode() + "\n"
 
 
-def merged(*lists: Iterable[Epoch]) -> tuple[Epoch, ...]:
+def merge(*lists: Iterable[Epoch]) -> tuple[Epoch, ...]:
     """All epochs of several lists, each once, in the order of their first ids."""
     by_id = {each.epoch: each for epochs in lists for each in epochs}
     return tuple(sorted(by_id.values(), key=lambda each: each.first_event_id))
@@ -87,7 +87,7 @@ def continued(before: tuple[Epoch, ...], old: str, begun: Epoch) -> str:
     if old not in {each.epoch for each in before}:
         # The first of the list, or the first after the log was lost and its ids began again.
         before = (Epoch(old),)
-    return encode(merged(before, (begun,)))
+    return encode(merge(before, (begun,)))
 
 
 def highest(epochs: Iterable[Epoch]) -> int:

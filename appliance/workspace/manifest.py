@@ -195,7 +195,7 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
     restarted = any(declaration_of(name).numbers_events for name in names)
     if restarted and datadir.database(RECORD_STORE).exists():
         # Event numbers begin again: cursors of clients must not be taken for new ones.
-        with _opened(datadir.database(RECORD_STORE)) as connection:
+        with _open(datadir.database(RECORD_STORE)) as connection:
             connection.execute("DELETE FROM meta WHERE key = 'epoch'")
             connection.commit()
     _write(datadir, manifest)
@@ -209,7 +209,7 @@ def _behind(datadir: DataDir, store: str, mode: Mode) -> StoreLost | None:
     database = datadir.database(store)
     if noted is None or noted.epoch not in {epoch, *continued} or suspect_marker(database).exists():
         return None
-    with suppress(sqlite3.Error), _opened(database, mode) as connection:
+    with suppress(sqlite3.Error), _open(database, mode) as connection:
         newest = event_ids.newest(connection)
         if newest < noted.number:
             return StoreLost(store, "behind", newest=newest, given_out=noted.number)
@@ -228,10 +228,10 @@ def _leave_events(datadir: DataDir, error: StoreLost, clock: Clock, log: Log) ->
     begun = epochs.Epoch(epoch, iso(now_ms), "", given_out + JUMP + 1, given_out)
     text = epochs.continued(epochs.read(datadir), old, begun)
     datadir.write_private(datadir.dir / epochs.FILE, text)
-    with _opened(datadir.database(RECORD_STORE)) as connection:
+    with _open(datadir.database(RECORD_STORE)) as connection:
         connection.execute(meta.SET, (epochs.KEY, epoch))
         connection.commit()
-    with _opened(datadir.database(store)) as connection:
+    with _open(datadir.database(store)) as connection:
         event_ids.keep_sequence(connection, "events", given_out + JUMP)
         connection.commit()
 
@@ -266,7 +266,7 @@ def _identify(path: Path, store: str, recorded: str) -> str:
     own_key = declaration_of(store).id_key == STORE_ID_KEY
     if in_file or recorded or not own_key:
         return in_file or recorded  # a file whose id can't be read may be damaged, so don't write
-    with suppress(sqlite3.Error), _opened(path) as connection:
+    with suppress(sqlite3.Error), _open(path) as connection:
         connection.execute(
             "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)",
             (STORE_ID_KEY, random_id()),
@@ -282,7 +282,7 @@ def _write(datadir: DataDir, manifest: WorkspaceManifest) -> None:
         datadir.write_private(datadir.dir / FILE, text)
     database = datadir.database(RECORD_STORE)
     if database.exists() and _meta(database, _META_KEY, "rw") != text:
-        with suppress(sqlite3.Error), _opened(database) as connection:
+        with suppress(sqlite3.Error), _open(database) as connection:
             connection.execute(meta.SET, (_META_KEY, text))
             connection.commit()
 
@@ -303,13 +303,13 @@ def _meta(database: Path, key: str, mode: Mode) -> str:
     if not database.is_file() or suspect_marker(database).exists():
         return ""
     try:
-        with _opened(database, mode) as connection:
+        with _open(database, mode) as connection:
             return meta.value(connection, key) or ""
     except sqlite3.Error:
         return ""
 
 
-def _opened(database: Path, mode: Mode = "rw") -> "closing[sqlite3.Connection]":
+def _open(database: Path, mode: Mode = "rw") -> "closing[sqlite3.Connection]":
     if database.exists() and not database.is_file():  # opening a FIFO would not end
         raise sqlite3.OperationalError(f"{database.name} is not a file")
     uri = read_unused_uri(database) if mode == "unused" else f"{_uri(database)}?mode={mode}"

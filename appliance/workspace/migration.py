@@ -86,13 +86,13 @@ def statements(migration: Migration) -> Iterator[str]:
     text = migration.sql
     for end in (match.end() for match in re.finditer(";", text)):
         if sqlite3.complete_statement(text[begin:end]):
-            yield _checked(migration, text[begin:end])
+            yield _check(migration, text[begin:end])
             begin = end
     if _COMMENT.sub("", text[begin:]).strip():
-        yield _checked(migration, text[begin:])
+        yield _check(migration, text[begin:])
 
 
-def _checked(migration: Migration, statement: str) -> str:
+def _check(migration: Migration, statement: str) -> str:
     words = _COMMENT.sub(" ", statement).split(None, 1)
     if words and words[0].rstrip(";").upper() in _FORBIDDEN:
         raise BadMigration(f"{migration.name}: {words[0]} is not allowed in a migration")

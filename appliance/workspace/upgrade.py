@@ -97,7 +97,7 @@ def state(
     """The state of an open file. Only reads; raises sqlite3.Error if that fails."""
     released = load(store) if migrations is None else tuple(migrations)
     adapter = adapter_of(store)
-    recorded = _recorded(connection)
+    recorded = _read_recorded(connection)
     by_name = {each.name: each for each in released}
     schema = _number(connection, store, "x_schema") or 0
     compat = _number(connection, store, "x_compat")
@@ -324,7 +324,7 @@ class Upgrade:
         )
 
 
-def _recorded(connection: sqlite3.Connection) -> dict[str, tuple[int, str]]:
+def _read_recorded(connection: sqlite3.Connection) -> dict[str, tuple[int, str]]:
     if not connection.execute(
         "SELECT 1 FROM sqlite_schema WHERE name = 'x_migrations' AND type = 'table'"
     ).fetchone():

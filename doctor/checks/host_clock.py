@@ -6,7 +6,7 @@ from datetime import datetime
 
 from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, iso, utc
-from appliance.kernel.steady_clock import CLOCK_KEY, decoded, jump_since_ms
+from appliance.kernel.steady_clock import CLOCK_KEY, decode, jump_since_ms
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 
@@ -60,7 +60,7 @@ def _jumped(context: Context) -> Iterator[Finding]:
     now_ms = context.clock.now_ms()
     jumps: dict[str, int] = {}
     for _, connection in context.opened():
-        note = decoded(meta.read(connection, CLOCK_KEY))
+        note = decode(meta.read(connection, CLOCK_KEY))
         if note is None:
             continue
         if note.jumped_at is not None and iso(now_ms - DAY_MS) < note.jumped_at:

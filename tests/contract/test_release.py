@@ -205,7 +205,7 @@ def test_changelog_refuses_a_released_version_and_a_release_without_notes(
 def test_every_note_is_of_a_kind_that_the_changelog_has() -> None:
     for path in changelog.notes(ROOT):
         text = path.read_text("utf-8")
-        assert len(changelog.rendered("1", "x", [text])) > len(text), path.name
+        assert len(changelog.render("1", "x", [text])) > len(text), path.name
 
 
 # -- the wheel and the source distribution -------------------------------------------------

@@ -17,7 +17,7 @@ import msgspec
 
 from appliance.kernel import event_ids
 from appliance.kernel.clock import HOUR_MS, SystemClock, iso
-from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, ClockReading, encoded
+from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, ClockReading, encode
 from appliance.workspace import row_digest
 from appliance.workspace.datadir import DataDir
 from doctor.cli_options import settings_of
@@ -288,7 +288,7 @@ def clock_set(workspace: WorkspaceFixture) -> None:
     reading = ClockReading(workspace_now_ms(), 0, "an earlier boot")
     note = ClockNote(reading, 2 * HOUR_MS, iso(workspace_now_ms() - 60_000), 2 * HOUR_MS)
     workspace.execute(
-        "INSERT OR REPLACE INTO meta VALUES (?, ?)", CLOCK_KEY, encoded(note), store="outbox"
+        "INSERT OR REPLACE INTO meta VALUES (?, ?)", CLOCK_KEY, encode(note), store="outbox"
     )
 
 

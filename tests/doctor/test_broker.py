@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.kernel.clock import SystemClock, iso
-from appliance.kernel.steady_clock import ClockNote, ClockReading, encoded
+from appliance.kernel.steady_clock import ClockNote, ClockReading, encode
 from doctor.check import Severity
 from tests.doctor.workspace import WorkspaceFixture
 
@@ -71,7 +71,7 @@ def test_clock_change_is_reported_for_a_day(
 ) -> None:
     now_ms = SystemClock().now_ms()
     reading = ClockReading(now_ms, 1, "boot")
-    note = encoded(ClockNote(reading, -3_600_000, iso(now_ms - hours * 3_600_000)))
+    note = encode(ClockNote(reading, -3_600_000, iso(now_ms - hours * 3_600_000)))
     break_it(workspace, f"INSERT INTO meta VALUES ('clock', '{note}')")
     findings = workspace.find("broker.clock")
     assert [each.severity for each in findings] == [Severity.INFO] * count

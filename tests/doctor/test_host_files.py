@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from appliance.kernel.clock import SystemClock, iso
-from appliance.kernel.steady_clock import ClockNote, ClockReading, encoded
+from appliance.kernel.steady_clock import ClockNote, ClockReading, encode
 from appliance.workspace.migration import load
 from doctor.checks import host_files
 from doctor.settings import DoctorSettings
@@ -283,7 +283,7 @@ def test_a_clock_that_was_set_is_found(
     reading = ClockReading(now_ms, 1, "another boot")
     note = ClockNote(reading, jump_ms, iso(now_ms - ago_ms))
     workspace.execute(
-        "INSERT OR REPLACE INTO meta VALUES ('clock', ?)", encoded(note), store="outbox"
+        "INSERT OR REPLACE INTO meta VALUES ('clock', ?)", encode(note), store="outbox"
     )
     findings = found_by(workspace, "host.clock")
     assert findings == [(severity, "clock", "jumped") for severity in expected]
@@ -293,7 +293,7 @@ def test_a_jump_that_nobody_noted_is_found(workspace) -> None:
     reading = ClockReading(SystemClock().now_ms() + 3_000_000, 1, "another boot")
     workspace.execute(
         "INSERT OR REPLACE INTO meta VALUES ('clock', ?)",
-        encoded(ClockNote(reading)),
+        encode(ClockNote(reading)),
         store="broker",
     )
     assert found_by(workspace, "host.clock") == [("info", "clock", "jumped")]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.steady_clock import CLOCK_KEY, decoded
+from appliance.kernel.steady_clock import CLOCK_KEY, decode
 from tests.doctor import breakages as by
 from tests.doctor.breakages import UsedWorkspace
 from tests.doctor.night import Stranger, blocks_of, sections
@@ -351,6 +351,6 @@ def test_clock_that_was_set(play: Play) -> None:
     stranger.shell = right
     assert "set by +7200 s" in stranger.run()
     [(value,)] = rows(stranger, noted, "broker")
-    note = decoded(str(value))
+    note = decode(str(value))
     assert note is not None
     assert abs(note.total_ms) < 2_000

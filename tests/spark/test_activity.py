@@ -94,7 +94,7 @@ def test_quantiles_of_merged_buckets_are_within_the_error(spark, ask, tmp_path):
     ingest.run(ask())
     job.run(ask(source=tmp_path / "out"))
     rows = gold(spark, ask, "activity")
-    merged = histogram.merged(row["reply_buckets"] for row in rows)
+    merged = histogram.merge(row["reply_buckets"] for row in rows)
     assert sum(merged.values()) == sum(row["replied"] for row in rows)
     waits = sorted(Numbers(events(log)).waits)
     for share in (0.5, 0.95):

@@ -119,15 +119,18 @@ def test_changed_days_are_those_of_new_rows(tmp_path, monkeypatch, seed):
             micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
             day = at.date().isoformat()
             expected[day] = max(micros, expected.get(day, micros))
-    assert counting.changed_days(write_messages(tmp_path, rows, files=3), known) == expected
-    assert counting.changed_days([], known) == {}
+    assert counting.find_changed_days(write_messages(tmp_path, rows, files=3), known) == expected
+    assert counting.find_changed_days([], known) == {}
 
 
 @pytest.mark.parametrize("missing", ["epoch", "event_id", "valid_from"])
 def test_days_of_rows_without_a_value_are_left_to_the_query(tmp_path, missing):
     row = {"epoch": "a", "event_id": 1, "valid_from": datetime(2026, 2, 1, tzinfo=UTC)}
-    assert counting.changed_days(write_messages(tmp_path, [row]), {}) is not None
-    assert counting.changed_days(write_messages(tmp_path, [row, row | {missing: None}]), {}) is None
+    assert counting.find_changed_days(write_messages(tmp_path, [row]), {}) is not None
+    assert (
+        counting.find_changed_days(write_messages(tmp_path, [row, row | {missing: None}]), {})
+        is None
+    )
 
 
 def test_queries_find_the_same_days_and_results(spark, ask, tmp_path, monkeypatch):

@@ -132,12 +132,12 @@ def test_document_of_the_image_has_every_package(image):
     document = sbom.document(image)
     assert document["bomFormat"] == "CycloneDX"
     licences = {
-        (sbom.normalized(each["name"]), each["version"]): each["licenses"]
+        (sbom.normalize(each["name"]), each["version"]): each["licenses"]
         for each in document["components"]
         if each.get("purl", "").startswith("pkg:pypi/")
     }
     for package in sbom.packages(image):
-        key = (sbom.normalized(package["name"]), package["version"])
+        key = (sbom.normalize(package["name"]), package["version"])
         assert licences[key] == [{"expression": package["licence"]}]
     debian = {each["name"] for each in document["components"]
               if each.get("purl", "").startswith("pkg:deb/")}  # fmt: skip

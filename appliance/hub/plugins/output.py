@@ -23,7 +23,7 @@ class BadOutput(Exception):
 
 def findings(raw: msgspec.Raw, content: str, items_max: int) -> list[wire.EnrichmentFinding]:
     """The output of a linkifier. Raises BadOutput."""
-    return checked(_decoded(_findings, raw, items_max), content, items_max)
+    return checked(_decode(_findings, raw, items_max), content, items_max)
 
 
 def checked(
@@ -42,7 +42,7 @@ def checked(
 def extracts(raw: msgspec.Raw, message_id: str, items_max: int) -> list[Added]:
     """The output of an extractor as commands to add attachments. Raises BadOutput."""
     added = []
-    for extract in _decoded(_extracts, raw, items_max):
+    for extract in _decode(_extracts, raw, items_max):
         command = hub_wire.AddAttachment(
             extract.kind, extract.value_json, extract.key or None, extract.dedupe_key, message_id
         )
@@ -50,7 +50,7 @@ def extracts(raw: msgspec.Raw, message_id: str, items_max: int) -> list[Added]:
     return added
 
 
-def _decoded(decode: Any, raw: msgspec.Raw, items_max: int) -> Any:
+def _decode(decode: Any, raw: msgspec.Raw, items_max: int) -> Any:
     try:
         items = decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):

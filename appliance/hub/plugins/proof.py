@@ -9,7 +9,7 @@ from appliance.hub.plugins import wire
 FILTERED = "2"  # value of Seccomp in /proc/PID/status while a filter is active
 
 
-def confirmed(claimed: wire.Isolation, pid: int, supervisor: int) -> wire.Isolation:
+def confirm(claimed: wire.Isolation, pid: int, supervisor: int) -> wire.Isolation:
     """`claimed` with the user that the kernel reports; no isolation if the two disagree."""
     if not Path("/proc/self/status").exists():
         return claimed  # not Linux: there is no claim that the kernel could confirm

@@ -59,7 +59,7 @@ class Plugins:
         )
 
     def re_enrich(self, command: wire.ReEnrich) -> wire.ReEnrichTaken:
-        names = [plugin.name for plugin in self._named(command.plugins)]
+        names = [plugin.name for plugin in self._find_runnable(command.plugins)]
         head = self._hub.feed.head
         if not names:
             return wire.ReEnrichTaken([])
@@ -74,7 +74,7 @@ class Plugins:
         message = messages.get(command.message_id)
         if message is None:
             raise hub_wire.NoSuchMessage(details={"message_id": command.message_id})
-        plugins = self._named(command.plugins)
+        plugins = self._find_runnable(command.plugins)
         if not command.plugins:
             plugins = [plugin for plugin in plugins if plugin.own.type == "extractor"]
         return wire.ReExtracted(
@@ -156,7 +156,7 @@ class Plugins:
         metrics.stale.labels(name).inc(outcomes.count("stale"))
         return outcomes
 
-    def _named(self, names: Sequence[str]) -> list[Plugin]:
+    def _find_runnable(self, names: Sequence[str]) -> list[Plugin]:
         """Plugins that can run, all or by name."""
         able = {
             runner.plugin.name: runner.plugin

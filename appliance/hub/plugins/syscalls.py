@@ -102,9 +102,7 @@ def landlock_ruleset(version: int, *, network: bool) -> int:
         0 if network else NET_BIND_AND_CONNECT_TCP,
         SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS,
     )
-    return _checked(
-        _libc.syscall(CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
-    )
+    return _check(_libc.syscall(CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0))
 
 
 def landlock_allow(ruleset: int, path: str, rights: int, is_folder: bool) -> None:
@@ -116,16 +114,16 @@ def landlock_allow(ruleset: int, path: str, rights: int, is_folder: bool) -> Non
     try:
         allowed = rights if is_folder else rights & FILE_RIGHTS
         rule = PathBeneath(allowed, descriptor)
-        _checked(_libc.syscall(ADD_RULE, ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0))
+        _check(_libc.syscall(ADD_RULE, ruleset, RULE_PATH_BENEATH, ctypes.byref(rule), 0))
     finally:
         os.close(descriptor)
 
 
 def landlock_enforce(ruleset: int) -> None:
-    _checked(_libc.syscall(RESTRICT_SELF, ruleset, 0))
+    _check(_libc.syscall(RESTRICT_SELF, ruleset, 0))
 
 
-def _checked(result: int) -> int:
+def _check(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

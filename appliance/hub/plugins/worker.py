@@ -100,7 +100,7 @@ class PluginWorker:
         seconds, bytes_max = self._settings.load_seconds, REPLY_BYTES_MAX
         reply = self._exchange(_encode(self._order()), seconds, bytes_max, passing=True)
         assert self._child is not None
-        self.isolation = proof.confirmed(
+        self.isolation = proof.confirm(
             reply.isolation or wire.Isolation(), reply.pid, self._child.pid
         )
         missing = self._missing(self.isolation)

@@ -86,7 +86,7 @@ def store_enrichments(
     tx: Tx, plugin: str, seen: SeenMessage, findings: list[wire.EnrichmentFinding]
 ) -> StoreOutcome:
     """Replace what this plugin found before. Equal results for the same text change nothing."""
-    message = _unchanged(tx, seen)
+    message = _find_unchanged(tx, seen)
     if message is None:
         return "stale", 0
     old_hash, old_ids = _old_set(tx, plugin, seen.message_id)
@@ -133,7 +133,7 @@ def store_attachments(
     tx: Tx, plugin: str, seen: SeenMessage, added: list[tuple[hub_wire.AddAttachment, str]]
 ) -> StoreOutcome:
     """Add attachments as for a client: existing ones stay, without an event."""
-    message = _unchanged(tx, seen)
+    message = _find_unchanged(tx, seen)
     if message is None:
         return "stale", 0
     who = principal_of(plugin)
@@ -142,7 +142,7 @@ def store_attachments(
     return ("stored" if new else "same"), new
 
 
-def _unchanged(tx: Tx, seen: SeenMessage) -> hub_wire.Message | None:
+def _find_unchanged(tx: Tx, seen: SeenMessage) -> hub_wire.Message | None:
     """The message, or None if its content or version changed or it was deleted."""
     row = tx.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (seen.message_id,)).fetchone()
     if row is None:
@@ -166,7 +166,7 @@ def _is_same(
     """Whether these findings are stored for this text. `reader`: a Reader or a Tx."""
     if old_hash is None and not findings:
         return True
-    return old_hash == new_hash and _stored(reader, old_ids) == [
+    return old_hash == new_hash and _read_enrichments(reader, old_ids) == [
         _row(finding) for finding in findings
     ]
 
@@ -180,7 +180,7 @@ def _old_set(tx: Any, plugin: str, message_id: str) -> tuple[bytes | None, list[
     return (None, []) if row is None else (row[0], msgspec.json.decode(row[1]))
 
 
-def _stored(tx: Any, ids: list[str]) -> list[Any]:
+def _read_enrichments(tx: Any, ids: list[str]) -> list[Any]:
     sql = "SELECT kind, span_start, span_end, data_json FROM enrichments WHERE id = ?"
     return [tx.execute(sql, (id_,)).fetchone() for id_ in ids]
 

@@ -63,11 +63,11 @@ class Webhooks:
     ) -> Reply:
         check_url(command.url, self._settings)
         check_text(description=command.description)
-        secret = _checked(command.secret) or webhook_signature.new_secret()
+        secret = _check_secret(command.secret) or webhook_signature.new_secret()
         head = self._hub.feed.head
         cursor = head if command.cursor is None else min(command.cursor, head)
         identity = keyed_request(principal, "POST", "webhooks", key, command)
-        command = msgspec.structs.replace(command, events=self._resolved(command.events))
+        command = msgspec.structs.replace(command, events=self._resolve(command.events))
         return self._mutate(
             identity, writes.create, command, secret, cursor, self._settings.webhooks_max
         )
@@ -88,7 +88,7 @@ class Webhooks:
             within = min(command.cursor, self._hub.feed.head)
             command = msgspec.structs.replace(command, cursor=within)
         if command.events is not None:
-            command = msgspec.structs.replace(command, events=self._resolved(command.events))
+            command = msgspec.structs.replace(command, events=self._resolve(command.events))
         grace_ms = int(self._settings.secret_grace_hours * HOUR_MS)
         return self._mutate(
             identity, writes.change, webhook_id, command, _next_secret(command), grace_ms
@@ -116,7 +116,7 @@ class Webhooks:
         unsigned, cursor = self._store.read(
             queries.pending, row, until, limit, self._settings.scan_rows_max
         )
-        signed = [self._signed(row, number, envelope) for number, envelope in unsigned]
+        signed = [self._sign(row, number, envelope) for number, envelope in unsigned]
         return wire.PendingEvents(signed, cursor, has_more=cursor < until)
 
     # -- for the outbox ------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Webhooks:
             return cloudevents.of_envelope(envelope, self._origin)
         return envelope
 
-    def _signed(self, row: EventWebhookRow, number: int, envelope: bytes) -> wire.PendingEvent:
+    def _sign(self, row: EventWebhookRow, number: int, envelope: bytes) -> wire.PendingEvent:
         envelope = self._body(row, envelope)
         now_ms = self._clock.now_ms()
         headers = webhook_signature.headers(
@@ -195,7 +195,7 @@ class Webhooks:
         )
         return wire.PendingEvent(number, headers, envelope.decode())
 
-    def _resolved(self, wanted: wire.EventSelection) -> wire.EventSelection:
+    def _resolve(self, wanted: wire.EventSelection) -> wire.EventSelection:
         """The selection with channel ids for names. Raises if a channel or topic is missing."""
         for name in wanted.__struct_fields__:
             if len(getattr(wanted, name)) > self._settings.filters_max:
@@ -222,7 +222,7 @@ class Webhooks:
         return reply
 
 
-def _checked(secret: str | None) -> str | None:
+def _check_secret(secret: str | None) -> str | None:
     if secret is not None:
         webhook_signature.key_of(secret)
     return secret
@@ -237,4 +237,4 @@ def _next_secret(command: wire.ChangeWebhook) -> str | None:
             details={"field": "new_secret"},
             hint="send either secret or new_secret",
         )
-    return _checked(command.secret)
+    return _check_secret(command.secret)

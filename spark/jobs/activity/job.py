@@ -57,7 +57,7 @@ def run(ask: JobRequest) -> JobReport:
         if requested and not recounted and not _days(draft):
             raise EmptyRange(f"no activity in {ask.first_day or '…'} to {ask.last_day or '…'}")
         _write_names(ask, source, draft)
-        checked = _checked(ask, draft)
+        checked = _check(ask, draft)
         counts = _sums(draft.read(ask.spark, "activity"))
         if former is not None:
             for table in schema.DAILY:
@@ -101,7 +101,7 @@ def _write_names(ask: JobRequest, source: Version, draft: Draft) -> None:
             draft.write(rows.coalesce(1), table)
 
 
-def _checked(ask: JobRequest, draft: Draft) -> list[CheckResult]:
+def _check(ask: JobRequest, draft: Draft) -> list[CheckResult]:
     """The results for the new files. Raises ChecksFailed for a failed check of severity error."""
     with ask.progress.step(ask.spark, "activity: checks"):
         checked = checks.run(CHECKS, partial(draft.read, ask.spark), ask.now)

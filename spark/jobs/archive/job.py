@@ -72,16 +72,16 @@ def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) 
         segments.verify_file(ask.out / file["file"], file["bytes"], file["sha256"])
     frames = [source.read(ask.spark, mine, log)]
     if former:
-        frames.append(_archived(ask.spark, [ask.out / file["file"] for file in former], log))
+        frames.append(_read_archived(ask.spark, [ask.out / file["file"] for file in former], log))
     rows = reduce(DataFrame.unionByName, frames)
     draft = ask.out / f".draft-{log}"
-    writer = t.ordered(rows).write.partitionBy(schema.DAY, schema.EPOCH)
+    writer = t.order(rows).write.partitionBy(schema.DAY, schema.EPOCH)
     writer = writer.option("maxRecordsPerFile", schema.FILE_ROWS_MAX)
     writer = writer.option("parquet.block.size", schema.ROW_GROUP_BYTES)
     writer.option("compression", "zstd").parquet(str(draft))
     made = [plan.publish(path, ask.out, log) for path in sorted(draft.rglob("*.parquet"))]
     shutil.rmtree(draft)
-    expected = {row["day"]: row["count"] for row in t.counted(rows).collect()}
+    expected = {row["day"]: row["count"] for row in t.count(rows).collect()}
     written: Counter[str] = Counter()
     for file in made:
         written[file["date"]] += file["rows"]
@@ -92,7 +92,7 @@ def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) 
     return made
 
 
-def _archived(spark: SparkSession, paths: list[Path], log: str) -> DataFrame:
+def _read_archived(spark: SparkSession, paths: list[Path], log: str) -> DataFrame:
     promised = schemas.segments(log)
     reader = spark.read.schema(promised)
     return reader.parquet(*[str(path) for path in paths]).select(*promised.names)

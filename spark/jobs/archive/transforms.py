@@ -6,7 +6,7 @@ from pyspark.sql import functions as f
 from spark.jobs.archive import schema
 
 
-def ordered(rows: DataFrame) -> DataFrame:
+def order(rows: DataFrame) -> DataFrame:
     """Each row once, in the order of ids within its day and epoch, which are columns of their own.
 
     Rows that a restore discarded stay: they happened. The catalogue says which they are.
@@ -19,7 +19,7 @@ def ordered(rows: DataFrame) -> DataFrame:
     return marked.repartition(*folders).sortWithinPartitions(*folders, "event_id")
 
 
-def counted(rows: DataFrame) -> DataFrame:
+def count(rows: DataFrame) -> DataFrame:
     """The number of different rows of each day."""
     once = rows.select("epoch", "event_id", f.to_date("ts").cast("string").alias("day")).distinct()
     return once.groupBy("day").count()

@@ -40,7 +40,7 @@ def run(ask: JobRequest) -> JobReport:
         for name, file in snapshot.files.items():
             _require(name in schema.SNAPSHOT, f"{snapshot.path} has an unknown table {name}")
             segments.verify_file(snapshot.path / file["file"], file["bytes"], file["sha256"])
-    happened = source.happened(source.read(spark, mine), segments.cuts(mine))
+    happened = source.drop_undone(source.read(spark, mine), segments.cuts(mine))
     events = happened.where(f.col("event_id") <= snapshot.last)
     with Dataset(ask.out / "gold" / "audit", schema.NAME).writing() as dataset:
         draft = dataset.draft()

@@ -40,10 +40,10 @@ def state(events: DataFrame, history: DataFrame) -> dict[str, DataFrame]:
     """The state of each noun after the last event."""
     others = t.others_of(events)
     others = others.where(t.is_sound(known.OTHERS))
-    placed = _placed(history, "message_id", ("created", "moved"), ("channel_id", "topic_id"))
+    placed = _place(history, "message_id", ("created", "moved"), ("channel_id", "topic_id"))
     newest = placed.where(c("valid_to").isNull())
     titles = t.topic_history(t.topic_facts(others))
-    topics = _placed(titles, "topic_id", ("created",), ("channel_id",))
+    topics = _place(titles, "topic_id", ("created",), ("channel_id",))
     return {
         "message": newest.select(
             c("message_id").alias("id"), "event_id", "version",
@@ -65,11 +65,11 @@ def state(events: DataFrame, history: DataFrame) -> dict[str, DataFrame]:
             plain_json(c("value_json")).alias("value"), "dedupe_key", "source_message_id",
             millis(c("created_at")).alias("created_at"),
         ),
-        "enrichment": _counted(valid_enrichments(others)),
+        "enrichment": _count(valid_enrichments(others)),
     }  # fmt: skip
 
 
-def _placed(
+def _place(
     history: DataFrame, id_: str, changes: tuple[str, ...], columns: tuple[str, ...]
 ) -> DataFrame:
     """The history with these columns only from the payloads of `changes`. Other rows have them from
@@ -91,7 +91,7 @@ def valid_enrichments(others: DataFrame) -> DataFrame:
     return newest.withColumn("created_at", millis(written))
 
 
-def _counted(rows: DataFrame) -> DataFrame:
+def _count(rows: DataFrame) -> DataFrame:
     """Enrichments have no ids in the log, so they are counted by message, kind, span and data."""
     sort = f.concat_ws(
         " ", "message_id", "kind", c("span_start").cast("string"), c("span_end").cast("string"),
@@ -130,7 +130,7 @@ def kept(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
             "id", "topic_id", "kind", "key", plain_json(c("value_json")).alias("value"),
             "dedupe_key", "source_message_id", at("created_at"),
         ),
-        "enrichment": _counted(
+        "enrichment": _count(
             tables["enrichments"]
             .withColumn("created_at", at("created_at"))
             .withColumn("event_id", f.lit(None).cast("bigint"))

@@ -66,7 +66,7 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
             for segment in mine:
                 segments.verify(segment)
     logs = {
-        log: source.happened(source.read(spark, mine, log), todo.logs[log].cuts)
+        log: source.drop_undone(source.read(spark, mine, log), todo.logs[log].cuts)
         for log, mine in needed.items()
         if mine
     }

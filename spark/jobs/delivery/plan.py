@@ -55,7 +55,7 @@ class PendingDays(NamedTuple):
     @property
     def memory(self) -> dict[str, Any]:
         """What the published version remembers of each log."""
-        return {log: remembered(state) for log, state in self.logs.items()}
+        return {log: remember(state) for log, state in self.logs.items()}
 
 
 def objectives(text: str) -> dict[str, float]:
@@ -129,7 +129,7 @@ def state_of(ask: JobRequest, log: str, former: Mapping[str, Any]) -> LogState:
     return LogState(exported, cuts, rows, new, changed)
 
 
-def remembered(state: LogState) -> dict[str, Any]:
+def remember(state: LogState) -> dict[str, Any]:
     names = {segment.name for segment in state.segments}
     names |= {f"{segment.epoch}/{stem}" for segment in state.segments for stem in segment.replaces}
     return {"segments": sorted(names), "cuts": state.cuts, "rows": state.rows}

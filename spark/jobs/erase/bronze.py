@@ -66,21 +66,21 @@ def left(
 ) -> dict[str, int]:
     """For each file, the number of rows that have content of the selection. `of`: the senders, and
     what they become."""
-    rows = t.flagged(read(spark, some), chosen)
+    rows = t.flag(read(spark, some), chosen)
     counts = rows.where("affected").where(_has_content(*of)).groupBy("file").count()
     return {row["file"]: row["count"] for row in counts.collect()}
 
 
 def _has_content(senders: tuple[str, ...], becomes: str | None) -> Column:
     erased = f.udf(
-        partial(payload.erased, senders=senders, becomes=becomes), "string", useArrow=False
+        partial(payload.erase, senders=senders, becomes=becomes), "string", useArrow=False
     )
     return ~erased(f.col("name"), f.col("data_json")).eqNullSafe(f.col("data_json"))
 
 
 def digests(spark: SparkSession, some: list[SegmentFile], chosen: DataFrame) -> dict[str, Any]:
     """For each file: its rows, affected rows, and the digests `untouched` and `envelopes`."""
-    rows = t.hashed(t.flagged(read(spark, some), chosen), "file", ["data_json"])
+    rows = t.hash_rows(t.flag(read(spark, some), chosen), "file", ["data_json"])
     return {row["file"]: row.asDict() for row in t.digests(rows, "file").collect()}
 
 
@@ -92,9 +92,9 @@ def stage(
     for segment in some:
         segments.verify_file(segment.path, segment.bytes, segment.sha256)
     before = digests(spark, some, chosen)
-    rows = t.flagged(read(spark, some), chosen).where("affected")
+    rows = t.flag(read(spark, some), chosen).where("affected")
     paths = {segment.path.name: str(segment.path) for segment in some}
-    erase = partial(payload.erased, senders=order.senders, becomes=order.sender_becomes)
+    erase = partial(payload.erase, senders=order.senders, becomes=order.sender_becomes)
     staged = (
         rows.select("file", "event_id")
         .groupBy("file")

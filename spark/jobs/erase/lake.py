@@ -62,7 +62,7 @@ def content(
     """How many rows of each table have content of the selection."""
     frames = []
     for table in filter(version.has, schema.IDS):
-        rows = _flagged(ask, version, table, chosen)
+        rows = _flag(ask, version, table, chosen)
         frames.append(rows.where(_differs(table, rows, order)).select(f.lit(table).alias("table")))
     if not frames:
         return {}
@@ -82,13 +82,13 @@ def _publish(
         if table not in tables:
             draft.keep(former, table)
             continue
-        rows = _in_days(table, _flagged(ask, former, table, chosen), rewritten)
+        rows = _in_days(table, _flag(ask, former, table, chosen), rewritten)
         if table == "messages":
             draft.keep(former, table, rewritten)
         _write(draft, table, rows, order)
         written = t.is_selected(table, draft.read(ask.spark, table), chosen)
-        before.append(_hashed(table, rows, order))
-        after.append(_hashed(table, _in_days(table, written, rewritten), order))
+        before.append(_hash(table, rows, order))
+        after.append(_hash(table, _in_days(table, written, rewritten), order))
     digests, others = _digests(before), _digests(after)
     if digests != others:
         raise ChecksFailed("other rows of silver would change; nothing was published")
@@ -103,7 +103,7 @@ def _days(
     ask: JobRequest, order: ErasureOrder, chosen: DataFrame, version: Version
 ) -> tuple[set[str], set[str]]:
     """The days of `messages` to write again, and the days when anything selected happened."""
-    rows = _flagged(ask, version, "messages", chosen).where("affected")
+    rows = _flag(ask, version, "messages", chosen).where("affected")
     days = rows.select("day", f.to_date("valid_from").alias("at"),
                        _differs("messages", rows, order).alias("differs"))  # fmt: skip
     every = days.distinct().collect()
@@ -126,9 +126,9 @@ def _write(draft: Draft, table: str, rows: DataFrame, order: ErasureOrder) -> No
         draft.write(made.coalesce(1), table)
 
 
-def _hashed(table: str, rows: DataFrame, order: ErasureOrder) -> DataFrame:
+def _hash(table: str, rows: DataFrame, order: ErasureOrder) -> DataFrame:
     names = t.columns_with_content(table, rows.columns, order)
-    return t.hashed(rows.withColumn("table", f.lit(table)), "table", names)
+    return t.hash_rows(rows.withColumn("table", f.lit(table)), "table", names)
 
 
 def _digests(frames: list[DataFrame]) -> dict[str, dict[str, Any]]:
@@ -137,14 +137,14 @@ def _digests(frames: list[DataFrame]) -> dict[str, dict[str, Any]]:
             for row in rows}  # fmt: skip
 
 
-def _flagged(ask: JobRequest, version: Version, table: str, chosen: DataFrame) -> DataFrame:
+def _flag(ask: JobRequest, version: Version, table: str, chosen: DataFrame) -> DataFrame:
     return t.is_selected(table, version.read(ask.spark, table), chosen)
 
 
 def _erase_row(table: str, names: list[str], order: ErasureOrder) -> list[Column]:
     if table not in EVENT_TABLES:
         return t.erase_row(table, names, order)
-    erase = partial(payload.erased, senders=order.senders, becomes=order.sender_becomes)
+    erase = partial(payload.erase, senders=order.senders, becomes=order.sender_becomes)
     made = f.udf(erase, "string", useArrow=False)("name", "data_json")
     data = f.when(f.col("affected"), made).otherwise(f.col("data_json")).alias("data_json")
     return [data if name == "data_json" else f.col(name) for name in names]

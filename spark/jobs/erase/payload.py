@@ -35,7 +35,7 @@ NOUNS = {
 }
 
 
-def erased(name: str, data_json: str, senders: Collection[str], becomes: str | None) -> str:
+def erase(name: str, data_json: str, senders: Collection[str], becomes: str | None) -> str:
     """The payload without content. Other texts than JSON objects become the marker."""
     try:
         payload = json.loads(data_json)

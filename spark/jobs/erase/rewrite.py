@@ -37,7 +37,7 @@ def rewrite(path: Path, event_ids: Collection[int], erase: Erase) -> Rewritten:
         if not changed:
             target.unlink()
             return Rewritten(0)
-        return Rewritten(changed, target.stat().st_size, _synced_hash(target))
+        return Rewritten(changed, target.stat().st_size, _sync_and_hash(target))
     except BaseException:
         target.unlink(missing_ok=True)
         raise
@@ -104,7 +104,7 @@ def _lines(path: Path, target: Path, event_ids: Collection[int], erase: Erase) -
     return changed
 
 
-def _synced_hash(path: Path) -> str:
+def _sync_and_hash(path: Path) -> str:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())

@@ -126,7 +126,7 @@ def _ids(rows: DataFrame, kind: str) -> DataFrame:
 # -- rows of selected messages -----------------------------------------------------------
 
 
-def flagged(events: DataFrame, selection: DataFrame) -> DataFrame:
+def flag(events: DataFrame, selection: DataFrame) -> DataFrame:
     """Adds `affected`: whether the event is about something selected."""
     ids = selection.select(c("id").alias("entity_id"), f.lit(True).alias("chosen")).distinct()
     rows = events.join(ids, "entity_id", "left")
@@ -147,7 +147,7 @@ def is_selected(table: str, frame: DataFrame, selection: DataFrame) -> DataFrame
 def erase_row(table: str, names: list[str], order: ErasureOrder) -> list[Column]:
     """The columns of a table of silver; without content where a row is `affected`."""
     return [
-        f.when(c("affected"), _erased(name, order)).otherwise(c(name)).alias(name)
+        f.when(c("affected"), _erase(name, order)).otherwise(c(name)).alias(name)
         if _has_content(table, name, order)
         else c(name)
         for name in names
@@ -166,7 +166,7 @@ def _has_content(table: str, name: str, order: ErasureOrder) -> bool:
                                                                      "attachments")  # fmt: skip
 
 
-def _erased(name: str, order: ErasureOrder) -> Column:
+def _erase(name: str, order: ErasureOrder) -> Column:
     marker, held = f.lit(MARKER), c(name)
     if name == "extra":
         return f.transform_values(held, lambda _key, _value: marker)
@@ -186,7 +186,7 @@ def _erased(name: str, order: ErasureOrder) -> Column:
 # -- digests of rows ---------------------------------------------------------------------
 
 
-def hashed(rows: DataFrame, key: str, content: list[str]) -> DataFrame:
+def hash_rows(rows: DataFrame, key: str, content: list[str]) -> DataFrame:
     """`key`, `affected`, and a hash of each row, for affected rows without `content`."""
     names = [name for name in rows.columns if name not in (key, "affected")]
     rest = [name for name in names if name not in content]
@@ -203,10 +203,10 @@ def digests(rows: DataFrame, key: str) -> DataFrame:
     kinds = {"untouched": ~c("affected"), "envelopes": c("affected")}
     sums = [part for name, where in kinds.items() for part in _sums(name, where)]
     grouped = rows.groupBy(key).agg(f.count(f.lit(1)).alias("rows"), *sums)
-    return grouped.select(key, "rows", *[_joined(name) for name in kinds])
+    return grouped.select(key, "rows", *[_join(name) for name in kinds])
 
 
-def _joined(name: str) -> Column:
+def _join(name: str) -> Column:
     parts = [f.coalesce(c(f"{name}_{index}").cast("string"), f.lit("0"))
              for index in range(DIGEST_PARTS)]  # fmt: skip
     return f.sha2(f.concat_ws(",", *parts), 256).alias(name)

@@ -85,7 +85,7 @@ def _add(segment: SegmentFile, names: Counter[str]) -> bool:
     return not names[""]
 
 
-def changed_days(files: Iterable[Path], newest: Mapping[str, int]) -> dict[str, int] | None:
+def find_changed_days(files: Iterable[Path], newest: Mapping[str, int]) -> dict[str, int] | None:
     """The days on which a message changed, with the time of the newest change in microseconds.
 
     files   files of messages

@@ -97,7 +97,7 @@ class Merge:
         done = set(self.memory["segments"])
         new = [segment for segment in self.export.segments if segment.name not in done]
         # A compacted segment of ingested segments contains nothing new.
-        fresh = self._verified([each for each in new if not segments.is_covered(each, done)])
+        fresh = self._verify([each for each in new if not segments.is_covered(each, done)])
         new = [segment for segment in new if segment.manifest not in self.export.bad]
         skipped = plan.states(self.export, list(self.export.bad))
         if not new and skipped == self.memory["skipped"]:
@@ -116,7 +116,7 @@ class Merge:
         self.published = self.dataset.commit(draft, self.memory).path
         self.counts["segments"] += len(fresh)
 
-    def _verified(self, new: Sequence[segments.SegmentFile]) -> list[segments.SegmentFile]:
+    def _verify(self, new: Sequence[segments.SegmentFile]) -> list[segments.SegmentFile]:
         """The segments that are sound. The others are an error, or skipped."""
         for segment in new:
             try:
@@ -138,7 +138,7 @@ class Merge:
     def _fill(self, draft: Draft, fresh: Sequence[segments.SegmentFile]) -> None:
         step = partial(self.ask.progress.step, self.spark)
         read = source.read(self.spark, fresh, added=self.added)
-        events = source.happened(read, self.cuts)
+        events = source.drop_undone(read, self.cuts)
         with step("ingest: counting"):
             seen = counting.summarize(fresh, self.cuts)
             if seen is None:
@@ -152,7 +152,7 @@ class Merge:
             counts["quarantine"] = self._quarantine(draft, events, bad + counts.pop("bad"))
         with step("ingest: checks"), ThreadPoolExecutor(1) as beside:
             days = beside.submit(self._remember, draft, marks, fresh)
-            checked = self._checked(draft, fresh, "messages")
+            checked = self._check(draft, fresh, "messages")
             days.result()
             self._judge([*checked, *checked_others])
         for name in ("rows", *t.KINDS, "unknown_events"):
@@ -165,7 +165,7 @@ class Merge:
         """The id hashes of messages whose history changes. In new events that are in order, a
         creation is not a change."""
         if self._is_in_order(fresh):
-            marks = t.changed(events)
+            marks = t.hash_changed(events)
         else:
             marks = events.where(t.named(*schema.MESSAGES)).select(t.id_hash("entity_id"))
         if self.former is not None and self.new_cuts:
@@ -208,7 +208,7 @@ class Merge:
                 unchanged = hashed.join(f.broadcast(marks), "id_hash", "left_anti")
                 frames.append(unchanged.select(*rows.columns))
                 rows = hashed.join(f.broadcast(marks), "id_hash", "left_semi")
-            changes = changes.unionByName(t.facts(source.happened(rows, self.cuts)))
+            changes = changes.unionByName(t.facts(source.drop_undone(rows, self.cuts)))
         merged = changes.observe(read, f.expr("count(1) AS merged"))
         sums = [f.expr("count(1) AS made"), f.expr("count_if(extra IS NOT NULL) AS more")]
         frames.append(t.history(merged, unique=straight).observe(made, *sums))
@@ -257,7 +257,7 @@ class Merge:
                 few = {row["message_id"] for row in wanted}
                 files = ranges.candidates(files, self.former.ranges, few)
         rows = self.former.read(self.spark, table, files)
-        mine = t.marked(rows, ids.select(t.id_hash("message_id")))
+        mine = t.mark(rows, ids.select(t.id_hash("message_id")))
         days = mine.select(f.col("day").cast("string")).distinct()
         return {row["day"] for row in days.collect()}
 
@@ -265,7 +265,7 @@ class Merge:
         self, draft: Draft, marks: DataFrame, fresh: Sequence[segments.SegmentFile]
     ) -> None:
         """Note the days on which a message changed in this version, and the newest change."""
-        changed = self._changed_days(draft, marks, fresh)
+        changed = self._find_changed_days(draft, marks, fresh)
         newest = list(changed.values())
         if self.memory["newest_at"] is not None:
             newest.append(self.memory["newest_at"])
@@ -277,23 +277,23 @@ class Merge:
             "cuts": {cut.epoch: cut.last for cut in self.cuts},
         }
 
-    def _changed_days(
+    def _find_changed_days(
         self, draft: Draft, marks: DataFrame, fresh: Sequence[segments.SegmentFile]
     ) -> dict[str, int]:
         """The days, and the newest change of each in microseconds."""
         in_order = self._is_in_order(fresh)
         if in_order and not self.new_cuts:
             files = draft.paths("messages", written=True)
-            changed = counting.changed_days(files, self.memory["newest"])
+            changed = counting.find_changed_days(files, self.memory["newest"])
             if changed is not None:
                 return changed
         written, frames = draft.written(self.spark, "messages"), []
         if in_order:
             frames.append(written.where(~_is_known(self.memory["newest"])))
         if not in_order or self.new_cuts:
-            frames.append(t.marked(written, marks))
+            frames.append(t.mark(written, marks))
         if self.former is not None and self.new_cuts:  # the discarded rows are not in the draft
-            frames.append(t.marked(self.former.read(self.spark, "messages"), marks))
+            frames.append(t.mark(self.former.read(self.spark, "messages"), marks))
         rows = reduce(DataFrame.unionByName, [frame.select("valid_from") for frame in frames])
         days = rows.groupBy(f.expr("to_date(valid_from) AS day"))
         changed = days.agg(f.expr("unix_micros(max(valid_from)) AS newest")).collect()
@@ -330,7 +330,7 @@ class Merge:
                 done.result()
         if parsed is not None:
             parsed.unpersist()
-        return bad, self._checked(draft, fresh, *t.SMALL)
+        return bad, self._check(draft, fresh, *t.SMALL)
 
     def _quarantine(self, draft: Draft, events: DataFrame, bad: int) -> int:
         """Write the bad rows; returns how many differ."""
@@ -345,7 +345,7 @@ class Merge:
             draft.keep(former, table, parts)
             if parts:
                 old = former.read(self.spark, table, former.files(table, parts))
-                old = source.happened(old, self.cuts).drop(*make.derived)
+                old = source.drop_undone(old, self.cuts).drop(*make.derived)
                 new = old if new is None else new.unionByName(old)
         if new is not None:
             made = make.finish(new).select(*schema.OUTPUT[table].names)
@@ -372,7 +372,7 @@ class Merge:
 
     # -- checks --------------------------------------------------------------------------
 
-    def _checked(
+    def _check(
         self, draft: Draft, fresh: Sequence[segments.SegmentFile], *tables: str
     ) -> list[CheckResult]:
         """Check the files of these tables that this run wrote: nothing else changed. A late event

@@ -106,12 +106,12 @@ def id_hash(entity_id: str) -> Column:
     return f.expr(f"xxhash64({entity_id}) AS id_hash")
 
 
-def changed(events: DataFrame) -> DataFrame:
+def hash_changed(events: DataFrame) -> DataFrame:
     """Hashes of the ids of messages that changed after their creation; ids may repeat."""
     return events.where(CHANGE).select(id_hash("entity_id"))
 
 
-def marked(messages: DataFrame, marks: DataFrame) -> DataFrame:
+def mark(messages: DataFrame, marks: DataFrame) -> DataFrame:
     """The rows of messages with these hashes."""
     hashed = messages.withColumn("id_hash", id_hash("message_id"))
     return hashed.join(marks, "id_hash", "left_semi").drop("id_hash")

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from appliance.export import sums
 from appliance.export.cells import LEVELS, OTHERS, PERIODS, Cells, Level, period_of
 from appliance.export.report_tables import duration, share
-from appliance.export.report_text import displayed
+from appliance.export.report_text import display
 from appliance.shared.histogram import RELATIVE_ERROR, bucket_of, quantile
 from tests.support.gold import buckets
 
@@ -57,7 +57,7 @@ def test_coarsened_cells_equal_cells_added_at_the_coarser_level(rows, last):
         for cells in (stepwise, direct):
             cells.add((day, rank), [count], [(bucket, count)])
     for level in LEVELS[1 : last + 1]:
-        stepwise = stepwise.coarsened(level)
+        stepwise = stepwise.coarsen(level)
     assert stepwise.rows() == direct.rows()
     assert sum(row[2] for row in direct.rows()) == sum(count for _, _, count, _ in rows)
     assert all(row[1] < LEVELS[last].names_max for row in direct.rows())
@@ -129,4 +129,4 @@ def test_a_share_is_100_percent_only_if_nothing_is_missing(value, text):
     ],
 )  # fmt: skip
 def test_displayed_names_have_no_control_characters_and_a_limit(text, shown):
-    assert displayed(text, 10) == shown
+    assert display(text, 10) == shown

@@ -153,7 +153,7 @@ def test_marks_are_few_and_expire_no_row_early(steps):
         for _ in range(added):
             newest += 1
             written[newest] = age_ms
-        marks = log_retention.advanced(marks, age_ms, newest, keep_ms)
+        marks = log_retention.advance(marks, age_ms, newest, keep_ms)
         assert len(marks) <= 2 * MARKS
         until = log_retention.expired(marks, age_ms, keep_ms)
         assert not until or written[until] <= age_ms - keep_ms

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from appliance.hub.wire import SCOPES
-from appliance.mcp.catalogue import described, schema_of
+from appliance.mcp.catalogue import describe, schema_of
 from appliance.mcp.tools import TOOLS
 from appliance.mcp.wire import PostMessageArguments, ReadTopicArguments
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.web.health import READ_DOCTOR
 
-LISTED = described(TOOLS)
+LISTED = describe(TOOLS)
 # A list is in the context of every conversation: about four characters a token.
 LIST_CHARACTERS_MAX = 13_000
 MODEL_CHARACTERS_MAX = 6_000
@@ -47,7 +47,7 @@ def test_tool_rows_follow_the_specification(tool):
 @pytest.mark.parametrize("row", TOOLS, ids=lambda row: row.name)
 def test_hints_fit_scopes(row):
     """What is free on loopback changes nothing, and what changes something is not free."""
-    hints = described([row])[0]["annotations"]
+    hints = describe([row])[0]["annotations"]
     free = row.scope in FREE_ON_LOOPBACK | SCOPES.free
     assert hints["readOnlyHint"] == (row.changes == "nothing")
     assert free == (hints["readOnlyHint"] and row.scope != READ_DOCTOR)

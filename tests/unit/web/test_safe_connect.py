@@ -11,7 +11,7 @@ RULES = MailSettings(allow_loopback=False, allow_private=False)
 
 
 def allowed(*addresses):
-    return safe_connect.allowed_addresses(lambda _host, _port: addresses, "x.org", 25, RULES)
+    return safe_connect.resolve_allowed(lambda _host, _port: addresses, "x.org", 25, RULES)
 
 
 def test_all_addresses_of_a_name_are_returned_if_each_is_allowed():
@@ -34,7 +34,7 @@ def test_unresolvable_name_is_unreachable():
         raise OSError
 
     with pytest.raises(Unreachable):
-        safe_connect.allowed_addresses(fail, "x.org", 25, RULES)
+        safe_connect.resolve_allowed(fail, "x.org", 25, RULES)
 
 
 def test_first_address_that_accepts_is_used_within_the_limit():

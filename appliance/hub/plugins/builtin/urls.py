@@ -28,7 +28,7 @@ def extract(message: dict[str, Any], config: dict[str, Any]) -> list[dict[str, A
     attachments_max = int(config.get("most", 50))
     attachments: dict[str, dict[str, Any]] = {}
     for match in _URL.finditer(message["content_raw"]):
-        url = trimmed(match.group())
+        url = trim(match.group())
         parts = _split(url)
         if parts is None or len(attachments) >= attachments_max:
             continue
@@ -40,7 +40,7 @@ def extract(message: dict[str, Any], config: dict[str, Any]) -> list[dict[str, A
     return list(attachments.values())
 
 
-def trimmed(url: str) -> str:
+def trim(url: str) -> str:
     """Without trailing punctuation of the sentence; a closing bracket stays if it was opened in
     the address."""
     end = len(url)

@@ -318,9 +318,9 @@ def test_unconfirmed_isolation_is_not_claimed():
     claimed = wire.Isolation(user=None, landlock=7, seccomp=True, **steps)
     with subprocess.Popen(["sleep", "1000"]) as process:
         try:
-            results = proof.confirmed(claimed, process.pid, os.getpid())
+            results = proof.confirm(claimed, process.pid, os.getpid())
             assert results == wire.Isolation(uid=os.getuid())
-            gone = proof.confirmed(claimed, 2**22 + 1, os.getpid())
+            gone = proof.confirm(claimed, 2**22 + 1, os.getpid())
             assert gone == wire.Isolation()
         finally:
             process.kill()
