@@ -26,7 +26,6 @@ from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 BATCH_MAX = 500
 CHANGES_STEP = 20  # changes encoded before their bytes are counted
-HEARTBEAT_SECONDS = 15.0
 
 
 class CreditGrant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ import falcon
 from appliance.courier import wire
 from appliance.courier.access import USE
 from appliance.courier.admin import CourierAdmin
-from appliance.courier.live_view import HEARTBEAT_SECONDS, LiveView, LiveViewEvents
+from appliance.courier.live_view import LiveView, LiveViewEvents
 from appliance.courier.registration import registration
 from appliance.courier.service import Courier, delivery
 from appliance.kernel.caller import is_there
@@ -137,7 +137,7 @@ class ViewResource:
         live = LiveView(self._courier, req.context.principal, req.context.query)
         resp.content_type = "text/event-stream"
         resp.set_header("X-Accel-Buffering", "no")
-        resp.stream = SseStream(LiveViewEvents(live), HEARTBEAT_SECONDS, self._courier.waits.enter)
+        resp.stream = SseStream(LiveViewEvents(live), self._courier.waits.enter)
 
 
 class RuleResource:

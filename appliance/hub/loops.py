@@ -10,11 +10,15 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
 from appliance.kernel.writer import CatchUp
 
+PRUNED_KEYS_MAX = 5000  # in one transaction, which other writes wait for
+INDEX_BATCH_MAX = 200  # messages indexed in one commit, which takes about 2 ms
+INDEX_SECONDS = 0.1  # between index updates while messages arrive
+
 
 def prune_keys(store: Store, settings: HubSettings, now_ms: int) -> int:
     """Deletes idempotency keys older than `hub.idempotency_hours`, a limited number."""
     before_ms = now_ms - int(settings.idempotency_hours * HOUR_MS)
-    return store.write(idempotency.forget_keys, before_ms, settings.sweep_rows_max)
+    return store.write(idempotency.forget_keys, before_ms, PRUNED_KEYS_MAX)
 
 
 class Indexer(Loop):
@@ -27,12 +31,9 @@ class Indexer(Loop):
     interval_seconds = 30.0
     shortest_seconds = 0.25
 
-    def __init__(
-        self, store: Store, feed: Feed, settings: HubSettings, clock: Clock, log: Log
-    ) -> None:
+    def __init__(self, store: Store, feed: Feed, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
         self._store = store
-        self._settings = settings
         feed.on_publish(self.nudge)
         self.nudge()  # for messages from before the start
 
@@ -40,7 +41,7 @@ class Indexer(Loop):
         indexed = 0
         while (lag := self._store.read(queries.index_lag)) > 0:
             metrics.index_lag.set(lag)
-            indexed += self._store.write(indexing.index_messages, self._settings.index_batch_max)
+            indexed += self._store.write(indexing.index_messages, INDEX_BATCH_MAX)
             if not self._store.idle:
                 self.nudge()
                 break
@@ -49,6 +50,6 @@ class Indexer(Loop):
         return {"indexed": indexed}
 
 
-def catch_up(settings: HubSettings) -> CatchUp:
+def catch_up() -> CatchUp:
     """Keeps the index at most a second behind under any load; other programs read it too."""
-    return CatchUp.of(indexing.keep_up, settings.index_seconds, settings.index_batch_max)
+    return CatchUp.of(indexing.keep_up, INDEX_SECONDS, INDEX_BATCH_MAX)

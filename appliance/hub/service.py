@@ -26,6 +26,10 @@ from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
 from appliance.kernel.turns import Turns
 
+PAGE_MAX = 1000  # rows in one response; a larger `limit` is clamped
+WAIT_SECONDS_MAX = 60.0  # the longest long poll; a longer `wait` is clamped
+REPLAY_BATCH_MAX = 1000  # events that one query reads from the log
+REPLAY_BYTES_MAX = 512 * 1024  # bytes of a replay before other clients get a turn
 Q = TypeVar("Q", wire.MessagesQuery, wire.SearchQuery, wire.EventsQuery)
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
@@ -59,7 +63,7 @@ class Hub:
             store.seed_ids(last_id)
         feed.jump(facts["head"])
         self.waits = WaitLimit(settings.waiting_max, wire.TooManyListeners)
-        self.turns = Turns(clock, settings.replay_bytes_max)
+        self.turns = Turns(clock, REPLAY_BYTES_MAX)
         self._running: set[tuple[str, str, str, str]] = set()
 
     # -- mutations -------------------------------------------------------------------
@@ -380,7 +384,7 @@ class Hub:
             if self.feed.head != until:  # events arrived during the first read
                 page = self._events(query, self.feed.head, only)
             if not page.events:
-                published = subscription.wait(min(query.wait, self.settings.wait_seconds_max))
+                published = subscription.wait(min(query.wait, WAIT_SECONDS_MAX))
                 page = queries.EventPage([], self.feed.head, False)
                 if published:
                     page = self._events(query, self.feed.head, only)
@@ -419,12 +423,11 @@ class Hub:
         self, after: int, until: int, wanted: Filter | None, framed: bool = True
     ) -> tuple[bytes, int]:
         """A piece of the log ready to send, and the cursor it reaches."""
-        settings = self.settings
         scans = wanted is not None and len(wanted.terms) > queries.UNION_TERMS_MAX
         read = self.store.read_slow if scans else self.store.read
         return read(
             queries.replay, after, until, wanted,
-            settings.replay_batch_max, settings.replay_bytes_max, framed,
+            REPLAY_BATCH_MAX, REPLAY_BYTES_MAX, framed,
         )  # fmt: skip
 
     def _resolve(self, query: Q, principal: Principal) -> Q:
@@ -438,7 +441,7 @@ class Hub:
         )
 
     def _page(self, limit: int) -> int:
-        return min(limit, self.settings.page_max)
+        return min(limit, PAGE_MAX)
 
 
 def health_of(

@@ -5,7 +5,7 @@ from functools import partial
 
 from appliance.hub import metrics, wire
 from appliance.hub.queries import sse_event
-from appliance.hub.service import Hub
+from appliance.hub.service import REPLAY_BATCH_MAX, Hub
 from appliance.kernel.auth import Principal
 from appliance.kernel.threads import yield_to_loop
 from appliance.web.sse_stream import RETRY_LINE, SseStream, last_event_id
@@ -20,7 +20,6 @@ def event_stream(
     source = HubEventSource(hub, query, header, principal)
     return SseStream(
         source,
-        hub.settings.sse_heartbeat_seconds,
         hub.waits.enter,
         partial(hub.book.watch, principal),
     )
@@ -39,7 +38,7 @@ class HubEventSource:
         everything = not (subscriptions.channels or subscriptions.topics)
         self._live_filter = hub.live_filter(None if everything else subscriptions, principal)
         wants = self._live_filter.wants if self._live_filter else None
-        self._subscription = hub.feed.subscribe(hub.settings.replay_batch_max, wants)
+        self._subscription = hub.feed.subscribe(REPLAY_BATCH_MAX, wants)
         if self._live_filter is not None:
             try:
                 self._live_filter.resolve()

@@ -29,6 +29,7 @@ from appliance.web.frame import WRITE_BYTES, pieces, text_frame
 from appliance.web.socket import TOO_BIG, Socket, SocketSettings
 
 LIVE_BATCH_MAX = 500  # events joined into one write
+PIPELINE_MAX = 256  # requests that are committed together
 PIECES_MAX = 2  # batches of requests: one is being written while the next is read
 _first = msgspec.json.Decoder(
     wire.HubHello | wire.SocketRequest
@@ -193,7 +194,7 @@ class HubSession:
                 self._take_hello(message)
             else:
                 pipeline.append(message)
-                if len(pipeline) >= self._hub.settings.pipeline_max:
+                if len(pipeline) >= PIPELINE_MAX:
                     self._answer(pipeline)
                     pipeline = []
         if pipeline:

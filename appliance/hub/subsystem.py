@@ -49,7 +49,7 @@ class HubSubsystem(Subsystem):
         book: TokenBook,
         writers: WriterProcess | None = None,
     ) -> None:
-        self.feed = Feed(bytes_max=settings.live_bytes_max)
+        self.feed = Feed()
         self.store = Store(
             STORE,
             datadir.database(STORE),
@@ -59,14 +59,14 @@ class HubSubsystem(Subsystem):
             publish=self.feed.publish,
             writers=writers,
             restarted=self._publish_missed_events,
-            catch_up=catch_up(settings),
+            catch_up=catch_up(),
         )
         self.stores = (self.store,)
         self.hub = Hub(self.store, self.feed, settings, clock, identity, book)
         if not store.read_only:
             event_ids.begin(datadir.dir, identity.epoch, self.feed.head)
         self.loops = (
-            Indexer(self.store, self.feed, settings, clock, log),
+            Indexer(self.store, self.feed, clock, log),
             Pruner("hub_key_sweeper", 30.0, partial(prune_keys, self.store, settings), clock, log),
         )
         self._sockets = sockets

@@ -69,7 +69,7 @@ class Inbox:
     ) -> None:
         self.settings = settings
         self.clock = clock
-        self.feed = Feed(bytes_max=settings.live_bytes_max)
+        self.feed = Feed()
         self.broker_clients: dict[str, BrokerClient] = {}
         self.listeners: list[Callable[[InboxEvent], None]] = []
         self.polls = WaitLimit(settings.waiting_max, wire.TooManyPolls)

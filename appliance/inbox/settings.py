@@ -34,8 +34,6 @@ class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waiting_max: Positive = 64  # concurrent long polls
     streams_max: Positive = 32  # concurrent event streams
     queue_max: Positive = 1000  # events queued for one reader before it reads the table again
-    live_bytes_max: Positive = 32 * 1024 * 1024  # bytes of events queued for all readers
-    heartbeat_seconds: Seconds = 15.0  # time between comment lines on idle event streams
     retention_days: Seconds = 30.0  # how long messages and runs of hooks are kept
     sweep_rows_max: Positive = 2000  # rows deleted in one transaction
     vacuum_interval_days: Seconds = 7.0  # time between two checks whether VACUUM is worthwhile

@@ -26,8 +26,7 @@ def event_stream(
     if cursor is None:
         cursor = inbox.feed.head if query.since is None else query.since
     source = InboxEventSource(inbox, mesh, cursor)
-    seconds = inbox.settings.heartbeat_seconds
-    return SseStream(source, seconds, inbox.streams.enter, partial(book.watch, who))
+    return SseStream(source, inbox.streams.enter, partial(book.watch, who))
 
 
 class InboxEventSource:

@@ -1,7 +1,8 @@
 """Reads settings: a TOML file, then the environment, then flags. The last one wins.
 
-Sections are frozen msgspec structs; unknown keys are refused. An environment variable names a
-field as `AGENTLIP_<SECTION>__<FIELD>`. Its text is read as JSON if it is JSON (numbers, true,
+Sections are frozen msgspec structs. Unknown keys are refused; withdrawn_settings.toml has those of
+earlier versions and what replaces them. An environment variable names a field as
+`AGENTLIP_<SECTION>__<FIELD>`. Its text is read as JSON if it is JSON (numbers, true,
 lists), otherwise as a string. A field whose name ends in `_file` names a file that holds a secret,
 which `secret()` reads.
 """
@@ -10,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
@@ -99,12 +101,18 @@ _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>[
 
 
 def _suggestion(kind: Any, message: str) -> str:
-    """`; did you mean …?` if the message is about an unknown key and a known key is similar."""
+    """What to write instead, if the message is about a withdrawn key or a known one is similar."""
     match = _UNKNOWN.search(message)
     if match is None:
         return ""
     name, path = match["name"], match["path"] or ""
-    inner = _struct_at(kind, re.sub(r"\[[^]]*\]", "", path).split(".") if path else [])
+    section = re.sub(r"\[[^]]*\]", "", path)
+    withdrawn = tomllib.loads((files(__package__) / "withdrawn_settings.toml").read_text())
+    if name in withdrawn["constants"].get(section, ()):
+        return "; now a constant: remove it"
+    if replacement := withdrawn["replaced"].get(f"{section}.{name}"):
+        return f"; now {replacement}"
+    inner = _struct_at(kind, section.split(".") if section else [])
     similar = get_close_matches(name, _keys(inner), 1)
     if not similar and not path:
         return ""

@@ -21,7 +21,7 @@ _published = counter("feed_items_total", "Items published to the feed")
 _lagging = counter("feed_lagging_total", "Subscriptions that lagged because their queue was full")
 _subscriptions = gauge("feed_subscriptions", "Live subscriptions")
 
-BYTES_MAX = 32 * 1024 * 1024
+BYTES_MAX = 32 * 1024 * 1024  # bytes of events that wait for slow subscribers
 
 Wants = Callable[[Any], bool]
 Direct = Callable[[Sequence[Any]], bool]

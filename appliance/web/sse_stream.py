@@ -13,6 +13,7 @@ from appliance.web.frame import pieces
 
 RETRY_LINE = b"retry: 1000\n\n"  # milliseconds until a client reconnects
 HEARTBEAT_LINE = b": still here\n\n"
+HEARTBEAT_SECONDS = 15.0  # proxies close connections without traffic, often after 60 s
 ID_DIGITS_MAX = 18
 
 
@@ -48,13 +49,10 @@ class EventSource(Protocol):
 class SseStream:
     """The bytes of one text/event-stream response. The server calls `close` when it is over."""
 
-    def __init__(
-        self, source: EventSource, heartbeat_seconds: float, *begin: Callable[[Call], Call]
-    ) -> None:
+    def __init__(self, source: EventSource, *begin: Callable[[Call], Call]) -> None:
         """Each of `begin` is called with what ends the response early, and returns how to end it.
         If one raises, the source is released."""
         self._source = source
-        self._heartbeat_seconds = heartbeat_seconds
         self._open, self._closed = True, False
         self._ends: list[Call] = []
         try:
@@ -71,7 +69,7 @@ class SseStream:
             events = source.take()
             if events is not None:
                 yield from self._join(events)
-            elif not source.wait(self._heartbeat_seconds):
+            elif not source.wait(HEARTBEAT_SECONDS):
                 yield HEARTBEAT_LINE
 
     def stop(self) -> None:

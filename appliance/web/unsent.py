@@ -4,7 +4,7 @@ Unsent bytes are those that are in memory for one client:
   - the part of an HTTP write that the kernel did not take
   - the part of a WebSocket write that the kernel did not take, and replies that wait behind it
 Events and envelopes in live queues do not count. All queues share these objects, which have
-limits of their own (`hub.live_bytes_max`, `inbox.live_bytes_max`, `courier.bytes_total_max`).
+limits of their own (`BYTES_MAX` of a feed, `courier.bytes_total_max`).
 They count once they are joined into a write for one client.
 
 Above the limit, the client with the most bytes for the longest time is disconnected, then the next

@@ -25,13 +25,14 @@ CHECKS = [
 ]
 ENDLESS = {"GET /api/v1/events/stream", "GET /v1/live", "GET /v1/events"}  # these respond forever
 EXAMPLES = 8  # the same ones each time, for each of some hundred operations
-SETTINGS = "[hub]\nwait_seconds_max = 0.02\n[courier]\nwait_seconds_max = 0.05\nblock_ms = 50\n"
+SETTINGS = "[courier]\nwait_seconds_max = 0.05\nblock_ms = 50\n"
 SETTINGS += "[inbox]\nwait_seconds_max = 0.05\n"
+CONSTANTS = {"appliance.hub.service.WAIT_SECONDS_MAX": 0.02}
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as hub:
+    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS, constants=CONSTANTS) as hub:
         hub.channel_with_topic("general")
         yield hub
 

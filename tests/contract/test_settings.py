@@ -1,13 +1,22 @@
 """The annotated reference says what the code does, and starts an appliance as it is."""
 
-import msgspec
+import tomllib
+from importlib.resources import files
+from typing import get_args
+
 import pytest
+from msgspec.structs import fields
 
 from appliance.kernel.config import BadSettings, load
 from appliance.settings import Settings
 from ops.write_settings import FILE, notes, render
 
-SECTIONS = msgspec.structs.fields(Settings)
+SECTIONS = fields(Settings)
+TABLE = tomllib.loads((files("appliance.kernel") / "withdrawn_settings.toml").read_text())
+WITHDRAWN = [
+    *(f"{section}.{name}" for section, names in TABLE["constants"].items() for name in names),
+    *TABLE["replaced"],
+]
 
 
 def test_reference_is_what_the_code_says():
@@ -28,3 +37,25 @@ def test_unknown_keys_are_refused_with_their_path(section):
     with pytest.raises(BadSettings, match="nonsense") as refused:
         load(Settings, None, {}, {f"{section.name}.nonsense": 1})
     assert section.name in refused.value.message
+
+
+@pytest.mark.parametrize("setting", WITHDRAWN)
+def test_withdrawn_setting_is_refused_with_what_replaces_it(setting):
+    with pytest.raises(BadSettings, match="; now ") as refused:
+        load(Settings, None, {}, {setting: 1})
+    assert setting.rpartition(".")[2] in refused.value.message
+
+
+def test_settings_are_few_enough_to_read():
+    """A setting is what an operator decides; other numbers are constants beside their use."""
+    assert sum(map(count_settings, SECTIONS)) <= 443
+
+
+def count_settings(field):
+    """A setting, or all of its entries if it is a section or a list of tables."""
+    entries = [kind for kind in types_in(field.type) if hasattr(kind, "__struct_fields__")]
+    return sum(count_settings(inner) for kind in entries for inner in fields(kind)) or 1
+
+
+def types_in(kind):
+    return [kind, *(part for inner in get_args(kind) for part in types_in(inner))]

@@ -1,5 +1,6 @@
 """A real served appliance in a workspace of its own on 127.0.0.1, stopped by its pid."""
 
+import json
 import os
 import signal
 import subprocess
@@ -33,6 +34,7 @@ class HubProcess:
         self.datadir = DataDir(workspace)
         self.flags = flags
         self.environment: dict[str, str] = {}
+        self.constants: dict[str, Any] = {}  # dotted names of the code and other values
         self.process: subprocess.Popen[bytes] | None = None
         create_workspace(
             self.datadir, clock=SystemClock(), log=Log(sys.stderr.buffer, level="error")
@@ -64,10 +66,22 @@ class HubProcess:
         until(lambda: self._ready_or_again(more), 60, "the server is ready")
 
     def _spawn(self, more: tuple[str, ...]) -> None:
-        arguments = ["-m", "appliance.server", "--workspace", str(self.workspace)]
+        program = ["appliance.server"]
+        if self.constants:
+            program = ["tests.support.server_with_constants", json.dumps(self.constants)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *arguments, "--port", "0", *self.flags, *more],
+                [
+                    sys.executable,
+                    "-m",
+                    *program,
+                    "--workspace",
+                    str(self.workspace),
+                    "--port",
+                    "0",
+                    *self.flags,
+                    *more,
+                ],
                 stdout=log,
                 stderr=log,
                 env=environment(**self.environment),

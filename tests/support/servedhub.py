@@ -4,9 +4,10 @@ import http.client
 import json
 import select
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tests.support.hubprocess import HubProcess
@@ -161,13 +162,15 @@ def serve(
     settings: str = "",
     limits: bool = False,
     probe: str = "/-/ready",
+    constants: Mapping[str, Any] = MappingProxyType({}),
     **env: str,
 ) -> Iterator[ServedHub]:
     """A server that runs while the block does, without rate limits unless asked for. It starts
-    when `probe` is answered with 200."""
+    when `probe` is answered with 200. `constants` of the code have other values in it."""
     flags = flags if limits else (*flags, "--no-limits")
     hub = ServedHub(workspace, *flags, settings=settings)
     hub.environment = env
+    hub.constants = dict(constants)
     hub.probe = probe
     try:
         hub.start()

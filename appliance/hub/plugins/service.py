@@ -10,7 +10,7 @@ from appliance.hub.plugins.plugin import Plugin
 from appliance.hub.plugins.queries import CursorRow
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.worker import PluginFailure
-from appliance.hub.service import Hub
+from appliance.hub.service import PAGE_MAX, Hub
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
 from appliance.workspace.epochs import ids_between
@@ -111,7 +111,7 @@ class Plugins:
 
     def enrichments(self, message_id: str, principal: Principal = ANONYMOUS) -> wire.EnrichmentList:
         self._hub.access.check_message(principal, READ, message_id)
-        return self._store.read(listings.enrichments, message_id, self._hub.settings.page_max)
+        return self._store.read(listings.enrichments, message_id, PAGE_MAX)
 
     def facts(self) -> dict[str, float]:
         """Facts about running plugins for the doctor's checks."""

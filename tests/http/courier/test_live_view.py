@@ -3,7 +3,7 @@
 import json
 
 from appliance.courier import wire
-from appliance.courier.live_view import HEARTBEAT_SECONDS, LiveView, LiveViewEvents
+from appliance.courier.live_view import LiveView, LiveViewEvents
 from appliance.web.sse_stream import SseStream
 from tests.support.courier import ANYBODY, INBOX
 from tests.support.courier_http import enqueue
@@ -12,7 +12,7 @@ from tests.support.courier_http import enqueue
 def test_live_view_starts_with_hello_and_sends_changes(courier, client):
     enqueue(client, "a")
     live = LiveView(courier.service, ANYBODY, wire.LiveQuery(snapshot=True))
-    stream = SseStream(LiveViewEvents(live), HEARTBEAT_SECONDS)
+    stream = SseStream(LiveViewEvents(live))
     pieces = iter(stream)
     first = next(pieces)
     assert json.loads(first.removeprefix(b"data: "))["connected"] is True

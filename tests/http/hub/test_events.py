@@ -9,15 +9,13 @@ import pytest
 from tests.support.servedhub import serve
 from tests.support.until import until
 
-SETTINGS = (
-    "[hub]\nsse_heartbeat_seconds = 0.2\nwaiting_max = 6\nwait_seconds_max = 5.0\n"
-    "[plugins]\nurls = false\n"  # or its runner would be a subscriber too
-)
+SETTINGS = "[hub]\nwaiting_max = 6\n[plugins]\nurls = false\n"  # its runner would subscribe too
+CONSTANTS = {"appliance.web.sse_stream.HEARTBEAT_SECONDS": 0.2}
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as hub:
+    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS, constants=CONSTANTS) as hub:
         yield hub
 
 

@@ -17,7 +17,6 @@ SETTINGS = f"""
 unauthenticated_connections_max = {QUOTA}
 [hub]
 waiting_max = 2
-sse_heartbeat_seconds = 3600
 [courier]
 waiting_max = 2
 [socket]
@@ -30,6 +29,7 @@ block_ms = 60_000
 [plugins]
 urls = false
 """
+HEARTBEATS = {"appliance.web.sse_stream.HEARTBEAT_SECONDS": 3600}  # nothing is sent on a stream
 UPGRADE = (
     "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -48,7 +48,7 @@ LONG = {
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as hub:
+    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS, constants=HEARTBEATS) as hub:
         first = {"to": "full", "envelope": envelope("first")}
         assert hub.http.post("/v1/enqueue", first).status == 200
         yield hub

@@ -11,7 +11,6 @@ import pytest
 
 from appliance.hub import indexing, wire, writes
 from appliance.hub.loops import catch_up
-from appliance.hub.settings import HubSettings
 from appliance.kernel.log import Log
 from appliance.kernel.writer import StoreSettings, Writer
 from tests.support.clock import FakeClock
@@ -22,12 +21,11 @@ LAG_SECONDS_MAX = 1.0
 class Load:
     """A writer with a catch-up, and the rows that it has committed."""
 
-    def __init__(self, path, pieces_max=200):
+    def __init__(self, path):
         self.clock = FakeClock()
-        settings = msgspec.structs.replace(HubSettings(), index_batch_max=pieces_max)
         store = msgspec.structs.replace(StoreSettings(), free_bytes_min=0, synchronous="OFF")
         log = Log(io.BytesIO())
-        self.writer = Writer("hub", path, store, self.clock, log, catch_up=catch_up(settings))
+        self.writer = Writer("hub", path, store, self.clock, log, catch_up=catch_up())
         self.reader = sqlite3.connect(path)
         body = self.run((writes.create_channel, (wire.CreateChannel("general"), None)))[0]
         channel = msgspec.json.decode(body.body)["channel"]["id"]

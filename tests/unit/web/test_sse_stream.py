@@ -37,7 +37,7 @@ class ScriptedSource:
 
 
 def test_stored_events_come_first_then_new_ones_then_heartbeats():
-    stream = SseStream(ScriptedSource([b"data: 1\n\n", b"data: 2\n\n"], None), 15.0)
+    stream = SseStream(ScriptedSource([b"data: 1\n\n", b"data: 2\n\n"], None))
     assert list(stream) == [
         RETRY_LINE + b"data: stored\n\n",
         b"data: 1\n\ndata: 2\n\n",
@@ -46,7 +46,7 @@ def test_stored_events_come_first_then_new_ones_then_heartbeats():
 
 
 def test_nothing_is_sent_after_stop():
-    stream = SseStream(ScriptedSource([b"data: 1\n\n"], [b"data: 2\n\n"]), 15.0)
+    stream = SseStream(ScriptedSource([b"data: 1\n\n"], [b"data: 2\n\n"]))
     events = iter(stream)
     assert list(islice(events, 2))[1] == b"data: 1\n\n"
     stream.stop()
@@ -56,7 +56,7 @@ def test_nothing_is_sent_after_stop():
 def test_the_end_of_a_token_ends_the_response():
     source = ScriptedSource([b"data: 1\n\n"])
     watched = []
-    stream = SseStream(source, 15.0, lambda stop: watched.append(stop) or (lambda: watched.clear()))
+    stream = SseStream(source, lambda stop: watched.append(stop) or (lambda: watched.clear()))
     watched[0]()
     assert source.calls == ["wake"]
     assert list(stream) == []
@@ -71,14 +71,14 @@ def test_refused_stream_releases_its_source_and_what_began_before():
         raise Invalid("no")
 
     with pytest.raises(Invalid):
-        SseStream(source, 15.0, lambda _stop: lambda: ended.append("first"), refuse)
+        SseStream(source, lambda _stop: lambda: ended.append("first"), refuse)
     assert ended == ["first"]
     assert source.calls == ["end", "wake"]
 
 
 def test_close_releases_the_source_once():
     source = ScriptedSource()
-    stream = SseStream(source, 15.0)
+    stream = SseStream(source)
     stream.close()
     stream.close()
     assert source.calls == ["end", "wake"]
