@@ -12,23 +12,10 @@ from tests.support.courier import (
     locate,
     stats,
 )
-from tests.support.hubprocess import HubProcess, served
+from tests.support.hubprocess import HubProcess
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    workspace = tmp_path_factory.mktemp("courier")
-    (workspace / "agentlip.toml").write_text(TOML)
-    with served(workspace, "--no-limits") as hub:
-        yield hub
-
-
-@pytest.fixture
-def stream(request):
-    return f"tests/{request.node.name}".replace("[", "-").replace("]", "")
 
 
 def first_of(deliveries):

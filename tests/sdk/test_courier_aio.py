@@ -8,27 +8,12 @@ from appliance.sdk.courier import EnvelopeRefused
 from appliance.sdk.courier import envelope as made
 from appliance.sdk.courier_aio import AsyncConsumer, AsyncProducer
 from tests.support.courier import (
-    TOML,
     enqueue,
     locate,
     stats,
 )
-from tests.support.hubprocess import served
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    workspace = tmp_path_factory.mktemp("courier")
-    (workspace / "agentlip.toml").write_text(TOML)
-    with served(workspace, "--no-limits") as hub:
-        yield hub
-
-
-@pytest.fixture
-def stream(request):
-    return f"tests/{request.node.name}".replace("[", "-").replace("]", "")
 
 
 def test_asyncio_consumer(hub, stream):

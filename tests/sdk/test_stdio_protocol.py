@@ -11,17 +11,8 @@ import pytest
 
 from appliance.sdk.stdio_protocol import LINE_BYTES_MAX, StdioConnection, lines_of, serve_socket
 from tests.support.commands import environment
-from tests.support.courier import TOML, envelope, locate, opened, receive_frame, stats
-from tests.support.hubprocess import served
+from tests.support.courier import envelope, locate, opened, receive_frame, stats
 from tests.support.until import until
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    workspace = tmp_path_factory.mktemp("courier")
-    (workspace / "agentlip.toml").write_text(TOML)
-    with served(workspace, "--no-limits") as hub:
-        yield hub
 
 
 class PipeFixture:
@@ -110,15 +101,6 @@ def test_disconnected_client_leaves_no_traceback_and_no_thread(hub, tmp_path, mo
             assert receive_frame(publisher) == {"accepted": 1}
     until(lambda: set(threading.enumerate()) <= before, 20, "the clients' threads end")
     assert raised == []
-
-
-def test_end_of_input_ends_the_subscription_without_errors(hub):
-    side = PipeFixture(hub)
-    side.take({"type": "subscribe", "stream": "pipe/silent", "reqId": 1})
-    before = len(side.lines)
-    side.pipe.run([])
-    until(lambda: not stats(hub, "pipe/silent")["subscribers"], 10, "it left")
-    assert side.lines[before:] == []
 
 
 def test_subscription_of_a_disconnected_client_raises_nothing(hub, monkeypatch):

@@ -159,19 +159,6 @@ def test_broken_connection_is_reported_and_not_retried() -> None:
     assert len(fake.requests) == 1
 
 
-def test_missing_hub_is_reported_with_a_hint() -> None:
-    def nowhere() -> Any:
-        raise HubNotRunning
-
-    target = io.BytesIO()
-    source = io.BytesIO(json.dumps(CALL).encode())
-    messages: list[str] = []
-    Bridge(nowhere, source, target, messages.append).run()
-    reply = json.loads(target.getvalue())
-    assert reply["error"]["data"]["hint"] == "start one with 'agentlipd up'"
-    assert messages == ["no hub is running"]
-
-
 @pytest.mark.parametrize(
     ("value", "written"),
     [

@@ -13,9 +13,7 @@ from appliance.sdk import errors
 from appliance.sdk.aio import AsyncClient
 from appliance.sdk.client import Client
 from appliance.sdk.cursor import BadCursorFile, Cursor, FileCursor
-from appliance.sdk.discovery import HubNotRunning
 from appliance.sdk.http import Retry
-from appliance.sdk.models import MessageChanged, NewMessage
 from appliance.sdk.stream_follower import NewHistory, TokenRefused
 from appliance.sdk.target import OtherDatabase, ProtocolUnknown
 from tests.support.fakehub import FakeHttp, event, hello, http_hub, say, stream_hub
@@ -24,9 +22,6 @@ from tests.support.until import until
 pytestmark = pytest.mark.usefixtures("hurry")
 
 HEALTH = (200, {}, {"status": "ok", "db_id": "db", "protocol_version": "v1"})
-MESSAGE = {"id": "m", "topic_id": "t", "channel_id": "c", "sender": "s", "content_raw": "x",
-           "version": 1}  # fmt: skip
-SENT = (201, {}, {"message": MESSAGE, "event_id": 7, "new": 1})
 QUICK = Retry(attempts_max=3, wait_seconds_max=5.0)
 
 
@@ -96,22 +91,6 @@ def test_callback_exception_propagates_to_caller(flavour, whose) -> None:
         flavour.take(2, url=endpoint.url, **given)
 
 
-def test_unknown_events_and_fields_are_passed_on(flavour) -> None:
-    def part(socket: ServerConnection) -> None:
-        ok(socket)
-        say(socket, type="notice", event_id=99)
-        say(socket, type="event", event_id=1, name="new.kind", ts="", scope={"x": 1}, more={})
-        event(socket, 2)
-        socket.recv()
-
-    with stream_hub(part) as endpoint:
-        events = flavour.take(2, url=endpoint.url)
-    assert [(each.event_id, each.name) for each in events] == [
-        (1, "new.kind"),
-        (2, "message.created"),
-    ]
-
-
 def test_close_1001_reconnects_and_a_normal_close_ends_the_stream(flavour) -> None:
     def leaving(socket: ServerConnection) -> None:
         ok(socket)
@@ -158,27 +137,6 @@ def test_new_epoch_calls_the_callback(flavour, sign, restart) -> None:
     assert [(each.newest, each.after) for each in histories] == [(9, 50)]
 
 
-def test_rotated_token_is_read_again(flavour, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("old\n")
-    seen = []
-
-    def refuses(socket: ServerConnection) -> None:
-        seen.append(socket.request.headers["Authorization"])
-        file.write_text("new\n")
-        socket.close(4401)
-
-    def accepts(socket: ServerConnection) -> None:
-        seen.append(socket.request.headers["Authorization"])
-        ok(socket)
-        event(socket, 1)
-        socket.recv()
-
-    with stream_hub(refuses, accepts) as endpoint:
-        assert len(flavour.take(1, url=endpoint.url, token_file=file)) == 1
-    assert seen == ["Bearer old", "Bearer new"]
-
-
 def test_token_refused_twice_is_an_error(flavour) -> None:
     def refuses(socket: ServerConnection) -> None:
         socket.close(4401)
@@ -187,11 +145,6 @@ def test_token_refused_twice_is_an_error(flavour) -> None:
     with stream_hub(refuses, refuses) as endpoint, pytest.raises(TokenRefused):
         flavour.take(1, url=endpoint.url, token="x", handlers={"error": errors.append})
     assert [type(each) for each in errors] == [TokenRefused]
-
-
-def test_missing_hub_is_an_error(flavour) -> None:
-    with pytest.raises(HubNotRunning):
-        flavour.take(1, url="http://127.0.0.1:1")
 
 
 # -- the cursor ------------------------------------------------------------------------------
@@ -335,21 +288,6 @@ def call(flavour: Any, script: list[Any], verb: str, *values: Any, **more: Any) 
     return result, [each for each in fake.requests if each["path"] != "/health"]
 
 
-def test_request_to_a_busy_hub_is_repeated_with_the_same_key(flavour) -> None:
-    busy = (503, {"Retry-After": "0"}, {"error": "x", "code": "STORAGE_FULL"})
-    result, requests = call(flavour, [busy, busy, SENT], "send_message", "t", "s", "x")
-    assert isinstance(result, MessageChanged)
-    assert (result.event_id, result.message.version) == (7, 1)
-    keys = {each["headers"]["idempotency-key"] for each in requests}
-    assert (len(requests), len(keys)) == (3, 1)
-
-
-def test_request_on_a_broken_connection_is_repeated_with_the_same_key(flavour) -> None:
-    result, requests = call(flavour, ["hang up", HEALTH, SENT], "send_message", "t", "s", "x")
-    assert isinstance(result, MessageChanged)
-    assert len({each["headers"]["idempotency-key"] for each in requests}) == 1
-
-
 @pytest.mark.parametrize(
     ("status", "code", "kind", "attempts"),
     [
@@ -375,52 +313,6 @@ def test_errors_have_classes_and_retries_are_limited(flavour, status, code, kind
     assert type(error) is kind
     assert (error.code, error.message, error.hint, error.http_status) == (code, "no", "h", status)
     assert len(requests) == attempts
-
-
-def test_version_conflict_reports_the_current_version(flavour) -> None:
-    details = {"message_id": "m", "expected": 2, "current": 4}
-    body = {"error": "version conflict", "code": "VERSION_CONFLICT", "details": details}
-    error, requests = call(flavour, [(409, {}, body)], "edit_message", "m", "x", 2)
-    assert isinstance(error, errors.VersionConflict)
-    assert (error.current, error.expected) == (4, 2)
-    assert b'"expected_version":2' in requests[0]["body"]
-
-
-def test_a_batch_returns_a_result_for_each_item(flavour) -> None:
-    refused = {"error": "topic not found", "code": "NOT_FOUND", "details": {}}
-    answer = (200, {}, {"results": [SENT[2], refused]})
-    items = [NewMessage("t", "s", "x"), NewMessage("u", "s", "x", "mine")]
-    results, requests = call(flavour, [answer], "send_messages", items)
-    assert isinstance(results[0], MessageChanged)
-    assert isinstance(results[1], errors.NotFound)
-    assert b'"idempotency_key":"mine"' in requests[0]["body"]
-    assert requests[0]["body"].count(b"idempotency_key") == 2
-
-
-def test_refused_token_of_a_request_is_read_again_once(flavour, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("old")
-    refused = (401, {}, {"error": "x", "code": "UNAUTHORIZED"})
-
-    class Rotating(FakeHttp):
-        def next(self) -> Any:
-            answer = super().next()
-            if answer is refused:
-                file.write_text("new")
-            return answer
-
-    for script, outcome in (([refused, HEALTH, SENT], MessageChanged),
-                            ([refused], errors.TokenRejected)):  # fmt: skip
-        fake = Rotating(HEALTH, *script)
-        with http_hub(fake) as endpoint:
-            arguments = {"url": endpoint.url, "token_file": file}
-            try:
-                result = flavour.call("send_message", "t", "s", "x", arguments=arguments)
-            except ApplianceError as error:
-                result = error
-        assert isinstance(result, outcome)
-        assert all("authorization" not in each["headers"] for each in fake.requests
-                   if each["path"] == "/health")  # fmt: skip
 
 
 @pytest.mark.parametrize("version", ["v2", "v10.1", "later"])

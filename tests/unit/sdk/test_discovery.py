@@ -141,13 +141,6 @@ def test_server_that_is_not_a_hub_does_not_count_as_running(filled: Filled, answ
     assert "agentlipd up" in raised.value.hint
 
 
-def test_token_file_of_the_environment_wins(filled: Filled, tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("mine\n", encoding="utf-8")
-    environment = {"AGENTLIP_URL": "http://127.0.0.1:1", "AGENTLIP_TOKEN_FILE": str(token)}
-    assert find_hub(None, environment).token == "mine"
-
-
 def test_workspace_named_must_be_one(tmp_path: Path, filled: Filled) -> None:
     assert find_workspace(filled.path).workspace == filled.path
     with pytest.raises(WorkspaceNotFound, match="no workspace in"):

@@ -15,18 +15,6 @@ def _lines(raw: bytes, source: str = "f", **fields: Any) -> list[ImportItem | Ba
     return list(read_jsonl(io.BytesIO(raw), source, Fields(**fields)))
 
 
-def test_line_becomes_a_message() -> None:
-    (item,) = _lines(GOOD)
-    assert isinstance(item, ImportItem)
-    assert (item.number, item.channel, item.topic, item.sender, item.content) == (
-        1,
-        "c",
-        "t",
-        "s",
-        "x",
-    )
-
-
 def test_equal_lines_have_different_keys_that_never_change() -> None:
     first, second = _lines(GOOD * 2)
     repeated = _lines(GOOD * 2)

@@ -9,8 +9,8 @@ import pytest
 from websockets.sync.server import ServerConnection
 
 from appliance.sdk.discovery import Endpoint, HubNotRunning
-from appliance.sdk.listen import EventSubscription, Follower
-from appliance.sdk.stream_follower import Rejected, StreamBroken, TokenRefused
+from appliance.sdk.listen import Follower
+from appliance.sdk.stream_follower import Rejected, StreamBroken
 from tests.support.fakehub import event, hello, say, stream_hub
 
 
@@ -54,32 +54,6 @@ def test_errors_logged_by_the_socket_are_not_on_standard_error() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stderr == ""
-
-
-def test_reconnect_resumes_after_the_last_event_and_drops_repeats() -> None:
-    hellos = []
-
-    def first(socket: ServerConnection) -> None:
-        hellos.append(_ok(socket))
-        for number in (1, 2, 2, 1, 3):
-            event(socket, number)
-        socket.close(1011)
-
-    def second(socket: ServerConnection) -> None:
-        hellos.append(_ok(socket, until=3))
-        for number in (2, 3, 4, 7):
-            event(socket, number)
-        socket.recv()
-
-    watch = _Watch()
-    with stream_hub(first, second) as endpoint:
-        subscription = EventSubscription(("general",), ("topic_1",))
-        follower = watch.follower(endpoint, subscription=subscription)
-        assert _numbers(follower, 5) == [1, 2, 3, 4, 7]
-    assert [each["after_event_id"] for each in hellos] == [0, 3]
-    assert hellos[0]["subscriptions"] == {"channels": ["general"], "topics": ["topic_1"]}
-    assert hellos[1]["epoch"] == "e1"
-    assert len(watch.pauses) == 1
 
 
 def test_listening_without_a_filter_gets_all_events() -> None:
@@ -135,17 +109,6 @@ def test_reconnect_after_close_1001_waits_five_seconds() -> None:
     assert watch.pauses == [5.0]
 
 
-def test_normal_close_ends_listening() -> None:
-    def part(socket: ServerConnection) -> None:
-        _ok(socket)
-        event(socket, 1)
-        socket.close(1000)
-
-    with stream_hub(part) as endpoint:
-        events = list(_Watch().follower(endpoint).events())
-    assert [each.event_id for each in events if each] == [1]
-
-
 def test_cursor_beyond_the_head_starts_from_zero() -> None:
     hellos = []
 
@@ -166,30 +129,6 @@ def test_cursor_beyond_the_head_starts_from_zero() -> None:
     assert "starting from the beginning" in watch.messages[0]
 
 
-@pytest.mark.parametrize("code", ["error", "hello_ok"])
-def test_another_epoch_starts_from_zero(code: str) -> None:
-    hellos = []
-
-    def restored(socket: ServerConnection) -> None:
-        hellos.append(hello(socket))
-        if code == "error":
-            say(socket, type="error", code="EPOCH_CHANGED", error="x", epoch="e2", replay_until=9)
-        say(socket, type="hello_ok", replay_until=9, instance_id="i", epoch="e2")
-        socket.recv()
-
-    def second(socket: ServerConnection) -> None:
-        hellos.append(_ok(socket, until=9, epoch="e2"))
-        event(socket, 1)
-        socket.recv()
-
-    watch = _Watch()
-    with stream_hub(restored, second) as endpoint:
-        follower = watch.follower(endpoint, after=5, epoch="e1")
-        assert _numbers(follower, 1) == [1]
-    assert hellos[1]["after_event_id"] == 0
-    assert hellos[1]["epoch"] == follower.epoch == "e2"
-
-
 def test_repeated_epoch_changes_are_retried_with_backoff() -> None:
     def mad(socket: ServerConnection) -> None:
         hello(socket)
@@ -205,16 +144,6 @@ def test_repeated_epoch_changes_are_retried_with_backoff() -> None:
     with stream_hub(*[mad] * 5, sane) as endpoint:
         assert _numbers(watch.follower(endpoint, epoch="e1"), 1) == [1]
     assert len(watch.pauses) >= 2
-
-
-def test_refused_token_is_read_again_only_once() -> None:
-    def refuses(socket: ServerConnection) -> None:
-        socket.close(4401, "who?")
-
-    watch = _Watch()
-    with stream_hub(refuses, refuses, refuses) as endpoint, pytest.raises(TokenRefused):
-        _numbers(watch.follower(endpoint), 1)
-    assert watch.pauses == [0.0]
 
 
 def test_changed_token_is_read_again() -> None:

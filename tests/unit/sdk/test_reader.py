@@ -30,12 +30,6 @@ def _reader(filled: Filled) -> WorkspaceReader:
     return WorkspaceReader(filled.datadir.database("hub"))
 
 
-def test_tail_gives_newest_first(filled: Filled) -> None:
-    with _reader(filled) as reader:
-        rows = reader.messages(filled.topic_id, limit=3)
-    assert [row["content_raw"] for row in rows] == ["message 24", "message 23", "message 22"]
-
-
 @pytest.mark.parametrize("limit", [1, 7, 25, 26])
 def test_paging_backwards_gives_every_message_once(filled: Filled, limit: int) -> None:
     seen: list[str] = []
