@@ -178,7 +178,8 @@ class Broker:
                 answers[index] = self._refusal(wire.MeshBusy(retry_after=wait))
 
     def _write(self, commands: list[Command]) -> list[CallOutcome]:
-        """All in one transaction; if that fails because of one command, each in its own."""
+        """All in one transaction; if that fails because of one command, each in its own. Then a
+        command that fails stops those behind it to the same destination, to keep their order."""
         if not commands:
             return []
         limit = self.settings.subscribers_max
@@ -190,12 +191,22 @@ class Broker:
         except Exception as error:
             if len(commands) == 1:
                 return [CallOutcome(error=error)]
+        outcomes: list[CallOutcome] = []
+        failed: dict[tuple[str, str, str], CallOutcome] = {}
+        for command in commands:
+            to = (command.mesh_id, command.kind, command.ref)
+            outcome = failed.get(to) or self._write_alone(command)
+            if outcome.error is not None:
+                failed[to] = outcome
+            outcomes.append(outcome)
+        return outcomes
+
+    def _write_alone(self, command: Command) -> CallOutcome:
+        call = (writes.accept, (command, self.settings.subscribers_max, self.logs))
         try:
-            return self.store.write_many(
-                [(writes.accept, (command, limit, self.logs)) for command in commands]
-            )
+            return self.store.write_many([call])[0]
         except Unavailable as error:
-            return [CallOutcome(error=error) for _ in commands]
+            return CallOutcome(error=error)
 
     # -- signatures --------------------------------------------------------------------------
 

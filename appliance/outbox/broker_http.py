@@ -88,14 +88,16 @@ class HttpBrokerTarget(BatchTarget):
         return [RetryLater(reason, response.retry_after) for _ in sends]
 
     def _deliver_each(self, sends: Sequence[Outgoing]) -> list[Result]:
-        """Stops at the first send that does not reach the broker."""
+        """Stops at the first send that must be repeated: those behind it get the same result."""
         results: list[Result] = []
-        try:
-            for send in sends:
+        for send in sends:
+            try:
                 results.append(self._single(send))
-        except Unreachable as error:
-            results += [RetryLater(str(error))] * (len(sends) - len(results))
-        return results
+            except Unreachable as error:
+                results.append(RetryLater(str(error)))
+            if isinstance(results[-1], RetryLater):
+                break
+        return results + results[-1:] * (len(sends) - len(results))
 
     def _single(self, send: Outgoing) -> Result:
         response = self._call(ACCEPT, item_of(send))

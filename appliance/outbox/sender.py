@@ -107,7 +107,7 @@ class Sender:
         oldest_ms = now_ms - self._max_age_ms(name)
         args = (name, now_ms, oldest_ms, limit, settings.deliver_bytes_max)
         try:
-            if not (settings.ordered or ordering.is_in_order(name)):
+            if not self._is_in_order(name):
                 rows: list[SendRow] = self._outbox.store.write(writes.claim, *args)
                 return rows
             for _ in range(WINDOWS_MAX):
@@ -137,10 +137,7 @@ class Sender:
             route.slow = seconds > SLOW_SECONDS
             metrics.delivery_seconds.labels(target.name).observe(seconds)
             self._update_breaker(route, results)
-            outcomes = [
-                self._outcome(target, row, result)
-                for row, result in zip(rows, results, strict=True)
-            ]
+            outcomes = self._outcomes(target, rows, results)
         finally:
             route.running -= 1
             if len(outcomes) != len(rows):  # the greenlet was killed: outcomes are unknown
@@ -179,6 +176,25 @@ class Sender:
         retry_after = min(retry_after_seconds or 0.0, settings.retry_after_max_ms / 1000)
         delay = delay_seconds(settings.retry, failures, self._random_unit(), retry_after)
         return max(1, round(delay * 1000))
+
+    def _outcomes(
+        self, target: DeliveryTarget, rows: list[SendRow], results: list[Result]
+    ) -> list[DeliveryOutcome]:
+        """The outcome of each send. Behind a failed send of an ordered destination, the others wait
+        as if they had not been tried."""
+        outcomes, failed = [], set()
+        for row, result in zip(rows, results, strict=True):
+            destination = (row.destination_kind, row.destination_ref)
+            if isinstance(result, RetryLater) and self._is_in_order(row.route):
+                if destination in failed:
+                    outcomes.append(DeliveryOutcome(row.id, states.RELEASE))
+                    continue
+                failed.add(destination)
+            outcomes.append(self._outcome(target, row, result))
+        return outcomes
+
+    def _is_in_order(self, route: str) -> bool:
+        return self._outbox.settings.ordered or ordering.is_in_order(route)
 
     def _outcome(self, target: DeliveryTarget, row: SendRow, result: Result) -> DeliveryOutcome:
         count = metrics.deliveries.labels
@@ -232,7 +248,8 @@ class Sender:
     def _write_outcomes(self, batch: list[DeliveryOutcome]) -> None:
         self._outbox.store.write(writes.record_outcomes, batch, self._outbox.logs)
         self._in_flight.difference_update(outcome.id for outcome in batch)
-        self._outbox.gauge.ended(sum(outcome.event != states.RETRY for outcome in batch))
+        ended = (states.DELIVERED, states.REJECTED)
+        self._outbox.gauge.ended(sum(outcome.event in ended for outcome in batch))
 
     def _release_orphans(self) -> None:
         """Make sends pending that are in flight in the file but not in this process. Needed only

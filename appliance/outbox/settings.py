@@ -56,7 +56,7 @@ class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OrderedDestination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[outbox.in_order]]: destinations whose sends are delivered one by one, in order."""
+    """[[outbox.in_order]]: destinations whose sends are delivered in order."""
 
     mesh: Mesh | None = None  # unset: every mesh
     to: To | None = None  # unset: all destinations of the mesh
@@ -69,7 +69,7 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh = "default"  # mesh of sends that name none
     brokers: tuple[RemoteBrokerSettings, ...] = ()
     """remote brokers, one per mesh; see docs/reference/outbox.md"""
-    ordered: bool = False  # deliver each destination one by one, in order of acceptance
+    ordered: bool = False  # deliver the sends of each destination in order of acceptance
     in_order: tuple[OrderedDestination, ...] = ()
     """destinations delivered in order; see docs/reference/outbox.md"""
     message_bytes_max: Positive = 65_536  # size of a message body in UTF-8

@@ -6,9 +6,9 @@ from appliance.kernel.state_machine import StateMachine
 
 PENDING, INFLIGHT, DONE, DEAD, ABORTED = "pending", "inflight", "done", "dead", "aborted"
 
-ACCEPT, CLAIM, DELIVERED, REJECTED, RETRY, RESTART, EXPIRE, RETIRE, LOSE, SEND_AGAIN = (
-    "accept", "claim", "delivered", "reject", "retry", "restart", "expire", "retire", "lose",
-    "send again",
+ACCEPT, CLAIM, DELIVERED, REJECTED, RETRY, RELEASE, RESTART, EXPIRE, RETIRE, LOSE, SEND_AGAIN = (
+    "accept", "claim", "delivered", "reject", "retry", "release", "restart", "expire", "retire",
+    "lose", "send again",
 )  # fmt: skip
 
 SEND: StateMachine[str | None, str] = StateMachine({
@@ -17,6 +17,7 @@ SEND: StateMachine[str | None, str] = StateMachine({
     (INFLIGHT, DELIVERED): DONE,
     (INFLIGHT, REJECTED): DEAD,
     (INFLIGHT, RETRY): PENDING,
+    (INFLIGHT, RELEASE): PENDING,  # it was not tried
     (INFLIGHT, RESTART): PENDING,
     (PENDING, EXPIRE): DEAD,
     (PENDING, RETIRE): ABORTED,

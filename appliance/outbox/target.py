@@ -92,7 +92,8 @@ class DeliveryTarget:
 
 
 class BatchTarget(DeliveryTarget):
-    """A target that delivers many sends of one route at once; results are in the same order."""
+    """A target that delivers many sends of one route at once; results are in the same order. No
+    send is delivered behind one to the same destination that must be repeated."""
 
     def deliver(self, send: Outgoing) -> Result:
         return self.deliver_many([send])[0]

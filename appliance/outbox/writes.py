@@ -5,6 +5,8 @@ Functions take a Tx and plain values, so that the writer process can run them.
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import takewhile
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +23,7 @@ from appliance.outbox.views import to_wire
 
 ID_PREFIX = "out_"
 TOO_OLD = "older than max_age_hours"
+_DUE = "status = 'pending' AND next_attempt_at <= ? AND accepted_steady_ms > ?"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -131,25 +134,34 @@ def claim(
 def claim_in_order(
     tx: Tx, route: str, now_ms: int, too_old_ms: int, limit: int, bytes_max: int, after: Any
 ) -> tuple[list[SendRow], Any]:
-    """Claim the oldest send of each destination, if it is due and none before it is in flight.
-    Visits up to `limit` destinations from `after` on; also returns the cursor to continue from."""
+    """Claim a run of each destination: its oldest sends, up to the first that is not due or in
+    flight. Visits up to `limit` destinations from `after` on, until there are `limit` sends; also
+    returns the cursor to continue from."""
     rows: list[SendRow] = []
     kind, ref = after or ("", "")
     for _ in range(limit):
         row = tx.execute(
-            f"SELECT {COLUMNS} FROM outbox WHERE status IN ('pending', 'inflight') AND route = ?"
+            f"SELECT destination_kind, destination_ref, {_DUE} FROM outbox"
+            " WHERE status IN ('pending', 'inflight') AND route = ?"
             " AND (destination_kind, destination_ref) > (?, ?)"
             " ORDER BY destination_kind, destination_ref, rowid LIMIT 1",
-            (route, kind, ref),
+            (now_ms, too_old_ms, route, kind, ref),
         ).fetchone()
         if row is None:
             kind = ref = ""
             break
-        head = SendRow(*row)
-        kind, ref = head.destination_kind, head.destination_ref
-        due = head.next_attempt_at <= now_ms and head.accepted_steady_ms > too_old_ms
-        if head.status == states.PENDING and due:
-            rows.append(head)
+        kind, ref, is_due = row
+        if not is_due:
+            continue
+        run = tx.execute(
+            f"SELECT {_DUE}, {COLUMNS} FROM outbox WHERE status IN ('pending', 'inflight')"
+            " AND route = ? AND destination_kind = ? AND destination_ref = ? ORDER BY rowid"
+            " LIMIT ?",
+            (now_ms, too_old_ms, route, kind, ref, limit - len(rows)),
+        ).fetchall()
+        rows += [SendRow(*row[1:]) for row in takewhile(itemgetter(0), run)]
+        if len(rows) >= limit:
+            break
     return _claim_rows(tx, rows, bytes_max), ((kind, ref) if kind else None)
 
 
@@ -199,6 +211,7 @@ def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome], logs: bool) -> 
         for outcome in outcomes
         if outcome.event == states.RETRY
     ]
+    released = [(outcome.id,) for outcome in outcomes if outcome.event == states.RELEASE]
     changed = 0
     for sql, rows in (
         (
@@ -216,6 +229,10 @@ def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome], logs: bool) -> 
             " next_attempt_at = ? WHERE id = ? AND status = 'inflight'",
             later,
         ),
+        (
+            "UPDATE outbox SET status = 'pending' WHERE id = ? AND status = 'inflight'",
+            released,
+        ),
     ):
         if rows:
             changed += tx.executemany(sql, rows).rowcount
@@ -223,6 +240,8 @@ def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome], logs: bool) -> 
 
 
 def _events_of(outcome: DeliveryOutcome) -> list[SendEvent]:
+    if outcome.event == states.RELEASE:
+        return []
     if outcome.event == states.DELIVERED:
         receipt = outcome.broker_message_id
         return [SendEvent(outcome.id, log_writes.DELIVERED, 1, receipt)]

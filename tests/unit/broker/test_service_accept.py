@@ -331,21 +331,21 @@ def test_item_that_is_nested_too_deeply_does_not_take_the_others_with_it(broker)
     assert [status for status, _ in answers] == [400, 201]
 
 
-def test_fault_of_one_item_does_not_take_the_others_with_it(tmp_path):
+def test_fault_of_one_item_stops_only_those_behind_it_to_its_destination(tmp_path):
     broker = BrokerFixture(tmp_path)
     broker.store.write(
         lambda tx: (
             tx.execute(
-                "CREATE TRIGGER poison BEFORE INSERT ON message_history"
-                " WHEN NEW.destination_kind = 'dm' BEGIN SELECT RAISE(ABORT, 'poison'); END"
+                "CREATE TRIGGER poison BEFORE INSERT ON client_message_dedupe"
+                " WHEN NEW.client_message_id = 'm2' BEGIN SELECT RAISE(ABORT, 'poison'); END"
             )
             and None
         )
     )
     answers = broker.service.accept_many(
-        key("anna"), [item("m1"), item("m2", to="bert"), item("m3")]
+        key("anna"), [item("m1"), item("m2", to="bert"), item("m3"), item("m4", to="bert")]
     )
-    assert [status for status, _ in answers] == [201, 500, 201]
+    assert [status for status, _ in answers] == [201, 500, 201, 500]
     assert broker.rows("SELECT client_message_id FROM client_message_dedupe ORDER BY 1") == [
         ("m1",),
         ("m3",),

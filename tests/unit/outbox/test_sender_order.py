@@ -5,6 +5,7 @@ from msgspec import structs
 
 from appliance.kernel.config import BadSettings
 from appliance.outbox import wire
+from appliance.outbox.sender import outgoing
 from appliance.outbox.settings import OrderedDestination
 from tests.support.fake_broker import always
 from tests.support.outbox import with_paused_pool
@@ -27,8 +28,8 @@ def test_ordered_failure_blocks_only_its_destination(new_outbox):
     assert outbox.broker.bodies == ["b0", "b1", "b2", "a0", "a1", "a2"]
 
 
-def test_ordered_sends_are_delivered_one_at_a_time(new_outbox):
-    outbox, pool = with_paused_pool(new_outbox, ordered=True)
+def test_only_one_run_of_a_destination_is_in_flight(new_outbox):
+    outbox, pool = with_paused_pool(new_outbox, ordered=True, deliver_max=2)
     for number in range(3):
         outbox.send(str(number))
     for _ in range(3):
@@ -37,7 +38,44 @@ def test_ordered_sends_are_delivered_one_at_a_time(new_outbox):
     while pool.work:
         pool.finish()
         outbox.round()
+    assert outbox.target.batches == [2, 1]
     assert outbox.broker.bodies == ["0", "1", "2"]
+
+
+def test_sends_behind_a_failed_one_wait_untried(new_outbox):
+    """The broker accepts the sends before a failed one, and none behind it."""
+    outbox = new_outbox(ordered=True)
+    failing = []
+    outbox.broker.fault = lambda item: (
+        failing.append(item) or (503, None, None) if failing or item["body"] == "2" else None
+    )
+    for number in range(5):
+        outbox.send(str(number), key=f"k{number}")
+    outbox.round()
+    assert list(outbox.statuses().values()) == ["done"] * 2 + ["pending"] * 3
+    assert [outbox.row(f"k{number}").attempts for number in range(5)] == [0, 0, 1, 0, 0]
+    outbox.broker.fault = lambda _item: None
+    outbox.round()
+    assert outbox.broker.bodies == ["0", "1"]
+    outbox.reopen()
+    outbox.clock.pass_seconds(31)
+    outbox.round()
+    assert outbox.broker.bodies == ["0", "1", "2", "3", "4"]
+
+
+def test_interrupted_run_is_repeated_in_order(new_outbox):
+    """After a kill the outcomes of a run are unknown: the broker recognizes what it has."""
+    outbox, pool = with_paused_pool(new_outbox, ordered=True)
+    for number in range(4):
+        outbox.send(str(number))
+    outbox.round()
+    _, (_, target, rows) = pool.work.pop()
+    target.deliver_many([outgoing(row) for row in rows[:2]])
+    outbox.reopen()
+    outbox.clock.pass_seconds(31)
+    outbox.round()
+    assert outbox.broker.bodies == ["0", "1", "2", "3"]
+    assert set(outbox.statuses().values()) == {"done"}
 
 
 def test_ordered_dead_letter_unblocks_the_next_send(new_outbox):
@@ -93,7 +131,7 @@ def test_configured_destination_is_ordered(new_outbox, rule, to):
 @pytest.mark.parametrize(
     ("rule", "batches"),
     [
-        (OrderedDestination(to="#a"), [1, 3]),
+        (OrderedDestination(to="#a"), [3, 3]),
         (OrderedDestination(mesh="lab"), [6]),
         (OrderedDestination(mesh="lab", to="#b"), [6]),
     ],

@@ -39,6 +39,7 @@ def test_transitions_are_those_of_the_contract():
         ("inflight", "delivered"): "done",
         ("inflight", "reject"): "dead",
         ("inflight", "retry"): "pending",
+        ("inflight", "release"): "pending",
         ("inflight", "restart"): "pending",
         ("pending", "expire"): "dead",
         ("pending", "retire"): "aborted",
