@@ -46,14 +46,30 @@ class Finding(msgspec.Struct, frozen=True):
 class Problem(msgspec.Struct, frozen=True):
     """A kind of finding that a check can have, as its page in the docs describes it.
 
-    name     a word or two, unique in its check: `read-only`
-    means    what it means for the people who use the appliance
-    remedy   what to do, or what `agentlip doctor repair` does about it
+    name      a word or two, unique in its check: `read-only`
+    means     what it means for the people who use the appliance
+    remedy    what to do, or what `agentlip doctor repair` does about it
+    severity  of its findings, if they don't have their own
+    hint      the command that helps, if it is the same for all its findings
     """
 
     name: str
     means: str
     remedy: str
+    severity: Severity = Severity.WARNING
+    hint: str = ""
+
+    def finding(
+        self, subject: str, message: str, hint: str | None = None, severity: Severity | None = None
+    ) -> Finding:
+        """`hint` and `severity`: instead of those of the problem."""
+        return Finding(
+            self.severity if severity is None else severity,
+            subject,
+            message,
+            self.hint if hint is None else hint,
+            problem=self.name,
+        )
 
 
 DAMAGED_STORE = "damaged-store"

@@ -23,12 +23,11 @@ _NEW_TOKEN = "agentlipd down; agentlipd up --accept-loss token"
 def _disk(context: Context) -> Iterator[Finding]:
     volume = os.statvfs(context.datadir.dir)
     if context.disk_problem == "read-only":
-        yield Finding(
-            Severity.ERROR if context.serves_read_only else Severity.CRITICAL,
+        yield READ_ONLY.finding(
             "disk",
             "the file system is read-only: writes are refused, the data is unchanged",
             f"findmnt -T {context.datadir.dir}; dmesg",
-            problem="read-only",
+            severity=Severity.ERROR if context.serves_read_only else Severity.CRITICAL,
         )
         return
     total = volume.f_blocks * volume.f_frsize
@@ -36,33 +35,28 @@ def _disk(context: Context) -> Iterator[Finding]:
     if not total:  # some network mounts report no size
         return
     if context.disk_problem == "full" and free >= _FULL_BYTES_MAX:
-        yield Finding(
-            Severity.CRITICAL,
+        yield PAUSED.finding(
             "disk",
             f"writing is paused, although {free / _GIB:.2f} GiB are free: the disk has errors, a"
             " quota is used up, or a write-ahead log can't be emptied; the data is unchanged",
             f"dmesg | tail -20; fuser -v {context.datadir.dir}/*.sqlite3",
-            problem="paused",
         )
         return
     if context.disk_problem == "full":
-        yield Finding(
-            Severity.CRITICAL,
+        yield FULL.finding(
             "disk",
             f"the disk is full: {free / _GIB:.2f} GiB free of {total / _GIB:.2f}; writes are"
             " refused, the data is unchanged",
             f"free disk space: df -h {context.datadir.dir}",
-            problem="full",
         )
         return
     error, warning = free_bytes_min(context.settings, total)
     if free < warning or free < error:
-        yield Finding(
-            Severity.ERROR if free < error else Severity.WARNING,
+        yield LOW.finding(
             "disk",
             f"{free / _GIB:.2f} GiB free of {total / _GIB:.2f} ({100 * free / total:.1f} %)",
             f"free disk space: df -h {context.datadir.dir}",
-            problem="low",
+            severity=Severity.ERROR if free < error else Severity.WARNING,
         )
 
 
@@ -77,20 +71,12 @@ def free_bytes_min(limits: DoctorSettings, total: int) -> tuple[float, float]:
 def _data_directory(context: Context) -> Iterator[Finding]:
     path = context.datadir.dir
     if path.stat().st_mode & stat.S_IWOTH:
-        yield Finding(
-            Severity.WARNING,
-            path.name,
-            "all users can write to the data directory",
-            f"chmod go= {path}",
-            problem="too-open",
+        yield DATA_DIRECTORY_TOO_OPEN.finding(
+            path.name, "all users can write to the data directory", f"chmod go= {path}"
         )
     if context.disk_problem != "read-only" and not os.access(path, os.W_OK):
-        yield Finding(
-            Severity.ERROR,
-            path.name,
-            f"user {os.geteuid()} can't write to the data directory",
-            f"ls -ld {path}",
-            problem="not-writable",
+        yield NOT_WRITABLE.finding(
+            path.name, f"user {os.geteuid()} can't write to the data directory", f"ls -ld {path}"
         )
 
 
@@ -99,48 +85,32 @@ def _token(context: Context) -> Iterator[Finding]:
     if path.exists():
         yield from _private(path)
         if context.datadir.read_token() is None:
-            yield Finding(
-                Severity.ERROR, path.name, "the token file is empty", _NEW_TOKEN, problem="empty"
-            )
+            yield EMPTY.finding(path.name, "the token file is empty")
     elif context.lock().held:
-        yield Finding(
-            Severity.WARNING,
-            path.name,
-            "a hub runs, but its token file is missing",
-            _NEW_TOKEN,
-            problem="missing",
-        )
+        yield TOKEN_MISSING.finding(path.name, "a hub runs, but its token file is missing")
 
 
 def _private(path: Path) -> Iterator[Finding]:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        yield Finding(
-            Severity.ERROR,
+        yield TOO_OPEN.finding(
             path.name,
             f"other users can read or write it (mode {mode:04o}), and it contains a secret",
             f"chmod 600 {path}",
-            problem="too-open",
         )
 
 
 def _lock(context: Context) -> Iterator[Finding]:
     if context.number("lock_intact") == 0:
-        yield Finding(
-            Severity.CRITICAL,
+        yield REMOVED.finding(
             "writer.lock",
             "the lock file was removed while the hub runs, so a second hub could start",
-            "agentlipd restart",
-            problem="removed",
         )
     view = context.lock()
     if view.exists and not view.held:
         who = f" (pid {view.written.pid})" if view.written is not None else ""
-        yield Finding(
-            Severity.INFO,
-            "writer.lock",
-            f"left by a hub that did not exit cleanly{who}; it does no harm",
-            problem="left-behind",
+        yield LOCK_LEFT_BEHIND.finding(
+            "writer.lock", f"left by a hub that did not exit cleanly{who}; it does no harm"
         )
 
 
@@ -165,63 +135,40 @@ def _server_file(context: Context) -> Iterator[Finding]:
         return
     if not path.exists():
         if view.held and view.written is not None and view.written.instance_id not in NOT_SERVING:
-            yield Finding(
-                Severity.WARNING,
-                path.name,
-                "a hub runs, but the file with its address is missing",
-                "agentlipd restart",
-                problem="missing",
+            yield SERVER_FILE_MISSING.finding(
+                path.name, "a hub runs, but the file with its address is missing"
             )
         return
     yield from _private(path)
     if server is None:
-        yield Finding(
-            Severity.WARNING,
-            path.name,
-            "the file can't be decoded",
-            "agentlipd restart",
-            problem="invalid",
-        )
+        yield INVALID.finding(path.name, "the file can't be decoded")
     elif not view.held:
         alive = pid_alive(server.pid)
         copied = f"; pid {server.pid} does not use this workspace, which may be a copy"
-        yield Finding(
-            Severity.WARNING,
+        yield SERVER_FILE_LEFT_BEHIND.finding(
             path.name,
             "left by a hub that no longer runs"
             + (copied if alive else f" (pid {server.pid} has ended)"),
-            "agentlipd up",
-            problem="left-behind",
         )
     elif view.written is not None and server.instance_id != view.written.instance_id:
-        yield Finding(
-            Severity.WARNING,
-            path.name,
-            "it names another instance than the holder of the lock",
-            "agentlipd restart",
-            problem="other-instance",
+        yield OTHER_INSTANCE.finding(
+            path.name, "it names another instance than the holder of the lock"
         )
 
 
 def _process(context: Context) -> Iterator[Finding]:
     if context.number("stopping"):
-        yield Finding(
-            Severity.CRITICAL, "appliance", "the appliance is stopping", problem="stopping"
-        )
+        yield STOPPING.finding("appliance", "the appliance is stopping")
     if context.live_error is not None:
         view = context.lock()
         here = view.written is not None and pid_alive(view.written.pid)
         if _is_starting(context):
-            yield Finding(
-                Severity.INFO, "appliance", "an appliance is starting", problem="starting"
-            )
+            yield STARTING.finding("appliance", "an appliance is starting")
             return
-        yield Finding(
-            Severity.ERROR if here else Severity.WARNING,
+        yield UNREACHABLE.finding(
             "appliance",
             f"a running appliance can't be reached, so its facts are missing: {context.live_error}",
-            "agentlipd restart",
-            problem="unreachable",
+            severity=Severity.ERROR if here else Severity.WARNING,
         )
 
 
@@ -230,15 +177,134 @@ def _loop_delay(context: Context) -> Iterator[Finding]:
     limits = context.settings
     if delay >= limits.loop_delay_warning_seconds:
         bad = delay >= limits.loop_delay_error_seconds
-        yield Finding(
-            Severity.ERROR if bad else Severity.WARNING,
+        yield DELAYED.finding(
             "event loop",
             f"requests were delayed by up to {delay:.2f} s in the last seconds",
-            "check the load of the machine: uptime",
-            problem="delayed",
+            severity=Severity.ERROR if bad else Severity.WARNING,
         )
 
 
+READ_ONLY = Problem(
+    "read-only",
+    "Writes are refused with 503 `FILE_SYSTEM_READ_ONLY`, and the appliance is not ready, unless"
+    " it serves the workspace read-only. Reading works, and the data is unchanged.",
+    "Find out why it is read-only (`findmnt`, `dmesg`), then mount it for writing.",
+)
+FULL = Problem(
+    "full",
+    "Writes are refused with 503 `STORAGE_FULL`, and the appliance is not ready. Reading works,"
+    " and the data is unchanged.",
+    "Free disk space. Writing resumes by itself within two seconds.",
+    Severity.CRITICAL,
+)
+PAUSED = Problem(
+    "paused",
+    "Writes are refused with 503 `STORAGE_FULL`, and the appliance is not ready, but the disk is"
+    " not full: it returns errors, a quota of the user is used up, or a reader keeps a write-ahead"
+    " log above `store.wal_bytes_max`.",
+    "Look for errors of the disk in `dmesg`, and for programs that keep the log with `fuser -v`."
+    " Writing resumes by itself within two seconds.",
+    Severity.CRITICAL,
+)
+LOW = Problem(
+    "low", "The disk will be full soon.", "Free disk space, or change the limits `doctor.disk_…`."
+)
+DATA_DIRECTORY_TOO_OPEN = Problem(
+    "too-open",
+    "Any user of this machine can replace the data.",
+    "Remove the permission: `chmod go= .agentlip`.",
+)
+NOT_WRITABLE = Problem(
+    "not-writable",
+    "The user who runs the doctor can't write to the data directory.",
+    "Run as the owner of the directory, or change its owner.",
+    Severity.ERROR,
+)
+TOO_OPEN = Problem(
+    "too-open",
+    "Other users of this machine can read the file, and with its secret do everything.",
+    "Make the file private: `chmod 600 FILE`. If others may have read it, issue a new token.",
+    Severity.ERROR,
+)
+EMPTY = Problem(
+    "empty",
+    "Programs that read the token from the file can't use the appliance, and it does not start"
+    " again.",
+    "Put a copy of the file back, or stop the appliance and let it issue a new token: `agentlipd"
+    " up --accept-loss token`.",
+    Severity.ERROR,
+    hint=_NEW_TOKEN,
+)
+TOKEN_MISSING = Problem(
+    "missing",
+    "Programs that read the token from the file can't use the appliance, and it does not start"
+    " again.",
+    "Put a copy of the file back, or stop the appliance and let it issue a new token: `agentlipd"
+    " up --accept-loss token`.",
+    hint=_NEW_TOKEN,
+)
+REMOVED = Problem(
+    "removed",
+    "A second hub could start on the same files and damage them. The appliance is not ready.",
+    "Restart the appliance: `agentlipd restart`.",
+    Severity.CRITICAL,
+    hint="agentlipd restart",
+)
+LOCK_LEFT_BEHIND = Problem(
+    "left-behind",
+    "The last hub was killed. The next start takes the file over.",
+    "Nothing to do.",
+    Severity.INFO,
+)
+SERVER_FILE_MISSING = Problem(
+    "missing",
+    "Commands don't find the running hub.",
+    "Restart the appliance: `agentlipd restart`.",
+    hint="agentlipd restart",
+)
+INVALID = Problem(
+    "invalid",
+    "The file can't be decoded, so commands don't find the running hub.",
+    "Restart the appliance: `agentlipd restart`.",
+    hint="agentlipd restart",
+)
+SERVER_FILE_LEFT_BEHIND = Problem(
+    "left-behind",
+    "The file names a hub that has ended. Commands try to reach it in vain.",
+    "Start the appliance: `agentlipd up`.",
+    hint="agentlipd up",
+)
+OTHER_INSTANCE = Problem(
+    "other-instance",
+    "Commands may reach another process than the one that holds the lock.",
+    "Restart the appliance: `agentlipd restart`.",
+    hint="agentlipd restart",
+)
+STOPPING = Problem(
+    "stopping",
+    "The appliance is shutting down and is not ready.",
+    "Wait until it has stopped, or start it again: `agentlipd up`.",
+    Severity.CRITICAL,
+)
+STARTING = Problem(
+    "starting",
+    "A process took the writer lock less than a minute ago and has not written its address yet.",
+    "Nothing to do. Run the check again when it has started.",
+    Severity.INFO,
+)
+UNREACHABLE = Problem(
+    "unreachable",
+    "The process holds the lock, but doesn't respond: it starts, hangs, or listens elsewhere."
+    " Checks that need its facts find nothing.",
+    "Restart it: `agentlipd restart`. To see why it hangs: `agentlipd logs`.",
+    hint="agentlipd restart",
+)
+DELAYED = Problem(
+    "delayed",
+    "All requests are served late.",
+    "Look for other programs that use the processor, and for a slow disk.",
+    hint="check the load of the machine: uptime",
+)
 CHECKS = (
     Check(
         name="host.disk",
@@ -246,80 +312,21 @@ CHECKS = (
         ready=True,
         find=_disk,
         reads="the size, free space and flags of the file system that holds `.agentlip`",
-        problems=(
-            Problem(
-                "read-only",
-                "Writes are refused with 503 `FILE_SYSTEM_READ_ONLY`, and the appliance is not"
-                " ready, unless it serves the workspace read-only. Reading works, and the data is"
-                " unchanged.",
-                "Find out why it is read-only (`findmnt`, `dmesg`), then mount it for writing.",
-            ),
-            Problem(
-                "full",
-                "Writes are refused with 503 `STORAGE_FULL`, and the appliance is not ready."
-                " Reading works, and the data is unchanged.",
-                "Free disk space. Writing resumes by itself within two seconds.",
-            ),
-            Problem(
-                "paused",
-                "Writes are refused with 503 `STORAGE_FULL`, and the appliance is not ready, but"
-                " the disk is not full: it returns errors, a quota of the user is used up, or a"
-                " reader keeps a write-ahead log above `store.wal_bytes_max`.",
-                "Look for errors of the disk in `dmesg`, and for programs that keep the log with"
-                " `fuser -v`. Writing resumes by itself within two seconds.",
-            ),
-            Problem(
-                "low",
-                "The disk will be full soon.",
-                "Free disk space, or change the limits `doctor.disk_…`.",
-            ),
-        ),
+        problems=(READ_ONLY, FULL, PAUSED, LOW),
     ),
     Check(
         name="host.data-directory",
         inspects="permissions of the data directory",
         find=_data_directory,
         reads="the mode of `.agentlip`, and whether this user can write to it",
-        problems=(
-            Problem(
-                "too-open",
-                "Any user of this machine can replace the data.",
-                "Remove the permission: `chmod go= .agentlip`.",
-            ),
-            Problem(
-                "not-writable",
-                "The user who runs the doctor can't write to the data directory.",
-                "Run as the owner of the directory, or change its owner.",
-            ),
-        ),
+        problems=(DATA_DIRECTORY_TOO_OPEN, NOT_WRITABLE),
     ),
     Check(
         name="host.token",
         inspects="the token file is private",
         find=_token,
         reads="the mode and content of `.agentlip/token`",
-        problems=(
-            Problem(
-                "too-open",
-                "Other users of this machine can read the token, and with it do everything.",
-                "Make the file private: `chmod 600 .agentlip/token`. If others may have read it,"
-                " issue a new token.",
-            ),
-            Problem(
-                "empty",
-                "Programs that read the token from the file can't use the appliance, and it does"
-                " not start again.",
-                "Put a copy of the file back, or stop the appliance and let it issue a new token:"
-                " `agentlipd up --accept-loss token`.",
-            ),
-            Problem(
-                "missing",
-                "Programs that read the token from the file can't use the appliance, and it does"
-                " not start again.",
-                "Put a copy of the file back, or stop the appliance and let it issue a new token:"
-                " `agentlipd up --accept-loss token`.",
-            ),
-        ),
+        problems=(TOO_OPEN, EMPTY, TOKEN_MISSING),
     ),
     Check(
         name="host.lock",
@@ -327,19 +334,7 @@ CHECKS = (
         ready=True,
         find=_lock,
         reads="`.agentlip/locks/writer.lock`, and whether a process holds it",
-        problems=(
-            Problem(
-                "removed",
-                "A second hub could start on the same files and damage them. The appliance is not"
-                " ready.",
-                "Restart the appliance: `agentlipd restart`.",
-            ),
-            Problem(
-                "left-behind",
-                "The last hub was killed. The next start takes the file over.",
-                "Nothing to do.",
-            ),
-        ),
+        problems=(REMOVED, LOCK_LEFT_BEHIND),
     ),
     Check(
         name="host.server-file",
@@ -347,31 +342,11 @@ CHECKS = (
         find=_server_file,
         reads="`.agentlip/server.json` and the writer lock",
         problems=(
-            Problem(
-                "too-open",
-                "Other users of this machine can read the file, which contains a secret.",
-                "Make the file private: `chmod 600 .agentlip/server.json`.",
-            ),
-            Problem(
-                "missing",
-                "Commands don't find the running hub.",
-                "Restart the appliance: `agentlipd restart`.",
-            ),
-            Problem(
-                "invalid",
-                "The file can't be decoded, so commands don't find the running hub.",
-                "Restart the appliance: `agentlipd restart`.",
-            ),
-            Problem(
-                "left-behind",
-                "The file names a hub that has ended. Commands try to reach it in vain.",
-                "Start the appliance: `agentlipd up`.",
-            ),
-            Problem(
-                "other-instance",
-                "Commands may reach another process than the one that holds the lock.",
-                "Restart the appliance: `agentlipd restart`.",
-            ),
+            TOO_OPEN,
+            SERVER_FILE_MISSING,
+            INVALID,
+            SERVER_FILE_LEFT_BEHIND,
+            OTHER_INSTANCE,
         ),
     ),
     Check(
@@ -380,25 +355,7 @@ CHECKS = (
         ready=True,
         find=_process,
         reads="the response of `GET /-/ready`, if a process holds the writer lock",
-        problems=(
-            Problem(
-                "stopping",
-                "The appliance is shutting down and is not ready.",
-                "Wait until it has stopped, or start it again: `agentlipd up`.",
-            ),
-            Problem(
-                "starting",
-                "A process took the writer lock less than a minute ago and has not written its"
-                " address yet.",
-                "Nothing to do. Run the check again when it has started.",
-            ),
-            Problem(
-                "unreachable",
-                "The process holds the lock, but doesn't respond: it starts, hangs, or listens"
-                " elsewhere. Checks that need its facts find nothing.",
-                "Restart it: `agentlipd restart`. To see why it hangs: `agentlipd logs`.",
-            ),
-        ),
+        problems=(STOPPING, STARTING, UNREACHABLE),
     ),
     Check(
         name="host.loop-delay",
@@ -406,12 +363,6 @@ CHECKS = (
         ready=True,
         find=_loop_delay,
         reads="the event loop's delay, as the running appliance measures it",
-        problems=(
-            Problem(
-                "delayed",
-                "All requests are served late.",
-                "Look for other programs that use the processor, and for a slow disk.",
-            ),
-        ),
+        problems=(DELAYED,),
     ),
 )

@@ -31,13 +31,10 @@ def _clock(context: Context) -> Iterator[Finding]:
     if ahead:
         newest, store = max(ahead)
         minutes = (newest - now_ms) / 60_000
-        yield Finding(
-            Severity.WARNING,
+        yield PAST.finding(
             "clock",
             f"this machine's clock ({iso(now_ms)}) is {minutes:.0f} minutes behind the newest time"
             f" in the store {store} ({iso(newest)}); or it was ahead when that was written",
-            _SET,
-            problem="past",
         )
     yield from _jumped(context)
 
@@ -70,36 +67,34 @@ def _jumped(context: Context) -> Iterator[Finding]:
             jumps[iso(now_ms)] = since
     for jumped_at, jump_ms in sorted(jumps.items())[-1:]:
         far = abs(jump_ms) > context.settings.clock_jump_warning_seconds * 1000
-        yield Finding(
-            Severity.WARNING if far else Severity.INFO,
+        yield JUMPED.finding(
             "clock",
             f"the clock was set by {jump_ms / 1000:+.0f} s, noticed at {jumped_at}",
-            _SET,
-            problem="jumped",
+            severity=Severity.WARNING if far else Severity.INFO,
         )
 
 
+PAST = Problem(
+    "past",
+    "New events and messages get earlier times than existing ones, deadlines come too late, and"
+    " tokens that have expired may be accepted.",
+    "Correct the clock and let the system synchronize it. If it was ahead before, nothing has to"
+    " be done: the finding ends when that time has come.",
+    hint=_SET,
+)
+JUMPED = Problem(
+    "jumped",
+    "The clock was set. Waits and ages of sends, deliveries and durable envelopes are not"
+    " affected; times of events stay as they were written.",
+    "Nothing has to be done. If it happens again, let the system synchronize the clock.",
+    hint=_SET,
+)
 CHECKS = (
     Check(
         name="host.clock",
         inspects="the clock is not behind stored times, and was not set within a day",
         find=_clock,
         reads="the newest time in each store, and the notes of the clock in their tables `meta`",
-        problems=(
-            Problem(
-                "past",
-                "New events and messages get earlier times than existing ones, deadlines come too"
-                " late, and tokens that have expired may be accepted.",
-                "Correct the clock and let the system synchronize it. If it was ahead before,"
-                " nothing has to be done: the finding ends when that time has come.",
-            ),
-            Problem(
-                "jumped",
-                "The clock was set. Waits and ages of sends, deliveries and durable envelopes are"
-                " not affected; times of events stay as they were written.",
-                "Nothing has to be done. If it happens again, let the system synchronize the"
-                " clock.",
-            ),
-        ),
+        problems=(PAST, JUMPED),
     ),
 )

@@ -32,7 +32,6 @@ _OTHERS_ENTER = 0o011
 _LOG = "agentlipd.log"
 _CHECKED_ELSEWHERE = ("token", "server.json", "identity")
 _LISTED_MAX = 3  # more open files have one cause: a `chmod -R`, or a copy
-MANY_OPEN = "many-open"
 _UNFINISHED = ".partial-"  # a backup that is made or verified, in a private directory
 
 
@@ -62,13 +61,13 @@ def _private(context: Context) -> Iterator[Finding]:
         yield from findings
         return
     names = ", ".join(finding.subject for finding in findings[:_LISTED_MAX])
-    yield Finding(
-        max((finding.severity for finding in findings), key=lambda severity: severity.rank),
+    yield MANY_OPEN.finding(
         folder.name,
         f"other users of this machine may read or change {len(findings)} files and directories:"
         f" {names} …",
-        "agentlip doctor repair --run host.private --yes",
-        problem=MANY_OPEN,
+        severity=max(
+            (finding.severity for finding in findings), key=lambda severity: severity.rank
+        ),
     )
 
 
@@ -96,7 +95,7 @@ def open_entries(context: Context, everything: bool = False) -> Iterator[Entry]:
 def _close(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     """Subjects are paths relative to the workspace."""
     for finding in findings:
-        many = finding.problem == MANY_OPEN
+        many = finding.problem == MANY_OPEN.name
         names = [entry.name for entry in open_entries(context, everything=True)] if many else []
         for name in names or [finding.subject]:
             if is_open(context.datadir.workspace / name):
@@ -110,12 +109,11 @@ def _too_open(entry: Entry, reachable: bool, own: bool) -> Finding:
     kind = "directory" if entry.is_folder else "file"
     verb = "read or change" if changeable else "read"
     protected = "" if reachable else "; now only the data directory's own mode prevents it"
-    return Finding(
-        severity if own else Severity.INFO,
+    return TOO_OPEN.finding(
         entry.name,
         f"other users of this machine may {verb} the {kind} (mode {mode:04o}){protected}",
         f"chmod go= {shlex.quote(str(entry.path))}",
-        problem="too-open",
+        severity=severity if own else Severity.INFO,
     )
 
 
@@ -227,13 +225,12 @@ def _foreign(context: Context, own: int, groups: frozenset[int]) -> Iterator[Fin
         else:
             allowed = may_use(entry.state, own, groups, needed)
         if not allowed:
-            yield Finding(
-                Severity.ERROR if own == os.geteuid() else Severity.WARNING,
+            yield FOREIGN.finding(
                 entry.name,
                 f"it belongs to {user_name(entry.state.st_uid)}, so {user_name(own)}, whose"
                 " appliance this is, can't use it",
                 f"sudo chown -R {own} {context.datadir.dir}",
-                problem="foreign",
+                severity=Severity.ERROR if own == os.geteuid() else Severity.WARNING,
             )
 
 
@@ -244,12 +241,10 @@ def _others_stores(context: Context) -> Iterator[Finding]:
     if len(set(owners.values())) < 2 or (own == 0 and context.datadir.dir.stat().st_uid):
         return
     findings = [
-        Finding(
-            Severity.ERROR,
+        OTHER_OWNER.finding(
             store,
             f"its file belongs to {user_name(owner)}, who can read and change it",
             f"{_sudo()}chown {own} {shlex.quote(str(context.datadir.database(store)))}",
-            problem="other-owner",
         )
         for store, owner in owners.items()
         if owner not in (own, 0) and os.access(context.datadir.database(store), os.R_OK | os.W_OK)
@@ -285,14 +280,12 @@ def _other_user(context: Context, own: str, owner: str) -> Iterator[Finding]:
     ]
     denied = [entry for entry, rights in needed if not os.access(entry.path, rights)]
     if denied:
-        yield Finding(
-            Severity.ERROR,
+        yield OTHER_USER.finding(
             context.datadir.dir.name,
             f"it belongs to {owner}, and {own} can't use {len(denied)} files in it, so this report"
             " is incomplete",
             f"sudo -u {owner} agentlip doctor"
             f" --workspace {shlex.quote(str(context.datadir.workspace))}",
-            problem="other-user",
         )
 
 
@@ -339,24 +332,16 @@ def _logs(context: Context) -> Iterator[Finding]:
     folder = context.datadir.logs
     if not folder.is_dir():
         if _origin(context) is not None:
-            yield Finding(
-                Severity.WARNING,
-                folder.name,
-                "the directory of the logs is missing",
-                "agentlipd restart",
-                problem="missing",
-            )
+            yield MISSING.finding(folder.name, "the directory of the logs is missing")
         return
     if context.disk_problem != "read-only":
         for path, needed in ((folder, os.W_OK | os.X_OK), (folder / _LOG, os.W_OK)):
             if path.exists() and not (os.access(path, needed) and path.stat().st_mode & 0o200):
-                yield Finding(
-                    Severity.WARNING,
+                yield NOT_WRITABLE.finding(
                     path.name,
                     f"{user_name(os.geteuid())} can't write to it, so an appliance that is started"
                     " in the background does not start",
                     f"chmod u+rwX {path}; ls -ld {path}",
-                    problem="not-writable",
                 )
                 return
     yield from _too_large(context, folder)
@@ -366,13 +351,11 @@ def _too_large(context: Context, folder: Path) -> Iterator[Finding]:
     sizes = [entry.state.st_size for entry in _entries(context, folder) if not entry.is_folder]
     limit = context.settings.logs_warning_bytes
     if sum(sizes) > limit:
-        yield Finding(
-            Severity.WARNING,
+        yield TOO_LARGE.finding(
             folder.name,
             f"the logs take {sum(sizes) / _MIB:.0f} MiB in {len(sizes)} files, more than"
             f" {limit / _MIB:.0f}",
             f"delete files that nobody needs: ls -lS {folder}",
-            problem="too-large",
         )
 
 
@@ -396,6 +379,54 @@ def _entries(context: Context, folder: Path | None = None) -> Iterator[Entry]:
 
 
 _WALK = "owners and modes of the files in `.agentlip`, at most `doctor.files_max` of them"
+TOO_OPEN = Problem(
+    "too-open",
+    "Other users of this machine can read or change messages, keys or logs. A group that has the"
+    " owner's name and no other member is not counted.",
+    "`agentlip doctor repair` takes the permissions away from group and others.",
+)
+MANY_OPEN = Problem(
+    "many-open",
+    "Other users of this machine can read or change many files, as after `chmod -R`.",
+    "`agentlip doctor repair --run host.private` takes the permissions away from group and others,"
+    " also from the token and the member key.",
+    hint="agentlip doctor repair --run host.private --yes",
+)
+FOREIGN = Problem(
+    "foreign",
+    "The appliance, or a command, was run as another user, often with sudo. The files that it made"
+    " can't be used by the first one.",
+    "Give the files back: the hint names the command. Then always use one user.",
+)
+OTHER_OWNER = Problem(
+    "other-owner",
+    "Another user owns the file of a store, and can read and change it.",
+    "Give the file back: the hint names the command.",
+    Severity.ERROR,
+)
+OTHER_USER = Problem(
+    "other-user",
+    "The doctor was run as a user who may not use the workspace. Files that it can't read are not"
+    " checked.",
+    "Run the doctor as the owner: the hint names the command.",
+    Severity.ERROR,
+)
+MISSING = Problem(
+    "missing",
+    "`agentlipd up` has no directory for its log.",
+    f"The next start creates it, as it does {', '.join(FOLDERS)}.",
+    hint="agentlipd restart",
+)
+NOT_WRITABLE = Problem(
+    "not-writable",
+    "`agentlipd up` can't write its log and does not start.",
+    "Make the directory writable for the user who runs the appliance.",
+)
+TOO_LARGE = Problem(
+    "too-large",
+    "The logs use space that the stores may need.",
+    "Delete old files. A start renames a log of more than 10 MiB.",
+)
 CHECKS = (
     Check(
         name="host.private",
@@ -403,67 +434,20 @@ CHECKS = (
         find=_private,
         repair=_close,
         reads=_WALK,
-        problems=(
-            Problem(
-                "too-open",
-                "Other users of this machine can read or change messages, keys or logs. A group"
-                " that has the owner's name and no other member is not counted.",
-                "`agentlip doctor repair` takes the permissions away from group and others.",
-            ),
-            Problem(
-                MANY_OPEN,
-                "Other users of this machine can read or change many files, as after `chmod -R`.",
-                "`agentlip doctor repair --run host.private` takes the permissions away from group"
-                " and others, also from the token and the member key.",
-            ),
-        ),
+        problems=(TOO_OPEN, MANY_OPEN),
     ),
     Check(
         name="host.owner",
         inspects="the files in the data directory belong to the user who runs the appliance",
         find=_owner,
         reads=_WALK,
-        problems=(
-            Problem(
-                "foreign",
-                "The appliance, or a command, was run as another user, often with sudo. The files"
-                " that it made can't be used by the first one.",
-                "Give the files back: the hint names the command. Then always use one user.",
-            ),
-            Problem(
-                "other-owner",
-                "Another user owns the file of a store, and can read and change it.",
-                "Give the file back: the hint names the command.",
-            ),
-            Problem(
-                "other-user",
-                "The doctor was run as a user who may not use the workspace. Files that it"
-                " can't read are not checked.",
-                "Run the doctor as the owner: the hint names the command.",
-            ),
-        ),
+        problems=(FOREIGN, OTHER_OWNER, OTHER_USER),
     ),
     Check(
         name="host.logs",
         inspects="the directory of the logs exists, can be written, and is not too large",
         find=_logs,
         reads="`.agentlip/logs` and the sizes of its files",
-        problems=(
-            Problem(
-                "missing",
-                "`agentlipd up` has no directory for its log.",
-                f"The next start creates it, as it does {', '.join(FOLDERS)}.",
-            ),
-            Problem(
-                "not-writable",
-                "`agentlipd up` can't write its log and does not start.",
-                "Make the directory writable for the user who runs the appliance.",
-            ),
-            Problem(
-                "too-large",
-                "The logs use space that the stores may need.",
-                "Delete old files. A start renames a log of more than 10 MiB.",
-            ),
-        ),
+        problems=(MISSING, NOT_WRITABLE, TOO_LARGE),
     ),
 )

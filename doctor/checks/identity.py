@@ -36,12 +36,10 @@ def _private(context: Context) -> Iterator[Finding]:
     for path in (folder, *sorted(folder.iterdir())):
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
-            yield Finding(
-                Severity.WARNING,
+            yield TOO_OPEN.finding(
                 path.name,
                 f"other users of this machine can access the member key (mode {mode:04o})",
                 f"chmod go= {path}",
-                problem="too-open",
             )
 
 
@@ -50,36 +48,27 @@ def _keypair(context: Context) -> Iterator[Finding]:
         path = context.datadir.dir / FOLDER / name
         if path.exists() and not path.is_file():
             there = shlex.quote(str(path))
-            yield Finding(
-                Severity.ERROR,
+            yield NOT_A_FILE.finding(
                 name,
                 "it is not a file, so the appliance will not start again",
                 f"mv {there} {there}.aside",
-                problem="not-a-file",
             )
             return
     path = context.datadir.dir / FOLDER / "keypair.json"
     if not path.exists():
         if _is_needed(context):
             lost = manifest.StoreLost(manifest.IDENTITY)
-            yield Finding(Severity.ERROR, path.name, lost.message, lost.hint, problem="missing")
+            yield MISSING.finding(path.name, lost.message, lost.hint)
         return
     if not _is_key(path):
-        yield Finding(
-            Severity.ERROR,
+        yield INVALID.finding(
             path.name,
             "the file is malformed, or its parts are of different keys, so the appliance will not"
             " start again",
-            "restore it from a backup, or make a new key: agentlip identity remint --yes",
-            problem="invalid",
         )
     if (path.parent / "keypair-next.json").exists():
-        yield Finding(
-            Severity.WARNING,
-            "keypair-next.json",
-            "a rotation of the member key is unfinished",
-            "agentlip identity rotate",
-            problem="unfinished-rotation",
+        yield UNFINISHED_ROTATION.finding(
+            "keypair-next.json", "a rotation of the member key is unfinished"
         )
 
 
@@ -115,72 +104,70 @@ def _machine(context: Context) -> Iterator[Finding]:
     if settings is None:
         return
     if host.compare(stored, host.measure(settings.host_id, os.environ)) == "other":
-        yield Finding(
-            Severity.WARNING,
-            "host",
-            "the member key was made on another machine; this workspace may be a copy",
-            _ACCEPT,
-            problem="other-machine",
+        yield OTHER_MACHINE.finding(
+            "host", "the member key was made on another machine; this workspace may be a copy"
         )
 
 
+TOO_OPEN = Problem(
+    "too-open",
+    "Other users of this machine can read the member key, and send as this appliance.",
+    "Remove the permission: `chmod go= FILE`.",
+)
+MISSING = Problem(
+    "missing",
+    "This workspace had a member key, and its file is gone. The appliance will not start again.",
+    "Put a copy back, or make a new key, which brokers don't know: `agentlipd up --accept-loss"
+    " identity`.",
+    Severity.ERROR,
+)
+INVALID = Problem(
+    "invalid",
+    "The member key can't be decoded. The appliance will not start again.",
+    "Put a copy back, or make a new key, which brokers don't know: `agentlip identity remint"
+    " --yes`.",
+    Severity.ERROR,
+    hint="restore it from a backup, or make a new key: agentlip identity remint --yes",
+)
+NOT_A_FILE = Problem(
+    "not-a-file",
+    "Something else is in place of a file of the member key, for example a folder.",
+    "Move it away, and put a copy of the file back.",
+    Severity.ERROR,
+)
+UNFINISHED_ROTATION = Problem(
+    "unfinished-rotation",
+    "A rotation of the member key was interrupted. The old key is still in use.",
+    "Finish it: `agentlip identity rotate`.",
+    hint="agentlip identity rotate",
+)
+OTHER_MACHINE = Problem(
+    "other-machine",
+    "The workspace may be a copy. Two appliances with the same key disturb each other.",
+    "If the workspace moved: `agentlip identity accept-host`. If it is a copy: `agentlip identity"
+    " remint --yes`.",
+    hint=_ACCEPT,
+)
 CHECKS = (
     Check(
         name="identity.private",
         inspects="only the owner can read the member key",
         find=_private,
         reads="the modes of `.agentlip/identity` and its files",
-        problems=(
-            Problem(
-                "too-open",
-                "Other users of this machine can read the member key, and send as this appliance.",
-                "Remove the permission: `chmod go= FILE`.",
-            ),
-        ),
+        problems=(TOO_OPEN,),
     ),
     Check(
         name="identity.keypair",
         inspects="the member key can be read",
         find=_keypair,
         reads="`.agentlip/identity/keypair.json` and `keypair-next.json`",
-        problems=(
-            Problem(
-                "missing",
-                "This workspace had a member key, and its file is gone. The appliance will not"
-                " start again.",
-                "Put a copy back, or make a new key, which brokers don't know: `agentlipd up"
-                " --accept-loss identity`.",
-            ),
-            Problem(
-                "invalid",
-                "The member key can't be decoded. The appliance will not start again.",
-                "Put a copy back, or make a new key, which brokers don't know: `agentlip identity"
-                " remint --yes`.",
-            ),
-            Problem(
-                "not-a-file",
-                "Something else is in place of a file of the member key, for example a folder.",
-                "Move it away, and put a copy of the file back.",
-            ),
-            Problem(
-                "unfinished-rotation",
-                "A rotation of the member key was interrupted. The old key is still in use.",
-                "Finish it: `agentlip identity rotate`.",
-            ),
-        ),
+        problems=(MISSING, INVALID, NOT_A_FILE, UNFINISHED_ROTATION),
     ),
     Check(
         name="identity.machine",
         inspects="the member key was made on this machine",
         find=_machine,
         reads="`.agentlip/identity/host_fingerprint.json` and this machine's own",
-        problems=(
-            Problem(
-                "other-machine",
-                "The workspace may be a copy. Two appliances with the same key disturb each other.",
-                "If the workspace moved: `agentlip identity accept-host`. If it is a copy:"
-                " `agentlip identity remint --yes`.",
-            ),
-        ),
+        problems=(OTHER_MACHINE,),
     ),
 )

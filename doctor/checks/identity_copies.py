@@ -11,7 +11,7 @@ import msgspec
 from appliance.kernel import meta
 from appliance.kernel.clock import iso, utc
 from appliance.mesh.instance import COPY, CopyNote
-from doctor.check import Check, Finding, Problem, Severity
+from doctor.check import Check, Finding, Problem
 from doctor.context import Context
 
 T = TypeVar("T")
@@ -64,13 +64,10 @@ def _elsewhere(context: Context) -> Iterator[Finding]:
                 is_old = note.at_ms < context.clock.now_ms() - RECENT_MS
                 if is_old or (store == "inbox" and keys and note.pubkey != keys.ed25519_pubkey):
                     continue
-                yield Finding(
-                    Severity.WARNING,
+                yield ELSEWHERE.finding(
                     f"mesh {key[len(COPY) :].partition(':')[0]}, member {note.pubkey[:16]}",
                     f"the member runs on {note.running_on}, and a copy of it on {note.refused}"
                     " is refused",
-                    "agentlipd down # on one of the two",
-                    problem="elsewhere",
                 )
 
 
@@ -83,12 +80,10 @@ def _second_files(context: Context, keys: StoredKeyPair) -> Iterator[Finding]:
             if folder.name == DIRECTORY and path.name in _KNOWN:
                 continue
             if seed in _text(path):
-                yield Finding(
-                    Severity.WARNING,
+                yield SECOND_FILE.finding(
                     str(path.relative_to(context.datadir.workspace)),
                     "the file is a copy of the member key: its readers can send as this appliance",
                     f"rm {path}",
-                    problem="second-file",
                 )
 
 
@@ -106,13 +101,10 @@ def _other_workspace(
     except ValueError:
         return
     if made_ms < row[1]:  # a key that was made later replaced the other one
-        yield Finding(
-            Severity.WARNING,
+        yield OTHER_WORKSPACE.finding(
             KEYPAIR,
             f"the key was not the one of this workspace at {iso(row[1])}: then it was"
             f" {row[0][:16]}, and this key is older; it was copied from another workspace",
-            "agentlip identity show",
-            problem="other-workspace",
         )
 
 
@@ -133,39 +125,38 @@ def _text(path: Path) -> bytes:
         return b""
 
 
+ELSEWHERE = Problem(
+    "elsewhere",
+    "A member key is used on two machines or workspaces. The broker delivers to the one that"
+    " connected first, and refuses the other.",
+    "Stop one of the two: `agentlipd down`. To keep both as two members, give one a new key while"
+    " it is stopped: `agentlip identity remint --yes`.",
+    hint="agentlipd down # on one of the two",
+)
+SECOND_FILE = Problem(
+    "second-file",
+    "Any reader of the copy can send messages as this appliance.",
+    "Remove the copy. If others may have read it, rotate the key.",
+)
+OTHER_WORKSPACE = Problem(
+    "other-workspace",
+    "Two workspaces send with the same key, so each may take messages of the other.",
+    "Restore the key of this workspace, or make a new one: `agentlip identity remint --yes`.",
+    hint="agentlip identity show",
+)
 CHECKS = (
     Check(
         name="identity.elsewhere",
         inspects="no copy of a member runs on another machine or workspace",
         find=_elsewhere,
         reads="what the broker and the inbox have noted of refused connections",
-        problems=(
-            Problem(
-                "elsewhere",
-                "A member key is used on two machines or workspaces. The broker delivers to the one"
-                " that connected first, and refuses the other.",
-                "Stop one of the two: `agentlipd down`. To keep both as two members, give one a new"
-                " key while it is stopped: `agentlip identity remint --yes`.",
-            ),
-        ),
+        problems=(ELSEWHERE,),
     ),
     Check(
         name="identity.copied",
         inspects="the member key exists once, and is the one with which this workspace sent",
         find=_copied,
         reads="small files in `.agentlip`, and the own newest message in `inbox.sqlite3`",
-        problems=(
-            Problem(
-                "second-file",
-                "Any reader of the copy can send messages as this appliance.",
-                "Remove the copy. If others may have read it, rotate the key.",
-            ),
-            Problem(
-                "other-workspace",
-                "Two workspaces send with the same key, so each may take messages of the other.",
-                "Restore the key of this workspace, or make a new one:"
-                " `agentlip identity remint --yes`.",
-            ),
-        ),
+        problems=(SECOND_FILE, OTHER_WORKSPACE),
     ),
 )

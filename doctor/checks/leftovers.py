@@ -30,12 +30,8 @@ def _free_pages(context: Context) -> Iterator[Finding]:
         except (OSError, sqlite3.Error):
             continue  # store.opens reports it
         if share >= FREE_SHARE_MIN and share * size >= FREE_BYTES_MIN:
-            yield Finding(
-                Severity.INFO,
-                store,
-                f"{share * size / _MIB:.0f} MiB of its file ({share:.0%}) are unused",
-                "agentlip doctor repair --run store.free-pages",
-                problem="unused",
+            yield UNUSED.finding(
+                store, f"{share * size / _MIB:.0f} MiB of its file ({share:.0%}) are unused"
             )
 
 
@@ -61,18 +57,13 @@ def _in_folder(context: Context, folder: Path, now_seconds: float) -> Iterator[F
             continue
         name = str(path.relative_to(context.datadir.workspace))
         if path == context.datadir.socket_file and stat.S_ISSOCK(state.st_mode):
-            yield _left(name, "the socket of an appliance that no longer runs", "socket")
+            yield SOCKET.finding(name, "the socket of an appliance that no longer runs")
         elif (
             stat.S_ISREG(state.st_mode)
             and TEMPORARY.fullmatch(entry.name)
             and now_seconds - state.st_mtime > AGE_SECONDS_MIN
         ):
-            yield _left(name, "an incomplete file of an interrupted program", "incomplete")
-
-
-def _left(name: str, message: str, problem: str) -> Finding:
-    hint = "agentlip doctor repair --run host.leftovers"
-    return Finding(Severity.INFO, name, message, hint, problem=problem)
+            yield INCOMPLETE.finding(name, "an incomplete file of an interrupted program")
 
 
 def free_share(connection: sqlite3.Connection) -> float:
@@ -82,39 +73,44 @@ def free_share(connection: sqlite3.Connection) -> float:
     return free / pages if pages else 0.0
 
 
+_REPAIR = "agentlip doctor repair --run host.leftovers"
+SOCKET = Problem(
+    "socket",
+    "An appliance ended without removing its socket. The next start replaces it.",
+    "`agentlip doctor repair` removes it.",
+    Severity.INFO,
+    hint=_REPAIR,
+)
+INCOMPLETE = Problem(
+    "incomplete",
+    "A program ended before a file was complete. The file has another name until then, so nothing"
+    " reads it.",
+    "`agentlip doctor repair` removes it, after a copy.",
+    Severity.INFO,
+    hint=_REPAIR,
+)
+UNUSED = Problem(
+    "unused",
+    "Rows were removed, and their space stays in the file. It is used again, but it is not"
+    " returned to the disk.",
+    "`agentlip doctor repair` rewrites the file without them, which takes as much space again"
+    " meanwhile.",
+    Severity.INFO,
+    hint="agentlip doctor repair --run store.free-pages",
+)
 CHECKS = (
     Check(
         name="host.leftovers",
         inspects="no files of interrupted programs are left",
         reads="the names and ages of files in .agentlip, backups and locks",
-        problems=(
-            Problem(
-                "socket",
-                "An appliance ended without removing its socket. The next start replaces it.",
-                "`agentlip doctor repair` removes it.",
-            ),
-            Problem(
-                "incomplete",
-                "A program ended before a file was complete. The file has another name until then,"
-                " so nothing reads it.",
-                "`agentlip doctor repair` removes it, after a copy.",
-            ),
-        ),
+        problems=(SOCKET, INCOMPLETE),
         find=_leftovers,
     ),
     Check(
         name="store.free-pages",
         inspects="no store consists of unused pages by more than a quarter",
         reads="the header of each store",
-        problems=(
-            Problem(
-                "unused",
-                "Rows were removed, and their space stays in the file. It is used again, but it is"
-                " not returned to the disk.",
-                "`agentlip doctor repair` rewrites the file without them, which takes as much space"
-                " again meanwhile.",
-            ),
-        ),
+        problems=(UNUSED,),
         find=_free_pages,
     ),
 )

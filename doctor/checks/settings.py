@@ -51,20 +51,12 @@ def _file(context: Context) -> Iterator[Finding]:
     try:
         yield from _contradictions(context, config.load(_sections(), path, {}))
     except config.BadSettings as error:
-        yield Finding(
-            Severity.ERROR,
-            path.name,
-            f"the appliance can't start again with it: {error.message}",
-            error.hint,
-            problem="invalid",
+        yield INVALID.finding(
+            path.name, f"the appliance can't start again with it: {error.message}", error.hint
         )
     if path.stat().st_mode & stat.S_IWOTH:
-        yield Finding(
-            Severity.WARNING,
-            path.name,
-            "all users can change the settings",
-            f"chmod o-w {path}",
-            problem="too-open",
+        yield FILE_TOO_OPEN.finding(
+            path.name, "all users can change the settings", f"chmod o-w {path}"
         )
 
 
@@ -82,13 +74,7 @@ def _contradictions(context: Context, settings: msgspec.Struct) -> Iterator[Find
     for problem in problems:
         name = problem.partition(" ")[0]
         if not context.is_off(name):
-            yield Finding(
-                Severity.WARNING,
-                name,
-                problem,
-                "correct one of them in agentlip.toml; then agentlipd restart",
-                problem="contradictory",
-            )
+            yield CONTRADICTORY.finding(name, problem)
 
 
 def _sections() -> type[msgspec.Struct]:
@@ -114,20 +100,12 @@ def _secrets(context: Context) -> Iterator[Finding]:
             continue
         secret = Path(value)
         if not secret.is_file():
-            yield Finding(
-                Severity.ERROR,
-                name,
-                "its file is missing, so the appliance can't start again",
-                f"ls -l {secret}",
-                problem="missing",
+            yield MISSING.finding(
+                name, "its file is missing, so the appliance can't start again", f"ls -l {secret}"
             )
         elif secret.stat().st_mode & stat.S_IWOTH:
-            yield Finding(
-                Severity.WARNING,
-                name,
-                "all users can change the secret in its file",
-                f"chmod o-w {secret}",
-                problem="too-open",
+            yield SECRETS_TOO_OPEN.finding(
+                name, "all users can change the secret in its file", f"chmod o-w {secret}"
             )
 
 
@@ -145,39 +123,55 @@ def _unread(context: Context) -> Iterator[Finding]:
         path = own.with_suffix(suffix)
         if not path.exists():
             continue
-        yield Finding(
-            Severity.WARNING,
+        yield IGNORED.finding(
             path.name,
             "this file is ignored; its settings have no effect",
             f"write settings to {context.datadir.settings_file}; docs/reference/settings.md",
-            problem="ignored",
         )
 
 
+INVALID = Problem(
+    "invalid",
+    "The file is not valid TOML, or a setting in it is unknown or has an invalid value. A running"
+    " appliance is unaffected, but it can't start again.",
+    "Correct the line or the setting that the message names.",
+    Severity.ERROR,
+)
+CONTRADICTORY = Problem(
+    "contradictory",
+    "Two settings exclude each other, for example a default above its maximum.",
+    "Correct one of them in `agentlip.toml`, then `agentlipd restart`.",
+    hint="correct one of them in agentlip.toml; then agentlipd restart",
+)
+FILE_TOO_OPEN = Problem(
+    "too-open",
+    "Any user of this machine can change the settings.",
+    "Remove the permission: `chmod o-w agentlip.toml`.",
+)
+IGNORED = Problem(
+    "ignored",
+    "Another implementation of the hub reads this file. This one doesn't, so its settings have no"
+    " effect.",
+    "Write the settings to `agentlip.toml`, and remove the file.",
+)
+MISSING = Problem(
+    "missing",
+    "The appliance can't start again without this file.",
+    "Create the file, or correct its path in `agentlip.toml`.",
+    Severity.ERROR,
+)
+SECRETS_TOO_OPEN = Problem(
+    "too-open",
+    "Any user of this machine can replace the secret.",
+    "Remove the permission: `chmod o-w FILE`.",
+)
 CHECKS = (
     Check(
         name="settings.file",
         inspects="every setting in agentlip.toml is known and valid",
         find=_file,
         reads="the content and mode of `agentlip.toml`",
-        problems=(
-            Problem(
-                "invalid",
-                "The file is not valid TOML, or a setting in it is unknown or has an invalid value."
-                " A running appliance is unaffected, but it can't start again.",
-                "Correct the line or the setting that the message names.",
-            ),
-            Problem(
-                "contradictory",
-                "Two settings exclude each other, for example a default above its maximum.",
-                "Correct one of them in `agentlip.toml`, then `agentlipd restart`.",
-            ),
-            Problem(
-                "too-open",
-                "Any user of this machine can change the settings.",
-                "Remove the permission: `chmod o-w agentlip.toml`.",
-            ),
-        ),
+        problems=(INVALID, CONTRADICTORY, FILE_TOO_OPEN),
     ),
     Check(
         name="settings.unread",
@@ -185,31 +179,13 @@ CHECKS = (
         find=_unread,
         reads="whether `agentlip.config.ts`, or one with `.mts`, `.cts`, `.js`, `.mjs`, `.cjs` or"
         " `.json`, exists",
-        problems=(
-            Problem(
-                "ignored",
-                "Another implementation of the hub reads this file. This one doesn't, so its"
-                " settings have no effect.",
-                "Write the settings to `agentlip.toml`, and remove the file.",
-            ),
-        ),
+        problems=(IGNORED,),
     ),
     Check(
         name="settings.secrets",
         inspects="the secret files in the settings exist",
         find=_secrets,
         reads="the files that the settings with names ending in `_file` refer to",
-        problems=(
-            Problem(
-                "missing",
-                "The appliance can't start again without this file.",
-                "Create the file, or correct its path in `agentlip.toml`.",
-            ),
-            Problem(
-                "too-open",
-                "Any user of this machine can replace the secret.",
-                "Remove the permission: `chmod o-w FILE`.",
-            ),
-        ),
+        problems=(MISSING, SECRETS_TOO_OPEN),
     ),
 )

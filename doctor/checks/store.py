@@ -3,7 +3,6 @@
 import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -13,7 +12,7 @@ from appliance.workspace.manifest import StoreLost
 from appliance.workspace.schema import NEEDED, SchemaState, state
 from doctor import damage
 from doctor.check import Check, Cost, Finding, Problem, Severity
-from doctor.checks.store_log import find_large_log
+from doctor.checks.store_log import LARGE, find_large_log
 from doctor.context import Context, is_damage
 from doctor.remedies import copy_hint, restore_hint
 
@@ -26,57 +25,40 @@ _Find = Callable[[Context], Iterator[Finding]]
 def _suspect(context: Context) -> Iterator[Finding]:
     for store in context.stores:
         if context.number(f"{store}.suspended"):
-            yield Finding(
-                Severity.ERROR,
+            yield SUSPENDED.finding(
                 store,
                 "the database is damaged; its subsystem is suspended and returns 503",
                 RECOVERY_COMMANDS.get(store, f"agentlip doctor clear {store}"),
-                problem="suspended",
             )
         elif context.datadir.suspect_file(store).exists() or context.number(f"{store}.suspect"):
-            yield Finding(
-                Severity.CRITICAL if store in NEEDED else Severity.ERROR,
+            yield SUSPECT.finding(
                 store,
                 "the database was found damaged; the store is stopped until it is cleared",
                 f"agentlip doctor clear {store}",
-                problem="suspect",
+                severity=Severity.CRITICAL if store in NEEDED else Severity.ERROR,
             )
 
 
 def _writer(context: Context) -> Iterator[Finding]:
     for store in context.stores:
         if context.number(f"{store}.writer_alive") == 0:
-            yield Finding(
-                Severity.CRITICAL,
-                store,
-                "the writer has ended",
-                "agentlipd restart",
-                problem="ended",
-            )
+            yield ENDED.finding(store, "the writer has ended")
         elif (context.number(f"{store}.writer_restarts") or 0) >= RESTARTS_MAX:
-            yield Finding(
-                Severity.ERROR,
-                store,
-                "the writer ends again and again and is restarted; writes fail meanwhile",
-                "agentlipd logs --lines 50",
-                problem="restarting",
+            yield RESTARTING.finding(
+                store, "the writer ends again and again and is restarted; writes fail meanwhile"
             )
         if context.number(f"{store}.detached"):
-            yield Finding(
-                Severity.CRITICAL,
+            yield DETACHED.finding(
                 store,
                 "a file of the store was removed or replaced while it is in use; writes are"
                 " refused, and what is only in the removed file is lost when the appliance ends",
                 StoreDetached.default_hint,
-                problem="detached",
             )
         if context.number(f"{store}.writing_paused"):
-            yield Finding(
-                Severity.ERROR,
+            yield PAUSED.finding(
                 store,
                 "writing is paused: writes are refused, reads still work",
                 f"free disk space: df -h {context.datadir.dir}",
-                problem="paused",
             )
         yield from _stalled(context, store)
 
@@ -87,17 +69,11 @@ def _stalled(context: Context, store: str) -> Iterator[Finding]:
     refusing = limit is not None and stalled > limit
     if refusing or stalled > context.settings.writer_warning_seconds:
         waiting = context.number(f"{store}.queue_jobs") or 0
-        yield Finding(
-            Severity.CRITICAL if refusing else Severity.WARNING,
+        yield STALLED.finding(
             store,
             f"the writer has not finished a batch for {stalled:.1f} s; {waiting:.0f} writes wait",
-            "check for a slow disk, or a program that locks the database: fuser -v FILE",
-            problem="stalled",
+            severity=Severity.CRITICAL if refusing else Severity.WARNING,
         )
-
-
-def _error(store: str, sentence: str, hint: str, problem: str) -> Finding:
-    return Finding(Severity.ERROR, store, sentence, hint, problem=problem)
 
 
 def _opens(context: Context) -> Iterator[Finding]:
@@ -105,35 +81,26 @@ def _opens(context: Context) -> Iterator[Finding]:
         database = context.datadir.database(store)
         if not database.exists():
             if store == "hub" or _ours(context):
-                yield _error(
-                    store,
-                    "the file is missing",
-                    copy_hint(context.datadir, store) or StoreLost(store).hint,
-                    "missing",
-                )
+                hint = copy_hint(context.datadir, store) or StoreLost(store).hint
+                yield MISSING.finding(store, "the file is missing", hint)
             continue
         if not database.is_file():
-            yield _error(
+            yield NOT_A_FILE.finding(
                 store,
                 "a folder or a special file has the name of the database",
-                copy_hint(context.datadir, store) or _without(database, store),
-                "not-a-file",
+                _instead(context.datadir, store),
             )
             continue
         if database.stat().st_size == 0:
-            hint = copy_hint(context.datadir, store) or _without(database, store)
-            yield _error(store, "the file is empty", hint, "empty")
+            yield EMPTY.finding(store, "the file is empty", _instead(context.datadir, store))
             continue
         try:
             context.open(store).execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
-            hint = (
-                _restore_hint(context, store)
-                if is_damage(error)
-                else f"ls -l {database}; fuser -v {database}"
-            )
-            problem = "damaged" if is_damage(error) else "unopenable"
-            yield _error(store, f"the database can't be opened: {error}", hint, problem)
+            problem, hint = UNOPENABLE, f"ls -l {database}; fuser -v {database}"
+            if is_damage(error):
+                problem, hint = OPENS_DAMAGED, _restore_hint(context, store)
+            yield problem.finding(store, f"the database can't be opened: {error}", hint)
 
 
 def _ours(context: Context) -> bool:
@@ -151,41 +118,28 @@ def _schema(context: Context) -> Iterator[Finding]:
 
 def _of_schema(datadir: DataDir, store: str, schema: SchemaState) -> Iterator[Finding]:
     if schema.too_new:
-        yield _error(
+        yield NEWER.finding(
             store,
             f"the data was written by a newer program: its schema is {schema.schema}, this program"
             f" knows {schema.program}",
-            "pip install --upgrade 'agentlip[appliance]'",
-            "newer",
         )
     if schema.edited:
-        yield _error(
-            store,
-            f"applied migrations were changed: {', '.join(schema.edited)}",
-            "pip install --force-reinstall 'agentlip[appliance]'",
-            "edited",
-        )
+        message = f"applied migrations were changed: {', '.join(schema.edited)}"
+        yield EDITED.finding(store, message)
     if not schema.schema and schema.spec_version is None:
-        yield _error(
-            store,
-            "the file is a database, but not of this store",
-            copy_hint(datadir, store) or _without(datadir.database(store), store),
-            "foreign",
-        )
+        message = "the file is a database, but not of this store"
+        yield FOREIGN.finding(store, message, _instead(datadir, store))
     elif schema.pending and not schema.too_new:
         why = "made by another program" if not schema.schema else "made by an older program"
-        yield Finding(
-            Severity.INFO,
-            store,
-            f"{why}; the next start migrates it, after a snapshot",
-            problem="old",
-        )
+        yield OLD.finding(store, f"{why}; the next start migrates it, after a snapshot")
 
 
-def _without(database: Path, store: str) -> str:
-    """The commands that move a file aside and create the store without its data."""
-    path = shlex.quote(str(database))
-    return f"agentlipd down; mv {path} {path}.foreign; agentlipd up --accept-loss {store}"
+def _instead(datadir: DataDir, store: str) -> str:
+    """The commands that put a copy back, or else create the store without its data."""
+    path = shlex.quote(str(datadir.database(store)))
+    return copy_hint(datadir, store) or (
+        f"agentlipd down; mv {path} {path}.foreign; agentlipd up --accept-loss {store}"
+    )
 
 
 def _restore_hint(context: Context, store: str) -> str:
@@ -230,11 +184,8 @@ def integrity(store: str, connection: sqlite3.Connection) -> Iterator[Finding]:
             raise
         return  # the integrity check reports it
     for table, rowid, parent, _ in rows:
-        yield Finding(
-            Severity.ERROR,
-            f"{store}.{table}",
-            f"row {rowid} refers to a missing row of {parent}",
-            problem="orphaned-row",
+        yield ORPHANED_ROW.finding(
+            f"{store}.{table}", f"row {rowid} refers to a missing row of {parent}"
         )
 
 
@@ -244,11 +195,136 @@ def _check_result(store: str, connection: sqlite3.Connection, pragma: str) -> It
         more = f"; and {len(texts) - 1} more" if len(texts) > 1 else ""
         sentence = f"damaged: {texts[0]}{more}"
         if damage.beyond_indexes(texts):
-            yield Finding(Severity.ERROR, store, sentence, problem="damaged")
+            yield DAMAGED.finding(store, sentence)
         else:
-            yield Finding(Severity.ERROR, store, sentence, _REINDEX, problem="damaged-index")
+            yield DAMAGED_INDEX.finding(store, sentence)
 
 
+SUSPENDED = Problem(
+    "suspended",
+    "The file was damaged at the start. The routes of its subsystem return 503 `STORE_SUSPENDED`;"
+    " all others work.",
+    "Recover what can be read with the command that the finding names.",
+    Severity.ERROR,
+)
+SUSPECT = Problem(
+    "suspect",
+    "SQLite reported damage while the store was in use. Requests that need it return 503"
+    " `STORAGE_SUSPECT`.",
+    "Check the whole file: `agentlip doctor clear STORE`. It removes the mark if the file is not"
+    " damaged.",
+)
+ENDED = Problem(
+    "ended",
+    "Nothing can be written to this store. The appliance is not ready.",
+    "Restart the appliance: `agentlipd restart`. The log has the reason.",
+    Severity.CRITICAL,
+    hint="agentlipd restart",
+)
+RESTARTING = Problem(
+    "restarting",
+    "The process that writes was replaced several times within half a minute. Writes fail for a"
+    " moment each time.",
+    "The log has the reason: often too little memory, or a damaged file.",
+    Severity.ERROR,
+    hint="agentlipd logs --lines 50",
+)
+DETACHED = Problem(
+    "detached",
+    "The database file, its log or the index of its log was removed or replaced. Writes are"
+    " refused with 503 `STORE_DETACHED`, and the appliance is not ready. Reading works.",
+    "Put the file back if it was moved: writing resumes. Otherwise save it while the appliance"
+    " still has it open: `agentlip backup create`. Then stop the appliance with the command that"
+    " `agentlipd down` names, and restore that backup.",
+    Severity.CRITICAL,
+)
+PAUSED = Problem(
+    "paused",
+    "Writes are refused with 503 `STORAGE_FULL`. Reading works.",
+    "Free disk space. Writing resumes by itself within two seconds.",
+    Severity.ERROR,
+)
+STALLED = Problem(
+    "stalled",
+    "Writes wait for a slow disk, or for a program that locks the database.",
+    "Look for the program: `fuser -v FILE`.",
+    hint="check for a slow disk, or a program that locks the database: fuser -v FILE",
+)
+MISSING = Problem(
+    "missing",
+    "The file does not exist, so the appliance refuses to start.",
+    "Put a copy back, or create the store without its data: `agentlipd up --accept-loss STORE`.",
+    Severity.ERROR,
+)
+EMPTY = Problem(
+    "empty",
+    "The file has no bytes. Its data is lost, or in the write-ahead log beside it.",
+    "Don't remove the `-wal` file. Use the command that the finding names.",
+    Severity.ERROR,
+)
+OPENS_DAMAGED = Problem(
+    "damaged",
+    "SQLite can't read the file's first page.",
+    "Use the command that the finding names. Keep the damaged file.",
+    Severity.ERROR,
+)
+NOT_A_FILE = Problem(
+    "not-a-file",
+    "The appliance can't open the store, so it does not start, or suspends the store.",
+    "Move it away: the hint names the commands.",
+    Severity.ERROR,
+)
+UNOPENABLE = Problem(
+    "unopenable",
+    "The file can't be opened now, which says nothing about its content.",
+    "Check its owner and mode, and which program uses it.",
+    Severity.ERROR,
+)
+NEWER = Problem(
+    "newer",
+    "A newer version of this program wrote the file. This version can't open it.",
+    "Install the newer version again.",
+    Severity.ERROR,
+    hint="pip install --upgrade 'agentlip[appliance]'",
+)
+EDITED = Problem(
+    "edited",
+    "Migrations that were applied to the file differ from those of this program.",
+    "Install the program again, without local changes.",
+    Severity.ERROR,
+    hint="pip install --force-reinstall 'agentlip[appliance]'",
+)
+FOREIGN = Problem(
+    "foreign",
+    "The file is an SQLite database of another program.",
+    "Put the right file back.",
+    Severity.ERROR,
+)
+OLD = Problem(
+    "old",
+    "The file was made by an older or another program.",
+    "Nothing to do: the next start migrates it, after a snapshot.",
+    Severity.INFO,
+)
+DAMAGED = Problem(
+    "damaged",
+    "Pages of the file are damaged. Requests that read them fail or return wrong rows.",
+    "Stop the appliance, keep the file, and use the command that the finding names.",
+    Severity.ERROR,
+)
+DAMAGED_INDEX = Problem(
+    "damaged-index",
+    "Only indexes of the file are damaged. Requests that use them return wrong rows.",
+    "`agentlip doctor repair --run store.integrity` builds them again.",
+    Severity.ERROR,
+    hint=_REINDEX,
+)
+ORPHANED_ROW = Problem(
+    "orphaned-row",
+    "A row refers to a row that doesn't exist.",
+    "There is no automatic repair. The hint restores a copy; look at both tables first.",
+    Severity.ERROR,
+)
 CHECKS = (
     Check(
         name="store.suspect",
@@ -256,21 +332,7 @@ CHECKS = (
         ready=True,
         find=_suspect,
         reads="the marks `.agentlip/*.suspect`, and the facts of the running appliance",
-        problems=(
-            Problem(
-                "suspended",
-                "The file was damaged at the start. The routes of its subsystem return 503"
-                " `STORE_SUSPENDED`; all others work.",
-                "Recover what can be read with the command that the finding names.",
-            ),
-            Problem(
-                "suspect",
-                "SQLite reported damage while the store was in use. Requests that need it return"
-                " 503 `STORAGE_SUSPECT`.",
-                "Check the whole file: `agentlip doctor clear STORE`. It removes the mark if the"
-                " file is not damaged.",
-            ),
-        ),
+        problems=(SUSPENDED, SUSPECT),
     ),
     Check(
         name="store.writer",
@@ -278,38 +340,7 @@ CHECKS = (
         ready=True,
         find=_writer,
         reads="facts of the running appliance: each store's writer, its queue and its last batch",
-        problems=(
-            Problem(
-                "ended",
-                "Nothing can be written to this store. The appliance is not ready.",
-                "Restart the appliance: `agentlipd restart`. The log has the reason.",
-            ),
-            Problem(
-                "restarting",
-                "The process that writes was replaced several times within half a minute. Writes"
-                " fail for a moment each time.",
-                "The log has the reason: often too little memory, or a damaged file.",
-            ),
-            Problem(
-                "detached",
-                "The database file, its log or the index of its log was removed or replaced. Writes"
-                " are refused with 503 `STORE_DETACHED`, and the appliance is not ready. Reading"
-                " works.",
-                "Put the file back if it was moved: writing resumes. Otherwise save it while the"
-                " appliance still has it open: `agentlip backup create`. Then stop the appliance"
-                " with the command that `agentlipd down` names, and restore that backup.",
-            ),
-            Problem(
-                "paused",
-                "Writes are refused with 503 `STORAGE_FULL`. Reading works.",
-                "Free disk space. Writing resumes by itself within two seconds.",
-            ),
-            Problem(
-                "stalled",
-                "Writes wait for a slow disk, or for a program that locks the database.",
-                "Look for the program: `fuser -v FILE`.",
-            ),
-        ),
+        problems=(ENDED, RESTARTING, DETACHED, PAUSED, STALLED),
     ),
     Check(
         name="store.wal",
@@ -317,77 +348,21 @@ CHECKS = (
         ready=True,
         find=find_large_log,
         reads="the size of each store's write-ahead log",
-        problems=(
-            Problem(
-                "large",
-                "A reader prevents that the log is emptied. Reading becomes slower, and the disk"
-                " may become full.",
-                "Empty it: `agentlip doctor --checkpoint`. If it stays, find the reader:"
-                " `fuser -v FILE`.",
-            ),
-        ),
+        problems=(LARGE,),
     ),
     Check(
         name="store.opens",
         inspects="each store's file exists and can be opened",
         find=_opens,
         reads="the first page of each store's file",
-        problems=(
-            Problem(
-                "missing",
-                "The file does not exist, so the appliance refuses to start.",
-                "Put a copy back, or create the store without its data: `agentlipd up"
-                " --accept-loss STORE`.",
-            ),
-            Problem(
-                "empty",
-                "The file has no bytes. Its data is lost, or in the write-ahead log beside it.",
-                "Don't remove the `-wal` file. Use the command that the finding names.",
-            ),
-            Problem(
-                "damaged",
-                "SQLite can't read the file's first page.",
-                "Use the command that the finding names. Keep the damaged file.",
-            ),
-            Problem(
-                "not-a-file",
-                "The appliance can't open the store, so it does not start, or suspends the store.",
-                "Move it away: the hint names the commands.",
-            ),
-            Problem(
-                "unopenable",
-                "The file can't be opened now, which says nothing about its content.",
-                "Check its owner and mode, and which program uses it.",
-            ),
-        ),
+        problems=(MISSING, EMPTY, OPENS_DAMAGED, NOT_A_FILE, UNOPENABLE),
     ),
     Check(
         name="store.schema",
         inspects="the schemas are known, and no applied migration was changed",
         find=_schema,
         reads="the versions and the migrations that each store records",
-        problems=(
-            Problem(
-                "newer",
-                "A newer version of this program wrote the file. This version can't open it.",
-                "Install the newer version again.",
-            ),
-            Problem(
-                "edited",
-                "Migrations that were applied to the file differ from those of this program.",
-                "Install the program again, without local changes.",
-            ),
-            Problem(
-                "foreign",
-                "The file is an SQLite database of another program.",
-                "Put the right file back.",
-            ),
-            Problem(
-                "old",
-                "The file was made by an older or another program.",
-                "Nothing to do: the next start migrates it, after a snapshot.",
-            ),
-        ),
+        problems=(NEWER, EDITED, FOREIGN, OLD),
     ),
     Check(
         name="store.whole",
@@ -395,13 +370,7 @@ CHECKS = (
         find=_quick_check,
         reads="the pages of stores up to `doctor.quick_check_bytes_max`, without comparing"
         " indexes with their tables",
-        problems=(
-            Problem(
-                "damaged",
-                "Pages of the file are damaged. Requests that read them fail.",
-                "Stop the appliance, keep the file, and use the command that the finding names.",
-            ),
-        ),
+        problems=(DAMAGED,),
     ),
     Check(
         name="store.integrity",
@@ -410,23 +379,6 @@ CHECKS = (
         includes="store.whole",
         find=_integrity,
         reads="all pages, indexes and foreign keys of each store",
-        problems=(
-            Problem(
-                "damaged",
-                "Pages of the file are damaged. Requests that read them fail or return wrong rows.",
-                "Stop the appliance, keep the file, and use the command that the finding names.",
-            ),
-            Problem(
-                "damaged-index",
-                "Only indexes of the file are damaged. Requests that use them return wrong rows.",
-                "`agentlip doctor repair --run store.integrity` builds them again.",
-            ),
-            Problem(
-                "orphaned-row",
-                "A row refers to a row that doesn't exist.",
-                "There is no automatic repair. The hint restores a copy; look at both tables"
-                " first.",
-            ),
-        ),
+        problems=(DAMAGED, DAMAGED_INDEX, ORPHANED_ROW),
     ),
 )

@@ -3,10 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor.check import Finding, Severity
+from doctor.check import Finding, Problem, Severity
 from doctor.context import Context
 
 _MIB = 1 << 20
+LARGE = Problem(
+    "large",
+    "A reader prevents that the log is emptied. Reading becomes slower, and the disk may become"
+    " full.",
+    "Empty it: `agentlip doctor --checkpoint`. If it stays, find the reader: `fuser -v FILE`.",
+)
 
 
 def log_of(database: Path) -> Path:
@@ -27,10 +33,9 @@ def find_large_log(context: Context) -> Iterator[Finding]:
         database = context.datadir.database(store)
         size = log_bytes(database)
         if size > limits.wal_warning_bytes:
-            yield Finding(
-                Severity.ERROR if size > limits.wal_error_bytes else Severity.WARNING,
+            yield LARGE.finding(
                 store,
                 f"the write-ahead log has grown to {size / _MIB:.0f} MiB",
                 f"agentlip doctor --checkpoint # a reader may keep it: fuser -v {database}",
-                problem="large",
+                severity=Severity.ERROR if size > limits.wal_error_bytes else Severity.WARNING,
             )

@@ -62,45 +62,39 @@ def _migratable(context: Context) -> Iterator[Finding]:
         try:
             schema_model.apply(schema_model.actual(connection), load(store), schema.pending)
         except sqlite3.Error as error:
-            yield Finding(
-                Severity.ERROR,
+            yield HALF_MIGRATED.finding(
                 store,
                 f"the next start can't migrate it: {', '.join(schema.pending)}: {error}",
                 restore_hint(context.datadir, store),
-                problem="half-migrated",
             )
 
 
 def _foreign(store: str, there: SchemaObject, shared: bool) -> Finding:
     """`shared`: another program made the table, and may need its triggers."""
-    return Finding(
-        Severity.WARNING if shared else Severity.ERROR,
+    return OTHER_TRIGGER.finding(
         f"{store}.{there.name}",
         f"another program made this trigger of {there.table}: it can change or remove every new"
         " row",
-        _REPAIR,
-        problem="foreign-trigger",
+        severity=Severity.WARNING if shared else Severity.ERROR,
     )
 
 
 def _missing(store: str, wanted: SchemaObject) -> Finding:
     loses = _LOSES["unique" if wanted.is_unique_index else wanted.kind]
-    return Finding(
-        _severity(wanted),
+    return MISSING.finding(
         f"{store}.{wanted.name}",
         f"the {wanted.kind}{_of(wanted)} is missing; {loses}",
         _hint(wanted),
-        problem="missing",
+        severity=_severity(wanted),
     )
 
 
 def _altered(store: str, wanted: SchemaObject) -> Finding:
-    return Finding(
-        _severity(wanted),
+    return ALTERED.finding(
         f"{store}.{wanted.name}",
         f"the {wanted.kind}{_of(wanted)} differs from what the migrations of this program made",
         _hint(wanted),
-        problem="altered",
+        severity=_severity(wanted),
     )
 
 
@@ -113,11 +107,8 @@ def _lacking(wanted: SchemaObject, there: SchemaObject) -> frozenset[str]:
 
 
 def _altered_table(store: str, wanted: SchemaObject, lacking: frozenset[str]) -> Finding:
-    return Finding(
-        Severity.ERROR,
-        f"{store}.{wanted.name}",
-        f"the table lacks columns: {', '.join(sorted(lacking))}",
-        problem="missing",
+    return MISSING.finding(
+        f"{store}.{wanted.name}", f"the table lacks columns: {', '.join(sorted(lacking))}"
     )
 
 
@@ -134,20 +125,41 @@ def _hint(wanted: SchemaObject) -> str:
     return "" if wanted.kind == "table" else _REPAIR
 
 
+HALF_MIGRATED = Problem(
+    "half-migrated",
+    "The record of migrations does not fit the tables, for example after a migration by hand. The"
+    " appliance does not start.",
+    "Restore a copy: the hint names the commands.",
+    Severity.ERROR,
+)
+MISSING = Problem(
+    "missing",
+    "Another program removed a table, index, trigger or view. Without a trigger, rows can be"
+    " changed that must not change; without an index, reads are slow.",
+    "`agentlip doctor repair` creates indexes, triggers and views again. The rows of a missing"
+    " table, or the values of a missing column, are only in a copy: the hint restores one.",
+    Severity.ERROR,
+)
+ALTERED = Problem(
+    "altered",
+    "Another program changed a table, index, trigger or view of this program.",
+    "`agentlip doctor repair` creates indexes, triggers and views again as the migrations made"
+    " them. Tables are not changed: ask whoever added the column.",
+)
+OTHER_TRIGGER = Problem(
+    "foreign-trigger",
+    "Another program made a trigger on a table of this program. It runs with every change of a"
+    " row, and can empty or remove what was just accepted.",
+    "`agentlip doctor repair --run store.objects` removes it, after it saved the store.",
+    hint=_REPAIR,
+)
 CHECKS = (
     Check(
         name="store.migratable",
         inspects="the next start can migrate every store",
         find=_migratable,
         reads="the schemas and the recorded migrations of all stores",
-        problems=(
-            Problem(
-                "half-migrated",
-                "The record of migrations does not fit the tables, for example after a migration"
-                " by hand. The appliance does not start.",
-                "Restore a copy: the hint names the commands.",
-            ),
-        ),
+        problems=(HALF_MIGRATED,),
     ),
     Check(
         name="store.objects",
@@ -155,28 +167,6 @@ CHECKS = (
         find=_objects,
         reads="the schemas of all stores (`sqlite_schema`), and the migrations of this program,"
         " which it runs in memory",
-        problems=(
-            Problem(
-                "missing",
-                "Another program removed a table, index, trigger or view. Without a trigger, rows"
-                " can be changed that must not change; without an index, reads are slow.",
-                "`agentlip doctor repair` creates indexes, triggers and views again. The rows of a"
-                " missing table, or the values of a missing column, are only in a copy: the hint"
-                " restores one.",
-            ),
-            Problem(
-                "altered",
-                "Another program changed a table, index, trigger or view of this program.",
-                "`agentlip doctor repair` creates indexes, triggers and views again as the"
-                " migrations made them. Tables are not changed: ask whoever added the column.",
-            ),
-            Problem(
-                "foreign-trigger",
-                "Another program made a trigger on a table of this program. It runs with every"
-                " change of a row, and can empty or remove what was just accepted.",
-                "`agentlip doctor repair --run store.objects` removes it, after it saved the"
-                " store.",
-            ),
-        ),
+        problems=(MISSING, ALTERED, OTHER_TRIGGER),
     ),
 )

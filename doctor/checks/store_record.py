@@ -22,23 +22,17 @@ def _record(context: Context) -> Iterator[Finding]:
             message = error.message.removeprefix(f"{store}: ")
             if problem == "behind":
                 message += _killed_without_log(context, store)
-            yield Finding(Severity.ERROR, store, message, _hint(context, error), problem=problem)
+            yield LOST[problem].finding(store, message, _hint(context, error))
     record = manifest.read(context.datadir)
     for name, at in sorted(record.lost.items()):
-        yield Finding(
-            Severity.INFO,
+        yield ACCEPTED_LOSS.finding(
             name,
             f"its data was lost, and it was created again or continued without it at {at}"
             " (--accept-loss)",
-            problem="accepted-loss",
         )
     if record.stores and not (context.datadir.dir / manifest.FILE).exists():
-        yield Finding(
-            Severity.WARNING,
-            manifest.FILE,
-            "the record of the stores is missing; the next start creates it again",
-            "agentlipd restart",
-            problem="no-record",
+        yield NO_RECORD.finding(
+            manifest.FILE, "the record of the stores is missing; the next start creates it again"
         )
 
 
@@ -68,13 +62,11 @@ def _unread(context: Context) -> Iterator[Finding]:
     for store in context.stores:
         behind = ignored(log_of(context.datadir.database(store)))
         if behind.is_acknowledged:
-            yield Finding(
-                Severity.ERROR,
+            yield IGNORED_FRAMES.finding(
                 store,
                 f"{behind.frames} frames of its write-ahead log, with {behind.commits} commits, are"
                 " damaged or behind a damaged one; the next start loses them",
                 f"agentlip recover {store} --yes",
-                problem="ignored-frames",
             )
 
 
@@ -84,14 +76,12 @@ def _rows(context: Context) -> Iterator[Finding]:
             continue
         for table in row_digest.find_changes(connection, store):
             (left,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-            yield Finding(
-                Severity.ERROR,
+            yield CHANGED.finding(
                 f"{store}.{table}",
                 "another program changed, added or deleted rows that give rights;"
                 f" {left} rows are left",
                 "restore a backup, or accept the rows once you have read them:"
                 f" agentlipd down; agentlip doctor clear {store}",
-                problem="changed",
             )
 
 
@@ -99,6 +89,57 @@ def _digests(store: str) -> bool:
     return bool(declaration_of(store).digests)
 
 
+MISSING = Problem(
+    "missing",
+    "A store or secret that this workspace had is gone, so the appliance refuses to start.",
+    "Put a copy back, or accept the loss: `agentlipd up --accept-loss NAME`.",
+    Severity.ERROR,
+)
+FOREIGN = Problem(
+    "foreign",
+    "The file belongs to another workspace.",
+    "Put the right file back, or accept the loss: `agentlipd up --accept-loss NAME`.",
+    Severity.ERROR,
+)
+BEHIND = Problem(
+    "behind",
+    "The hub lacks events that were given out, so acknowledged messages are gone and"
+    " the appliance refuses to start. An older file was put back, its write-ahead log"
+    " was removed or damaged, or the power failed with"
+    ' `store.synchronous = "NORMAL"`.',
+    "Put the right file back with its log, restore a newer backup, or accept the loss: `agentlipd"
+    " up --accept-loss hub` begins a new epoch and gives no id out twice.",
+    Severity.ERROR,
+)
+ACCEPTED_LOSS = Problem(
+    "accepted-loss",
+    "An operator accepted that data of the store is lost.",
+    "Nothing to do.",
+    Severity.INFO,
+)
+NO_RECORD = Problem(
+    "no-record",
+    "The file that lists the stores is missing. Its copy is intact.",
+    "The next start writes the file again.",
+    hint="agentlipd restart",
+)
+CHANGED = Problem(
+    "changed",
+    "Somebody changed the rows with SQL, so a token or member may have rights that nobody granted,"
+    " or none. An older version of this program leaves no digest either.",
+    "Compare `agentlip token list` and `agentlip mesh members MESH` with what you granted, and"
+    " revoke or restore what is wrong. Then accept the rows: `agentlip doctor clear STORE`, while"
+    " the appliance is stopped.",
+    Severity.ERROR,
+)
+IGNORED_FRAMES = Problem(
+    "ignored-frames",
+    "SQLite reads a write-ahead log up to the first damaged frame. Commits behind it were"
+    " acknowledged, and the next start removes them.",
+    "Recover the store before the next start: the hint names the command.",
+    Severity.ERROR,
+)
+LOST = {problem.name: problem for problem in (MISSING, FOREIGN, BEHIND)}
 CHECKS = (
     Check(
         name="store.record",
@@ -106,38 +147,7 @@ CHECKS = (
         find=_record,
         reads="`.agentlip/stores.json`, its copy in `auth.sqlite3`, the id of each store, and the"
         " newest event id in `.agentlip/newest-event` and in the hub",
-        problems=(
-            Problem(
-                "missing",
-                "A store or secret that this workspace had is gone, so the appliance refuses to"
-                " start.",
-                "Put a copy back, or accept the loss: `agentlipd up --accept-loss NAME`.",
-            ),
-            Problem(
-                "foreign",
-                "The file belongs to another workspace.",
-                "Put the right file back, or accept the loss: `agentlipd up --accept-loss NAME`.",
-            ),
-            Problem(
-                "behind",
-                "The hub lacks events that were given out, so acknowledged messages are gone and"
-                " the appliance refuses to start. An older file was put back, its write-ahead log"
-                " was removed or damaged, or the power failed with"
-                ' `store.synchronous = "NORMAL"`.',
-                "Put the right file back with its log, restore a newer backup, or accept the loss:"
-                " `agentlipd up --accept-loss hub` begins a new epoch and gives no id out twice.",
-            ),
-            Problem(
-                "accepted-loss",
-                "An operator accepted that data of the store is lost.",
-                "Nothing to do.",
-            ),
-            Problem(
-                "no-record",
-                "The file that lists the stores is missing. Its copy is intact.",
-                "The next start writes the file again.",
-            ),
-        ),
+        problems=(*LOST.values(), ACCEPTED_LOSS, NO_RECORD),
     ),
     Check(
         name="store.rows",
@@ -145,30 +155,13 @@ CHECKS = (
         find=_rows,
         reads="the tokens in `auth.sqlite3`, the members in `broker.sqlite3`, and the digests that"
         " each change by this program leaves in `meta`",
-        problems=(
-            Problem(
-                "changed",
-                "Somebody changed the rows with SQL, so a token or member may have rights that"
-                " nobody granted, or none. An older version of this program leaves no digest"
-                " either.",
-                "Compare `agentlip token list` and `agentlip mesh members MESH` with what you"
-                " granted, and revoke or restore what is wrong. Then accept the rows:"
-                " `agentlip doctor clear STORE`, while the appliance is stopped.",
-            ),
-        ),
+        problems=(CHANGED,),
     ),
     Check(
         name="store.log",
         inspects="every commit in the write-ahead logs of a stopped appliance can be read",
         find=_unread,
         reads="the frames and checksums of each store's write-ahead log, at most 64 MiB",
-        problems=(
-            Problem(
-                "ignored-frames",
-                "SQLite reads a write-ahead log up to the first damaged frame. Commits behind it"
-                " were acknowledged, and the next start removes them.",
-                "Recover the store before the next start: the hint names the command.",
-            ),
-        ),
+        problems=(IGNORED_FRAMES,),
     ),
 )

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 
 from appliance.kernel.clock import DAY_MS
-from doctor.check import Check, Finding, Problem, Severity
+from doctor.check import Check, Finding, Problem
 from doctor.checks.tokens_file import decoded_scopes
 from doctor.context import Context
 
@@ -21,8 +21,7 @@ def _expiring(context: Context) -> Iterator[Finding]:
         for token_id, name, scopes, expires_ms in rows:
             hours = (expires_ms - now_ms) / 3_600_000
             left = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
-            yield Finding(
-                Severity.WARNING,
+            yield EXPIRING.finding(
                 f"token {token_id}",
                 f"the token expires in {left}; clients using it will then receive 401",
                 " ".join(
@@ -30,23 +29,20 @@ def _expiring(context: Context) -> Iterator[Finding]:
                     + [f"--name {shlex.quote(name)}"]
                     + [f"--scope {shlex.quote(scope)}" for scope in decoded_scopes(scopes)]
                 ),
-                problem="expiring",
             )
 
 
+EXPIRING = Problem(
+    "expiring",
+    "Clients that use the token will receive 401.",
+    "Revoke it, create a new one with the same name and scopes, and give it to the clients.",
+)
 CHECKS = (
     Check(
         name="tokens.expiring",
         inspects="no token expires within the next days",
         find=_expiring,
         reads="the tokens in `auth.sqlite3` and when they expire",
-        problems=(
-            Problem(
-                "expiring",
-                "Clients that use the token will receive 401.",
-                "Revoke it, create a new one with the same name and scopes, and give it to the"
-                " clients.",
-            ),
-        ),
+        problems=(EXPIRING,),
     ),
 )

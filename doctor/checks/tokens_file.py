@@ -25,22 +25,17 @@ def _file(context: Context) -> Iterator[Finding]:
         if token is None or row is None or row[0] == hash_token(token):
             return
         if context.lock().held:
-            yield Finding(
-                Severity.ERROR,
+            yield FOREIGN.finding(
                 context.datadir.token_file.name,
                 f"the running hub does not know {_kind(connection, token)}; clients that read it"
                 " receive 401",
-                _NEW_TOKEN,
-                problem="foreign",
             )
         else:
-            yield Finding(
-                Severity.WARNING,
+            yield FOREIGN.finding(
                 context.datadir.token_file.name,
                 f"the file holds {_kind(connection, token)}; the next start accepts it in place of"
                 " the former token",
-                _NEW_TOKEN,
-                problem="foreign",
+                severity=Severity.WARNING,
             )
 
 
@@ -65,13 +60,10 @@ def _admin(context: Context) -> Iterator[Finding]:
             ADMIN in decoded_scopes(scopes) and revoked is None and (expires or now_ms + 1) > now_ms
             for scopes, expires, revoked in rows
         ):
-            yield Finding(
-                Severity.ERROR,
+            yield NO_ADMIN.finding(
                 "tokens",
                 "no token with the scope admin is left, so nobody can manage the appliance over"
                 " HTTP",
-                "agentlipd restart",
-                problem="no-admin",
             )
 
 
@@ -91,13 +83,10 @@ def _used(context: Context) -> Iterator[Finding]:
             (TOLERANCE_MS,),
         ).fetchmany(context.settings.findings_max + 1)
         for token_id, used_ms, ended_ms in rows:
-            yield Finding(
-                Severity.WARNING,
+            yield USED_AFTER_END.finding(
                 f"token {token_id}",
                 f"the token was used at {iso(used_ms)}, after its end at {iso(ended_ms)}: the clock"
                 " was set, or another program changed the store",
-                "agentlip token list",
-                problem="used-after-end",
             )
 
 
@@ -107,46 +96,48 @@ def _opened(context: Context) -> Iterator[sqlite3.Connection]:
             yield connection
 
 
+FOREIGN = Problem(
+    "foreign",
+    "The file was copied from another workspace, or restored from before a rotation. A running"
+    " appliance refuses the token.",
+    "Issue a new token: the hint names the commands. If you replaced the file on purpose, restart"
+    " the appliance: it accepts the token from then on.",
+    Severity.ERROR,
+    hint=_NEW_TOKEN,
+)
+NO_ADMIN = Problem(
+    "no-admin",
+    "Nobody can create or revoke tokens over HTTP.",
+    "A start remembers the token in `.agentlip/token` as an admin token again.",
+    Severity.ERROR,
+    hint="agentlipd restart",
+)
+USED_AFTER_END = Problem(
+    "used-after-end",
+    "A token was accepted after it had expired or was revoked.",
+    "Find out who has the token. If the clock was set, nothing has to be done.",
+    hint="agentlip token list",
+)
 CHECKS = (
     Check(
         name="tokens.file",
         inspects="the token file holds the token of this workspace",
         find=_file,
         reads="`.agentlip/token`, and hashes of tokens in `auth.sqlite3`",
-        problems=(
-            Problem(
-                "foreign",
-                "The file was copied from another workspace, or restored from before a rotation."
-                " A running appliance refuses the token.",
-                "Issue a new token: the hint names the commands. If you replaced the file on"
-                " purpose, restart the appliance: it accepts the token from then on.",
-            ),
-        ),
+        problems=(FOREIGN,),
     ),
     Check(
         name="tokens.admin",
         inspects="a token with the scope admin is left",
         find=_admin,
         reads="scopes and ends of all tokens in `auth.sqlite3`",
-        problems=(
-            Problem(
-                "no-admin",
-                "Nobody can create or revoke tokens over HTTP.",
-                "A start remembers the token in `.agentlip/token` as an admin token again.",
-            ),
-        ),
+        problems=(NO_ADMIN,),
     ),
     Check(
         name="tokens.ended",
         inspects="no token was used after its end",
         find=_used,
         reads="the tokens in `auth.sqlite3`, their ends, and when they were used last",
-        problems=(
-            Problem(
-                "used-after-end",
-                "A token was accepted after it had expired or was revoked.",
-                "Find out who has the token. If the clock was set, nothing has to be done.",
-            ),
-        ),
+        problems=(USED_AFTER_END,),
     ),
 )
