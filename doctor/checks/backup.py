@@ -37,13 +37,7 @@ def _sets(context: Context) -> tuple[BackupSettings, SetDirectory]:
 def _age(context: Context) -> Iterator[Finding]:
     settings, sets = _sets(context)
     if not settings.enabled:
-        yield Finding(
-            Severity.INFO,
-            "schedule",
-            "no backups are made on a schedule (backup.enabled = false)",
-            CREATE,
-            problem="off",
-        )
+        yield OFF.finding("schedule", "no backups are made on a schedule (backup.enabled = false)")
         return
     catalogue = SetCatalogue(sets)
     catalogue.refresh()
@@ -55,13 +49,13 @@ def _age(context: Context) -> Iterator[Finding]:
         return
     if newest is not None:
         sentence = f"the newest backup is {age / 3600:.0f} hours old"
-        yield Finding(Severity.WARNING, newest.name, sentence, CREATE, problem="old")
+        yield OLD.finding(newest.name, sentence)
     elif (
         not context.number("backup.due_seconds")
         and FirstData(context.datadir, context.stores).check()
     ):
         sentence = "there is no backup of this workspace"
-        yield Finding(Severity.WARNING, "workspace", sentence, CREATE, problem="none")
+        yield NONE.finding("workspace", sentence)
 
 
 def _workspace_age(context: Context) -> float:
@@ -88,7 +82,7 @@ def _verified(context: Context) -> Iterator[Finding]:
     if proven is None and checked:
         first = checked[-1].row.verification
         sentence = f"no backup was ever verified: {first.problems[0] if first else ''}"
-        yield Finding(Severity.WARNING, checked[-1].name, sentence, VERIFY, problem="unproven")
+        yield UNPROVEN.finding(checked[-1].name, sentence)
         return
     since = facts[0].cut_ms / 1000 if proven is None else proven
     if context.clock.now_ms() / 1000 - since > settings.age_warning_seconds:
@@ -97,7 +91,7 @@ def _verified(context: Context) -> Iterator[Finding]:
             if proven is None
             else f"no backup has been verified since {_day(proven)}"
         )
-        yield Finding(Severity.WARNING, facts[-1].name, sentence, VERIFY, problem="unproven")
+        yield UNPROVEN.finding(facts[-1].name, sentence)
 
 
 def _bad(facts: SetFacts, path: Path) -> Finding:
@@ -107,7 +101,7 @@ def _bad(facts: SetFacts, path: Path) -> Finding:
     if problems:
         sentence += f": {problems[0]}"
     hint = f"{CREATE} && {VERIFY} && {_move_aside(path)}"
-    return Finding(Severity.ERROR, facts.name, sentence, hint, problem="bad")
+    return BAD.finding(facts.name, sentence, hint)
 
 
 def _seconds(facts: SetFacts) -> float:
@@ -128,7 +122,7 @@ def _failures(context: Context) -> Iterator[Finding]:
         if failure.phase == "verify" and failure.code == "BACKUP_VERIFICATION_FAILED":
             continue  # backup.verified reports the set
         sentence = f"failed at {failure.failed_at}: {failure.error}"
-        yield Finding(Severity.WARNING, failure.phase, sentence, SCHEDULE, problem="failing")
+        yield FAILING.finding(failure.phase, sentence)
 
 
 def _whole(context: Context) -> Iterator[Finding]:
@@ -137,10 +131,7 @@ def _whole(context: Context) -> Iterator[Finding]:
     left = FILES_MAX
     for listed in reversed(sets.list()):
         if listed.manifest is None:
-            yield Finding(
-                Severity.ERROR, listed.name, listed.problem, _aside(listed),
-                problem="unreadable",
-            )  # fmt: skip
+            yield SETS_UNREADABLE.finding(listed.name, listed.problem, _aside(listed))
         elif left > 0:
             left -= len(listed.manifest.files)
             yield from _files(listed, listed.manifest)
@@ -158,10 +149,7 @@ def _files(listed: ListedSet, manifest: SetManifest) -> Iterator[Finding]:
             return  # host.owner reports what can't be read
         if size != file.stored_bytes:
             reason = "is missing" if size < 0 else f"has {size:,} bytes, not {file.stored_bytes:,}"
-            yield Finding(
-                Severity.ERROR, listed.name, f"its file {file.name} {reason}", _aside(listed),
-                problem="incomplete",
-            )  # fmt: skip
+            yield INCOMPLETE.finding(listed.name, f"its file {file.name} {reason}", _aside(listed))
             return
 
 
@@ -175,9 +163,7 @@ def _content(context: Context) -> Iterator[Finding]:
         try:
             check_hashes(listed.path, listed.manifest)
         except SetDamaged as error:
-            yield Finding(
-                Severity.ERROR, listed.name, error.message, _aside(listed), problem="damaged"
-            )
+            yield DAMAGED.finding(listed.name, error.message, _aside(listed))
 
 
 def _aside(listed: ListedSet) -> str:
@@ -204,7 +190,7 @@ def _leftovers(context: Context, sets: SetDirectory) -> Iterator[Finding]:
         return
     for name in names:
         sentence = "an interrupted command left it; the next backup removes it"
-        yield Finding(Severity.INFO, name, sentence, CREATE, problem="leftover")
+        yield LEFTOVER.finding(name, sentence)
 
 
 def _unfinished_restore(context: Context) -> Iterator[Finding]:
@@ -214,10 +200,10 @@ def _unfinished_restore(context: Context) -> Iterator[Finding]:
     try:
         swap.read(context.datadir)
     except swap.SwapUnreadable as error:
-        yield Finding(Severity.ERROR, swap.FILE, error.message, error.hint, problem="unreadable")
+        yield UNFINISHED_RESTORE_UNREADABLE.finding(swap.FILE, error.message, error.hint)
         return
     sentence = "a restore was interrupted; the next start finishes or undoes it"
-    yield Finding(Severity.ERROR, swap.FILE, sentence, "agentlipd up", problem="interrupted")
+    yield INTERRUPTED.finding(swap.FILE, sentence)
 
 
 def _space(context: Context) -> Iterator[Finding]:
@@ -237,12 +223,10 @@ def _space(context: Context) -> Iterator[Finding]:
     if total and free < needed:
         # A disk this small never has the reserve, so that is how it was set up.
         small = total < 2 * settings.free_bytes_min
-        yield Finding(
-            Severity.INFO if small else Severity.WARNING,
+        yield NO_SPACE.finding(
             "backup.free_bytes_min" if small else "disk",
             f"the next backup needs {needed / _MIB:,.0f} MiB, and {free / _MIB:,.0f} MiB are free",
-            SCHEDULE,
-            problem="no-space",
+            severity=Severity.INFO if small else Severity.WARNING,
         )
 
 
@@ -254,92 +238,125 @@ def _size(path: Path) -> int:
 
 
 _MANIFESTS = "the manifests of all backups"
+OFF = Problem(
+    "off",
+    "The appliance makes no backups by itself, because the settings say so.",
+    "Make them otherwise, or remove `backup.enabled` from agentlip.toml.",
+    Severity.INFO,
+    hint=CREATE,
+)
+NONE = Problem(
+    "none",
+    "If the disk is lost, everything is lost.",
+    "Back up now: `agentlip backup create`. `agentlip backup schedule` shows why the appliance did"
+    " not.",
+    hint=CREATE,
+)
+OLD = Problem(
+    "old",
+    "If the disk is lost, everything since that backup is lost.",
+    "Back up now: `agentlip backup create`. `agentlip backup schedule` shows why the appliance did"
+    " not.",
+    hint=CREATE,
+)
+BAD = Problem(
+    "bad",
+    "This backup can't be trusted: its restored copy differs from what it recorded.",
+    "Make another one: `agentlip backup create`, then `agentlip backup verify --latest`. If that"
+    " is bad too, `agentlip doctor --all` examines the stores.",
+    Severity.ERROR,
+)
+UNPROVEN = Problem(
+    "unproven",
+    "Nobody knows whether the backups can be restored. A verification of encrypted backups needs"
+    " the secret key, unless it was verified when it was made.",
+    "Verify one: `agentlip backup verify --latest`, with `--identity FILE` for an encrypted one. A"
+    " new one is verified when it is made: `agentlip backup create`.",
+    hint=VERIFY,
+)
+FAILING = Problem(
+    "failing",
+    "The appliance could not finish its last backup. It tries again.",
+    "Remove the reason that the message names. `agentlip backup schedule` shows the plan and all"
+    " failures.",
+    hint=SCHEDULE,
+)
+SETS_UNREADABLE = Problem(
+    "unreadable",
+    "This backup can't be restored, because its manifest is damaged or of a newer version.",
+    "Use another backup: `agentlip backup list`. Remove its directory if you don't need it.",
+    Severity.ERROR,
+)
+INCOMPLETE = Problem(
+    "incomplete",
+    "This backup can't be restored, because a file is missing or was cut.",
+    "Make another one: `agentlip backup create`. A copy at a target may be complete: `agentlip"
+    " backup targets`.",
+    Severity.ERROR,
+)
+LEFTOVER = Problem(
+    "leftover",
+    "A command was interrupted. Nothing reads its files.",
+    "The next backup removes them: `agentlip backup create`.",
+    Severity.INFO,
+    hint=CREATE,
+)
+DAMAGED = Problem(
+    "damaged",
+    "Bytes of the backup have changed on the disk, so it can't be restored.",
+    "Make a new backup, and keep what is left of this one: the hint names the commands.",
+    Severity.ERROR,
+)
+INTERRUPTED = Problem(
+    "interrupted",
+    "A restore was interrupted while it replaced files.",
+    "Start the appliance: `agentlipd up` finishes or undoes the restore first. So does `agentlip"
+    " doctor repair`.",
+    Severity.ERROR,
+    hint="agentlipd up",
+)
+UNFINISHED_RESTORE_UNREADABLE = Problem(
+    "unreadable",
+    "A restore was interrupted, and the record of what it had replaced is damaged, so nothing"
+    " starts here.",
+    "Restore again into a new directory: `agentlip backup restore --latest --into DIR --yes`.",
+    Severity.ERROR,
+)
+NO_SPACE = Problem(
+    "no-space",
+    "The next backup will fail, because it leaves `backup.free_bytes_min` on the disk.",
+    "Free space or keep fewer backups: `agentlip backup prune`. On a small disk, set a smaller"
+    " `backup.free_bytes_min`.",
+    hint=SCHEDULE,
+)
 CHECKS = (
     Check(
         name="backup.age",
         inspects="there is a backup that is young enough",
         find=_age,
         reads=f"{_MANIFESTS}; without one, a row of each store",
-        problems=(
-            Problem(
-                "off",
-                "The appliance makes no backups by itself, because the settings say so.",
-                "Make them otherwise, or remove `backup.enabled` from agentlip.toml.",
-            ),
-            Problem(
-                "none",
-                "If the disk is lost, everything is lost.",
-                "Back up now: `agentlip backup create`. `agentlip backup schedule` shows why the"
-                " appliance did not.",
-            ),
-            Problem(
-                "old",
-                "If the disk is lost, everything since that backup is lost.",
-                "Back up now: `agentlip backup create`. `agentlip backup schedule` shows why the"
-                " appliance did not.",
-            ),
-        ),
+        problems=(OFF, NONE, OLD),
     ),
     Check(
         name="backup.verified",
         inspects="the newest verification succeeded, and is not old",
         find=_verified,
         reads=f"{_MANIFESTS} and the results of their verifications",
-        problems=(
-            Problem(
-                "bad",
-                "This backup can't be trusted: its restored copy differs from what it recorded.",
-                "Make another one: `agentlip backup create`, then `agentlip backup verify"
-                " --latest`. If that is bad too, `agentlip doctor --all` examines the stores.",
-            ),
-            Problem(
-                "unproven",
-                "Nobody knows whether the backups can be restored. A verification of encrypted"
-                " backups needs the secret key, unless it was verified when it was made.",
-                "Verify one: `agentlip backup verify --latest`, with `--identity FILE` for an"
-                " encrypted one. A new one is verified when it is made: `agentlip backup create`.",
-            ),
-        ),
+        problems=(BAD, UNPROVEN),
     ),
     Check(
         name="backup.failures",
         inspects="the last attempt of each phase of a backup succeeded",
         find=_failures,
         reads="the failures that the schedule recorded beside the backups",
-        problems=(
-            Problem(
-                "failing",
-                "The appliance could not finish its last backup. It tries again.",
-                "Remove the reason that the message names. `agentlip backup schedule` shows the"
-                " plan and all failures.",
-            ),
-        ),
+        problems=(FAILING,),
     ),
     Check(
         name="backup.sets",
         inspects="all backups are complete, as far as names and sizes show",
         find=_whole,
         reads=f"{_MANIFESTS}, and the sizes of their files",
-        problems=(
-            Problem(
-                "unreadable",
-                "This backup can't be restored, because its manifest is damaged or of a newer"
-                " version.",
-                "Use another backup: `agentlip backup list`. Remove its directory if you don't"
-                " need it.",
-            ),
-            Problem(
-                "incomplete",
-                "This backup can't be restored, because a file is missing or was cut.",
-                "Make another one: `agentlip backup create`. A copy at a target may be complete:"
-                " `agentlip backup targets`.",
-            ),
-            Problem(
-                "leftover",
-                "A command was interrupted. Nothing reads its files.",
-                "The next backup removes them: `agentlip backup create`.",
-            ),
-        ),
+        problems=(SETS_UNREADABLE, INCOMPLETE, LEFTOVER),
     ),
     Check(
         name="backup.content",
@@ -347,48 +364,20 @@ CHECKS = (
         find=_content,
         cost=Cost.EXPENSIVE,
         reads="every file of all backups here, and the hashes in their manifests",
-        problems=(
-            Problem(
-                "damaged",
-                "Bytes of the backup have changed on the disk, so it can't be restored.",
-                "Make a new backup, and keep what is left of this one: the hint names the"
-                " commands.",
-            ),
-        ),
+        problems=(DAMAGED,),
     ),
     Check(
         name="backup.unfinished-restore",
         inspects="no restore was interrupted",
         find=_unfinished_restore,
         reads=".agentlip/restore.json, and the lock",
-        problems=(
-            Problem(
-                "interrupted",
-                "A restore was interrupted while it replaced files.",
-                "Start the appliance: `agentlipd up` finishes or undoes the restore first. So does"
-                " `agentlip doctor repair`.",
-            ),
-            Problem(
-                "unreadable",
-                "A restore was interrupted, and the record of what it had replaced is damaged, so"
-                " nothing starts here.",
-                "Restore again into a new directory: `agentlip backup restore --latest --into DIR"
-                " --yes`.",
-            ),
-        ),
+        problems=(INTERRUPTED, UNFINISHED_RESTORE_UNREADABLE),
     ),
     Check(
         name="backup.space",
         inspects="the disk has space for the next backup",
         find=_space,
         reads="the sizes of the stores, and the free space where backups are kept",
-        problems=(
-            Problem(
-                "no-space",
-                "The next backup will fail, because it leaves `backup.free_bytes_min` on the disk.",
-                "Free space or keep fewer backups: `agentlip backup prune`. On a small disk, set a"
-                " smaller `backup.free_bytes_min`.",
-            ),
-        ),
+        problems=(NO_SPACE,),
     ),
 )

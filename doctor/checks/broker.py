@@ -6,7 +6,7 @@ from appliance.broker.orphans import find_orphans
 from appliance.broker.retention import is_misconfigured
 from appliance.kernel.steady_clock import steady_ms
 from doctor.check import Check, Cost, Finding, Problem, Severity
-from doctor.checks.clock import recent_clock_change
+from doctor.checks.clock import JUMPED, recent_clock_change
 from doctor.context import Context
 from doctor.remedies import copy_hint
 
@@ -20,12 +20,10 @@ def _orphans(context: Context) -> Iterator[Finding]:
     limit = context.settings.findings_max + 1
     for _, connection in context.opened("broker"):
         for orphan in find_orphans(connection, before_ms, limit)[:limit]:
-            yield Finding(
-                Severity.ERROR,
+            yield ORPHAN.finding(
                 f"message {orphan.broker_message_id}",
                 f"{orphan.message} ({orphan.rule})",
                 copy_hint(context.datadir, "broker"),
-                problem="orphan",
             )
 
 
@@ -37,13 +35,11 @@ def _retention(context: Context) -> Iterator[Finding]:
         ).fetchmany(10_000)
         for slug, mode, dedupe_days, message_days in rows:
             if is_misconfigured(mode, dedupe_days, message_days):
-                yield Finding(
-                    Severity.WARNING,
+                yield TOO_SHORT.finding(
                     f"mesh {slug}",
                     f"ids are kept for {dedupe_days} days and messages for {message_days}:"
                     " the same send could be stored twice",
                     f"agentlip mesh update {slug} --dedupe-days {message_days}",
-                    problem="too-short",
                 )
 
 
@@ -65,13 +61,12 @@ def _webhooks(context: Context) -> Iterator[Finding]:
         for slug, webhook_id, enabled, because, since_ms, waiting in rows:
             hours = (now_ms - (since_ms or 0)) / 3_600_000
             why = f"has failed for {hours:.1f} hours" if enabled else f"is disabled: {because}"
-            yield Finding(
-                Severity.WARNING,
+            problem = FAILING if enabled else DISABLED
+            yield problem.finding(
                 f"webhook {webhook_id}",
                 f"the webhook of mesh {slug} {why}; {waiting} messages wait for it",
                 f"agentlip mesh webhook-deliveries {slug} {webhook_id}; agentlip mesh"
                 f" update-webhook {slug} {webhook_id} --enable # after you repaired its receiver",
-                problem="failing" if enabled else "disabled",
             )
 
 
@@ -83,69 +78,64 @@ def _clock(context: Context) -> Iterator[Finding]:
             (now_ms + LONGEST_WAIT_MS,),
         ).fetchone()
         if count:
-            yield Finding(
-                Severity.WARNING,
+            yield FUTURE.finding(
                 "broker",
                 f"{count} deliveries wait for up to {(latest_ms - now_ms) / 3_600_000:.1f} hours,"
                 " longer than any delay",
-                "agentlipd restart",
-                problem="future",
             )
         yield from recent_clock_change(context, connection, "broker", "waiting deliveries")
 
 
+FAILING = Problem(
+    "failing",
+    "Calls of the webhook have failed for a long time. Its messages wait.",
+    "Repair the receiver. The broker retries by itself.",
+)
+DISABLED = Problem(
+    "disabled",
+    "The broker no longer calls the webhook. Its messages wait until retention deletes them.",
+    "Repair the receiver, then enable the webhook: `agentlip mesh update-webhook MESH ID"
+    " --enable`.",
+)
+FUTURE = Problem(
+    "future",
+    "Deliveries wait for longer than any setting allows: another program wrote the times.",
+    "Restart the appliance, which ends such waits: `agentlipd restart`.",
+    hint="agentlipd restart",
+)
+TOO_SHORT = Problem(
+    "too-short",
+    "A send that is repeated after its id was deleted is stored a second time.",
+    "Keep ids as long as messages: `agentlip mesh update MESH --dedupe-days DAYS`.",
+)
+ORPHAN = Problem(
+    "orphan",
+    "Rows that belong together are incomplete, so a message may never be delivered.",
+    "Keep the output of `agentlip broker orphans --json` and a copy of the store. There is no"
+    " automatic repair.",
+    Severity.ERROR,
+)
 CHECKS = (
     Check(
         name="broker.webhooks",
         inspects="webhooks of meshes succeed",
         find=_webhooks,
         reads="the webhooks of all meshes and the deliveries that wait for them",
-        problems=(
-            Problem(
-                "failing",
-                "Calls of the webhook have failed for a long time. Its messages wait.",
-                "Repair the receiver. The broker retries by itself.",
-            ),
-            Problem(
-                "disabled",
-                "The broker no longer calls the webhook. Its messages wait until retention"
-                " deletes them.",
-                "Repair the receiver, then enable the webhook: `agentlip mesh update-webhook MESH"
-                " ID --enable`.",
-            ),
-        ),
+        problems=(FAILING, DISABLED),
     ),
     Check(
         name="broker.clock",
         inspects="no delivery waits too long",
         find=_clock,
         reads="the waiting deliveries, and the last clock change that the broker noted",
-        problems=(
-            Problem(
-                "future",
-                "Deliveries wait for longer than any setting allows: another program wrote the"
-                " times.",
-                "Restart the appliance, which ends such waits: `agentlipd restart`.",
-            ),
-            Problem(
-                "jumped",
-                "The clock was set within the last day.",
-                "Nothing to do: waits and ages of deliveries are not affected.",
-            ),
-        ),
+        problems=(FUTURE, JUMPED),
     ),
     Check(
         name="broker.retention",
         inspects="ids of sends are kept as long as their messages",
         find=_retention,
         reads="the retention settings of all meshes",
-        problems=(
-            Problem(
-                "too-short",
-                "A send that is repeated after its id was deleted is stored a second time.",
-                "Keep ids as long as messages: `agentlip mesh update MESH --dedupe-days DAYS`.",
-            ),
-        ),
+        problems=(TOO_SHORT,),
     ),
     Check(
         name="broker.orphans",
@@ -153,13 +143,6 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         find=_orphans,
         reads="all ids, messages, histories and deliveries in the broker's store",
-        problems=(
-            Problem(
-                "orphan",
-                "Rows that belong together are incomplete, so a message may never be delivered.",
-                "Keep the output of `agentlip broker orphans --json` and a copy of the store."
-                " There is no automatic repair.",
-            ),
-        ),
+        problems=(ORPHAN,),
     ),
 )

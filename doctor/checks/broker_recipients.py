@@ -29,29 +29,27 @@ def _recipients(context: Context) -> Iterator[Finding]:
         )
         for mesh_id, recipient, count in rows:
             slug = connection.execute("SELECT slug FROM mesh WHERE id = ?", (mesh_id,)).fetchone()
-            yield Finding(
-                Severity.ERROR,
+            yield UNKNOWN_RECIPIENT.finding(
                 f"recipient {recipient[:24]}",
                 f"{count} deliveries of mesh {slug[0] if slug else mesh_id} wait for a recipient"
                 " that is missing among its members, webhooks and queues",
-                "agentlip broker orphans --json",
-                problem="unknown",
             )
 
 
+UNKNOWN_RECIPIENT = Problem(
+    "unknown",
+    "Nobody will take these deliveries, so they wait until their messages are removed.",
+    "Another program changed the store: members are only revoked, never removed. There is no"
+    " automatic repair.",
+    Severity.ERROR,
+    hint="agentlip broker orphans --json",
+)
 CHECKS = (
     Check(
         name="broker.recipients",
         inspects="every waiting delivery has a member, webhook or queue as its recipient",
         find=_recipients,
         reads="the newest waiting deliveries, members, webhooks and queues in `broker.sqlite3`",
-        problems=(
-            Problem(
-                "unknown",
-                "Nobody will take these deliveries, so they wait until their messages are removed.",
-                "Another program changed the store: members are only revoked, never removed."
-                " There is no automatic repair.",
-            ),
-        ),
+        problems=(UNKNOWN_RECIPIENT,),
     ),
 )

@@ -5,8 +5,15 @@ from collections.abc import Iterator
 
 from appliance.kernel.clock import DAY_MS, iso
 from appliance.kernel.steady_clock import read_note
-from doctor.check import Finding, Severity
+from doctor.check import Finding, Problem, Severity
 from doctor.context import Context
+
+JUMPED = Problem(
+    "jumped",
+    "The clock was set within the last day.",
+    "Nothing to do: waits and ages of sends and deliveries are not affected.",
+    Severity.INFO,
+)
 
 
 def recent_clock_change(
@@ -17,10 +24,8 @@ def recent_clock_change(
     if note is None or note.jumped_at is None:
         return
     if iso(context.clock.now_ms() - DAY_MS) < note.jumped_at:
-        yield Finding(
-            Severity.INFO,
+        yield JUMPED.finding(
             subject,
             f"the clock was set by {note.jump_ms / 1000:+.0f} s at {note.jumped_at};"
             f" waits and ages of {waiting} are not affected",
-            problem="jumped",
         )

@@ -15,43 +15,21 @@ def _capacity(context: Context) -> Iterator[Finding]:
     full = context.number("courier.full")
     if full:
         streams = context.number("courier.streams") or 0
-        yield Finding(
-            Severity.WARNING,
-            "courier",
-            f"{full:.0f} of {streams:.0f} streams are at least 90% full",
-            _STATS,
-            problem="full",
-        )
+        yield FULL.finding("courier", f"{full:.0f} of {streams:.0f} streams are at least 90% full")
 
 
 def _waiting(context: Context) -> Iterator[Finding]:
     oldest = context.number("courier.oldest_ready_seconds") or 0.0
     if oldest > context.settings.oldest_ready_warning_seconds:
-        yield Finding(
-            Severity.WARNING,
-            "courier",
-            f"an envelope has been ready for {oldest:.0f} s without being delivered",
-            _STATS,
-            problem="waiting",
+        yield WAITING.finding(
+            "courier", f"an envelope has been ready for {oldest:.0f} s without being delivered"
         )
     dead = context.number("courier.dead")
     if dead:
-        yield Finding(
-            Severity.INFO,
-            "courier",
-            f"dead letters: {dead:.0f}",
-            "agentlip courier dlq list STREAM",
-            problem="dead-letters",
-        )
+        yield DEAD_LETTERS.finding("courier", f"dead letters: {dead:.0f}")
     paused = context.number("courier.paused")
     if paused:
-        yield Finding(
-            Severity.INFO,
-            "courier",
-            f"paused streams: {paused:.0f}",
-            "agentlip courier resume STREAM",
-            problem="paused",
-        )
+        yield PAUSED.finding("courier", f"paused streams: {paused:.0f}")
 
 
 def _memory(context: Context) -> Iterator[Finding]:
@@ -59,12 +37,9 @@ def _memory(context: Context) -> Iterator[Finding]:
     if envelopes:
         parked = context.number("courier.memory_parked") or 0
         no_consumer = f"; {parked:.0f} of their streams have no consumer" if parked else ""
-        yield Finding(
-            Severity.INFO,
+        yield MEMORY_ONLY.finding(
             "courier",
             f"{envelopes:.0f} envelopes are in memory only and are lost at a restart{no_consumer}",
-            _DURABLE,
-            problem="memory-only",
         )
 
 
@@ -77,15 +52,53 @@ def _journal(context: Context) -> Iterator[Finding]:
             " THEN json_extract(CAST(body AS TEXT), '$.id') IS NOT id ELSE 1 END"
         ).fetchmany(_BROKEN_MAX)
         for number, stream in broken:
-            yield Finding(
-                Severity.ERROR,
+            yield ALTERED.finding(
                 f"{store}.journal",
                 f"journal row {number} of stream {stream} does not contain its envelope",
                 copy_hint(context.datadir, store),
-                problem="altered",
             )
 
 
+FULL = Problem(
+    "full",
+    "Streams soon refuse envelopes, or drop the oldest.",
+    "Consume or purge them, or raise the limits of the streams.",
+    hint=_STATS,
+)
+WAITING = Problem(
+    "waiting",
+    "No consumer takes the envelopes, or it is too slow.",
+    "Find the stream with `agentlip courier stats`, and start its consumer.",
+    hint=_STATS,
+)
+DEAD_LETTERS = Problem(
+    "dead-letters",
+    "Envelopes failed too often and are no longer delivered.",
+    "Look at them: `agentlip courier dlq list STREAM`.",
+    Severity.INFO,
+    hint="agentlip courier dlq list STREAM",
+)
+PAUSED = Problem(
+    "paused",
+    "Paused streams deliver nothing until they are resumed.",
+    "If nobody paused them on purpose: `agentlip courier resume STREAM`.",
+    Severity.INFO,
+    hint="agentlip courier resume STREAM",
+)
+MEMORY_ONLY = Problem(
+    "memory-only",
+    "A restart loses these envelopes, as configured.",
+    "Declare a pattern durable in the settings of the courier.",
+    Severity.INFO,
+    hint=_DURABLE,
+)
+ALTERED = Problem(
+    "altered",
+    "The row can't be decoded, or contains another envelope. The envelope is lost to its"
+    " consumers.",
+    "There is no automatic repair. Compare with a copy of the store.",
+    Severity.ERROR,
+)
 CHECKS = (
     Check(
         name="courier.room",
@@ -93,13 +106,7 @@ CHECKS = (
         ready=True,
         find=_capacity,
         reads="facts of the running appliance: the fill level of each stream",
-        problems=(
-            Problem(
-                "full",
-                "Streams soon refuse envelopes, or drop the oldest.",
-                "Consume or purge them, or raise the limits of the streams.",
-            ),
-        ),
+        problems=(FULL,),
     ),
     Check(
         name="courier.waiting",
@@ -110,36 +117,14 @@ CHECKS = (
             "facts of the running appliance: the oldest ready envelope, dead letters and paused"
             " streams"
         ),
-        problems=(
-            Problem(
-                "waiting",
-                "No consumer takes the envelopes, or it is too slow.",
-                "Find the stream with `agentlip courier stats`, and start its consumer.",
-            ),
-            Problem(
-                "dead-letters",
-                "Envelopes failed too often and are no longer delivered.",
-                "Look at them: `agentlip courier dlq list STREAM`.",
-            ),
-            Problem(
-                "paused",
-                "Paused streams deliver nothing until they are resumed.",
-                "If nobody paused them on purpose: `agentlip courier resume STREAM`.",
-            ),
-        ),
+        problems=(WAITING, DEAD_LETTERS, PAUSED),
     ),
     Check(
         name="courier.memory",
         inspects="envelopes that are in memory only and would be lost at a restart",
         find=_memory,
         reads="facts of the running appliance: the envelopes in memory",
-        problems=(
-            Problem(
-                "memory-only",
-                "A restart loses these envelopes, as configured.",
-                "Declare a pattern durable in the settings of the courier.",
-            ),
-        ),
+        problems=(MEMORY_ONLY,),
     ),
     Check(
         name="courier.journal",
@@ -147,13 +132,6 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         find=_journal,
         reads="all rows of the courier's journal",
-        problems=(
-            Problem(
-                "altered",
-                "The row can't be decoded, or contains another envelope. The envelope is lost to"
-                " its consumers.",
-                "There is no automatic repair. Compare with a copy of the store.",
-            ),
-        ),
+        problems=(ALTERED,),
     ),
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from appliance.courier.settings import CourierSettings
 from appliance.kernel import meta
-from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.check import Check, Cost, Finding, Problem
 from doctor.context import Context
 from doctor.sections import section
 
@@ -27,15 +27,19 @@ def _limits(context: Context) -> Iterator[Finding]:
                 (size, policy.bytes_max, "bytes"),
             ):
                 if used > limit:
-                    yield Finding(
-                        Severity.WARNING,
+                    yield OVER_LIMIT.finding(
                         f"stream {stream}",
                         f"its journal has {used} {words}, but the stream is limited to {limit}",
-                        "agentlip courier stats",
-                        problem="over-limit",
                     )
 
 
+OVER_LIMIT = Problem(
+    "over-limit",
+    "The limit was lowered, or another program wrote to the store. New envelopes are refused or"
+    " replace old ones, as the stream's overflow policy says.",
+    "Let consumers take the envelopes, purge the stream, or raise its limit.",
+    hint="agentlip courier stats",
+)
 CHECKS = (
     Check(
         name="courier.limits",
@@ -43,13 +47,6 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         find=_limits,
         reads="all envelopes in `courier.sqlite3`, and the section [courier] of the settings",
-        problems=(
-            Problem(
-                "over-limit",
-                "The limit was lowered, or another program wrote to the store. New envelopes are"
-                " refused or replace old ones, as the stream's overflow policy says.",
-                "Let consumers take the envelopes, purge the stream, or raise its limit.",
-            ),
-        ),
+        problems=(OVER_LIMIT,),
     ),
 )

@@ -43,13 +43,12 @@ def _gaps(context: Context, newest: int) -> Iterator[Finding]:
         )
         for previous, event_id in rows:
             kept = _kept(context, previous + 1)
-            yield Finding(
-                Severity.ERROR if kept else Severity.WARNING,
+            yield _GAP.finding(
                 "events",
                 f"no events between {previous} and {event_id}: another program added or removed"
                 f" rows; {kept or 'no copy contains them'}",
                 copy_hint(context.datadir, "hub"),
-                problem="gap",
+                severity=Severity.ERROR if kept else Severity.WARNING,
             )
 
 
@@ -70,13 +69,10 @@ def _scope(context: Context) -> Iterator[Finding]:
         )
         if rows:
             more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-            yield Finding(
-                Severity.WARNING,
+            yield UNSCOPED.finding(
                 f"event {rows[0][0]}",
                 f"{rows[0][1]}{more} without a scope, so subscribers of channels and topics don't"
                 " receive them",
-                "agentlip doctor repair rebuild event-scopes --yes",
-                problem="no-scope",
             )
 
 
@@ -84,30 +80,39 @@ def _pairs(context: Context) -> Iterator[Finding]:
     made = "SELECT entity_id FROM events WHERE name = 'message.created'"
     for _, connection in context.opened("hub"):
         for problem, sql, sentence in (
+            (NO_EVENT, f"SELECT id FROM messages EXCEPT {made}", "it has no message.created event"),
             (
-                "no-event",
-                f"SELECT id FROM messages EXCEPT {made}",
-                "it has no message.created event",
-            ),
-            (
-                "no-message",
+                NO_MESSAGE,
                 f"{made} EXCEPT SELECT id FROM messages",
                 "its message.created event exists, but the message is missing",
             ),
         ):
             for (subject,) in connection.execute(sql).fetchmany(context.settings.findings_max + 1):
-                yield Finding(
-                    Severity.ERROR,
-                    f"message {subject}",
-                    sentence,
-                    problem=problem,
-                )
+                yield problem.finding(f"message {subject}", sentence)
 
 
 _GAP = Problem(
     "gap",
     "Another program added or removed events. It is an error if a copy contains them.",
     "Restore the backup that the hint names; a segment has them as rows: `agentlip export`.",
+)
+UNSCOPED = Problem(
+    "no-scope",
+    "Subscribers of channels and topics don't receive these events. Subscribers of everything do.",
+    "`agentlip doctor repair` fills the scopes in from the data of the events.",
+    hint="agentlip doctor repair rebuild event-scopes --yes",
+)
+NO_EVENT = Problem(
+    "no-event",
+    "Listeners never received the message.",
+    "Another program inserted the row. There is no automatic repair.",
+    Severity.ERROR,
+)
+NO_MESSAGE = Problem(
+    "no-message",
+    "The message was removed from its table, but not from the event log.",
+    "The event still has the message's text. There is no automatic repair.",
+    Severity.ERROR,
 )
 CHECKS = (
     Check(
@@ -131,14 +136,7 @@ CHECKS = (
         inspects="every event has a scope",
         find=_scope,
         reads="the newest `doctor.newest_ids_max` events without a channel in the hub's store",
-        problems=(
-            Problem(
-                "no-scope",
-                "Subscribers of channels and topics don't receive these events. Subscribers of"
-                " everything do.",
-                "`agentlip doctor repair` fills the scopes in from the data of the events.",
-            ),
-        ),
+        problems=(UNSCOPED,),
     ),
     Check(
         name="events.pairs",
@@ -146,17 +144,6 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         find=_pairs,
         reads="all messages and all `message.created` events in the hub's store",
-        problems=(
-            Problem(
-                "no-event",
-                "Listeners never received the message.",
-                "Another program inserted the row. There is no automatic repair.",
-            ),
-            Problem(
-                "no-message",
-                "The message was removed from its table, but not from the event log.",
-                "The event still has the message's text. There is no automatic repair.",
-            ),
-        ),
+        problems=(NO_EVENT, NO_MESSAGE),
     ),
 )

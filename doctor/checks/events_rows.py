@@ -78,25 +78,14 @@ def _rows(context: Context) -> Iterator[Finding]:
 def _compare(
     kind: str, entity_id: str, state: State, row: State | None, only: frozenset[str] | None = None
 ) -> Iterator[Finding]:
+    subject, hint = f"{kind} {entity_id}", _REPAIR if kind == "message" else ""
     if row is None:
-        yield Finding(
-            Severity.ERROR,
-            f"{kind} {entity_id}",
-            f"its events exist, but the {kind} is missing",
-            _REPAIR if kind == "message" else "",
-            problem="missing",
-        )
+        yield MISSING.finding(subject, f"its events exist, but the {kind} is missing", hint)
         return
     names = event_replay.differences(state, row, only)
     if names:
         words = ", ".join(_WORDS.get(name, name) for name in names)
-        yield Finding(
-            Severity.ERROR,
-            f"{kind} {entity_id}",
-            f"the stored {kind} differs from its events: {words}",
-            _REPAIR if kind == "message" else "",
-            problem="differs",
-        )
+        yield DIFFERS.finding(subject, f"the stored {kind} differs from its events: {words}", hint)
 
 
 def _compare_one(connection: sqlite3.Connection, event: ReplayedEvent) -> Iterator[Finding]:
@@ -131,40 +120,32 @@ def _sample(connection: sqlite3.Connection, count: int) -> Iterator[ReplayedEven
 
 def _order(context: Context) -> Iterator[Finding]:
     for window in _windows(context):
-        yield from _breaks(window.breaks, "mixed")
+        yield from _breaks(window.breaks, _MIXED)
         yield from _backwards(context, window.events)
         if window.sequence is not None and window.last > window.sequence:
-            yield Finding(
-                Severity.WARNING,
+            yield ABOVE_SEQUENCE.finding(
                 "events",
                 f"event {window.last} is above the highest id that was given out,"
                 f" {window.sequence}; the next event corrects it",
-                problem="above-sequence",
             )
 
 
 def _deleted(context: Context) -> Iterator[Finding]:
     for window in _windows(context):
-        yield from _breaks(window.breaks, "gap")
+        yield from _breaks(window.breaks, _GAP)
         if window.sequence is not None and 0 < window.sequence - window.last < EPOCH_JUMP:
-            yield Finding(
-                Severity.ERROR,
+            yield END.finding(
                 "events",
                 f"the newest events are missing: ids up to {window.sequence} were given out, the"
                 f" last event is {window.last}",
-                problem="end",
             )
 
 
-def _breaks(breaks: list[tuple[Key, Break]], problem: str) -> Iterator[Finding]:
+def _breaks(breaks: list[tuple[Key, Break]], problem: Problem) -> Iterator[Finding]:
     for (kind, entity_id), broken in breaks:
-        if broken.problem == problem:
-            yield Finding(
-                Severity.ERROR,
-                f"{kind} {entity_id}",
-                f"event {broken.event_id}: {broken.message}",
-                problem=problem,
-            )
+        if broken.problem == problem.name:
+            message = f"event {broken.event_id}: {broken.message}"
+            yield problem.finding(f"{kind} {entity_id}", message)
 
 
 def _backwards(context: Context, events: list[ReplayedEvent]) -> Iterator[Finding]:
@@ -176,13 +157,10 @@ def _backwards(context: Context, events: list[ReplayedEvent]) -> Iterator[Findin
         if moment is None:
             continue
         if before is not None and before - moment > context.settings.clock_behind_warning_seconds:
-            yield Finding(
-                Severity.WARNING,
+            yield _TIME.finding(
                 f"event {event.event_id}",
                 f"its time, {event.ts}, is {before - moment:.0f} s before that of the event before"
                 " it: the clock was set back, or another program changed the log",
-                "timedatectl; date -u",
-                problem="time",
             )
         before = moment
 
@@ -239,8 +217,8 @@ def _everything(context: Context) -> Iterator[Finding]:
 
 
 def _breaks_of_all(breaks: list[tuple[Key, Break]]) -> Iterator[Finding]:
-    yield from _breaks(breaks, "mixed")
-    yield from _breaks(breaks, "gap")
+    yield from _breaks(breaks, _MIXED)
+    yield from _breaks(breaks, _GAP)
 
 
 def _fold(states: sqlite3.Connection, events: list[ReplayedEvent]) -> list[tuple[Key, Break]]:
@@ -312,44 +290,53 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-def _differs(check: str) -> Problem:
-    return Problem(
-        "differs",
-        "Another program changed the row: its text, sender, topic or another fact is not what the"
-        " event log says. Clients that follow the log and clients that read rows see different"
-        " things.",
-        f"`{_REPAIR.format(check)}` writes messages as their events say, after it saved the"
-        " store. For other rows, the hint restores a copy.",
-    )
-
-
-def _missing(check: str) -> Problem:
-    return Problem(
-        "missing",
-        "Another program deleted the row. Clients that read the log still know it.",
-        f"`{_REPAIR.format(check)}` writes messages again as their events say. For other rows,"
-        " the hint restores a copy.",
-    )
-
-
+DIFFERS = Problem(
+    "differs",
+    "Another program changed the row: its text, sender, topic or another fact is not what the event"
+    " log says. Clients that follow the log and clients that read rows see different things.",
+    "The hint writes messages as their events say, after it saved the store. For other rows, it"
+    " restores a copy.",
+    Severity.ERROR,
+)
+MISSING = Problem(
+    "missing",
+    "Another program deleted the row. Clients that read the log still know it.",
+    "The hint writes messages again as their events say. For other rows, it restores a copy.",
+    Severity.ERROR,
+)
 _MIXED = Problem(
     "mixed",
     "Events are not in the order in which they happened, so clients that follow the log come to"
     " wrong results.",
     "The log is never rewritten. Restore a snapshot if there is one from before.",
+    Severity.ERROR,
 )
 _TIME = Problem(
     "time",
     "The clock was set back while the hub ran, or another program changed the log. The order of"
     " events is that of their ids.",
     "Let the system synchronize the clock. The times of events are never rewritten.",
+    hint="timedatectl; date -u",
 )
 _GAP = Problem(
     "gap",
     "Events of a message are missing, so its history is incomplete.",
     "Restore a snapshot if there is one from before.",
+    Severity.ERROR,
 )
 _NEWEST = "the newest `doctor.newest_rows_max` events"
+ABOVE_SEQUENCE = Problem(
+    "above-sequence",
+    "Another program changed the counter of ids. SQLite continues above the highest event, so"
+    " nothing is lost.",
+    "Nothing has to be done. Find the program that writes to the store.",
+)
+END = Problem(
+    "end",
+    "The newest events were deleted. Clients that have read them know more than the hub.",
+    "Restore a snapshot if there is one; otherwise the events are lost.",
+    Severity.ERROR,
+)
 CHECKS = (
     Check(
         name="events.rows",
@@ -357,38 +344,21 @@ CHECKS = (
         find=_add_hint("events.rows", _rows),
         repair=_restored,
         reads=f"{_NEWEST}, `doctor.sampled_rows` random ones, and their rows",
-        problems=(_differs("events.rows"), _missing("events.rows")),
+        problems=(DIFFERS, MISSING),
     ),
     Check(
         name="events.order",
         inspects="the newest events are in the order in which they happened",
         find=_add_hint("events.order", _order),
         reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
-        problems=(
-            _MIXED,
-            _TIME,
-            Problem(
-                "above-sequence",
-                "Another program changed the counter of ids. SQLite continues above the highest"
-                " event, so nothing is lost.",
-                "Nothing has to be done. Find the program that writes to the store.",
-            ),
-        ),
+        problems=(_MIXED, _TIME, ABOVE_SEQUENCE),
     ),
     Check(
         name="events.deleted",
         inspects="none of the newest events was deleted",
         find=_add_hint("events.deleted", _deleted),
         reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
-        problems=(
-            _GAP,
-            Problem(
-                "end",
-                "The newest events were deleted. Clients that have read them know more than the"
-                " hub.",
-                "Restore a snapshot if there is one; otherwise the events are lost.",
-            ),
-        ),
+        problems=(_GAP, END),
     ),
     Check(
         name="events.rows-all",
@@ -398,6 +368,6 @@ CHECKS = (
         find=_add_hint("events.rows-all", _everything),
         repair=_restored,
         reads="the whole event log, and the rows of channels, topics, messages and attachments",
-        problems=(_differs("events.rows-all"), _missing("events.rows-all"), _MIXED, _TIME, _GAP),
+        problems=(DIFFERS, MISSING, _MIXED, _TIME, _GAP),
     ),
 )

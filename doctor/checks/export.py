@@ -55,12 +55,9 @@ def _lag(context: Context) -> Iterator[Finding]:
             if waited > settings.export_lag_warning_seconds:
                 late[f"{log.kind} after {last}"] = waited
     if late:
-        yield Finding(
-            Severity.WARNING,
+        yield BEHIND.finding(
             "export",
             f"rows have waited {max(late.values()):.0f} s to be exported: {', '.join(late)}",
-            "agentlip export segments",
-            problem="behind",
         )
 
 
@@ -100,13 +97,11 @@ def _agrees(context: Context) -> Iterator[Finding]:
                 continue
             differing = forged(context, log, manifest)
             if differing:
-                yield Finding(
-                    Severity.ERROR,
+                yield DIFFERS.finding(
                     log.kind,
                     f"{len(differing)} rows differ from the segment {manifest.file}, which has them"
                     f" as they were exported; the first is row {differing[0]}",
                     copy_hint(context.datadir, log.store),
-                    problem="differs",
                 )
 
 
@@ -179,22 +174,16 @@ def _look_at(catalogue: SegmentDirectory, thorough: bool) -> Iterator[Finding]:
             check(catalogue.data(manifest), manifest.bytes, digest)
         except ExportError as error:
             if path.exists():  # else it was replaced and removed meanwhile
-                yield Finding(Severity.ERROR, path.name, error.message, hint, problem="broken")
+                yield _BROKEN.finding(path.name, error.message, hint)
         except OSError as error:
-            yield Finding(
-                Severity.ERROR,
-                path.name,
-                f"can't be read: {error.strerror}",
-                hint,
-                problem="unreadable",
-            )
+            yield _UNREADABLE.finding(path.name, f"can't be read: {error.strerror}", hint)
     try:
         begin = catalogue.begins_after() or 0
     except ExportError as error:
-        yield Finding(Severity.ERROR, RETENTION, error.message, hint, problem="broken")
+        yield _BROKEN.finding(RETENTION, error.message, hint)
         return
     for sentence in segment.problems_of_chain(segment.live(good), begin):
-        yield Finding(Severity.ERROR, "export", sentence, hint, problem="broken-chain")
+        yield _BROKEN_CHAIN.finding("export", sentence, hint)
 
 
 _VERIFY = (
@@ -205,37 +194,45 @@ _UNREADABLE = Problem(
     "unreadable",
     "A file of the export can't be read.",
     "Check the owner and mode of the directory.",
+    Severity.ERROR,
 )
-_BROKEN_CHAIN = Problem("broken-chain", "Rows of a log are in no segment, or in two.", _VERIFY)
+_BROKEN_CHAIN = Problem(
+    "broken-chain", "Rows of a log are in no segment, or in two.", _VERIFY, Severity.ERROR
+)
+BEHIND = Problem(
+    "behind",
+    "Readers of the segments miss the newest rows.",
+    "Export now: `agentlip export segments`. The log has the reason why the appliance didn't.",
+    hint="agentlip export segments",
+)
+_BROKEN = Problem(
+    "broken",
+    "A segment is missing, or differs from its manifest.",
+    _VERIFY,
+    Severity.ERROR,
+)
+DIFFERS = Problem(
+    "differs",
+    "Another program changed or deleted rows after they were exported, perhaps together with their"
+    " events. The segment has the originals.",
+    "Keep the segments: they are the trace. The hint restores the verified backup. No repair"
+    " changes messages before.",
+    Severity.ERROR,
+)
 CHECKS = (
     Check(
         name="export.lag",
         inspects="rows of all logs are exported in time, where the appliance exports",
         find=_lag,
         reads="the newest segment's manifest of each log, and the row after it",
-        problems=(
-            Problem(
-                "behind",
-                "Readers of the segments miss the newest rows.",
-                "Export now: `agentlip export segments`. The log has the reason why the appliance"
-                " didn't.",
-            ),
-        ),
+        problems=(BEHIND,),
     ),
     Check(
         name="export.segments",
         inspects="exported segments are there, of the size they should have, and in a chain",
         find=_segments,
         reads="the manifests of all segments, and the sizes of their files",
-        problems=(
-            Problem(
-                "broken",
-                "A segment is missing, or differs from its manifest.",
-                _VERIFY,
-            ),
-            _UNREADABLE,
-            _BROKEN_CHAIN,
-        ),
+        problems=(_BROKEN, _UNREADABLE, _BROKEN_CHAIN),
     ),
     Check(
         name="export.agrees",
@@ -244,15 +241,7 @@ CHECKS = (
         find=_agrees,
         reads="the segments of events and of the inbox since the last restore, and their rows in"
         " the stores; without times. Parquet is read where pyarrow is installed",
-        problems=(
-            Problem(
-                "differs",
-                "Another program changed or deleted rows after they were exported, perhaps together"
-                " with their events. The segment has the originals.",
-                "Keep the segments: they are the trace. The hint restores the verified backup. No"
-                " repair changes messages before.",
-            ),
-        ),
+        problems=(DIFFERS,),
     ),
     Check(
         name="export.content",
@@ -261,14 +250,6 @@ CHECKS = (
         includes="export.segments",
         find=_content,
         reads="the content of all segments",
-        problems=(
-            Problem(
-                "broken",
-                "A segment's content differs from its manifest.",
-                _VERIFY,
-            ),
-            _UNREADABLE,
-            _BROKEN_CHAIN,
-        ),
+        problems=(_BROKEN, _UNREADABLE, _BROKEN_CHAIN),
     ),
 )

@@ -17,21 +17,15 @@ def _identity(context: Context) -> Iterator[Finding]:
     for _, connection in context.opened("hub"):
         db_id = meta.read(connection, "db_id")
         if not db_id:
-            yield Finding(
-                Severity.ERROR,
+            yield NO_ID.finding(
                 "hub",
                 "the table meta has no db_id, so the database can't be identified",
                 copy_hint(context.datadir, "hub"),
-                problem="no-id",
             )
         server = context.server()
         if server is not None and context.lock().held and db_id and server.db_id != db_id:
-            yield Finding(
-                Severity.ERROR,
-                "hub",
-                "the running hub serves another database than this workspace's",
-                "agentlipd restart",
-                problem="other-database",
+            yield OTHER_DATABASE.finding(
+                "hub", "the running hub serves another database than this workspace's"
             )
 
 
@@ -42,25 +36,18 @@ def _channels(context: Context) -> Iterator[Finding]:
             " WHERE m.channel_id <> t.channel_id"
         ).fetchmany(context.settings.findings_max + 1)
         for (message_id,) in rows:
-            yield Finding(
-                Severity.ERROR,
-                f"message {message_id}",
-                "the message's channel differs from its topic's channel",
-                "agentlip doctor repair --run hub.channels --data --yes",
-                problem="wrong-channel",
+            yield WRONG_CHANNEL.finding(
+                f"message {message_id}", "the message's channel differs from its topic's channel"
             )
 
 
 def _search(context: Context) -> Iterator[Finding]:
     for _, connection in context.opened("hub"):
         if meta.read(connection, "x_schema") is not None and not search_ready(connection):
-            yield Finding(
-                Severity.INFO,
+            yield NO_INDEX.finding(
                 "hub",
                 "no full-text index: SQLite lacks FTS5, or the index was removed;"
                 " searches scan all messages",
-                "agentlipd restart",
-                problem="no-index",
             )
 
 
@@ -87,46 +74,57 @@ def _compare(copy: sqlite3.Connection) -> Iterator[Finding]:
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
             raise
-        yield Finding(
-            Severity.ERROR,
-            "hub",
-            "the full-text index doesn't match the messages",
-            "agentlip doctor repair rebuild fts --yes",
-            problem="stale",
-        )
+        yield STALE.finding("hub", "the full-text index doesn't match the messages")
 
 
+NO_ID = Problem(
+    "no-id",
+    "Clients can't detect that the database was replaced.",
+    "There is no automatic repair. Put a copy of the store back that has an id.",
+    Severity.ERROR,
+)
+OTHER_DATABASE = Problem(
+    "other-database",
+    "The file was replaced while the hub ran. The hub still serves the old one.",
+    "Restart the appliance: `agentlipd restart`.",
+    Severity.ERROR,
+    hint="agentlipd restart",
+)
+NO_INDEX = Problem(
+    "no-index",
+    "Searches scan all messages and are slow. They return the same results.",
+    "Restart the appliance, which creates the index if SQLite has FTS5.",
+    Severity.INFO,
+    hint="agentlipd restart",
+)
+WRONG_CHANNEL = Problem(
+    "wrong-channel",
+    "The message is listed in another channel than its topic.",
+    "`agentlip doctor repair --run hub.channels --data` sets the topic's channel.",
+    Severity.ERROR,
+    hint="agentlip doctor repair --run hub.channels --data --yes",
+)
+STALE = Problem(
+    "stale",
+    "Searches miss messages, or return messages that don't match.",
+    "`agentlip doctor repair --run hub.search-in-step` builds the index again.",
+    Severity.ERROR,
+    hint="agentlip doctor repair rebuild fts --yes",
+)
 CHECKS = (
     Check(
         name="hub.identity",
         inspects="the running hub serves this database",
         find=_identity,
         reads="the hub's table `meta`, and `.agentlip/server.json`",
-        problems=(
-            Problem(
-                "no-id",
-                "Clients can't detect that the database was replaced.",
-                "There is no automatic repair. Put a copy of the store back that has an id.",
-            ),
-            Problem(
-                "other-database",
-                "The file was replaced while the hub ran. The hub still serves the old one.",
-                "Restart the appliance: `agentlipd restart`.",
-            ),
-        ),
+        problems=(NO_ID, OTHER_DATABASE),
     ),
     Check(
         name="hub.search",
         inspects="the search index exists",
         find=_search,
         reads="the schema of the hub's full-text index",
-        problems=(
-            Problem(
-                "no-index",
-                "Searches scan all messages and are slow. They return the same results.",
-                "Restart the appliance, which creates the index if SQLite has FTS5.",
-            ),
-        ),
+        problems=(NO_INDEX,),
     ),
     Check(
         name="hub.channels",
@@ -134,13 +132,7 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         find=_channels,
         reads="the channel of every message and of its topic",
-        problems=(
-            Problem(
-                "wrong-channel",
-                "The message is listed in another channel than its topic.",
-                "`agentlip doctor repair --run hub.channels --data` sets the topic's channel.",
-            ),
-        ),
+        problems=(WRONG_CHANNEL,),
     ),
     Check(
         name="hub.search-in-step",
@@ -148,12 +140,6 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         find=_search_in_step,
         reads="the full-text index and all messages, in a temporary copy of the hub's store",
-        problems=(
-            Problem(
-                "stale",
-                "Searches miss messages, or return messages that don't match.",
-                "`agentlip doctor repair --run hub.search-in-step` builds the index again.",
-            ),
-        ),
+        problems=(STALE,),
     ),
 )

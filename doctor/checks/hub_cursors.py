@@ -27,13 +27,10 @@ def _cursors(context: Context) -> Iterator[Finding]:
                 continue
             rows = connection.execute(sql, (end,)).fetchmany(context.settings.findings_max + 1)
             for name, cursor in rows:
-                yield Finding(
-                    Severity.ERROR,
+                yield AHEAD.finding(
                     f"{kind} {name}",
                     f"its cursor is {cursor}, but the log ends at {end}: events up to there will be"
                     " left out",
-                    "agentlip doctor --run events.deleted",
-                    problem="ahead",
                 )
 
 
@@ -46,19 +43,20 @@ def _end(connection: sqlite3.Connection) -> int:
     return int(end)
 
 
+AHEAD = Problem(
+    "ahead",
+    "The event log was replaced by an older copy, or events were deleted. The receiver gets no"
+    " events until the log has reached its cursor.",
+    "Restore the newer copy if there is one.",
+    Severity.ERROR,
+    hint="agentlip doctor --run events.deleted",
+)
 CHECKS = (
     Check(
         name="hub.cursors",
         inspects="no webhook or plugin has passed the end of the event log",
         find=_cursors,
         reads="the cursors of webhooks and plugins, and the highest event id in the hub's store",
-        problems=(
-            Problem(
-                "ahead",
-                "The event log was replaced by an older copy, or events were deleted. The receiver"
-                " gets no events until the log has reached its cursor.",
-                "Restore the newer copy if there is one.",
-            ),
-        ),
+        problems=(AHEAD,),
     ),
 )

@@ -23,13 +23,10 @@ def _ids(context: Context) -> Iterator[Finding]:
             context.settings.findings_max + 1
         )
         for (number,) in rows:
-            yield Finding(
-                Severity.ERROR,
+            yield NO_ID.finding(
                 f"inbox row {number}",
                 "the message lacks its send id, its receipt from the broker, or its sender's key:"
                 " another program wrote it",
-                "agentlip inbox list",
-                problem="no-id",
             )
 
 
@@ -39,13 +36,10 @@ def _clock(context: Context) -> Iterator[Finding]:
             FUTURE, {"newest": context.clock.now_ms() + FUTURE_MS}
         ).fetchone()
         if count:
-            yield Finding(
-                Severity.WARNING,
+            yield FROM_FUTURE.finding(
                 "inbox",
                 f"{count} messages were received in the future, up to {iso(latest_ms)}: the clock"
                 " was ahead when they arrived, so they are kept longer",
-                "timedatectl; date -u",
-                problem="future",
             )
 
 
@@ -54,13 +48,10 @@ def _revoked(context: Context) -> Iterator[Finding]:
         for mesh, key, since_ms in connection.execute(
             "SELECT mesh, pubkey, since_ms FROM revoked ORDER BY mesh"
         ).fetchmany(context.settings.findings_max + 1):
-            yield Finding(
-                Severity.WARNING,
+            yield REVOKED.finding(
                 f"mesh {mesh}",
                 f"the broker has revoked this appliance's key {key[:16]} since {iso(since_ms)};"
                 " sends to the mesh are refused",
-                "agentlip identity show",
-                problem="revoked",
             )
 
 
@@ -70,44 +61,45 @@ def _opened(context: Context, table: str) -> Iterator[sqlite3.Connection]:
             yield connection
 
 
+NO_ID = Problem(
+    "no-id",
+    "A repetition of the message isn't recognized, or its sender can't be named.",
+    "There is no automatic repair. Find the program that writes to the store.",
+    Severity.ERROR,
+    hint="agentlip inbox list",
+)
+FROM_FUTURE = Problem(
+    "future",
+    "The clock was ahead when the messages arrived. They are removed too late.",
+    "Let the system synchronize the clock. Nothing has to be repaired.",
+    hint="timedatectl; date -u",
+)
+REVOKED = Problem(
+    "revoked",
+    "The mesh no longer accepts messages of this appliance, and delivers none to it.",
+    "Ask an administrator of the mesh to add the key that the hint shows.",
+    hint="agentlip identity show",
+)
 CHECKS = (
     Check(
         name="inbox.ids",
         inspects="the newest messages have a send id, a receipt and a sender",
         find=_ids,
         reads="the newest `doctor.newest_ids_max` messages in `inbox.sqlite3`",
-        problems=(
-            Problem(
-                "no-id",
-                "A repetition of the message isn't recognized, or its sender can't be named.",
-                "There is no automatic repair. Find the program that writes to the store.",
-            ),
-        ),
+        problems=(NO_ID,),
     ),
     Check(
         name="inbox.clock",
         inspects="no message was received in the future",
         find=_clock,
         reads="the times of the messages in `inbox.sqlite3`, by an index",
-        problems=(
-            Problem(
-                "future",
-                "The clock was ahead when the messages arrived. They are removed too late.",
-                "Let the system synchronize the clock. Nothing has to be repaired.",
-            ),
-        ),
+        problems=(FROM_FUTURE,),
     ),
     Check(
         name="inbox.revoked",
         inspects="no mesh has revoked this appliance's member key",
         find=_revoked,
         reads="the table `revoked` in `inbox.sqlite3`",
-        problems=(
-            Problem(
-                "revoked",
-                "The mesh no longer accepts messages of this appliance, and delivers none to it.",
-                "Ask an administrator of the mesh to add the key that the hint shows.",
-            ),
-        ),
+        problems=(REVOKED,),
     ),
 )

@@ -7,7 +7,7 @@ from appliance.kernel.steady_clock import steady_ms
 from appliance.mesh.fingerprint import matches
 from appliance.outbox.queries import LOST
 from doctor.check import Check, Cost, Finding, Problem, Severity
-from doctor.checks.clock import recent_clock_change
+from doctor.checks.clock import JUMPED, recent_clock_change
 from doctor.context import Context
 
 _PIECE_ROWS = 500
@@ -22,22 +22,16 @@ def _dead(context: Context) -> Iterator[Finding]:
             (LOST,),
         ).fetchmany(context.settings.findings_max + 1)
         if count := sum(row[1] for row in rows):
-            yield Finding(
-                Severity.WARNING,
-                "outbox",
-                f"{count} sends are dead letters and will not be retried",
-                "agentlip outbox list --failed; agentlip outbox redrive --failed --auto --dry-run",
-                problem="dead-letters",
+            yield DEAD_LETTERS.finding(
+                "outbox", f"{count} sends are dead letters and will not be retried"
             )
         for mesh, _, lost in rows:
             if lost:
-                yield Finding(
-                    Severity.WARNING,
+                yield LOST_SENDS.finding(
                     f"mesh {mesh}",
                     f"{lost} sends were accepted by the mesh's broker before it was restored, and"
                     " are gone",
                     f"agentlip outbox redrive --lost --mesh {mesh}",
-                    problem="lost",
                 )
 
 
@@ -52,12 +46,10 @@ def _waiting(context: Context) -> Iterator[Finding]:
         ).fetchmany(context.settings.findings_max + 1)
         for mesh, count, oldest_ms in rows:
             hours = (now_ms - oldest_ms) / 3_600_000
-            yield Finding(
-                Severity.WARNING,
+            yield WAITING.finding(
                 f"mesh {mesh}",
                 f"{count} sends are undelivered, the oldest for {hours:.1f} hours",
                 f"agentlip outbox status; agentlip outbox list --mesh {mesh} --status pending",
-                problem="waiting",
             )
 
 
@@ -70,13 +62,10 @@ def _clock(context: Context) -> Iterator[Finding]:
             (now_ms + LONGEST_WAIT_MS,),
         ).fetchone()
         if count:
-            yield Finding(
-                Severity.WARNING,
+            yield FUTURE.finding(
                 "outbox",
                 f"{count} sends wait for up to {(latest_ms - now_ms) / 3_600_000:.1f} hours,"
                 " longer than any retry",
-                "agentlipd restart",
-                problem="future",
             )
         yield from recent_clock_change(context, connection, "outbox", "waiting sends")
 
@@ -88,11 +77,8 @@ def _chain(context: Context) -> Iterator[Finding]:
             " NOT EXISTS (SELECT 1 FROM outbox AS new WHERE new.id = old.superseded_by)"
         ).fetchmany(context.settings.findings_max + 1)
         for send_id, successor in rows:
-            yield Finding(
-                Severity.ERROR,
-                f"send {send_id}",
-                f"its successor {successor} does not exist",
-                problem="broken-chain",
+            yield BROKEN_CHAIN.finding(
+                f"send {send_id}", f"its successor {successor} does not exist"
             )
 
 
@@ -108,12 +94,10 @@ def _fingerprints(context: Context) -> Iterator[Finding]:
             last = rows[-1][0]
             for row in rows:
                 if not matches(*row[1:]):
-                    yield Finding(
-                        Severity.ERROR,
+                    yield ALTERED.finding(
                         f"send {row[0]}",
                         "the send was changed after acceptance: its fingerprint doesn't match",
                         f"agentlip outbox inspect {row[0]}; agentlip outbox drop {row[0]}",
-                        problem="altered",
                     )
 
 
@@ -125,70 +109,69 @@ def _opened(context: Context) -> Iterator[tuple[str, sqlite3.Connection]]:
             yield store, connection
 
 
+DEAD_LETTERS = Problem(
+    "dead-letters",
+    "These sends failed finally and are never delivered.",
+    "See why: `agentlip outbox list --failed`. Send them again with `agentlip outbox redrive`.",
+    hint="agentlip outbox list --failed; agentlip outbox redrive --failed --auto --dry-run",
+)
+LOST_SENDS = Problem(
+    "lost",
+    "The broker of a mesh was restored from a backup that is older than these sends.",
+    "Send them again: `agentlip outbox redrive --lost`. They keep their ids, so receivers that"
+    " have them already drop them.",
+)
+WAITING = Problem(
+    "waiting",
+    "The broker of a mesh has not accepted these sends for a long time.",
+    "See why: `agentlip outbox status`. The outbox retries by itself.",
+)
+FUTURE = Problem(
+    "future",
+    "Sends wait for longer than any setting allows: another program wrote the times.",
+    "Restart the appliance, which ends such waits: `agentlipd restart`.",
+    hint="agentlipd restart",
+)
+BROKEN_CHAIN = Problem(
+    "broken-chain",
+    "The history of a redriven send is incomplete.",
+    "There is no automatic repair. Deliveries are unaffected.",
+    Severity.ERROR,
+)
+ALTERED = Problem(
+    "altered",
+    "Another program changed the send after it was accepted. The broker may refuse it.",
+    "Look at it: `agentlip outbox inspect ID`. Drop it if it is wrong: `agentlip outbox drop ID`.",
+    Severity.ERROR,
+)
 CHECKS = (
     Check(
         name="outbox.dead",
         inspects="there are no dead letters",
         find=_dead,
         reads="the sends with the status `dead`",
-        problems=(
-            Problem(
-                "dead-letters",
-                "These sends failed finally and are never delivered.",
-                "See why: `agentlip outbox list --failed`. Send them again with `agentlip outbox"
-                " redrive`.",
-            ),
-            Problem(
-                "lost",
-                "The broker of a mesh was restored from a backup that is older than these sends.",
-                "Send them again: `agentlip outbox redrive --lost`. They keep their ids, so"
-                " receivers that have them already drop them.",
-            ),
-        ),
+        problems=(DEAD_LETTERS, LOST_SENDS),
     ),
     Check(
         name="outbox.waiting",
         inspects="no send is undelivered for hours",
         find=_waiting,
         reads="the sends with the status `pending`",
-        problems=(
-            Problem(
-                "waiting",
-                "The broker of a mesh has not accepted these sends for a long time.",
-                "See why: `agentlip outbox status`. The outbox retries by itself.",
-            ),
-        ),
+        problems=(WAITING,),
     ),
     Check(
         name="outbox.clock",
         inspects="pending sends have plausible times",
         find=_clock,
         reads="the times of waiting sends, and the last clock change that the outbox noted",
-        problems=(
-            Problem(
-                "future",
-                "Sends wait for longer than any setting allows: another program wrote the times.",
-                "Restart the appliance, which ends such waits: `agentlipd restart`.",
-            ),
-            Problem(
-                "jumped",
-                "The clock was set within the last day.",
-                "Nothing to do: waits and ages of sends are not affected.",
-            ),
-        ),
+        problems=(FUTURE, JUMPED),
     ),
     Check(
         name="outbox.chain",
         inspects="every redriven send has its successor",
         find=_chain,
         reads="the sends that were redriven, and their successors",
-        problems=(
-            Problem(
-                "broken-chain",
-                "The history of a redriven send is incomplete.",
-                "There is no automatic repair. Deliveries are unaffected.",
-            ),
-        ),
+        problems=(BROKEN_CHAIN,),
     ),
     Check(
         name="outbox.fingerprints",
@@ -196,13 +179,6 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         find=_fingerprints,
         reads="all sends whose payload is still stored",
-        problems=(
-            Problem(
-                "altered",
-                "Another program changed the send after it was accepted. The broker may refuse it.",
-                "Look at it: `agentlip outbox inspect ID`. Drop it if it is wrong: `agentlip"
-                " outbox drop ID`.",
-            ),
-        ),
+        problems=(ALTERED,),
     ),
 )

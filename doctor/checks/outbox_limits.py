@@ -26,13 +26,10 @@ def _claims(context: Context) -> Iterator[Finding]:
             continue
         count, first = connection.execute(CLAIMED).fetchone()
         if count:
-            yield Finding(
-                Severity.INFO,
+            yield LEFT_BEHIND.finding(
                 f"send {first}",
                 f"{count} sends were being delivered when the appliance ended; the next start"
                 " delivers them again, and receivers recognize them by their ids",
-                "agentlipd up",
-                problem="left-behind",
             )
 
 
@@ -52,41 +49,40 @@ def _room(context: Context) -> Iterator[Finding]:
             share = used / limit
             if share >= _NEAR:
                 refused = "; new sends are refused" if share >= _REFUSED else ""
-                yield Finding(
-                    Severity.ERROR if refused else Severity.WARNING,
+                yield FULL.finding(
                     "outbox",
                     f"{used} of at most {limit} {words}{refused}",
-                    "agentlip outbox status",
-                    problem="full",
+                    severity=Severity.ERROR if refused else Severity.WARNING,
                 )
 
 
+LEFT_BEHIND = Problem(
+    "left-behind",
+    "The appliance was killed while it delivered. Nothing is lost.",
+    "Nothing has to be done: the next start returns the sends to the queue.",
+    Severity.INFO,
+    hint="agentlipd up",
+)
+FULL = Problem(
+    "full",
+    "From 95 % of a limit on, the outbox refuses new sends.",
+    "Repair what keeps sends from being delivered, or raise `outbox.sends_max` or"
+    " `outbox.bytes_max`.",
+    hint="agentlip outbox status",
+)
 CHECKS = (
     Check(
         name="outbox.claims",
         inspects="no ended process left sends that it was delivering",
         find=_claims,
         reads="the sends with the state `inflight` in `outbox.sqlite3`, if no appliance runs",
-        problems=(
-            Problem(
-                "left-behind",
-                "The appliance was killed while it delivered. Nothing is lost.",
-                "Nothing has to be done: the next start returns the sends to the queue.",
-            ),
-        ),
+        problems=(LEFT_BEHIND,),
     ),
     Check(
         name="outbox.room",
         inspects="undelivered sends and the file are below 80 % of their limits",
         find=_room,
         reads="the number of open sends, the size of `outbox.sqlite3`, and the section [outbox]",
-        problems=(
-            Problem(
-                "full",
-                "From 95 % of a limit on, the outbox refuses new sends.",
-                "Repair what keeps sends from being delivered, or raise `outbox.sends_max` or"
-                " `outbox.bytes_max`.",
-            ),
-        ),
+        problems=(FULL,),
     ),
 )

@@ -31,51 +31,28 @@ def _working(context: Context) -> Iterator[Finding]:
     for name, facts in _plugins(context.live or {}).items():
         subject = f"plugin {name}"
         if facts.get("broken"):
-            yield Finding(
-                Severity.WARNING,
-                subject,
-                "the plugin can't run; messages wait for it in the log",
-                LIST,
-                problem="broken",
-            )
+            yield BROKEN.finding(subject, "the plugin can't run; messages wait for it in the log")
         elif facts.get("paused"):
-            yield Finding(
-                Severity.WARNING,
-                subject,
-                "the plugin keeps failing and pauses",
-                LIST,
-                problem="paused",
-            )
+            yield PAUSED.finding(subject, "the plugin keeps failing and pauses")
         lag, lag_max = facts.get("lag_events", 0.0), facts.get("lag_events_max", float("inf"))
         if lag > lag_max:
-            yield Finding(
-                Severity.WARNING,
-                subject,
-                f"the plugin is {lag:.0f} events behind the log",
-                LIST,
-                problem="behind",
-            )
+            yield BEHIND.finding(subject, f"the plugin is {lag:.0f} events behind the log")
 
 
 def _shut_in(context: Context) -> Iterator[Finding]:
     for name, facts in _plugins(context.live or {}).items():
         gaps = [key.removeprefix(OPEN) for key in facts if key.startswith(OPEN)]
         if "root" in gaps:
-            yield Finding(
-                Severity.WARNING,
+            yield ROOT.finding(
                 f"plugin {name}",
                 "its process runs as root, because the user plugins.uid can't read this Python",
-                "use a Python outside of root's home: rm -r .venv; PYTHON=/usr/bin/python3 ops/env",
-                problem="root",
             )
         gaps = [step for step in gaps if step != "root"]
         if gaps:
-            yield Finding(
-                Severity.WARNING,
+            yield NOT_ISOLATED.finding(
                 f"plugin {name}",
                 f"its process isn't prevented from: {', '.join(MEANING[step] for step in gaps)}",
                 _way_out(gaps),
-                problem="not-isolated",
             )
 
 
@@ -91,12 +68,8 @@ def _modules(context: Context) -> Iterator[Finding]:
     try:
         settings = msgspec.convert(section, PluginsSettings)
     except msgspec.ValidationError as error:
-        yield Finding(
-            Severity.ERROR,
-            "[plugins]",
-            f"the appliance won't start with these settings: {error}",
-            "every setting with its default is in ops/agentlip.toml",
-            problem="invalid",
+        yield INVALID.finding(
+            "[plugins]", f"the appliance won't start with these settings: {error}"
         )
         return
     for own in settings.all if settings.enabled else ():
@@ -110,13 +83,7 @@ def _module(context: Context, own: PluginSettings, settings: PluginsSettings) ->
     except source.BadSource as error:
         severity = Severity.ERROR if own.required else Severity.WARNING
         then = "the appliance won't start" if own.required else "the plugin is left out"
-        yield Finding(
-            severity,
-            f"plugin {own.name}",
-            f"{error}; {then}",
-            "see docs/how-to/plugins.md",
-            problem="unusable",
-        )
+        yield UNUSABLE.finding(f"plugin {own.name}", f"{error}; {then}", severity=severity)
 
 
 def _section(context: Context) -> Any:
@@ -136,25 +103,56 @@ def _plugins(live: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return plugins
 
 
+INVALID = Problem(
+    "invalid",
+    "The appliance won't start with these settings.",
+    "Correct the setting that the message names.",
+    Severity.ERROR,
+    hint="every setting with its default is in ops/agentlip.toml",
+)
+UNUSABLE = Problem(
+    "unusable",
+    "The module can't be read. The plugin is left out; if it is required, the appliance won't"
+    " start.",
+    "Correct the path or the module.",
+    hint="see docs/how-to/plugins.md",
+)
+BROKEN = Problem(
+    "broken",
+    "The plugin can't run. Messages wait for it in the log.",
+    "See why: `agentlip plugin list`.",
+    hint=LIST,
+)
+PAUSED = Problem(
+    "paused",
+    "The plugin keeps failing and is retried later.",
+    "See why: `agentlip plugin list`.",
+    hint=LIST,
+)
+BEHIND = Problem(
+    "behind",
+    "The plugin processes events more slowly than they arrive.",
+    "See its lag: `agentlip plugin list`.",
+    hint=LIST,
+)
+ROOT = Problem(
+    "root",
+    "The plugin could read and change everything on this machine.",
+    "Use a Python that other users can read, so that the plugin can run as `plugins.uid`.",
+    hint="use a Python outside of root's home: rm -r .venv; PYTHON=/usr/bin/python3 ops/env",
+)
+NOT_ISOLATED = Problem(
+    "not-isolated",
+    "A plugin with an error or a bad intention could do what the finding lists.",
+    "Use a kernel with Landlock and install libseccomp.",
+)
 CHECKS = (
     Check(
         name="plugins.modules",
         inspects="the modules of plugins exist and are readable",
         find=_modules,
         reads="the section `[plugins]` of `agentlip.toml`, and the modules that it names",
-        problems=(
-            Problem(
-                "invalid",
-                "The appliance won't start with these settings.",
-                "Correct the setting that the message names.",
-            ),
-            Problem(
-                "unusable",
-                "The module can't be read. The plugin is left out; if it is required, the"
-                " appliance won't start.",
-                "Correct the path or the module.",
-            ),
-        ),
+        problems=(INVALID, UNUSABLE),
     ),
     Check(
         name="plugins.working",
@@ -162,23 +160,7 @@ CHECKS = (
         find=_working,
         ready=True,
         reads="facts of the running appliance: the state of each plugin",
-        problems=(
-            Problem(
-                "broken",
-                "The plugin can't run. Messages wait for it in the log.",
-                "See why: `agentlip plugin list`.",
-            ),
-            Problem(
-                "paused",
-                "The plugin keeps failing and is retried later.",
-                "See why: `agentlip plugin list`.",
-            ),
-            Problem(
-                "behind",
-                "The plugin processes events more slowly than they arrive.",
-                "See its lag: `agentlip plugin list`.",
-            ),
-        ),
+        problems=(BROKEN, PAUSED, BEHIND),
     ),
     Check(
         name="plugins.isolation",
@@ -186,18 +168,6 @@ CHECKS = (
         find=_shut_in,
         ready=True,
         reads="facts of the running appliance: what each plugin's process was able to do in a test",
-        problems=(
-            Problem(
-                "root",
-                "The plugin could read and change everything on this machine.",
-                "Use a Python that other users can read, so that the plugin can run as"
-                " `plugins.uid`.",
-            ),
-            Problem(
-                "not-isolated",
-                "A plugin with an error or a bad intention could do what the finding lists.",
-                "Use a kernel with Landlock and install libseccomp.",
-            ),
-        ),
+        problems=(ROOT, NOT_ISOLATED),
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from appliance.hub.plugins.settings import PluginsSettings
-from doctor.check import Check, Finding, Problem, Severity
+from doctor.check import Check, Finding, Problem
 from doctor.context import Context
 from doctor.sections import section
 
@@ -31,12 +31,8 @@ def _root(context: Context) -> Iterator[Finding]:
     else:
         return
     for own in added:
-        yield Finding(
-            Severity.WARNING,
-            f"plugin {own.name}",
-            f"its process will run as root, because {why}",
-            hint,
-            problem="root",
+        yield AS_ROOT.finding(
+            f"plugin {own.name}", f"its process will run as root, because {why}", hint
         )
 
 
@@ -55,19 +51,17 @@ def _readable(path: Path, uid: int, gid: int) -> bool:
     return True
 
 
+AS_ROOT = Problem(
+    "root",
+    "The code of a plugin could change everything on this machine.",
+    "Let plugins run as a user without rights who can read the Python of the appliance.",
+)
 CHECKS = (
     Check(
         name="plugins.root",
         inspects="by the settings, no plugin will run as root",
         find=_root,
         reads="the section [plugins], and the mode of this Python; as root, if no appliance runs",
-        problems=(
-            Problem(
-                "root",
-                "The code of a plugin could change everything on this machine.",
-                "Let plugins run as a user without rights who can read the Python of the"
-                " appliance.",
-            ),
-        ),
+        problems=(AS_ROOT,),
     ),
 )
