@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.store_errors import DISK_FULL_BYTES, is_read_only
 from appliance.workspace.datadir import STORES, DataDir, LockView, ServerFile, read_lock
@@ -133,6 +134,12 @@ class Context:
                 continue
             yield store, connection
         self.reading = None
+
+    def with_tables(self, store: str, *tables: str) -> Iterator[sqlite3.Connection]:
+        """The store, if it can be opened and has these tables. Another check reports it."""
+        for _, connection in self.opened(store):
+            if all(meta.exists(connection, table) for table in tables):
+                yield connection
 
     def _is_late(self) -> bool:
         return self.clock.monotonic() > self._deadline

@@ -10,7 +10,6 @@ afterwards, and their findings are the result.
 
 import shutil
 import sqlite3
-import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
 from typing import Protocol
@@ -29,7 +28,7 @@ from doctor.context import Context, open_read_only
 from doctor.derived import FTS
 from doctor.journal import RepairJournal, StepResult, bytes_needed, journals, prune
 from doctor.ownership import Owner, only_repair, writer_lock
-from doctor.run import MORE, CheckOutcome, run_check
+from doctor.run import COUNTED_MAX, MORE, CheckOutcome, run_check
 from doctor.settings import MIB, DoctorSettings
 from doctor.step import REBUILD, Step, Touches
 from doctor.wire import STOP
@@ -170,7 +169,7 @@ def _planned(
     if check.repair is None:
         return findings, []
     if any(finding.subject == MORE for finding in findings):
-        every = list(run_check(context, check, sys.maxsize).findings)
+        every = list(run_check(context, check, COUNTED_MAX).findings)
         if steps := list(check.repair(context, every)):
             return every, steps
     return findings, list(check.repair(context, findings))

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from itertools import islice
 
 import msgspec
 
@@ -27,6 +28,7 @@ MORE = "more"
 """The subject of the finding that counts those beyond `findings_max`."""
 INCLUDED_IN = {check.includes: check.name for check in CHECKS if check.includes is not None}
 """A cheap check → the expensive one that includes it."""
+COUNTED_MAX = 10_000  # findings of one check that are counted
 READY_CHECKS = tuple(check for check in CHECKS if check.ready)
 
 
@@ -122,19 +124,21 @@ def run_check(context: Context, check: Check, findings_max: int | None = None) -
     )
     context.reading = None
     began = context.clock.monotonic()
+    limit = settings.findings_max if findings_max is None else findings_max
     findings: list[Finding] = []
+    count = 0
     try:
-        findings.extend(check.find(context))
+        for finding in islice(check.find(context), max(limit, COUNTED_MAX)):
+            count += 1
+            if count <= limit:
+                findings.append(finding)
     except sqlite3.Error as error:
         findings.append(_of_sqlite(error, check, context))
     except (OSError, ApplianceError) as error:
         findings.append(_failed(error))
-    limit = settings.findings_max if findings_max is None else findings_max
-    surplus = len(findings) - limit
-    if surplus > 0:
-        findings = findings[:limit]
-        last = findings[-1]
-        more = Finding(last.severity, MORE, f"and {surplus} more", problem=last.problem)
+    if count > limit:
+        last = findings[limit - 1]
+        more = Finding(last.severity, MORE, f"and {count - limit} more", problem=last.problem)
         findings.append(more)
     named = (msgspec.structs.replace(finding, check=check.name) for finding in findings)
     seconds = round(context.clock.monotonic() - began, 4)

@@ -32,7 +32,7 @@ def _retention(context: Context) -> Iterator[Finding]:
         rows = connection.execute(
             "SELECT slug, dedupe_mode, dedupe_retention_days, message_retention_days FROM mesh"
             " ORDER BY slug"
-        ).fetchmany(10_000)
+        )
         for slug, mode, dedupe_days, message_days in rows:
             if is_misconfigured(mode, dedupe_days, message_days):
                 yield TOO_SHORT.finding(
@@ -57,7 +57,7 @@ def _webhooks(context: Context) -> Iterator[Finding]:
             " WHERE w.disabled_because IS NOT NULL"
             " OR (w.enabled = 1 AND w.failing_since_ms <= ?) ORDER BY m.slug, w.id",
             (now_ms - int(seconds * 1000),),
-        ).fetchmany(context.settings.findings_max + 1)
+        )
         for slug, webhook_id, enabled, because, since_ms, waiting in rows:
             hours = (now_ms - (since_ms or 0)) / 3_600_000
             why = f"has failed for {hours:.1f} hours" if enabled else f"is disabled: {because}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from appliance.kernel import meta
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
 
@@ -21,12 +20,8 @@ _TABLES = ("delivery_queue", "member", "webhook", "place", "mesh")
 
 
 def _recipients(context: Context) -> Iterator[Finding]:
-    for _, connection in context.opened("broker"):
-        if not all(meta.exists(connection, table) for table in _TABLES):
-            continue
-        rows = connection.execute(UNKNOWN, {"newest": context.settings.newest_ids_max}).fetchmany(
-            context.settings.findings_max + 1
-        )
+    for connection in context.with_tables("broker", *_TABLES):
+        rows = connection.execute(UNKNOWN, {"newest": context.settings.newest_ids_max})
         for mesh_id, recipient, count in rows:
             slug = connection.execute("SELECT slug FROM mesh WHERE id = ?", (mesh_id,)).fetchone()
             yield UNKNOWN_RECIPIENT.finding(

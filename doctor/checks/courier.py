@@ -8,7 +8,6 @@ from doctor.remedies import copy_hint
 
 _STATS = "agentlip courier stats"
 _DURABLE = "declare a pattern durable: docs/reference/courier.md"
-_BROKEN_MAX = 10
 
 
 def _capacity(context: Context) -> Iterator[Finding]:
@@ -44,18 +43,17 @@ def _memory(context: Context) -> Iterator[Finding]:
 
 
 def _journal(context: Context) -> Iterator[Finding]:
-    for store, connection in context.opened("courier"):
-        if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'journal'").fetchone():
-            continue
+    for connection in context.with_tables("courier", "journal"):
         broken = connection.execute(
             "SELECT number, stream FROM journal WHERE CASE WHEN json_valid(CAST(body AS TEXT))"
             " THEN json_extract(CAST(body AS TEXT), '$.id') IS NOT id ELSE 1 END"
-        ).fetchmany(_BROKEN_MAX)
+        )
+        hint = copy_hint(context.datadir, "courier")
         for number, stream in broken:
             yield ALTERED.finding(
-                f"{store}.journal",
+                "courier.journal",
                 f"journal row {number} of stream {stream} does not contain its envelope",
-                copy_hint(context.datadir, store),
+                hint,
             )
 
 

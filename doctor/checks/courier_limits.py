@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from appliance.courier.settings import CourierSettings
-from appliance.kernel import meta
 from doctor.check import Check, Cost, Finding, Problem
 from doctor.context import Context
 from doctor.sections import section
@@ -13,9 +12,7 @@ def _limits(context: Context) -> Iterator[Finding]:
     settings = section(context.datadir.settings_file, "courier", CourierSettings)
     if settings is None:
         return
-    for _, connection in context.opened("courier"):
-        if not meta.exists(connection, "journal"):
-            continue
+    for connection in context.with_tables("courier", "journal"):
         rows = connection.execute(
             "SELECT stream, count(*), sum(length(body)) FROM journal WHERE reason IS NULL"
             " GROUP BY stream ORDER BY stream"

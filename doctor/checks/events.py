@@ -87,7 +87,7 @@ def _pairs(context: Context) -> Iterator[Finding]:
                 "its message.created event exists, but the message is missing",
             ),
         ):
-            for (subject,) in connection.execute(sql).fetchmany(context.settings.findings_max + 1):
+            for (subject,) in connection.execute(sql):
                 yield problem.finding(f"message {subject}", sentence)
 
 

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from appliance.export.logs import EVENTS
-from appliance.kernel import meta
 from appliance.kernel.clock import utc
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
 from doctor import event_replay
@@ -275,10 +274,9 @@ def _windows(context: Context) -> Iterator[_Window]:
 def _hub(context: Context) -> Iterator[sqlite3.Connection]:
     """The hub's store if it has all tables, in one transaction: events and rows fit together."""
     needed = ("events", "x_message_principals", *event_replay.TABLES.values())
-    for _, connection in context.opened("hub"):
-        if all(meta.exists(connection, table) for table in needed):
-            with _snapshot(connection):
-                yield connection
+    for connection in context.with_tables("hub", *needed):
+        with _snapshot(connection):
+            yield connection
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def _channels(context: Context) -> Iterator[Finding]:
         rows = connection.execute(
             "SELECT m.id FROM messages AS m JOIN topics AS t ON t.id = m.topic_id"
             " WHERE m.channel_id <> t.channel_id"
-        ).fetchmany(context.settings.findings_max + 1)
+        )
         for (message_id,) in rows:
             yield WRONG_CHANNEL.finding(
                 f"message {message_id}", "the message's channel differs from its topic's channel"

@@ -18,14 +18,12 @@ _CURSORS = (
 
 
 def _cursors(context: Context) -> Iterator[Finding]:
-    for _, connection in context.opened("hub"):
-        if not meta.exists(connection, "events"):
-            continue
+    for connection in context.with_tables("hub", "events"):
         end = _end(connection)
         for kind, table, sql in _CURSORS:
             if not meta.exists(connection, table):
                 continue
-            rows = connection.execute(sql, (end,)).fetchmany(context.settings.findings_max + 1)
+            rows = connection.execute(sql, (end,))
             for name, cursor in rows:
                 yield AHEAD.finding(
                     f"{kind} {name}",

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import msgspec
 
-from appliance.kernel import meta
 from appliance.kernel.clock import iso, utc
 from appliance.mesh.instance import COPY, CopyNote
 from doctor.check import Check, Finding, Problem
@@ -46,9 +45,8 @@ def _copied(context: Context) -> Iterator[Finding]:
     if keys is None:
         return
     yield from _second_files(context, keys)
-    for _, connection in context.opened("inbox"):
-        if meta.exists(connection, "inbox"):
-            yield from _other_workspace(context, connection, folder, keys)
+    for connection in context.with_tables("inbox", "inbox"):
+        yield from _other_workspace(context, connection, folder, keys)
 
 
 def _elsewhere(context: Context) -> Iterator[Finding]:
@@ -58,7 +56,7 @@ def _elsewhere(context: Context) -> Iterator[Finding]:
         for _, connection in context.opened(store):
             rows = connection.execute(
                 "SELECT key, value FROM meta WHERE key GLOB ? ORDER BY key", (COPY + "*",)
-            ).fetchmany(context.settings.findings_max + 1)
+            )
             for key, value in rows:
                 note = msgspec.json.decode(value, type=CopyNote)
                 is_old = note.at_ms < context.clock.now_ms() - RECENT_MS

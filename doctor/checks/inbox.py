@@ -1,9 +1,7 @@
 """Checks of the inbox: ids and times of messages, and meshes that revoked the member key."""
 
-import sqlite3
 from collections.abc import Iterator
 
-from appliance.kernel import meta
 from appliance.kernel.clock import iso
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
@@ -18,10 +16,8 @@ FUTURE = "SELECT count(*), max(received_at) FROM inbox WHERE received_at > :newe
 
 
 def _ids(context: Context) -> Iterator[Finding]:
-    for connection in _opened(context, "inbox"):
-        rows = connection.execute(NO_IDS, {"newest": context.settings.newest_ids_max}).fetchmany(
-            context.settings.findings_max + 1
-        )
+    for connection in context.with_tables("inbox", "inbox"):
+        rows = connection.execute(NO_IDS, {"newest": context.settings.newest_ids_max})
         for (number,) in rows:
             yield NO_ID.finding(
                 f"inbox row {number}",
@@ -31,7 +27,7 @@ def _ids(context: Context) -> Iterator[Finding]:
 
 
 def _clock(context: Context) -> Iterator[Finding]:
-    for connection in _opened(context, "inbox"):
+    for connection in context.with_tables("inbox", "inbox"):
         (count, latest_ms) = connection.execute(
             FUTURE, {"newest": context.clock.now_ms() + FUTURE_MS}
         ).fetchone()
@@ -44,21 +40,15 @@ def _clock(context: Context) -> Iterator[Finding]:
 
 
 def _revoked(context: Context) -> Iterator[Finding]:
-    for connection in _opened(context, "revoked"):
+    for connection in context.with_tables("inbox", "revoked"):
         for mesh, key, since_ms in connection.execute(
             "SELECT mesh, pubkey, since_ms FROM revoked ORDER BY mesh"
-        ).fetchmany(context.settings.findings_max + 1):
+        ):
             yield REVOKED.finding(
                 f"mesh {mesh}",
                 f"the broker has revoked this appliance's key {key[:16]} since {iso(since_ms)};"
                 " sends to the mesh are refused",
             )
-
-
-def _opened(context: Context, table: str) -> Iterator[sqlite3.Connection]:
-    for _, connection in context.opened("inbox"):
-        if meta.exists(connection, table):
-            yield connection
 
 
 NO_ID = Problem(

@@ -1,6 +1,5 @@
 """Checks of the outbox: dead letters, old sends, times, chains and fingerprints."""
 
-import sqlite3
 from collections.abc import Iterator
 
 from appliance.kernel.steady_clock import steady_ms
@@ -15,7 +14,7 @@ LONGEST_WAIT_MS = 3 * 3_600_000  # the default of outbox.retry_after_max_ms is o
 
 
 def _dead(context: Context) -> Iterator[Finding]:
-    for _, connection in _opened(context):
+    for connection in context.with_tables("outbox", "outbox"):
         rows = connection.execute(
             "SELECT mesh, sum(last_error IS NOT ?1), sum(last_error IS ?1) FROM outbox"
             " WHERE status = 'dead' GROUP BY mesh ORDER BY mesh",
@@ -37,13 +36,13 @@ def _dead(context: Context) -> Iterator[Finding]:
 
 def _waiting(context: Context) -> Iterator[Finding]:
     seconds = context.settings.send_waiting_warning_seconds
-    for _, connection in _opened(context):
+    for connection in context.with_tables("outbox", "outbox"):
         now_ms = steady_ms(connection, context.clock)
         rows = connection.execute(
             "SELECT mesh, count(*), min(accepted_steady_ms) FROM outbox WHERE status = 'pending'"
             " AND accepted_steady_ms <= ? GROUP BY mesh ORDER BY mesh",
             (now_ms - int(seconds * 1000),),
-        ).fetchmany(context.settings.findings_max + 1)
+        )
         for mesh, count, oldest_ms in rows:
             hours = (now_ms - oldest_ms) / 3_600_000
             yield WAITING.finding(
@@ -54,7 +53,7 @@ def _waiting(context: Context) -> Iterator[Finding]:
 
 
 def _clock(context: Context) -> Iterator[Finding]:
-    for _, connection in _opened(context):
+    for connection in context.with_tables("outbox", "outbox"):
         now_ms = steady_ms(connection, context.clock)
         (count, latest_ms) = connection.execute(
             "SELECT count(*), max(next_attempt_at) FROM outbox"
@@ -71,11 +70,11 @@ def _clock(context: Context) -> Iterator[Finding]:
 
 
 def _chain(context: Context) -> Iterator[Finding]:
-    for _, connection in _opened(context):
+    for connection in context.with_tables("outbox", "outbox"):
         rows = connection.execute(
             "SELECT id, superseded_by FROM outbox AS old WHERE superseded_by IS NOT NULL AND"
             " NOT EXISTS (SELECT 1 FROM outbox AS new WHERE new.id = old.superseded_by)"
-        ).fetchmany(context.settings.findings_max + 1)
+        )
         for send_id, successor in rows:
             yield BROKEN_CHAIN.finding(
                 f"send {send_id}", f"its successor {successor} does not exist"
@@ -84,7 +83,7 @@ def _chain(context: Context) -> Iterator[Finding]:
 
 def _fingerprints(context: Context) -> Iterator[Finding]:
     last = ""
-    for _, connection in _opened(context):
+    for connection in context.with_tables("outbox", "outbox"):
         while rows := connection.execute(
             "SELECT id, request_fingerprint, destination_kind, destination_ref, payload,"
             " reply_to_id, priority, meta FROM outbox WHERE id > ?"
@@ -99,14 +98,6 @@ def _fingerprints(context: Context) -> Iterator[Finding]:
                         "the send was changed after acceptance: its fingerprint doesn't match",
                         f"agentlip outbox inspect {row[0]}; agentlip outbox drop {row[0]}",
                     )
-
-
-def _opened(context: Context) -> Iterator[tuple[str, sqlite3.Connection]]:
-    """The outbox database, if it has the table; another check reports a missing one."""
-    for store, connection in context.opened("outbox"):
-        table = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'outbox'"
-        if connection.execute(table).fetchone() is not None:
-            yield store, connection
 
 
 DEAD_LETTERS = Problem(

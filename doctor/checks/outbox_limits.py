@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from appliance.kernel import meta
 from appliance.outbox.settings import OutboxSettings
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
@@ -21,9 +20,7 @@ def _claims(context: Context) -> Iterator[Finding]:
     """While an appliance runs, claims are its own."""
     if context.lock().held:
         return
-    for _, connection in context.opened("outbox"):
-        if not meta.exists(connection, "outbox"):
-            continue
+    for connection in context.with_tables("outbox", "outbox"):
         count, first = connection.execute(CLAIMED).fetchone()
         if count:
             yield LEFT_BEHIND.finding(
@@ -37,11 +34,9 @@ def _room(context: Context) -> Iterator[Finding]:
     settings = section(context.datadir.settings_file, "outbox", OutboxSettings)
     if settings is None:
         return
-    for store, connection in context.opened("outbox"):
-        if not meta.exists(connection, "outbox"):
-            continue
+    for connection in context.with_tables("outbox", "outbox"):
         (count,) = connection.execute(OPEN).fetchone()
-        size = context.datadir.database(store).stat().st_size
+        size = context.datadir.database("outbox").stat().st_size
         for used, limit, words in (
             (count, settings.sends_max, "undelivered sends"),
             (size, settings.bytes_max, "bytes of the database file"),

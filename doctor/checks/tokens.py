@@ -17,7 +17,7 @@ def _expiring(context: Context) -> Iterator[Finding]:
             "SELECT id, name, scopes, expires_ms FROM tokens WHERE revoked_ms IS NULL"
             " AND expires_ms > ? AND expires_ms <= ? ORDER BY expires_ms",
             (now_ms, until_ms),
-        ).fetchmany(context.settings.findings_max + 1)
+        )
         for token_id, name, scopes, expires_ms in rows:
             hours = (expires_ms - now_ms) / 3_600_000
             left = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"

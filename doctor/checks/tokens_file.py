@@ -18,7 +18,7 @@ _NEW_TOKEN = "agentlipd down; agentlip token rotate server; agentlipd up"
 def _file(context: Context) -> Iterator[Finding]:
     """An empty or missing file is reported by host.token."""
     token = context.datadir.read_token()
-    for connection in _opened(context):
+    for connection in context.with_tables("auth", "tokens"):
         row = connection.execute(
             "SELECT hash FROM tokens WHERE id = ?", (SERVER_TOKEN_ID,)
         ).fetchone()
@@ -52,7 +52,7 @@ def _kind(connection: sqlite3.Connection, token: str) -> str:
 
 def _admin(context: Context) -> Iterator[Finding]:
     now_ms = context.clock.now_ms()
-    for connection in _opened(context):
+    for connection in context.with_tables("auth", "tokens"):
         rows = connection.execute(
             "SELECT scopes, expires_ms, revoked_ms FROM tokens LIMIT 10000"
         ).fetchall()
@@ -75,25 +75,19 @@ def decoded_scopes(text: str) -> list[str]:
 
 
 def _used(context: Context) -> Iterator[Finding]:
-    for connection in _opened(context):
+    for connection in context.with_tables("auth", "tokens"):
         rows = connection.execute(
             "SELECT id, last_used_ms, min(coalesce(expires_ms, revoked_ms),"
             " coalesce(revoked_ms, expires_ms)) AS ended FROM tokens"
             " WHERE last_used_ms > ended + ? ORDER BY id",
             (TOLERANCE_MS,),
-        ).fetchmany(context.settings.findings_max + 1)
+        )
         for token_id, used_ms, ended_ms in rows:
             yield USED_AFTER_END.finding(
                 f"token {token_id}",
                 f"the token was used at {iso(used_ms)}, after its end at {iso(ended_ms)}: the clock"
                 " was set, or another program changed the store",
             )
-
-
-def _opened(context: Context) -> Iterator[sqlite3.Connection]:
-    for _, connection in context.opened("auth"):
-        if meta.exists(connection, "tokens"):
-            yield connection
 
 
 FOREIGN = Problem(
