@@ -10,6 +10,7 @@ import typer
 from appliance.backup import cli_prune, cli_restore, cli_schedule, cli_targets, cli_verify
 from appliance.backup.cli_opened import opened, progress, size
 from appliance.backup.manifest import SetManifest
+from appliance.backup.schedule import NICENESS
 from appliance.backup.sets import ListedSet
 from appliance.cli_support import Session, common, plain_app
 
@@ -69,7 +70,7 @@ def create(
             tell=progress(session, work.clock),
             exports=work.exports,
             # Only then: before, it keeps the stores from writing.
-            after_cut=partial(os.nice, work.settings.niceness) if scheduled else None,
+            after_cut=partial(os.nice, NICENESS) if scheduled else None,
             also_for=own_key,
         )
         if own_key is not None:

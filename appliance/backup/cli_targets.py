@@ -151,7 +151,7 @@ def _outside(session: Session, into: Path) -> TargetAccess:
 def _seconds_max(access: TargetAccess) -> float:
     """More than all targets and their requests may take."""
     settings = access.settings
-    each = settings.upload_seconds_max + 2 * settings.request_seconds_max
+    each = settings.seconds_max + 2 * settings.request_seconds_max
     return each * max(len(settings.targets), 1)
 
 

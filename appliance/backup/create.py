@@ -27,6 +27,7 @@ from appliance.workspace import removed_files
 from appliance.workspace.datadir import BESIDE, DIRECTORY, DataDir
 
 TellFile = Callable[[str, int, int], None]
+LEVEL = 3  # of zstd: a higher level is slower by far, and hardly smaller
 _SCRATCH = "scratch."
 _REMOVED = "removed"
 
@@ -107,9 +108,8 @@ class _Work:
         after_cut: Callable[[], object] | None,
     ) -> SetManifest:
         created_ms, began = self._clock.now_ms(), self._clock.monotonic()
-        seconds_max = self._settings.pause_seconds_max
         with common_cut(
-            self._datadir, seconds_max, self._clock, lambda: small_files.read_all(self._datadir)
+            self._datadir, self._clock, lambda: small_files.read_all(self._datadir)
         ) as cut:
             if after_cut is not None:
                 after_cut()
@@ -174,9 +174,8 @@ class _Work:
 
     def _encode(self, name: str, path: str, kind: Kind, mode: int, source: Source) -> None:
         name += ".zst.age" if self._recipients else ".zst"
-        level = self._settings.compression_level
         with new_file(self._folder / name) as target:
-            done = encode(source, target, level=level, recipients=self._recipients)
+            done = encode(source, target, level=LEVEL, recipients=self._recipients)
         self._files.append(
             SetFile(
                 name=name,

@@ -23,6 +23,7 @@ from appliance.workspace.datadir import STORES, DataDir
 # locked already would wait as long.
 _TRY = "PRAGMA busy_timeout = 4"  # milliseconds
 _OPEN_SECONDS = 5.0
+PAUSE_SECONDS_MAX = 2.0  # for which writers wait for the common cut
 _DISK = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
 R = TypeVar("R")
 
@@ -46,9 +47,7 @@ class Cut(NamedTuple, Generic[R]):
 
 
 @contextmanager
-def common_cut(
-    datadir: DataDir, seconds_max: float, clock: Clock, meanwhile: Callable[[], R]
-) -> Iterator[Cut[R]]:
+def common_cut(datadir: DataDir, clock: Clock, meanwhile: Callable[[], R]) -> Iterator[Cut[R]]:
     """The stores at one moment, until the end of the `with`.
 
     Raises CutNotPossible if a store stays locked by others, StoreNotCopied for a store that is
@@ -63,7 +62,7 @@ def common_cut(
         began = clock.monotonic()
         try:
             for store in names:
-                _lock(locks[store], store, datadir, began + seconds_max, clock)
+                _lock(locks[store], store, datadir, began + PAUSE_SECONDS_MAX, clock)
                 locked_at[store] = clock.monotonic()
             at_ms = clock.now_ms()
             for store in names:
@@ -146,7 +145,7 @@ def _lock(
                 raise refused(store, datadir.dir, error) from None
             if clock.monotonic() >= deadline:
                 raise CutNotPossible(
-                    f"{store} was being written for longer than backup.pause_seconds_max",
+                    f"{store} was being written for too long",
                     details={"store": store},
                 ) from None
 

@@ -49,7 +49,7 @@ class BackupNotWritable(Unavailable, BackupError):
 class CutNotPossible(Unavailable, BackupError):
     code = "BACKUP_CUT_NOT_POSSIBLE"
     default_message = "the stores could not be paused for a common cut in time"
-    default_hint = "try again, or raise backup.pause_seconds_max"
+    default_hint = "try again when the appliance is less busy"
     exit_code = 14
 
 

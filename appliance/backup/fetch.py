@@ -47,7 +47,7 @@ def fetch(
         raise SetNotFound(
             f"target {target.name} has no backup named {name!r}", hint="agentlip backup targets"
         )
-    manifest = read_manifest(target, name, settings, attempts)
+    manifest = read_manifest(target, name, attempts)
     if _is_whole(sets, manifest):
         return manifest, False
     _check_space(sets.root, manifest, settings)

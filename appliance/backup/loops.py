@@ -19,14 +19,21 @@ from appliance.backup.errors import (
 from appliance.backup.exposition import read_uploads, show, show_uploads
 from appliance.backup.first_data import FirstData
 from appliance.backup.manifest import Verification
-from appliance.backup.schedule import Phase, ScheduleFacts, due_in_seconds, left_after
+from appliance.backup.schedule import (
+    NICENESS,
+    RETRY,
+    Phase,
+    ScheduleFacts,
+    due_in_seconds,
+    left_after,
+)
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity, BackupRequest
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.retry import RetrySettings, delay_seconds
+from appliance.kernel.retry import delay_seconds
 from appliance.kernel.threads import in_thread
 from appliance.workspace.command_runner import CommandRunner, CommandTooSlow, error_of
 
@@ -36,7 +43,7 @@ WAITED_SECONDS = 30.0  # how long data of an earlier process counts as present a
 GRACE_SECONDS = 30.0  # a command that exceeds its limit ends by itself, with a better message
 RECHECK_FIRST_SECONDS = 3600.0  # from a start to the first check of a kept backup
 RECHECK_SECONDS = 86_400.0  # from one to the next
-TOO_SLOW = "raise backup.seconds_max or backup.upload_seconds_max in agentlip.toml"
+TOO_SLOW = "raise backup.seconds_max in agentlip.toml"
 
 
 class BackupScheduler(Loop):
@@ -64,7 +71,6 @@ class BackupScheduler(Loop):
         self._activity = activity
         self._first_data = first_data
         self._settings = settings
-        self._retry = RetrySettings(settings.retry_seconds, settings.retry_seconds_max)
         self._uploads_changed = True
         self._left: tuple[Phase, ...] | None = None  # None: not read from the sets yet
         self._of = ""  # the set of these phases
@@ -280,10 +286,9 @@ class BackupScheduler(Loop):
 
     def _command(self, phase: Phase, *arguments: str) -> None:
         """Runs `agentlip backup …`. Raises PhaseFailed."""
-        activity, settings = self._activity, self._settings
+        activity, seconds_max = self._activity, self._settings.seconds_max
         activity.running, activity.started_ms = phase, self.clock.now_ms()
         activity.name = self._of or None
-        seconds_max = settings.upload_seconds_max if phase == "upload" else settings.seconds_max
         if phase == "create":
             seconds_max *= 2  # a backup whose key is elsewhere is verified too
         try:
@@ -291,7 +296,7 @@ class BackupScheduler(Loop):
                 ("backup", *arguments),
                 seconds_max + GRACE_SECONDS,
                 # A backup holds the stores for a moment, in which it must not wait for the CPU.
-                niceness=0 if phase == "create" else settings.niceness,
+                niceness=0 if phase == "create" else NICENESS,
                 too_slow_hint=TOO_SLOW,
             )
         except CommandTooSlow as error:
@@ -314,7 +319,7 @@ class BackupScheduler(Loop):
         self._report(phase, failure)
         self._uploads_changed = phase == "upload"
         self._failures += 1
-        self._not_before = self.clock.uptime() + delay_seconds(self._retry, self._failures)
+        self._not_before = self.clock.uptime() + delay_seconds(RETRY, self._failures)
 
     def _report(self, phase: Phase, failure: "PhaseFailed") -> None:
         """Counts and shows a failure. It is logged once, until it is another one."""

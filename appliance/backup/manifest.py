@@ -20,6 +20,7 @@ from appliance.kernel.clock import utc
 from appliance.kernel.store_declaration import file_of
 
 FILE = "manifest.json"
+BYTES_MAX = 16 * 1024 * 1024  # a larger manifest is damaged
 FORMAT = 1
 Kind = Literal["store", "secret", "settings", "record", "export"]
 _PATHS: dict[Kind, re.Pattern[str]] = {

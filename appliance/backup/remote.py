@@ -14,7 +14,6 @@ from appliance.backup import manifest as manifests
 from appliance.backup.errors import SetDamaged, TargetFailed, TargetObjectMissing, VersionRefused
 from appliance.backup.manifest import SetFile, SetManifest
 from appliance.backup.sets import NAME, VERIFICATION
-from appliance.backup.settings import BackupSettings
 from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
 from appliance.backup.transfer import OWNER, SetOwner
 
@@ -44,12 +43,10 @@ def names_in(listed: dict[str, Stored]) -> RemoteNames:
     return RemoteNames(present, [name for name in every if name not in set(present)])
 
 
-def read_manifest(
-    target: BackupTarget, name: str, settings: BackupSettings, attempts: Attempts
-) -> SetManifest:
+def read_manifest(target: BackupTarget, name: str, attempts: Attempts) -> SetManifest:
     """Raises TargetObjectMissing, SetDamaged, VersionRefused or TargetFailed."""
-    limit = settings.manifest_bytes_max
-    text = attempts.run(partial(read_all, target, f"{name}/{manifests.FILE}", limit))
+    file = f"{name}/{manifests.FILE}"
+    text = attempts.run(partial(read_all, target, file, manifests.BYTES_MAX))
     manifest = manifests.decode(text)
     if manifest.name != name:
         raise SetDamaged(f"the manifest of {name} at the target is of {manifest.name}")
@@ -64,10 +61,10 @@ def check_names(manifest: SetManifest) -> None:
         raise SetDamaged("files of the backup have the same name, or one that uploads use")
 
 
-def owner_of(target: BackupTarget, name: str, bytes_max: int, attempts: Attempts) -> str | None:
+def owner_of(target: BackupTarget, name: str, attempts: Attempts) -> str | None:
     """The workspace of a set, also without a manifest; None if nothing says whose it is."""
     try:
-        text = attempts.run(partial(read_all, target, f"{name}/{OWNER}", bytes_max))
+        text = attempts.run(partial(read_all, target, f"{name}/{OWNER}", manifests.BYTES_MAX))
         return msgspec.json.decode(text, type=SetOwner).db_id
     except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
         return None
@@ -92,13 +89,12 @@ def read_file(target: BackupTarget, name: str, file: SetFile) -> Iterator[bytes]
 def check(
     target: BackupTarget,
     name: str,
-    settings: BackupSettings,
     attempts: Attempts,
     tell: Tell | None = None,
 ) -> list[RemoteProblem]:
     """Reads the whole set and compares it. Raises TargetRefused or TargetUnreachable."""
     try:
-        manifest = read_manifest(target, name, settings, attempts)
+        manifest = read_manifest(target, name, attempts)
     except (SetDamaged, TargetObjectMissing, VersionRefused) as error:
         return [RemoteProblem(name, "", error.message)]
     except TargetFailed as error:

@@ -45,9 +45,7 @@ def prune(
     listed = attempts.run(target.list)
     names, local = names_in(listed), set(sets.names())
     ours = [
-        seen
-        for name in names.present
-        if (seen := _read(target, name, owner, settings, attempts)) is not None
+        seen for name in names.present if (seen := _read(target, name, owner, attempts)) is not None
     ]
     decisions = [
         each
@@ -57,7 +55,7 @@ def prune(
     for name in names.unfinished:
         if name in local:
             continue
-        if owner_of(target, name, settings.manifest_bytes_max, attempts) == owner:
+        if owner_of(target, name, attempts) == owner:
             decisions.append(RetentionDecision(name, False, UNFINISHED))
     for decision in decisions:
         _remove(target, decision.name, listed, attempts)
@@ -72,15 +70,13 @@ def _owner(sets: SetDirectory) -> str | None:
         return None
 
 
-def _read(
-    target: BackupTarget, name: str, owner: str, settings: BackupSettings, attempts: Attempts
-) -> RetentionSet | None:
+def _read(target: BackupTarget, name: str, owner: str, attempts: Attempts) -> RetentionSet | None:
     """A set at the target; None if it can't be read or is of another workspace.
 
     Its verification is not sealed, so it decides only about removing.
     """
     try:
-        manifest = read_manifest(target, name, settings, attempts)
+        manifest = read_manifest(target, name, attempts)
         cut = datetime.fromisoformat(utc(manifest.cut_at))
     except (SetDamaged, VersionRefused, TargetObjectMissing, ValueError):
         return None

@@ -28,6 +28,7 @@ from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.epochs import Epoch
 from appliance.workspace.restoring import Noticed
 
+LISTED_MAX = 100_000  # ids in the file of lost entries, which are in memory
 _BUSY_SECONDS = 5.0
 Rows = dict[str, dict[str, int]]
 
@@ -162,7 +163,7 @@ def _check_references(made: _Preparation) -> None:
 
 def _apply_rules(made: _Preparation) -> tuple[dict[Noticed, list[tuple[str, str]]], int]:
     """The entries of the notices for the file of lost entries, and the highest event id."""
-    job, settings = made.job, made.job.settings
+    job = made.job
     listed: dict[Noticed, list[tuple[str, str]]] = {}
     known = max(restore_job.given_out(job), epochs.highest(_epochs_in_set(made)))
     highest = 0
@@ -173,7 +174,7 @@ def _apply_rules(made: _Preparation) -> tuple[dict[Noticed, list[tuple[str, str]
         with restore_rules.opened(
             made.new.database(store), present, store, made.job.mode
         ) as restored:
-            left = settings.restore_listed_max - sum(map(len, listed.values()))
+            left = LISTED_MAX - sum(map(len, listed.values()))
             context = restored.context(job, made.now_ms, left)
             given_out = restored.apply(context, floor)
             made.notices += context.notices

@@ -22,6 +22,7 @@ from appliance.workspace import row_digest
 from appliance.workspace.restoring import RestoreContext
 
 Mode = Literal["ro", "rw"]
+SHOWN_MAX = 20  # ids of each kind in a plan, which people read
 _BUSY_SECONDS = 5.0
 _SEQUENCES = {
     "main": "SELECT seq FROM main.sqlite_sequence WHERE name = ?",
@@ -47,7 +48,7 @@ class RestoredStore:
             revive=job.revive,
             present=self.present,
             settings_file=job.target.settings_file,
-            shown_max=job.settings.restore_shown_max,
+            shown_max=SHOWN_MAX,
             listed_max=listed_max,
         )
 

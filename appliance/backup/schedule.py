@@ -3,11 +3,15 @@
 from typing import Literal, NamedTuple
 
 from appliance.backup.settings import BackupSettings
+from appliance.kernel.retry import RetrySettings
 
 # Backups and their checks take a thousandth of the time: after one of 3.6 s the next is due in an
 # hour, after one of 30 s in eight hours, and always within a day.
 PAUSE_FACTOR = 1000
 PAUSE_SECONDS_MAX = 86_400.0
+FIRST_SECONDS = 30.0  # from the first message to the first backup, which soon has more than one
+NICENESS = 10  # scheduled work yields the CPU to the appliance
+RETRY = RetrySettings(60.0, 3600.0)  # after a failure
 
 Phase = Literal["create", "verify", "prune", "upload"]
 
@@ -34,17 +38,17 @@ def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | No
     something to back up.
 
     A wall clock that is set often can make each set look old. So one process waits at least
-    `backup.retry_seconds_max` between two of its sets, or `every_seconds` if that is less.
+    `RETRY.max_seconds` between two of its sets, or `every_seconds` if that is less.
     """
     if facts.set_age is not None:
         pause = min(facts.set_seconds * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
         due = max(settings.every_seconds, pause) - facts.set_age
     elif facts.data_age is not None:
-        due = settings.first_seconds - facts.data_age
+        due = FIRST_SECONDS - facts.data_age
     else:
         return None
     if facts.created_ago is not None:
-        gap = min(settings.every_seconds, settings.retry_seconds_max)
+        gap = min(settings.every_seconds, RETRY.max_seconds)
         due = max(due, gap - facts.created_ago)
     return due
 

@@ -14,6 +14,7 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.threads import in_thread
 
 T = TypeVar("T")
+PAGE_MAX = 100  # backups in one response; each is read from its manifest
 
 
 class Backups:
@@ -33,7 +34,7 @@ class Backups:
         self._settings = settings
 
     def list_page(self, query: wire.BackupsQuery) -> wire.BackupList:
-        limit = min(query.limit, self._settings.page_max)
+        limit = min(query.limit, PAGE_MAX)
         return in_thread(self._page, query.after, limit)
 
     def find(self, name: str) -> wire.BackupDetails:

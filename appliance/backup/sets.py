@@ -30,6 +30,7 @@ NAME = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 VERIFICATION = "verification.json"
 _LOCK = "backup.lock"
 _PARTIAL, _REMOVED = ".partial-", ".removed-"
+SETS_MAX = 1000  # that are listed; retention keeps fewer
 _VERIFICATION_BYTES_MAX = 1024 * 1024
 
 
@@ -90,12 +91,12 @@ class SetDirectory:
             os.close(descriptor)
 
     def names(self) -> list[str]:
-        """The names of all sets, oldest first, at most `backup.sets_max` of the newest."""
+        """The names of all sets, oldest first, at most SETS_MAX of the newest."""
         try:
             names = [entry.name for entry in os.scandir(self.root) if NAME.match(entry.name)]
         except FileNotFoundError:
             return []
-        return sorted(names)[-self._settings.sets_max :]
+        return sorted(names)[-SETS_MAX:]
 
     def path(self, name: str) -> Path:
         """Raises SetNotFound. A name is never used as a path before this check."""
@@ -106,7 +107,7 @@ class SetDirectory:
 
     def read(self, name: str) -> SetManifest:
         """Raises SetNotFound, SetDamaged or VersionRefused."""
-        text = _read(self.path(name) / manifests.FILE, self._settings.manifest_bytes_max)
+        text = _read(self.path(name) / manifests.FILE, manifests.BYTES_MAX)
         manifest = manifests.decode(text)
         if manifest.name != name:
             raise SetDamaged(f"the manifest is of another backup, {manifest.name}")

@@ -31,11 +31,9 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: bool = True  # make backups on a schedule while the appliance runs
     every_seconds: Seconds = 3600.0  # seconds between two scheduled backups; more if they take long
-    first_seconds: Seconds = 30.0  # seconds from the first message to the first backup
     verify: bool = True  # restore each scheduled backup into a scratch directory and check it
     directory: str = ".agentlip/backups"  # directory of the sets, relative to the workspace
     include_exports: bool = False  # also copy export.export_dir; it can be exported again
-    compression_level: Annotated[int, Meta(ge=1, le=19)] = 3  # of zstd; more is smaller, slower
     recipients: tuple[str, ...] = ()  # age public keys; a set is encrypted for all of them
     identity_file: str = ""  # file with an age secret key, which verify and restore need
     keep_last: NotNegative = 7  # newest sets to keep, whatever their age
@@ -46,21 +44,8 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_yearly: NotNegative = 0  # newest set of each of that many years
     keep_safety_seconds: Annotated[float, Meta(ge=0)] = 604_800.0  # seconds to keep a safety copy
     age_warning_seconds: Seconds = 129_600.0  # the doctor warns if no set is newer; 36 hours
-    retry_seconds: Seconds = 60.0  # seconds from a failure to the next attempt; it doubles
-    retry_seconds_max: Seconds = 3600.0  # longest time between two attempts
-    niceness: Annotated[int, Meta(ge=0, le=19)] = 10  # how far scheduled work yields the CPU
-    page_max: Positive = 100  # largest number of backups in one response
-    pause_seconds_max: Seconds = 2.0  # writers wait at most this long for the common cut
-    seconds_max: Seconds = 3600.0  # a backup or check that takes longer is stopped
+    seconds_max: Seconds = 3600.0  # a backup, check or upload that takes longer is stopped
     free_bytes_min: NotNegative = 256 * 1024 * 1024  # space that a backup leaves on its disk
-    sets_max: Positive = 1_000  # largest number of sets that are listed
-    restore_shown_max: Positive = 20  # ids of each kind that a plan of a restore shows
-    restore_listed_max: Positive = 100_000  # ids that a restore writes to its file of lost entries
-    manifest_bytes_max: Positive = 16 * 1024 * 1024  # larger manifests are refused as damaged
     upload_attempts_max: Positive = 5  # attempts to send one file to a target
-    upload_seconds_max: Seconds = 3600.0  # a longer upload stops; the next one continues it
-    upload_retry_seconds: Seconds = 1.0  # delay after the first failed attempt; it doubles
     request_seconds_max: Seconds = 120.0  # one request to a target, with 16 MiB at most
-    connect_seconds_max: Seconds = 10.0  # connecting to a target
-    objects_max: Positive = 100_000  # files of a target that are listed; more are refused
     targets: tuple[TargetSettings, ...] = ()  # where sets are copied to; see TargetSettings

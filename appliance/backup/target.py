@@ -19,6 +19,8 @@ from appliance.kernel.retry import RetrySettings, delay_seconds
 T = TypeVar("T")
 Environment = Callable[[str], str | None]
 READ_BYTES = 256 * 1024
+OBJECTS_MAX = 100_000  # files in a listing, which is in memory; more are refused
+RETRY = RetrySettings(initial_seconds=1.0, max_seconds=60.0, jitter=0.1)  # requests
 
 
 class Stored(NamedTuple):
@@ -34,7 +36,7 @@ class BackupTarget(Protocol):
     name: str
 
     def list(self, below: str = "") -> dict[str, Stored]:
-        """The files, or those of the folder `below`. Raises TargetFailed above `objects_max`."""
+        """The files, or those of the folder `below`. Raises TargetFailed above OBJECTS_MAX."""
 
     def read(self, name: str) -> Iterator[bytes]:
         """The content in pieces. Raises TargetObjectMissing."""
@@ -57,12 +59,9 @@ class Attempts:
         attempts_max: int | None = None,
     ) -> None:
         self._attempts_max = attempts_max or settings.upload_attempts_max
-        self._retry = RetrySettings(
-            initial_seconds=settings.upload_retry_seconds, max_seconds=60.0, jitter=0.1
-        )
         self._clock = clock
         self._pause = pause
-        self._deadline = clock.monotonic() + settings.upload_seconds_max
+        self._deadline = clock.monotonic() + settings.seconds_max
 
     def run(self, request: Callable[[], T]) -> T:
         """Raises the error of the last attempt, TargetFailed when the time is over."""
@@ -76,7 +75,7 @@ class Attempts:
                 failures += 1
                 if failures >= self._attempts_max:
                     raise
-                self._pause(delay_seconds(self._retry, failures))
+                self._pause(delay_seconds(RETRY, failures))
 
 
 def read_all(target: BackupTarget, name: str, bytes_max: int) -> bytes:

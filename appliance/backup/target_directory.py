@@ -12,8 +12,7 @@ from appliance.backup.errors import (
     TargetRefused,
     TargetUnreachable,
 )
-from appliance.backup.settings import BackupSettings
-from appliance.backup.target import READ_BYTES, Stored
+from appliance.backup.target import OBJECTS_MAX, READ_BYTES, Stored
 from appliance.kernel.whole_file import sync_directory, whole_file
 
 _TEMPORARY = ".writing-"
@@ -23,10 +22,9 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, 
 class DirectoryTarget:
     """The directory must exist: it is not created, because its disk may not be mounted."""
 
-    def __init__(self, name: str, root: Path, settings: BackupSettings) -> None:
+    def __init__(self, name: str, root: Path) -> None:
         self.name = name
         self._root = root
-        self._objects_max = settings.objects_max
 
     def list(self, below: str = "") -> dict[str, Stored]:
         with self._reported():
@@ -37,8 +35,8 @@ class DirectoryTarget:
                 for name, entry in self._entries(folder):
                     status = entry.stat(follow_symlinks=False)
                     listed[name] = Stored(status.st_size, "")
-                    if len(listed) > self._objects_max:
-                        raise TargetFailed(f"the target has more than {self._objects_max:,} files")
+                    if len(listed) > OBJECTS_MAX:
+                        raise TargetFailed(f"the target has more than {OBJECTS_MAX:,} files")
             return listed
 
     def read(self, name: str) -> Iterator[bytes]:

@@ -22,7 +22,7 @@ from appliance.backup.errors import (
     TargetUnreachable,
 )
 from appliance.backup.settings import BackupSettings, TargetSettings
-from appliance.backup.target import READ_BYTES, Environment, Stored
+from appliance.backup.target import OBJECTS_MAX, READ_BYTES, Environment, Stored
 from appliance.kernel.errors import Invalid
 
 _STATUS = re.compile(r"status code: (\d{3})\b")
@@ -30,6 +30,7 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
 _CERTIFICATE = re.compile(r"certificate|UnknownIssuer|NotValidForName", re.IGNORECASE)
 _REGION = "us-east-1"  # what servers without regions expect
 _KEY_BYTES_MAX = 4096
+CONNECT_SECONDS_MAX = 10.0  # several round trips on a bad connection
 _PART_BYTES = 16 * 1024 * 1024  # three are in memory; a file has 10,000 at most, or 160 GB
 _CERTIFICATES_BYTES_MAX = 1024 * 1024
 
@@ -57,7 +58,6 @@ class S3Target:
         environment: Environment,
     ) -> None:
         self.name = target.name
-        self._objects_max = settings.objects_max
         keys = _keys(target, workspace, environment)
         self._store = _store(target, settings, keys, _certificates(target, workspace))
 
@@ -71,8 +71,8 @@ class S3Target:
                 for entry in page:
                     listed[entry["path"]] = Stored(entry["size"], entry["e_tag"] or "")
                 count += len(page)  # a server may send one page forever
-                if count > self._objects_max:
-                    raise TargetFailed(f"the target has more than {self._objects_max:,} files")
+                if count > OBJECTS_MAX:
+                    raise TargetFailed(f"the target has more than {OBJECTS_MAX:,} files")
         return listed
 
     def read(self, name: str) -> Iterator[bytes]:
@@ -162,7 +162,7 @@ def _store(
         "allow_http": _may_be_plain(target, endpoint),
         "allow_invalid_certificates": False,
         "timeout": timedelta(seconds=settings.request_seconds_max),
-        "connect_timeout": timedelta(seconds=settings.connect_seconds_max),
+        "connect_timeout": timedelta(seconds=CONNECT_SECONDS_MAX),
     }
     if certificates is not None:
         client["root_certificate"] = certificates

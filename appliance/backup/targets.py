@@ -102,7 +102,7 @@ def open_target(
             hint="set access_key_file and secret_key_file of the target",
         )
     if url.scheme == "file" and not url.netloc and url.path not in ("", "/"):
-        return DirectoryTarget(target.name, Path(url.path), settings)
+        return DirectoryTarget(target.name, Path(url.path))
     if url.scheme == "s3" and url.netloc:
         return S3Target(target, settings, workspace, environment)
     raise Invalid(
@@ -147,7 +147,7 @@ def report(
         names = remote.names_in(attempts.run(opened.list))
         problems: list[RemoteProblem] = []
         for name in names.present if check else ():
-            problems += remote.check(opened, name, access.settings, attempts, tell)
+            problems += remote.check(opened, name, attempts, tell)
     except (TargetRefused, Invalid) as error:
         return TargetReport(state="refused", problem=error.message, **known)
     except ApplianceError as error:
@@ -197,9 +197,7 @@ def upload(
     try:
         opened, attempts = access.open(target)
         with only_upload(access.datadir, target.name):
-            copier = Upload(
-                access.sets, access.settings, target, opened, attempts, access.clock, tell
-            )
+            copier = Upload(access.sets, target, opened, attempts, access.clock, tell)
             for position, name in enumerate(names):
                 last = position == len(names) - 1
                 outcomes.append(_uploaded(copier, target, name, older_may_be_plain and not last))

@@ -23,7 +23,7 @@ from appliance.backup.errors import (
 from appliance.backup.manifest import SetFile, SetManifest
 from appliance.backup.remote import check_names, owner_of
 from appliance.backup.sets import VERIFICATION, SetDirectory, writing
-from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.backup.settings import TargetSettings
 from appliance.backup.stored import pieces
 from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
 from appliance.backup.transfer import (
@@ -60,7 +60,6 @@ class Upload:
     def __init__(
         self,
         sets: SetDirectory,
-        settings: BackupSettings,
         target_settings: TargetSettings,
         target: BackupTarget,
         attempts: Attempts,
@@ -68,7 +67,6 @@ class Upload:
         tell: Tell | None = None,
     ) -> None:
         self._sets = sets
-        self._settings = settings
         self._target_settings = target_settings
         self._target = target
         self._attempts = attempts
@@ -124,11 +122,9 @@ class Upload:
             return False
         if not all(_matches(sent, listed.get(f"{name}/{n}")) for n, sent in state.sent.items()):
             return False
-        limit = self._settings.manifest_bytes_max
+        file = f"{name}/{manifests.FILE}"
         try:
-            text = self._attempts.run(
-                partial(read_all, self._target, f"{name}/{manifests.FILE}", limit)
-            )
+            text = self._attempts.run(partial(read_all, self._target, file, manifests.BYTES_MAX))
         except TargetObjectMissing:
             return False
         return text == manifests.encode(manifest)
@@ -157,8 +153,7 @@ class Upload:
         self._save(self._sets.path(name), state)
 
     def _check_owner(self, manifest: SetManifest) -> None:
-        limit = self._settings.manifest_bytes_max
-        owner = owner_of(self._target, manifest.name, limit, self._attempts)
+        owner = owner_of(self._target, manifest.name, self._attempts)
         if owner not in (None, manifest.db_id):  # None: damaged, so it is written again
             raise TargetFailed(
                 f"target {self._target.name} has a backup of another workspace with this name",

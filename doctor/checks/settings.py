@@ -19,7 +19,6 @@ NOT_ABOVE = (
     ("broker", "nonces_member_max", "nonces_max"),
     ("broker", "webhook_each_max", "webhook_concurrency_max"),
     ("backup", "every_seconds", "age_warning_seconds"),
-    ("backup", "retry_seconds", "retry_seconds_max"),
     ("courier", "bytes_max", "bytes_total_max"),
     ("courier", "envelope_bytes_max", "bytes_max"),
     ("courier", "lease_ms", "lease_ms_max"),

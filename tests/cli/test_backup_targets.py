@@ -43,7 +43,6 @@ def configure(workspace: Path, s3: S3Server, *more: str, backup: str = "") -> No
     """One target below a prefix of its own; `more` are further tables."""
     text = f"""
 [backup]
-upload_retry_seconds = 0.05
 upload_attempts_max = 2
 free_bytes_min = 0
 {backup}
@@ -230,7 +229,7 @@ def test_listing_without_end_is_ended(workspace: Path, tmp_path: Path) -> None:
     asked = threading.Semaphore(0)
     settings = """
 [backup]
-upload_seconds_max = 1.0
+seconds_max = 1.0
 request_seconds_max = 1.0
 [[backup.targets]]
 name = "endless"

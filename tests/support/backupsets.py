@@ -25,8 +25,7 @@ class SetsFixture:
     def __init__(self, path: Path, *targets: TargetSettings, **settings: Any) -> None:
         self.datadir = DataDir(path)
         self.datadir.dir.mkdir(parents=True)
-        defaults = {"upload_retry_seconds": 0.01, "free_bytes_min": 0}
-        self.settings = BackupSettings(targets=targets, **{**defaults, **settings})
+        self.settings = BackupSettings(targets=targets, **{"free_bytes_min": 0, **settings})
         self.sets = SetDirectory(self.datadir, self.settings)
         self.paused: list[float] = []
 

@@ -89,7 +89,7 @@ def k1(bench: BackupBench) -> Row:
 def k2(bench: BackupBench) -> Row:
     """Sends one by one, without and beside backups one after another, by turns.
 
-    The backups are those of the schedule, which run with `backup.niceness`.
+    The backups are those of the schedule, which run with `schedule.NICENESS`.
     """
     row = Row("K2", f"sends beside scheduled backups, {bench.sizes.history:,} messages")
     seconds: dict[str, list[float]] = {"alone": [], "beside": []}

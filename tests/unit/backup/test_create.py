@@ -131,8 +131,11 @@ def test_no_store_can_be_written_while_the_small_files_are_read(
         connection.execute("BEGIN IMMEDIATE")
 
 
-def test_store_that_stays_locked_is_named_and_no_other_stays_locked(filled: Filled) -> None:
-    backups = Backups(filled.path, pause_seconds_max=0.05)
+def test_store_that_stays_locked_is_named_and_no_other_stays_locked(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut, "PAUSE_SECONDS_MAX", 0.05)
+    backups = Backups(filled.path)
     last = STORES[-1]
     with closing(sqlite3.connect(filled.datadir.database(last))) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -164,8 +167,11 @@ class ProbingClock(SystemClock):
         return super().monotonic()
 
 
-def test_waiting_for_the_hub_stops_no_other_store(filled: Filled) -> None:
-    backups = Backups(filled.path, pause_seconds_max=0.1)
+def test_waiting_for_the_hub_stops_no_other_store(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut, "PAUSE_SECONDS_MAX", 0.1)
+    backups = Backups(filled.path)
     clock = ProbingClock(filled.datadir, [store for store in STORES if store != "hub"])
     with closing(filled.connect()) as writer:
         writer.execute("BEGIN IMMEDIATE")

@@ -15,6 +15,7 @@ from appliance.backup.errors import (
     VersionRefused,
 )
 from appliance.backup.manifest import SetManifest, encode
+from appliance.backup.restore_rules import SHOWN_MAX
 from appliance.kernel.errors import Invalid
 from appliance.workspace import epochs
 from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
@@ -89,10 +90,10 @@ def test_plan_says_what_is_lost_and_changes_no_byte(workspace: BackedUp) -> None
 
 def test_plan_shows_some_ids_and_the_number_of_all(workspace: BackedUp) -> None:
     made = workspace.back_up()
-    workspace.add(SETTINGS.restore_shown_max + 5)
+    workspace.add(SHOWN_MAX + 5)
     messages = next(each for each in workspace.plan(made).notices if each.noun == "message")
-    assert messages.count == SETTINGS.restore_shown_max + 5
-    assert len(messages.first) == SETTINGS.restore_shown_max
+    assert messages.count == SHOWN_MAX + 5
+    assert len(messages.first) == SHOWN_MAX
 
 
 def test_lost_entries_are_listed_in_a_file_for_the_owner_only(workspace: BackedUp) -> None:

@@ -5,7 +5,7 @@ import pytest
 from appliance.backup.schedule import ScheduleFacts, due_in_seconds, left_after
 from appliance.backup.settings import BackupSettings, TargetSettings
 
-SETTINGS = BackupSettings(every_seconds=1000.0, first_seconds=30.0, retry_seconds_max=100.0)
+SETTINGS = BackupSettings(every_seconds=1000.0)
 TARGETS = BackupSettings(targets=(TargetSettings(name="disk", url="file:///mnt"),))
 
 
@@ -28,9 +28,11 @@ def test_first_backup_follows_the_first_data_and_the_others_the_newest_set(facts
 
 def test_old_looking_sets_do_not_make_backups_due_one_after_another():
     """As when the clock is set forward again and again."""
-    assert due_in_seconds(SETTINGS, ScheduleFacts(1e9, None, created_ago=1.0)) == 99.0
-    assert due_in_seconds(SETTINGS, ScheduleFacts(1e9, None, created_ago=101.0)) < 0
-    assert due_in_seconds(SETTINGS, ScheduleFacts(None, 1e9, created_ago=1.0)) == 99.0
+    daily = BackupSettings(every_seconds=86_400.0)
+    assert due_in_seconds(daily, ScheduleFacts(1e9, None, created_ago=1.0)) == 3599.0
+    assert due_in_seconds(daily, ScheduleFacts(1e9, None, created_ago=3601.0)) < 0
+    assert due_in_seconds(daily, ScheduleFacts(None, 1e9, created_ago=1.0)) == 3599.0
+    assert due_in_seconds(SETTINGS, ScheduleFacts(1e9, None, created_ago=1.0)) == 999.0
 
 
 @pytest.mark.parametrize(

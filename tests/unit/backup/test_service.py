@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.backup import service
 from appliance.backup.catalogue import SetCatalogue
 from appliance.backup.errors import BackupRunning, SetDamaged, SetNotFound
 from appliance.backup.service import Backups
@@ -23,14 +24,14 @@ def sets(tmp_path):
     return SetDirectory(datadir, BackupSettings())
 
 
-def backups_of(sets, **settings):
-    chosen = BackupSettings(**settings)
-    return Backups(sets, SetCatalogue(sets), BackupActivity(sets.root), chosen)
+def backups_of(sets):
+    return Backups(sets, SetCatalogue(sets), BackupActivity(sets.root), BackupSettings())
 
 
-def test_pages_have_every_backup_once_newest_first(sets):
+def test_pages_have_every_backup_once_newest_first(sets, monkeypatch):
     names = [make_set(sets, CLOCK.now_ms() + hour * 3_600_000).name for hour in range(7)]
-    backups, seen, after = backups_of(sets, page_max=3), [], None
+    monkeypatch.setattr(service, "PAGE_MAX", 3)
+    backups, seen, after = backups_of(sets), [], None
     while True:
         page = backups.list_page(BackupsQuery(limit=100, after=after))
         assert len(page.backups) <= 3

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from appliance.backup import targets
+from appliance.backup import target_s3, targets
 from appliance.backup.errors import (
     SetDamaged,
     TargetObjectMissing,
@@ -30,8 +30,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
 def opened(
     path: Path, target: TargetSettings, environment: dict[str, str] = KEYS, **settings: Any
 ) -> BackupTarget:
-    limits = {"request_seconds_max": 1.0, "connect_seconds_max": 0.5}
-    machine = SetsFixture(path / "machine", target, **{**limits, **settings})
+    machine = SetsFixture(path / "machine", target, **{"request_seconds_max": 1.0, **settings})
     return machine.access(**environment).open(target)[0]
 
 
@@ -222,7 +221,8 @@ def test_nothing_listens_is_unreachable(tmp_path: Path) -> None:
             target.list()
 
 
-def test_endless_listing_is_refused(tmp_path: Path) -> None:
+def test_endless_listing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_s3, "OBJECTS_MAX", 5000)
     entries = "".join(
         f"<Contents><Key>p/x/{n}</Key><Size>1</Size><ETag>e</ETag>"
         "<LastModified>2026-02-04T00:00:00.000Z</LastModified></Contents>"
@@ -233,9 +233,7 @@ def test_endless_listing_is_refused(tmp_path: Path) -> None:
         f"</NextContinuationToken>{entries}</ListBucketResult>"
     ).encode()
     with server(http_answer("200 OK", body)) as endpoint:
-        target = opened(
-            tmp_path, TargetSettings(name="t", url="s3://b/p", endpoint=endpoint), objects_max=5000
-        )
+        target = opened(tmp_path, TargetSettings(name="t", url="s3://b/p", endpoint=endpoint))
         with pytest.raises(ApplianceError):
             target.list()
 

@@ -69,7 +69,7 @@ def state_of(local: SetsFixture, name: str) -> UploadState:
 def upload_through(local: SetsFixture, breaking: Breaking, name: str, attempts_max: int) -> None:
     attempts = Attempts(local.settings, SystemClock(), local.paused.append, attempts_max)
     target = local.settings.targets[0]
-    Upload(local.sets, local.settings, target, breaking, attempts, SystemClock()).run(name)
+    Upload(local.sets, target, breaking, attempts, SystemClock()).run(name)
 
 
 def test_copied_set_is_present_and_whole(local: SetsFixture) -> None:
@@ -255,7 +255,7 @@ def test_only_one_process_copies_to_a_target(local: SetsFixture) -> None:
 
 def test_upload_stops_when_its_time_is_over(local: SetsFixture) -> None:
     local.add(FILES)
-    local.with_targets(*local.settings.targets, upload_seconds_max=1e-9)
+    local.with_targets(*local.settings.targets, seconds_max=1e-9)
     assert "the next upload continues" in copy(local)[0].problem
 
 
