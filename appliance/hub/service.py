@@ -289,15 +289,15 @@ class Hub:
         return head
 
     def list_channels(self, query: wire.ChannelsQuery, principal: Principal) -> wire.ChannelList:
-        only = principal.channels_for(READ)
-        return self.store.read(listings.channels, self._page(query.limit), query.after_name, only)
+        only, limit = principal.channels_for(READ), min(query.limit, PAGE_MAX)
+        return self.store.read(listings.channels, limit, query.after_name, only)
 
     def list_topics(
         self, channel_id: str, query: wire.TopicsQuery, principal: Principal
     ) -> wire.TopicList:
         channel_id = self.access.find_channel(principal, READ, channel_id)
         return self.store.read(
-            listings.topics, channel_id, self._page(query.limit), query.before_id
+            listings.topics, channel_id, min(query.limit, PAGE_MAX), query.before_id
         )
 
     def page_messages(self, query: wire.MessagesQuery, principal: Principal) -> wire.MessageList:
@@ -324,7 +324,7 @@ class Hub:
         self, topic_id: str, query: wire.AttachmentsQuery, principal: Principal
     ) -> wire.AttachmentList:
         topic_id = self.access.find_topic(principal, READ, topic_id)
-        query = msgspec.structs.replace(query, limit=self._page(query.limit))
+        query = msgspec.structs.replace(query, limit=min(query.limit, PAGE_MAX))
         return self.store.read(listings.attachments, topic_id, query)
 
     def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
@@ -336,7 +336,7 @@ class Hub:
     def list_events(self, query: wire.EventsQuery, principal: Principal) -> bytes:
         """The body of `GET /api/v1/events`; with `wait`, waits for the first event."""
         only = principal.channels_for(READ)
-        tail = None if query.tail is None else self._page(query.tail)
+        tail = None if query.tail is None else min(query.tail, PAGE_MAX)
         query = msgspec.structs.replace(self._resolve(query, principal), tail=tail)
         until = self.feed.head
         with self.turns.turn(principal) as charge:
@@ -426,9 +426,8 @@ class Hub:
         scans = wanted is not None and len(wanted.terms) > queries.UNION_TERMS_MAX
         read = self.store.read_slow if scans else self.store.read
         return read(
-            queries.replay, after, until, wanted,
-            REPLAY_BATCH_MAX, REPLAY_BYTES_MAX, framed,
-        )  # fmt: skip
+            queries.replay, after, until, wanted, REPLAY_BATCH_MAX, REPLAY_BYTES_MAX, framed
+        )
 
     def _resolve(self, query: Q, principal: Principal) -> Q:
         """The query with ids in place of names, and a limit within the maximum."""
@@ -437,11 +436,8 @@ class Hub:
             query,
             channel_id=channel and self.access.find_channel(principal, READ, channel),
             topic_id=topic and self.access.find_topic(principal, READ, topic),
-            limit=self._page(query.limit),
+            limit=min(query.limit, PAGE_MAX),
         )
-
-    def _page(self, limit: int) -> int:
-        return min(limit, PAGE_MAX)
 
 
 def health_of(

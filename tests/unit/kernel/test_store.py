@@ -327,7 +327,7 @@ def test_store_with_a_removed_or_replaced_file_takes_no_writes_until_it_is_back(
     open_store, tmp_path, suffix, replaced
 ):
     published = []
-    store = open_store(publish=published.extend)
+    store = open_store(publish=published.extend, readers=1)  # which is open after a read
     assert store.read(values) == []
     store.write(insert, "a")
     assert not store.facts()["detached"]
