@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from appliance.composition import Composition, Host
+from appliance.composition import Composition
+from appliance.host import Host
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, LoopDelay
@@ -70,8 +71,8 @@ class Appliance:
         if not self._read_only:
             self.writers = WriterProcess(clock, log, lock.descriptor, settings.log.level)
         host = Host(
-            settings, datadir, served or datadir, damaged, lock, clock, log, instance_id,
-            read_settings or (lambda: settings), self.writers,
+            settings, read_settings or (lambda: settings), self.off, datadir, served or datadir,
+            clock, log, instance_id, damaged, self.writers,
         )  # fmt: skip
         composition = Composition(host)
         self.identity = composition.identity

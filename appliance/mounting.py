@@ -42,7 +42,7 @@ class Mounting:
     def damage_of(self, subsystem: Subsystem) -> StoreSuspended | None:
         """Why this subsystem is not served; None: it is."""
         return next(
-            (self._damaged[name] for name in subsystem.needs if name in self._damaged), None
+            (self._damaged[name] for name in subsystem.needed_stores if name in self._damaged), None
         )
 
     def routes(self) -> list[Route]:

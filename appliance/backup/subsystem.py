@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from appliance.backup.catalogue import SetCatalogue
 from appliance.backup.first_data import FirstData
 from appliance.backup.loops import BackupScheduler
@@ -11,12 +13,16 @@ from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity
 from appliance.backup.wire import SCOPES
-from appliance.kernel.clock import Clock
-from appliance.kernel.log import Log
+from appliance.host import Host
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.workspace.command_runner import CommandRunner
-from appliance.workspace.datadir import DataDir
+
+
+class BackupNeeds(msgspec.Struct, frozen=True):
+    """`stores`: those whose first row makes the first backup due."""
+
+    stores: Sequence[str]
 
 
 class BackupSubsystem(Subsystem):
@@ -26,26 +32,20 @@ class BackupSubsystem(Subsystem):
     paths = ("/api/v1/backups",)
     scopes = SCOPES
 
-    def __init__(
-        self,
-        settings: BackupSettings,
-        datadir: DataDir,
-        stores: Sequence[str],
-        clock: Clock,
-        log: Log,
-    ) -> None:
-        """`stores`: those whose first row makes the first backup due."""
+    def __init__(self, host: Host, needs: BackupNeeds) -> None:
+        datadir, clock = host.datadir, host.clock
+        settings = host.section(BackupSettings)
         sets = SetDirectory(datadir, settings)
         catalogue = SetCatalogue(sets)
         self._settings = settings
-        self._log = log
+        self._log = host.log
         self._clock = clock
         self._activity = BackupActivity(datadir.backups)
         self._backups = Backups(sets, catalogue, self._activity, settings)
         self.loops = [
             BackupScheduler(
                 CommandRunner(datadir, "backup", settings), sets, catalogue, self._activity,
-                FirstData(datadir, stores), settings, clock, log,
+                FirstData(datadir, needs.stores), settings, clock, host.log,
             )
         ]  # fmt: skip
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from appliance.broker import wire
 from appliance.broker.dispatch import Dispatch
 from appliance.broker.local_connection import Callback, LocalConnection, OnEvent
@@ -19,48 +21,37 @@ from appliance.broker.resources import routes
 from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
 from appliance.broker.webhook_deliverer import WebhookDeliverer
+from appliance.host import Host
 from appliance.kernel.auth import Principal
-from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
-from appliance.kernel.log import Log
 from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route, SocketRoute
-from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
-from appliance.kernel.writer import StoreSettings
-from appliance.kernel.writerprocess import WriterProcess
 from appliance.web.socket import Socket, SocketSettings
 from appliance.web.webhook_caller import WebhookCaller
-from appliance.workspace.datadir import DataDir
+
+
+class BrokerNeeds(msgspec.Struct, frozen=True):
+    """`webhook_caller` calls webhooks; without it they are refused."""
+
+    webhook_caller: WebhookCaller | None = None
 
 
 class BrokerSubsystem(Subsystem):
     name = "broker"
     paths = ("/broker/v1",)
-    needs = frozenset({"broker"})
+    needed_stores = frozenset({"broker"})
     scopes = wire.SCOPES
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        store: StoreSettings,
-        sockets: SocketSettings,
-        datadir: DataDir,
-        clock: Clock,
-        log: Log,
-        webhook_caller: WebhookCaller | None = None,
-        writers: WriterProcess | None = None,
-    ) -> None:
-        """`webhook_caller` calls webhooks; without it they are refused. `writers` is the process
-        that writes; after a restart of it, all connections and webhooks look for deliveries."""
+    def __init__(self, host: Host, needs: BrokerNeeds) -> None:
+        settings, clock, log = host.section(BrokerSettings), host.clock, host.log
         dispatch = Dispatch(settings.links_max)
-        self.store = Store(
-            "broker", datadir.database("broker"), store, clock, log, publish=dispatch.on_commit,
-            writers=writers, restarted=dispatch.wake_all,
-        )  # fmt: skip
-        self.broker = Broker(self.store, dispatch, settings, clock, log, webhook_caller)
+        self.store = host.open_store(
+            "broker", publish=dispatch.on_commit, restarted=dispatch.wake_all
+        )
+        self.broker = Broker(self.store, dispatch, settings, clock, log, needs.webhook_caller)
         self.broker.open()
         self.registry = Registry(self.broker)
         self.retention = DedupeRetention(self.broker)
@@ -75,7 +66,7 @@ class BrokerSubsystem(Subsystem):
             OrphanCheck(self.broker, self.registry),
             LogRetention(self.store, self.broker.steady, lambda: settings.log_days, clock, log),
         ]
-        self._sockets = sockets
+        self._sockets = host.section(SocketSettings)
 
     def routes(self) -> list[Route]:
         return routes(self.broker, self.registry)

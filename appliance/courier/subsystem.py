@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from appliance.courier import metrics, wire
 from appliance.courier.access import SCOPED, USE
 from appliance.courier.admin import CourierAdmin
@@ -14,10 +16,9 @@ from appliance.courier.service import Courier
 from appliance.courier.settings import CourierSettings
 from appliance.courier.sockets import ConsumerSocket, ProducerSocket
 from appliance.courier.trigger import check
+from appliance.host import Host
 from appliance.kernel.auth import Principal, hash_token
-from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings, secret
-from appliance.kernel.log import Log
 from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
@@ -25,11 +26,15 @@ from appliance.kernel.scopes import Scopes
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
-from appliance.kernel.writer import StoreSettings
 from appliance.web.socket import Socket, SocketSettings
-from appliance.workspace.datadir import DataDir
 
 Charge = Callable[[int], None]
+
+
+class CourierNeeds(msgspec.Struct, frozen=True):
+    """`webhooks` accepts webhooks of triggers; without it triggers can't have webhook actions."""
+
+    webhooks: WebhookSink | None = None
 
 
 class CourierSubsystem(Subsystem):
@@ -44,32 +49,22 @@ class CourierSubsystem(Subsystem):
         "/v1/snapshot", "/v1/stats", "/v1/streams", "/v1/subscribe",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        settings: CourierSettings,
-        store: StoreSettings,
-        sockets: SocketSettings,
-        datadir: DataDir,
-        clock: Clock,
-        log: Log,
-        boot_id: str,
-        webhooks: WebhookSink | None = None,
-    ) -> None:
+    def __init__(self, host: Host, needs: CourierNeeds) -> None:
         """A thread of this process writes the journal: waking another process twice costs a single
-        durable envelope a third of its CPU time. `webhooks` accepts webhooks of triggers; without
-        it, triggers can't have webhook actions."""
-        problems = check(settings.triggers, webhooks=webhooks is not None)
+        durable envelope a third of its CPU time."""
+        settings, clock, log = host.section(CourierSettings), host.clock, host.log
+        problems = check(settings.triggers, webhooks=needs.webhooks is not None)
         if problems:
             raise BadSettings(f"settings: courier.triggers: {problems[0]}")
-        path = datadir.database("courier")
+        path = host.served.database("courier")
         self.store: Store | None = None
         durable = settings.any_durable or has_envelopes(path)
         if durable or (settings.logs_memory and path.exists()):
-            self.store = Store("courier", path, store, clock, log)
+            self.store = host.open_store("courier", writers=None)
         journal = None
         if self.store is not None:
             journal = Journal(self.store, SteadyClock(self.store, clock, log))
-        self.courier = Courier(settings, clock, log, boot_id, journal, webhooks)
+        self.courier = Courier(settings, clock, log, host.instance_id, journal, needs.webhooks)
         self.admin = CourierAdmin(self.courier)
         self.loops: list[Loop] = [Tick(self.courier, self.admin)]
         if self.store is not None and journal is not None:
@@ -79,7 +74,7 @@ class CourierSubsystem(Subsystem):
             self.loops += [JournalWriter(self.courier, durable=durable), retention]
         self.stores = () if self.store is None else (self.store,)
         self.scopes = Scopes(implied={USE: SCOPED}, free=free_scopes(settings))
-        self._sockets = sockets
+        self._sockets = host.section(SocketSettings)
 
     def routes(self) -> list[Route]:
         auth = "yes" if self.courier.settings.tokens else "optional"

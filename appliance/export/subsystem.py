@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 
+import msgspec
+
 from appliance.export import source
 from appliance.export.logs import EVENTS
 from appliance.export.loops import SegmentExporter
@@ -11,15 +13,19 @@ from appliance.export.resources import routes
 from appliance.export.service import Reports, Segments, Snapshots
 from appliance.export.settings import ExportSettings
 from appliance.export.wire import SCOPES
-from appliance.kernel.clock import Clock
+from appliance.host import Host
 from appliance.kernel.config import BadSettings
-from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.threads import in_thread
+from appliance.kernel.writer import StoreSettings
 from appliance.workspace.command_runner import CommandRunner
 from appliance.workspace.datadir import DataDir
+
+
+class ExportNeeds(msgspec.Struct, frozen=True):
+    newest_event: Callable[[], int]
 
 
 class ExportSubsystem(Subsystem):
@@ -29,15 +35,8 @@ class ExportSubsystem(Subsystem):
     paths = ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots")
     scopes = SCOPES
 
-    def __init__(
-        self,
-        settings: ExportSettings,
-        datadir: DataDir,
-        clock: Clock,
-        log: Log,
-        newest_event: Callable[[], int],
-        page_bytes_max: int,
-    ) -> None:
+    def __init__(self, host: Host, needs: ExportNeeds) -> None:
+        datadir, settings = host.datadir, host.section(ExportSettings)
         if settings.export and settings.export_format == "parquet" and find_spec("pyarrow") is None:
             raise BadSettings(
                 "settings: export.export: parquet needs pyarrow, which is not installed",
@@ -45,14 +44,15 @@ class ExportSubsystem(Subsystem):
                 'or export_format = "jsonl"',
             )
         child = CommandRunner(datadir, "export", settings)
+        page_bytes_max = host.section(StoreSettings).page_bytes_max
         out = datadir.workspace / settings.export_dir
         self._segments = Segments(out, settings, page_bytes_max)
         self._snapshots = Snapshots(out, settings, page_bytes_max)
         self._reports = Reports(child, settings)
         self.loops: list[Loop] = []
         if settings.export:
-            newest = partial(_newest, datadir, newest_event)
-            self.loops.append(SegmentExporter(child, settings, newest, clock, log))
+            newest = partial(_newest, datadir, needs.newest_event)
+            self.loops.append(SegmentExporter(child, settings, newest, host.clock, host.log))
 
     def routes(self) -> list[Route]:
         return routes(self._segments, self._snapshots, self._reports)

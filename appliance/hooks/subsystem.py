@@ -1,21 +1,22 @@
 """The hooks subsystem."""
 
-from collections.abc import Callable, Collection, Mapping
+import os
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
+
+import msgspec
 
 from appliance.hooks.loops import HookRunner
 from appliance.hooks.resources import routes
 from appliance.hooks.service import HookService, SendHookMessage
 from appliance.hooks.settings import HookSettings
+from appliance.host import Host
 from appliance.inbox.event import InboxEvent
 from appliance.kernel.auth import Principal, TokenBook
-from appliance.kernel.clock import Clock
-from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, Pruner
 from appliance.kernel.route import Route
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
-from appliance.workspace.datadir import DataDir
 
 
 class InboxEvents(Protocol):
@@ -29,44 +30,41 @@ class InboxEvents(Protocol):
     def mesh_of(self, mesh: str | None, principal: Principal, scope: str) -> str: ...
 
 
+class HooksNeeds(msgspec.Struct, frozen=True):
+    """`own` returns this member's key and names in a mesh, `url` the URL of this appliance. Without
+    `send` hooks can't send."""
+
+    inbox: InboxEvents
+    store: Store
+    book: TokenBook
+    off_in_ci: bool
+    own: Callable[[str], Collection[str]]
+    url: Callable[[], str]
+    send: SendHookMessage | None
+
+
 class HooksSubsystem(Subsystem):
     """Runs are stored in the inbox's database."""
 
     name = "hooks"
     paths = ("/v1/hooks",)
-    needs = frozenset({"inbox"})
+    needed_stores = frozenset({"inbox"})
 
-    def __init__(
-        self,
-        settings: HookSettings,
-        inbox: InboxEvents,
-        store: Store,
-        datadir: DataDir,
-        tokens: TokenBook,
-        clock: Clock,
-        log: Log,
-        environment: Mapping[str, str],
-        *,
-        off_in_ci: bool,
-        own: Callable[[str], Collection[str]],
-        url: Callable[[], str],
-        send: SendHookMessage | None,
-    ) -> None:
-        """`own` returns this member's key and names in a mesh, `url` the URL of this appliance.
-        Without `send` hooks can't send."""
+    def __init__(self, host: Host, needs: HooksNeeds) -> None:
+        settings, inbox, clock, log = host.section(HookSettings), needs.inbox, host.clock, host.log
         self.hooks = HookService(
             settings,
-            store,
-            tokens,
+            needs.store,
+            needs.book,
             clock,
             log,
-            datadir.workspace,
-            environment,
-            off_in_ci=off_in_ci,
-            own=own,
-            url=url,
+            host.served.workspace,
+            os.environ,
+            off_in_ci=needs.off_in_ci,
+            own=needs.own,
+            url=needs.url,
             announce=inbox.announce,
-            send=send,
+            send=needs.send,
         )
         self._inbox = inbox
         self.loops: list[Loop] = []

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
+
+from appliance.host import Host
 from appliance.hub import wire
 from appliance.hub.loops import Indexer, catch_up, prune_keys
 from appliance.hub.requests import Requests
@@ -13,20 +16,19 @@ from appliance.hub.settings import HubSettings
 from appliance.hub.stream import HubSession
 from appliance.kernel import event_ids
 from appliance.kernel.auth import Principal, TokenBook
-from appliance.kernel.clock import Clock
 from appliance.kernel.feed import Feed
-from appliance.kernel.log import Log
 from appliance.kernel.loop import Pruner
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.route import Route, SocketRoute
-from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
-from appliance.kernel.writer import StoreSettings
-from appliance.kernel.writerprocess import WriterProcess
 from appliance.web.socket import Socket, SocketSettings
-from appliance.workspace.datadir import DataDir
 
 STORE = "hub"
+
+
+class HubNeeds(msgspec.Struct, frozen=True):
+    identity: ProcessIdentity
+    book: TokenBook
 
 
 class HubSubsystem(Subsystem):
@@ -37,39 +39,25 @@ class HubSubsystem(Subsystem):
     )  # fmt: skip
     scopes = wire.SCOPES
 
-    def __init__(
-        self,
-        settings: HubSettings,
-        store: StoreSettings,
-        sockets: SocketSettings,
-        datadir: DataDir,
-        clock: Clock,
-        log: Log,
-        identity: ProcessIdentity,
-        book: TokenBook,
-        writers: WriterProcess | None = None,
-    ) -> None:
+    def __init__(self, host: Host, needs: HubNeeds) -> None:
+        settings, clock, log = host.section(HubSettings), host.clock, host.log
+        identity = needs.identity
         self.feed = Feed()
-        self.store = Store(
+        self.store = host.open_store(
             STORE,
-            datadir.database(STORE),
-            store,
-            clock,
-            log,
             publish=self.feed.publish,
-            writers=writers,
             restarted=self._publish_missed_events,
             catch_up=catch_up(),
         )
         self.stores = (self.store,)
-        self.hub = Hub(self.store, self.feed, settings, clock, identity, book)
-        if not store.read_only:
-            event_ids.begin(datadir.dir, identity.epoch, self.feed.head)
+        self.hub = Hub(self.store, self.feed, settings, clock, identity, needs.book)
+        if not self.store.settings.read_only:
+            event_ids.begin(host.datadir.dir, identity.epoch, self.feed.head)
         self.loops = (
             Indexer(self.store, self.feed, clock, log),
             Pruner("hub_key_sweeper", 30.0, partial(prune_keys, self.store, settings), clock, log),
         )
-        self._sockets = sockets
+        self._sockets = host.section(SocketSettings)
 
     def routes(self) -> list[Route]:
         return routes(self.hub)
@@ -96,9 +84,9 @@ class HealthSubsystem(Subsystem):
 
     name = "health"
 
-    def __init__(self, identity: ProcessIdentity, clock: Clock) -> None:
-        self._identity = identity
-        self._clock = clock
+    def __init__(self, host: Host, needs: HubNeeds) -> None:
+        self._identity = needs.identity
+        self._clock = host.clock
 
     def routes(self) -> list[Route]:
         return [health_route(self)]

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
+from appliance.host import Host
 from appliance.inbox import metrics, queries, wire
 from appliance.inbox.broker_connection import STATES, BrokerConnection
 from appliance.inbox.http_broker_client import HttpBrokerClient
@@ -13,45 +15,44 @@ from appliance.inbox.resources import OutboxStatus, StatusSources, routes
 from appliance.inbox.service import Inbox, SupportsKeyRotation
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.kernel.auth import TokenBook
-from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
-from appliance.kernel.writer import StoreSettings
-from appliance.kernel.writerprocess import WriterProcess
-from appliance.mesh.instance import MemberInstance
+from appliance.mesh.instance import instance_here
 from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer
-from appliance.workspace.datadir import DataDir
 
 STORE = "inbox"
 
 
-def open_inbox(
-    settings: InboxSettings,
-    store: StoreSettings,
-    datadir: DataDir,
-    clock: Clock,
-    log: Log,
-    keys: MemberKeys,
-    brokers: Mapping[str, BrokerEndpoint],
-    writers: WriterProcess | None = None,
-) -> tuple[Inbox, Store]:
-    """The inbox and its store, which InboxSubsystem connects to the other subsystems. `writers` is
-    the process that writes."""
-    inbox = Inbox(settings, clock, log, lambda: keys.public_hex, keys.is_own, brokers)
+class OpenInbox(NamedTuple):
+    """The inbox and its store. The outbox asks it for revoked keys, and the inbox asks the outbox
+    for its state: so it is open before both subsystems are built."""
+
+    inbox: Inbox
+    store: Store
+    keys: MemberKeys
+    brokers: Mapping[str, BrokerEndpoint]
+
+
+def open_inbox(host: Host, keys: MemberKeys, brokers: Mapping[str, BrokerEndpoint]) -> OpenInbox:
+    settings = host.section(InboxSettings)
+    inbox = Inbox(settings, host.clock, host.log, lambda: keys.public_hex, keys.is_own, brokers)
     # One reader is enough: reads are short, and long polls don't occupy it.
-    store_settings = msgspec.structs.replace(store, readers=1)
-    file = Store(
-        STORE, datadir.database(STORE), store_settings, clock, log, publish=inbox.publish,
-        writers=writers, restarted=inbox.find_unpublished,
-    )  # fmt: skip
-    file.seed_ids(file.read(queries.last_id))
-    inbox.open(file)
-    return inbox, file
+    store = host.open_store(
+        STORE, {"readers": 1}, publish=inbox.publish, restarted=inbox.find_unpublished
+    )
+    store.seed_ids(store.read(queries.last_id))
+    inbox.open(store)
+    return OpenInbox(inbox, store, keys, brokers)
+
+
+class InboxNeeds(msgspec.Struct, frozen=True):
+    opened: OpenInbox
+    book: TokenBook
+    outbox_status: OutboxStatus
 
 
 class InboxSubsystem(Subsystem):
@@ -61,23 +62,12 @@ class InboxSubsystem(Subsystem):
         "/v1/profile", "/v1/topic/list", "/v1/topic/subscribe", "/v1/topic/unsubscribe",
         "/v1/version",
     )  # fmt: skip
-    needs = frozenset({STORE})
+    needed_stores = frozenset({STORE})
     scopes = wire.SCOPES
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        store: Store,
-        clock: Clock,
-        log: Log,
-        keys: MemberKeys,
-        book: TokenBook,
-        brokers: Mapping[str, BrokerEndpoint],
-        outbox_status: OutboxStatus,
-        instance: MemberInstance | None = None,
-    ) -> None:
-        """`inbox` and `store` are those of `open_inbox`."""
-        settings = inbox.settings
+    def __init__(self, host: Host, needs: InboxNeeds) -> None:
+        inbox, store, keys, brokers = needs.opened
+        settings, outbox_status, clock = inbox.settings, needs.outbox_status, host.clock
         self.inbox = inbox
         self.store = store
         self.stores = (store,)
@@ -87,10 +77,10 @@ class InboxSubsystem(Subsystem):
                 inbox,
                 keys.in_mesh(mesh),
                 clock,
-                log,
+                host.log,
                 outbox_status.set_dedupe_retention,
                 outbox_status.set_epoch,
-                instance=instance,
+                instance=instance_here(host.datadir.workspace),
             )
             for mesh, endpoint in brokers.items()
         }
@@ -99,11 +89,11 @@ class InboxSubsystem(Subsystem):
                 endpoint, keys.in_mesh(mesh), settings, clock, self.connections[mesh].send
             )
         self.loops: list[Loop] = [
-            Sweeper(store, settings, clock, log),
+            Sweeper(store, settings, clock, host.log),
             *self.connections.values(),
         ]
         self.local: dict[str, wire.LinkState] = {}
-        self._book = book
+        self._book = needs.book
         self._facts = StatusSources(
             self.links, self._broker_version, outbox_status, clock.monotonic()
         )

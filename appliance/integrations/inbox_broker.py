@@ -12,6 +12,7 @@ from appliance.broker.local_connection import LocalConnection
 from appliance.broker.registry import Registry
 from appliance.broker.service import Broker
 from appliance.broker.subsystem import BrokerSubsystem
+from appliance.host import Host
 from appliance.inbox import broker_pages
 from appliance.inbox import wire as inbox_wire
 from appliance.inbox.subsystem import InboxSubsystem
@@ -213,11 +214,20 @@ def _state(slug: str, state: str, reason: str, now_ms: int) -> inbox_wire.LinkSt
     return inbox_wire.LinkState(slug, state, reason, iso(now_ms), [])
 
 
+class LocalMeshNeeds(msgspec.Struct, frozen=True):
+    broker: BrokerSubsystem
+    inbox: InboxSubsystem
+    keys: MemberKeys
+
+
 class LocalMeshes(Subsystem):
     """The loop as a subsystem, which is suspended while one of the two stores is damaged."""
 
     name = "local_meshes"
-    needs = frozenset({"inbox", "broker"})
+    needed_stores = frozenset({"inbox", "broker"})
 
-    def __init__(self, subscriber: LocalMeshSubscriber) -> None:
+    def __init__(self, host: Host, needs: LocalMeshNeeds) -> None:
+        subscriber = LocalMeshSubscriber(
+            needs.broker, needs.inbox, needs.keys, host.clock, host.log
+        )
         self.loops = (subscriber,)

@@ -1,13 +1,12 @@
 """Runs of jobs as a part of the appliance."""
 
+from appliance.host import Host
 from appliance.jobs.resources import routes
 from appliance.jobs.service import JobRuns
 from appliance.jobs.settings import JobsSettings
 from appliance.jobs.wire import SCOPES
-from appliance.kernel.log import Log
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
-from appliance.workspace.datadir import DataDir
 
 
 class JobsSubsystem(Subsystem):
@@ -15,8 +14,8 @@ class JobsSubsystem(Subsystem):
     paths = ("/api/v1/jobs",)
     scopes = SCOPES
 
-    def __init__(self, settings: JobsSettings, datadir: DataDir, log: Log) -> None:
-        self._runs = JobRuns(settings, datadir, log)
+    def __init__(self, host: Host) -> None:
+        self._runs = JobRuns(host.section(JobsSettings), host.datadir, host.log)
 
     def routes(self) -> list[Route]:
         return routes(self._runs)

@@ -16,13 +16,15 @@ from appliance.kernel.store import Store
 
 
 class Subsystem(Protocol):
-    """`name`: the name of its package and of its role.
+    """Built from `(host, needs)`: the process, and a struct of what it gets from other subsystems.
+
+    name   the name of its package and of its role
 
     paths  the paths of its routes and sockets, declared on the class so that requests are refused
            with the reason while its role is off. A path covers all paths below it, `*` stands for
            one segment, and the longest one that fits decides
-    needs  stores that it can't work without. While one of them is damaged, its loops don't run,
-           and its routes and sockets respond with the reason
+    needed_stores  it can't work without them. While one is damaged, its loops don't run, and its
+           routes and sockets respond with the reason
     """
 
     name: str
@@ -30,7 +32,7 @@ class Subsystem(Protocol):
     stores: Sequence[Store] = ()
     loops: Sequence[Loop] = ()
     scopes: Scopes = Scopes()
-    needs: frozenset[str] = frozenset()
+    needed_stores: frozenset[str] = frozenset()
 
     def routes(self) -> Sequence[Route]:
         return ()

@@ -1,18 +1,28 @@
 """The subsystem of the Model Context Protocol."""
 
+import msgspec
+
+from appliance.host import Host
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.mcp.resources import routes
 from appliance.mcp.tools import ToolContext
 from appliance.web.guard import Guard
+from appliance.web.settings import HttpSettings
+
+
+class McpNeeds(msgspec.Struct, frozen=True):
+    context: ToolContext
+    guard: Guard
 
 
 class McpSubsystem(Subsystem):
     name = "mcp"
     paths = ("/mcp",)
 
-    def __init__(self, context: ToolContext, guard: Guard, body_bytes_max: int) -> None:
-        self._routes = routes(context, guard, body_bytes_max)
+    def __init__(self, host: Host, needs: McpNeeds) -> None:
+        body_bytes_max = host.section(HttpSettings).body_bytes_max
+        self._routes = routes(needs.context, needs.guard, body_bytes_max)
 
     def routes(self) -> list[Route]:
         return self._routes

@@ -1,19 +1,19 @@
 """The outbox subsystem."""
 
 from collections.abc import Callable
+from functools import partial
 
+import msgspec
+
+from appliance.host import Host
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Unavailable
-from appliance.kernel.log import Log
 from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route
-from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
-from appliance.kernel.writer import StoreSettings
-from appliance.kernel.writerprocess import WriterProcess
 from appliance.mesh.signing import Signer
 from appliance.outbox import metrics, queries, wire, writes
 from appliance.outbox.admin import OutboxAdmin
@@ -24,48 +24,40 @@ from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, Membership, Outbox
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import BrokersByMesh, DeliveryTarget, LocalBrokerTarget
-from appliance.workspace.datadir import DataDir
 
 RESTARTED = "the appliance was restarted during the delivery"
 
 
-class OutboxSubsystem(Subsystem):
+class OutboxNeeds(msgspec.Struct, frozen=True):
     """`local` is the broker of this appliance; `targets` are the targets besides brokers."""
 
+    local: LocalBrokerTarget | None
+    signer: Callable[[str], Signer]
+    membership: Membership
+    targets: tuple[DeliveryTarget, ...]
+
+
+class OutboxSubsystem(Subsystem):
     name = "outbox"
     paths = ("/v1/outbox", "/v1/send", "/v1/topic/post")
-    needs = frozenset({"outbox"})
+    needed_stores = frozenset({"outbox"})
     scopes = wire.SCOPES
 
-    def __init__(
-        self,
-        settings: OutboxSettings,
-        store: StoreSettings,
-        datadir: DataDir,
-        clock: Clock,
-        log: Log,
-        *,
-        local: LocalBrokerTarget | None = None,
-        signer: Callable[[str], Signer] | None = None,
-        targets: tuple[DeliveryTarget, ...] = (),
-        writers: WriterProcess | None = None,
-        membership: Membership | None = None,
-        read_settings: Callable[[], OutboxSettings] | None = None,
-    ) -> None:
+    def __init__(self, host: Host, needs: OutboxNeeds) -> None:
+        settings, clock, log = host.section(OutboxSettings), host.clock, host.log
         self._log = log
-        brokers = BrokersByMesh(_remote_brokers(settings, signer, clock), local)
+        brokers = BrokersByMesh(_remote_brokers(settings, needs.signer, clock), needs.local)
         registry: dict[str, DeliveryTarget] = {BROKER: brokers}
-        registry |= {target.name: target for target in targets}
-        database = datadir.database("outbox")
-        self.store = Store("outbox", database, store, clock, log, writers=writers)
+        registry |= {target.name: target for target in needs.targets}
+        self.store = host.open_store("outbox")
         self.outbox = Outbox(
             self.store,
             settings,
             registry,
             clock,
             log,
-            membership=membership,
-            read_settings=read_settings,
+            membership=needs.membership,
+            read_settings=partial(host.read_section, OutboxSettings),
         )
         self.stores = (self.store,)
         self.admin = OutboxAdmin(self.outbox)
@@ -115,7 +107,7 @@ class OutboxSubsystem(Subsystem):
 
 
 def _remote_brokers(
-    settings: OutboxSettings, signer: Callable[[str], Signer] | None, clock: Clock
+    settings: OutboxSettings, signer: Callable[[str], Signer], clock: Clock
 ) -> dict[str, HttpBrokerTarget]:
     remote: dict[str, HttpBrokerTarget] = {}
     for broker in settings.brokers:
@@ -123,7 +115,7 @@ def _remote_brokers(
             raise BadSettings(f"settings: outbox.brokers: mesh {broker.mesh} has two brokers")
         remote[broker.mesh] = HttpBrokerTarget(
             broker.url,
-            None if signer is None else signer(broker.mesh),
+            signer(broker.mesh),
             clock,
             settings,
             broker.ca_file,

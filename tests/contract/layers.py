@@ -33,6 +33,7 @@ SUBSYSTEM = 5
 OF_MODULE = {
     "build": 0,
     "cli_support": 4,
+    "host": 4,
     "roles": 6,
     "settings": 6,
     "wsgi": 8,

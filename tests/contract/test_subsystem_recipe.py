@@ -24,13 +24,13 @@ TOY = ROOT / "tests" / "support" / "toy"
 ELSEWHERE = [
     (
         "appliance/composition.py",
-        "from appliance.tokens.subsystem import TokensSubsystem",
+        "from appliance.web.guard import Guard",
         "from appliance.toy.subsystem import ToySubsystem",
     ),
     (
         "appliance/composition.py",
-        "            hub or HealthSubsystem(self.identity, clock),",
-        "            ToySubsystem(settings.toy, settings.store, host.datadir, clock, log),",
+        "            hub or HealthSubsystem(host, hub_needs),",
+        "            ToySubsystem(host),",
     ),
     (
         "appliance/settings.py",

@@ -1,37 +1,31 @@
 """The plugins' subsystem."""
 
-from pathlib import Path
+import msgspec
 
+from appliance.host import Host
 from appliance.hub.plugins.loops import PluginRunner
 from appliance.hub.plugins.plugin import Plugin
 from appliance.hub.plugins.resources import routes
 from appliance.hub.plugins.service import Plugins
 from appliance.hub.plugins.settings import PluginsSettings
 from appliance.hub.service import Hub
-from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 
 
-class PluginsSubsystem(Subsystem):
-    """`workspace`: where modules are found; `data_dir`: the directory they must not write."""
+class PluginsNeeds(msgspec.Struct, frozen=True):
+    hub: Hub
 
+
+class PluginsSubsystem(Subsystem):
     name = "plugins"
     paths = ("/api/v1/plugins", "/api/v1/messages/*/enrichments")
 
-    def __init__(
-        self,
-        settings: PluginsSettings,
-        hub: Hub,
-        workspace: Path,
-        data_dir: Path,
-        clock: Clock,
-        log: Log,
-    ) -> None:
+    def __init__(self, host: Host, needs: PluginsNeeds) -> None:
+        settings, hub, clock, log = host.section(PluginsSettings), needs.hub, host.clock, host.log
         names = [own.name for own in settings.all]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
@@ -39,7 +33,8 @@ class PluginsSubsystem(Subsystem):
         self._log = log
         on = [own for own in settings.all if own.enabled and settings.enabled]
         off = [own for own in settings.all if not (own.enabled and settings.enabled)]
-        plugins = [Plugin(own, settings, workspace, data_dir, clock, log) for own in on]
+        folder, data_dir = host.datadir.workspace, host.datadir.dir
+        plugins = [Plugin(own, settings, folder, data_dir, clock, log) for own in on]
         self.runners = [
             PluginRunner(plugin, hub.store, hub.feed, clock, log, hub.identity.epochs)
             for plugin in plugins

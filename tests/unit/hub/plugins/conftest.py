@@ -9,12 +9,15 @@ import gevent
 import msgspec
 import pytest
 
+from appliance.host import Host
 from appliance.hub import wire as hub_wire
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
-from appliance.hub.plugins.subsystem import PluginsSubsystem
+from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
 from appliance.hub.plugins.worker import PluginWorker
 from appliance.kernel.errors import ApplianceError
+from appliance.settings import Settings
+from appliance.workspace.datadir import DataDir
 
 SECONDS_MAX = 20.0
 
@@ -91,9 +94,10 @@ class PluginEnvironment:
         settings_ = msgspec.structs.replace(PluginsSettings(use=tuple(own)), **given)
         if self.subsystem is not None:
             self.subsystem.close(5)
-        self.subsystem = PluginsSubsystem(
-            settings_, self.hub, self.folder, self.data_dir, self.clock, self.log
-        )
+        settings = msgspec.structs.replace(Settings(), plugins=settings_)
+        datadir = DataDir(self.folder)
+        host = Host(settings, Settings, {}, datadir, datadir, self.clock, self.log)
+        self.subsystem = PluginsSubsystem(host, PluginsNeeds(self.hub))
         for runner in self.subsystem.runners:
             if not runner.plugin.broken:
                 runner.run_once(self.clock.now_ms())

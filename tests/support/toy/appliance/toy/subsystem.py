@@ -10,16 +10,12 @@ from appliance.toy.resources import routes
 from appliance.toy.service import Toy
 from appliance.toy.settings import ToySettings
 
+from appliance.host import Host
 from appliance.kernel.auth import Principal
-from appliance.kernel.clock import Clock
-from appliance.kernel.log import Log
 from appliance.kernel.route import Route, SocketRoute
-from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
-from appliance.kernel.writer import StoreSettings
 from appliance.web.frame import text_frame
 from appliance.web.socket import Socket
-from appliance.workspace.datadir import DataDir
 
 STORE = "toy"
 NORMAL_CLOSURE = 1000
@@ -27,16 +23,14 @@ NORMAL_CLOSURE = 1000
 
 class ToySubsystem(Subsystem):
     name = "toy"
-    needs = frozenset({STORE})
+    needed_stores = frozenset({STORE})
     scopes = wire.SCOPES
 
-    def __init__(
-        self, settings: ToySettings, store: StoreSettings, datadir: DataDir, clock: Clock, log: Log
-    ) -> None:
-        self._store = Store(STORE, datadir.database(STORE), store, clock, log)
+    def __init__(self, host: Host) -> None:
+        self._store = host.open_store(STORE)
         self.stores = (self._store,)
-        self._toy = Toy(self._store, settings)
-        self.loops = (NoteCounter(self._toy, clock, log),)
+        self._toy = Toy(self._store, host.section(ToySettings))
+        self.loops = (NoteCounter(self._toy, host.clock, host.log),)
 
     def routes(self) -> list[Route]:
         return routes(self._toy)

@@ -1,0 +1,56 @@
+"""What every subsystem gets from the process."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import msgspec
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.log import Log
+from appliance.kernel.store import Store
+from appliance.kernel.store_errors import StoreSuspended
+from appliance.kernel.writer import StoreSettings
+from appliance.kernel.writerprocess import WriterProcess
+from appliance.workspace.datadir import DataDir
+
+Section = TypeVar("Section", bound=msgspec.Struct)
+
+
+class Host(msgspec.Struct, frozen=True):
+    """`served` has empty files for damaged stores. `off`: the roles that don't run, with the
+    setting that switches each off. `read_settings` reads the settings again."""
+
+    settings: msgspec.Struct
+    read_settings: Callable[[], msgspec.Struct]
+    off: Mapping[str, str]
+    datadir: DataDir
+    served: DataDir
+    clock: Clock
+    log: Log
+    instance_id: str = ""
+    damaged: Mapping[str, StoreSuspended] = MappingProxyType({})
+    writers: WriterProcess | None = None  # None: no store is written
+
+    def runs(self, role: str) -> bool:
+        return role not in self.off
+
+    def section(self, kind: type[Section]) -> Section:
+        """The section of the settings that this struct describes."""
+        return _section(self.settings, kind)
+
+    def read_section(self, kind: type[Section]) -> Section:
+        """The same section, as it is written now."""
+        return _section(self.read_settings(), kind)
+
+    def open_store(self, name: str, changed: Mapping[str, Any] | None = None, **more: Any) -> Store:
+        """`changed`: settings for this store alone; `more`: arguments of Store."""
+        settings = msgspec.structs.replace(self.section(StoreSettings), **(changed or {}))
+        arguments = {"writers": self.writers, **more}
+        path = self.served.database(name)
+        return Store(name, path, settings, self.clock, self.log, **arguments)
+
+
+def _section(settings: msgspec.Struct, kind: type[Section]) -> Section:
+    sections = (getattr(settings, name) for name in settings.__struct_fields__)
+    return next(section for section in sections if isinstance(section, kind))
