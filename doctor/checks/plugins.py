@@ -74,12 +74,12 @@ def _modules(context: Context) -> Iterator[Finding]:
         return
     for own in settings.all if settings.enabled else ():
         if own.enabled:
-            yield from _module(context, own, settings)
+            yield from _module(context, own)
 
 
-def _module(context: Context, own: PluginSettings, settings: PluginsSettings) -> Iterator[Finding]:
+def _module(context: Context, own: PluginSettings) -> Iterator[Finding]:
     try:
-        source.read(own, context.datadir.workspace, settings.module_bytes_max)
+        source.read(own, context.datadir.workspace)
     except source.BadSource as error:
         severity = Severity.ERROR if own.required else Severity.WARNING
         then = "the appliance won't start" if own.required else "the plugin is left out"

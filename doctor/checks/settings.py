@@ -32,8 +32,6 @@ NOT_ABOVE = (
     ("inbox", "backoff_first_ms", "backoff_max_ms"),
     ("outbox", "backoff_first_ms", "backoff_max_ms"),
     ("outbox", "route_concurrency_max", "concurrency_max"),
-    ("plugins", "debounce_seconds", "debounce_seconds_max"),
-    ("plugins", "pause_seconds", "pause_seconds_max"),
     ("socket", "ping_seconds", "idle_seconds_max"),
     ("socket", "unauthenticated_max", "connections_max"),
     ("store", "wal_bytes_truncate", "wal_bytes_max"),

@@ -302,8 +302,7 @@ def test_failing_plugin(play: Play) -> None:
     module.write_text("def enrich(message, config):\n    raise ValueError\n")
     with stranger.data.settings_file.open("a") as file:
         file.write(
-            "\n[plugins]\npause_seconds = 600.0\n"
-            '[[plugins.use]]\nname = "night"\ntype = "linkifier"\nmodule = "plugins/night.py"\n'
+            '\n[[plugins.use]]\nname = "night"\ntype = "linkifier"\nmodule = "plugins/night.py"\n'
         )
     stranger.up()
     assert set(send(stranger, 8)) == {201}

@@ -68,10 +68,11 @@ def test_no_child_has_the_secrets_of_the_environment(tmp_path):
 
 
 def test_a_breaker_stops_a_plugin_and_its_cursor_waits(tmp_path):
-    text = settings_of(tmp_path, ("marks", "linkifier", "marks"), failures_max=3, pause_seconds=8.0)
-    with serve(tmp_path, settings=text) as hub:
+    text = settings_of(tmp_path, ("marks", "linkifier", "marks"))
+    pauses = {"appliance.hub.plugins.plugin.PAUSES": {"initial_seconds": 8.0}}
+    with serve(tmp_path, settings=text, constants=pauses) as hub:
         _, topic = hub.channel_with_topic("a")
-        for _ in range(3):
+        for _ in range(5):
             hub.send(topic, "!die")
         until(lambda: plugin(hub)["breaker"] == "open", 20, "a pause")
         good = hub.send(topic, "!good")["message"]["id"]
@@ -89,7 +90,7 @@ def test_a_breaker_stops_a_plugin_and_its_cursor_waits(tmp_path):
 def test_kill_during_work_loses_and_repeats_nothing(tmp_path):
     text = settings_of(
         tmp_path, ("marks", "linkifier", "marks"), ("urls", "extractor", 'builtin = "urls"'),
-        timeout_seconds=60.0, cursor_seconds=0.05,
+        timeout_seconds=60.0,
     )  # fmt: skip
     sent = []
     with serve(tmp_path, settings=text) as hub:

@@ -8,6 +8,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
+import msgspec
+
 from appliance.server import main  # first, because it patches the standard library
 
 
@@ -16,6 +18,8 @@ def set_constants(constants: dict[str, Any]) -> None:
         module, _, name = path.rpartition(".")
         target = import_module(module)
         assert hasattr(target, name), path
+        if isinstance(value, dict):  # fields of a struct
+            value = msgspec.structs.replace(getattr(target, name), **value)
         setattr(target, name, value)
 
 

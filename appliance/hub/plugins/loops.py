@@ -24,6 +24,10 @@ TOGETHER = 16  # messages whose results are stored together
 ROUND_MESSAGES = 500  # in one round
 QUEUE_MAX = 1  # events are read from the log, so the queue keeps none
 IDLE_SECONDS = 5.0
+CURSOR_SECONDS = 1.0  # between stores of a cursor that passed nothing relevant
+PENDING_MAX = 1000  # messages that were read from the log and not processed yet
+DEBOUNCE_MS = 1000  # from an edit to its processing; each edit restarts the wait
+DEBOUNCE_MS_MAX = 10_000  # from the first of several edits
 REST_SECONDS_MIN = 1.0  # after the store has refused a write
 
 
@@ -31,6 +35,7 @@ class PluginRunner(Loop):
     """One greenlet for each plugin, so that a hanging plugin blocks no other."""
 
     name = "hub_plugin_runner"
+    shortest_seconds = 0.1  # new messages are processed together
 
     def __init__(
         self,
@@ -45,7 +50,6 @@ class PluginRunner(Loop):
         super().__init__(clock, log)
         self._epochs = tuple(epochs)
         self.plugin = plugin
-        self.shortest_seconds = plugin.settings.poll_seconds
         self._subscription: FeedSubscription | None = None
         self._store = store
         self._feed = feed
@@ -98,9 +102,9 @@ class PluginRunner(Loop):
         if plugin.paused:
             return REST_SECONDS_MIN
         if pending is None or pending.count or self._may_redo or self.lag:
-            return plugin.settings.poll_seconds
+            return self.shortest_seconds
         if pending.cursor != self._stored:
-            return plugin.settings.cursor_seconds
+            return CURSOR_SECONDS
         return IDLE_SECONDS
 
     def request_redo(self) -> None:
@@ -149,7 +153,7 @@ class PluginRunner(Loop):
             left = 0
         if self._may_redo and left > 0 and not plugin.paused:
             self._redo(left, counts)
-        self.flush(within=plugin.settings.cursor_seconds)
+        self.flush(within=CURSOR_SECONDS)
         metrics.lag.labels(plugin.name).set(self.lag)
         plugin.rest()
         return counts
@@ -164,16 +168,16 @@ class PluginRunner(Loop):
         self._stored, self._stored_at = cursor, now
 
     def _begin(self) -> PendingMessages:
-        name, settings = self.plugin.name, self.plugin.settings
+        name = self.plugin.name
         stored: CursorRow | None = self._store.read(queries.cursor, name)
         stored = stored or self._store.write(writes.begin, name, self._feed.head)
         self._stored = stored.cursor
         self._pending = PendingMessages(
             # A restored database may end before the stored cursor.
             min(stored.cursor, self._feed.head),
-            settings.pending_max,
-            int(settings.debounce_seconds * 1000),
-            int(settings.debounce_seconds_max * 1000),
+            PENDING_MAX,
+            DEBOUNCE_MS,
+            DEBOUNCE_MS_MAX,
         )
         return self._pending
 

@@ -13,6 +13,7 @@ from appliance.kernel.errors import ApplianceError, Invalid
 
 Added = tuple[hub_wire.AddAttachment, str]  # with its dedupe key
 
+ITEMS_MAX = 100  # findings or attachments of one message, which are stored together
 _findings = msgspec.json.Decoder(list[wire.EnrichmentFinding]).decode
 _extracts = msgspec.json.Decoder(list[wire.Extract]).decode
 
@@ -21,17 +22,15 @@ class BadOutput(Exception):
     """Why the output is refused. The message contains nothing of the output itself."""
 
 
-def findings(raw: msgspec.Raw, content: str, items_max: int) -> list[wire.EnrichmentFinding]:
+def findings(raw: msgspec.Raw, content: str) -> list[wire.EnrichmentFinding]:
     """The output of a linkifier. Raises BadOutput."""
-    return checked(_decode(_findings, raw, items_max), content, items_max)
+    return checked(_decode(_findings, raw), content)
 
 
-def checked(
-    items: list[wire.EnrichmentFinding], content: str, items_max: int
-) -> list[wire.EnrichmentFinding]:
+def checked(items: list[wire.EnrichmentFinding], content: str) -> list[wire.EnrichmentFinding]:
     """The findings, if all of them can be stored for this text. Raises BadOutput."""
-    if len(items) > items_max:
-        raise BadOutput("the output has more items than plugins.items_max")
+    if len(items) > ITEMS_MAX:
+        raise BadOutput(f"the output has more than {ITEMS_MAX} items")
     for finding in items:
         if not finding.span.start < finding.span.end <= len(content):
             raise BadOutput("a span is empty or outside the message's text")
@@ -39,10 +38,10 @@ def checked(
     return items
 
 
-def extracts(raw: msgspec.Raw, message_id: str, items_max: int) -> list[Added]:
+def extracts(raw: msgspec.Raw, message_id: str) -> list[Added]:
     """The output of an extractor as commands to add attachments. Raises BadOutput."""
     added = []
-    for extract in _decode(_extracts, raw, items_max):
+    for extract in _decode(_extracts, raw):
         command = hub_wire.AddAttachment(
             extract.kind, extract.value_json, extract.key or None, extract.dedupe_key, message_id
         )
@@ -50,15 +49,15 @@ def extracts(raw: msgspec.Raw, message_id: str, items_max: int) -> list[Added]:
     return added
 
 
-def _decode(decode: Any, raw: msgspec.Raw, items_max: int) -> Any:
+def _decode(decode: Any, raw: msgspec.Raw) -> Any:
     try:
         items = decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         raise BadOutput(
             "the output is not a list of the items that this type of plugin returns"
         ) from None
-    if len(items) > items_max:
-        raise BadOutput("the output has more items than plugins.items_max")
+    if len(items) > ITEMS_MAX:
+        raise BadOutput(f"the output has more than {ITEMS_MAX} items")
     return items
 
 

@@ -17,6 +17,10 @@ from appliance.kernel.lock import GreenletLock
 from appliance.kernel.log import Log
 from appliance.kernel.retry import RetrySettings, delay_seconds
 
+FAILURES_MAX = 5  # in a row, then a plugin pauses; then it gets a single message
+PAUSES = RetrySettings(30.0, 600.0)
+UNUSED_SECONDS_MAX = 60.0  # then its process ends, which has some 20 MB
+SLOW_SECONDS = 1.0  # a message that takes longer is logged
 _encode = msgspec.json.Encoder().encode
 
 
@@ -40,15 +44,14 @@ class Plugin:
         self.broken = ""
         self.last_failure = ""  # reason of the last failure; empty after a success
         self.done = self.failed = 0
-        self.breaker = CircuitBreaker(settings.failures_max)
-        self._pauses = RetrySettings(settings.pause_seconds, settings.pause_seconds_max)
+        self.breaker = CircuitBreaker(FAILURES_MAX)
         self.source: PluginSource | None = None
         self.worker: PluginWorker | None = None
         self.needed = source.NEEDED.get(own.builtin or "")
         self.lock = GreenletLock()  # shared by the runner and requests for one message
         self._used = clock.monotonic()
         try:
-            self.source = source.read(own, workspace, settings.module_bytes_max)
+            self.source = source.read(own, workspace)
             self.worker = PluginWorker(own, self.source, settings, data_dir, log)
         except BadSource as error:
             self.broken = str(error)
@@ -89,7 +92,7 @@ class Plugin:
         self.breaker.succeeded()
         self.done += 1
         self.last_failure = ""
-        if took > self.settings.slow_seconds:
+        if took > SLOW_SECONDS:
             self._log.warning(
                 "slow plugin", plugin=self.name, message_id=message.id, seconds=round(took, 3)
             )
@@ -101,7 +104,7 @@ class Plugin:
         worker = self.worker
         if worker is None or not worker.running or self.lock.locked:
             return
-        if self._clock.monotonic() - self._used > self.settings.idle_seconds:
+        if self._clock.monotonic() - self._used > UNUSED_SECONDS_MAX:
             worker.stop()
 
     def stop(self) -> None:
@@ -112,12 +115,11 @@ class Plugin:
         assert self.worker is not None
         raw = self.worker.ask(_encode(_plugin_view(message)))
         seen = writes.SeenMessage(message.id, message.version, message.content_raw)
-        items_max = self.settings.items_max
         try:
             if self.own.type == "linkifier":
-                findings = output.findings(raw, message.content_raw, items_max)
+                findings = output.findings(raw, message.content_raw)
                 return writes.store_enrichments, (self.name, seen, findings)
-            extracts = output.extracts(raw, message.id, items_max)
+            extracts = output.extracts(raw, message.id)
             return writes.store_attachments, (self.name, seen, extracts)
         except output.BadOutput as error:
             raise PluginFailure("invalid", str(error)) from None
@@ -133,7 +135,7 @@ class Plugin:
         )  # fmt: skip
         if self.breaker.state(now) == "open":
             return  # failed during a pause, on request: the pause stays as it is
-        pause_seconds = delay_seconds(self._pauses, self.breaker.openings + 1)
+        pause_seconds = delay_seconds(PAUSES, self.breaker.openings + 1)
         if self.breaker.failed(now, pause_seconds, at_once=failure.passing):
             metrics.paused.labels(self.name).set(1)
             self._log.warning(

@@ -8,12 +8,14 @@ from appliance.hub.access import READ
 from appliance.hub.plugins import listings, metrics, output, queries, wire, writes
 from appliance.hub.plugins.plugin import Plugin
 from appliance.hub.plugins.queries import CursorRow
-from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.hub.plugins.settings import PluginSettings
 from appliance.hub.plugins.worker import PluginFailure
 from appliance.hub.service import PAGE_MAX, Hub
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
 from appliance.workspace.epochs import ids_between
+
+LAG_WARNING_EVENTS = 10_000.0  # a plugin that is further behind does not catch up by itself
 
 
 class PluginProgress(Protocol):
@@ -39,9 +41,7 @@ class Plugins:
         runners: Sequence[PluginProgress],
         off: Sequence[PluginSettings],
         clock: Clock,
-        settings: PluginsSettings,
     ) -> None:
-        self._settings = settings
         self._hub = hub
         self._store = hub.store
         self._runners = runners
@@ -94,8 +94,7 @@ class Plugins:
                 continue
             seen = writes.SeenMessage(message.id, message.version, message.content_raw)
             try:
-                items_max = self._settings.items_max
-                findings = output.checked(change.enrichments, message.content_raw, items_max)
+                findings = output.checked(change.enrichments, message.content_raw)
             except output.BadOutput as error:
                 refused.append(wire.RefusedChange(message.id, str(error)))
                 continue
@@ -123,7 +122,7 @@ class Plugins:
                 f"plugin.{plugin.name}.broken": float(bool(plugin.broken)),
                 f"plugin.{plugin.name}.paused": float(not plugin.breaker.is_closed),
                 f"plugin.{plugin.name}.lag_events": float(runner.lag),
-                f"plugin.{plugin.name}.lag_events_max": float(plugin.settings.lag_warning_events),
+                f"plugin.{plugin.name}.lag_events_max": LAG_WARNING_EVENTS,
             }
             if isolation is not None:
                 open_ = wire.gaps(isolation, plugin.own.network, plugin.own.subprocesses)

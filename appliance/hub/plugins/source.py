@@ -16,6 +16,7 @@ from appliance.workspace.datadir import DIRECTORY
 BUILTIN = Path(__file__).parent / "builtin"
 # A text without which a built-in finds nothing: it isn't given messages without it.
 NEEDED = {"urls": "://"}
+MODULE_BYTES_MAX = 1024 * 1024
 
 
 class BadSource(Exception):
@@ -27,14 +28,14 @@ class PluginSource(msgspec.Struct, frozen=True):
     digest: str
 
 
-def read(plugin: PluginSettings, workspace: Path, bytes_max: int) -> PluginSource:
+def read(plugin: PluginSettings, workspace: Path) -> PluginSource:
     """Raises BadSource."""
     if (plugin.module is None) == (plugin.builtin is None):
         raise BadSource("it needs either `module` or `builtin`")
     if plugin.builtin is not None:
         return _source((BUILTIN / f"{plugin.builtin}.py").read_bytes())
     assert plugin.module is not None
-    return _source(_read_below(workspace, plugin.module, bytes_max))
+    return _source(_read_below(workspace, plugin.module, MODULE_BYTES_MAX))
 
 
 def _source(data: bytes) -> PluginSource:

@@ -40,7 +40,7 @@ class PluginsSubsystem(Subsystem):
             for plugin in plugins
         ]
         self.loops: list[Loop] = list(self.runners)
-        self.plugins = Plugins(hub, self.runners, off, clock, settings)
+        self.plugins = Plugins(hub, self.runners, off, clock)
         self._prove()
 
     def _prove(self) -> None:

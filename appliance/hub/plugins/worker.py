@@ -34,6 +34,10 @@ PROGRAM = (
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 VERSION_CHARACTERS_MAX = 100
 REPLY_BYTES_MAX = 64 * 1024  # before there is any output
+OUTPUT_BYTES_MAX = 256 * 1024  # for a message, whose text has 64 KiB
+LOAD_SECONDS = 15.0  # to start the process and load its module, on a busy machine
+CPU_SECONDS = 60  # a process is replaced at half of them
+PROCESSES_MAX = 64  # with `subprocesses = true`; threads count too
 _NAME = re.compile(r"\w{1,64}")
 
 
@@ -97,8 +101,7 @@ class PluginWorker:
             self._child = LineProcess([sys.executable, "-I", "-B", "-c", PROGRAM], ENVIRONMENT)
         except OSError as error:
             raise PluginFailure("start", "no process can be started", passing=True) from error
-        seconds, bytes_max = self._settings.load_seconds, REPLY_BYTES_MAX
-        reply = self._exchange(_encode(self._order()), seconds, bytes_max, passing=True)
+        reply = self._exchange(_encode(self._order()), LOAD_SECONDS, REPLY_BYTES_MAX, passing=True)
         assert self._child is not None
         self.isolation = proof.confirm(
             reply.isolation or wire.Isolation(), reply.pid, self._child.pid
@@ -107,7 +110,7 @@ class PluginWorker:
         if self._settings.require_isolation and missing:
             self.stop()
             raise PluginFailure("unisolated", missing, passing=True)
-        reply = self._exchange(_encode(self._load()), seconds, bytes_max, passing=True)
+        reply = self._exchange(_encode(self._load()), LOAD_SECONDS, REPLY_BYTES_MAX, passing=True)
         if reply.error is not None:
             self.stop()
             raise PluginFailure(
@@ -126,15 +129,16 @@ class PluginWorker:
         """The plugin's output for a message, as unchecked JSON."""
         self.start()
         seconds = self._settings.timeout_of(self._plugin)
-        bytes_max = self._settings.output_bytes_max + REPLY_BYTES_MAX
-        reply = self._exchange(message, seconds, bytes_max)
+        reply = self._exchange(message, seconds, OUTPUT_BYTES_MAX + REPLY_BYTES_MAX)
         if reply.error == "TooLarge":
-            raise PluginFailure("too_large", "the output is larger than plugins.output_bytes_max")
+            raise PluginFailure(
+                "too_large", f"the output is larger than {OUTPUT_BYTES_MAX:,} bytes"
+            )
         if reply.error is not None:
             if reply.error == "MemoryError":
                 self.stop()  # its state is unknown
             raise PluginFailure("error", _sentence("it raised an error", reply), **_where(reply))
-        self._replacement_due = reply.cpu > self._settings.cpu_seconds / 2
+        self._replacement_due = reply.cpu > CPU_SECONDS / 2
         return reply.outputs
 
     def rest(self) -> None:
@@ -190,7 +194,7 @@ class PluginWorker:
             raise PluginFailure("invalid", "its process sent a line without a request") from None
         except ResponseTooLong:
             raise PluginFailure(
-                "too_large", "the output is larger than plugins.output_bytes_max"
+                "too_large", f"the output is larger than {OUTPUT_BYTES_MAX:,} bytes"
             ) from None
         except (msgspec.DecodeError, RecursionError):
             self.stop()
@@ -206,10 +210,10 @@ class PluginWorker:
             "readable": [str(self._data_dir.parent / path) for path in plugin.read],
             "network": plugin.network,
             "subprocesses": plugin.subprocesses,
-            "processes_max": settings.processes_max,
+            "processes_max": PROCESSES_MAX,
             "memory_bytes": settings.memory_of(plugin),
-            "cpu_seconds": settings.cpu_seconds,
-            "file_bytes": settings.file_bytes,
+            "cpu_seconds": CPU_SECONDS,
+            "file_bytes": 0,
         }
 
     def _load(self) -> dict[str, Any]:
@@ -218,7 +222,7 @@ class PluginWorker:
             "type": self._plugin.type,
             "source": self._source.text,
             "config": _encode(self._plugin.config).decode(),
-            "output_bytes_max": self._settings.output_bytes_max,
+            "output_bytes_max": OUTPUT_BYTES_MAX,
         }
 
 

@@ -32,8 +32,6 @@ def enrich(message, config):
     ]
 """
 SETTINGS = """
-[plugins]
-debounce_seconds = 0.05
 [[plugins.use]]
 name = "marks"
 type = "linkifier"
@@ -43,6 +41,7 @@ name = "urls"
 type = "extractor"
 builtin = "urls"
 """
+CONSTANTS = {"appliance.hub.plugins.loops.DEBOUNCE_MS": 50}
 
 
 class Actor(threading.Thread):
@@ -149,7 +148,7 @@ class Listener(Actor):
 def test_tables_and_listeners_agree_with_the_log_after_random_faults(tmp_path):
     (tmp_path / "marks.py").write_text(MARKS)
     rng = random.Random(SEED)
-    with serve(tmp_path, settings=SETTINGS) as hub:
+    with serve(tmp_path, settings=SETTINGS, constants=CONSTANTS) as hub:
         channel, first = hub.channel_with_topic("chaos")
         topics = [first, *(hub.topic(channel, f"t{number}") for number in range(3))]
         message_ids = []

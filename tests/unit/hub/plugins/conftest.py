@@ -11,6 +11,7 @@ import pytest
 
 from appliance.host import Host
 from appliance.hub import wire as hub_wire
+from appliance.hub.plugins import loops
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
 from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
@@ -90,7 +91,7 @@ class PluginEnvironment:
             )
             for plugin in plugins
         ]  # fmt: skip
-        given = {"require_isolation": False, "urls": False, "cursor_seconds": 1e-9, **settings}
+        given = {"require_isolation": False, "urls": False, **settings}
         settings_ = msgspec.structs.replace(PluginsSettings(use=tuple(own)), **given)
         if self.subsystem is not None:
             self.subsystem.close(5)
@@ -195,7 +196,8 @@ class PluginEnvironment:
 
 
 @pytest.fixture
-def plugin_env(env, tmp_path):
+def plugin_env(env, tmp_path, monkeypatch):
+    monkeypatch.setattr(loops, "CURSOR_SECONDS", 1e-9)
     made = PluginEnvironment(env, tmp_path / "workspace")
     yield made
     made.close()

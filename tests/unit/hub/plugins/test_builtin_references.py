@@ -47,4 +47,4 @@ def test_references_become_links():
 @given(st.text(alphabet="ab./:#L1-_ ü\n", max_size=80))
 def test_linkifier_returns_valid_output_for_any_text(text):
     results = references.enrich({"content_raw": text}, {"url": "https://e.com/{path}#L{line}"})
-    output.findings(raw(results), text, 100)
+    output.findings(raw(results), text)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.hub import events
-from appliance.hub.plugins import output, queries, source
+from appliance.hub.plugins import loops, output, queries, source
 from appliance.hub.plugins.builtin import urls
 from appliance.hub.plugins.loops import IDLE_SECONDS
 
@@ -57,14 +57,14 @@ def test_allowed_and_blocked_domains_include_subdomains():
 def test_extracted_urls_can_be_stored():
     text = "http://e.com/%zz http://ä.example/ü https://x.example/" + "y" * 1000 + " http://e.com"
     results = urls.extract({"content_raw": text}, {})
-    assert len(output.extracts(raw(results), "msg_1", 100)) == len(results) == 4
+    assert len(output.extracts(raw(results), "msg_1")) == len(results) == 4
 
 
 @given(st.text(alphabet="htps:/.@[]()ae1 \n", max_size=80))
 def test_url_extractor_returns_valid_output_for_any_text(text):
     for content in (text, "https://" + text):
         results = urls.extract({"content_raw": content}, {})
-        output.extracts(raw(results), "msg_1", 100)
+        output.extracts(raw(results), "msg_1")
 
 
 def attached(plugin_env):
@@ -82,8 +82,9 @@ def test_no_process_is_started_for_messages_without_an_address(plugin_env):
     assert attached(plugin_env) == []
 
 
-def test_an_address_becomes_an_attachment_also_by_an_edit(plugin_env):
-    plugin_env.use(urls=True, debounce_seconds=0.0)
+def test_an_address_becomes_an_attachment_also_by_an_edit(plugin_env, monkeypatch):
+    monkeypatch.setattr(loops, "DEBOUNCE_MS", 0)
+    plugin_env.use(urls=True)
     message = plugin_env.post("see https://example.com/a, please")
     other = plugin_env.post("nothing yet")
     plugin_env.edit(other, "but now http://example.com/b")
@@ -117,7 +118,7 @@ def test_without_the_needed_text_it_finds_nothing(text):
 
 
 def test_an_idle_runner_sleeps_and_a_message_wakes_it(plugin_env):
-    plugin_env.use(urls=True, poll_seconds=0.01, cursor_seconds=0.0)
+    plugin_env.use(urls=True)
     runner = plugin_env.runner("urls")
     runner.start()
     with gevent.Timeout(SECONDS_MAX):

@@ -7,7 +7,7 @@ import gevent
 
 from appliance.hub import wire as hub_wire
 from appliance.hub import writes as hub_writes
-from appliance.hub.plugins import queries, wire, writes
+from appliance.hub.plugins import loops, queries, wire, writes
 from appliance.hub.plugins.settings import PluginSettings
 from tests.unit.hub.conftest import FaultyRunner
 from tests.unit.hub.plugins.conftest import MARKS, SECONDS_MAX
@@ -328,8 +328,9 @@ def test_9_interrupted_work_is_done_once_after_a_restart(plugin_env):
     assert [published["message_id"] for published in plugin_env.published()] == [first, second]
 
 
-def test_9_reprocessing_after_a_lost_cursor_changes_nothing(plugin_env):
-    plugin_env.marks(cursor_seconds=1e9)
+def test_9_reprocessing_after_a_lost_cursor_changes_nothing(plugin_env, monkeypatch):
+    monkeypatch.setattr(loops, "CURSOR_SECONDS", 1e9)
+    plugin_env.marks()
     plugin_env.post("the first is stored at once")
     plugin_env.rounds()
     message = plugin_env.post("!word")
@@ -340,6 +341,7 @@ def test_9_reprocessing_after_a_lost_cursor_changes_nothing(plugin_env):
     for runner in plugin_env.subsystem.runners:  # killed: nothing is flushed
         runner.plugin.stop()
     plugin_env.subsystem = None
+    monkeypatch.setattr(loops, "CURSOR_SECONDS", 0.0)
     plugin_env.marks()
     plugin_env.rounds()
     assert plugin_env.runner().plugin.done == 1  # it was looked at again
@@ -385,8 +387,9 @@ def test_10_many_edits_are_processed_once(plugin_env):
     assert plugin_env.runner().plugin.done == 1
 
 
-def test_10_continuous_edits_do_not_defer_processing_without_limit(plugin_env):
-    plugin_env.marks(debounce_seconds_max=3.0)
+def test_10_continuous_edits_do_not_defer_processing_without_limit(plugin_env, monkeypatch):
+    monkeypatch.setattr(loops, "DEBOUNCE_MS_MAX", 3000)
+    plugin_env.marks()
     message = plugin_env.post("!v0")
     seen = []
     for number in range(1, 8):
@@ -422,9 +425,10 @@ def version(published):
 # -- gate I ------------------------------------------------------------------------------------
 
 
-def test_gate_i_rows_and_events_match_the_current_text(plugin_env):
+def test_gate_i_rows_and_events_match_the_current_text(plugin_env, monkeypatch):
     """Every event of the log is compared with the text the message had at that place."""
-    plugin_env.marks(debounce_seconds=0.0)
+    monkeypatch.setattr(loops, "DEBOUNCE_MS", 0)
+    plugin_env.marks()
     messages = [plugin_env.post(f"!m{number}") for number in range(6)]
     plugin, over = plugin_env.runner().plugin, []
 

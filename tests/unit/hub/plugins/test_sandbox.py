@@ -213,9 +213,10 @@ def test_its_environment_and_descriptors_are_bare(run, monkeypatch):
     assert set(results.values()) == {"done"}, results
 
 
-def test_a_plugin_that_uses_up_its_processor_time_is_ended(run):
+def test_a_plugin_that_uses_up_its_processor_time_is_ended(run, monkeypatch):
+    monkeypatch.setattr(worker, "CPU_SECONDS", 1)
     source = PluginSource("def enrich(m, c):\n    while True: pass\n", "")
-    settings = PluginsSettings(timeout_seconds=20.0, cpu_seconds=1, require_isolation=False)
+    settings = PluginsSettings(timeout_seconds=20.0, require_isolation=False)
     busy = PluginWorker(
         PluginSettings("busy", "linkifier"), source, settings, Path("/nowhere/.agentlip")
     )

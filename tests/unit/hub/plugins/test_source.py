@@ -23,7 +23,7 @@ def workspace(tmp_path):
 
 
 def text_of(workspace, module):
-    return source.read(PluginSettings("p", "linkifier", module=module), workspace, 1000).text
+    return source.read(PluginSettings("p", "linkifier", module=module), workspace).text
 
 
 def test_a_module_below_the_workspace_is_read(workspace):
@@ -69,7 +69,7 @@ def test_module_outside_the_workspace_is_refused(workspace, module):
 
 def test_only_small_regular_files_are_read(workspace):
     os.mkfifo(workspace / "pipe.py")
-    (workspace / "big.py").write_text("#" * 1001)
+    (workspace / "big.py").write_text("#" * (source.MODULE_BYTES_MAX + 1))
     (workspace / "latin.py").write_bytes(b"# \xff")
     for name in ("pipe.py", "big.py", "latin.py"):
         with pytest.raises(BadSource):
@@ -82,4 +82,4 @@ def test_a_plugin_needs_one_source(workspace):
         PluginSettings("p", "linkifier", builtin="urls", module="plugins/good.py"),
     ):
         with pytest.raises(BadSource):
-            source.read(own, workspace, 1000)
+            source.read(own, workspace)

@@ -3,6 +3,8 @@
 import gevent
 import pytest
 
+from appliance.hub.plugins import plugin
+from appliance.hub.plugins import worker as workers
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
 from appliance.hub.plugins.worker import PluginFailure, PluginWorker
@@ -32,7 +34,7 @@ def failing(worker, message=b"{}"):
 
 
 def test_process_runs_only_while_there_is_work(plugin_env):
-    plugin_env.marks(idle_seconds=60.0)
+    plugin_env.marks()
     process = plugin_env.runner().plugin.worker
     assert not process.running
     plugin_env.post("!word")
@@ -48,14 +50,15 @@ def test_process_runs_only_while_there_is_work(plugin_env):
     assert plugin_env.words(message) == ["!again"]
 
 
-def test_process_is_replaced_after_half_of_its_cpu_time(worker):
+def test_process_is_replaced_after_half_of_its_cpu_time(worker, monkeypatch):
+    monkeypatch.setattr(workers, "CPU_SECONDS", 1)
     text = (
         "import time\ndef enrich(message, config):\n"
         "    until = time.process_time() + 0.6\n"
         "    while time.process_time() < until: pass\n"
         "    return []\n"
     )
-    busy = worker(text, cpu_seconds=1, timeout_seconds=30.0)
+    busy = worker(text, timeout_seconds=30.0)
     for _ in range(2):
         assert bytes(busy.ask(b"{}")) == b"[]"
         busy.rest()
@@ -133,20 +136,20 @@ def test_second_response_is_refused(worker):
     assert not process.running
 
 
-def test_module_that_hangs_while_loading_times_out(worker):
-    process = worker("while True: pass", load_seconds=0.5)
+def test_module_that_hangs_while_loading_times_out(worker, monkeypatch):
+    monkeypatch.setattr(workers, "LOAD_SECONDS", 0.5)
+    process = worker("while True: pass")
     failure = failing(process)
     assert (failure.outcome, failure.passing) == ("timeout", True)
     assert not process.running
 
 
-def test_pauses_double_up_to_their_limit(plugin_env):
+def test_pauses_double_up_to_their_limit(plugin_env, monkeypatch):
+    monkeypatch.setattr(plugin, "FAILURES_MAX", 1)
     text = "def enrich(message, config): raise ValueError"
-    plugin_env.use(
-        ("bad", "linkifier", text), failures_max=1, pause_seconds=30.0, pause_seconds_max=100.0
-    )
+    plugin_env.use(("bad", "linkifier", text))
     breaker = plugin_env.runner().plugin.breaker
-    for pause in (30, 60, 100, 100):
+    for pause in (30, 60, 120, 240, 480, 600, 600):
         plugin_env.post("!word")
         plugin_env.round()
         assert breaker.seconds_left(plugin_env.clock.monotonic()) == pause
