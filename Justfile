@@ -62,6 +62,11 @@ bench *ARGS:
     ops/env dev
     .venv/bin/python -m tests.bench {{ ARGS }}
 
+# the models and row tuples of all tables, made from the migrations
+models:
+    ops/env dev
+    .venv/bin/python -m ops.write_models
+
 # the annotated reference settings, made from the code
 settings:
     ops/env dev

@@ -1,7 +1,7 @@
 """Counts lines of code by package and compares them with the package's budget: ops/size
 
 A line counts if it has code: no comment, docstring, import or blank line. Exit code 1 if a
-package is above its limit. Only Python is counted.
+package is above its limit. Only Python is counted, without modules that a program writes.
 """
 
 import ast
@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OTHER = "everything else"
+GENERATED = '"""Generated from'
+"""How a module begins that a program writes from something else, which is what people read."""
 # Lines of code that a package may have. Another mechanism needs one less, or a decision here.
 BUDGETS = {
     "doctor": 5_600, "hub": 6_200, "spark": 4_500, "kernel": 3_200, "backup": 3_400,
@@ -62,7 +64,9 @@ def sizes(root: Path = ROOT) -> Counter[str]:
     listed = subprocess.check_output(["git", "ls-files", "-z", "*.py"], cwd=root, text=True)
     counted: Counter[str] = Counter()
     for path in filter(None, listed.split("\0")):
-        counted[package_of(path)] += count((root / path).read_text("utf-8"))
+        text = (root / path).read_text("utf-8")
+        if not text.startswith(GENERATED):
+            counted[package_of(path)] += count(text)
     return counted
 
 

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 from appliance.broker import metrics, wire
 from appliance.broker.directory import Directory
 from appliance.broker.nonces import NoncesFull, NonceUsed, UsedNonces
+from appliance.broker.rows import UsedNonceRow
 from appliance.broker.settings import BrokerSettings
-from appliance.broker.writes import NonceRecord
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Invalid
@@ -75,10 +75,10 @@ class Signatures:
         self._nonces = UsedNonces(settings.nonces_max, settings.nonces_member_max)
         self.broker_id = ""
         self._signed_after_ms = 0
-        self.unsaved: list[NonceRecord] = []
+        self.unsaved: list[UsedNonceRow] = []
 
     def restore(
-        self, broker_id: str, used: Sequence[NonceRecord], signed_after_ms: int = 0
+        self, broker_id: str, used: Sequence[UsedNonceRow], signed_after_ms: int = 0
     ) -> None:
         """Set the broker's id and the stored nonces, in the order of their expiry. Signatures that
         are not newer than `signed_after_ms` are refused: their nonces may be lost."""
@@ -165,7 +165,7 @@ class Signatures:
         except NoncesFull as full:
             self._count("full")
             raise wire.TooManySignatures(retry_after=full.seconds) from None
-        self.unsaved.append(NonceRecord(expires_ms, member, digest))
+        self.unsaved.append(UsedNonceRow(expires_ms, digest, member))
 
     def _check_member(self, member: str) -> None:
         if not self._directory().has_key(member):

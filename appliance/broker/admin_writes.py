@@ -1,10 +1,8 @@
 """Changes of meshes, members, destinations, subscriptions and webhooks, each in a transaction."""
 
-import msgspec
-
 from appliance.broker import queries, webhook_wire, wire
-from appliance.broker.directory import MeshRow
 from appliance.broker.log_writes import log_dead_of_recipient
+from appliance.broker.rows import MeshRow
 from appliance.broker.writes import FREE
 from appliance.kernel.batch import Tx
 from appliance.workspace.row_digest import digested
@@ -26,7 +24,7 @@ def create_mesh(tx: Tx, command: wire.CreateMesh, limit: int) -> MeshRow:
     made = tx.execute(
         "INSERT INTO mesh (id, slug, dedupe_mode, dedupe_retention_days, message_retention_days,"
         " concurrency, created_ms) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (slug) DO NOTHING",
-        msgspec.structs.astuple(row),
+        row,
     ).rowcount
     if not made:
         raise wire.MeshTaken(details={"mesh": command.slug})

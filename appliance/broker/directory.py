@@ -1,93 +1,12 @@
-"""Rows as structs, and all meshes and members in memory."""
+"""All meshes and members in memory."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from msgspec import Struct
-
-from appliance.broker import webhook_wire, wire
-from appliance.kernel.clock import iso
+from appliance.broker import wire
+from appliance.broker.rows import MemberRow, MeshRow, WebhookRow
 
 KEY_EPOCHS_MAX = 100
 """How many keys of one member, current and former, a dm may be addressed to."""
-
-
-class MeshRow(Struct, frozen=True):
-    id: str
-    slug: str
-    dedupe_mode: wire.Mode
-    dedupe_retention_days: int
-    message_retention_days: int
-    concurrency: wire.Concurrency
-    created_ms: int
-
-    def to_wire(self) -> wire.Mesh:
-        return wire.Mesh(
-            self.slug,
-            self.dedupe_mode,
-            self.dedupe_retention_days,
-            self.message_retention_days,
-            self.concurrency,
-            iso(self.created_ms),
-        )
-
-
-class MemberRow(Struct, frozen=True):
-    mesh_id: str
-    pubkey: str
-    name: str
-    added_ms: int
-    revoked_ms: int | None
-    successor: str | None
-
-    def to_wire(
-        self, connected: bool = False, running_on: str | None = None, refused: str | None = None
-    ) -> wire.Member:
-        return wire.Member(
-            self.pubkey,
-            self.name,
-            "active" if self.revoked_ms is None else "revoked",
-            iso(self.added_ms),
-            connected,
-            self.successor,
-            running_on,
-            refused,
-        )
-
-
-class MeshWebhookRow(Struct, frozen=True):
-    """A stored webhook with its secrets. Replies contain `to_wire()` only."""
-
-    mesh_id: str
-    id: str
-    url: str
-    added_ms: int
-    secret: str
-    former_secret: str | None = None
-    former_until_ms: int | None = None
-    enabled: int = 1
-    failing_since_ms: int | None = None
-    disabled_because: str | None = None
-
-    def secrets(self, now_ms: int) -> list[str]:
-        """The secrets that sign now, by the steady clock: the current one first."""
-        if self.former_secret is None or now_ms >= (self.former_until_ms or 0):
-            return [self.secret]
-        return [self.secret, self.former_secret]
-
-    def to_wire(
-        self, now_ms: int, wall_iso: Callable[[int | None], str | None]
-    ) -> webhook_wire.MeshWebhook:
-        """`now_ms` of the steady clock, whose times `wall_iso` shows."""
-        rotating = len(self.secrets(now_ms)) > 1
-        return webhook_wire.MeshWebhook(
-            self.id,
-            self.url,
-            iso(self.added_ms),
-            enabled=bool(self.enabled),
-            failing_since=wall_iso(self.failing_since_ms),
-            disabled_because=self.disabled_because,
-            rotating_until=wall_iso(self.former_until_ms if rotating else None),
-        )
 
 
 class Directory:
@@ -98,7 +17,7 @@ class Directory:
         meshes: Iterable[MeshRow] = (),
         members: Iterable[MemberRow] = (),
         queues: Iterable[tuple[str, str, str]] = (),
-        webhooks: Iterable[MeshWebhookRow] = (),
+        webhooks: Iterable[WebhookRow] = (),
     ) -> None:
         """`queues`: (mesh_id, name, consumer)."""
         self.by_slug: dict[str, MeshRow] = {}

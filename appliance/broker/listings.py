@@ -10,7 +10,6 @@ import msgspec
 from peewee import JOIN, SQL, Tuple, fn
 
 from appliance.broker import webhook_wire, wire
-from appliance.broker.directory import MemberRow, MeshWebhookRow
 from appliance.broker.model import (
     Destination,
     DestinationSubscription,
@@ -22,6 +21,7 @@ from appliance.broker.model import (
     Webhook,
 )
 from appliance.broker.queries import push_of, subscribers
+from appliance.broker.rows import MemberRow, WebhookRow
 from appliance.kernel.clock import iso
 from appliance.kernel.model import fields, given, literal, statement
 from appliance.kernel.page import ROW_BYTES, take_page, text_bytes
@@ -74,7 +74,7 @@ def _seen_by(member: Any) -> Any:
 
 
 _MEMBERS = statement(
-    Member.select(*fields(Member, MemberRow.__struct_fields__))
+    Member.select(*fields(Member, MemberRow._fields))
     .where(
         Member.mesh_id == given("mesh"),
         Tuple(Member.name, Member.pubkey) > Tuple(given("name"), given("pubkey")),
@@ -93,7 +93,7 @@ _DESTINATIONS = statement(
     .limit(_ROWS)
 )
 _WEBHOOKS = statement(
-    Webhook.select(*fields(Webhook, MeshWebhookRow.__struct_fields__))
+    Webhook.select(*fields(Webhook, WebhookRow._fields))
     .where(Webhook.mesh_id == given("mesh"), Webhook.id > given("after"))
     .order_by(Webhook.id)
     .limit(_ROWS)
@@ -194,15 +194,13 @@ def destinations(
     )
 
 
-def webhooks(
-    reader: Reader, mesh_id: str, after: str, limit: int
-) -> tuple[list[MeshWebhookRow], bool]:
+def webhooks(reader: Reader, mesh_id: str, after: str, limit: int) -> tuple[list[WebhookRow], bool]:
     """In the order of ids, after the id `after`."""
     return reader.page(
         _WEBHOOKS,
         {"mesh": mesh_id, "after": after, "rows": limit + 1},
         limit=limit,
-        make=lambda row: MeshWebhookRow(*row),
+        make=lambda row: WebhookRow(*row),
         size=lambda row: ROW_BYTES + text_bytes(row.url) + text_bytes(row.disabled_because),
     )
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from appliance.broker.directory import MeshRow
+from appliance.broker.rows import MeshRow
 from appliance.broker.writes import Claim
 from appliance.mesh.instance import MemberInstance
 

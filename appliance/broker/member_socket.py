@@ -23,9 +23,9 @@ import msgspec
 
 from appliance import __version__
 from appliance.broker import metrics, negotiation, wire
-from appliance.broker.directory import MemberRow, MeshRow
 from appliance.broker.dispatch import CONNECTED, AlreadyConnected
 from appliance.broker.member_connection import MemberConnection
+from appliance.broker.rows import MemberRow, MeshRow
 from appliance.broker.service import Broker
 from appliance.broker.writes import Claim
 from appliance.kernel.auth import Principal

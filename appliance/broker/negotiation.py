@@ -8,7 +8,8 @@ to `max_concurrent_epochs` keys including the current one.
 from collections.abc import Sequence
 from typing import Any
 
-from appliance.broker.directory import KEY_EPOCHS_MAX, MeshRow
+from appliance.broker.directory import KEY_EPOCHS_MAX
+from appliance.broker.rows import MeshRow
 from appliance.mesh import frames
 from appliance.mesh.negotiation import (
     BELOW_MINIMUM,

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from appliance.broker import webhook_wire, wire
-from appliance.broker.directory import KEY_EPOCHS_MAX, Directory, MemberRow, MeshRow, MeshWebhookRow
+from appliance.broker.directory import KEY_EPOCHS_MAX, Directory
+from appliance.broker.rows import MemberRow, MeshRow, UsedNonceRow, WebhookRow
 from appliance.broker.validation import RANKS, DedupeRecord
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
@@ -15,7 +16,7 @@ from appliance.mesh.push import Push
 
 _meta = msgspec.json.Decoder(dict[str, Any]).decode
 
-WEBHOOK_COLUMNS = ", ".join(MeshWebhookRow.__struct_fields__)
+WEBHOOK_COLUMNS = ", ".join(WebhookRow._fields)
 EPOCH = "epoch"
 LOWEST = max(RANKS.values())
 
@@ -55,7 +56,7 @@ def directory(reader: Executor, meshes_max: int, members_max: int) -> Directory:
         [MeshRow(*row) for row in meshes.fetchall()],
         [MemberRow(*row) for row in members.fetchall()],
         queues.fetchall(),
-        [MeshWebhookRow(*row) for row in webhooks.fetchall()],
+        [WebhookRow(*row) for row in webhooks.fetchall()],
     )
 
 
@@ -82,13 +83,14 @@ def signed_after(reader: Executor) -> int:
     return int(row[0]) if row is not None and str(row[0]).isdecimal() else 0
 
 
-def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[tuple[int, str, bytes]]:
-    """(expires_ms, member, digest) of nonces that have not expired, in the order of expiry."""
-    return reader.execute(
-        "SELECT expires_ms, member, digest FROM used_nonce WHERE expires_ms >= ?"
+def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[UsedNonceRow]:
+    """Nonces that have not expired, in the order of expiry."""
+    rows = reader.execute(
+        "SELECT expires_ms, digest, member FROM used_nonce WHERE expires_ms >= ?"
         " ORDER BY expires_ms LIMIT ?",
         (now_ms, limit),
-    ).fetchall()
+    )
+    return [UsedNonceRow(*row) for row in rows.fetchall()]
 
 
 def noted_ms(reader: Executor, key: str) -> int | None:
@@ -227,8 +229,8 @@ def outstanding(reader: Executor) -> int:
 
 
 def webhooks_with_work(
-    reader: Executor, webhooks: Sequence[MeshWebhookRow], now_ms: int
-) -> list[MeshWebhookRow]:
+    reader: Executor, webhooks: Sequence[WebhookRow], now_ms: int
+) -> list[WebhookRow]:
     """Those webhooks that have ready deliveries: one index lookup for each."""
     return [
         webhook
@@ -253,14 +255,14 @@ def destination(
     return wire.Destination(kind, name, iso(row[0]), keys)
 
 
-def webhook(reader: Executor, mesh_id: str, webhook_id: str) -> MeshWebhookRow:
+def webhook(reader: Executor, mesh_id: str, webhook_id: str) -> WebhookRow:
     """Raises NoSuchHook."""
     row = reader.execute(
         f"SELECT {WEBHOOK_COLUMNS} FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, webhook_id)
     ).fetchone()
     if row is None:
         raise webhook_wire.WebhookNotFound(details={"webhook_id": webhook_id[:100]})
-    return MeshWebhookRow(*row)
+    return WebhookRow(*row)
 
 
 def counts(reader: Executor) -> dict[str, int]:

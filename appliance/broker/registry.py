@@ -4,9 +4,18 @@ from typing import Any
 
 import msgspec
 
-from appliance.broker import admin_writes, listings, metrics, orphans, queries, webhook_wire, wire
-from appliance.broker.directory import MemberRow, MeshRow
+from appliance.broker import (
+    admin_writes,
+    listings,
+    metrics,
+    orphans,
+    queries,
+    views,
+    webhook_wire,
+    wire,
+)
 from appliance.broker.dispatch import REVOKED
+from appliance.broker.rows import MemberRow, MeshRow
 from appliance.broker.service import Broker
 from appliance.kernel import webhook_signature
 from appliance.kernel.clock import HOUR_MS, iso
@@ -32,16 +41,16 @@ class Registry:
         rows = self._broker.directory.by_slug.values()
         if member is not None:
             mesh_ids = {row.mesh_id for row in self._broker.directory.memberships(member)}
-            return wire.MeshList([row.to_wire() for row in rows if row.id in mesh_ids])
-        return wire.MeshList([row.to_wire() for row in rows])
+            return wire.MeshList([views.mesh_to_wire(row) for row in rows if row.id in mesh_ids])
+        return wire.MeshList([views.mesh_to_wire(row) for row in rows])
 
     def create_mesh(self, command: wire.CreateMesh) -> wire.MeshReply:
         row = self._store.write(admin_writes.create_mesh, command, self._settings.meshes_max)
         self._broker.reload()
-        return wire.MeshReply(row.to_wire())
+        return wire.MeshReply(views.mesh_to_wire(row))
 
     def show_mesh(self, slug: str) -> wire.MeshReply:
-        return wire.MeshReply(self._mesh(slug).to_wire())
+        return wire.MeshReply(views.mesh_to_wire(self._mesh(slug)))
 
     def change_mesh(self, slug: str, command: wire.ChangeMesh) -> wire.MeshReply:
         self._store.write(admin_writes.change_mesh, self._mesh(slug).id, command)
@@ -157,14 +166,15 @@ class Registry:
         limit = min(query.limit, self._settings.destinations_max)
         page, more = self._store.read(listings.webhooks, mesh.id, query.after, limit)
         last = page[-1].id if page else query.after
-        return webhook_wire.MeshWebhookList(
-            [row.to_wire(steady.now_ms(), steady.wall_iso) for row in page], more, last
-        )
+        now_ms = steady.now_ms()
+        webhooks = [views.webhook_to_wire(row, now_ms, steady.wall_iso) for row in page]
+        return webhook_wire.MeshWebhookList(webhooks, more, last)
 
     def show_webhook(self, slug: str, webhook_id: str) -> webhook_wire.MeshWebhookReply:
         row = self._store.read(queries.webhook, self._mesh(slug).id, webhook_id)
         steady = self._broker.steady
-        return webhook_wire.MeshWebhookReply(row.to_wire(steady.now_ms(), steady.wall_iso))
+        webhook = views.webhook_to_wire(row, steady.now_ms(), steady.wall_iso)
+        return webhook_wire.MeshWebhookReply(webhook)
 
     def add_webhook(
         self, slug: str, command: webhook_wire.CreateMeshWebhook
@@ -282,7 +292,9 @@ class Registry:
         connections = self._broker.dispatch.connections_of(row.mesh_id, row.pubkey)
         running_on = (each.instance.name for each in connections if each.instance is not None)
         refused = (each.refused.name for each in connections if each.refused is not None)
-        return row.to_wire(bool(connections), next(running_on, None), next(refused, None))
+        return views.member_to_wire(
+            row, bool(connections), next(running_on, None), next(refused, None)
+        )
 
     def _broadcast(self, mesh: MeshRow, event: str, pubkey: str, **more: Any) -> None:
         frame = {"type": "event", "event": event, "mesh": mesh.slug, "member": pubkey, **more}

@@ -11,13 +11,14 @@ from typing import Any
 
 from appliance.broker import metrics, queries, retention, validation, wire, writes
 from appliance.broker.access import Signatures
-from appliance.broker.directory import Directory, MemberRow, MeshRow
+from appliance.broker.directory import Directory
 from appliance.broker.dispatch import Dispatch, MemberRunsElsewhere
 from appliance.broker.member_connection import MemberConnection
 from appliance.broker.rate_limit import MeshRateLimit
+from appliance.broker.rows import MemberRow, MeshRow
 from appliance.broker.settings import BrokerSettings
 from appliance.broker.validation import Command, DedupeRecord
-from appliance.broker.writes import AcceptResult, Claim, NonceRecord
+from appliance.broker.writes import AcceptResult, Claim
 from appliance.kernel.auth import Principal
 from appliance.kernel.batch import Call, CallOutcome
 from appliance.kernel.clock import Clock, iso
@@ -72,7 +73,7 @@ class Broker:
         used = self.store.read(queries.used_nonces, self.clock.now_ms(), self.settings.nonces_max)
         self.signatures.restore(
             self.store.read(queries.broker_id),
-            [NonceRecord(*row) for row in used],
+            used,
             self.store.read(queries.signed_after),
         )
         self.reload()

@@ -1,8 +1,7 @@
 """Revokes a member on the file of a stopped broker."""
 
-import msgspec
-
 from appliance.broker import admin_writes, queries, wire
+from appliance.broker.views import member_to_wire
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.stopped_store import stopped_store
@@ -18,4 +17,4 @@ def revoke_member(datadir: DataDir, slug: str, key_or_name: str) -> wire.MemberR
         member = directory.find(directory.mesh(slug).id, key_or_name)
         store.write(admin_writes.revoke_member, member.mesh_id, member.pubkey, True)
         revoked_ms = member.revoked_ms or clock.now_ms()
-    return wire.MemberReply(msgspec.structs.replace(member, revoked_ms=revoked_ms).to_wire())
+    return wire.MemberReply(member_to_wire(member._replace(revoked_ms=revoked_ms)))

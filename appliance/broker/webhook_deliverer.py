@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from appliance.broker import metrics, queries, writes
-from appliance.broker.directory import MeshWebhookRow
+from appliance.broker import metrics, queries, views, writes
+from appliance.broker.rows import WebhookRow
 from appliance.broker.service import Broker
 from appliance.broker.writes import Claim, Demand, WebhookAttempt
 from appliance.kernel import webhook_signature
@@ -78,7 +78,7 @@ class WebhookDeliverer(Loop):
 
     # -- one round -----------------------------------------------------------------------
 
-    def _due(self) -> list[tuple[MeshWebhookRow, int]]:
+    def _due(self) -> list[tuple[WebhookRow, int]]:
         """Webhooks with ready deliveries, and how many calls of each may start."""
         broker, free, now = self._broker, self._pool.free, self.clock.monotonic()
         limit = broker.settings.webhook_each_max
@@ -100,7 +100,7 @@ class WebhookDeliverer(Loop):
                 free -= calls
         return due
 
-    def _demand(self, webhook: MeshWebhookRow, calls: int) -> Demand:
+    def _demand(self, webhook: WebhookRow, calls: int) -> Demand:
         mesh = self._broker.directory.by_id[webhook.mesh_id]
         recipient = f"webhook:{webhook.id}"
         return Demand(owner_of(webhook), mesh.id, mesh.slug, (recipient,), calls, queries.LOWEST)
@@ -121,7 +121,7 @@ class WebhookDeliverer(Loop):
             self.log.warning("a webhook was switched off", webhook=webhook_id, cause=cause)
         return list(batch.claims)
 
-    def _receiver(self, webhook: MeshWebhookRow) -> Receiver:
+    def _receiver(self, webhook: WebhookRow) -> Receiver:
         return self._receivers.setdefault(webhook.id, Receiver(FAILURES_MAX))
 
     def _forget(self, webhook_ids: set[str]) -> None:
@@ -131,7 +131,7 @@ class WebhookDeliverer(Loop):
 
     # -- one call ------------------------------------------------------------------------
 
-    def _deliver(self, caller: WebhookCaller, webhook: MeshWebhookRow, claim: Claim) -> None:
+    def _deliver(self, caller: WebhookCaller, webhook: WebhookRow, claim: Claim) -> None:
         receiver = self._receiver(webhook)
         try:
             result = self._call(caller, webhook, claim)
@@ -155,11 +155,11 @@ class WebhookDeliverer(Loop):
         )  # fmt: skip
         self.nudge()
 
-    def _call(self, caller: WebhookCaller, webhook: MeshWebhookRow, claim: Claim) -> CallResult:
+    def _call(self, caller: WebhookCaller, webhook: WebhookRow, claim: Claim) -> CallResult:
         body = body_of(claim)
         try:
             headers = webhook_signature.headers(
-                webhook.secrets(self._broker.steady.now_ms()), claim.push.message_id,
+                views.secrets(webhook, self._broker.steady.now_ms()), claim.push.message_id,
                 self.clock.now_ms() // 1000, body, JSON,
             )  # fmt: skip
             return caller.call(webhook.url, headers, body.decode())
@@ -176,7 +176,7 @@ class WebhookDeliverer(Loop):
         return min(max(result.retry_after_seconds or 0.0, 0.0), limit)
 
 
-def owner_of(webhook: MeshWebhookRow) -> str:
+def owner_of(webhook: WebhookRow) -> str:
     """The lease owner of a webhook's deliveries."""
     return f"hook-{webhook.id}"
 

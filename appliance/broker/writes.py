@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from appliance.broker import log_writes, queries
 from appliance.broker.log_writes import DeliveryAck
+from appliance.broker.rows import UsedNonceRow
 from appliance.broker.validation import RANKS, Command, DedupeRecord
 from appliance.kernel.batch import Tx
 from appliance.kernel.delivery import CallOutcome
@@ -37,15 +38,7 @@ class DeliveriesCommitted(Struct, frozen=True):
 # -- signatures ------------------------------------------------------------------------------
 
 
-class NonceRecord(Struct, frozen=True):
-    """The nonce of a signed request, kept until its timestamp is too old to be accepted."""
-
-    expires_ms: int
-    member: str
-    digest: bytes
-
-
-def remember_nonces(tx: Tx, used: Sequence[NonceRecord]) -> None:
+def remember_nonces(tx: Tx, used: Sequence[UsedNonceRow]) -> None:
     """Call this in or before the transaction of the requests. Each inserted row deletes up to two
     expired ones, so that few of them are stored."""
     tx.execute(
@@ -56,7 +49,7 @@ def remember_nonces(tx: Tx, used: Sequence[NonceRecord]) -> None:
     tx.executemany(
         "INSERT INTO used_nonce (expires_ms, digest, member) VALUES (?, ?, ?)"
         " ON CONFLICT DO NOTHING",
-        [(nonce.expires_ms, nonce.digest, nonce.member) for nonce in used],
+        used,
     )
 
 

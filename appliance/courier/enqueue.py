@@ -13,10 +13,11 @@ from appliance.courier import metrics, wire
 from appliance.courier.envelope import ParsedEnvelope, as_dict, encode, parse
 from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.item import StreamItem
-from appliance.courier.journal import Journal, JournalRow, compact
+from appliance.courier.journal import Journal, compact
 from appliance.courier.lease import DEAD
 from appliance.courier.policy import is_name, matches
 from appliance.courier.queue import Queue
+from appliance.courier.rows import EnvelopeRow
 from appliance.courier.settings import CourierSettings
 from appliance.courier.stream import Stream
 from appliance.courier.trigger import NO_OUTBOX, Effect, TriggerEngine, TriggerRule, of_type
@@ -371,7 +372,7 @@ class EnqueuePipeline:
 
     def _restore_rows(
         self, journal: Journal, attempts: Mapping[int, list[Any]]
-    ) -> list[JournalRow]:
+    ) -> list[EnvelopeRow]:
         """Put the envelopes of the journal into their streams."""
         rows = journal.read_rows()
         now, now_ms = self.now(), journal.steady.now_ms()

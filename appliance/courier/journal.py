@@ -14,31 +14,15 @@ from typing import Any, NamedTuple
 from appliance.courier import listings, writes
 from appliance.courier.listings import PAGE
 from appliance.courier.outcome_log import Sample
+from appliance.courier.rows import EnvelopeRow
 from appliance.courier.writes import Change, Entry
 from appliance.kernel.errors import StorageFull
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
+COLUMNS = ", ".join(EnvelopeRow._fields)
 BLOCK = 1_000  # row numbers reserved at a time
-
-
-class JournalRow(NamedTuple):
-    """An envelope as it is read at the start."""
-
-    number: int
-    stream: str
-    id: str
-    body: bytes
-    priority: int
-    key: str | None
-    accepted_ms: int
-    due_ms: int | None
-    expires_ms: int | None
-    attempts: int
-    failures: int
-    reason: str | None
-    error: str
 
 
 class JournalState(NamedTuple):
@@ -84,12 +68,12 @@ class Journal:
         outcomes = (journaled, samples, sample_rate, offset_ms)
         return self._store.write(writes.apply, changes, *outcomes)
 
-    def read_rows(self) -> list[JournalRow]:
+    def read_rows(self) -> list[EnvelopeRow]:
         """All envelopes, in the order they were accepted."""
-        rows: list[JournalRow] = []
+        rows: list[EnvelopeRow] = []
         while True:
             page = self._store.read(_page, rows[-1].number if rows else 0)
-            rows += [JournalRow(*values) for values in page]
+            rows += [EnvelopeRow(*values) for values in page]
             if len(page) < PAGE:
                 return rows
 
@@ -151,8 +135,7 @@ def _newest(reader: Reader) -> int:
 
 def _page(reader: Reader, after: int) -> list[Any]:
     return reader.rows(
-        "SELECT number, stream, id, body, priority, key, accepted_ms, due_ms, expires_ms,"
-        " attempts, failures, reason, error FROM journal WHERE number > ? ORDER BY number",
+        f"SELECT {COLUMNS} FROM journal WHERE number > ? ORDER BY number",
         (after,),
         limit=PAGE,
     )

@@ -16,7 +16,7 @@ _AFTER = Tuple(given("first"), given("second"))
 _NO_SLOT = SQL("0")
 
 ACKED = statement(
-    Acked.select(Acked.stream, Acked.slot, Acked.ordinal, Acked.id)
+    Acked.select(Acked.stream, Acked.slot, Acked.place, Acked.id)
     .where(Tuple(Acked.stream, Acked.slot) > _AFTER)
     .order_by(Acked.stream, Acked.slot)
 )
@@ -25,7 +25,7 @@ ATTEMPTS = statement(
         Attempt.number,
         Attempt.slot,
         Attempt.at_ms,
-        Attempt.consumer,
+        Attempt.holder,
         Attempt.outcome,
         Attempt.error,
     )

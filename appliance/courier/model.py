@@ -1,8 +1,33 @@
-"""The tables of the courier's journal."""
+"""Generated from the migrations of the courier by `just models`: its peewee models."""
 
 import peewee
 
 from appliance.kernel.model import Table
+
+
+class Acked(Table):
+    stream = peewee.TextField()
+    slot = peewee.IntegerField()
+    place = peewee.IntegerField()
+    id = peewee.TextField()
+    at_ms = peewee.IntegerField()
+
+    class Meta:
+        table_name = "acked"
+        primary_key = peewee.CompositeKey("stream", "slot")
+
+
+class Attempt(Table):
+    number = peewee.IntegerField()
+    slot = peewee.IntegerField()
+    at_ms = peewee.IntegerField()
+    holder = peewee.TextField()
+    outcome = peewee.TextField()
+    error = peewee.TextField()
+
+    class Meta:
+        table_name = "attempts"
+        primary_key = peewee.CompositeKey("number", "slot")
 
 
 class Envelope(Table):
@@ -24,39 +49,6 @@ class Envelope(Table):
         table_name = "journal"
 
 
-class Acked(Table):
-    stream = peewee.TextField()
-    slot = peewee.IntegerField()
-    ordinal = peewee.IntegerField(column_name="place")
-    id = peewee.TextField()
-    at_ms = peewee.IntegerField()
-
-    class Meta:
-        table_name = "acked"
-        primary_key = peewee.CompositeKey("stream", "slot")
-
-
-class Attempt(Table):
-    number = peewee.IntegerField()
-    slot = peewee.IntegerField()
-    at_ms = peewee.IntegerField()
-    consumer = peewee.TextField(column_name="holder")
-    outcome = peewee.TextField()
-    error = peewee.TextField()
-
-    class Meta:
-        table_name = "attempts"
-        primary_key = peewee.CompositeKey("number", "slot")
-
-
-class Paused(Table):
-    stream = peewee.TextField(primary_key=True)
-    until_ms = peewee.IntegerField(null=True)
-
-    class Meta:
-        table_name = "paused"
-
-
 class Latest(Table):
     stream = peewee.TextField(primary_key=True)
     body = peewee.BlobField()
@@ -66,7 +58,7 @@ class Latest(Table):
         table_name = "latest"
 
 
-class LogRow(Table):
+class CourierLog(Table):
     event_id = peewee.IntegerField(primary_key=True)
     at_ms = peewee.IntegerField()
     name = peewee.TextField()
@@ -82,3 +74,11 @@ class LogRow(Table):
 
     class Meta:
         table_name = "log"
+
+
+class Paused(Table):
+    stream = peewee.TextField(primary_key=True)
+    until_ms = peewee.IntegerField(null=True)
+
+    class Meta:
+        table_name = "paused"

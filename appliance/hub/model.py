@@ -1,4 +1,4 @@
-"""The hub's tables. Webhooks and plugins have models of their own."""
+"""Generated from the migrations of the hub by `just models`: its peewee models."""
 
 import peewee
 
@@ -15,15 +15,32 @@ class Channel(Table):
         table_name = "channels"
 
 
-class Topic(Table):
+class Enrichment(Table):
     id = peewee.TextField(primary_key=True)
-    channel_id = peewee.TextField()
-    title = peewee.TextField()
+    message_id = peewee.TextField()
+    kind = peewee.TextField()
+    span_start = peewee.IntegerField()
+    span_end = peewee.IntegerField()
+    data_json = peewee.TextField()
     created_at = peewee.TextField()
-    updated_at = peewee.TextField()
 
     class Meta:
-        table_name = "topics"
+        table_name = "enrichments"
+
+
+class Event(Table):
+    event_id = peewee.IntegerField(primary_key=True)
+    ts = peewee.TextField()
+    name = peewee.TextField()
+    scope_channel_id = peewee.TextField(null=True)
+    scope_topic_id = peewee.TextField(null=True)
+    scope_topic_id2 = peewee.TextField(null=True)
+    entity_type = peewee.TextField()
+    entity_id = peewee.TextField()
+    data_json = peewee.TextField()
+
+    class Meta:
+        table_name = "events"
 
 
 class Message(Table):
@@ -42,21 +59,6 @@ class Message(Table):
         table_name = "messages"
 
 
-class Event(Table):
-    event_id = peewee.IntegerField(primary_key=True)
-    ts = peewee.TextField()
-    name = peewee.TextField()
-    scope_channel_id = peewee.TextField(null=True)
-    scope_topic_id = peewee.TextField(null=True)
-    scope_topic_id2 = peewee.TextField(null=True)
-    entity_type = peewee.TextField()
-    entity_id = peewee.TextField()
-    data_json = peewee.TextField()
-
-    class Meta:
-        table_name = "events"
-
-
 class Attachment(Table):
     id = peewee.TextField(primary_key=True)
     topic_id = peewee.TextField()
@@ -71,33 +73,15 @@ class Attachment(Table):
         table_name = "topic_attachments"
 
 
-class Enrichment(Table):
+class Topic(Table):
     id = peewee.TextField(primary_key=True)
-    message_id = peewee.TextField()
-    kind = peewee.TextField()
-    span_start = peewee.IntegerField()
-    span_end = peewee.IntegerField()
-    data_json = peewee.TextField()
+    channel_id = peewee.TextField()
+    title = peewee.TextField()
     created_at = peewee.TextField()
+    updated_at = peewee.TextField()
 
     class Meta:
-        table_name = "enrichments"
-
-
-class MessagePrincipal(Table):
-    message_id = peewee.TextField(primary_key=True)
-    principal = peewee.TextField()
-
-    class Meta:
-        table_name = "x_message_principals"
-
-
-class Indexed(Table):
-    one = peewee.IntegerField(primary_key=True)
-    indexed = peewee.IntegerField()
-
-    class Meta:
-        table_name = "x_fts"
+        table_name = "topics"
 
 
 class IndexedPairs(Table):
@@ -114,3 +98,63 @@ class ChangedPairs(Table):
 
     class Meta:
         table_name = "x_cjk_changed"
+
+
+class EnrichmentSet(Table):
+    message_id = peewee.TextField()
+    plugin = peewee.TextField()
+    version = peewee.IntegerField()
+    content_hash = peewee.BlobField()
+    enrichment_ids = peewee.TextField()
+
+    class Meta:
+        table_name = "x_enrichment_sets"
+        primary_key = peewee.CompositeKey("message_id", "plugin")
+
+
+class Indexed(Table):
+    one = peewee.IntegerField(primary_key=True)
+    indexed = peewee.IntegerField()
+
+    class Meta:
+        table_name = "x_fts"
+
+
+class MessagePrincipal(Table):
+    message_id = peewee.TextField(primary_key=True)
+    principal = peewee.TextField()
+
+    class Meta:
+        table_name = "x_message_principals"
+
+
+class PluginCursor(Table):
+    plugin = peewee.TextField(primary_key=True)
+    cursor = peewee.IntegerField()
+    redo_cursor = peewee.IntegerField(null=True)
+    redo_until = peewee.IntegerField(null=True)
+    updated_at = peewee.TextField()
+
+    class Meta:
+        table_name = "x_plugin_cursors"
+
+
+class EventWebhook(Table):
+    id = peewee.TextField(primary_key=True)
+    url = peewee.TextField()
+    description = peewee.TextField()
+    wanted_json = peewee.TextField()
+    format = peewee.TextField()
+    enabled = peewee.IntegerField()
+    cursor = peewee.IntegerField()
+    secret = peewee.TextField()
+    former_secret = peewee.TextField(null=True)
+    former_until_ms = peewee.IntegerField(null=True)
+    created_at = peewee.TextField()
+    updated_at = peewee.TextField()
+    generation = peewee.IntegerField()
+    failing_since_ms = peewee.IntegerField(null=True)
+    disabled_because = peewee.TextField(null=True)
+
+    class Meta:
+        table_name = "x_webhooks"

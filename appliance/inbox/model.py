@@ -1,8 +1,27 @@
-"""The inbox's tables, except `hook_runs`, which is in `hooks/model.py`."""
+"""Generated from the migrations of the inbox by `just models`: its peewee models."""
 
 import peewee
 
 from appliance.kernel.model import Table
+
+
+class HookRun(Table):
+    number = peewee.IntegerField(primary_key=True)
+    id = peewee.TextField()
+    at = peewee.IntegerField()
+    hook = peewee.TextField()
+    event = peewee.TextField()
+    mesh = peewee.TextField()
+    inbox_id = peewee.TextField(null=True)
+    outcome = peewee.TextField()
+    exit_code = peewee.IntegerField(null=True)
+    duration_ms = peewee.IntegerField()
+    truncated = peewee.IntegerField()
+    said_bytes = peewee.IntegerField()
+    acts = peewee.TextField()
+
+    class Meta:
+        table_name = "hook_runs"
 
 
 class ReceivedMessage(Table):
@@ -28,16 +47,6 @@ class ReceivedMessage(Table):
         table_name = "inbox"
 
 
-class SubscribedTopic(Table):
-    mesh = peewee.TextField()
-    topic = peewee.TextField()
-    subscribed_at = peewee.IntegerField()
-
-    class Meta:
-        table_name = "topics"
-        primary_key = peewee.CompositeKey("mesh", "topic")
-
-
 class Profile(Table):
     mesh = peewee.TextField(primary_key=True)
     summary = peewee.TextField()
@@ -56,3 +65,13 @@ class Revoked(Table):
 
     class Meta:
         table_name = "revoked"
+
+
+class SubscribedTopic(Table):
+    mesh = peewee.TextField()
+    topic = peewee.TextField()
+    subscribed_at = peewee.IntegerField()
+
+    class Meta:
+        table_name = "topics"
+        primary_key = peewee.CompositeKey("mesh", "topic")

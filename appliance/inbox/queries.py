@@ -10,11 +10,7 @@ from appliance.kernel.meta import Executor
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
-COLUMNS = (
-    "number, id, client_message_id, broker_message_id, mesh, topic, destination_kind,"
-    " destination_ref, sender_pubkey, sender_name, priority, meta, body, reply_to_id,"
-    " created_at, received_at, own"
-)
+COLUMNS = ", ".join(wire.InboxMessage.__struct_fields__)
 MESHES_MAX = 1000
 
 

@@ -12,7 +12,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.idempotency import KeyedRequest, Reply
 from appliance.mesh.fingerprint import fingerprint
 from appliance.outbox import listings, metrics, queries, states, wire, writes
-from appliance.outbox.columns import SendRow
+from appliance.outbox.rows import SendRow
 from appliance.outbox.service import ADMIN_ACTOR, Outbox
 from appliance.outbox.views import meta_of
 from appliance.outbox.writes import Successor

@@ -8,9 +8,9 @@ from peewee import SQL, NodeList, fn
 
 from appliance.kernel.model import fields, given, literal, statement
 from appliance.kernel.reader import Reader
-from appliance.outbox.columns import SendRow
 from appliance.outbox.model import Send
 from appliance.outbox.queries import INDEX
+from appliance.outbox.rows import SendRow
 
 T = TypeVar("T")
 

@@ -8,9 +8,11 @@ from appliance.kernel import meta
 from appliance.kernel.meta import Executor
 from appliance.kernel.page import take_page
 from appliance.kernel.reader import Reader
-from appliance.outbox.columns import COLUMNS, SendRow
+from appliance.outbox.rows import SendRow
 
 T = TypeVar("T")
+
+COLUMNS = ", ".join(SendRow._fields)
 
 # The partial index of each status. SQLite uses it only for a literal, so statuses are written out.
 INDEX = {

@@ -2,11 +2,9 @@
 place (contract §8); a send that is not as it was accepted is not delivered.
 """
 
-from typing import Any
-
 from appliance.kernel.ids import IdFactory
 from appliance.mesh.fingerprint import matches
-from appliance.outbox.columns import COLUMNS, SendRow
+from appliance.outbox.rows import SendRow
 from appliance.outbox.writes import ID_PREFIX
 from appliance.recovery.copying import Copying
 
@@ -14,8 +12,15 @@ CLIENT_ID = SendRow._fields.index("client_message_id")
 INDEX_OF_CLIENT_IDS = "sqlite_autoindex_outbox_2"
 LOST = "the send was lost in a damaged file"
 CHANGED = "the send does not match its fingerprint after a recovery"
-_MARKS = ", ".join("?" * (len(SendRow._fields) + 1))
-_INSERT = f"INSERT OR IGNORE INTO outbox (rowid, {COLUMNS}) VALUES ({_MARKS})"
+# A send that reserves its id and is never delivered.
+_INSERT = (
+    "INSERT OR IGNORE INTO outbox (rowid, id, client_message_id, request_fingerprint, payload,"
+    " enqueued_at, next_attempt_at, status, last_error, aborted_at, aborted_by, payload_dropped_at,"
+    " mesh, target, route, destination_kind, destination_ref, priority)"
+    " VALUES (?1, ?2, ?3, zeroblob(32), x'', ?4, ?5, 'aborted', ?6, ?5, 'recover', ?5,"
+    " ?7, ?8, ?9, ?10, ?11, ?12)"
+)
+_NOT_LOGGED = ("unknown", "unknown", "unknown", "topic", "unknown", "next", None)
 _LOGGED = (
     "SELECT client_message_id, mesh, target, route, destination_kind, destination_ref, priority,"
     " min(accepted_ms) FROM log AS l WHERE NOT EXISTS (SELECT 1 FROM outbox AS o"
@@ -62,48 +67,13 @@ def _keep_ids(copying: Copying) -> int:
         (number, lost[number]) for number in sorted(lost.keys() - numbers)
     ]
     rows += [(None, each) for each in logged.keys() - set(lost.values())]
-    return sum(
-        target.execute(
-            _INSERT,
-            (number, *_make_aborted(ids.new(ID_PREFIX), text, now_ms, *logged.get(text, ()))),
-        ).rowcount
-        for number, text in rows
-    )
-
-
-def _make_aborted(
-    row_id: str,
-    client_message_id: str,
-    now_ms: int,
-    mesh: str = "unknown",
-    target: str = "unknown",
-    route: str = "unknown",
-    kind: Any = "topic",
-    ref: str = "unknown",
-    priority: Any = "next",
-    accepted_ms: int | None = None,
-) -> SendRow:
-    """A send that reserves its id and is never delivered."""
-    return SendRow(
-        id=row_id,
-        client_message_id=client_message_id,
-        request_fingerprint=bytes(32),
-        payload=b"",
-        enqueued_at=accepted_ms or now_ms,
-        attempts=0,
-        next_attempt_at=now_ms,
-        status="aborted",
-        last_error=LOST,
-        aborted_at=now_ms,
-        aborted_by="recover",
-        mesh=mesh,
-        target=target,
-        route=route,
-        destination_kind=kind,
-        destination_ref=ref,
-        priority=priority,
-        payload_dropped_at=now_ms,
-    )
+    kept = 0
+    for row_number, text in rows:
+        *send, accepted_ms = logged.get(text, _NOT_LOGGED)
+        times = (accepted_ms or now_ms, now_ms)
+        aborted = (row_number, ids.new(ID_PREFIX), text, *times, LOST, *send)
+        kept += target.execute(_INSERT, aborted).rowcount
+    return kept
 
 
 def _end_changed(copying: Copying) -> None:

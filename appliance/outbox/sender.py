@@ -16,8 +16,8 @@ from appliance.kernel.log import Log
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.retry import delay_seconds
 from appliance.outbox import metrics, ordering, queries, states, writes
-from appliance.outbox.columns import SendRow
 from appliance.outbox.routes import ROUTES_MAX, RouteState
+from appliance.outbox.rows import SendRow
 from appliance.outbox.service import Outbox
 from appliance.outbox.target import (
     BatchTarget,

@@ -30,8 +30,8 @@ from appliance.outbox import (
     writes,
 )
 from appliance.outbox.capacity import Gauge
-from appliance.outbox.columns import SendRow
 from appliance.outbox.routes import Routes
+from appliance.outbox.rows import SendRow
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import (
     MAIL,

@@ -8,7 +8,7 @@ import msgspec
 from appliance.kernel.clock import iso
 from appliance.kernel.page import text_bytes
 from appliance.outbox import destination, states, wire
-from appliance.outbox.columns import SendRow
+from appliance.outbox.rows import SendRow
 
 ROW_OVERHEAD_BYTES = 100  # share of each row in the rest of a page
 

@@ -16,9 +16,9 @@ from appliance.kernel import meta
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 from appliance.outbox import log_writes, queries, states, wire
-from appliance.outbox.columns import COLUMNS, SendRow
 from appliance.outbox.log_writes import SendEvent
-from appliance.outbox.queries import LOST
+from appliance.outbox.queries import COLUMNS, LOST
+from appliance.outbox.rows import SendRow
 from appliance.outbox.views import to_wire
 
 ID_PREFIX = "out_"

@@ -8,7 +8,8 @@ Subsystems don't import each other: where two meet is a file in `integrations/`.
 few imports that are allowed in addition, with their reasons.
 
 Inside a subsystem: subsystem, cli → resources, loops → service → writes, listings → queries →
-model → wire, metrics → settings. Files named after a noun have no role; they must not make a cycle.
+model, rows → wire, metrics → settings. Files named after a noun have no role; they must not make a
+cycle.
 """
 
 from collections.abc import Iterator
@@ -50,6 +51,7 @@ OF_ROLE = {
     "wire": 1,
     "metrics": 1,
     "model": 2,
+    "rows": 2,
     "queries": 3,
     "writes": 4,
     "listings": 4,
@@ -64,6 +66,8 @@ EXCEPTIONS = (
     ("appliance.sdk.reader", "appliance.hub.*"),  # reads a hub's database as the hub does
     ("appliance.hooks.*", "appliance.inbox.event"),  # hooks are called with events of the inbox
     ("appliance.hooks.*", "appliance.inbox.wire"),
+    ("appliance.hooks.*", "appliance.inbox.model"),  # their runs are in the inbox's database
+    ("appliance.hooks.*", "appliance.inbox.rows"),
     ("appliance.mcp.*", "appliance.hub.*"),  # its tools are the hub's verbs
     ("appliance.backup.cli*", "appliance.export.settings"),  # where the exports are
     ("appliance.settings", "doctor.settings"),  # a section like any other

@@ -1,8 +1,10 @@
 """`ops/size`: what counts as a line of code, and no package above its limit."""
 
+import subprocess
+
 import pytest
 
-from ops.size import BUDGETS, CEILINGS, OTHER, count, package_of
+from ops.size import BUDGETS, CEILINGS, GENERATED, OTHER, count, package_of, sizes
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,11 @@ def test_every_file_belongs_to_a_row(path, row):
 
 def test_ceiling_goes_once_the_budget_is_reached():
     assert [name for name, ceiling in CEILINGS.items() if ceiling <= BUDGETS[name]] == []
+
+
+def test_a_generated_module_does_not_count(tmp_path):
+    (tmp_path / "people.py").write_text("x = 1\n")
+    (tmp_path / "made.py").write_text(f'{GENERATED} x by `just y`."""\n\nx = 1\n')
+    for command in (["git", "init", "-q"], ["git", "add", "."]):
+        subprocess.run(command, cwd=tmp_path, check=True)
+    assert sizes(tmp_path).total() == 1

@@ -6,15 +6,15 @@ import msgspec
 from peewee import SQL
 
 from appliance.hub import wire as hub_wire
-from appliance.hub.model import Enrichment
+from appliance.hub.model import Enrichment, EnrichmentSet, PluginCursor
 from appliance.hub.plugins import wire
-from appliance.hub.plugins.model import EnrichmentSet, PluginCursor
-from appliance.hub.plugins.queries import PLUGINS_MAX, CursorRow, content_hash, messages
+from appliance.hub.plugins.queries import PLUGINS_MAX, content_hash, messages
+from appliance.hub.rows import PluginCursorRow
 from appliance.kernel.model import fields, given, statement
 from appliance.kernel.page import ROW_BYTES
 from appliance.kernel.reader import Reader
 
-_CURSORS = statement(PluginCursor.select(*fields(PluginCursor, CursorRow.__struct_fields__)))
+_CURSORS = statement(PluginCursor.select(*fields(PluginCursor, PluginCursorRow._fields)))
 _SETS = statement(
     EnrichmentSet.select(
         EnrichmentSet.plugin, EnrichmentSet.content_hash, EnrichmentSet.enrichment_ids
@@ -31,8 +31,8 @@ _ENRICHMENTS = statement(
 )  # fmt: skip
 
 
-def cursors(reader: Reader) -> dict[str, CursorRow]:
-    return {row[0]: CursorRow(*row) for row in reader.rows(_CURSORS, limit=PLUGINS_MAX)}
+def cursors(reader: Reader) -> dict[str, PluginCursorRow]:
+    return {row[0]: PluginCursorRow(*row) for row in reader.rows(_CURSORS, limit=PLUGINS_MAX)}
 
 
 def enrichments(reader: Reader, message_id: str, limit: int) -> wire.EnrichmentList:

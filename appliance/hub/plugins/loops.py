@@ -7,8 +7,8 @@ from typing import Any
 from appliance.hub.plugins import metrics, queries, writes
 from appliance.hub.plugins.pending_messages import CREATED, DELETED, EDITED, PendingMessages
 from appliance.hub.plugins.plugin import Plugin
-from appliance.hub.plugins.queries import CursorRow
 from appliance.hub.plugins.worker import PluginFailure
+from appliance.hub.rows import PluginCursorRow
 from appliance.kernel.batch import Call
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
@@ -169,7 +169,7 @@ class PluginRunner(Loop):
 
     def _begin(self) -> PendingMessages:
         name = self.plugin.name
-        stored: CursorRow | None = self._store.read(queries.cursor, name)
+        stored: PluginCursorRow | None = self._store.read(queries.cursor, name)
         stored = stored or self._store.write(writes.begin, name, self._feed.head)
         self._stored = stored.cursor
         self._pending = PendingMessages(
@@ -255,7 +255,7 @@ class PluginRunner(Loop):
     def _redo(self, events_max: int, counts: dict[str, int]) -> None:
         """Process a piece of a `re-enrich` request; its cursor moves after everything is stored."""
         self._may_redo = False  # before reading: a request made meanwhile sets it again
-        stored: CursorRow | None = self._store.read(queries.cursor, self.plugin.name)
+        stored: PluginCursorRow | None = self._store.read(queries.cursor, self.plugin.name)
         if stored is None or stored.redo_cursor is None or stored.redo_until is None:
             return
         self._may_redo = True

@@ -4,30 +4,20 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from appliance.hub import wire as hub_wire
 from appliance.hub.columns import MESSAGE
+from appliance.hub.rows import PluginCursorRow
 from appliance.kernel.reader import Reader
 
 PLUGINS_MAX = 1000
+CURSOR = ", ".join(PluginCursorRow._fields)
 
 
-class CursorRow(msgspec.Struct, frozen=True):
-    plugin: str
-    cursor: int
-    redo_cursor: int | None
-    redo_until: int | None
-
-
-CURSOR = ", ".join(CursorRow.__struct_fields__)
-
-
-def cursor(reader: Any, plugin: str) -> CursorRow | None:
+def cursor(reader: Any, plugin: str) -> PluginCursorRow | None:
     """`reader`: a Reader or a Tx."""
     sql = f"SELECT {CURSOR} FROM x_plugin_cursors WHERE plugin = ?"
     row = reader.execute(sql, (plugin,)).fetchone()
-    return None if row is None else CursorRow(*row)
+    return None if row is None else PluginCursorRow(*row)
 
 
 LogEntry = tuple[int, str, str, str, bool]  # event_id, name, entity_id, ts, contains `needed`

@@ -7,9 +7,9 @@ from appliance.hub import wire as hub_wire
 from appliance.hub.access import READ
 from appliance.hub.plugins import listings, metrics, output, queries, wire, writes
 from appliance.hub.plugins.plugin import Plugin
-from appliance.hub.plugins.queries import CursorRow
 from appliance.hub.plugins.settings import PluginSettings
 from appliance.hub.plugins.worker import PluginFailure
+from appliance.hub.rows import PluginCursorRow
 from appliance.hub.service import PAGE_MAX, Hub
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
@@ -178,7 +178,9 @@ class Plugins:
         outcome, items = self._store.write(function, *args)
         return wire.ExtractorRun(plugin.name, outcome, items)
 
-    def _describe(self, runner: PluginProgress, stored: CursorRow | None) -> wire.PluginStatus:
+    def _describe(
+        self, runner: PluginProgress, stored: PluginCursorRow | None
+    ) -> wire.PluginStatus:
         plugin, now = runner.plugin, self._clock.monotonic()
         worker = plugin.worker
         state: wire.State = "running" if worker is not None and worker.running else "idle"
@@ -207,7 +209,7 @@ class Plugins:
         )
 
     def _describe_off(
-        self, own: PluginSettings, stored: CursorRow | None, head: int
+        self, own: PluginSettings, stored: PluginCursorRow | None, head: int
     ) -> wire.PluginStatus:
         cursor = head if stored is None else stored.cursor
         return wire.PluginStatus(
@@ -226,7 +228,7 @@ def _is_current(change: wire.EnrichmentChange, message: hub_wire.Message) -> boo
     return queries.content_hash(message.content_raw).hex() == change.content_sha256
 
 
-def _redo(stored: CursorRow | None) -> int:
+def _redo(stored: PluginCursorRow | None) -> int:
     if stored is None or stored.redo_cursor is None or stored.redo_until is None:
         return 0
     return stored.redo_until - stored.redo_cursor

@@ -14,7 +14,7 @@ from appliance.hub import wire as hub_wire
 from appliance.hub.columns import MESSAGE
 from appliance.hub.events import encode
 from appliance.hub.plugins import queries, wire
-from appliance.hub.plugins.queries import CursorRow
+from appliance.hub.rows import PluginCursorRow
 from appliance.kernel.batch import Tx
 
 StoreOutcome = tuple[str, int]  # the outcome, and the number of new items
@@ -35,7 +35,7 @@ class SeenMessage(msgspec.Struct, frozen=True):
 # -- cursors -----------------------------------------------------------------------------------
 
 
-def begin(tx: Tx, plugin: str, head: int) -> CursorRow:
+def begin(tx: Tx, plugin: str, head: int) -> PluginCursorRow:
     """The plugin's cursor; a new plugin starts at the end of the log."""
     tx.execute(
         "INSERT INTO x_plugin_cursors (plugin, cursor, updated_at) VALUES (?, ?, ?)"

@@ -1,13 +1,13 @@
 """The listing of webhooks."""
 
-from appliance.hub.webhooks.model import EventWebhook
-from appliance.hub.webhooks.queries import EventWebhookRow
+from appliance.hub.model import EventWebhook
+from appliance.hub.rows import EventWebhookRow
 from appliance.kernel.model import fields, given, statement
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
 _WEBHOOKS = statement(
-    EventWebhook.select(*fields(EventWebhook, EventWebhookRow.__struct_fields__))
+    EventWebhook.select(*fields(EventWebhook, EventWebhookRow._fields))
     .where(EventWebhook.id > given("after"))
     .order_by(EventWebhook.id)
     .limit(given("rows"))

@@ -7,8 +7,8 @@ ids. Events that the outbox doesn't accept wait in the log.
 from collections.abc import Sequence
 from typing import Protocol
 
+from appliance.hub.rows import EventWebhookRow
 from appliance.hub.webhooks import metrics, queries, writes
-from appliance.hub.webhooks.queries import EventWebhookRow
 from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log

@@ -3,71 +3,16 @@
 from contextlib import closing
 from typing import Any
 
-import msgspec
-
 from appliance.hub import events
 from appliance.hub.queries import replay_statement
+from appliance.hub.rows import EventWebhookRow
 from appliance.hub.subscription import Filter
-from appliance.hub.webhooks import wire
-from appliance.kernel.clock import iso
+from appliance.hub.webhooks import views, wire
 from appliance.kernel.reader import Reader
 
 SCAN_ROWS = 500
 
-_wanted = msgspec.json.Decoder(wire.EventSelection).decode
-
-
-class EventWebhookRow(msgspec.Struct, frozen=True):
-    """A stored registration. It contains secrets, so it is never returned as it is."""
-
-    id: str
-    url: str
-    description: str
-    wanted_json: str
-    format: wire.Format
-    enabled: int
-    cursor: int
-    secret: str
-    former_secret: str | None
-    former_until_ms: int | None
-    created_at: str
-    updated_at: str
-    generation: int = 0
-    failing_since_ms: int | None = None
-    disabled_because: str | None = None
-
-    @property
-    def wanted(self) -> wire.EventSelection:
-        return _wanted(self.wanted_json)
-
-    def secrets(self, now_ms: int) -> list[str]:
-        """The secrets that sign now, the current one first."""
-        if self.former_secret is None or not self._is_rotating(now_ms):
-            return [self.secret]
-        return [self.secret, self.former_secret]
-
-    def to_wire(self, now_ms: int) -> wire.EventWebhook:
-        until = self.former_until_ms if self._is_rotating(now_ms) else None
-        return wire.EventWebhook(
-            id=self.id,
-            url=self.url,
-            description=self.description,
-            events=self.wanted,
-            format=self.format,
-            enabled=bool(self.enabled),
-            cursor=self.cursor,
-            created_at=self.created_at,
-            updated_at=self.updated_at,
-            rotating_until=None if until is None else iso(until),
-            failing_since=None if self.failing_since_ms is None else iso(self.failing_since_ms),
-            disabled_because=self.disabled_because,
-        )
-
-    def _is_rotating(self, now_ms: int) -> bool:
-        return self.former_until_ms is not None and now_ms < self.former_until_ms
-
-
-COLUMNS = ", ".join(EventWebhookRow.__struct_fields__)
+COLUMNS = ", ".join(EventWebhookRow._fields)
 
 
 def require(reader: Any, webhook_id: str) -> EventWebhookRow:
@@ -98,7 +43,7 @@ def pending(
     Skips unwanted events, at most `scan_max` rows, so that the cursor of a selective webhook
     advances too.
     """
-    wanted = row.wanted
+    wanted = views.wanted(row)
     scopes = _scopes(wanted)
     names = frozenset(wanted.names)
     wanted_events: list[tuple[int, bytes]] = []

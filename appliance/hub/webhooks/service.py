@@ -7,10 +7,10 @@ import msgspec
 from appliance.hub import cloudevents
 from appliance.hub import wire as hub_wire
 from appliance.hub.queries import channels_of_topics
+from appliance.hub.rows import EventWebhookRow
 from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_text
-from appliance.hub.webhooks import listings, metrics, queries, wire, writes
-from appliance.hub.webhooks.queries import EventWebhookRow
+from appliance.hub.webhooks import listings, metrics, queries, views, wire, writes
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel import webhook_signature
 from appliance.kernel.auth import Principal
@@ -99,14 +99,14 @@ class Webhooks:
 
     def show(self, webhook_id: str) -> wire.WebhookShown:
         row = self._store.read(queries.require, webhook_id)
-        return wire.WebhookShown(row.to_wire(self._clock.now_ms()))
+        return wire.WebhookShown(views.to_wire(row, self._clock.now_ms()))
 
     def list_all(self, query: wire.WebhooksQuery) -> wire.WebhookList:
         limit = min(query.limit, self._settings.webhooks_max)
         rows, more = self._store.read(listings.webhooks, query.after, limit)
         now_ms = self._clock.now_ms()
         last = rows[-1].id if rows else query.after
-        return wire.WebhookList([row.to_wire(now_ms) for row in rows], more, last)
+        return wire.WebhookList([views.to_wire(row, now_ms) for row in rows], more, last)
 
     def pending(self, webhook_id: str, limit: int) -> wire.PendingEvents:
         """The next deliveries, signed now. Sends nothing and moves no cursor."""
@@ -157,7 +157,7 @@ class Webhooks:
             return "disabled"
         now_ms = self._clock.now_ms()
         headers = webhook_signature.headers(
-            row.secrets(now_ms), message_id, now_ms // 1000, body, content_type
+            views.secrets(row, now_ms), message_id, now_ms // 1000, body, content_type
         )
         return SignedRequest(row.url, headers)
 
@@ -187,7 +187,7 @@ class Webhooks:
         envelope = self._body(row, envelope)
         now_ms = self._clock.now_ms()
         headers = webhook_signature.headers(
-            row.secrets(now_ms),
+            views.secrets(row, now_ms),
             cloudevents.event_id_of(self._origin, number),
             now_ms // 1000,
             envelope,

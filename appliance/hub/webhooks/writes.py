@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from appliance.hub.events import encode
-from appliance.hub.webhooks import queries, wire
-from appliance.hub.webhooks.queries import EventWebhookRow
+from appliance.hub.rows import EventWebhookRow
+from appliance.hub.webhooks import queries, views, wire
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 
@@ -33,11 +31,13 @@ def create(
         former_until_ms=None,
         created_at=tx.now,
         updated_at=tx.now,
+        generation=0,
+        failing_since_ms=None,
+        disabled_because=None,
     )
-    values = msgspec.structs.astuple(row)
-    marks = ", ".join("?" * len(values))
-    tx.execute(f"INSERT INTO x_webhooks ({queries.COLUMNS}) VALUES ({marks})", values)
-    return Reply(201, encode(wire.WebhookChanged(row.to_wire(tx.now_ms), secret)))
+    marks = ", ".join("?" * len(row))
+    tx.execute(f"INSERT INTO x_webhooks ({queries.COLUMNS}) VALUES ({marks})", row)
+    return Reply(201, encode(wire.WebhookChanged(views.to_wire(row, tx.now_ms), secret)))
 
 
 def change(
@@ -64,7 +64,7 @@ def change(
     given["updated_at"] = tx.now
     marks = ", ".join(f"{name} = ?" for name in given)
     tx.execute(f"UPDATE x_webhooks SET {marks} WHERE id = ?", (*given.values(), webhook_id))
-    changed = queries.require(tx, webhook_id).to_wire(tx.now_ms)
+    changed = views.to_wire(queries.require(tx, webhook_id), tx.now_ms)
     return Reply(200, encode(wire.WebhookChanged(changed, secret)))
 
 

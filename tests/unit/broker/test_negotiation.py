@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.broker import negotiation
-from appliance.broker.directory import MeshRow
+from appliance.broker.rows import MeshRow
 from appliance.mesh import frames
 from appliance.mesh.negotiation import BELOW_MINIMUM, PARAM_INVALID, UNAVAILABLE, check_offer
 

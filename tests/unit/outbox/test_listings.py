@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from appliance.outbox import listings, wire
-from appliance.outbox.columns import SendRow
+from appliance.outbox.rows import SendRow
 
 EVERYTHING = {
     "to": "#alerts",

@@ -10,8 +10,8 @@ import pytest
 from appliance.kernel.log import Log
 from appliance.kernel.store_files import suspect_marker
 from appliance.outbox import states, wire, writes
-from appliance.outbox.columns import SendRow
 from appliance.outbox.recover import CLIENT_ID, LOST
+from appliance.outbox.rows import SendRow
 from appliance.outbox.settings import OutboxSettings
 from appliance.recovery.pages import TABLE_LEAF
 from appliance.workspace import schema

@@ -1,0 +1,59 @@
+"""Rows of meshes, members and webhooks as wire structs. Pure."""
+
+from collections.abc import Callable
+
+from appliance.broker import webhook_wire, wire
+from appliance.broker.rows import MemberRow, MeshRow, WebhookRow
+from appliance.kernel.clock import iso
+
+
+def mesh_to_wire(row: MeshRow) -> wire.Mesh:
+    return wire.Mesh(
+        row.slug,
+        row.dedupe_mode,
+        row.dedupe_retention_days,
+        row.message_retention_days,
+        row.concurrency,
+        iso(row.created_ms),
+    )
+
+
+def member_to_wire(
+    row: MemberRow,
+    connected: bool = False,
+    running_on: str | None = None,
+    refused: str | None = None,
+) -> wire.Member:
+    return wire.Member(
+        row.pubkey,
+        row.name,
+        "active" if row.revoked_ms is None else "revoked",
+        iso(row.added_ms),
+        connected,
+        row.successor,
+        running_on,
+        refused,
+    )
+
+
+def webhook_to_wire(
+    row: WebhookRow, now_ms: int, wall_iso: Callable[[int | None], str | None]
+) -> webhook_wire.MeshWebhook:
+    """Without its secrets. `now_ms` of the steady clock, whose times `wall_iso` shows."""
+    rotating = len(secrets(row, now_ms)) > 1
+    return webhook_wire.MeshWebhook(
+        row.id,
+        row.url,
+        iso(row.added_ms),
+        enabled=bool(row.enabled),
+        failing_since=wall_iso(row.failing_since_ms),
+        disabled_because=row.disabled_because,
+        rotating_until=wall_iso(row.former_until_ms if rotating else None),
+    )
+
+
+def secrets(row: WebhookRow, now_ms: int) -> list[str]:
+    """The secrets that sign now, by the steady clock: the current one first."""
+    if row.former_secret is None or now_ms >= (row.former_until_ms or 0):
+        return [row.secret]
+    return [row.secret, row.former_secret]

@@ -1,0 +1,74 @@
+"""Generated from the migrations of the courier by `just models`: its rows as tuples."""
+
+from typing import Literal, NamedTuple
+
+
+class AckedRow(NamedTuple):
+    """A row of `acked`."""
+
+    stream: str
+    slot: int
+    place: int
+    id: str
+    at_ms: int
+
+
+class AttemptRow(NamedTuple):
+    """A row of `attempts`."""
+
+    number: int
+    slot: int
+    at_ms: int
+    holder: str
+    outcome: str
+    error: str
+
+
+class EnvelopeRow(NamedTuple):
+    """A row of `journal`."""
+
+    number: int
+    stream: str
+    id: str
+    body: bytes
+    priority: int
+    key: str | None
+    accepted_ms: int
+    due_ms: int | None
+    expires_ms: int | None
+    attempts: int
+    failures: int
+    reason: str | None
+    error: str
+
+
+class LatestRow(NamedTuple):
+    """A row of `latest`."""
+
+    stream: str
+    body: bytes
+    at_ms: int
+
+
+class CourierLogRow(NamedTuple):
+    """A row of `log`."""
+
+    event_id: int
+    at_ms: int
+    name: str
+    stream: str
+    durability: Literal["durable", "memory"]
+    sample_rate: float
+    message_id: str
+    consumer: str | None
+    attempt: int | None
+    accepted_ms: int
+    delivered_ms: int | None
+    error: str | None
+
+
+class PausedRow(NamedTuple):
+    """A row of `paused`."""
+
+    stream: str
+    until_ms: int | None
