@@ -9,7 +9,7 @@ from appliance.backup.catalogue import SetCatalogue, SetFacts
 from appliance.backup.cli_opened import opened
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import FirstData
-from appliance.backup.schedule import FIRST_SECONDS, ScheduleFacts, due_in_seconds
+from appliance.backup.schedule import ScheduleFacts, due_in_seconds
 from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.cli_support import Session, common, write_line
@@ -41,7 +41,7 @@ def schedule_of(datadir: DataDir, settings: BackupSettings, now_ms: int) -> dict
         "enabled": settings.enabled,
         "running": read_lock(datadir).held,
         "every_seconds": settings.every_seconds,
-        "first_seconds": FIRST_SECONDS,
+        "first_seconds": settings.first_seconds,
         "verify": settings.verify,
         "last_at": None if newest is None else newest.row.cut_at,
         "last": None if newest is None else newest.name,

@@ -9,7 +9,6 @@ from appliance.kernel.retry import RetrySettings
 # hour, after one of 30 s in eight hours, and always within a day.
 PAUSE_FACTOR = 1000
 PAUSE_SECONDS_MAX = 86_400.0
-FIRST_SECONDS = 30.0  # from the first message to the first backup, which soon has more than one
 NICENESS = 10  # scheduled work yields the CPU to the appliance
 RETRY = RetrySettings(60.0, 3600.0)  # after a failure
 
@@ -44,7 +43,7 @@ def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | No
         pause = min(facts.set_seconds * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
         due = max(settings.every_seconds, pause) - facts.set_age
     elif facts.data_age is not None:
-        due = FIRST_SECONDS - facts.data_age
+        due = settings.first_seconds - facts.data_age
     else:
         return None
     if facts.created_ago is not None:
