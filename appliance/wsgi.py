@@ -34,6 +34,7 @@ from appliance.web.socket import (
 )
 from appliance.web.unsent import UnsentBudget
 
+UNAUTHENTICATED_MAX = 16  # broker links before their hello; above it the oldest is closed
 OVER = "the token is revoked or expired"
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -171,7 +172,7 @@ class WsgiApplication:
             for socket, raw in self._open.items()
             if raw is not None and not socket.identified
         ]
-        if len(unidentified) >= self._settings.unauthenticated_max:
+        if len(unidentified) >= UNAUTHENTICATED_MAX:
             if isinstance(caller, ApplianceError):
                 raise caller
             socket, raw = unidentified[0]
@@ -189,7 +190,7 @@ class WsgiApplication:
         request_id: str,
     ) -> None:
         leftover = environ["agentlip.buffered"]()
-        socket = Socket(raw, self._settings, self._clock, leftover, self._unsent)
+        socket = Socket(raw, self._clock, leftover, self._unsent)
         socket.identified = caller_id(caller) is not None
         self._open[socket] = None if is_anonymous(caller, upgrade) else raw
         with contextlib.ExitStack() as ending:

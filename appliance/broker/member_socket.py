@@ -39,10 +39,11 @@ from appliance.mesh.push import Push
 from appliance.web.body import refuse_field
 from appliance.web.frame import pieces, text_frame
 from appliance.web.socket import (
+    FRAME_BYTES_MAX,
+    HELLO_SECONDS_MAX,
     POLICY_VIOLATION,
     TOO_BIG,
     Socket,
-    SocketSettings,
     close_code,
 )
 
@@ -54,13 +55,10 @@ RANK_MAX = {"idle": 2, "working": 0, "dnd": 0}
 class MemberSocket:
     """One socket, from its hello to its close."""
 
-    def __init__(
-        self, socket: Socket, broker: Broker, who: Principal, settings: SocketSettings
-    ) -> None:
+    def __init__(self, socket: Socket, broker: Broker, who: Principal) -> None:
         self._socket = socket
         self._broker = broker
         self._who = who
-        self._settings = settings
         self._wakeup = Wakeup()
         self._claims: list[Claim] = []
         self._nonce = ""
@@ -78,8 +76,8 @@ class MemberSocket:
     # -- the writing greenlet ------------------------------------------------------------------
 
     def _write(self) -> None:
-        clock, settings = self._broker.clock, self._settings
-        until = clock.monotonic() + settings.hello_seconds_max
+        clock = self._broker.clock
+        until = clock.monotonic() + HELLO_SECONDS_MAX
         while self._connection is None:
             self._wakeup.clear()
             self._socket.flush()
@@ -87,7 +85,7 @@ class MemberSocket:
             if left <= 0:
                 self._socket.close(POLICY_VIOLATION, "hello and negotiate did not come in time")
             elif self._connection is None:
-                self._wakeup.wait(min(left, settings.ping_seconds / 4))
+                self._wakeup.wait(min(left, self._socket.wait_seconds))
         while True:
             # Clear first: claims that are pushed during the writes below set it again.
             self._wakeup.clear()
@@ -97,7 +95,7 @@ class MemberSocket:
                 for piece in pieces(push_frame(claim.push) for claim in claims):
                     self._socket.send(piece)
             else:
-                self._wakeup.wait(settings.ping_seconds / 4)
+                self._wakeup.wait(self._socket.wait_seconds)
 
     def _push(self, claims: list[Claim]) -> None:
         self._claims += claims  # limited by the connection's prefetch
@@ -111,7 +109,7 @@ class MemberSocket:
     def _on_messages(self, messages: list[bytes]) -> None:
         acked: list[str] = []
         for message in messages:
-            if len(message) > self._settings.frame_bytes_max:
+            if len(message) > FRAME_BYTES_MAX:
                 self._socket.close(TOO_BIG, "the frame is too large")
                 break
             try:

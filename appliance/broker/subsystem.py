@@ -29,7 +29,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.subsystem import Subsystem
-from appliance.web.socket import Socket, SocketSettings
+from appliance.web.socket import Socket
 from appliance.web.webhook_caller import WebhookCaller
 
 
@@ -66,7 +66,6 @@ class BrokerSubsystem(Subsystem):
             OrphanCheck(self.broker, self.registry),
             LogRetention(self.store, self.broker.steady, lambda: settings.log_days, clock, log),
         ]
-        self._sockets = host.section(SocketSettings)
 
     def routes(self) -> list[Route]:
         return routes(self.broker, self.registry)
@@ -96,4 +95,4 @@ class BrokerSubsystem(Subsystem):
     def _serve_link(
         self, socket: Socket, who: Principal, _charge: Callable[[int], None], _query: Any
     ) -> int:
-        return MemberSocket(socket, self.broker, who, self._sockets).run()
+        return MemberSocket(socket, self.broker, who).run()

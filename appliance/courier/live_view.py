@@ -22,7 +22,7 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.wakeup import Wakeup
 from appliance.web.frame import text_frame
-from appliance.web.socket import TOO_BIG, Socket, SocketSettings
+from appliance.web.socket import FRAME_BYTES_MAX, TOO_BIG, Socket
 
 BATCH_MAX = 500
 CHANGES_STEP = 20  # changes encoded before their bytes are counted
@@ -125,10 +125,8 @@ class LiveViewSocket:
         courier: Courier,
         who: Principal,
         query: wire.LiveQuery,
-        settings: SocketSettings,
     ) -> None:
         self._socket = socket
-        self._settings = settings
         try:
             self._live = LiveView(courier, who, query)
         except ApplianceError as error:
@@ -153,12 +151,12 @@ class LiveViewSocket:
             if messages:
                 self._socket.send(text_frames(messages))
             else:
-                live.wakeup.wait(self._settings.ping_seconds / 4)
+                live.wakeup.wait(self._socket.wait_seconds)
 
     def _on_messages(self, messages: list[bytes]) -> None:
         watcher = self._live.watcher
         for message in messages:
-            if len(message) > self._settings.frame_bytes_max:
+            if len(message) > FRAME_BYTES_MAX:
                 self._socket.close(TOO_BIG, "the frame is too large")
                 break
             try:

@@ -30,7 +30,7 @@ from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
 from appliance.kernel.wakeup import Wakeup
 from appliance.web.body import refuse_field
 from appliance.web.frame import text_frame
-from appliance.web.socket import TOO_BIG, Socket, SocketSettings
+from appliance.web.socket import FRAME_BYTES_MAX, TOO_BIG, Socket
 
 WRITE_MAX = 2_000  # deliveries joined into one write
 _decode_control = msgspec.json.Decoder(wire.ConsumerFrame).decode
@@ -49,13 +49,11 @@ class ConsumerSocket:
         courier: Courier,
         who: Principal,
         query: wire.SubscribeQuery,
-        settings: SocketSettings,
     ) -> None:
         self._socket = socket
         self._courier = courier
         self._who = who
         self._query = query
-        self._settings = settings
         self._wakeup = Wakeup()
         self._consumer = courier.make_consumer(
             query.name or who.id, self._wakeup.set, query.lease_ms
@@ -101,13 +99,13 @@ class ConsumerSocket:
                     batch_frames(still_leased, batch) if batch else delivery_frames(still_leased)
                 )
             else:
-                self._wakeup.wait(self._settings.ping_seconds / 4)
+                self._wakeup.wait(self._socket.wait_seconds)
 
     # -- the reading greenlet ---------------------------------------------------------------
 
     def _on_messages(self, messages: list[bytes]) -> None:
         for message in messages:
-            if len(message) > self._settings.frame_bytes_max:
+            if len(message) > FRAME_BYTES_MAX:
                 self._socket.close(TOO_BIG, "the frame is too large")
                 break
             try:
@@ -177,13 +175,11 @@ class ProducerSocket:
         courier: Courier,
         who: Principal,
         charge: Callable[[int], None],
-        settings: SocketSettings,
     ) -> None:
         self._socket = socket
         self._courier = courier
         self._who = who
         self._charge = charge
-        self._settings = settings
         self._wakeup = Wakeup()
         self._accepted: int | None = None
         self._stream: Stream | None = None
@@ -199,13 +195,13 @@ class ProducerSocket:
         while True:
             self._wakeup.clear()
             self._socket.flush()
-            self._wakeup.wait(self._settings.ping_seconds / 4)
+            self._wakeup.wait(self._socket.wait_seconds)
 
     def _on_messages(self, messages: list[bytes]) -> None:
         self._stream = None
         bytes_max = self._courier.settings.envelope_bytes_max
         for message in messages:
-            if len(message) > self._settings.frame_bytes_max:
+            if len(message) > FRAME_BYTES_MAX:
                 self._socket.close(TOO_BIG, "the frame is too large")
                 break
             self._starts.append(len(self._pending))

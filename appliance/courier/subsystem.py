@@ -26,7 +26,7 @@ from appliance.kernel.scopes import Scopes
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
-from appliance.web.socket import Socket, SocketSettings
+from appliance.web.socket import Socket
 
 Charge = Callable[[int], None]
 
@@ -74,7 +74,6 @@ class CourierSubsystem(Subsystem):
             self.loops += [JournalWriter(self.courier, durable=durable), retention]
         self.stores = () if self.store is None else (self.store,)
         self.scopes = Scopes(implied={USE: SCOPED}, free=free_scopes(settings))
-        self._sockets = host.section(SocketSettings)
 
     def routes(self) -> list[Route]:
         auth = "yes" if self.courier.settings.tokens else "optional"
@@ -105,15 +104,15 @@ class CourierSubsystem(Subsystem):
     def _subscribe(
         self, socket: Socket, who: Principal, _charge: Charge, query: wire.SubscribeQuery
     ) -> int:
-        return ConsumerSocket(socket, self.courier, who, query, self._sockets).run()
+        return ConsumerSocket(socket, self.courier, who, query).run()
 
     def _publish(
         self, socket: Socket, who: Principal, charge: Charge, _query: wire.PublishQuery
     ) -> int:
-        return ProducerSocket(socket, self.courier, who, charge, self._sockets).run()
+        return ProducerSocket(socket, self.courier, who, charge).run()
 
     def _live(self, socket: Socket, who: Principal, _charge: Charge, query: wire.LiveQuery) -> int:
-        return LiveViewSocket(socket, self.courier, who, query, self._sockets).run()
+        return LiveViewSocket(socket, self.courier, who, query).run()
 
 
 def tokens(settings: CourierSettings) -> list[tuple[str, Principal]]:

@@ -26,7 +26,13 @@ from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.feed import FeedSubscription
 from appliance.kernel.threads import yield_to_loop
 from appliance.web.frame import WRITE_BYTES, pieces, text_frame
-from appliance.web.socket import TOO_BIG, Socket, SocketSettings
+from appliance.web.socket import (
+    FRAME_BYTES_MAX,
+    HELLO_SECONDS_MAX,
+    TOO_BIG,
+    Socket,
+    SocketSettings,
+)
 
 LIVE_BATCH_MAX = 500  # events joined into one write
 PIPELINE_MAX = 256  # requests that are committed together
@@ -92,11 +98,11 @@ class HubSession:
                 self._send_live(items)
             else:
                 self._idle = True
-                self._subscription.wait(self._settings.ping_seconds / 4)
+                self._subscription.wait(self._socket.wait_seconds)
                 self._idle = False
 
     def _wait_for_hello(self) -> None:
-        deadline = self._hub.clock.monotonic() + self._settings.hello_seconds_max
+        deadline = self._hub.clock.monotonic() + HELLO_SECONDS_MAX
         while self._hello is None:
             self._subscription.take(0)
             self._socket.flush()
@@ -201,7 +207,7 @@ class HubSession:
             self._answer(pipeline)
 
     def _take_hello(self, message: bytes) -> None:
-        if len(message) > self._settings.frame_bytes_max:
+        if len(message) > FRAME_BYTES_MAX:
             self._socket.close(TOO_BIG, "the frame is too large")
             return
         try:
@@ -222,7 +228,7 @@ class HubSession:
 
     def _answer(self, messages: list[bytes]) -> None:
         for message in messages:
-            if len(message) > self._settings.frame_bytes_max and not is_request(message):
+            if len(message) > FRAME_BYTES_MAX and not is_request(message):
                 self._socket.close(TOO_BIG, "the frame is too large")
                 return
         begin = partial(self._requests.begin, messages, self._principal)

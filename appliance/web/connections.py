@@ -31,6 +31,11 @@ from appliance.web.settings import HttpSettings
 from appliance.web.unsent import UnsentBudget
 
 SWEEP_SECONDS = 0.5
+HEAD_SECONDS_MAX = 10.0  # from the first byte of a request to the end of its head
+BODY_SECONDS_MAX = 60.0  # for a whole body, chunked or not: 8 MiB at 1.2 Mbit/s
+LINGER_SECONDS_MAX = 2.0  # after a response, for the unread rest of a body
+SEND_SECONDS_MAX = 60.0  # for a client to receive a write
+PROBE_CONNECTIONS_MAX = 32  # in addition to http.connections_max, for health probes
 IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
 STATES = ("idle", "head", "body", "work", "send", "linger")
 WAITING = frozenset({IDLE, HEAD, BODY, LINGER})
@@ -199,18 +204,17 @@ class ConnectionPool:
         self._anonymous = AnonymousQuota(settings.unauthenticated_connections_max)
         self._unsent = unsent
         self.connections_max = settings.connections_max
-        linger = settings.linger_seconds_max / SWEEP_SECONDS - 1  # rounded down
-        self._reserved_max = settings.probe_connections_max
+        linger = LINGER_SECONDS_MAX / SWEEP_SECONDS - 1  # rounded down
         self._connections: dict[Connection, None] = {}
         self._reserved: dict[Connection, None] = {}
         self._limits = [
             seconds / SWEEP_SECONDS
             for seconds in (
                 settings.keep_alive_seconds,
-                settings.head_seconds_max,
-                settings.body_seconds_max,
+                HEAD_SECONDS_MAX,
+                BODY_SECONDS_MAX,
                 float("inf"),
-                settings.send_seconds_max,
+                SEND_SECONDS_MAX,
             )
         ]
         self._limits.append(linger)
@@ -225,7 +229,7 @@ class ConnectionPool:
         if self._has_capacity():
             self._connections[connection] = None
             return connection
-        if len(self._reserved) >= self._reserved_max and not self._close_some(self._reserved):
+        if len(self._reserved) >= PROBE_CONNECTIONS_MAX and not self._close_some(self._reserved):
             self.count_refusal()
             return None
         connection.reserved = True

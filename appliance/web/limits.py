@@ -26,6 +26,8 @@ from appliance.web.settings import LimitSettings
 
 UNAUTHENTICATED, GLOBAL = "unauthenticated", "global"
 _OTHERS = "others"
+UNAUTHENTICATED_SHARE = 0.5  # of `limits.global`; the rest is for callers with a token
+ADDRESSES_MAX = 10_000  # counted separately in a second, about 100 bytes each
 _refused = counter("http_rate_limited_total", "Requests refused, by rate limit", ("limit",))
 
 
@@ -64,18 +66,16 @@ class RateLimiter:
         self._window = 0
         self._reset_iso = ""
         self._tables: list[tuple[str, int, dict[str, int]]] = []
-        share = settings.unauthenticated_share
         for name, limit in (
             ("connection", settings.per_connection),
             ("token", settings.per_token),
             ("address", settings.per_address),
-            (UNAUTHENTICATED, math.ceil(settings.global_ * share) if share < 1 else 0),
+            (UNAUTHENTICATED, math.ceil(settings.global_ * UNAUTHENTICATED_SHARE)),
             (GLOBAL, settings.global_),
         ):
             if limit > 0:
                 self._tables.append((name, limit, {}))
         self._counts = {name: used_by for name, _, used_by in self._tables}
-        self._addresses_max = settings.addresses_max
         self._failures_max = settings.failures_per_address
         self._failures: dict[str, int] = {}
         self._owing = False
@@ -151,9 +151,9 @@ class RateLimiter:
                 used_by[""] -= 1
 
     def _address_key(self, used_by: dict[str, int], address: str) -> str:
-        """The key of an address: its network for IPv6; a shared one above `addresses_max`."""
+        """The key of an address: its network for IPv6; a shared one above ADDRESSES_MAX."""
         key = network_of(address) if ":" in address else address
-        if key not in used_by and len(used_by) >= self._addresses_max:
+        if key not in used_by and len(used_by) >= ADDRESSES_MAX:
             return _OTHERS
         return key
 

@@ -21,8 +21,9 @@ from gunicorn.http import errors as parsing
 from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
 
-from appliance.web.settings import HttpSettings
-
+LINE_BYTES_MAX = 8190  # a request line or a header, as in common servers
+HEADER_COUNT_MAX = 100  # browsers behind proxies send about thirty
+HEAD_BYTES_MAX = 64 * 1024  # all headers of a request, while it is incomplete
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
 _SLASH = ord("/")
 _CHUNKED = re.compile(rb"\r\n(?i:transfer-encoding): ?chunked\r\n")
@@ -52,7 +53,7 @@ class StrictRequest(Request):
         end = data.find(b"\r\n\r\n") + 4
         if end < 4:
             data, end = self._receive_head(unreader, bytearray(data))
-        if end > self.cfg.head_bytes_max:
+        if end > HEAD_BYTES_MAX:
             raise parsing.LimitRequestHeaders("the head is too long")
         self.head = head = data if end == len(data) else data[:end]
         check_head(head)
@@ -74,7 +75,7 @@ class StrictRequest(Request):
                     check_request_line(bytes(buffer[:line_end]))
                 elif len(buffer) > self.limit_request_line:
                     raise parsing.LimitRequestLine(len(buffer), self.limit_request_line)
-            if len(buffer) > self.cfg.head_bytes_max:
+            if len(buffer) > HEAD_BYTES_MAX:
                 raise parsing.LimitRequestHeaders("the head is too long")
             checked = len(buffer)
             self.read_into(unreader, buffer)
@@ -153,7 +154,7 @@ def check_host(host: str) -> None:
         raise Malformed("a request needs exactly one Host header: a name with an optional port")
 
 
-def parser_settings(settings: HttpSettings) -> Any:
+def parser_settings() -> Any:
     """gunicorn's settings as plain attributes, which are faster to read.
 
     No header may set the scheme or the script name; the guard handles proxies. (Because both
@@ -163,14 +164,13 @@ def parser_settings(settings: HttpSettings) -> Any:
     config.set("forwarded_allow_ips", "*")
     config.set("secure_scheme_headers", {})
     config.set("forwarder_headers", "")
-    config.set("limit_request_line", settings.request_line_bytes_max)
-    config.set("limit_request_fields", settings.header_count_max)
-    config.set("limit_request_field_size", settings.header_bytes_max)
+    config.set("limit_request_line", LINE_BYTES_MAX)
+    config.set("limit_request_fields", HEADER_COUNT_MAX)
+    config.set("limit_request_field_size", LINE_BYTES_MAX)
     values = {name: cast(Any, setting).get() for name, setting in config.settings.items()}
     return SimpleNamespace(
         **{
             **values,
-            "head_bytes_max": settings.head_bytes_max,
             "is_ssl": False,
             "forwarded_allow_networks": list,
             "proxy_allow_networks": list,

@@ -33,18 +33,6 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_bytes_max: int = 8 * 1024 * 1024
     """Largest body of a batch in bytes. Decoding it blocks the event loop."""
 
-    request_line_bytes_max: int = 8190
-    """Longest request line in bytes: method, path and query."""
-
-    header_count_max: int = 100
-    """Largest number of headers. Browsers behind proxies send about thirty."""
-
-    header_bytes_max: int = 8190
-    """Longest header in bytes. A token needs 80; cookies of other services on localhost more."""
-
-    head_bytes_max: int = 64 * 1024
-    """Size of all headers of a request in bytes; limits the memory of incomplete requests."""
-
     connections_max: int = 1000
     """Connections open at once, WebSockets included; each uses a descriptor and about 30 kB. When
     all are in use, the one that has waited longest (idle, half-sent) is closed for a new one."""
@@ -54,24 +42,9 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     When all connections are in use, as many requests without a token stay open, at most half of
     connections_max."""
 
-    probe_connections_max: int = 32
-    """Connections in addition to connections_max, reserved for health probes."""
-
-    head_seconds_max: float = 10.0
-    """Time limit from the first byte of a request to the end of its head."""
-
-    body_seconds_max: float = 60.0
-    """Time limit to receive a whole body, chunked or not: 8 MiB at 1.2 Mbit/s."""
-
-    linger_seconds_max: float = 2.0
-    """How long to wait, after a response, for the unread rest of a body before closing."""
-
     unsent_bytes_max: int = 128 * 1024 * 1024
     """Bytes that wait to be sent, over all clients and WebSockets. Above it the slowest clients
     with the most waiting bytes are disconnected, and large reads get 503."""
-
-    send_seconds_max: float = 60.0
-    """Time limit for a client to receive one write; slower clients are disconnected."""
 
     keep_alive_seconds: float = 75.0
     """Time after which an idle connection is closed; longer than the 60 s of common proxies."""
@@ -81,7 +54,6 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Rate = Annotated[int, msgspec.Meta(ge=0)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class LimitSettings(
@@ -95,10 +67,6 @@ class LimitSettings(
     global_: Rate = 1000
     """Requests a second of all clients. The default is that of the hub specification."""
 
-    unauthenticated_share: Share = 0.5
-    """The share of `global` that requests without a valid token may use; the rest is reserved for
-    callers with a token."""
-
     failures_per_address: Rate = 20
     """Failed authentications a second from one IPv4 address or IPv6 /64 network. Beyond it: 429;
     a valid token from the same address still works."""
@@ -109,6 +77,3 @@ class LimitSettings(
     per_address: Rate = 0
     """Requests a second from one IPv4 address or IPv6 /64 network, over all its connections. 0:
     no limit, because on a laptop every client is 127.0.0.1."""
-
-    addresses_max: Rate = 10_000
-    """Addresses counted separately in a second, about 100 bytes each; the rest share one count."""

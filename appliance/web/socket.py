@@ -5,7 +5,7 @@ Frames to the client are encoded here, because the same bytes go to many sockets
 
 Only the greenlet that calls `run` waits to write. Other greenlets call `post`: the kernel takes
 what it can at once, and the writing greenlet is woken for the rest.
-A client that reads nothing for `stall_seconds_max` is closed with 1008.
+A client that reads nothing for STALL_SECONDS_MAX is closed with 1008.
 """
 
 import contextlib
@@ -66,6 +66,18 @@ RECEIVE_BYTES = 64 * 1024
 YIELD_FRAMES = 64  # frames of one client before other greenlets run
 CHUNK_FRAMES = 4  # cost of a chunk of received bytes, beside its messages
 FRAME_BYTES = 1024  # a message costs one frame more for each of these
+FRAME_BYTES_MAX = 256 * 1024  # from a client; a message has 64 KiB, and six times as much escaped
+REQUEST_BYTES_MAX = 512 * 1024  # of a `request` frame, as for a body over HTTP
+HELLO_BYTES_MAX = 16 * 1024  # before a broker link's hello
+HELLO_SECONDS_MAX = 10.0  # to the first frame
+PING_SECONDS = 20.0  # without a frame, then the client is pinged
+IDLE_SECONDS_MAX = 60.0  # without a frame, then the client is disconnected
+STALL_SECONDS_MAX = 5.0  # for which a client may read nothing
+CLOSE_SECONDS_MAX = 2.0  # for the last bytes and the client's close frame
+POSTED_BYTES_MAX = 4 * 1024 * 1024  # replies that a client has not read
+CONTROL_FRAMES_PER_SECOND = 20  # pings, pongs and fragments under 1 KiB
+CONTROL_FRAMES_BURST = 100  # a tenth before a broker link's hello
+FRAGMENTS_MAX = 1000  # in a message
 DISCARD_BYTES_MAX = 1024 * 1024  # read and dropped while a closed client goes on sending
 
 
@@ -73,20 +85,7 @@ class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[socket]: limits of every WebSocket."""
 
     connections_max: int = 100  # WebSockets of callers with a token; 503 above (hub spec §0.1.2)
-    unauthenticated_max: int = 16  # unauthenticated broker links; above it the oldest is closed
-    frame_bytes_max: int = 256 * 1024  # size of a frame from a client in bytes; 1009 above
-    request_bytes_max: int = 512 * 1024  # size of a `request` frame in bytes; 1009 above
-    ping_seconds: float = 20.0  # time without a frame after which the client is pinged
-    idle_seconds_max: float = 60.0  # time without a frame after which the client is disconnected
-    stall_seconds_max: float = 5.0  # a client that reads nothing for longer is closed with 1008
-    hello_seconds_max: float = 10.0  # time limit for the first frame
-    close_seconds_max: float = 2.0  # time limit for the last bytes and the client's close frame
     queue_max: int = 1000  # live events that may wait for one client before it lags
-    posted_bytes_max: int = 4 * 1024 * 1024  # unread replies of one client in bytes; 1008 above
-    control_frames_per_second: int = 20  # pings, pongs and fragments under 1 KiB; 1008 above
-    control_frames_burst: int = 100  # such frames at once; a tenth before a broker link's hello
-    fragments_max: int = 1000  # fragments of one message; 1008 above
-    hello_bytes_max: int = 16 * 1024  # size of a frame before a broker link's hello; 1009 above
 
 
 class SocketGone(Exception):
@@ -122,22 +121,18 @@ class Socket:
     def __init__(
         self,
         raw: Any,
-        settings: SocketSettings,
         clock: Clock,
         leftover: bytes = b"",
         budget: UnsentBudget | None = None,
     ) -> None:
         self._raw = raw
-        self._settings = settings
         self._clock = clock
         self._leftover = leftover
-        self._protocol = Protocol(
-            Side.SERVER, state=State.OPEN, max_size=settings.request_bytes_max
-        )
+        self._protocol = Protocol(Side.SERVER, state=State.OPEN, max_size=REQUEST_BYTES_MAX)
         self._quota = TokenBucket(
-            settings.control_frames_per_second, settings.control_frames_burst, clock.monotonic()
+            CONTROL_FRAMES_PER_SECOND, CONTROL_FRAMES_BURST, clock.monotonic()
         )
-        self._incoming = Incoming(self._protocol, self._quota, settings.fragments_max)
+        self._incoming = Incoming(self._protocol, self._quota, FRAGMENTS_MAX)
         self._posted: deque[bytes] = deque()
         self._posted_bytes = 0
         self._pong: bytes | None = None
@@ -198,21 +193,21 @@ class Socket:
     def restrict(self) -> None:
         """Apply tighter limits until `identify` is called."""
         quota = TokenBucket(
-            self._settings.control_frames_per_second,
-            max(1, self._settings.control_frames_burst / 10),
+            CONTROL_FRAMES_PER_SECOND,
+            max(1, CONTROL_FRAMES_BURST / 10),
             self._clock.monotonic(),
         )
-        self._incoming.limit(self._settings.hello_bytes_max, quota)
+        self._incoming.limit(HELLO_BYTES_MAX, quota)
 
     def identify(self) -> None:
         """The client is authenticated: apply the usual limits from its next frame on."""
         self.identified = True
-        self._incoming.limit(self._settings.request_bytes_max, self._quota)
+        self._incoming.limit(REQUEST_BYTES_MAX, self._quota)
 
     def answer(self, frames: bytes) -> None:
         """Wait until there is capacity, then `post`. For greenlets that may wait."""
         self._yield_sometimes(1)
-        if self.is_closing or self.wait_for_capacity(self._settings.stall_seconds_max):
+        if self.is_closing or self.wait_for_capacity(STALL_SECONDS_MAX):
             self.post(frames)
         else:
             self._limit("posted_bytes", "the client does not read replies")
@@ -220,7 +215,7 @@ class Socket:
     def post(self, frames: bytes) -> None:
         """Write `frames` now, or leave them to the writing greenlet. For any greenlet.
 
-        Never waits. A client with more than `posted_bytes_max` waiting is closed with 1008. After
+        Never waits. A client with more than POSTED_BYTES_MAX waiting is closed with 1008. After
         the close was decided, frames are dropped.
         """
         if self.is_free():
@@ -229,7 +224,7 @@ class Socket:
                 return
         if self.is_closing:
             return
-        if self._posted_bytes >= self._settings.posted_bytes_max:
+        if self._posted_bytes >= POSTED_BYTES_MAX:
             self._limit("posted_bytes", "the client does not read replies")
             return
         self._posted.append(frames)
@@ -275,10 +270,15 @@ class Socket:
 
     def wait_for_capacity(self, timeout_seconds: float) -> bool:
         """Wait until posted bytes are below their limit; False when time ran out."""
-        if self._posted_bytes < self._settings.posted_bytes_max:
+        if self._posted_bytes < POSTED_BYTES_MAX:
             return True
         self._drained.clear()
         return bool(self._drained.wait(timeout_seconds))
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long `body` may wait before it calls `flush`, which pings."""
+        return PING_SECONDS / 4
 
     def close(self, code: int, reason: str = "") -> None:
         """Close this socket with `code`. For any greenlet. Only the first call has an effect."""
@@ -306,9 +306,9 @@ class Socket:
         if self.is_closing:
             raise SocketGone(self._ended or 1006)
         now = self._clock.monotonic()
-        if now - self._received_at > self._settings.idle_seconds_max:
+        if now - self._received_at > IDLE_SECONDS_MAX:
             self.close(INTERNAL_ERROR, "the client sent nothing for too long")
-        elif now - max(self._received_at, self._pinged) > self._settings.ping_seconds:
+        elif now - max(self._received_at, self._pinged) > PING_SECONDS:
             self._pinged = now
             self.send(b"\x89\x00")
 
@@ -338,7 +338,7 @@ class Socket:
             self._writing = len(view)
             self._count_unsent()
             try:
-                with gevent.Timeout(self._settings.stall_seconds_max, Stalled):
+                with gevent.Timeout(STALL_SECONDS_MAX, Stalled):
                     sent = self._raw.send(view)
             except OSError:
                 self._ended = self._ended or 1006
@@ -368,7 +368,7 @@ class Socket:
         if self._ended is None or self._ended != 1006:
             with (
                 contextlib.suppress(OSError, ProtocolError),
-                gevent.Timeout(self._settings.close_seconds_max, False),
+                gevent.Timeout(CLOSE_SECONDS_MAX, False),
             ):
                 if self._protocol.state is State.OPEN:
                     self._protocol.send_close(code, fitting(reason))

@@ -46,6 +46,7 @@ from appliance.web.connections import (
     HEAD,
     IDLE,
     LINGER,
+    PROBE_CONNECTIONS_MAX,
     SPARE_DESCRIPTORS,
     SWEEP_SECONDS,
     WORK,
@@ -114,7 +115,7 @@ class Worker(GeventWorker):
         self.wsgi = application
         self.settings = settings
         self.log = log
-        self.cfg = parser_settings(settings)
+        self.cfg = parser_settings()
         self.alive = True
         self._unsent = unsent or UnsentBudget(settings.unsent_bytes_max, clock)
         self._clock = clock
@@ -312,7 +313,7 @@ class Worker(GeventWorker):
 
     def _fit_descriptors(self) -> None:
         """Raise the limit on open files for all connections, or allow fewer connections."""
-        others = SPARE_DESCRIPTORS + self.settings.probe_connections_max
+        others = SPARE_DESCRIPTORS + PROBE_CONNECTIONS_MAX
         wanted = self.settings.connections_max + others
         limit = descriptors(wanted)
         if limit < wanted:

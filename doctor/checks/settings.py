@@ -27,13 +27,10 @@ NOT_ABOVE = (
     ("doctor", "disk_error_percent", "disk_warning_percent"),
     ("doctor", "loop_delay_warning_seconds", "loop_delay_error_seconds"),
     ("doctor", "wal_warning_bytes", "wal_error_bytes"),
-    ("http", "probe_connections_max", "connections_max"),
     ("http", "unauthenticated_connections_max", "connections_max"),
     ("inbox", "backoff_first_ms", "backoff_max_ms"),
     ("outbox", "backoff_first_ms", "backoff_max_ms"),
     ("outbox", "route_concurrency_max", "concurrency_max"),
-    ("socket", "ping_seconds", "idle_seconds_max"),
-    ("socket", "unauthenticated_max", "connections_max"),
     ("store", "wal_bytes_truncate", "wal_bytes_max"),
 )
 """Sections, and two of their settings: the first must not be above the second, unless that is 0."""

@@ -116,15 +116,17 @@ def test_own_origin_may_connect(hub):
 SETTINGS = """
 [socket]
 connections_max = 5
-ping_seconds = 0.4
-idle_seconds_max = 1.2
-hello_seconds_max = 0.6
 """
+CONSTANTS = {
+    "appliance.web.socket.PING_SECONDS": 0.4,
+    "appliance.web.socket.IDLE_SECONDS_MAX": 1.2,
+    "appliance.hub.stream.HELLO_SECONDS_MAX": 0.6,
+}
 
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("strict"), settings=SETTINGS) as hub:
+    with serve(tmp_path_factory.mktemp("strict"), settings=SETTINGS, constants=CONSTANTS) as hub:
         yield hub
 
 
@@ -166,7 +168,7 @@ def test_silent_client_that_answers_pings_stays_connected(strict):
     with SocketClient(strict.port, strict.token) as client:
         client.hello(strict.head)
         with pytest.raises(TimeoutError):
-            client.recv(seconds=2.0)  # pings are answered in there, beyond idle_seconds_max
+            client.recv(seconds=2.0)  # pings are answered in there, beyond IDLE_SECONDS_MAX
         assert client.request("channel.create", {"name": "alive"})["status"] == 201
 
 

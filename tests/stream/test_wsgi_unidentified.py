@@ -10,16 +10,18 @@ pytestmark = pytest.mark.slow
 SETTINGS = """
 [socket]
 connections_max = 3
-unauthenticated_max = 4
-hello_seconds_max = 60
-close_seconds_max = 60
 """
+CONSTANTS = {
+    "appliance.wsgi.UNAUTHENTICATED_MAX": 4,
+    "appliance.broker.member_socket.HELLO_SECONDS_MAX": 60,
+    "appliance.web.socket.CLOSE_SECONDS_MAX": 60,
+}
 LINK = "/broker/v1/link"
 
 
 @pytest.fixture
 def hub(tmp_path):
-    with serve(tmp_path, settings=SETTINGS) as hub:
+    with serve(tmp_path, settings=SETTINGS, constants=CONSTANTS) as hub:
         yield hub
 
 

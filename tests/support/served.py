@@ -50,7 +50,8 @@ class Served:
 
 @contextmanager
 def served(parser: str = "auto", **settings: Any) -> Iterator[Served]:
-    """A worker with these settings of `[http]`; killed at the end if it still runs.
+    """A worker with these settings of `[http]` and constants of `connections`, which are in
+    capitals; killed at the end if it still runs.
 
     `parser` is `python` for gunicorn's parser in Python, whatever is installed.
     """
@@ -123,11 +124,15 @@ def _serve() -> None:
     from appliance.kernel.log import Log
     from appliance.web.settings import HttpSettings
     from appliance.web.worker import Worker
+    from tests.support.constants import set_constants
     from tests.support.http import app_of
     from tests.support.notes import NoteResource, note_routes
 
     clock, log, released = SystemClock(), Log(sys.stderr.buffer), Event()
-    settings = HttpSettings(**json.loads(sys.argv[1]))
+    given = json.loads(sys.argv[1])
+    constants = {name: given.pop(name) for name in [*given] if name.isupper()}
+    set_constants({f"appliance.web.connections.{name}": constants[name] for name in constants})
+    settings = HttpSettings(**given)
     app = app_of(note_routes(NoteResource()), settings=settings, clock=clock)
 
     def until_released() -> Iterator[bytes]:

@@ -77,5 +77,5 @@ def _read_below(workspace: Path, module: str, bytes_max: int) -> bytes:
             raise BadSource(f"{module} is not a regular file")
         data = file.read(bytes_max + 1)
     if len(data) > bytes_max:
-        raise BadSource(f"{module} is longer than plugins.module_bytes_max")
+        raise BadSource(f"{module} is longer than {bytes_max:,} bytes")
     return data

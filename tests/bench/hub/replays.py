@@ -14,7 +14,7 @@ from tests.bench.machine import Meter
 from tests.bench.target import Target
 
 CLIENTS = (100, 500)
-STARTS_PER_SECOND = 400  # below `limits.unauthenticated_share` of `limits.global`
+STARTS_PER_SECOND = 400  # below `UNAUTHENTICATED_SHARE` of `limits.global`
 TICK_SECONDS = 0.05
 
 

@@ -97,7 +97,7 @@ def test_half_sent_requests_do_not_block_new_clients() -> None:
 
 
 def test_refused_request_waits_for_its_body_only_as_long_as_it_lingers() -> None:
-    with served(body_seconds_max=600, linger_seconds_max=1) as worker, worker.connect() as half:
+    with served(BODY_SECONDS_MAX=600, LINGER_SECONDS_MAX=1) as worker, worker.connect() as half:
         half.sendall(REFUSED)
         stream = half.makefile("rb")
         assert reply_of(stream)[0] == 401
@@ -145,7 +145,7 @@ def test_requests_without_a_token_have_a_quota_in_a_full_pool() -> None:
 
 def test_connections_beyond_the_reserved_ones_are_refused_in_a_full_pool() -> None:
     with (
-        served(connections_max=2, probe_connections_max=1) as worker,
+        served(connections_max=2, PROBE_CONNECTIONS_MAX=1) as worker,
         hoard(worker, 2, head("GET", "/wait", AUTH)),
     ):
         working(worker, 2)

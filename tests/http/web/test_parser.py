@@ -243,7 +243,7 @@ def test_head_over_a_limit_ends_the_connection(worker: Served, raw: bytes, statu
     ids=["LF", "LF after a header", "version", "TLS", "long line", "long head"],
 )
 def test_head_is_refused_before_it_has_ended(worker: Served, raw: bytes) -> None:
-    """`head_seconds_max` is 10 s here: the reply doesn't wait for it."""
+    """`HEAD_SECONDS_MAX` is 10 s here: the reply doesn't wait for it."""
     with worker.connect() as connection:
         connection.settimeout(8)
         connection.sendall(raw)

@@ -15,17 +15,18 @@ WRITE_MAX = 5_000_000  # the largest single answer of this test
 SETTINGS = f"""
 [http]
 unsent_bytes_max = {BUDGET}
-send_seconds_max = 300.0
 [store]
 page_bytes_max = {WRITE_MAX}
-[socket]
-stall_seconds_max = 300.0
 """
+CONSTANTS = {
+    "appliance.web.connections.SEND_SECONDS_MAX": 300.0,
+    "appliance.web.socket.STALL_SECONDS_MAX": 300.0,
+}
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("unsent"), settings=SETTINGS) as hub:
+    with serve(tmp_path_factory.mktemp("unsent"), settings=SETTINGS, constants=CONSTANTS) as hub:
         hub.topic_id = hub.channel_with_topic("large")[1]
         for _ in range(6):
             hub.send_many(hub.topic_id, ["x" * 64_000] * 10)

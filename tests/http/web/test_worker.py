@@ -29,9 +29,9 @@ def post(body: bytes = NOTE, *more: str, length: int | None = None) -> bytes:
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Served]:
     with served(
-        head_seconds_max=1,
-        body_seconds_max=1,
-        send_seconds_max=2,
+        HEAD_SECONDS_MAX=1,
+        BODY_SECONDS_MAX=1,
+        SEND_SECONDS_MAX=2,
         keep_alive_seconds=3,
         connections_max=8,
     ) as running:

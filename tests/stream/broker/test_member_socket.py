@@ -27,14 +27,13 @@ SETTINGS = """
 [broker]
 lease_seconds = 1.0
 sweep_seconds = 0.2
-[socket]
-hello_seconds_max = 1.0
 """
+CONSTANTS = {"appliance.broker.member_socket.HELLO_SECONDS_MAX": 1.0}
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("broker"), settings=SETTINGS) as hub:
+    with serve(tmp_path_factory.mktemp("broker"), settings=SETTINGS, constants=CONSTANTS) as hub:
         furnish(hub)
         yield hub
 

@@ -195,13 +195,13 @@ def test_hundred_reconnects_do_not_disturb_others(hub, ids):
 SETTINGS = """
 [socket]
 queue_max = 50
-stall_seconds_max = 4.0
 """
+CONSTANTS = {"appliance.web.socket.STALL_SECONDS_MAX": 4.0}
 
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("slow"), settings=SETTINGS) as hub:
+    with serve(tmp_path_factory.mktemp("slow"), settings=SETTINGS, constants=CONSTANTS) as hub:
         yield hub
 
 

@@ -14,12 +14,14 @@ from appliance.hub.stream import HubSession
 from appliance.web.socket import SocketGone, SocketSettings
 from tests.unit.hub.test_queries import frames
 
-SETTINGS = SocketSettings(queue_max=20, ping_seconds=40.0)
+SETTINGS = SocketSettings(queue_max=20)
 
 
 class StubSocket:
     """Takes frames; `blocked` stops the writing greenlet at its next flush. Unless it is `free`,
     frames wait for that greenlet."""
+
+    wait_seconds = 10.0
 
     def __init__(self):
         self.sent, self.posted = [], []

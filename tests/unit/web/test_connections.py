@@ -8,6 +8,7 @@ import pytest
 from gevent import socket as gevent_socket
 
 from appliance.kernel.clock import SystemClock
+from appliance.web import connections
 from appliance.web.connections import (
     BODY,
     HEAD,
@@ -27,10 +28,9 @@ Open = Callable[..., Connection]
 
 
 @pytest.fixture
-def pool() -> ConnectionPool:
-    settings = HttpSettings(
-        connections_max=4, unauthenticated_connections_max=1, probe_connections_max=1
-    )
+def pool(monkeypatch: pytest.MonkeyPatch) -> ConnectionPool:
+    monkeypatch.setattr(connections, "PROBE_CONNECTIONS_MAX", 1)
+    settings = HttpSettings(connections_max=4, unauthenticated_connections_max=1)
     return ConnectionPool(settings, UnsentBudget(settings.unsent_bytes_max, SystemClock()))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.web import limits
 from appliance.web.limits import RateLimited, RateLimiter, network_of
 from appliance.web.settings import LimitSettings
 from tests.support.http import StillClock
@@ -180,7 +181,7 @@ def failed(rates: RateLimiter, times: int, address: str) -> int:
 def test_requests_without_a_token_use_only_their_share_of_the_limit_for_all(
     clock: StillClock,
 ) -> None:
-    rates = limiter(clock, global_=10, unauthenticated_share=0.5)
+    rates = limiter(clock, global_=10)
     assert admitted(rates, 100, token=None) == 5
     assert admitted(rates, 100, token="p") == 5
     clock.tick(1000)
@@ -188,18 +189,13 @@ def test_requests_without_a_token_use_only_their_share_of_the_limit_for_all(
     assert admitted(rates, 100, token=None) == 0
 
 
-def test_share_of_one_keeps_nothing_for_callers_with_a_token(clock: StillClock) -> None:
-    rates = limiter(clock, global_=10, unauthenticated_share=1)
-    assert admitted(rates, 100, token=None) == 10
-
-
 def test_smallest_share_is_one_request(clock: StillClock) -> None:
-    rates = limiter(clock, global_=2, unauthenticated_share=0.01)
+    rates = limiter(clock, global_=1)
     assert admitted(rates, 5, token=None) == 1
 
 
 def test_refusal_names_the_limit_without_a_token(clock: StillClock) -> None:
-    rates = limiter(clock, global_=2, unauthenticated_share=0.5)
+    rates = limiter(clock, global_=2)
     rates.take("c", None, "a")
     with pytest.raises(RateLimited) as caught:
         rates.take("c", None, "a")
@@ -246,8 +242,11 @@ def test_network_of(address: str, network: str) -> None:
     assert network_of(address) == network
 
 
-def test_remembered_addresses_are_bounded(clock: StillClock) -> None:
-    rates = limiter(clock, per_address=5, failures_per_address=5, addresses_max=10)
+def test_remembered_addresses_are_bounded(
+    clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ADDRESSES_MAX", 10)
+    rates = limiter(clock, per_address=5, failures_per_address=5)
     for n in range(1000):
         failed(rates, 1, f"a{n}")
         admitted(rates, 1, address=f"a{n}")
@@ -258,7 +257,7 @@ def test_remembered_addresses_are_bounded(clock: StillClock) -> None:
 
 
 def test_signed_request_does_not_count_against_the_unauthenticated_share(clock: StillClock) -> None:
-    rates = limiter(clock, global_=4, unauthenticated_share=0.5)
+    rates = limiter(clock, global_=4)
     rates.uncount("unauthenticated")
     rates.take("c", None, "a")
     rates.take("c", None, "a")

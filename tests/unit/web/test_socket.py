@@ -10,6 +10,7 @@ from gevent import socket as gevent_socket
 
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.wakeup import Wakeup
+from appliance.web import socket as sockets
 from appliance.web.frame import text_frame
 from appliance.web.socket import (
     DISCARD_BYTES_MAX,
@@ -18,7 +19,6 @@ from appliance.web.socket import (
     RECEIVE_BYTES,
     TOO_BIG,
     Socket,
-    SocketSettings,
 )
 from tests.support.socketclient import CLOSE, CONT, PING, PONG, TEXT, frame
 
@@ -28,10 +28,9 @@ BIG = 300_000
 class Served:
     """A socket served by `run`, whose other end a test holds."""
 
-    def __init__(self, stall_seconds=5.0, on_messages=None, **more):
+    def __init__(self, on_messages=None):
         raw, self.peer = gevent_socket.socketpair()
-        settings = SocketSettings(stall_seconds_max=stall_seconds, close_seconds_max=0.2, **more)
-        self.socket = Socket(raw, settings, SystemClock())
+        self.socket = Socket(raw, SystemClock())
         self.signal = Wakeup()
         self.woken = 0
         self.running = gevent.spawn(
@@ -89,8 +88,9 @@ def test_partial_write_continues_where_it_stopped(served):
     assert served.socket.wait_for_capacity(0)
 
 
-def test_nothing_is_written_into_a_frame_that_stalled():
-    served = Served(stall_seconds=0.2)
+def test_nothing_is_written_into_a_frame_that_stalled(monkeypatch):
+    monkeypatch.setattr(sockets, "STALL_SECONDS_MAX", 0.2)
+    served = Served()
     served.socket.post(b"x" * 10_000_000)
     with gevent.Timeout(10):
         while served.socket._closing is None:
@@ -117,8 +117,10 @@ def test_a_flood_of_frames_without_a_message_is_closed(piece):
         assert served.running.get() == POLICY_VIOLATION
 
 
-def test_newer_pong_replaces_an_unsent_one():
-    served = Served(stall_seconds=60, control_frames_burst=100_000)
+def test_newer_pong_replaces_an_unsent_one(monkeypatch):
+    monkeypatch.setattr(sockets, "STALL_SECONDS_MAX", 60)
+    monkeypatch.setattr(sockets, "CONTROL_FRAMES_BURST", 100_000)
+    served = Served()
     served.socket.post(b"x" * 10_000_000)  # more than the kernel takes
     with gevent.Timeout(10):
         for number in range(2_000):
@@ -131,8 +133,10 @@ def test_newer_pong_replaces_an_unsent_one():
     served.running.join(10)
 
 
-def test_client_with_too_many_posted_bytes_is_closed():
-    served = Served(stall_seconds=60, posted_bytes_max=1_000_000)
+def test_client_with_too_many_posted_bytes_is_closed(monkeypatch):
+    monkeypatch.setattr(sockets, "STALL_SECONDS_MAX", 60)
+    monkeypatch.setattr(sockets, "POSTED_BYTES_MAX", 1_000_000)
+    served = Served()
     limit = 0
     for _ in range(100):
         served.socket.post(b"x" * BIG)
@@ -180,7 +184,7 @@ def test_constant_sender_does_not_block_other_clients(size):
     piece = frame(TEXT, b"x" * size)
     raw = Endless(piece * max(1, RECEIVE_BYTES // len(piece)))
     signal, turns = Wakeup(), []
-    socket = Socket(raw, SocketSettings(), SystemClock())
+    socket = Socket(raw, SystemClock())
 
     def body():
         for _ in range(20):
@@ -195,7 +199,7 @@ def test_constant_sender_does_not_block_other_clients(size):
 
 def test_large_message_ends_the_turn_of_its_sender():
     raw = Endless(frame(TEXT, b"x" * 100_000))
-    socket, signal, turns = Socket(raw, SocketSettings(), SystemClock()), Wakeup(), []
+    socket, signal, turns = Socket(raw, SystemClock()), Wakeup(), []
 
     def body():
         while len(turns) < 20:
@@ -240,7 +244,7 @@ def _be_closed_within_a_frame():
 
 def test_bytes_after_the_close_are_dropped_up_to_a_limit():
     raw = Endless(b"x" * RECEIVE_BYTES)
-    socket = Socket(raw, SocketSettings(), SystemClock())
+    socket = Socket(raw, SystemClock())
     others = []
 
     def other():
