@@ -15,8 +15,8 @@ import ipaddress
 import smtplib
 import socket
 import ssl
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
 from email.headerregistry import Address
 
 from appliance.kernel.config import BadSettings, secret
@@ -50,7 +50,7 @@ TIMED_OUT = "the mail server did not respond in time"
 
 
 class MailTarget(DeliveryTarget):
-    """Delivers to `mailto:…`. Safe for many greenlets: each mail has its own connection."""
+    """Delivers to `mailto:…`. Safe for many greenlets: each run of mails has its own connection."""
 
     name = MAIL
 
@@ -105,7 +105,17 @@ class MailTarget(DeliveryTarget):
 
     # -- delivering ----------------------------------------------------------------------
 
-    def deliver(self, send: Outgoing) -> Result:
+    def deliver_each(self, sends: Sequence[Outgoing]) -> Generator[Result, None, None]:
+        """Over one connection, which is replaced after each mail that is not delivered."""
+        session = MailSession(self._settings, self._tls, self._resolve)
+        with closing(session):
+            for send in sends:
+                result = self._deliver(send, session)
+                yield result
+                if not isinstance(result, Delivered):
+                    session.close()
+
+    def _deliver(self, send: Outgoing, session: "MailSession") -> Result:
         recipients = destination.mail_addresses(send.destination_ref)
         try:
             self._check_allowed(recipients)
@@ -113,21 +123,16 @@ class MailTarget(DeliveryTarget):
             return RetryLater(error.message)
         message_id = self._message_id(send.client_message_id)
         text = self._message(send, recipients, message_id)
-        submission = MailSubmission(self._settings, self._tls, self._resolve)
         try:
             with time_limit(self._settings.delivery_seconds):
-                result = submission.submit(recipients, text)
+                result = session.submit(recipients, text)
         except TimeoutError:
-            result = submission.failure(TIMED_OUT)
+            result = session.failure(TIMED_OUT)
         except smtplib.SMTPServerDisconnected as error:
             late = isinstance(error.__context__, TimeoutError)
-            result = submission.failure(
-                TIMED_OUT if late else "the mail server closed the connection"
-            )
+            result = session.failure(TIMED_OUT if late else "the mail server closed the connection")
         except (OSError, smtplib.SMTPException, UnicodeError) as error:
-            result = submission.failure(_error_text(error))
-        finally:
-            submission.close()
+            result = session.failure(_error_text(error))
         if isinstance(result, Delivered):
             return Delivered(broker_message_id=message_id)
         return result
@@ -149,8 +154,8 @@ class MailTarget(DeliveryTarget):
         )
 
 
-class MailSubmission:
-    """One mail and its SMTP session."""
+class MailSession:
+    """A session with the SMTP server, for one mail after another."""
 
     def __init__(self, settings: MailSettings, tls: ssl.SSLContext, resolver: Resolve) -> None:
         self._settings = settings
@@ -163,7 +168,10 @@ class MailSubmission:
 
     def submit(self, recipients: Sequence[str], text: bytes) -> Result:
         """Raises what the connection raises."""
+        self._message_sent = self._is_broken = False
         try:
+            if self._server is not None:
+                return self._transfer(self._server, recipients, text)
             server = self._connect()
             return self._log_in(server) or self._transfer(server, recipients, text)
         except BadWebhookUrl as error:
@@ -182,7 +190,7 @@ class MailSubmission:
 
     def close(self) -> None:
         """Ends the session; the result is already known."""
-        server = self._server
+        server, self._server = self._server, None
         if server is None:
             return
         with suppress(OSError, smtplib.SMTPException):

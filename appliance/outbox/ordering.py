@@ -17,20 +17,20 @@ OrderedDestinations = frozenset[tuple[str | None, str | None, str | None]]
 def parse(wanted: Sequence[OrderedDestination]) -> OrderedDestinations:
     """(mesh, kind, reference) of each rule; None matches any. Raises BadDestination."""
     return frozenset(
-        (rule.mesh, *((None, None) if rule.to is None else destination.parse(rule.to)))
+        (rule.mesh, *((None, None) if rule.to is None else destination.parse_stored(rule.to)))
         for rule in wanted
     )
 
 
-def contains(ordered: OrderedDestinations, mesh: str, kind: str, ref: str) -> bool:
-    """Whether a rule matches this destination."""
+def contains(ordered: OrderedDestinations, mesh: str | None, kind: str, ref: str) -> bool:
+    """Whether a rule matches this destination; mail and webhooks have no mesh."""
     return bool(ordered) and not ordered.isdisjoint(
         ((mesh, kind, ref), (None, kind, ref), (mesh, None, None), (None, None, None))
     )
 
 
-def route_of(target: str, mesh: str, in_order: bool) -> str:
-    return f"{target}:{mesh}{_SUFFIX if in_order else ''}"
+def route_of(target_route: str, in_order: bool) -> str:
+    return f"{target_route}{_SUFFIX if in_order else ''}"
 
 
 def is_in_order(route: str) -> bool:

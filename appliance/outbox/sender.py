@@ -6,6 +6,8 @@ recognises a duplicate by its id. Claims and outcomes whose write failed are rep
 
 import random
 from collections.abc import Callable
+from contextlib import closing
+from itertools import zip_longest
 
 import msgspec
 
@@ -32,6 +34,8 @@ from appliance.outbox.writes import DeliveryOutcome
 
 WINDOWS_MAX = 20  # groups of destinations to search for a due send in one claim
 SLOW_SECONDS = 2.0
+RUN_MAX = 20  # ordered sends that a target delivers one after another; a kill repeats as many
+RUN_SECONDS = 1.0  # after which such a run ends, so that a kill repeats no older delivery
 INTERRUPTED = "the delivery was interrupted"
 
 _decode = msgspec.json.Decoder().decode
@@ -101,13 +105,15 @@ class Sender:
         self, name: str, route: RouteState, target: DeliveryTarget, now_ms: int, probe: bool
     ) -> list[SendRow]:
         settings = self._outbox.settings
-        limit = settings.deliver_max if isinstance(target, BatchTarget) else 1
+        in_order = self._is_in_order(name)
+        one_by_one = RUN_MAX if in_order else 1
+        limit = settings.deliver_max if isinstance(target, BatchTarget) else one_by_one
         if probe:
             limit = min(limit, settings.breaker_probe)
         oldest_ms = now_ms - self._max_age_ms(name)
         args = (name, now_ms, oldest_ms, limit, settings.deliver_bytes_max)
         try:
-            if not self._is_in_order(name):
+            if not in_order:
                 rows: list[SendRow] = self._outbox.store.write(writes.claim, *args)
                 return rows
             for _ in range(WINDOWS_MAX):
@@ -147,18 +153,25 @@ class Sender:
         self._outbox.delivery_work.set()
 
     def _call_target(self, target: DeliveryTarget, sends: list[Outgoing]) -> list[Result]:
+        """A result for each send that was tried. One after another ends at a failure, and when the
+        outcomes have to be recorded."""
+        results: list[Result] = []
+        ends = self._clock.monotonic() + RUN_SECONDS
+        one_by_one = not isinstance(target, BatchTarget)
         try:
-            if isinstance(target, BatchTarget):
-                results = target.deliver_many(sends)
-                if len(results) == len(sends):
-                    return results
-                return [RetryLater("the target returned a wrong number of results") for _ in sends]
-            return [target.deliver(send) for send in sends]
+            with closing(target.deliver_each(sends)) as deliveries:
+                for result in deliveries:
+                    results.append(result)
+                    late = self._clock.monotonic() > ends
+                    if one_by_one and (late or isinstance(result, RetryLater)):
+                        break
+            return results
         except ApplianceError as error:
-            return [RetryLater(error.code, error.retry_after) for _ in sends]
+            failure = RetryLater(error.code, error.retry_after)
         except Exception as error:
             self._log.error("a target failed", error, target=target.name)
-            return [RetryLater(f"the target failed: {type(error).__name__}") for _ in sends]
+            failure = RetryLater(f"the target failed: {type(error).__name__}")
+        return results + [failure] * (1 if one_by_one else len(sends))
 
     def _update_breaker(self, route: RouteState, results: list[Result]) -> None:
         """A route works if at least one send was delivered or refused."""
@@ -183,14 +196,16 @@ class Sender:
         """The outcome of each send. Behind a failed send of an ordered destination, the others wait
         as if they had not been tried."""
         outcomes, failed = [], set()
-        for row, result in zip(rows, results, strict=True):
+        for row, result in zip_longest(rows, results):
             destination = (row.destination_kind, row.destination_ref)
             if isinstance(result, RetryLater) and self._is_in_order(row.route):
-                if destination in failed:
-                    outcomes.append(DeliveryOutcome(row.id, states.RELEASE))
-                    continue
+                result = None if destination in failed else result
                 failed.add(destination)
-            outcomes.append(self._outcome(target, row, result))
+            outcomes.append(
+                DeliveryOutcome(row.id, states.RELEASE)
+                if result is None
+                else self._outcome(target, row, result)
+            )
         return outcomes
 
     def _is_in_order(self, route: str) -> bool:

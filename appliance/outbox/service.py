@@ -307,16 +307,17 @@ class Outbox:
             hint = NO_MAIL if name == MAIL else f"one of: {', '.join(others)}"
             raise wire.NoSuchTarget(details={"field": "target"}, hint=hint)
         resolved = target.resolve(to)
-        if resolved is not None:
-            return resolved
-        if not target.serves(mesh):
-            raise wire.NoBrokerForMesh(details={"mesh": mesh})
-        kind, ref = destination.parse(to)
-        refusal = self.membership.refusal(mesh)
-        if refusal is not None:
-            raise refusal
-        in_order = ordering.contains(self._in_order, mesh, kind, ref)
-        return kind, ref, ordering.route_of(name, mesh, in_order)
+        mesh_of_rules = None if resolved else mesh
+        if resolved is None:
+            if not target.serves(mesh):
+                raise wire.NoBrokerForMesh(details={"mesh": mesh})
+            resolved = (*destination.parse(to), f"{name}:{mesh}")
+            refusal = self.membership.refusal(mesh)
+            if refusal is not None:
+                raise refusal
+        kind, ref, route = resolved
+        in_order = ordering.contains(self._in_order, mesh_of_rules, kind, ref)
+        return kind, ref, ordering.route_of(route, in_order)
 
     def check_for_target(self, name: str, body: bytes, meta: Meta | None) -> None:
         """Raises Invalid if that target can't deliver this body and meta."""

@@ -41,7 +41,7 @@ class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     security: Literal["starttls", "tls", "none"] = "starttls"  # none: plain text
     ca_file: str | None = None  # CA certificates to trust instead of the system's
     user: Annotated[str, Meta(max_length=200)] = ""  # login name; empty: no login
-    password_file: str | None = None  # file with the login password, read for each mail
+    password_file: str | None = None  # file with the login password, read for each connection
     sender: Address = ""  # mail address in From, and the envelope sender
     sender_name: DisplayName = "Agentlip"  # display name in From
     allow: tuple[Address, ...] = ()  # allowed recipients: ops@x.org, @x.org, or * for all

@@ -1,6 +1,7 @@
 """Delivery targets: their protocols, their results, and how a broker's reply becomes a result."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -63,13 +64,19 @@ Result = Delivered | Undeliverable | RetryLater
 
 class DeliveryTarget:
     """Delivers the sends that name it. An exception counts as RetryLater; failures of receivers are
-    returned, not raised."""
+    returned, not raised. A target implements `deliver` or `deliver_each`."""
 
     name: str
     internal_only = False  # only this process may use it, because it signs what it delivers
 
     def deliver(self, send: Outgoing) -> Result:
-        raise NotImplementedError
+        with closing(self.deliver_each([send])) as results:
+            return next(results)
+
+    def deliver_each(self, sends: Sequence[Outgoing]) -> Generator[Result, None, None]:
+        """One after another; the caller may stop after any of them."""
+        for send in sends:
+            yield self.deliver(send)
 
     def resolve(self, to: str) -> tuple[DestinationKind, str, str] | None:
         """Kind, reference and route of a destination, or None if `to` names one in a mesh. Raises
@@ -95,8 +102,11 @@ class BatchTarget(DeliveryTarget):
     """A target that delivers many sends of one route at once; results are in the same order. No
     send is delivered behind one to the same destination that must be repeated."""
 
-    def deliver(self, send: Outgoing) -> Result:
-        return self.deliver_many([send])[0]
+    def deliver_each(self, sends: Sequence[Outgoing]) -> Generator[Result, None, None]:
+        results = self.deliver_many(sends)
+        if len(results) != len(sends):
+            raise ValueError("a wrong number of results")
+        yield from results
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
         raise NotImplementedError

@@ -191,49 +191,29 @@ class DeliveryOutcome(NamedTuple):
     next_attempt_at: int = 0
 
 
+_IN_FLIGHT = "WHERE id = :id AND status = 'inflight'"
+_CHANGES = {
+    states.DELIVERED: "UPDATE outbox SET status = 'done', broker_message_id = :broker_message_id,"
+    f" history_id = :history_id, delivered_at = :now_ms, last_error = NULL {_IN_FLIGHT}",
+    states.REJECTED: "UPDATE outbox SET status = 'dead', attempts = attempts + 1,"
+    f" last_error = :reason, died_at = :now_ms {_IN_FLIGHT}",
+    states.RETRY: "UPDATE outbox SET status = 'pending', attempts = attempts + 1,"
+    f" last_error = :reason, next_attempt_at = :next_attempt_at {_IN_FLIGHT}",
+    states.RELEASE: f"UPDATE outbox SET status = 'pending' {_IN_FLIGHT}",
+}
+
+
 def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome], logs: bool) -> int:
     """Apply each outcome to its send in flight. Idempotent."""
-    now = tx.now_ms
     if logs:
         log_writes.log_attempts(tx, [event for each in outcomes for event in _events_of(each)])
-    delivered = [
-        (outcome.broker_message_id, outcome.history_id, now, outcome.id)
-        for outcome in outcomes
-        if outcome.event == states.DELIVERED
-    ]
-    refused = [
-        (outcome.reason, now, outcome.id)
-        for outcome in outcomes
-        if outcome.event == states.REJECTED
-    ]
-    later = [
-        (outcome.reason, outcome.next_attempt_at, outcome.id)
-        for outcome in outcomes
-        if outcome.event == states.RETRY
-    ]
-    released = [(outcome.id,) for outcome in outcomes if outcome.event == states.RELEASE]
     changed = 0
-    for sql, rows in (
-        (
-            "UPDATE outbox SET status = 'done', broker_message_id = ?, history_id = ?,"
-            " delivered_at = ?, last_error = NULL WHERE id = ? AND status = 'inflight'",
-            delivered,
-        ),
-        (
-            "UPDATE outbox SET status = 'dead', attempts = attempts + 1, last_error = ?,"
-            " died_at = ? WHERE id = ? AND status = 'inflight'",
-            refused,
-        ),
-        (
-            "UPDATE outbox SET status = 'pending', attempts = attempts + 1, last_error = ?,"
-            " next_attempt_at = ? WHERE id = ? AND status = 'inflight'",
-            later,
-        ),
-        (
-            "UPDATE outbox SET status = 'pending' WHERE id = ? AND status = 'inflight'",
-            released,
-        ),
-    ):
+    for event, sql in _CHANGES.items():
+        rows = [
+            {**outcome._asdict(), "now_ms": tx.now_ms}
+            for outcome in outcomes
+            if outcome.event == event
+        ]
         if rows:
             changed += tx.executemany(sql, rows).rowcount
     return changed

@@ -38,5 +38,5 @@ def test_invalid_destination_of_a_rule_is_refused():
 
 @pytest.mark.parametrize("in_order", [True, False])
 def test_route_encodes_mesh_and_order(in_order):
-    route = ordering.route_of("broker", "ops", in_order)
+    route = ordering.route_of("broker:ops", in_order)
     assert (ordering.is_in_order(route), ordering.mesh_of(route)) == (in_order, "ops")

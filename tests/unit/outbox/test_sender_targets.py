@@ -2,7 +2,9 @@
 
 import pytest
 
+from appliance.outbox.sender import RUN_MAX
 from appliance.outbox.target import Delivered, DeliveryTarget, RetryLater, Undeliverable
+from tests.support.outbox import with_paused_pool
 
 
 class ScriptedResults(DeliveryTarget):
@@ -64,3 +66,36 @@ def test_sends_of_a_missing_target_stay_pending(outbox):
     outbox.send(key="k2")
     outbox.round()
     assert outbox.statuses() == {"k1": "pending", "k2": "done"}
+
+
+@pytest.mark.parametrize("failures", [[RetryLater("away")], []])
+def test_ordered_sends_are_delivered_one_after_another_up_to_a_failed_one(new_outbox, failures):
+    """Whether the target returns the failure or raises."""
+    outbox = new_outbox(ordered=True)
+    results = iter([Delivered(), *failures])
+    outbox.targets["pigeon"] = pigeon = ScriptedResults("pigeon", lambda _send: next(results))
+    for key in ("k1", "k2", "k3"):
+        outbox.send(key, key=key, target="pigeon")
+    for _ in range(2):
+        outbox.round()
+        assert [send.body for send in pigeon.sent] == ["k1", "k2"]
+    assert [outbox.row(key).attempts for key in ("k1", "k2", "k3")] == [0, 1, 0]
+    pigeon.say = lambda _send: Delivered()
+    outbox.clock.pass_seconds(31)
+    outbox.round()
+    assert [send.body for send in pigeon.sent[2:]] == ["k2", "k3"]
+
+
+def test_run_of_sends_is_limited_in_number_and_time(new_outbox):
+    outbox, pool = with_paused_pool(new_outbox, ordered=True)
+    seconds = iter([0.0] * RUN_MAX + [0.6] * 5)
+    outbox.targets["pigeon"] = pigeon = ScriptedResults(
+        "pigeon", lambda _send: outbox.clock.pass_seconds(next(seconds)) or Delivered()
+    )
+    for number in range(RUN_MAX + 5):
+        outbox.send(str(number), target="pigeon")
+    for delivered in (RUN_MAX, RUN_MAX + 2):
+        outbox.round()
+        pool.finish()
+        assert len(pigeon.sent) == delivered
+    assert list(outbox.statuses().values()) == ["done"] * (RUN_MAX + 2) + ["pending"] * 3
