@@ -20,12 +20,10 @@ from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Conflict
 from appliance.kernel.whole_file import sync_directory
-from appliance.workspace import manifest
-from appliance.workspace.datadir import FOLDERS, DataDir
+from appliance.workspace.datadir import DataDir
 from doctor import derived, message_rows, schema_model
 from doctor.checks.leftovers import FREE_SHARE_MIN, free_share
 from doctor.checks.store_log import log_bytes
-from doctor.clear import clear_suspect
 from doctor.derived import CannotRepair
 from doctor.step import REBUILD
 
@@ -98,47 +96,12 @@ def _remove_file(target: Target, arguments: Arguments) -> str:
     return "removed"
 
 
-def _remove_lock(_target: Target, _arguments: Arguments) -> str:
-    """Nothing is left to do: the repair took the lock, and releasing it removes the file."""
-    return "the lock was free; its file is removed when the repair ends"
-
-
-def _make_folder(target: Target, arguments: Arguments) -> str:
-    path = target.path(arguments["path"])
-    if path.parent != target.datadir.dir or path.name not in FOLDERS:
-        raise StepFailed(f"{arguments['path']}: not a folder of the appliance")
-    path.mkdir(mode=0o700, exist_ok=True)
-    sync_directory(path.parent)
-    return "created"
-
-
 def fold_log(database: Path) -> int:
     """Writes the write-ahead log into the database, also beside a running appliance. Returns the
     bytes that are left because a reader uses them."""
     with closing(_connect(database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return log_bytes(database)
-
-
-def _checkpoint(target: Target, arguments: Arguments) -> str:
-    database = target.datadir.database(arguments["store"])
-    left = fold_log(database)
-    if left:
-        raise StepFailed(
-            f"a reader keeps {left} bytes of the write-ahead log",
-            hint=f"find the program: fuser -v {database}",
-        )
-    return "the write-ahead log is empty"
-
-
-def _write_record(target: Target, arguments: Arguments) -> str:
-    manifest.remember(target.datadir, tuple(arguments["stores"].split(",")))
-    return f"wrote {manifest.FILE}"
-
-
-def _clear_suspect(target: Target, arguments: Arguments) -> str:
-    clear_suspect(target.datadir, arguments["store"])
-    return "a complete check found no damage; the mark is removed"
 
 
 def _on_store(change: Change, *, atomic: bool = True) -> Callable[[Target, Arguments], str]:
@@ -215,11 +178,6 @@ def _connect(database: Path) -> sqlite3.Connection:
 ACTIONS: dict[str, Action] = {
     "set-mode": Action(apply=_set_mode, beside_owner=True),
     "remove-file": Action(apply=_remove_file),
-    "remove-lock": Action(apply=_remove_lock),
-    "make-folder": Action(apply=_make_folder, beside_owner=True),
-    "checkpoint": Action(apply=_checkpoint, beside_owner=True),
-    "write-record": Action(apply=_write_record),
-    "clear-suspect": Action(apply=_clear_suspect),
     "vacuum": Action(apply=_on_store(_vacuum, atomic=False), store=True),
     "drop-trigger": Action(apply=_on_store(_drop_trigger), store=True),
     "restore-message": Action(apply=_on_store(message_rows.restore_message), store=True),

@@ -2,22 +2,21 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from appliance.cli_support import OutputClosed
+from appliance.cli_support import OutputClosed, tell
 from appliance.kernel import config
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ownership import user_name
 from appliance.roles import RolesSettings
 from appliance.workspace.datadir import DataDir, discover
-from doctor import nagios, report, run
+from doctor import nagios, run
 from doctor.clear import StillDamaged
 from doctor.settings import DoctorSettings
 
@@ -75,7 +74,10 @@ def report_failure(command: Callable[..., None]) -> Callable[..., None]:
             if option(ctx, "nagios", given.get("nagios")):
                 typer.echo(nagios.unknown(getattr(error, "message", None) or str(error)))
                 raise typer.Exit(nagios.UNKNOWN) from error
-            _could_not_run(error, is_json(ctx, given.get("as_json", False)))
+            failure = error if isinstance(error, ApplianceError) else ApplianceError(str(error))
+            tell(failure, is_json(ctx, given.get("as_json", False)))
+            damaged = isinstance(error, StillDamaged)
+            raise typer.Exit(run.EXIT_ERRORS if damaged else run.EXIT_COULD_NOT_RUN) from error
 
     return wrapped
 
@@ -108,12 +110,6 @@ def settings_of(datadir: DataDir) -> tuple[DoctorSettings, frozenset[str]]:
         return DoctorSettings(), frozenset()
 
 
-def root_flag(ctx: typer.Context, name: str) -> Any:
-    """A global flag given before `doctor`."""
-    root = ctx.find_root()
-    return root.params.get(name) if root is not ctx else None
-
-
 def option(ctx: typer.Context, name: str, given: Any = None) -> Any:
     """The value of an option, given here or before one of the words in front of it, as in
     `agentlip --json doctor` and `agentlip doctor --json check`."""
@@ -130,20 +126,3 @@ def is_json(ctx: typer.Context, given: bool) -> bool:
 def names_in(text: str | None) -> list[str]:
     """The names in a comma-separated list."""
     return [name.strip() for name in (text or "").split(",") if name.strip()]
-
-
-def _could_not_run(error: ApplianceError | OSError, as_json: bool) -> NoReturn:
-    if isinstance(error, ApplianceError):
-        failure = {"error": error.message, "code": error.code, "details": error.details}
-        failure["hint"] = error.hint
-    else:
-        failure = {"error": str(error), "code": "INTERNAL_ERROR", "details": {}, "hint": ""}
-    if as_json:
-        typer.echo(report.as_json(failure), err=True)
-    else:
-        typer.echo(f"Error: {failure['error']}", err=True)
-        if failure["hint"]:
-            typer.echo(f"Hint: {failure['hint']}", err=True)
-    sys.stdout.flush()
-    damaged = isinstance(error, StillDamaged)
-    raise typer.Exit(run.EXIT_ERRORS if damaged else run.EXIT_COULD_NOT_RUN)

@@ -98,12 +98,12 @@ class _Command:
         whole  exit with 3 if a step was not applied, even if the checks find nothing
         """
         outcomes, planned = self.examine(checks, plan, again)
-        if yes and planned.empty and planned.unrepaired:
+        if yes and not planned.steps and planned.unrepaired:
             # Another repair may have done it after the checks ran here and before the plan.
             outcomes, planned = self.examine(checks, plan, again)
         if not self.as_json:
             _echo(_plan_lines(self.datadir, planned))
-        if planned.empty or not self._is_wanted(yes, dry_run):
+        if not planned.steps or not self._is_wanted(yes, dry_run):
             if self.as_json:
                 typer.echo(report.as_json(RepairReport(applied=False, plan=planned)))
             raise typer.Exit(run.exit_code(outcomes, strict=False))
@@ -231,7 +231,6 @@ def _echo(lines: Sequence[str]) -> None:
 
 def _plan_lines(datadir: DataDir, planned: RepairOutline) -> list[str]:
     lines = [f"Workspace: {datadir.workspace}"]
-    lines += [f"Interrupted repair, finished first: {name}" for name in planned.unfinished]
     if planned.steps:
         lines.append("Plan:")
         stops = {stop.step: stop for stop in planned.needs_stop}
@@ -242,7 +241,7 @@ def _plan_lines(datadir: DataDir, planned: RepairOutline) -> list[str]:
                     f"     Stop the appliance first: {stop.reason}",
                     f"     -> {stop.command}",
                 ]
-    elif not planned.unfinished:
+    else:
         lines.append("Nothing to repair.")
     return lines + _unrepaired_lines(planned)
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from appliance.sdk import discovery
+from appliance.sdk.discovery import ANY_ADDRESS, Endpoint
 from appliance.workspace.datadir import DataDir, ServerFile
 
-PATH = "/-/ready"
 OFF = "off."
 _BODY_BYTES_MAX = 1024 * 1024
-_ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
@@ -59,17 +59,10 @@ def off_of(numbers: Mapping[str, float]) -> frozenset[str]:
 
 
 def ask(datadir: DataDir, server: ServerFile, seconds_max: float) -> ReadyResponse:
-    """Asks the appliance named in `server.json`, only on this machine's loopback."""
-    host = _ANY_HOST.get(server.host, server.host)
-    if host not in _LOOPBACK:
-        raise NotAnswering(f"it listens on {host}, which is not this machine's loopback")
-    if not 0 < server.port < 65_536:
-        raise NotAnswering("server.json has no port")
+    """Asks the appliance named in `server.json`. Raises NotAnswering."""
+    status, body = _get(datadir, server, "/-/ready", seconds_max, _BODY_BYTES_MAX)
     try:
-        status, body = _get(datadir, host, server.port, seconds_max)
         ready = msgspec.json.decode(body, type=ReadyResponse)
-    except (OSError, http.client.HTTPException) as error:
-        raise NotAnswering(f"port {server.port}: {error or type(error).__name__}") from error
     except msgspec.DecodeError as error:
         raise NotAnswering(f"port {server.port} sent an unexpected response: {error}") from error
     if ready.instance_id and ready.instance_id != server.instance_id:
@@ -81,32 +74,29 @@ def ask(datadir: DataDir, server: ServerFile, seconds_max: float) -> ReadyRespon
 
 def read_metrics(datadir: DataDir, server: ServerFile, seconds_max: float, limit: int) -> str:
     """The text of `/metrics`, at most `limit` bytes. Raises NotAnswering."""
-    host = _ANY_HOST.get(server.host, server.host)
-    if host not in _LOOPBACK or not 0 < server.port < 65_536:
-        raise NotAnswering("its address is not on this machine's loopback")
-    try:
-        status, body = _get(datadir, host, server.port, seconds_max, "/metrics", limit)
-    except (OSError, http.client.HTTPException) as error:
-        raise NotAnswering(f"port {server.port}: {error or type(error).__name__}") from error
+    status, body = _get(datadir, server, "/metrics", seconds_max, limit)
     if status != 200:
         raise NotAnswering(f"port {server.port} returned {status} for /metrics")
     return body.decode("utf-8", "replace")
 
 
 def _get(
-    datadir: DataDir,
-    host: str,
-    port: int,
-    seconds_max: float,
-    path: str = PATH,
-    limit: int = _BODY_BYTES_MAX,
+    datadir: DataDir, server: ServerFile, path: str, seconds_max: float, limit: int
 ) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(host, port, timeout=seconds_max)
+    """Status and body. Asks only on this machine's loopback."""
+    host = ANY_ADDRESS.get(server.host, server.host)
+    if host not in _LOOPBACK:
+        raise NotAnswering(f"it listens on {host}, which is not this machine's loopback")
+    if not 0 < server.port < 65_536:
+        raise NotAnswering("server.json has no port")
     token = datadir.read_token()
+    connection = discovery.connect(Endpoint(host, server.port), seconds_max)
     try:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         return response.status, response.read(limit)
+    except (OSError, http.client.HTTPException) as error:
+        raise NotAnswering(f"port {server.port}: {error or type(error).__name__}") from error
     finally:
         connection.close()

@@ -15,7 +15,6 @@ from appliance.workspace.datadir import (
     HubRunning,
     LockHolder,
     WriterLock,
-    read_lock,
 )
 from doctor.store_users import other_user
 
@@ -65,10 +64,6 @@ def only_repair(datadir: DataDir, clock: Clock) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def is_repairing(datadir: DataDir) -> bool:
-    return read_lock(_RepairDir(datadir.workspace)).held
 
 
 @contextmanager

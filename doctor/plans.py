@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from appliance.hub.foreign_schema import SEARCH_TRIGGERS
-from appliance.workspace import manifest
 from appliance.workspace.datadir import STORES, DataDir
 from doctor import schema_model
 from doctor.check import Finding, Severity
@@ -121,30 +120,6 @@ def _leftovers(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
             yield _remove(context.datadir, finding, path)
 
 
-def _lock(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    view = context.lock()
-    if view.exists and not view.held:
-        yield Step(
-            check=findings[0].check,
-            subject=findings[0].subject,
-            message="remove the lock file, which no process holds",
-            action="remove-lock",
-        )
-
-
-def _logs(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    path = context.datadir.logs
-    if not path.exists():
-        name = _relative(context.datadir, path)
-        yield Step(
-            check=findings[0].check,
-            subject=findings[0].subject,
-            message=f"create the folder {name}",
-            action="make-folder",
-            arguments={"path": name},
-        )
-
-
 # -- stores --------------------------------------------------------------------------------
 
 
@@ -196,44 +171,6 @@ def _change(
         touches=touches,
         saves=_copy_of(context, store),
     )
-
-
-def _suspect(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    for finding in findings:
-        store = finding.subject
-        if store in STORES and context.datadir.suspect_file(store).exists():
-            yield Step(
-                check=finding.check,
-                subject=store,
-                message=f"check {store} completely, and clear its mark if it isn't damaged",
-                action="clear-suspect",
-                arguments={"store": store},
-                saves=(_relative(context.datadir, context.datadir.suspect_file(store)),),
-            )
-
-
-def _wal(_context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    for finding in findings:
-        if finding.subject in STORES:
-            yield Step(
-                check=finding.check,
-                subject=finding.subject,
-                message=f"write the write-ahead log of {finding.subject} into the database",
-                action="checkpoint",
-                arguments={"store": finding.subject},
-            )
-
-
-def _record(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    for finding in findings:
-        if finding.subject == manifest.FILE:
-            yield Step(
-                check=finding.check,
-                subject=finding.subject,
-                message=f"write {manifest.FILE} again",
-                action="write-record",
-                arguments={"stores": ",".join(context.stores)},
-            )
 
 
 def _integrity(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -320,15 +257,10 @@ def messages(action: str, message: str) -> Plan:
 PLANS: dict[str, Plan] = {
     "host.data-directory": _data_directory,
     "host.leftovers": _leftovers,
-    "host.lock": _lock,
-    "host.logs": _logs,
     "host.server-file": _server_file,
     "host.token": _private_file,
     "identity.private": _member_key,
     "settings.file": _settings_file,
-    "store.suspect": _suspect,
-    "store.wal": _wal,
-    "store.record": _record,
     "store.objects": _objects,
     "store.integrity": _integrity,
     "store.free-pages": _free_pages,

@@ -3,9 +3,9 @@
     examine ──findings──▶ outline ──steps──▶ Repair.apply ──results──▶ examine again
 
 A repair holds the lock of repairs, and the writer lock unless an appliance uses the workspace.
-It first finishes repairs that were interrupted, then writes its plan to a journal, saves what it
-will change, and applies one step after the other. The same checks run again
-afterwards, and their findings are the result.
+It saves what it will change, and applies one step after the other. The same checks run again
+afterwards, and their findings are the result. After an interruption they find the rest, and the
+next repair does it.
 """
 
 import shutil
@@ -21,14 +21,14 @@ from appliance.kernel.errors import ApplianceError, Conflict, StorageFull, Unava
 from appliance.kernel.store_errors import DISK_FULL_BYTES
 from appliance.workspace.datadir import DataDir
 from doctor import damage
-from doctor.actions import ACTIONS, StepFailed, Target
+from doctor.actions import ACTIONS, Target
 from doctor.check import Check, Finding, Severity
 from doctor.checks import CHECKS
 from doctor.context import Context, open_read_only
 from doctor.derived import FTS
-from doctor.journal import RepairJournal, StepResult, bytes_needed, journals, prune
 from doctor.ownership import Owner, only_repair, writer_lock
 from doctor.run import COUNTED_MAX, MORE, CheckOutcome, run_check
+from doctor.saved_files import SavedFiles, bytes_needed, prune
 from doctor.settings import MIB, DoctorSettings
 from doctor.step import REBUILD, Step, Touches
 from doctor.wire import STOP
@@ -36,8 +36,6 @@ from doctor.wire import STOP
 DONE, FAILED, REFUSED = "done", "failed", "refused"
 _REINDEX = "agentlip doctor repair rebuild indexes --yes"
 AGAIN = "agentlip doctor repair --yes"
-UNFINISHED = "repair.unfinished"
-"""The check that reports interrupted repairs. Every repair finishes them first."""
 
 
 class RepairRefused(Conflict):
@@ -88,21 +86,22 @@ class NeededStop(msgspec.Struct, frozen=True):
 
 
 class RepairOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair would do. `unfinished`: names of interrupted repairs that it finishes first;
-    `needs_stop`: the steps that a running appliance prevents."""
+    """What a repair would do. `needs_stop`: the steps that a running appliance prevents;
+    `unfinished`: always empty, because what an interrupted repair left is planned again."""
 
     steps: tuple[Step, ...] = ()
     unrepaired: tuple[UnrepairedFinding, ...] = ()
     unfinished: tuple[str, ...] = ()
     needs_stop: tuple[NeededStop, ...] = ()
 
-    @property
-    def empty(self) -> bool:
-        return not self.steps and not self.unfinished
-
 
 class AppliedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step and its result. `repair`: the repair that planned it."""
+    """A step and its result.
+
+    repair   the name of the repair, and of its folder with copies
+    outcome  done, failed, or refused: it was not begun
+    reason   why it failed or was refused; for a step that is done, what it did
+    """
 
     repair: str
     step: Step
@@ -119,16 +118,13 @@ def outline(
     unrepaired: list[UnrepairedFinding] = []
     for outcome in outcomes:
         findings = [finding for finding in outcome.findings if not finding.explained_by]
-        if outcome.check == UNFINISHED or not findings:
+        if not findings:
             continue
         findings, planned = _planned(context, by_name[outcome.check], findings)
         allowed = [step for step in planned if data or step.touches is Touches.STATE]
         steps += allowed
         unrepaired += _left(findings, planned, allowed)
-    names = (each.name for each in journals(context.datadir) if not each.finished)
-    return RepairOutline(
-        steps=_without_repetition(steps), unrepaired=tuple(unrepaired), unfinished=tuple(names)
-    )
+    return RepairOutline(steps=_without_repetition(steps), unrepaired=tuple(unrepaired))
 
 
 def _without_repetition(steps: Iterable[Step]) -> tuple[Step, ...]:
@@ -225,7 +221,7 @@ class Repair:
         self._whole: dict[str, list[str]] = {}
 
     def apply(self, steps: Sequence[Step]) -> list[AppliedStep]:
-        """Finishes interrupted repairs, and applies the steps.
+        """Applies the steps.
 
         Raises RepairRunning, RepairRefused, DiskUnusable, StorageFull or OSError before anything is
         changed. A step that fails later does not prevent the others."""
@@ -233,9 +229,7 @@ class Repair:
         with only_repair(self._datadir, self._clock):
             with writer_lock(self._datadir, self._clock) as owner:
                 self._owner = owner
-                applied = self._finish_interrupted()
-                if steps:
-                    applied += self._new(steps)
+                applied = self._apply_all(steps)
             prune(self._datadir, self._settings.repairs_kept_max)
         return applied
 
@@ -245,94 +239,55 @@ class Repair:
         if problem is not None:
             raise DiskUnusable(f"the disk is {problem}, so nothing was repaired")
 
-    def _new(self, steps: Sequence[Step]) -> list[AppliedStep]:
+    def _apply_all(self, steps: Sequence[Step]) -> list[AppliedStep]:
         wanted = [step for step in steps if self._refusal(step) is None]
         self._refuse_space(wanted)
-        journal = RepairJournal.create(self._datadir, steps, self._clock)
+        saved = SavedFiles(self._datadir, self._clock)
         try:
             for path in dict.fromkeys(path for step in wanted for path in step.saves):
                 self._progress(f"saving {path}")
-                journal.save(path)
+                saved.save(path)
         except (OSError, sqlite3.Error, ApplianceError) as error:
-            with suppress(OSError):
-                journal.remove()
+            saved.remove()
             raise RepairRefused(
                 f"a file can't be saved, so nothing was repaired: {error}"
             ) from error
-        return self._run(journal)
-
-    def _finish_interrupted(self) -> list[AppliedStep]:
         applied = []
-        for journal in journals(self._datadir):
-            if journal.finished:
-                continue
-            if not journal.begun:
-                self._progress(f"removing the repair of {journal.plan.planned_at}: interrupted"
-                               " before it changed anything")  # fmt: skip
-                journal.remove()
-                continue
-            self._progress(f"finishing the interrupted repair of {journal.plan.planned_at}")
-            applied += self._run(journal, resumed=True)
+        for number, step in enumerate(steps, 1):
+            self._progress(f"step {number} of {len(steps)}: {step.message}")
+            outcome, reason = self._apply(step, saved)
+            applied.append(
+                AppliedStep(repair=saved.name, step=step, outcome=outcome, reason=reason)
+            )
         return applied
 
-    def _run(self, journal: RepairJournal, resumed: bool = False) -> list[AppliedStep]:
-        """Applies the steps of a journal that have not ended. An interrupted repair whose next
-        steps are refused stays unfinished."""
-        steps = journal.plan.steps
-        results = list(journal.results)
-        journal.record(results)
-        applied: list[StepResult] = []
-        for index in journal.remaining():
-            step = steps[index]
-            self._progress(f"step {index + 1} of {len(steps)}: {step.message}")
-            result = self._apply(journal, index, step)
-            applied.append(result)
-            if not (resumed and result.outcome == REFUSED):
-                results.append(result)
-                journal.record(results)
-        journal.record(results, finished=len(results) == len(steps))
-        return [
-            AppliedStep(
-                repair=journal.name,
-                step=steps[result.step],
-                outcome=result.outcome,
-                reason=result.reason,
-            )
-            for result in applied
-        ]
-
-    def _apply(self, journal: RepairJournal, index: int, step: Step) -> StepResult:
+    def _apply(self, step: Step, saved: SavedFiles) -> tuple[str, str]:
+        """The outcome of a step, and its reason."""
         refusal = self._refusal(step)
         if refusal is not None:
-            return StepResult(step=index, outcome=REFUSED, reason=refusal)
+            return REFUSED, refusal
         try:
-            if step.action not in ACTIONS:  # another version planned it
-                raise StepFailed(f"this program has no action {step.action}")
             if self._owner is not None and step.by_owner and self._by_owner is not None:
-                reason = self._by_owner.apply(step)
-            else:
-                self._refuse_damage(step)
-                action = ACTIONS[step.action]
-                reason = action.apply(Target(self._datadir, self._clock), step.arguments)
+                return DONE, self._by_owner.apply(step)
+            self._refuse_damage(step)
+            action = ACTIONS[step.action]
+            return DONE, action.apply(Target(self._datadir, self._clock), step.arguments)
         except OwnerRefused as error:
-            reason = (
+            return REFUSED, (
                 f"a process uses the workspace ({self._owner}), and can't apply this step:"
                 f" {error.message}; {self._stop if error.hint == STOP else error.hint}"
             )
-            return StepResult(step=index, outcome=REFUSED, reason=reason)
-        except (OSError, sqlite3.Error, ApplianceError, KeyError, ValueError) as error:
+        except (OSError, sqlite3.Error, ApplianceError) as error:
             reason = str(error) or type(error).__name__
             with suppress(OSError):
                 for path in step.saves:
-                    if journal.put_back(path):
+                    if saved.put_back(path):
                         reason += f"; {path} was put back"
-            return StepResult(step=index, outcome=FAILED, reason=reason)
-        return StepResult(step=index, outcome=DONE, reason=reason)
+            return FAILED, reason
 
     def _refusal(self, step: Step) -> str | None:
         """Why a step is not begun."""
-        action = ACTIONS.get(step.action)
-        if self._owner is None or action is None or action.beside_owner:
+        if self._owner is None or ACTIONS[step.action].beside_owner:
             return None
         if step.by_owner and self._by_owner is not None:
             return None

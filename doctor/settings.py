@@ -32,7 +32,7 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdict_cache_seconds: float = 10.0  # GET /api/v1/doctor and the MCP tool repeat a result
     verdict_seconds_max: float = 30.0  # time limit of all cheap checks together, for these two
     findings_max: int = 20  # findings of one check; more are only counted
-    repairs_kept_max: int = 10  # finished repairs whose saved files are kept
+    repairs_kept_max: int = 10  # repairs whose saved files are kept
     files_max: int = 10_000  # files of the data directory whose permissions are read
     logs_warning_bytes: int = 100 * MIB  # log files larger than this together: warning
     clock_behind_warning_seconds: float = 60.0  # newest stored time ahead by more: warning

@@ -1,4 +1,4 @@
-"""A step of a repair, as it is planned, shown, written to the repair's journal and applied."""
+"""A step of a repair, as it is planned, shown and applied."""
 
 import enum
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ class Touches(enum.Enum):
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One change. It can be applied twice with the result of once, because a repair that was
-    interrupted is applied again.
+    interrupted is planned and applied again.
 
     check      the check whose findings it repairs
     subject    the subject of the finding
     message    what it does: "set the mode of .agentlip/token to 0600"
     action     a name in `doctor.actions.ACTIONS`
-    arguments  of the action; texts, so that the journal can hold them
+    arguments  of the action
     saves      files that are copied before, relative to the workspace
     """
 

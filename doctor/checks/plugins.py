@@ -24,7 +24,6 @@ MEANING = {
     "survival": "outliving the appliance",
 }
 LIST = "agentlip plugin list"
-_HELP = "see docs/how-to/plugins.md"
 
 
 def _working(context: Context) -> Iterator[Finding]:

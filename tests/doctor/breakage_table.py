@@ -1,7 +1,7 @@
 """FILES and STORE_FILES: what is broken in files, and in stores as a whole."""
 
 from tests.doctor import breakages as by
-from tests.doctor.breakages import DIFFERS, LOST, PEOPLE, Breakage, sql, write
+from tests.doctor.breakages import DIFFERS, LOST, PEOPLE, START, Breakage, sql, write
 
 _REPORT = "it says what happened, and nothing is wrong now"
 
@@ -103,8 +103,9 @@ FILES = (
         "lock of a hub that was killed",
         write(".agentlip/locks/writer.lock", '{"pid": 999999999}'),
         ("host.lock:left-behind",),
+        START,
     ),
-    Breakage("no directory for logs", by.remove(".agentlip/logs"), ("host.logs:missing",)),
+    Breakage("no directory for logs", by.remove(".agentlip/logs"), ("host.logs:missing",), START),
     Breakage(
         "logs can't be written",
         by.mode(".agentlip/logs", 0o500),
@@ -145,11 +146,6 @@ FILES = (
         by.other_machine,
         ("identity.machine:other-machine",),
         "only people know whether the workspace was moved or copied",
-    ),
-    Breakage(
-        "repair was interrupted",
-        by.interrupted_repair,
-        ("host.token:too-open", "repair.unfinished:interrupted"),
     ),
 )
 
@@ -201,11 +197,13 @@ STORE_FILES = (
         "record of the stores is missing",
         by.remove(".agentlip/stores.json"),
         ("store.record:no-record",),
+        START,
     ),
     Breakage(
         "store is marked as suspect",
         write(".agentlip/db.sqlite3.suspect", ""),
         ("store.suspect:suspect",),
+        "agentlip doctor clear does it",
     ),
     Breakage("older hub was put back", by.older_than_its_note, ("store.record:behind",), LOST),
     Breakage("log has a damaged frame", by.damaged_log, ("store.log:ignored-frames",), LOST),
@@ -221,7 +219,12 @@ STORE_FILES = (
         ("store.rows:changed",),
         PEOPLE,
     ),
-    Breakage("log was not written back", by.log_of_a_killed_process, ("store.wal:large",)),
+    Breakage(
+        "log was not written back",
+        by.log_of_a_killed_process,
+        ("store.wal:large",),
+        "agentlip doctor --checkpoint does it",
+    ),
     Breakage("index misses a row", by.skipped_index, ("store.integrity:damaged-index",)),
     Breakage(
         "index was dropped", sql("hub", "DROP INDEX idx_messages_topic"), ("store.objects:missing",)

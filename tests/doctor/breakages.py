@@ -22,13 +22,12 @@ from appliance.workspace import row_digest
 from appliance.workspace.datadir import DataDir
 from doctor.cli_options import settings_of
 from doctor.context import Context
-from doctor.journal import RepairJournal
-from doctor.step import Step
 from tests.doctor.workspace import WorkspaceFixture
 
 Break = Callable[[WorkspaceFixture], None]
 PAGE_BYTES = 4096
 LOST = "the data is lost, so only a copy helps"
+START = "the next start does it"
 PEOPLE = "people decide what it should be"
 DIFFERS = ("events.rows:differs", "events.rows-all:differs")
 
@@ -182,16 +181,6 @@ def other_machine(workspace: WorkspaceFixture) -> None:
 
 def _other(value: object) -> object:
     return value[::-1] + "0" if isinstance(value, str) else value
-
-
-def interrupted_repair(workspace: WorkspaceFixture) -> None:
-    """Killed after it wrote its plan and before its first step had ended."""
-    workspace.data.token_file.chmod(0o644)
-    step = Step(
-        check="host.token", subject="token", message="give only the owner access to the token",
-        action="set-mode", arguments={"path": ".agentlip/token", "mode": "0700"},
-    )  # fmt: skip
-    RepairJournal.create(workspace.data, (step,), SystemClock()).record([])
 
 
 # -- stores ------------------------------------------------------------------------------------

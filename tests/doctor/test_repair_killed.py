@@ -1,4 +1,4 @@
-"""A repair that is killed anywhere is finished by the next one, and the data stays as it was."""
+"""After a repair that is killed anywhere, the next does the rest, and the data stays as it was."""
 
 import os
 import signal
@@ -13,19 +13,17 @@ import pytest
 
 from appliance.kernel.clock import SystemClock
 from doctor import actions
-from doctor.journal import RepairJournal, journals
 from doctor.repair import DONE, Repair, outline
 from doctor.run import examine, select
+from doctor.saved_files import SAVED, folders
 from doctor.settings import DoctorSettings
 from doctor.step import Step
 from tests.doctor.repairs import (
     apply,
     data_of,
-    doctor,
     drop_search,
     leave_server_file,
     open_token,
-    repair,
 )
 from tests.doctor.workspace import NOW, WorkspaceFixture
 
@@ -102,9 +100,8 @@ def in_child(workspace: WorkspaceFixture, steps: tuple[Step, ...], kill_at: int)
     return int(text) if text else -1
 
 
-def killed_after(workspace: WorkspaceFixture, action: str, *steps: Step) -> RepairJournal:
-    """The journal of a repair that was killed after the change of `action`, before it was
-    recorded."""
+def killed_after(workspace: WorkspaceFixture, action: str, *steps: Step) -> None:
+    """A repair that was killed after the change of `action`."""
     child = os.fork()
     if child == 0:
 
@@ -121,10 +118,6 @@ def killed_after(workspace: WorkspaceFixture, action: str, *steps: Step) -> Repa
         finally:
             os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    (journal,) = journals(workspace.data)
-    assert journal.begun
-    assert not journal.finished
-    return journal
 
 
 def copy_of(workspace: WorkspaceFixture, folder: Path) -> WorkspaceFixture:
@@ -144,30 +137,26 @@ def copy_of(workspace: WorkspaceFixture, folder: Path) -> WorkspaceFixture:
 
 
 @pytest.mark.slow
-def test_repair_killed_at_any_point_is_finished_by_the_next(
+def test_next_repair_does_what_one_that_was_killed_at_any_point_left(
     workspace: WorkspaceFixture, tmp_path: Path
 ) -> None:
     before, events = data_of(workspace), workspace.execute(_EVENTS)
     steps = steps_of(workspace)
     assert {step.action for step in steps} == {"set-mode", "remove-file", "rebuild"}
-    checks = {"repair.unfinished", "store.opens", *(step.check for step in steps)}
+    checks = {"store.opens", *(step.check for step in steps)}
     points = in_child(copy_of(workspace, tmp_path / "whole"), steps, kill_at=0)
     assert points > 60
     interrupted = 0
     for point in range(1, points + 1):
         copy = copy_of(workspace, tmp_path / str(point))
         assert in_child(copy, steps, kill_at=point) == -1
-        begun = [each for each in journals(copy.data) if each.begun and not each.finished]
-        interrupted += bool(begun)
-        assert bool(copy.find("repair.unfinished")) == bool(
-            [each for each in journals(copy.data) if not each.finished]
-        )
-        results = apply(copy, *steps_of(copy))
+        left = steps_of(copy)
+        interrupted += 0 < len(left) < len(steps)
+        results = apply(copy, *left)
         assert {each.outcome for each in results} <= {DONE}, point
         assert [finding for check in checks for finding in copy.find(check)] == [], point
         assert unchanged(data_of(copy)) == unchanged(before), point
         assert copy.execute(_EVENTS) == events, point
-        assert [each for each in journals(copy.data) if not each.finished] == []
     assert interrupted > 20
 
 
@@ -176,54 +165,19 @@ def unchanged(data: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in data.items() if name != "hub.events"}
 
 
-def test_next_repair_says_that_it_finishes_an_interrupted_one(workspace: WorkspaceFixture) -> None:
-    journal = killed_after(workspace, "remove-file", *steps_of(workspace))
-    checked = doctor(workspace, "--run", "repair.unfinished")
-    assert "was interrupted after" in checked.stdout
-    assert "agentlip doctor repair --yes" in checked.stdout
-    shown = repair(workspace)
-    assert f"Interrupted repair, finished first: {journal.name}" in shown.stdout
-    assert not journals(workspace.data)[0].finished
-    result = repair(workspace, "--yes")
-    assert result.exit_code == 0
-    assert f"finishing the interrupted repair of {journal.plan.planned_at}" in result.stderr
-    assert journals(workspace.data)[0].finished
-    assert workspace.find_all() == []
-
-
-def test_interrupted_repair_waits_while_an_appliance_runs(workspace: WorkspaceFixture) -> None:
-    (step,) = [step for step in steps_of(workspace) if step.check == "hub.search"]
-    journal = killed_after(workspace, "rebuild", step)
-    with workspace.running():
-        (result,) = apply(workspace)
-        assert result.outcome == "refused"
-        assert not journals(workspace.data)[0].finished
-    (result,) = apply(workspace)
-    assert (result.outcome, result.repair) == (DONE, journal.name)
-    assert journals(workspace.data)[0].finished
-
-
 def test_messages_written_after_an_interruption_are_kept(workspace: WorkspaceFixture) -> None:
     """The saved copy is older than they are, and is never put over them."""
     killed_after(workspace, "rebuild", *steps_of(workspace))
     workspace.talk(4)
-    apply(workspace)
+    apply(workspace, *steps_of(workspace))
     assert workspace.execute("SELECT count(*) FROM messages") == [(7,)]
     assert workspace.find_all() == []
 
 
-def test_step_that_can_no_longer_be_applied_ends_the_interrupted_repair(
-    workspace: WorkspaceFixture,
-) -> None:
-    """The file that it removed can still be put back from the journal."""
+def test_file_that_an_interrupted_repair_removed_is_kept(workspace: WorkspaceFixture) -> None:
     (step,) = [step for step in steps_of(workspace) if step.action == "remove-file"]
     text = workspace.data.server_file.read_bytes()
     killed_after(workspace, "remove-file", step)
     assert not workspace.data.server_file.exists()
-    workspace.data.server_file.symlink_to("nowhere")
-    (result,) = apply(workspace)
-    assert (result.outcome, result.reason.endswith("by hand")) == ("failed", True)
-    assert journals(workspace.data)[0].finished
-    workspace.data.server_file.unlink()
-    assert journals(workspace.data)[0].put_back(".agentlip/server.json")
-    assert workspace.data.server_file.read_bytes() == text
+    (folder,) = folders(workspace.data)
+    assert (folder / SAVED / ".agentlip" / "server.json").read_bytes() == text

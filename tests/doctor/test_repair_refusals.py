@@ -17,9 +17,9 @@ from appliance.workspace.datadir import WriterLock
 from doctor import actions
 from doctor.actions import Action
 from doctor.derived import DERIVED
-from doctor.journal import RepairJournal, journals
 from doctor.ownership import RepairRunning, only_repair, writer_lock
 from doctor.repair import DONE, FAILED, REFUSED, DiskUnusable
+from doctor.saved_files import folders
 from doctor.step import Step
 from tests.doctor.repairs import (
     apply,
@@ -30,7 +30,7 @@ from tests.doctor.repairs import (
     open_token,
     repair,
 )
-from tests.doctor.test_repair import lose_record, skip_index
+from tests.doctor.test_repair import skip_index
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.smalldisk import small_disk
 
@@ -69,7 +69,6 @@ def move_message(workspace: WorkspaceFixture) -> None:
 @pytest.mark.parametrize(
     ("breakage", "words", "reason"),
     [
-        (lose_record, ["--run", "store.record"], "uses the workspace"),
         (move_message, ["--run", "hub.channels", "--data"], "uses the workspace"),
         (drop_search, ["rebuild", "fts"], "can't be reached"),
     ],
@@ -107,14 +106,6 @@ def test_indexes_are_not_rebuilt_without_a_copy_if_one_is_damaged(
     assert workspace.find("store.integrity") != []
     assert repair(workspace, "--all", "--yes").exit_code == 0
     assert workspace.find_all() == []
-
-
-def test_interrupted_step_of_another_version_ends_as_failed(workspace: WorkspaceFixture) -> None:
-    step = Step(check="x", subject="hub", message="", action="reindex", arguments={"store": "hub"})
-    RepairJournal.create(workspace.data, [step], SystemClock()).record([])
-    (result,) = apply(workspace)
-    assert (result.outcome, result.reason) == (FAILED, "this program has no action reindex")
-    assert journals(workspace.data)[0].finished
 
 
 def test_rebuild_beside_an_appliance_is_a_failure(workspace: WorkspaceFixture) -> None:
@@ -264,8 +255,8 @@ def test_only_the_newest_repairs_are_kept(workspace: WorkspaceFixture) -> None:
     for _ in range(4):
         leave_server_file(workspace)
         assert repair(workspace, "--yes").exit_code == 0
-        names.append(journals(workspace.data)[-1].name)
-    assert [journal.name for journal in journals(workspace.data)] == names[-2:]
+        names.append(folders(workspace.data)[-1])
+    assert folders(workspace.data) == names[-2:]
 
 
 def test_lock_of_the_writer_is_free_after_a_repair(workspace: WorkspaceFixture) -> None:

@@ -1,0 +1,142 @@
+"""Copies of the files that a repair changes, which are made before.
+
+    .agentlip/repairs/20260101T000000.000Z-1f2e3d4c/saved/…
+
+Below `saved` a file has its path in the workspace. Nothing else is kept of a repair: each step is
+atomic, so what an interrupted repair left is found and planned again.
+"""
+
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterable
+from contextlib import closing, suppress
+from pathlib import Path
+
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.ids import random_id
+from appliance.kernel.whole_file import sync_directory
+from appliance.workspace.datadir import STORES, DataDir
+from doctor.context import open_read_only
+from doctor.step import Step
+
+FOLDER = "repairs"
+SAVED = "saved"
+_SQLITE_BESIDE = ("-wal", "-shm", "-journal")
+
+
+class SavedFiles:
+    """The copies of one repair. Its folder is made with the first one."""
+
+    def __init__(self, datadir: DataDir, clock: Clock) -> None:
+        stamp = iso(clock.now_ms()).replace("-", "").replace(":", "")
+        self._datadir = datadir
+        self.name = f"{stamp}-{random_id()[:8]}"
+        self.folder = datadir.dir / FOLDER / self.name
+
+    def saved(self, path: str) -> Path:
+        """Where the copy of a file is, by its path relative to the workspace."""
+        return self.folder / SAVED / path
+
+    def save(self, path: str) -> None:
+        """Copies a file of the workspace. A store is copied with its write-ahead log. A file that
+        does not exist is left out. Raises OSError or sqlite3.Error."""
+        source, target = self._datadir.workspace / path, self.saved(path)
+        if not source.is_file() or target.exists():
+            return
+        inside = target.relative_to(self._datadir.dir).parents
+        for folder in reversed(inside):
+            (self._datadir.dir / folder).mkdir(mode=0o700, exist_ok=True)
+        if _is_store(self._datadir, source):
+            _copy_store(source, target)
+        else:
+            _copy_file(source, target)
+        for folder in (target.parent, *target.parent.parents):
+            sync_directory(folder)
+            if folder == self._datadir.dir:
+                break
+
+    def put_back(self, path: str) -> bool:
+        """Puts a saved file back if it is gone. An existing file may be newer than its copy, and
+        is never replaced. Returns whether it was put back."""
+        source, target = self.saved(path), self._datadir.workspace / path
+        if not source.is_file() or os.path.lexists(target):
+            return False
+        _copy_file(source, target)
+        sync_directory(target.parent)
+        return True
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def bytes_needed(datadir: DataDir, steps: Iterable[Step], changed: Iterable[str]) -> int:
+    """The size of all copies that these steps need, and as much for changes of these files and of
+    the stores `changed`."""
+    copied = {path for step in steps for path in step.saves}
+    stores = {str(datadir.database(store).relative_to(datadir.workspace)) for store in changed}
+    return _bytes_of(datadir, copied) + _bytes_of(datadir, copied | stores)
+
+
+def _bytes_of(datadir: DataDir, paths: Iterable[str]) -> int:
+    total = 0
+    for path in paths:
+        source = datadir.workspace / path
+        beside = ("", "-wal") if _is_store(datadir, source) else ("",)
+        for suffix in beside:
+            with suppress(OSError):
+                total += source.with_name(source.name + suffix).stat().st_size
+    return total
+
+
+def folders(datadir: DataDir) -> list[Path]:
+    """The folders of repairs with copies, oldest first."""
+    return sorted(each for each in (datadir.dir / FOLDER).glob("*") if each.is_dir())
+
+
+def prune(datadir: DataDir, kept_max: int) -> None:
+    """Removes all but the newest folders. Call with the lock of repairs held."""
+    for folder in folders(datadir)[: -kept_max or None]:
+        shutil.rmtree(folder)
+
+
+def _is_store(datadir: DataDir, path: Path) -> bool:
+    return any(path == datadir.database(store) for store in STORES)
+
+
+def _copy_store(source: Path, target: Path) -> None:
+    """A copy of what the store's readers see, by SQLite's backup, as one file without a log."""
+    partial = target.with_name(f".{target.name}.partial")
+    for suffix in ("", *_SQLITE_BESIDE):
+        partial.with_name(partial.name + suffix).unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with (
+        closing(open_read_only(source)) as connection,
+        closing(sqlite3.connect(partial, isolation_level=None)) as copy,
+    ):
+        connection.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+    _sync(partial)
+    partial.rename(target)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    partial = target.with_name(f".{target.name}.partial")
+    partial.unlink(missing_ok=True)
+    mode = stat.S_IMODE(source.stat().st_mode) & 0o700
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as copy, source.open("rb") as original:
+        shutil.copyfileobj(original, copy)
+        copy.flush()
+        os.fchmod(descriptor, mode or 0o600)
+        os.fsync(descriptor)
+    partial.rename(target)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
