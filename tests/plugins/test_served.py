@@ -206,28 +206,6 @@ def start_once(workspace, text):
     )
 
 
-def test_duplicate_plugin_name_is_refused(tmp_path):
-    own = '[[plugins.use]]\nname = "a"\ntype = "linkifier"\nbuiltin = "references"\n'
-    done = start_once(tmp_path, own * 2)
-    assert done.returncode == 1
-    assert "plugins.use: two plugins have the name a" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_plugin_of_a_served_appliance_can_not_touch_its_data(tmp_path):
-    text = settings_of(tmp_path, ("evil", "linkifier", "evil"))
-    with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.channel_with_topic("a")
-        token = hub.token
-        message = hub.send(topic, "try")["message"]["id"]
-        caught_up(hub, "evil")
-        [[status]] = enriched(hub)[message]
-        assert status["data"] == {"done": []}
-        assert plugin(hub, "evil")["isolation"]["write"] == "denied"
-        assert hub.token == token
-        assert not (tmp_path / ".agentlip" / "new").exists()
-
-
 def test_re_enrich_and_re_extract(tmp_path):
     """New plugins begin at the log's end; `re-enrich` gives them the past, also over a restart."""
     with serve(tmp_path, settings="[plugins]\nurls = false\n") as hub:
@@ -345,23 +323,6 @@ def test_settings_of_the_typescript_hub_are_reported_once(tmp_path):
         assert hub.http.get("/-/ready").status == 200
         assert hub.log_text.count("this settings file is ignored") == 1
         assert str(tmp_path / "agentlip.toml") in hub.log_text
-
-
-def test_addresses_are_attached_by_default(tmp_path):
-    with serve(tmp_path) as hub:
-        _, topic = hub.channel_with_topic("a")
-        hub.send(topic, "nothing to see")
-        caught_up(hub, "urls")
-        assert children_of(hub.pid) == []
-        message = hub.send(topic, "see https://example.com/x.")["message"]["id"]
-        path = f"/api/v1/topics/{topic}/attachments"
-        until(lambda: hub.http.get(path).body["attachments"], 30, "an attachment")
-        (event,) = hub.http.get(path).body["attachments"]
-        assert (event["value_json"], event["source_message_id"]) == (
-            {"url": "https://example.com/x"}, message,
-        )  # fmt: skip
-        assert hub.events()[-1]["data_json"]["principal"] == "plugin:urls"
-        assert hub.http.get("/-/ready").status == 200
 
 
 def test_appliance_is_ready_where_plugins_cannot_run(tmp_path):

@@ -146,19 +146,6 @@ def test_socket_beyond_the_limit_is_refused_until_one_closes(strict):
         client.close()
 
 
-def test_the_default_limit_is_a_hundred(hub):
-    clients = []
-    try:
-        for _ in range(100):
-            clients.append(SocketClient(hub.port, hub.token))
-        with pytest.raises(Refused) as refused:
-            SocketClient(hub.port, hub.token)
-        assert refused.value.status == 503
-    finally:
-        for client in clients:
-            client.close()
-
-
 def test_socket_without_hello_is_closed(strict):
     with SocketClient(strict.port, strict.token) as client:
         assert client.close_code() == 1008

@@ -343,19 +343,6 @@ def test_member_reads_of_the_history_only_what_it_may(broker):
     assert bodies("cleo") == ["to all", "from cleo to anna"]
 
 
-def test_history_is_paged_without_a_gap(broker):
-    for number in range(7):
-        broker.send(f"m{number}", str(number))
-    after, seen = "", []
-    while True:
-        page = broker.registry.history("lab", None, wire.HistoryQuery(after, 3))
-        seen += [past.message.body for past in page.history]
-        after = page.next
-        if not page.has_more:
-            break
-    assert seen == [str(number) for number in range(7)]
-
-
 # -- tokens ------------------------------------------------------------------------------
 
 

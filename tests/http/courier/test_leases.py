@@ -25,15 +25,6 @@ def test_ack_after_lease_expiry_is_409(courier, client):
     post(client, "/v1/ack", {"receiver": second["receiver"], "ids": ["e-1"]})
 
 
-def test_released_delivery_is_not_counted_as_an_attempt(client):
-    enqueue(client, "e-1")
-    for mode in ("release", "release", "fail"):
-        got = receive(client)
-        assert got["deliveries"][0].get("attempt", 1) == 1
-        post(client, "/v1/nack", {"receiver": got["receiver"], "ids": ["e-1"], "mode": mode})
-    assert receive(client)["deliveries"][0]["attempt"] == 2
-
-
 def test_extended_lease_expires_later(courier, client):
     enqueue(client, "e-1")
     got = receive(client, leaseMs=1000)

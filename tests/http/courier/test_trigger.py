@@ -88,13 +88,6 @@ def test_webhook_rule_is_refused_without_outbox():
     assert check(rules, webhooks=False) == [f"hook: {NO_OUTBOX}"]
 
 
-def test_cascade_of_triggers_is_limited():
-    do = [{"action": "notify", "to": "s"} for _ in range(8)]
-    courier = CourierFixture(triggers=[{"id": "r", "when": {"to": "s"}, "do": do}], cascade_max=50)
-    enqueue(courier.client(), "a", to="s")
-    assert get(courier.client(), "/v1/stats", stream="s")["depth"] == 51
-
-
 @pytest.mark.parametrize("name", ["", "*", "a*b", "/a", "a/", "a//b", "a\nb", "x" * 250, None])
 def test_trigger_with_invalid_target_name_creates_no_stream(name):
     courier = CourierFixture(triggers=[TEMPLATED])

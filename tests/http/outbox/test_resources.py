@@ -77,80 +77,11 @@ def test_conflicting_duplicate_has_the_fields_of_the_contract(hub):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        ({"to": "#a"}, 400, "INVALID_INPUT"),
-        ({"to": "#a", "message": 5}, 400, "INVALID_INPUT"),
-        ({"to": "#a", "message": "x", "priority": "soon"}, 400, "INVALID_INPUT"),
-        ({"to": "#a", "message": "x", "reply_to_id": "m"}, 400, "INVALID_INPUT"),
-        ({"to": "#a", "message": "x", "client_message_id": "a b"}, 400, "INVALID_INPUT"),
-        ({"to": "bob", "message": "x"}, 400, "DESTINATION_UNRESOLVABLE"),
-        ({"to": "#a", "message": "x" * 70_000}, 400, "PAYLOAD_TOO_LARGE"),
-        ({"to": "#a", "message": "x", "mesh": "none"}, 400, "MESH_UNKNOWN"),
-        ({"to": "#a", "message": "x", "meta": []}, 400, "INVALID_INPUT"),
-    ],
-)
-def test_invalid_send_does_not_use_its_id(hub, body, status, code):
-    answer = hub.http.post("/v1/send", body, headers={"Idempotency-Key": "unused"})
-    assert (answer.status, answer.body["code"]) == (status, code)
-    assert hub.http.get("/v1/outbox/inspect?id=unused").status == 404
-
-
-def test_send_to_an_unreachable_broker_is_accepted(hub):
-    answer = hub.http.post(
-        "/v1/send", {"to": "#a", "message": "x", "mesh": "away", "client_message_id": "away"}
-    )
-    assert answer.status == 202
-    until(
-        lambda: hub.http.get("/v1/outbox/inspect?id=away").body["send"]["attempts"] > 1,
-        10,
-        "it is tried again",
-    )
-    assert status_of(hub, "away") in ("pending", "inflight")
-    hub.http.post("/v1/send", {"to": "#a", "message": "x", "client_message_id": "near"})
-    wait_for(hub, "near", "done")
-
-
 def test_a_topic_post_carries_its_mentions(hub, broker_server):
     command = {"topic": "alerts", "message": "hi", "mentions": ["m1"], "client_message_id": "t1"}
     assert hub.http.post("/v1/topic/post", command).status == 202
     wait_for(hub, "t1", "done")
     assert broker_server.broker.rows["ops", "t1"]["meta"] == {"mentions": ["m1"]}
-
-
-def test_a_batch_is_delivered_in_one_request(hub, broker_server):
-    items = [{"to": "#a", "message": str(number)} for number in range(100)]
-    results = hub.http.post("/v1/send/batch", {"items": items}).body["results"]
-    assert [result["status"] for result in results] == [202] * 100
-    last = results[-1]["body"]["client_message_id"]
-    wait_for(hub, last, "done")
-    sizes = [body.count(b"request_fingerprint") for _, _, body in broker_server.requests]
-    assert max(sizes) == 100
-
-
-def test_operators_redrive_drop_and_prune(hub, broker_server):
-    broker_server.broker.fault = lambda item: (
-        (404, {"error": "no such topic"}, None) if item["destination_ref"] == "gone" else None
-    )
-    for key in ("d1", "d2"):
-        hub.http.post("/v1/send", {"to": "#gone", "message": key, "client_message_id": key})
-        wait_for(hub, key, "dead")
-    failed = hub.http.get("/v1/outbox/sends?failed=true").body["sends"]
-    assert {result["client_message_id"] for result in failed} == {"d1", "d2"}
-    refused = hub.http.post("/v1/send", {"to": "#gone", "message": "d1", "client_message_id": "d1"})
-    assert refused.body["reason"] == "404: no such topic"
-    broker_server.broker.fault = lambda _item: None
-    order = {"id": "d1", "new_client_id": "d1-again"}
-    (result,) = hub.http.post("/v1/outbox/requeue", order).body["requeued"]
-    assert result["new_client_message_id"] == "d1-again"
-    wait_for(hub, "d1-again", "done")
-    twice = hub.http.post("/v1/outbox/requeue", {"id": "d1", "auto": True})
-    assert (twice.status, twice.body["code"]) == (409, "WRONG_STATE")
-    assert twice.body["details"]["superseded_by"] == result["new_id"]
-    assert hub.http.post("/v1/outbox/drop", {"id": "d2"}).body["send"]["status"] == "aborted"
-    assert hub.http.post("/v1/outbox/prune", {}).status == 400
-    assert hub.http.post("/v1/outbox/prune", {"confirm": True}).body["pruned"] > 0
 
 
 def test_each_scope_allows_its_own_routes(hub):
@@ -183,13 +114,3 @@ def test_metrics_count_sends(hub):
         'agentlip_outbox_depth_sends{status="pending"}',
     ):
         assert line in text
-
-
-def test_too_short_dedupe_window_stops_the_appliance(
-    tmp_path,
-):
-    with (
-        pytest.raises(AssertionError, match="feature_param_below_floor"),
-        serve(tmp_path, settings="[outbox]\ndedupe_retention_days = 6\n"),
-    ):
-        pass

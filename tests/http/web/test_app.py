@@ -149,29 +149,6 @@ def test_probe_is_open_everywhere(resource: NoteResource) -> None:
     assert far.simulate_get("/-/up").json == {"up": True}
 
 
-def test_token_in_query_is_400_and_not_looked_up(resource: NoteResource) -> None:
-    for name in ("token", "access_token"):
-        result = client(resource).simulate_get("/notes", query_string=f"{name}={TOKEN}")
-        assert_failure(result, 400, "TOKEN_IN_QUERY")
-        assert TOKEN not in result.text
-
-
-@pytest.mark.parametrize(
-    ("bind", "host", "status"),
-    [
-        ("127.0.0.1", "evil.example:8080", 421),
-        ("127.0.0.1", "localhost", 200),
-        ("127.0.0.1", "[::1]:9", 200),
-        ("0.0.0.0", "anything.example", 200),
-    ],
-)
-def test_host_header(resource: NoteResource, bind: str, host: str, status: int) -> None:
-    result = client(resource, settings=HttpSettings(host=bind), host=host).simulate_get("/notes")
-    assert result.status_code == status
-    if status == 421:
-        assert_failure(result, 421, "HOST_REFUSED")
-
-
 def test_host_of_a_probe_is_validated_only_on_loopback(resource: NoteResource) -> None:
     named = HttpSettings(host="0.0.0.0", allowed_hosts=("hub.example",))
     probe = client(resource, None, settings=named, host="10.1.2.3:8080")
@@ -179,16 +156,6 @@ def test_host_of_a_probe_is_validated_only_on_loopback(resource: NoteResource) -
     assert probe.simulate_get("/notes").status_code == 421
     rebound = client(resource, None, host="evil.example")
     assert rebound.simulate_get("/-/up").status_code == 421
-
-
-def test_foreign_origin_may_read_but_not_change(resource: NoteResource) -> None:
-    door = client(resource)
-    foreign = {**JSON, "Origin": "https://evil.example"}
-    assert_failure(post(door, {"text": "x"}, headers=foreign), 403, "ORIGIN_REFUSED")
-    assert resource.seen is None
-    same = {**JSON, "Origin": "http://localhost:8080"}
-    assert post(door, {"text": "x"}, headers=same).status_code == 201
-    assert door.simulate_get("/notes", headers=foreign).status_code == 200
 
 
 # --- rates ---------------------------------------------------------------------------
@@ -212,12 +179,6 @@ def test_the_request_after_the_limit_is_429_until_the_window_turns(
     assert result.headers["x-ratelimit-reset"] == "2023-11-14T22:13:21.000Z"
     clock.tick(750)
     assert door.simulate_get("/notes").status_code == 200
-
-
-def test_hundred_by_default(resource: NoteResource) -> None:
-    door = client(resource, limits=LimitSettings())
-    codes = [door.simulate_get("/notes").status_code for _ in range(101)]
-    assert codes == [200] * 100 + [429]
 
 
 def test_refusals_carry_the_headers_and_count(resource: NoteResource) -> None:
@@ -296,12 +257,6 @@ def test_every_reply_carries_the_headers(resource: NoteResource) -> None:
 def test_request_id_is_echoed_when_safe(resource: NoteResource, given: str, echoed: bool) -> None:
     result = client(resource).simulate_get("/notes", headers={"X-Request-ID": given})
     assert (result.headers["x-request-id"] == given) is echoed
-
-
-def test_request_ids_differ(resource: NoteResource) -> None:
-    door = client(resource)
-    ids = {door.simulate_get("/notes").headers["x-request-id"] for _ in range(50)}
-    assert len(ids) == 50
 
 
 @pytest.mark.parametrize(

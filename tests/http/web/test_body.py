@@ -223,16 +223,6 @@ def test_bad_query_is_a_typed_400_naming_the_parameter(
     assert resource.seen is None
 
 
-def test_query_where_none_is_declared_is_refused(resource: NoteResource) -> None:
-    result = client(resource).simulate_get("/notes/n1", query_string="x=1")
-    assert_failure(result, 400, "INVALID_INPUT")
-
-
-@pytest.mark.parametrize("path", ["/notes/a%00b", "/notes/%ff"])
-def test_path_parameters_are_valid_text(resource: NoteResource, path: str) -> None:
-    assert_failure(client(resource).simulate_get(path), 400, "INVALID_INPUT")
-
-
 @pytest.mark.parametrize(
     ("header", "key"),
     [

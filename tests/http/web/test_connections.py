@@ -3,8 +3,7 @@
 import json
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -53,13 +52,6 @@ def is_open(connection: socket.socket) -> bool:
         return True
     except OSError:
         return False
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def working(worker: Served, count: int) -> None:
@@ -122,36 +114,6 @@ def test_requests_with_a_token_are_never_closed_for_others() -> None:
             connection.setblocking(True)
             assert reply_of(connection.makefile("rb"))[0] == 200
         assert worker.ask(READ)[0] == 200
-
-
-def test_requests_without_a_token_have_a_quota_in_a_full_pool() -> None:
-    with (
-        served(connections_max=6, unauthenticated_connections_max=2) as worker,
-        hoard(worker, 2, head("GET", "/wait", AUTH)) as known,
-        hoard(worker, 4, head("GET", "/wait")) as strangers,
-    ):
-        working(worker, 6)
-        with ExitStack() as stack:
-            more = []
-            for left in (3, 2):  # a connection that has not sent its request would go first
-                more += stack.enter_context(hoard(worker, 1, head("GET", "/wait", AUTH)))
-                until(lambda left=left: sum(map(is_open, strangers)) == left)
-                working(worker, 6)
-            assert worker.ask(READ)[0] == 503
-            assert worker.ask(PROBE)[0] == 200
-            assert sum(map(is_open, strangers)) == 2
-            assert all(map(is_open, known + more))
-
-
-def test_connections_beyond_the_reserved_ones_are_refused_in_a_full_pool() -> None:
-    with (
-        served(connections_max=2, PROBE_CONNECTIONS_MAX=1) as worker,
-        hoard(worker, 2, head("GET", "/wait", AUTH)),
-    ):
-        working(worker, 2)
-        with hoard(worker, 5, IDLE) as waiting:
-            assert worker.ask(PROBE)[0] == 200
-            assert not any(is_open(connection) for connection in waiting)
 
 
 def test_health_probes_are_served_on_reserved_connections() -> None:

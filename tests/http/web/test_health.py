@@ -20,7 +20,7 @@ from appliance.kernel.route import Route
 from appliance.web import health, landing, openapi
 from appliance.web.app import App
 from appliance.web.settings import HttpSettings
-from tests.support.http import SCRAPE_TOKEN, TOKEN, Client, app_of, guard_of
+from tests.support.http import TOKEN, Client, app_of, guard_of
 from tests.support.notes import NoteResource, note_routes
 
 NETWORK = HttpSettings(host="0.0.0.0")
@@ -116,11 +116,6 @@ def test_metrics_are_openmetrics_when_asked_for() -> None:
     result = Client(app()).simulate_get("/metrics", headers=accept)
     assert result.headers["content-type"].startswith("application/openmetrics-text")
     assert result.text.endswith("# EOF\n")
-
-
-@pytest.mark.parametrize(("token", "status"), [(None, 401), (SCRAPE_TOKEN, 200), (TOKEN, 200)])
-def test_metrics_take_the_scrape_token(token: str | None, status: int) -> None:
-    assert far(token).simulate_get("/metrics").status_code == status
 
 
 class Links(HTMLParser):

@@ -145,27 +145,6 @@ def test_push_reaches_the_member_and_the_ack_ends_it(hub):
         wait_for(hub, leased=0, waiting=0)
 
 
-def test_push_without_an_ack_comes_again(hub):
-    with linked(hub, "cleo") as cleo:
-        post(hub, "anna", item("m2", "again", to="cleo"))
-        first = push_of(cleo)
-        assert push_of(cleo) == first
-        say(cleo, {"type": "client_ack", "message_ids": [first["message_id"], "unknown"]})
-        wait_for(hub, leased=0, waiting=0)
-
-
-def test_unacked_deliveries_of_a_broken_connection_go_to_the_next(hub):
-    with linked(hub, "cleo") as cleo:
-        post(hub, "anna", item("m3", "held", to="cleo"))
-        push_of(cleo)
-        cleo.socket.close()
-    with linked(hub, "cleo") as cleo:
-        push = push_of(cleo)
-        assert push["body"] == "held"
-        say(cleo, {"type": "client_ack", "message_id": push["message_id"]})
-        wait_for(hub, leased=0, waiting=0)
-
-
 def wait_for(hub, **wanted):
     deadline = time.monotonic() + 10
     while True:
@@ -364,22 +343,6 @@ def test_invalid_frame_is_answered_and_changes_nothing(hub):
         post(hub, "anna", item("m6", "still here", to="bert"))
         push = push_of(bert)
         assert push["body"] == "still here"
-        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
-
-
-def test_busy_member_receives_only_urgent_messages(hub):
-    with linked(hub, "bert") as bert:
-        say(bert, {"type": "status", "status": "dnd"})
-        say(bert, {"type": "nonsense"})
-        next_frame(bert)  # answered in order: the status is known now
-        post(hub, "anna", item("m7", "later", to="bert"))
-        post(hub, "anna", item("m8", "urgent", to="bert", priority="now"))
-        push = push_of(bert)
-        assert push["body"] == "urgent"
-        say(bert, {"type": "client_ack", "message_id": push["message_id"]})
-        say(bert, {"type": "status", "status": "idle"})
-        push = push_of(bert)
-        assert push["body"] == "later"
         say(bert, {"type": "client_ack", "message_id": push["message_id"]})
 
 

@@ -1,7 +1,5 @@
 """Live views on a served appliance, on a socket and as server-sent events."""
 
-import socket
-
 import pytest
 from websockets.exceptions import InvalidStatus
 
@@ -11,7 +9,6 @@ from tests.support.courier import (
     receive_frame,
     send,
 )
-from tests.support.until import until
 
 
 def test_live_view_on_a_socket_is_limited_by_credit(hub):
@@ -35,18 +32,6 @@ def test_live_view_on_a_socket_is_limited_by_credit(hub):
         assert change["watermark"] > hello["watermark"]
         send(viewer, credit=-1)
         assert receive_frame(viewer)["error"]["code"] == 400
-
-
-def test_live_view_as_server_sent_events(hub):
-    host, port = hub.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), 10) as connection:
-        connection.sendall(
-            f"GET /v1/live?view=latestPerAgent HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
-        )
-        lines = connection.makefile("rb")
-        until(lambda: b"connected" in lines.readline(), 10, "the first event")
-        enqueue(hub, "agents/Se/inbox", "a")
-        until(lambda: b"agents/Se/inbox" in lines.readline(), 10, "the change")
 
 
 def test_unknown_view_or_query_parameter_is_an_error(hub):

@@ -42,15 +42,6 @@ def test_error_frames_have_the_seq_of_the_envelope(hub, stream):
     assert stats(hub, stream)["depth"] == 2
 
 
-def test_full_stream_refuses_envelopes_that_do_not_fit(hub):
-    with opened(hub, "/v1/publish") as publisher:
-        frames = [{"seq": n, "to": "tiny/a", "envelope": envelope(f"e{n}")} for n in range(5)]
-        publisher.send(json.dumps(frames))
-        errors = [receive_frame(publisher)["error"] for _ in range(2)]
-        assert [(error["code"], error["seq"]) for error in errors] == [(429, 3), (429, 4)]
-        assert receive_frame(publisher) == {"accepted": 2}
-
-
 def test_array_above_a_rate_limit_gets_one_error(hub):
     """It is refused as a whole, and the connection continues."""
     with opened(hub, "/v1/publish") as publisher:

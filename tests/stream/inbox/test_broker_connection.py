@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -453,21 +452,6 @@ def test_a_kill_anywhere_leaves_exactly_one_row(tmp_path, when):
         assert acked[:1] == ["bm_1"]
     finally:
         inbox.close()
-
-
-@pytest.mark.parametrize("early", [True, False], ids=["before-hello_ack", "when-open"])
-def test_broker_that_floods_with_pings_is_disconnected_and_retried(inbox, early):
-    def flood(connection):
-        if not early:
-            connection.handshake()
-        with suppress(OSError):
-            for _ in range(1000):
-                connection.socket.socket.sendall(b"\x89\x00" * 5000)
-        until_gone(connection)
-
-    with scripted_broker(flood) as scripted:
-        receiver = receiver_of(inbox, scripted.endpoint())
-        go(receiver, lambda: "floods" in receiver.reason and scripted.connections > 1)
 
 
 def test_broker_that_sends_other_frames_than_hello_ack_is_disconnected(inbox):

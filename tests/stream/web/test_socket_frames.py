@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.support.socketclient import CLOSE, PING, PONG, TEXT, frame, text
+from tests.support.socketclient import CLOSE, PING, TEXT, frame, text
 from tests.support.until import until
 
 KB = 1024
@@ -58,14 +58,6 @@ def test_a_message_may_come_in_fragments_with_a_ping_between(client, ids):
 
 def text_payload(message):
     return json.dumps(message).encode()
-
-
-def test_pings_that_arrive_together_get_one_pong_for_the_last(client):
-    client.sock.sendall(frame(PING, b"a") + frame(PING, b"b") + frame(PONG, b"uninvited"))
-    pongs = [client.frame()]
-    while pongs[-1] != (PONG, b"b"):
-        pongs.append(client.frame())
-    assert pongs in ([(PONG, b"b")], [(PONG, b"a"), (PONG, b"b")])
 
 
 def test_valid_message_fits_in_any_escaping(client, ids):
