@@ -81,21 +81,6 @@ def test_restore_of_a_served_appliance(hub: HubProcess) -> None:
     assert checked.code == 0, checked.out
 
 
-def test_restore_into_a_new_directory_is_served(hub: HubProcess, tmp_path: Path) -> None:
-    post(hub, "kept")
-    backup(hub, "create")
-    copy = tmp_path / "copy"
-    done = backup(hub, "restore", "--latest", "--into", str(copy), "--yes", "--json")
-    assert done.code == 0, done
-    other = HubProcess(copy, "--no-limits")
-    try:
-        other.start()
-        assert texts(other) == ["kept"]
-        assert other.request("GET", "/health")["epoch"] == done.json["plan"]["epoch"]
-    finally:
-        other.stop()
-
-
 def test_set_in_another_place_is_restored_by_its_path(hub: HubProcess, tmp_path: Path) -> None:
     post(hub, "kept")
     made = backup(hub, "create", "--json").json

@@ -2,15 +2,11 @@
 
 import os
 import random
-import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pyrage
 import pytest
 
 from appliance.workspace.datadir import DataDir
@@ -78,32 +74,6 @@ def uploader(workspace: Path) -> "subprocess.Popen[bytes]":
     )
 
 
-def test_backup_of_a_workspace_comes_back_on_a_machine_without_one(
-    s3: S3Server, workspace: Path, tmp_path: Path
-) -> None:
-    identity = pyrage.x25519.Identity.generate()
-    configure(workspace, s3, backup=f'recipients = ["{identity.to_public()}"]')
-    name = agentlip("backup", "create", "--json", cwd=workspace).json["name"]
-    uploaded = agentlip("backup", "upload", "--json", cwd=workspace, **KEYS)
-    assert [row["result"] for row in uploaded.json] == ["copied"], uploaded
-    seen = check(workspace)
-    assert (seen["state"], seen["sets"], seen["missing"]) == ("ok", [name], [])
-
-    empty = tmp_path / "new machine"
-    empty.mkdir()
-    fetched = agentlip(
-        "backup", "fetch", "--latest", "--url", f"s3://backups/{tmp_path.name}",
-        "--endpoint", s3.endpoint, "--into", empty / "sets", "--json", cwd=empty, **KEYS,
-    )  # fmt: skip
-    assert fetched.json["name"] == name, fetched
-    there, here = Path(fetched.json["path"]), workspace / ".agentlip" / "backups" / name
-    files = {path.name for path in there.iterdir()}
-    kept = {"upload-offsite.json", "verification.json"}  # only here
-    assert files | kept == {path.name for path in here.iterdir()}
-    for file in files:
-        assert (there / file).read_bytes() == (here / file).read_bytes()
-
-
 def test_plain_backup_is_refused_and_targets_are_named(s3: S3Server, workspace: Path) -> None:
     configure(workspace, s3)
     agentlip("backup", "create", cwd=workspace)
@@ -159,39 +129,6 @@ def test_uploader_killed_at_random_moments_continues(s3: S3Server, workspace: Pa
     assert (seen["state"], seen["sets"], seen["problems"]) == ("ok", [name], [])
 
 
-def test_server_killed_during_an_upload_is_continued_with(s3: S3Server, workspace: Path) -> None:
-    configure(workspace, s3)
-    name = large_set(workspace)
-    process = uploader(workspace)
-    until(at_least(s3, workspace, 30, process))
-    s3.kill()
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 18, (out, err)
-    down = agentlip("backup", "targets", "--json", cwd=workspace, **KEYS)
-    assert (down.code, down.json[0]["state"]) == (0, "unreachable")
-    s3.start()
-    again = agentlip("backup", "upload", "--json", cwd=workspace, **KEYS)
-    assert again.json[0]["result"] == "copied", again
-    assert again.json[0]["bytes"] <= (100 - 25) * FILE_BYTES
-    assert check(workspace)["sets"] == [name]
-
-
-def test_flipped_byte_at_the_target_is_found_and_repaired(s3: S3Server, workspace: Path) -> None:
-    configure(workspace, s3)
-    name = large_set(workspace)
-    agentlip("backup", "upload", cwd=workspace, **KEYS)
-    s3.flip(f"{workspace.parent.name}/{name}/segment-042.zst.age", 77)
-    seen = agentlip("backup", "targets", "--check", cwd=workspace, **KEYS)
-    assert seen.code == 18, seen
-    assert "segment-042" in seen.err
-    into = workspace / "elsewhere"
-    refused = agentlip("backup", "fetch", name, "--into", into, cwd=workspace, **KEYS)
-    assert (refused.code, list(into.glob("2*"))) == (11, [])
-    again = agentlip("backup", "upload", "--json", cwd=workspace, **KEYS)
-    assert again.json[0]["bytes"] == FILE_BYTES, again
-    assert check(workspace)["state"] == "ok"
-
-
 def test_no_output_contains_a_key(s3: S3Server, workspace: Path) -> None:
     configure(workspace, s3)
     large_set(workspace)
@@ -206,49 +143,6 @@ def test_no_output_contains_a_key(s3: S3Server, workspace: Path) -> None:
                 assert ACCESS not in seen.out + seen.err
     for path in workspace.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes()
-
-
-def test_listing_without_end_is_ended(workspace: Path, tmp_path: Path) -> None:
-    """Empty pages that always announce another page keep the library from returning."""
-    page = (
-        b"<ListBucketResult><IsTruncated>true</IsTruncated>"
-        b"<NextContinuationToken>again</NextContinuationToken></ListBucketResult>"
-    )
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.release()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(page)))
-            self.end_headers()
-            self.wfile.write(page)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    asked = threading.Semaphore(0)
-    settings = """
-[backup]
-seconds_max = 1.0
-request_seconds_max = 1.0
-[[backup.targets]]
-name = "endless"
-url = "s3://bucket/x"
-endpoint = "http://127.0.0.1:{port}"
-"""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        (workspace / "agentlip.toml").write_text(settings.format(port=server.server_port))
-        large_set(workspace)
-        ended = agentlip("backup", "upload", cwd=workspace, **KEYS)
-        assert ended.code == -signal.SIGALRM, ended
-        process = uploader(workspace)
-        for _ in range(3):
-            assert asked.acquire(timeout=20)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
-        assert process.returncode in (-signal.SIGINT, -signal.SIGALRM)
-        server.shutdown()
 
 
 def at_least(

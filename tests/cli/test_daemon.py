@@ -75,27 +75,15 @@ def test_restart_with_invalid_settings_does_not_stop_the_server(workspace: Path)
 
 def test_printed_commands_work_as_printed(workspace: Path, tmp_path: Path) -> None:
     printed = agentlipd("up", "--no-limits", cwd=workspace).out.partition("Try:\n")[2]
-    for line in printed.splitlines():
+    lines = printed.splitlines()
+    assert len(lines) >= 3
+    for line in lines:
         words = subprocess.run(
             ["bash", "-c", f"printf '%s\\n' {line.strip()}"], capture_output=True, text=True,
             check=True, timeout=10,
         ).stdout.splitlines()  # fmt: skip
         done = agentlip(*words[1:], cwd=tmp_path)
         assert done.code == 0, done
-
-
-def test_many_starts_at_once_leave_one_server(workspace: Path) -> None:
-    agentlip("init", cwd=workspace)
-    starts = [
-        subprocess.Popen(
-            command("agentlipd", "up", "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            cwd=workspace, env=environment(),
-        )
-        for _ in range(4)
-    ]  # fmt: skip
-    outs = [start.communicate(timeout=60) for start in starts]
-    assert [start.returncode for start in starts] == [0] * 4, outs
-    assert len({json.loads(out)["pid"] for out, _ in outs}) == 1
 
 
 def test_start_that_fails_says_why(workspace: Path) -> None:

@@ -1,9 +1,7 @@
 """The demonstration, shortened: real history in, the same counts out."""
 
-import argparse
 import gzip
 import importlib.util
-import io
 import json
 import subprocess
 import sys
@@ -12,7 +10,6 @@ from types import ModuleType
 
 import pytest
 
-from appliance.kernel.errors import Invalid
 from tests.support.commands import ROOT, environment
 from tests.support.hubprocess import HubProcess
 
@@ -57,13 +54,6 @@ def test_demo_in_a_running_hub_posts_each_message_once(hub: HubProcess, reposito
     assert second["agree"] is True
 
 
-def test_demo_starts_a_hub_if_none_runs_and_reports_what_it_did(repository: Path) -> None:
-    done = _demo("--repo", repository, "--no-changelogs", "--senders", 2)
-    assert done.returncode == 0, done
-    assert "40 messages sent" in done.stdout
-    assert done.stdout.endswith("The counts agree.\n")
-
-
 def test_demo_asks_before_it_posts_into_an_existing_workspace(
     hub: HubProcess, repository: Path
 ) -> None:
@@ -79,32 +69,6 @@ def test_demo_uses_a_running_appliance_only_if_it_is_named(repository: Path) -> 
     """Also not that of the clone it lies in."""
     done = _demo("--repo", repository, "--no-changelogs", "--senders", 1)
     assert "a temporary appliance" in done.stdout, done
-
-
-@pytest.mark.parametrize(
-    ("workspace", "count", "answer", "posts"),
-    [
-        (None, 1000, "", True),
-        (None, 1001, "", False),
-        (None, 30_000, "y\n", True),
-        (Path("w"), 1, "\n", False),
-        (Path("w"), 1, "no\n", False),
-        (Path("w"), 1, "Yes\n", True),
-    ],
-)
-def test_demo_asks_at_a_terminal(
-    demo: ModuleType, monkeypatch: pytest.MonkeyPatch,
-    workspace: Path | None, count: int, answer: str, posts: bool,
-) -> None:  # fmt: skip
-    keyboard = io.StringIO(answer)
-    keyboard.isatty = lambda: True  # type: ignore[method-assign]
-    monkeypatch.setattr(sys, "stdin", keyboard)
-    flags = argparse.Namespace(workspace=workspace, yes=False)
-    if posts:
-        demo.confirm(flags, count)
-    else:
-        with pytest.raises(Invalid, match="nothing was posted"):
-            demo.confirm(flags, count)
 
 
 def test_demo_without_any_history_is_an_error(tmp_path: Path) -> None:

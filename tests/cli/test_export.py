@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import random
 import signal
 import subprocess
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from appliance.export import segment
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from tests.support.commands import agentlip, command, environment
-from tests.support.exports import Logged, StoreLog, ids_in, ids_of, manifests
+from tests.support.exports import Logged, StoreLog, ids_in, manifests
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -86,38 +85,6 @@ def test_exported_columns_match_the_schema_and_values_the_table(logged):
     assert [tuple(row.values()) for row in table.to_pylist()] == expected
 
 
-@pytest.mark.parametrize("kind", ["events", "broker"])
-def test_killed_export_neither_skips_nor_repeats_rows(logged, kind):
-    log = logged if kind == "events" else StoreLog(logged, kind)
-    log.add(60_000)
-    out, rng, written = out_of(logged), random.Random(7), f"{kind}/*/*.parquet"
-    for _ in range(6):
-        before = len(list(out.glob(written)))
-        process = subprocess.Popen(
-            command("agentlip", "export", "segments"),
-            cwd=logged.filled.path,
-            env=environment(**SMALL),
-            stderr=subprocess.DEVNULL,
-        )
-        wanted = before + rng.randint(1, 6)
-        until(
-            lambda want=wanted, child=process: (
-                len(list(out.glob(written))) >= want or child.poll() is not None
-            ),
-            pause_seconds=0.001,
-        )
-        process.kill()  # nothing to kill when it was done before
-        process.wait(20)
-        alive = segment.live(manifests(out, kind))
-        assert segment.problems_of_chain(alive) == []
-        assert ids_in(out, kind) == log.ids()[: alive[-1].last_event_id if alive else 0]
-    assert len(manifests(out, kind)) < 120, "no kill came in the middle"
-    assert export(logged, "segments", **SMALL).code == 0
-    assert ids_in(out, kind) == log.ids()
-    assert [path.name for path in out.rglob(".tmp-*")] == []
-    assert export(logged, "verify", str(out)).code == 0
-
-
 def test_files_left_by_a_crash_are_ignored_and_removed(logged):
     logged.add(100)
     out = out_of(logged)
@@ -132,32 +99,6 @@ def test_files_left_by_a_crash_are_ignored_and_removed(logged):
     assert sorted(path.suffix for path in day.iterdir()) == [".json", ".parquet"]
 
 
-def test_compaction_keeps_each_event_once_for_running_readers_too(logged):
-    out = out_of(logged)
-    for _ in range(9):
-        logged.add(10)
-        assert export(logged, "segments").code == 0
-    before = segment.live(manifests(out))
-    assert len(before) == 9
-    done = export(logged, "tidy", "--json")
-    counts = {"written": 1, "replaced": 9, "removed": 0}
-    assert done.json == {"out": str(out), **counts, "logs": [{**counts, "log": "events"}]}
-    (after,) = segment.live(manifests(out))
-    assert set(after.replaces) == {segment.name_of(manifest) for manifest in before}
-    assert ids_in(out) == logged.ids()
-    # A reader that listed the former ones still finds them, whole.
-    read = [n for manifest in before for n in ids_of(SegmentDirectory(out).data(manifest))]
-    assert read == logged.ids()
-    assert export(logged, "verify", str(out)).code == 0
-    logged.add(5)
-    assert export(logged, "segments").code == 0
-    done = export(logged, "tidy", "--json", AGENTLIP_EXPORT__REPLACED_SECONDS="0")
-    assert done.json["removed"] == 9
-    assert len(list(out.rglob("*.parquet"))) == 2
-    assert ids_in(out) == logged.ids()
-    assert export(logged, "verify", str(out)).code == 0
-
-
 def test_retention_removes_old_days_and_keeps_the_position(logged):
     logged.add(5000)
     assert export(logged, "segments", **SMALL).code == 0
@@ -168,26 +109,6 @@ def test_retention_removes_old_days_and_keeps_the_position(logged):
     assert done.code == 0
     assert kept[-1].last_event_id == logged.last
     assert export(logged, "segments", "--json").json["segments"] == 0
-
-
-def test_export_continues_in_the_new_epoch_after_a_restore(logged):
-    logged.add(100)
-    assert export(logged, "segments").code == 0
-    out = out_of(logged)
-    with_undone = logged.ids()
-    # A backup of event 80 is put back; the log goes on above the jump in a new epoch.
-    logged.sql("DROP TRIGGER prevent_event_delete")
-    logged.sql("DELETE FROM events WHERE event_id > 80")
-    logged.set_epoch("epoch-b")
-    assert export(logged, "segments", "--json").json["segments"] == 0
-    logged.last = 80
-    logged.add(10, jump=segment.JUMP)
-    assert export(logged, "segments").code == 0
-    old, new = manifests(out)
-    assert (old.epoch, new.epoch) == ("epoch-a", "epoch-b")
-    assert new.previous_event_id == 80
-    assert ids_in(out) == [*with_undone, *range(segment.JUMP + 81, segment.JUMP + 91)]
-    assert export(logged, "verify", str(out)).code == 0
 
 
 def test_log_restored_without_a_new_epoch_or_of_another_workspace_is_refused(logged, tmp_path):

@@ -22,23 +22,6 @@ UNDER = {
 }
 
 
-def test_bridge_answers_each_request_line_with_one_line(hub: HubProcess) -> None:
-    requests = [
-        {"jsonrpc": "2.0", "id": 1, "method": "ping"},
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": "two", "method": "tools/list"},
-    ]
-    text = "".join(json.dumps(each) + "\n" for each in requests).encode()
-    for before, after in (
-        (("--workspace", hub.workspace), ()),
-        ((), ("--workspace", hub.workspace)),
-    ):
-        done = agentlip(*before, "mcp", *after, cwd=Path("/"), stdin=text)
-        assert done.code == 0, done
-        assert {each["id"] for each in done.lines} == {1, "two"}
-        assert done.err == ""
-
-
 def test_without_a_hub_every_request_gets_an_error_with_a_hint(tmp_path: Path) -> None:
     text = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
     done = agentlip("mcp", "--workspace", tmp_path, cwd=tmp_path, stdin=text)

@@ -107,7 +107,7 @@ def test_start_with_too_little_memory_says_so_and_ends(workspace: Path, megabyte
         assert done.stderr.startswith("Error: the appliance "), done
         assert "\nHint: " in done.stderr, done
         assert "Traceback" not in done.stderr
-    assert done.returncode or megabytes > 200, "the limit has no effect"
+    assert done.returncode or megabytes > 100, "the limit has no effect"
 
 
 # -- a hub of another implementation ---------------------------------------------------------
@@ -173,16 +173,6 @@ def test_many_starts_at_once_all_succeed_with_one_server(workspace: Path, made: 
 
 
 # -- server.json -----------------------------------------------------------------------------
-
-
-def test_removed_server_file_of_a_running_hub_is_written_again(tmp_path: Path) -> None:
-    with served(tmp_path) as hub:
-        before = hub.datadir.server_file.read_text()
-        hub.datadir.server_file.unlink()
-        until(hub.datadir.server_file.exists, 30, "server.json is written again")
-        assert hub.datadir.server_file.read_text() == before
-        assert agentlip("channel", "create", "found", cwd=tmp_path).code == 0
-    assert not hub.datadir.server_file.exists()
 
 
 # -- ports -----------------------------------------------------------------------------------

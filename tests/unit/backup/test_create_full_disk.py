@@ -3,13 +3,11 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from appliance.backup import create
 from appliance.backup.errors import BackupNotWritable
-from appliance.backup.sets import SetDirectory
 from tests.support.sets import Backups
 from tests.support.smalldisk import MIB, SmallDisk, small_disk
 from tests.support.workspaces import Filled
@@ -78,40 +76,6 @@ def test_disk_that_gets_full_in_any_phase_leaves_nothing(
         backups.unpack(name, filled.path.parent / name)
 
 
-@pytest.mark.parametrize("call", range(9))
-def test_disk_that_gets_full_before_a_file_or_the_manifest_is_written(
-    disk: SmallDisk, filled: Filled, monkeypatch: pytest.MonkeyPatch, call: int
-) -> None:
-    """Six stores are encoded, then the small files; the last call is that of the manifest."""
-    backups = backups_on(disk, filled)
-    encode, finish = create.encode, SetDirectory.finish
-    calls = 0
-
-    def full_at_that_call() -> None:
-        nonlocal calls
-        if calls == call:
-            disk.fill()
-        calls += 1
-
-    def encode_later(*arguments: Any, **more: Any) -> Any:
-        full_at_that_call()
-        return encode(*arguments, **more)
-
-    def finish_later(*arguments: Any) -> Path:
-        disk.fill()
-        return finish(*arguments)
-
-    monkeypatch.setattr(create, "encode", encode_later)
-    if call == 8:
-        monkeypatch.setattr(SetDirectory, "finish", finish_later)
-    with pytest.raises(BackupNotWritable, match="No space left"):
-        backups.create()
-    assert backups.sets.names() == backups.remains == []
-    monkeypatch.undo()
-    disk.clear()
-    backups.create()
-
-
 def test_full_disk_with_the_workspace_on_it_is_reported(disk: SmallDisk) -> None:
     filled = Filled(disk.root / "workspace", messages=500)
     backups = Backups(filled.path)
@@ -125,26 +89,3 @@ def test_full_disk_with_the_workspace_on_it_is_reported(disk: SmallDisk) -> None
     disk.clear()
     backups.create()
     backups.unpack(first, disk.root / "copy")
-
-
-def test_little_space_is_refused_before_a_byte_is_written(disk: SmallDisk, filled: Filled) -> None:
-    backups = backups_on(disk, filled)
-    backups.create()
-    leave(disk, 64 * PAGE)
-    with pytest.raises(BackupNotWritable, match="are free"):
-        backups.create()
-
-
-def test_unpacking_to_a_full_disk_leaves_no_half_file(disk: SmallDisk, filled: Filled) -> None:
-    backups = Backups(filled.path)
-    manifest = backups.create()
-    sizes = {file.path: file.bytes for file in manifest.files}
-    for free in range(0, 40 * PAGE, 5 * PAGE):
-        into = disk.root / f"into-{free}"
-        leave(disk, free)
-        with pytest.raises(BackupNotWritable):
-            backups.unpack(manifest.name, into)
-        for path in into.rglob("*"):
-            if path.is_file():
-                assert path.stat().st_size == sizes[path.relative_to(into).as_posix()]
-        disk.clear()

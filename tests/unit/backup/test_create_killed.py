@@ -1,10 +1,8 @@
 """SIGKILL at any moment of a backup: no half set is listed, and the workspace stays as it was."""
 
 import os
-import random
 import signal
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -14,14 +12,12 @@ import pytest
 
 from appliance.backup.store_copy import tables
 from appliance.workspace.datadir import STORES, DataDir
-from tests.support.commands import command, environment
 from tests.support.sets import Backups
 from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow
 
 STEPS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect")
-RANDOM_KILLS = 12
 
 
 def content(datadir: DataDir) -> dict[str, Any]:
@@ -79,31 +75,4 @@ def test_kill_before_each_step_leaves_no_half_set(filled: Filled, tmp_path: Path
             assert_next_one_is_whole(backups, before, tmp_path / f"copies-{step}")
     assert step > 50
     assert len(backups.sets.names()) >= 1
-    assert_next_one_is_whole(backups, before, tmp_path / "copies")
-
-
-def test_kill_at_random_moments_leaves_no_half_set(tmp_path: Path) -> None:
-    filled = Filled(tmp_path / "workspace", messages=5_000)
-    filled.datadir.settings_file.write_text("[backup]\nfree_bytes_min = 0\n")
-    backups = Backups(filled.path)
-    before = content(filled.datadir)
-    rng = random.Random(14)
-    killed = 0
-    for _ in range(RANDOM_KILLS):
-        process = subprocess.Popen(
-            command("agentlip", "backup", "create"),
-            cwd=filled.path,
-            env=environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            process.wait(rng.uniform(0.1, 1.0))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            killed += process.wait() == -signal.SIGKILL
-        assert [each.problem for each in backups.sets.list() if each.problem] == []
-    assert killed > 0
-    manifest = backups.create()
-    assert manifest.stores["hub"].rows["messages"] == 5_000
     assert_next_one_is_whole(backups, before, tmp_path / "copies")

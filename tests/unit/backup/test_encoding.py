@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.backup.encoding import CHUNK_BYTES, Encoded, Undecodable, decode, encode, zstd
-from appliance.backup.errors import KeyRefused
 
 KEY = pyrage.x25519.Identity.generate()
 OTHER = pyrage.x25519.Identity.generate()
@@ -109,15 +108,6 @@ def test_file_that_expands_without_end_is_refused_in_little_memory() -> None:
         return True
 
     assert memory_is_small_for(work)
-
-
-@given(st.binary(max_size=5000))
-def test_wrong_key_is_refused_before_anything_is_written(content: bytes) -> None:
-    stored, _ = encoded(content, KEY.to_public())
-    target = BytesIO()
-    with pytest.raises(KeyRefused):
-        decode(BytesIO(stored), target, bytes_max=len(content), identities=[OTHER])
-    assert target.getvalue() == b""
 
 
 @pytest.mark.parametrize("secret", [False, True])

@@ -106,20 +106,6 @@ def test_each_flipped_byte_at_the_target_is_refused(other: SetsFixture, name: st
     assert bring(other, name)
 
 
-def test_shortened_lengthened_and_missing_files_are_refused(other: SetsFixture, name: str) -> None:
-    real = real_target(other)
-    file = f"{name}/small"
-    for content in (b"", b"x" * 100_000):
-        real.write(file, [content])
-        with pytest.raises(SetDamaged, match="small"):
-            bring(other, name)
-        assert_nothing_left(other)
-    real.remove(file)
-    with pytest.raises(TargetObjectMissing, match="small"):
-        bring(other, name)
-    assert_nothing_left(other)
-
-
 def test_manifest_that_names_files_outside_is_refused(
     local: SetsFixture, other: SetsFixture, name: str
 ) -> None:

@@ -105,13 +105,6 @@ def test_pruning_again_removes_no_more(given_sets, rules):
     assert kept(decide(left, rules, NOW_MS)) == remaining
 
 
-@given(sets(), settings, st.randoms())
-def test_order_of_the_sets_does_not_matter(given_sets, rules, random):
-    shuffled = list(given_sets)
-    random.shuffle(shuffled)
-    assert decide(shuffled, rules, NOW_MS) == decide(given_sets, rules, NOW_MS)
-
-
 @given(sets(), settings)
 def test_a_period_keeps_as_many_as_the_settings_say_and_one_of_each(given_sets, rules):
     whys = [decision.why for decision in decide(given_sets, rules, NOW_MS)]

@@ -74,25 +74,3 @@ def test_full_local_disk_gets_no_half_set(tmp_path: Path, disk: SmallDisk, free:
     with other.sets.only_writer():
         fetch.fetch(opened, name, other.sets, other.settings, attempts)
     assert other.sets.read(name) == machine.sets.read(name)
-
-
-def test_full_local_disk_does_not_keep_a_set_from_being_copied(
-    tmp_path: Path, disk: SmallDisk
-) -> None:
-    (tmp_path / "there").mkdir()
-    machine = SetsFixture(
-        disk.root / "w", TargetSettings(name="disk", url=f"file://{tmp_path / 'there'}")
-    )
-    name = machine.add(FILES)
-    disk.fill()
-    copied = copy(machine)
-    if "can't be written" in copied:  # there was no room for the lock's file
-        disk.clear()
-        (machine.datadir.dir / "locks" / "backup-disk.lock").touch()
-        disk.fill()
-        copied = copy(machine)
-    assert copied == "copied"
-    seen = targets.report(machine.access(), machine.settings.targets[0], check=True)
-    assert (seen.state, seen.sets) == ("ok", (name,))
-    disk.clear()
-    assert copy(machine) == "copied"  # again, since its state could not be kept

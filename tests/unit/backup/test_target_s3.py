@@ -265,25 +265,6 @@ def test_large_file_is_one_object_or_none(s3: S3Server, tmp_path: Path) -> None:
     assert b"".join(target.read("x/large")) == b"".join(pieces)
 
 
-def test_no_report_or_state_contains_a_key(s3: S3Server, tmp_path: Path) -> None:
-    target = s3.target(prefix=tmp_path.name, access_key_file="", secret_key_file="")
-    machine = SetsFixture(tmp_path / "machine", target)
-    name = machine.add()
-    wrong = machine.access(AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET[:-1])
-    right = machine.access(**KEYS)
-    outcomes = []
-    for access in (wrong, right):
-        outcomes += targets.upload(access, target, [name], older_may_be_plain=False)
-        outcomes += [targets.report(access, target, check=True)]
-    assert [getattr(each, "result", "") for each in outcomes] == ["failed", "", "copied", ""]
-    texts = [repr(outcomes), *[p.read_text(errors="replace") for p in files_of(machine)]]
-    assert not any(SECRET[:-1] in text or ACCESS in text for text in texts)
-
-
-def files_of(machine: SetsFixture) -> list[Path]:
-    return [path for path in machine.datadir.workspace.rglob("*") if path.is_file()]
-
-
 def assert_no_secret(error: ApplianceError) -> None:
     assert error.__cause__ is None
     assert error.__suppress_context__ or error.__context__ is None

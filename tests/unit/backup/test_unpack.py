@@ -75,15 +75,6 @@ def test_every_bit_of_a_file_counts(filled: Filled, key: AgeKey, encrypted: bool
             stored.read(path, file, stored.Nowhere(), secret_keys)
 
 
-def test_file_that_is_damaged_is_not_written(backups: Backups, tmp_path: Path) -> None:
-    name = backups.create().name
-    damage(backups.sets.path(name) / "db.sqlite3.zst", "flipped")
-    into = tmp_path / "into"
-    with pytest.raises(SetDamaged, match=r"db\.sqlite3\.zst"):
-        backups.unpack(name, into)
-    assert not (into / ".agentlip" / "db.sqlite3").exists()
-
-
 @pytest.mark.parametrize("which", ["none", "other"])
 def test_wrong_key_is_said_before_anything_is_written(
     filled: Filled, key: AgeKey, other_key: AgeKey, tmp_path: Path, which: str

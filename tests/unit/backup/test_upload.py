@@ -3,11 +3,10 @@
 import os
 from collections.abc import Iterable
 
-import msgspec
 import pytest
 
 from appliance.backup import targets
-from appliance.backup.errors import PlainRefused, TargetFailed, TargetUnreachable, UploadPartial
+from appliance.backup.errors import TargetFailed, TargetUnreachable, UploadPartial
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import Attempts, BackupTarget, Stored
 from appliance.backup.targets import TargetReport, UploadOutcome
@@ -134,18 +133,6 @@ def test_file_that_was_sent_but_is_gone_is_noticed_before_the_manifest(local: Se
     assert report(local).state == "ok"
 
 
-def test_plain_set_is_refused_unless_the_target_allows_it(local: SetsFixture) -> None:
-    name = local.add(FILES, encrypted=False)
-    outcomes = copy(local)
-    assert outcomes[0].code == PlainRefused.code
-    with pytest.raises(PlainRefused):
-        targets.raise_failures(outcomes)
-    assert report(local).sets == ()
-    local.with_targets(msgspec.structs.replace(local.settings.targets[0], allow_plain=True))
-    assert copy(local)[0].result == "copied"
-    assert report(local).sets == (name,)
-
-
 def test_older_plain_set_is_skipped_when_all_are_copied(local: SetsFixture) -> None:
     plain, encrypted = local.add(FILES, encrypted=False), local.add(FILES, day=1)
     assert [(each.name, each.result) for each in copy(local)] == [
@@ -168,22 +155,6 @@ def test_locally_damaged_set_is_not_copied(local: SetsFixture) -> None:
         targets.raise_failures(outcomes)
     assert caught.value.details["outcomes"][0]["name"] == bad
     assert report(local).sets == (good,)
-
-
-def test_failing_target_does_not_stop_the_others(local: SetsFixture) -> None:
-    local.add(FILES)
-    good = local.settings.targets[0]
-    missing = TargetSettings(name="unmounted", url="file:///nowhere/at/all")
-    local.with_targets(missing, good)
-    outcomes = copy(local)
-    assert [(each.target, each.result) for each in outcomes] == [
-        ("unmounted", "failed"),
-        ("offsite", "copied"),
-    ]
-    with pytest.raises(UploadPartial):
-        targets.raise_failures(outcomes)
-    with pytest.raises(TargetFailed):
-        targets.raise_failures(outcomes[:1])
 
 
 def test_sets_after_a_failed_one_are_reported_as_not_tried(local: SetsFixture) -> None:
@@ -257,14 +228,3 @@ def test_upload_stops_when_its_time_is_over(local: SetsFixture) -> None:
     local.add(FILES)
     local.with_targets(*local.settings.targets, seconds_max=1e-9)
     assert "the next upload continues" in copy(local)[0].problem
-
-
-def test_file_that_is_lost_between_two_uploads_is_sent_again(local: SetsFixture) -> None:
-    name = local.add(FILES)
-    real, _ = local.access().open(local.settings.targets[0])
-    with pytest.raises(TargetUnreachable):
-        upload_through(local, Breaking(real, 4, False), name, attempts_max=1)
-    lost = next(each for each in real.list(name) if "hub" in each)
-    real.remove(lost)
-    assert copy(local)[0].result == "copied"
-    assert report(local).state == "ok"
