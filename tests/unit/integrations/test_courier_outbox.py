@@ -1,0 +1,44 @@
+"""Webhooks of triggers in the outbox: the same call is accepted once."""
+
+import pytest
+
+from appliance.integrations.courier_outbox import TriggerWebhooks
+from appliance.outbox import wire
+
+
+class FakeOutbox:
+    """Remembers sends, and refuses those that `error` is raised for."""
+
+    def __init__(self):
+        self.sends, self.error = [], None
+
+    def send(self, send, *, internal, principal):
+        self.sends.append((send, internal, principal))
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def outbox():
+    return FakeOutbox()
+
+
+def test_id_of_a_send_depends_on_rule_address_and_payload(outbox):
+    post = TriggerWebhooks(outbox)
+    post("https://a", "rule-1", {"x": 1, "y": 2})
+    post("https://a", "rule-1", {"y": 2, "x": 1})
+    for other in (("https://b", "rule-1", {}), ("https://a", "rule-2", {}), ("https://a", "r", {})):
+        post(*other)
+    first, again, *others = [send.client_message_id for send, _, _ in outbox.sends]
+    assert first == again
+    assert len({first, *others}) == 4
+    assert outbox.sends[0][1:] == (True, "appliance:courier")
+
+
+def test_call_that_was_accepted_before_is_no_error_and_a_full_outbox_is(outbox):
+    outbox.error = wire.IdReused()
+    TriggerWebhooks(outbox)("https://a", "rule", {})
+    outbox.error = wire.InsufficientStorage()
+    with pytest.raises(wire.InsufficientStorage):
+        TriggerWebhooks(outbox)("https://a", "rule", {})
+    assert len(outbox.sends) == 2

@@ -1,0 +1,53 @@
+"""Events of the hub as sends: none is skipped, and a webhook that is gone ends its sends."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from appliance.hub.webhooks.service import OutgoingEvent
+from appliance.integrations.webhooks_outbox import HubWebhookDirectory, WebhookPost
+from appliance.outbox import wire
+from appliance.outbox.target import RetryLater, Undeliverable
+from appliance.outbox.webhook import WebhookCall
+
+EVENTS = [OutgoingEvent("wh", n, f"k{n}", f"m{n}", "application/json", "{}") for n in range(4)]
+
+
+class FakeOutbox:
+    settings = SimpleNamespace(batch_max=3)
+
+    def __init__(self, results):
+        self.results = results
+
+    def send_many(self, sends, *, internal, principal):
+        if isinstance(self.results, Exception):
+            raise self.results
+        assert [send.client_message_id for send in sends] == ["k0", "k1", "k2"]
+        return self.results
+
+
+@pytest.mark.parametrize(
+    ("results", "taken"),
+    [
+        ([1, 2, 3], 3),
+        ([wire.IdReused(), 2, wire.IdReused()], 3),
+        ([1, wire.InsufficientStorage(), 3], 1),
+        (wire.InsufficientStorage(), 0),
+    ],
+)
+def test_events_are_taken_up_to_the_first_that_is_refused(results, taken):
+    assert WebhookPost(FakeOutbox(results)).take(EVENTS) == taken
+
+
+@pytest.mark.parametrize(
+    ("ready", "kind"),
+    [
+        ("deleted", Undeliverable),
+        ("disabled", RetryLater),
+        (SimpleNamespace(url="https://a", headers={"a": "b"}), WebhookCall),
+    ],
+)
+def test_each_attempt_looks_the_webhook_up(ready, kind):
+    webhooks = SimpleNamespace(ready=lambda *_: ready)
+    send = SimpleNamespace(meta=None, destination_ref="wh", client_message_id="k", body="{}")
+    assert isinstance(HubWebhookDirectory(webhooks).find(send), kind)
