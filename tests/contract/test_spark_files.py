@@ -59,7 +59,9 @@ def test_entrypoint_parses_and_lists_its_roles():
 
 
 def test_schemas_are_well_formed():
-    for file in tracked("spark/schemas/*.json"):
+    files = tracked("spark/schemas/*.json")
+    assert files
+    for file in files:
         schema = json.loads(file.read_text())
         assert schema["kind"] + f"-{schema['schema_version']}" == file.stem
         for table in schema["tables"]:
@@ -105,6 +107,7 @@ def test_every_manifest_is_checked_here():
 def test_kubernetes_takes_the_manifest(name):
     """Against Kubernetes' own schemas; a field that it does not know is an error."""
     validate = pytest.importorskip("kubernetes_validate")
+    assert documents(name)
     for each in documents(name):
         validate.validate(each, validate.latest_version(), strict=True)
 

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import math
 import random
 from datetime import date, timedelta
 
@@ -10,7 +9,7 @@ import pytest
 from pyspark.sql import functions as f
 
 from appliance.shared import histogram
-from spark.errors import EmptyRange, SchemaVersionUnknown, SegmentMissing
+from spark.errors import EmptyRange, SchemaVersionUnknown
 from spark.jobs.activity import job, plan, transforms
 from spark.jobs.ingest import job as ingest
 from tests.spark.log import Log, write_segment
@@ -86,20 +85,6 @@ def test_bucket_is_that_of_the_histogram_for_every_wait(spark):
     rows = spark.createDataFrame([(wait,) for wait in waits], "wait long")
     counted = rows.select("wait", transforms.bucket_of(f.col("wait"))).collect()
     assert [row for row in counted if row[1] != histogram.bucket_of(row[0] / 1e6)] == []
-
-
-def test_quantiles_of_merged_buckets_are_within_the_error(spark, ask, tmp_path):
-    log = noise(seed=5)
-    log.export(tmp_path / "in")
-    ingest.run(ask())
-    job.run(ask(source=tmp_path / "out"))
-    rows = gold(spark, ask, "activity")
-    merged = histogram.merge(row["reply_buckets"] for row in rows)
-    assert sum(merged.values()) == sum(row["replied"] for row in rows)
-    waits = sorted(Numbers(events(log)).waits)
-    for share in (0.5, 0.95):
-        exact = waits[max(0, math.ceil(share * len(waits)) - 1)]
-        assert histogram.quantile(merged, share) == pytest.approx(exact, rel=0.0101, abs=0.001)
 
 
 class Lake:
@@ -256,26 +241,6 @@ def test_days_computed_apart_are_days_computed_together(spark, ask, tmp_path):
     halves = run(tmp_path / "halves", (middle + timedelta(days=1), last), (first, middle))
     assert halves == whole
     assert run(tmp_path / "halves", (first, middle)) == whole
-
-
-def test_range_without_events_publishes_nothing(spark, ask, tmp_path):
-    log = noise(count=10)
-    log.export(tmp_path / "in")
-    ingest.run(ask())
-    with pytest.raises(EmptyRange):
-        job.run(ask(source=tmp_path / "out", first_day=date(2020, 1, 1), last_day=date(2020, 1, 2)))
-    assert plan.gold(ask()).current() is None
-    with pytest.raises(SegmentMissing):
-        job.run(ask(source=tmp_path, first_day=FIRST, last_day=LAST))
-
-
-def test_range_may_cover_all_possible_days(spark, ask, tmp_path):
-    log = noise(count=10)
-    log.export(tmp_path / "in")
-    ingest.run(ask())
-    job.run(ask(source=tmp_path / "out", first_day=date.min, last_day=date.max))
-    count = sum(row["messages"] for row in gold(spark, ask, "activity"))
-    assert count == sum(row["name"] == "message.created" for row in log.rows)
 
 
 def test_day_that_a_restore_took_back_is_counted_no_more(spark, ask, tmp_path):

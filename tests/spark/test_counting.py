@@ -10,7 +10,6 @@ from pyarrow import parquet
 from spark import file_checks, segments, source
 from spark.jobs.ingest import counting, job
 from spark.jobs.ingest import transforms as t
-from spark.segments import EpochEnd
 from tests.spark.log import Log, write_segment
 from tests.spark.test_ingest import conversation
 
@@ -80,18 +79,6 @@ def test_text_that_is_not_utf_8_is_left_to_the_query(spark, tmp_path, damaged):
     parquet.write_table(table.set_column(index, damaged, bytes_), path)
     assert counted(tmp_path) is None
     assert queried(spark, tmp_path)["rows"] == len(rows)
-
-
-def test_other_segments_are_left_to_the_query(tmp_path):
-    rows = conversation()[0].rows[:9]
-    write_segment(tmp_path, "2026-02-01", rows)
-    assert counted(tmp_path, [EpochEnd(rows[0]["epoch"], 9)])["rows"] == 9
-    assert counted(tmp_path, [EpochEnd("another", 1)])["rows"] == 9
-    assert counted(tmp_path, [EpochEnd(rows[0]["epoch"], 8)]) is None  # a restore discards one
-    write_segment(tmp_path, "2026-02-01", rows[4:])  # overlaps
-    assert counted(tmp_path) is None
-    write_segment(tmp_path / "lines", "2026-02-01", rows, "jsonl")
-    assert counted(tmp_path / "lines") is None
 
 
 def write_messages(root, rows, files=1):

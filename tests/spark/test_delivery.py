@@ -1,6 +1,5 @@
 """The delivery job against the same numbers computed in plain Python."""
 
-import math
 import random
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
@@ -236,16 +235,6 @@ def test_runs_over_growing_logs_equal_one_run(publish, tmp_path, steps):
     assert_outcomes(published["outcomes"], everything)
 
 
-def test_second_run_has_nothing_to_do_and_needs_no_spark(publish, ask, tmp_path):
-    log = DeliveryLog("outbox")
-    log.add(MORNING, "send.accepted", "m1")
-    log.export(tmp_path / "in")
-    assert not plan.up_to_date(ask())
-    publish()
-    assert plan.up_to_date(ask()._replace(spark=None))
-    assert publish()[0].path is None
-
-
 def test_new_segments_change_only_their_days(publish, ask, tmp_path):
     log = DeliveryLog("outbox")
     for day in range(3):
@@ -358,12 +347,6 @@ def test_requested_days_are_computed_again(publish, ask, tmp_path):
         job.run(ask(options=options, first_day=MORNING.date() + timedelta(days=9)))
 
 
-def test_nothing_exported_is_an_empty_range(publish, tmp_path):
-    (tmp_path / "in/outbox").mkdir(parents=True)
-    with pytest.raises(EmptyRange):
-        publish()
-
-
 CAUSES = [
     (None, "unknown"),
     ("  ", "unknown"),
@@ -403,14 +386,6 @@ def test_dead_letters_are_grouped_and_rare_causes_counted_together(publish, tmp_
     assert counts[schema.OTHER_CAUSES] == 21
     (frequent,) = [row for row in published["dead_letters"] if row["count"] == 3]
     assert frequent["example"] == "HTTP 500 at 2"
-
-
-def test_buckets_are_those_of_the_appliance(spark):
-    rnd = random.Random(3)
-    seconds = [0.0, -1.0, 1.0, 1e-9, 1e12] + [math.exp(rnd.uniform(-8, 19)) for _ in range(500)]
-    frame = spark.createDataFrame([(each,) for each in seconds], "seconds double")
-    buckets = [row[0] for row in frame.select(t.bucket_of(frame.seconds)).collect()]
-    assert buckets == [histogram.bucket_of(each) for each in seconds]
 
 
 @pytest.mark.parametrize("text", ["x=1", "accept_to_ack", "accept_to_ack=0", "accept_to_ack=a", ""])

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from spark import checks, file_checks
-from spark.checks import FRESH, NOT_NULL, RANGE, REFERENCE, UNIQUE, TableCheck
+from spark.checks import NOT_NULL, RANGE, REFERENCE, UNIQUE, TableCheck
 from spark.results import ERROR, WARN
 
 pytestmark = pytest.mark.spark
@@ -79,13 +79,6 @@ def test_driver_and_queries_count_the_same(spark, tmp_path, monkeypatch, seed):
     assert all(result.failed for result in results)
 
 
-def test_tables_without_rows_pass(tmp_path):
-    write(tmp_path, "rows", ROWS, [])  # and no file of the others
-    assert [(result.failed, result.rows) for result in counted(tmp_path)] == [
-        (0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, -1),
-    ]  # fmt: skip
-
-
 LEFT = {
     "no number": [row(event_id=None)],
     "no epoch": [row(epoch=None)],
@@ -103,16 +96,4 @@ def test_other_rows_are_left_to_the_queries(tmp_path, monkeypatch, why):
     write(tmp_path, "rows", ROWS, [row(n) for n in range(17)])
     assert counted(tmp_path) is not None
     write(tmp_path, "rows", ROWS, LEFT[why])
-    assert counted(tmp_path) is None
-
-
-def test_other_checks_and_files_are_left_to_the_queries(tmp_path):
-    write(tmp_path, "rows", ROWS, [row()])
-    write(tmp_path, "others", OTHERS, [other()])
-    assert counted(tmp_path, [TableCheck("f", "rows", FRESH, ("version",), WARN)]) is None
-    assert counted(tmp_path, [TableCheck("u", "rows", UNIQUE, ("sender",), WARN)]) is None
-    assert counted(tmp_path, [TableCheck("u", "rows", UNIQUE, ("epoch", "sender"), WARN)]) is None
-    assert counted(tmp_path) is not None
-    path = tmp_path / "rows" / "part-0.parquet"
-    path.write_bytes(path.read_bytes()[:-9])
     assert counted(tmp_path) is None

@@ -2,13 +2,12 @@
 
 import json
 import shutil
-from datetime import UTC, date, timedelta
+from datetime import UTC, timedelta
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as f
 
-from spark.jobs.ingest import job, schema, transforms
+from spark.jobs.ingest import job
 from tests.spark.lakes import conversation, everything, rows
 from tests.spark.log import Log, write_segment
 
@@ -219,28 +218,6 @@ def test_principal_is_in_each_row_and_is_not_an_unknown_field(spark, ask, lake, 
         assert {row.get("extra") for row in made} == {None}
 
 
-def test_tables_from_before_a_column_was_added_go_on(spark, ask, lake):
-    root, silver = lake
-    log = Log(principal=Log.OLDER)
-    topic = log.topic(log.channel())
-    changed = log.say(topic)
-    log.wait(days=1).say(topic)
-    log.export(root)
-    job.run(ask())
-    for file in silver.current().path.rglob("*.parquet"):
-        table = pq.ParquetFile(file).read()
-        if "principal" in table.column_names:
-            pq.write_table(table.drop_columns("principal"), file)
-            file.with_name(f".{file.name}.crc").unlink()  # made for the old file
-    last, log.by = log.last, {"principal": "ci"}
-    log.wait(days=1).edit(changed, "changed")
-    log.rename(topic, "other")
-    log.export(root, after=last)
-    job.run(ask())
-    assert [row["principal"] for row in rows(spark, silver, "messages")] == [None, None, "ci"]
-    assert [row["principal"] for row in rows(spark, silver, "topics")] == [None, "ci"]
-
-
 @pytest.mark.parametrize("principal", ["ci", Log.OLDER])
 @pytest.mark.parametrize("spaced", [False, True])
 def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(
@@ -271,22 +248,6 @@ def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(
         {"mood": "calm"}, {"mood": "calm"}, {"via": "x"}, {"mood": "calm"}
     ]  # fmt: skip
     assert list(actual.values()) == [None, None, None]
-
-
-def test_unknown_field_does_not_hide_behind_numbers_in_place_of_text(spark, ask, lake):
-    root, silver = lake
-    log = Log()
-    channel = log.channel()
-    topic = log.topic(channel)
-    # As long as the same creation with text and without the field.
-    noun = {"id": "m", "topic_id": 12, "channel_id": channel, "sender": 7, "content_raw": 1.5,
-            "version": 1, "x": 1, "created_at": "2026-02-01T08:00:00.000Z", "edited_at": None,
-            "deleted_at": None, "deleted_by": None}  # fmt: skip
-    log.event("message.created", "message", "m", {"message": noun}, channel, topic)
-    log.export(root)
-    job.run(ask())
-    (row,) = rows(spark, silver, "messages")
-    assert (row["sender"], row["content_raw"], row["extra"]) == ("7", "1.5", {"x": "1"})
 
 
 @pytest.mark.parametrize("way", ["all ids share a hash", "too many changes"])
@@ -338,19 +299,6 @@ def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, ask, lake):
     assert [row["message_id"] for row in rows(spark, silver, "messages")] == [good]
 
 
-def test_event_of_a_year_after_9999_goes_to_the_quarantine(spark):
-    """Python cannot represent such days, so every later job would end with an error."""
-    values = dict.fromkeys(schema.INPUT.names, "CAST(null AS string)")
-    values |= {"event_id": "1L", "epoch": "'e'", "ts": "timestamp_micros(327403382400000000)",
-               "name": "'new.thing'", "entity_id": "'x'", "data_json": "'{}'"}  # fmt: skip
-    events = spark.sql("SELECT " + ", ".join(f"{sql} AS {name}" for name, sql in values.items()))
-    assert transforms.unknown_of(events).count() == 0
-    bad = transforms.quarantine_of(events.withColumn("name", f.lit("topic.created")))
-    (row,) = bad.select("reasons", "day").collect()
-    assert row["reasons"][0] == "ts is missing or not a time"
-    assert row["day"] == date(1970, 1, 1)
-
-
 def test_what_a_restore_took_back_disappears(spark, ask, lake):
     root, silver = lake
     log = Log()
@@ -397,13 +345,3 @@ def test_a_gap_and_a_message_of_unknown_origin_are_warnings(spark, ask, lake):
     write_segment(root, "2026-02-01", log.rows[:2], previous_event_id=0)
     (gaps,) = [result for result in job.run(ask()).results if result.name == "segments.gaps"]
     assert gaps.note == "events 3 to 10 are in no segment"
-
-
-def test_log_without_events_of_messages(spark, ask, lake):
-    root, silver = lake
-    log = Log()
-    log.topic(log.channel())
-    log.export(root)
-    assert job.run(ask()).counts["rows"] == 2
-    assert rows(spark, silver, "messages") == []
-    assert len(rows(spark, silver, "topics")) == 1

@@ -73,12 +73,6 @@ class Kept:
         pass
 
 
-def test_torn_manifest_has_the_code_of_a_torn_segment(spark, export, tmp_path, monkeypatch):
-    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
-    export.write_text(export.read_text()[:40])
-    assert run.main(["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]) == 11
-
-
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
@@ -154,14 +148,6 @@ def test_every_job_has_three_files_and_help():
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert "--out" in help_run.stdout
-
-
-def test_exit_codes_differ():
-    from spark import errors
-
-    kinds = errors.JobError.__subclasses__()
-    codes = [kind.exit_code for kind in kinds]
-    assert len(set(codes)) == len(codes)
 
 
 def record(tmp_path, job="ingest"):

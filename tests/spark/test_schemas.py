@@ -59,6 +59,7 @@ def test_every_event_of_the_hub_is_known_with_its_fields():
     for part in text.split("\n## ")[1:]:
         name, example = part.split("\n", 1)
         fields[name.strip()] = json.loads(example.split("```json")[1].split("```")[0])
+    assert fields
     for name, data in fields.items():
         assert name in ingest.EVENT_NAMES
         assert set(data) <= set(ingest.FIELDS[name])
@@ -142,7 +143,9 @@ def test_only_creations_of_another_shape_are_parsed_again(spark, tmp_path):
 
 @pytest.mark.parametrize("schema", [ingest, activity, audit])
 def test_partition_is_the_last_column(schema):
-    for table, partition in schemas.partitions(schema.NAME).items():
+    partitions = schemas.partitions(schema.NAME)
+    assert partitions
+    for table, partition in partitions.items():
         if partition:
             assert schema.OUTPUT[table].names[-1] == partition
 
