@@ -68,8 +68,7 @@ def test_every_reference_of_the_table_leads_to_a_test_or_a_page(row):
 
 
 def test_line_not_held_yet_names_its_future_test():
-    for _, line, how in rows(held=False):
-        assert TEST.findall(how), line
+    assert [line for _, line, how in rows(held=False) if not TEST.findall(how)] == []
 
 
 def test_missing_test_name_is_found():

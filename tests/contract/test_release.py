@@ -202,12 +202,6 @@ def test_changelog_refuses_a_released_version_and_a_release_without_notes(
         version.write_text(text)
 
 
-def test_every_note_is_of_a_kind_that_the_changelog_has() -> None:
-    for path in changelog.notes(ROOT):
-        text = path.read_text("utf-8")
-        assert len(changelog.render("1", "x", [text])) > len(text), path.name
-
-
 # -- the wheel and the source distribution -------------------------------------------------
 
 
@@ -230,8 +224,8 @@ def test_another_folder_times_and_umask_give_the_same_bytes(
         again = python_packages.build(tree, target, EPOCH)
     finally:
         os.umask(before)
+    assert [path.name for path in again] == [path.name for path in packages] != []
     for first, second in zip(packages, again, strict=True):
-        assert first.name == second.name
         assert first.read_bytes() == second.read_bytes(), first.name
 
 

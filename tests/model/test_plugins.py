@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import gevent
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -18,7 +17,7 @@ from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
 from tests.support.clock import FakeClock
 from tests.unit.hub.conftest import HubEnvironment
-from tests.unit.hub.plugins.conftest import MARKS, PluginEnvironment
+from tests.unit.hub.plugins.conftest import MARKS, PluginEnvironment, reap
 
 pytestmark = pytest.mark.slow
 
@@ -154,7 +153,7 @@ def test_whatever_happens_the_log_the_rows_and_the_texts_agree(empty_file, steps
             check(world)
         finally:
             world.plugins_env.close()
-            gevent.sleep(0.02)
+            reap()
             hub_env.store.close()
 
 

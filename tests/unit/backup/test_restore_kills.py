@@ -75,6 +75,7 @@ def test_kill_after_any_step_leaves_the_old_state_or_the_new_one(
     old, old_epoch = content_of(workspace.datadir), epoch_of(workspace.datadir)
     steps = steps_of(workspace, made)
     commit = steps.index(COMMITTED)
+    assert commit > 1
     for number, step in enumerate(steps):
         copies.reset()
         assert killed_at(number + 1, workspace, made.name) == step

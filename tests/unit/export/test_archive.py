@@ -78,8 +78,7 @@ def test_hit_has_the_facts_of_its_event(out, log):
 
 
 def test_search_equals_a_scan_of_the_log(out, log):
-    texts = ["e", "message 1", "DONE", "nothing"]
-    for text, sender in product(texts, [None, "cid", "ann"]):
+    for text, sender in product(["e", "message 1", "DONE", "nothing"], [None, "cid", "ann"]):
         expected = []
         for row in log.rows:
             data = json.loads(row["data_json"])

@@ -18,7 +18,7 @@ from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Unavailable
 from tests.support.inbox import ALICE, OWN, InboxFixture, push
-from tests.support.until import until
+from tests.support.until import gevent_until, until
 
 ECHO = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')"
 
@@ -298,15 +298,10 @@ def test_at_most_eight_hooks_run_concurrently(new_hooks, tmp_path):
         runner.start()
     try:
         hooks.receive(*(push(n) for n in range(10)))
-        with gevent.Timeout(20):
-            while count("running") < 8:
-                gevent.sleep(0.02)
-        gevent.sleep(0.1)
+        gevent_until(lambda: count("running") >= 8)
         assert count("running") == 8
         gate.touch()
-        with gevent.Timeout(20):
-            while count("ok") < 10:
-                gevent.sleep(0.02)
+        gevent_until(lambda: count("ok") == 10)
     finally:
         gate.touch()
         for runner in runners:

@@ -127,7 +127,9 @@ def test_the_cursor_leads_through_the_log(story):
 
 
 def test_the_librarys_reader_understands_every_event(story):
-    for member in ask(story, "/api/v1/events", BATCH).json:
+    members = ask(story, "/api/v1/events", BATCH).json
+    assert members
+    for member in members:
         event = JSONFormat().read(None, json.dumps(member))
         assert event.get_id() == member["id"]
         assert event.get_type().startswith("dev.agentlip.")

@@ -186,6 +186,7 @@ def test_attachments_are_paged_by_index(bare_log, query):
             return [], False
 
     listings.attachments(Watching(), "topic_1", query)
+    assert seen
     for steps in seen:
         assert steps[0].startswith("SEARCH"), steps
 

@@ -10,6 +10,7 @@ import pytest
 
 from appliance.hub import wire
 from appliance.hub.subscription import Filter
+from tests.support.until import gevent_until
 
 
 class RetopicFixture:
@@ -84,10 +85,9 @@ def test_each_mode_moves_its_messages_with_an_event_each(fixture, mode, chosen):
 def test_move_changes_only_topic_and_version(fixture):
     before = fixture.env.rows("SELECT * FROM messages ORDER BY id")
     fixture.move(fixture.ids[0], fixture.b, "all")
-    for old, new in zip(
-        before, fixture.env.rows("SELECT * FROM messages ORDER BY id"), strict=True
-    ):
-        assert new == (old[0], fixture.b, *old[2:5], old[5] + 1, *old[6:])
+    assert fixture.env.rows("SELECT * FROM messages ORDER BY id") == [
+        (old[0], fixture.b, *old[2:5], old[5] + 1, *old[6:]) for old in before
+    ]
 
 
 def test_the_target_is_the_most_recently_used_topic(fixture):
@@ -222,9 +222,7 @@ def test_8_gaps_in_the_ids_do_not_matter(fixture):
 
 def both_wait(fixture):
     """Returns once two writes are with the writer, which the gate holds."""
-    with gevent.Timeout(20):
-        while fixture.env.store.facts()["queue_jobs"] < 2:
-            gevent.sleep(0.001)
+    gevent_until(lambda: fixture.env.store.facts()["queue_jobs"] >= 2)
 
 
 def test_9_second_of_two_concurrent_moves_conflicts(fixture, gate):

@@ -12,6 +12,7 @@ from appliance.hub import wire
 from appliance.hub.requests import Requests
 from appliance.hub.stream import HubSession
 from appliance.web.socket import SocketGone, SocketSettings
+from tests.support.until import gevent_until
 from tests.unit.hub.test_queries import frames
 
 SETTINGS = SocketSettings(queue_max=20)
@@ -95,7 +96,7 @@ class Table:
         wanted = msgspec.convert(subscriptions, wire.Subscriptions) if subscriptions else None
         hello = wire.HubHello(self.env.feed.head, wanted)
         self.socket.on_messages([msgspec.json.encode(hello)])
-        self.until(lambda: self.socket.of("hello_ok"))
+        gevent_until(lambda: self.socket.of("hello_ok"))
 
     def block_writer(self):
         """Stop the writing greenlet at its next flush, with the frames it has taken."""
@@ -106,14 +107,9 @@ class Table:
     def arrive(self):
         assert self.socket.arrived.wait(10)
 
-    def until(self, condition):
-        with gevent.Timeout(10):
-            while not condition():
-                gevent.sleep(0.001)
-
     def settle(self):
         """Waits until all events published so far were handled."""
-        self.until(lambda: self.session._cursor >= self.env.feed.head or self.quiet())
+        gevent_until(lambda: self.session._cursor >= self.env.feed.head or self.quiet())
 
     def quiet(self):
         subscription = self.session._subscription
@@ -147,10 +143,10 @@ def test_channel_created_during_lag_is_followed(table):
     table.say("later", 40)
     assert table.session._subscription.lagging
     table.socket.blocked.release()
-    table.until(lambda: not table.session._subscription.lagging)
+    gevent_until(lambda: not table.session._subscription.lagging)
     table.say("later", 3)
     expected = table.events_of(channel_id)
-    table.until(lambda: table.event_ids()[-1:] == expected[-1:])
+    gevent_until(lambda: table.event_ids()[-1:] == expected[-1:])
     assert table.event_ids() == expected
 
 
@@ -163,7 +159,7 @@ def test_channel_created_later_adds_no_other_events(table):
     table.socket.blocked.release()
     table.say("later")
     expected = table.events_of(channel_id)
-    table.until(lambda: table.event_ids()[-1:] == expected[-1:])
+    gevent_until(lambda: table.event_ids()[-1:] == expected[-1:])
     assert table.event_ids() == expected
 
 
@@ -182,7 +178,7 @@ def test_channel_created_during_hello_is_followed(table):
     table.hello(channels=["later"])
     table.say("later")
     expected = table.events_of(table.made)
-    table.until(lambda: table.event_ids()[-1:] == expected[-1:])
+    gevent_until(lambda: table.event_ids()[-1:] == expected[-1:])
     assert table.event_ids() == expected
 
 
@@ -192,7 +188,7 @@ def test_topic_created_later_is_followed_by_its_name(table):
     channel_id = table.make("later")
     table.say("later")
     expected = table.events_of(channel_id)
-    table.until(lambda: table.event_ids()[-1:] == expected[-1:])
+    gevent_until(lambda: table.event_ids()[-1:] == expected[-1:])
     assert table.event_ids() == expected[1:], "not the event of the channel"
 
 
@@ -213,7 +209,7 @@ def test_answers_posted_while_a_client_catches_up_go_out_at_once(table):
     table.socket.on_flush = at_the_last_moment
     table.socket.blocked.release()
     with gevent.Timeout(2):
-        table.until(lambda: table.socket.of("response"))
+        gevent_until(lambda: table.socket.of("response"))
     assert table.event_ids() == list(range(table.event_ids()[0], table.env.feed.head + 1))
 
 
@@ -228,7 +224,7 @@ def test_a_lagging_session_gets_every_event_once(table):
         assert table.session._subscription.lagging
         table.socket.blocked.release()
         table.say("here", 10)
-    table.until(lambda: table.event_ids()[-1:] == [table.env.feed.head])
+    gevent_until(lambda: table.event_ids()[-1:] == [table.env.feed.head])
     assert table.event_ids() == list(range(start + 1, table.env.feed.head + 1))
 
 
@@ -251,7 +247,7 @@ def test_stalled_session_gets_every_event_in_order(table):
         table.say("here", 1 + round_ % 2)
         if round_ % 4 == 3:
             table.settle()
-    table.until(lambda: table.event_ids()[-1:] == [table.env.feed.head])
+    gevent_until(lambda: table.event_ids()[-1:] == [table.env.feed.head])
     assert table.event_ids() == list(range(start + 1, table.env.feed.head + 1))
 
 

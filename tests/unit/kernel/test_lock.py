@@ -13,7 +13,7 @@ def test_lock_has_one_holder_at_a_time():
     def work(name):
         with lock:
             order.append(name)
-            gevent.sleep(0.01)
+            gevent.sleep(0)
             order.append(name)
 
     gevent.joinall([gevent.spawn(work, name) for name in "ab"])

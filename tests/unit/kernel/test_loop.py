@@ -12,6 +12,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop, LoopDelay, in_step
 from appliance.kernel.metrics import REGISTRY
+from tests.support.until import gevent_until
 
 
 class Counting(Loop):
@@ -42,7 +43,7 @@ def test_failed_round_is_logged_and_the_next_one_runs():
     assert b"planted" not in stream.getvalue()
     assert REGISTRY.get_sample_value("agentlip_loop_failures_total", {"loop": loop.name}) == 1
     rounds = loop.rounds
-    gevent.sleep(0.01)
+    gevent.sleep(10 * loop.interval_seconds)
     assert loop.rounds == rounds
 
 
@@ -78,7 +79,8 @@ def test_nudge_starts_the_next_round_at_once():
     loop.nudge()
     loop.nudge()
     assert loop.came.wait(5)
-    gevent.sleep(0.01)
+    loop.came.clear()
+    assert not loop.came.wait(0.01)
     assert len(loop.begun) == 2
     loop.stop()
 
@@ -113,9 +115,7 @@ def test_a_blocked_loop_shows_as_delay():
     deadline = SystemClock().monotonic() + 0.15
     while SystemClock().monotonic() < deadline:
         pass
-    with gevent.Timeout(10):
-        while not delay.worst_seconds:
-            gevent.sleep(0.001)
+    gevent_until(lambda: delay.worst_seconds)
     delay.stop()
     assert delay.worst_seconds > 0.05
 

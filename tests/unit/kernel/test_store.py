@@ -1,10 +1,7 @@
 """The store as its callers know it: real file, real threads, real event loop."""
 
 import io
-import os
 import sqlite3
-import subprocess
-from pathlib import Path
 
 import gevent
 import msgspec
@@ -13,7 +10,6 @@ from gevent.event import Event
 
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.reader import ReadTooLong
 from appliance.kernel.store import Store
@@ -26,8 +22,7 @@ from appliance.kernel.store_errors import (
     StoreSuspect,
 )
 from appliance.kernel.writer import StoreSettings
-
-ROOT = Path(__file__).parents[3]
+from tests.support.until import gevent_until
 
 
 def make_file(path):
@@ -63,11 +58,6 @@ def insert(tx, value):
     return number
 
 
-def refuse(tx, value):
-    insert(tx, value)
-    raise Invalid("no")
-
-
 def values(reader):
     return [row[0] for row in reader.rows("SELECT v FROM t ORDER BY id", limit=10_000)]
 
@@ -93,25 +83,10 @@ def gate():
     BlockedRunner.gate = None
 
 
-def wait_until(true, seconds=10):
-    with gevent.Timeout(seconds):
-        while not true():
-            gevent.sleep(0.001)
-
-
 def test_a_write_returns_its_result_and_can_be_read(open_store):
     store = open_store()
     assert store.write(insert, "a") == 1
     assert store.read(values) == ["a"]
-
-
-def test_refused_write_leaves_no_rows_and_others_succeed(open_store):
-    store = open_store()
-    outcomes = store.write_many([(insert, ("a",)), (refuse, ("b",)), (insert, ("c",))])
-    assert [type(outcome.error) for outcome in outcomes] == [type(None), Invalid, type(None)]
-    with pytest.raises(Invalid):
-        store.write(refuse, "d")
-    assert store.read(values) == ["a", "c"]
 
 
 def test_waiting_writes_share_a_commit(open_store, gate):
@@ -125,9 +100,9 @@ def test_waiting_writes_share_a_commit(open_store, gate):
     store = open_store(runner=Counting)
     gate.acquire()
     first = gevent.spawn(store.write, insert, "first")
-    wait_until(lambda: commits == [1])
+    gevent_until(lambda: commits == [1])
     rest = [gevent.spawn(store.write, insert, str(n)) for n in range(50)]
-    wait_until(lambda: store.facts()["queue_jobs"] == 51)
+    gevent_until(lambda: store.facts()["queue_jobs"] == 51)
     gate.release()
     gevent.joinall([first, *rest])
     assert commits == [1, 50]
@@ -145,10 +120,10 @@ def test_write_alone_shares_no_commit_and_keeps_its_place(open_store, gate):
     store = open_store(runner=Counting)
     gate.acquire()
     writes = [gevent.spawn(store.write, insert, "first")]
-    wait_until(lambda: commits == [["first"]])
+    gevent_until(lambda: commits == [["first"]])
     for write, value in ((store.write, "a"), (store.write_alone, "b"), (store.write, "c")):
         writes.append(gevent.spawn(write, insert, value))
-        wait_until(lambda: store.facts()["queue_jobs"] == len(writes))
+        gevent_until(lambda: store.facts()["queue_jobs"] == len(writes))
     gate.release()
     gevent.joinall(writes, raise_error=True)
     assert commits == [["first"], ["a"], ["b"], ["c"]]
@@ -180,40 +155,11 @@ def test_events_are_published_in_commit_order_with_many_writers(open_store):
     assert published == list(range(1, 641))
 
 
-def test_failing_commit_fails_every_write_of_its_batch(open_store, gate):
-    class Failing(BlockedRunner):
-        broken = False
-
-        def commit(self):
-            super_commit = super().commit
-            if Failing.broken:
-                raise sqlite3.OperationalError("commit failed")
-            super_commit()
-
-    published = []
-    store = open_store(runner=Failing, publish=published.extend)
-    gate.acquire()
-    first = gevent.spawn(store.write, insert, "kept")
-    wait_until(lambda: store.facts()["queue_jobs"] == 1)
-    rest = [gevent.spawn(store.write_many, [(insert, (str(n),))]) for n in range(5)]
-    wait_until(lambda: store.facts()["queue_jobs"] == 6)
-    gate.release()
-    first.join()
-    Failing.broken = True
-    results = [outcome for greenlet in gevent.joinall(rest) for outcome in greenlet.get()]
-    failed = [outcome for outcome in results if outcome.error is not None]
-    Failing.broken = False
-    stored = store.read(values)
-    assert len(stored) == 1 + len(results) - len(failed)
-    assert len(published) == len(stored)
-    assert store.write(insert, "after")
-
-
 def test_full_queue_refuses_at_once_with_retry_after(open_store, gate):
     store = open_store(runner=BlockedRunner, queue_max=3)
     gate.acquire()
     waiting = [gevent.spawn(store.write, insert, str(n)) for n in range(3)]
-    wait_until(lambda: store.facts()["queue_jobs"] == 3)
+    gevent_until(lambda: store.facts()["queue_jobs"] == 3)
     with pytest.raises(QueueFull) as refused:
         store.write(insert, "one too many")
     assert refused.value.retry_after > 0
@@ -226,7 +172,7 @@ def test_stalled_writer_refuses_new_writes(open_store, gate):
     store = open_store(runner=BlockedRunner, stall_seconds_max=0.01)
     gate.acquire()
     waiting = gevent.spawn(store.write, insert, "slow")
-    wait_until(lambda: store.stalled_seconds() > 0.01)
+    gevent_until(lambda: store.stalled_seconds() > 0.01)
     with pytest.raises(StoreBusy):
         store.write(insert, "b")
     gate.release()
@@ -237,7 +183,7 @@ def test_close_finishes_queued_writes_and_refuses_new_ones(open_store, gate, tmp
     store = open_store(runner=BlockedRunner)
     gate.acquire()
     waiting = [gevent.spawn(store.write, insert, str(n)) for n in range(20)]
-    wait_until(lambda: store.facts()["queue_jobs"] == 20)
+    gevent_until(lambda: store.facts()["queue_jobs"] == 20)
     closing = gevent.spawn(store.close)
     gevent.sleep(0)
     with pytest.raises(StoreClosed):
@@ -255,7 +201,7 @@ def test_a_killed_waiter_does_not_stop_the_others(open_store, gate):
     gate.acquire()
     victim = gevent.spawn(store.write, insert, "written all the same")
     other = gevent.spawn(store.write, insert, "b")
-    wait_until(lambda: store.facts()["queue_jobs"] == 2)
+    gevent_until(lambda: store.facts()["queue_jobs"] == 2)
     victim.kill()
     gate.release()
     assert other.get() > 0
@@ -356,38 +302,6 @@ def test_low_disk_space_refuses_writes_but_not_reads(open_store):
     assert store.facts()["writing_paused"]
 
 
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_full_disk_refuses_writes_until_space_is_free(open_store, tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], check=True)
-    try:
-        published = []
-        store = open_store(
-            path=small / "s.sqlite3", publish=published.extend, retry_after_seconds=0.01
-        )
-        ballast = small / "ballast"
-        outcomes = [store.write_many([(insert, ("x" * 20_000,))])[0] for _ in range(3)]
-        while outcomes[-1].error is None and len(outcomes) < 500:
-            outcomes += store.write_many([(insert, ("x" * 20_000,))])
-        assert isinstance(outcomes[-1].error, StoreFull)
-        kept = len(outcomes) - 1
-        assert len(published) == kept
-        assert len(store.read(values)) == kept
-        ballast.unlink(missing_ok=True)
-        subprocess.run(["mount", "-o", "remount,size=16m", small], check=True)
-        wait_until(lambda: not store.facts()["writing_paused"])
-        store.write(insert, "room again")
-        assert store.read(values)[-1] == "room again"
-        store.close()
-        check = sqlite3.connect(small / "s.sqlite3")
-        assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        check.close()
-    finally:
-        subprocess.run(["umount", "-l", small], check=True)
-
-
 def test_long_write_ahead_log_is_truncated(open_store):
     store = open_store(checkpoint_jobs=10, wal_bytes_truncate=100_000)
     store.write_many([(insert, ("v" * 1000,))] * 300)
@@ -403,12 +317,10 @@ def test_writes_are_refused_while_a_reader_keeps_the_log_too_long(open_store, tm
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM t").fetchone()
     store.write_many([(insert, ("v" * 1000,))] * 100)
-    wait_until(
-        lambda: isinstance(store.write_many([(insert, ("x",))])[0].error, StoreFull), seconds=20
-    )
+    gevent_until(lambda: isinstance(store.write_many([(insert, ("x",))])[0].error, StoreFull))
     reader.execute("ROLLBACK")
     reader.close()
-    wait_until(lambda: not store.facts()["writing_paused"])
+    gevent_until(lambda: not store.facts()["writing_paused"])
     store.write(insert, "again")
     assert store.read(values)[-1] == "again"
 

@@ -23,6 +23,7 @@ from appliance.kernel.writer import StoreSettings
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.workspace.datadir import DataDir, WriterLock, read_lock
 from tests.support import jobs
+from tests.support.until import gevent_until
 
 ROOT = Path(__file__).parents[3]
 PF_EXITING = 0x4  # flag of an exiting process, in linux/sched.h
@@ -34,12 +35,6 @@ def make_file(path):
     connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT NOT NULL)")
     connection.commit()
     connection.close()
-
-
-def wait_until(true, seconds=10):
-    with gevent.Timeout(seconds):
-        while not true():
-            gevent.sleep(0.001)
 
 
 @pytest.fixture
@@ -102,12 +97,12 @@ def test_killed_writer_process_is_replaced_and_keeps_committed_writes(store):
     store.write(jobs.put, "before")
     victim = store._writer.pid
     waiting = gevent.spawn(store.write_many, [(jobs.hold, ("/nowhere",))])
-    wait_until(lambda: store.facts()["queue_jobs"] == 1)
+    gevent_until(lambda: store.facts()["queue_jobs"] == 1)
     os.kill(victim, 9)
     (outcome,) = waiting.get()
     assert isinstance(outcome.error, StoreBusy)
     assert "unknown" in outcome.error.message
-    wait_until(lambda: store.facts()["writer_alive"])
+    gevent_until(lambda: store.facts()["writer_alive"])
     assert store._writer.pid != victim
     assert store.restarts == [1]
     assert store.write(jobs.put, "after") == "after"
@@ -124,7 +119,7 @@ def test_writer_process_that_can_not_start_is_given_up_with_the_reason(store, mo
 
     monkeypatch.setattr(os, "posix_spawn", refuse)
     os.kill(store._writer.pid, 9)
-    wait_until(lambda: store._writer._process.given_up)
+    gevent_until(lambda: store._writer._process.given_up)
     with pytest.raises(StoreBusy, match=r"ended 3 times within 30 s: .*temporarily unavailable"):
         store.write(jobs.put, "x")
     assert len(attempts) == 3
@@ -177,11 +172,11 @@ def test_stores_of_one_writer_process_restart_together(tmp_path):
     assert [store.write(jobs.put, "x") for store in stores] == ["x", "x"]
     assert first._writer.pid == second._writer.pid
     waiting = gevent.spawn(first.write_many, [(jobs.hold, ("/nowhere",))])
-    wait_until(lambda: first.facts()["queue_jobs"] == 1)
+    gevent_until(lambda: first.facts()["queue_jobs"] == 1)
     assert second.write(jobs.put, "beside it") == "beside it", "one store doesn't wait for another"
     os.kill(writers.pid, 9)
     assert isinstance(waiting.get()[0].error, StoreBusy)
-    wait_until(lambda: all(store.facts()["writer_alive"] for store in stores))
+    gevent_until(lambda: all(store.facts()["writer_alive"] for store in stores))
     assert restarts == ["first", "second"]
     assert [store.write(jobs.put, "y") for store in stores] == ["y", "y"]
     assert [store.close() for store in stores] == [True, True]
@@ -219,7 +214,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     )  # fmt: skip
     child = int(run.stdout)
     lock = WriterLock(datadir, "next")
-    wait_until(lambda: not read_lock(datadir).held)
+    gevent_until(lambda: not read_lock(datadir).held)
     lock.acquire()
     assert not is_running(child)
     lock.release()

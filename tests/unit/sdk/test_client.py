@@ -241,15 +241,15 @@ def test_closing_from_another_thread_ends_the_stream() -> None:
 def test_closing_from_another_task_ends_the_stream() -> None:
     async def story(url: str) -> int:
         client = AsyncClient(url=url)
-        events = []
+        events, began = [], asyncio.Event()
 
         async def follow() -> None:
             async for each in client.events():
                 events.append(each)
+                began.set()
 
         task = asyncio.create_task(follow())
-        while not events:
-            await asyncio.sleep(0.01)
+        await asyncio.wait_for(began.wait(), 30)
         await client.close()
         await asyncio.wait_for(task, 10)
         with pytest.raises(ApplianceError):

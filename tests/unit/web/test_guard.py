@@ -1,5 +1,7 @@
 """The guard on bare environs: tokens, scopes, hosts, origins, proxies."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from appliance.kernel.auth import ANONYMOUS
@@ -149,11 +151,8 @@ def test_page_of_another_site_reads_nothing_without_a_token(
     browser = {
         "HTTP_SEC_FETCH_SITE": site, "HTTP_SEC_FETCH_MODE": mode, "HTTP_SEC_FETCH_DEST": dest,
     }  # fmt: skip
-    if good:
+    with nullcontext() if good else pytest.raises(OriginRefused):
         guard.admit(ANONYMOUS, scope, environ_of(**browser))
-    else:
-        with pytest.raises(OriginRefused):
-            guard.admit(ANONYMOUS, scope, environ_of(**browser))
     token = environ_of(HTTP_AUTHORIZATION=f"Bearer {TOKEN}", **browser)
     guard.admit(guard.authenticate(token), scope, token)
 
@@ -204,7 +203,7 @@ def test_named_hosts_are_accepted_and_others_refused() -> None:
 
 
 def test_any_host_on_a_network_bind_without_names() -> None:
-    guard_of(NETWORK).check_host(environ_of(host="whatever.example"))
+    assert guard_of(NETWORK).check_host(environ_of(host="whatever.example")) is None
 
 
 @pytest.mark.parametrize(
@@ -232,11 +231,8 @@ def test_any_host_on_a_network_bind_without_names() -> None:
 def test_origin(origin: str | None, host: str, good: bool) -> None:
     guard = guard_of(HttpSettings(allowed_hosts=("hub.example",)))
     environ = environ_of(host=host, **({} if origin is None else {"HTTP_ORIGIN": origin}))
-    if good:
+    with nullcontext() if good else pytest.raises(OriginRefused):
         guard.check_origin(environ)
-    else:
-        with pytest.raises(OriginRefused):
-            guard.check_origin(environ)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side, State
 
-from appliance.kernel.errors import Invalid
 from appliance.kernel.token_bucket import TokenBucket
 from appliance.web.incoming import (
     BUFFERED_BYTES_MAX,
@@ -19,7 +18,7 @@ from appliance.web.incoming import (
     Incoming,
     frame_end,
 )
-from tests.support.socketclient import BINARY, CLOSE, CONT, PING, PONG, TEXT, frame
+from tests.support.socketclient import CLOSE, CONT, PING, TEXT, frame
 
 LIMIT = 90_000
 FRAGMENTS_MAX = 50
@@ -98,12 +97,6 @@ def test_single_bytes_are_buffered_up_to_the_limit():
     assert buffered <= 14
 
 
-def test_a_binary_frame_is_refused():
-    incoming = incoming_of()
-    with pytest.raises(Invalid):
-        incoming.take(frame(BINARY, b"\0"))
-
-
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536])
 def test_end_of_a_frame_follows_from_its_header(size):
     data = frame(Opcode.TEXT, b"x" * size)
@@ -116,14 +109,6 @@ def test_many_pings_get_one_pong_with_the_last_payload():
     incoming.take(b"".join(frame(PING, b"%d" % number) for number in range(20)))
     assert incoming.take_pong() == b"\x8a\x0219"
     assert incoming.take_pong() is None
-
-
-@pytest.mark.parametrize("opcode", [PING, PONG])
-def test_control_frames_beyond_the_burst_are_refused(opcode):
-    incoming = incoming_of(burst=10)
-    incoming.take(frame(opcode, b"x") * 10)
-    with pytest.raises(FrameFlood):
-        incoming.take(frame(opcode, b"x"))
 
 
 def test_quota_refills_up_to_its_burst():

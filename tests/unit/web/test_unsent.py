@@ -99,7 +99,7 @@ def test_large_response_is_refused_until_a_client_has_waited_long_enough(share_o
 
 
 def test_response_above_the_limit_is_sent_when_nothing_waits(share_of):
-    share_of.budget.admit(1000)
+    assert share_of.budget.admit(1000) is None
 
 
 class Sized:

@@ -19,6 +19,7 @@ from appliance.hub.plugins.worker import PluginWorker
 from appliance.kernel.errors import ApplianceError
 from appliance.settings import Settings
 from appliance.workspace.datadir import DataDir
+from tests.support.until import gevent_until
 
 SECONDS_MAX = 20.0
 
@@ -134,10 +135,10 @@ class PluginEnvironment:
     def until_asked(self, name=None):
         """Until the plugin's process has been given a message."""
         plugin = self.runner(name).plugin
-        with gevent.Timeout(SECONDS_MAX):
-            while not (plugin.lock.locked and plugin.worker.running and plugin.worker.isolation):
-                gevent.sleep(0.005)
-            gevent.sleep(0.05)
+        gevent_until(
+            lambda: plugin.lock.locked and plugin.worker.running and plugin.worker.isolation
+        )
+        reap()
 
     # -- messages ----------------------------------------------------------------------------
 
@@ -201,6 +202,11 @@ def plugin_env(env, tmp_path, monkeypatch):
     made = PluginEnvironment(env, tmp_path / "workspace")
     yield made
     made.close()
+    reap()
+
+
+def reap():
+    """Gives the loop the time to see which processes have ended."""
     gevent.sleep(0.05)
 
 
@@ -253,4 +259,4 @@ def run(data):
     yield do
     for worker in made:
         worker.stop()
-    gevent.sleep(0.05)
+    reap()

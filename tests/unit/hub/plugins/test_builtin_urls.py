@@ -1,6 +1,5 @@
 """The built-in `urls` finds web addresses, and starts no process for messages without one."""
 
-import gevent
 import msgspec
 import pytest
 from hypothesis import given
@@ -10,6 +9,7 @@ from appliance.hub import events
 from appliance.hub.plugins import loops, output, queries, source
 from appliance.hub.plugins.builtin import urls
 from appliance.hub.plugins.loops import IDLE_SECONDS
+from tests.support.until import gevent_until
 
 SECONDS_MAX = 30.0
 
@@ -121,13 +121,9 @@ def test_an_idle_runner_sleeps_and_a_message_wakes_it(plugin_env):
     plugin_env.use(urls=True)
     runner = plugin_env.runner("urls")
     runner.start()
-    with gevent.Timeout(SECONDS_MAX):
-        while runner.interval_seconds != IDLE_SECONDS:
-            gevent.sleep(0.01)
-        plugin_env.post("https://example.com/woken")
-        while not attached(plugin_env):
-            gevent.sleep(0.01)
-        while runner.interval_seconds != IDLE_SECONDS:
-            gevent.sleep(0.01)
+    gevent_until(lambda: runner.interval_seconds == IDLE_SECONDS)
+    plugin_env.post("https://example.com/woken")
+    gevent_until(lambda: attached(plugin_env))
+    gevent_until(lambda: runner.interval_seconds == IDLE_SECONDS)
     runner.stop()
     assert plugin_env.hub.feed._subscriptions == set()

@@ -13,6 +13,7 @@ from appliance.hub.plugins.line_process import (
     ResponseLate,
     ResponseTooLong,
 )
+from tests.support.until import gevent_until
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,7 @@ def child():
     yield make
     for process in made:
         process.kill()
-    gevent.sleep(0.05)
+        gevent_until(lambda process=process: is_gone(process))
 
 
 def is_gone(child):
@@ -41,12 +42,6 @@ def is_gone(child):
     except ProcessLookupError:
         return True
     return False
-
-
-def until_gone(child):
-    with gevent.Timeout(10):
-        while not is_gone(child):
-            gevent.sleep(0.01)
 
 
 def test_child_answers_line_by_line(child):
@@ -73,7 +68,7 @@ def test_late_child_is_killed(child):
     with pytest.raises(ResponseLate):
         late.ask(b"", 0.1, 100)
     assert not late.alive
-    until_gone(late)
+    gevent_until(lambda: is_gone(late))
 
 
 def test_child_that_does_not_read_is_late(child):
@@ -87,16 +82,14 @@ def test_end_of_a_child_is_noticed(child):
         ended = child(code)
         with pytest.raises(ProcessEnded):
             ended.ask(b"", 10.0, 100)
-        until_gone(ended)
+        gevent_until(lambda ended=ended: is_gone(ended))
 
 
 def test_end_of_an_idle_child_is_noticed_by_a_check(child):
     idle = child(ECHO)
     assert idle.ask(b"x", 10.0, 100) == b"x"
     os.kill(idle.pid, signal.SIGKILL)
-    with gevent.Timeout(10):
-        while idle.check_alive():
-            gevent.sleep(0.01)
+    gevent_until(lambda: not idle.check_alive())
     assert not idle.alive
 
 
@@ -117,7 +110,7 @@ def test_unrequested_line_is_refused(child):
 def test_killing_the_waiting_greenlet_kills_the_child(child):
     slow = child("time.sleep(60)")
     requests = gevent.spawn(slow.ask, b"", 60.0, 100)
-    gevent.sleep(0.05)
+    gevent.sleep(0)
     requests.kill()
     assert not slow.alive
-    until_gone(slow)
+    gevent_until(lambda: is_gone(slow))

@@ -4,7 +4,6 @@ import ctypes.util
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from appliance.hub.plugins import syscalls, wire, worker
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
 from appliance.hub.plugins.worker import PluginFailure, PluginWorker
+from tests.support.until import gevent_until
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 LANDLOCK = syscalls.landlock_version()
@@ -226,45 +226,6 @@ def test_a_plugin_that_uses_up_its_processor_time_is_ended(run, monkeypatch):
     assert not busy.running
 
 
-def test_process_ends_with_its_parent(data, tmp_path):
-    """PDEATHSIG: also a parent that is killed leaves none behind."""
-    script = tmp_path / "parent.py"
-    script.write_text(
-        "import sys, time\n"
-        "from pathlib import Path\n"
-        "from appliance.hub.plugins.settings import PluginSettings, PluginsSettings\n"
-        "from appliance.hub.plugins.source import PluginSource\n"
-        "from appliance.hub.plugins.worker import PluginWorker\n"
-        "own = PluginSettings('p', 'linkifier')\n"
-        "settings = PluginsSettings(require_isolation=False)\n"
-        "source = PluginSource('def enrich(m, c): return []', '')\n"
-        f"worker = PluginWorker(own, source, settings, Path({str(data)!r}))\n"
-        "worker.start()\n"
-        "print(worker._child.pid, flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    root = Path(__file__).parents[4]
-    with subprocess.Popen(
-        [sys.executable, script],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    ) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        assert Path(f"/proc/{pid}").exists()
-        parent.kill()
-    with gevent.Timeout(10):
-        while Path(f"/proc/{pid}/stat").exists() and not is_dead(pid):
-            gevent.sleep(0.01)
-
-
-def is_dead(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 # -- what is not there is not claimed ----------------------------------------------------------
 
 
@@ -395,9 +356,7 @@ def test_a_descendant_does_not_outlive_its_plugin(run, tmp_path):
     assert results == {"fork": "done"}
     group = by._child.pid
     by.stop()
-    with gevent.Timeout(10):
-        while group_exists(group):
-            gevent.sleep(0.01)
+    gevent_until(lambda: not group_exists(group))
 
 
 def group_exists(group):

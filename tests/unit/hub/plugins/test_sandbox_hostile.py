@@ -14,6 +14,7 @@ from appliance.hub.plugins import proof, wire, worker
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
 from appliance.hub.plugins.worker import PluginFailure, PluginWorker
+from tests.support.until import gevent_until
 from tests.unit.hub.plugins.test_sandbox import LANDLOCK, bare, needs_filter, needs_landlock
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="calls of Linux")
@@ -237,10 +238,8 @@ def below(root):
 
 def until_below(root, count):
     """Once there are so many, all of them."""
-    with gevent.Timeout(SECONDS_MAX, AssertionError("the processes do not start")):
-        while len(processes := below(root)) < count:
-            gevent.sleep(0.01)
-    return processes
+    gevent_until(lambda: len(below(root)) >= count, what="the processes start")
+    return below(root)
 
 
 def lives(process):
@@ -252,9 +251,7 @@ def lives(process):
 
 
 def until_gone(processes):
-    with gevent.Timeout(SECONDS_MAX, AssertionError("a process outlived the appliance")):
-        while any(map(lives, processes)):
-            gevent.sleep(0.01)
+    gevent_until(lambda: not any(map(lives, processes)), what="no process outlives the appliance")
 
 
 @pytest.mark.parametrize("subprocesses", [False, True])

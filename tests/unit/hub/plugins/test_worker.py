@@ -1,6 +1,5 @@
 """The life of a plugin's process: started for work, ended without it, replaced when used up."""
 
-import gevent
 import pytest
 
 from appliance.hub.plugins import plugin
@@ -8,6 +7,7 @@ from appliance.hub.plugins import worker as workers
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
 from appliance.hub.plugins.worker import PluginFailure, PluginWorker
+from tests.unit.hub.plugins.conftest import reap
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def worker(tmp_path):
     yield make
     for process in made:
         process.stop()
-    gevent.sleep(0.05)
+    reap()
 
 
 def failing(worker, message=b"{}"):
