@@ -38,16 +38,6 @@ def _stored(hub: HubProcess, channel: str) -> Counter[str]:
     )
 
 
-def test_import_twice_leaves_each_line_once(hub: HubProcess, tmp_path: Path) -> None:
-    file = _file(tmp_path / "a.jsonl", "twice", 500)
-    first = agentlip("import", "jsonl", file, "--json", cwd=hub.workspace)
-    second = agentlip("import", "jsonl", file, "--json", cwd=hub.workspace)
-    assert (first.code, second.code) == (0, 0), (first, second)
-    assert (first.json["sent"], first.json["already"]) == (500, 0)
-    assert (second.json["sent"], second.json["already"]) == (0, 500)
-    assert _stored(hub, "twice") == Counter(f"line {n}" for n in range(500))
-
-
 def test_order_of_the_file_is_kept_in_a_topic(hub: HubProcess, tmp_path: Path) -> None:
     file = _file(tmp_path / "a.jsonl", "order", 300)
     assert agentlip("import", "jsonl", file, cwd=hub.workspace).code == 0
@@ -171,9 +161,3 @@ def test_mailbox_is_imported(hub: HubProcess, tmp_path: Path) -> None:
     topics = agentlip("topic", "list", "--channel", "mail", "--json", cwd=hub.workspace).json
     assert {topic["title"] for topic in topics} == {f"Plan {n}" for n in range(10)}
     assert _stored(hub, "mail") == Counter(f"body {n}" for n in range(20))
-
-
-def test_missing_file_is_reported(hub: HubProcess) -> None:
-    done = agentlip("import", "jsonl", "/no/such/file", cwd=hub.workspace)
-    assert done.code == 1
-    assert "can't read /no/such/file" in done.err

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from appliance.export.activity import report
 from tests.support.commands import agentlip, environment
 from tests.support.gold import answered, did, died, ended, took, write, write_delivery
 from tests.support.workspaces import Filled
@@ -171,11 +170,6 @@ def test_report_without_pyarrow_names_what_to_install(filled):
     assert (done.code, "agentlip[export]" in done.err) == (18, True)
 
 
-def test_report_accepts_the_output_folder_of_the_job(filled):
-    result = report(filled.datadir.dir, None, None, None, 5)
-    assert result.total.messages == 23
-
-
 @pytest.fixture
 def delivered(filled):
     filled.deliveries = write_delivery(
@@ -261,9 +255,3 @@ def test_list_has_the_days_of_each_report_and_its_problem(delivered):
     assert "truncated" in rows[1]["problem"]
     nothing = agentlip("report", "list", "--gold", "elsewhere", cwd=delivered.path)
     assert nothing.code == 10
-
-
-def test_page_is_not_written_from_damaged_deliveries(delivered):
-    os.truncate(next(delivered.deliveries.glob("latency/*/*.parquet")), 20)
-    done = agentlip("report", "html", "--out", "page.html", cwd=delivered.path)
-    assert (done.code, (delivered.path / "page.html").exists()) == (11, False)

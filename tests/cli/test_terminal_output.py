@@ -134,17 +134,6 @@ def test_tail_follow_shows_each_message_once(
     assert contents() == wanted
 
 
-def test_tail_follow_on_a_terminal_prints_a_line_for_each_message(
-    hub: HubProcess, topic_id: str
-) -> None:
-    send(hub, topic_id, "last words")
-    text = on_terminal(
-        "msg", "tail", "--follow", "--topic-id", topic_id, "--limit", "1",
-        cwd=hub.workspace, until_text="last words",
-    )  # fmt: skip
-    assert re.search(r"(?m)^\d{4}-\S+Z  msg_\w+  me  server  last words$", text), text
-
-
 def test_tail_follow_without_a_hub_fails_with_the_command_that_starts_one(tmp_path: Path) -> None:
     agentlip("init", cwd=tmp_path)
     done = agentlip("msg", "tail", "-f", "--topic-id", "x", cwd=tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.commands import agentlip
 from tests.support.inbox import ALICE, push, scripted_broker, until_gone
-from tests.support.servedhub import ServedHub, serve
+from tests.support.servedhub import serve
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -377,33 +377,3 @@ def test_a_rotation_that_no_broker_takes_changes_nothing(hub):
     assert (answer.status, answer.body["code"]) == (503, "ROTATION_UNFINISHED")
     assert sorted(answer.body["details"]["missing"]) == ["default", "lab"]
     assert hub.http.get("/v1/identity").body["pubkey"] == before
-
-
-def test_a_copied_workspace_does_not_start_until_somebody_has_decided(tmp_path):
-    settings = (
-        '[identity]\nhost_id = "here"\n'
-        '[[inbox.brokers]]\nmesh = "default"\nurl = "http://127.0.0.1:9"\n'
-    )
-    hub = ServedHub(tmp_path / "copied", settings=settings)
-    try:
-        hub.start()
-        key = hub.http.get("/v1/identity").body["pubkey"]
-        hub.stop()
-        hub.datadir.settings_file.write_text(settings.replace("here", "elsewhere"))
-        with pytest.raises(AssertionError, match="HOST_CHANGED"):
-            hub.start()
-        hub.stop()
-        done = agentlip("identity", "show", cwd=hub.workspace)
-        assert "ANOTHER machine" in done.out
-        assert agentlip("identity", "remint", cwd=hub.workspace).code == 1
-        done = agentlip("identity", "accept-host", cwd=hub.workspace)
-        assert done.code == 0, done.err
-        hub.start()
-        assert hub.http.get("/v1/identity").body["pubkey"] == key
-        hub.stop()
-        done = agentlip("identity", "remint", "--yes", "--json", cwd=hub.workspace)
-        minted = json.loads(done.out)["pubkey"]
-        hub.start()
-        assert hub.http.get("/v1/identity").body["pubkey"] == minted != key
-    finally:
-        hub.stop()

@@ -3,7 +3,6 @@
 import pytest
 
 from appliance.courier.journal import BLOCK
-from appliance.courier.view import LATEST
 from appliance.courier.wire import EnvelopeQuery, Pause, Selection
 from appliance.kernel.errors import Unavailable
 from tests.support.courier import ANYBODY
@@ -22,16 +21,6 @@ def start_courier(tmp_path):
     yield start
     for fixture in fixtures:
         fixture.store.close(10)
-
-
-def test_acked_id_is_a_duplicate_after_a_restart(start_courier):
-    courier = start_courier()
-    courier.put("a", "b")
-    consumer, items = courier.take(1)
-    courier.service.ack(consumer, [items[0].id])
-    courier.restart()
-    assert courier.put("a", "c").duplicates == 1
-    assert courier.ids() == ["b", "c"]
 
 
 def test_acked_ids_are_limited_in_number_and_time(start_courier):
@@ -70,39 +59,6 @@ def test_failed_attempts_survive_redrive_and_restart(start_courier):
     courier.service.ack(consumer, ["a"])
     courier.service.pipeline.flush()
     assert courier.rows("attempts") == courier.rows("journal") == []
-
-
-def test_pauses_survive_a_restart_and_end_on_time(start_courier):
-    courier = start_courier()
-    courier.put("a")
-    courier.put("b", stream="other")
-    courier.admin.pause(ANYBODY, Pause(STREAM))
-    courier.admin.pause(ANYBODY, Pause("other", 60.0))
-    courier.admin.pause(ANYBODY, Pause("empty"))
-    courier.restart()
-    assert courier.ids() == []
-    assert courier.take(stream="other")[1] == []
-    assert courier.stream("empty").paused
-    courier.clock.pass_seconds(60.1)
-    courier.restart()
-    assert [item.id for item in courier.take(stream="other")[1]] == ["b"]
-    courier.service.queue.resume(courier.stream(), courier.service.now())
-    courier.restart()
-    assert courier.ids() == ["a"]
-
-
-def test_latest_of_each_inbox_survives_a_restart_even_if_acked(start_courier):
-    courier = start_courier(view_rows_max=2)
-    for name in ("Jen", "Bo", "Xi"):
-        courier.put(f"old-{name}", f"new-{name}", stream=f"agents/{name}/inbox")
-    courier.put("x", stream="no/inbox/at/all")
-    consumer, items = courier.take(stream="agents/Xi/inbox")
-    courier.service.ack(consumer, [item.id for item in items])
-    courier.restart()
-    rows = courier.service.views[LATEST].rows
-    assert list(rows) == ["agents/Bo/inbox", "agents/Xi/inbox"]
-    assert b'"new-Xi"' in rows["agents/Xi/inbox"]
-    assert len(courier.rows("latest")) == 2
 
 
 def test_changes_that_could_not_be_written_are_written_later_in_order(start_courier, monkeypatch):

@@ -219,11 +219,6 @@ def test_inflight_send_can_not_be_dropped(outbox):
     assert outbox.service.inspect("k1").message == "hello"
 
 
-def test_prune_requires_confirm(outbox):
-    with pytest.raises(Invalid):
-        outbox.admin.prune(wire.Prune(), "ann")
-
-
 def test_prune_keeps_payloads_of_open_sends(outbox):
     for status in ("pending", "inflight", "done", "dead", "aborted"):
         outbox.send(key=status)

@@ -35,6 +35,7 @@ def test_repeated_redrives_form_one_chain(outbox):
         (row,) = redrive(outbox, ids[-1])
         outbox.set(row.new_client_message_id, "dead")
         ids.append(row.new_client_message_id)
+    assert len(set(ids)) == 4
     for key in ids:
         chain = outbox.service.inspect(key).chain
         assert [row.client_message_id for row in chain] == ids

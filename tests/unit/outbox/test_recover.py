@@ -164,30 +164,6 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("harm", "lost_max"), TABLE)
-def test_damaged_outbox_is_refused_and_readable_sends_are_saved(datadir, sent, harm, lost_max):
-    database = datadir.database("outbox")
-    before = {row[1]: row for row in rows(database)}
-    harm(database)
-    spoiled = database.read_bytes()
-    (refused,) = find_damage(datadir, "outbox", database.stat().st_size).values()
-    assert refused.hint == "agentlipd down; agentlip recover outbox --yes"
-    assert database.read_bytes() == spoiled, "a refusal changes nothing"
-    done = recovered(datadir, "outbox")
-    assert database.with_name(done.kept_as).read_bytes() == spoiled
-    assert not is_refused(datadir)
-    after = {row[1]: row for row in rows(database)}
-    whole = {key for key, row in after.items() if row == before.get(key)}
-    lost = {key for key, row in after.items() if row[8] == LOST}
-    assert whole | lost == after.keys(), "a send was changed"
-    counted = done.tables["outbox"]
-    assert (len(whole), counted.complete) == (counted.read, whole == before.keys())
-    assert counted.lost >= len(lost)
-    assert whole == readable(before, sent / "outbox.sqlite3", database.with_name(done.kept_as))
-    assert len(before.keys() - after.keys()) <= lost_max
-    assert [key for key in before if key in whole] == [key for key in after if key in whole]
-
-
 def test_ids_of_lost_sends_stay_used(datadir):
     database = datadir.database("outbox")
     spoil_leaf(database)
@@ -207,16 +183,6 @@ def test_ids_of_lost_sends_stay_used(datadir):
         assert set(outbox.statuses().values()) <= {"done", "dead", "aborted"}
     finally:
         outbox.store.close()
-
-
-@pytest.mark.parametrize("quick", [False, True])
-def test_intact_outbox_is_not_changed(datadir, quick):
-    database = datadir.database("outbox")
-    before = rows(database)
-    assert not is_refused(datadir, **({"check_bytes_max": 1} if quick else {}))
-    assert recovered(datadir, "outbox").intact
-    assert rows(database) == before
-    assert list(database.parent.glob("*corrupt*")) == []
 
 
 def test_inconsistent_index_is_found_by_the_full_check_only(datadir):

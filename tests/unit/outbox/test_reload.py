@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.outbox import reload, wire
+from appliance.outbox import reload
 from appliance.outbox.service import MaxAgeTooLong, RetentionTooShort
 from appliance.outbox.settings import OrderedDestination, OutboxSettings
 
@@ -10,19 +10,6 @@ from appliance.outbox.settings import OrderedDestination, OutboxSettings
 def read(outbox, **values):
     outbox.changed = values
     return outbox.service.reload()
-
-
-def test_reload_applies_settings_and_lists_the_others(outbox):
-    assert read(outbox) == wire.Reloaded([], [])
-    done = read(outbox, message_bytes_max=4, sends_max=1, concurrency_max=1, mesh="other")
-    assert done == wire.Reloaded(["mesh", "message_bytes_max", "sends_max"], ["concurrency_max"])
-    assert outbox.service.settings.concurrency_max == OutboxSettings().concurrency_max
-    with pytest.raises(wire.MessageTooLarge):
-        outbox.send("12345")
-    outbox.send("1234")
-    with pytest.raises(wire.InsufficientStorage):
-        outbox.send("1234")
-    assert outbox.rows("SELECT mesh FROM outbox") == [("other",)]
 
 
 def test_reload_applies_ordered_destinations(outbox):

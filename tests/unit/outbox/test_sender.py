@@ -35,19 +35,6 @@ def test_accepted_send_is_done_with_its_receipt(outbox):
     }  # fmt: skip
 
 
-def test_lost_ack_becomes_a_duplicate(outbox):
-    outbox.broker.reply_lost = lambda _item: True
-    outbox.send(key="k1")
-    outbox.round()
-    assert outbox.row("k1").status == "pending"
-    outbox.broker.reply_lost = lambda _item: False
-    outbox.clock.pass_seconds(1)
-    outbox.round()
-    assert outbox.row("k1").status == "done"
-    assert outbox.broker.bodies == ["hello"]
-    assert outbox.broker.received_ids == ["k1", "k1"]
-
-
 def test_duplicate_with_pruned_history_is_logged(outbox):
     outbox.broker.reply_lost = lambda _item: True
     outbox.send(key="k1")
@@ -97,32 +84,6 @@ def test_transient_status_is_retried(outbox, status):
     outbox.clock.pass_seconds(0.2)
     outbox.round()
     assert outbox.row("k1").status == "done"
-
-
-@pytest.mark.parametrize("body", [None, "<html>", {}, {"error": ""}, ["error"]])
-def test_refusal_without_an_error_body_is_retried(outbox, body):
-    outbox.broker.fault = always(403, body)
-    outbox.send(key="k1")
-    outbox.round()
-    assert outbox.row("k1").status == "pending"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        None,
-        {},
-        {"client_message_id": "k1"},
-        {"client_message_id": "other", "broker_message_id": "bm_9"},
-        {"client_message_id": "k1", "broker_message_id": ""},
-    ],
-)
-@pytest.mark.parametrize("status", [200, 201])
-def test_success_without_the_send_id_is_retried(outbox, status, body):
-    outbox.broker.fault = always(status, body)
-    outbox.send(key="k1")
-    outbox.round()
-    assert outbox.row("k1").status == "pending"
 
 
 def test_retry_after_is_obeyed(outbox):
