@@ -53,12 +53,12 @@ ASSERTING |= {function.name for _, function in functions() if called(function.bo
 
 
 def has_items(iterable: ast.expr) -> bool:
-    """Whether a loop over it has something to do, as far as the text tells."""
+    """Whether the source shows that a loop over it runs at least once."""
     if isinstance(iterable, ast.Tuple | ast.List | ast.Set | ast.Dict | ast.Constant):
         return True
     if isinstance(iterable, ast.Call):
         function = iterable.func
-        if isinstance(function, ast.Attribute):  # of a dictionary, for example
+        if isinstance(function, ast.Attribute):  # such as `ROWS.items()`
             return has_items(function.value)
         return ast.unparse(function) == "range" or all(map(has_items, iterable.args))
     return ast.unparse(iterable).rpartition(".")[2].isupper()

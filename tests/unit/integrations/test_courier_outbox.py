@@ -35,7 +35,7 @@ def test_id_of_a_send_depends_on_rule_address_and_payload(outbox):
     assert outbox.sends[0][1:] == (True, "appliance:courier")
 
 
-def test_call_that_was_accepted_before_is_no_error_and_a_full_outbox_is(outbox):
+def test_only_a_full_outbox_is_an_error_for_a_repeated_call(outbox):
     outbox.error = wire.IdReused()
     TriggerWebhooks(outbox)("https://a", "rule", {})
     outbox.error = wire.InsufficientStorage()

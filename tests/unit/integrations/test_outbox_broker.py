@@ -49,7 +49,7 @@ def test_revocation_by_a_broker_elsewhere_holds_for_the_present_key():
         (broker_wire.MemberIsRevoked(), True),
     ],
 )
-def test_broker_here_is_asked_for_its_own_meshes(error, refused):
+def test_permission_for_a_mesh_of_this_broker_comes_from_it(error, refused):
     permission = MeshSendPermission(None, broker_with(error), KEYS, ["far"])
     assert (permission.refusal("lab") is not None) is refused
     assert permission.refusal("elsewhere") is permission.refusal("far") is None
