@@ -78,7 +78,7 @@ class SegmentExporter(Loop):
             if done.code:
                 error = error_of(done)
                 raise ExportFailed(f"{error.code}: {error.error}", hint=error.hint)
-            answer: dict[str, Any] = msgspec.json.decode(done.out)
+            answer: dict[str, Any] = msgspec.json.decode(done.output)
         except Exception:
             metrics.rounds.labels("failed").inc()
             raise

@@ -183,7 +183,7 @@ class Reports:
             self._running -= 1
         if done.code == 0:
             metrics.reports.labels("ok").inc()
-            return done.out
+            return done.output
         metrics.reports.labels("failed").inc()
         error = error_of(done)
         if error.code in (EmptyRange.code, TablesMissing.code):

@@ -26,6 +26,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     """`code`: the exit code, negative for a signal; None: the command was not started.
 
     `output`: standard output up to its limit. `truncated`: there was more, or it was not closed.
+    `errors`: the end of standard error, if it was asked for.
     """
 
     code: int | None
@@ -33,6 +34,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     truncated: bool
     timed_out: bool
     seconds: float
+    errors: bytes = b""
 
 
 def run(
@@ -44,9 +46,12 @@ def run(
     seconds_max: float,
     kill_after_seconds: float,
     output_bytes_max: int,
+    errors_bytes_max: int = 0,
+    niceness: int = 0,
     clock: Clock,
 ) -> CommandResult:
-    """Runs a command. After `seconds_max` its group gets SIGTERM, and later SIGKILL."""
+    """Runs a command. After `seconds_max`, or when the call is interrupted, its group gets SIGTERM,
+    and later SIGKILL. `niceness`: above 0 lowers its CPU priority."""
     started = clock.monotonic()
     process: Any
     try:
@@ -54,7 +59,7 @@ def run(
             list(arguments),
             stdin=PIPE,
             stdout=PIPE,
-            stderr=DEVNULL,
+            stderr=PIPE if errors_bytes_max else DEVNULL,
             cwd=folder,
             env=dict(environment),
             start_new_session=True,
@@ -62,44 +67,50 @@ def run(
         )
     except OSError:
         return CommandResult(None, b"", False, False, clock.monotonic() - started)
-    output = _OutputReader(process, output_bytes_max)
-    feeding = gevent.spawn(_feed, process, text)
-    reading = gevent.spawn(output.read)
+    if niceness:
+        with suppress(OSError):  # it has ended
+            os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
+    output = _Reader(process.stdout, output_bytes_max)
+    errors = _Reader(process.stderr, errors_bytes_max, keeps_end=True)
+    greenlets = [gevent.spawn(_feed, process, text), *map(gevent.spawn, (output.read, errors.read))]
     try:
         timed_out = not _ends(process, seconds_max)
-        if timed_out:
+    finally:
+        if process.poll() is None:
             _kill_group(process.pid, signal.SIGTERM)
             _ends(process, kill_after_seconds)
-    finally:
         # Also kills what the command left behind in its group.
         _kill_group(process.pid, signal.SIGKILL)
         _ends(process, kill_after_seconds)
-        reading.join(_DRAIN_SECONDS)
-        truncated = output.truncated or not reading.ready()
-        gevent.killall([feeding, reading])
-        for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):
+        gevent.joinall(greenlets[1:], _DRAIN_SECONDS)
+        truncated = output.truncated or not greenlets[1].ready()
+        gevent.killall(greenlets)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            with suppress(OSError, AttributeError):
                 pipe.close()
-    return CommandResult(
-        process.returncode, output.text, truncated, timed_out, clock.monotonic() - started
-    )
+    seconds = clock.monotonic() - started
+    out, err = bytes(output.text), bytes(errors.text)
+    return CommandResult(process.returncode, out, truncated, timed_out, seconds, err)
 
 
-class _OutputReader:
-    """Reads standard output to its end and keeps it up to the limit."""
+class _Reader:
+    """Reads a pipe to its end and keeps the beginning, or the end, up to the limit."""
 
-    def __init__(self, process: Any, bytes_max: int) -> None:
-        self._process = process
+    def __init__(self, pipe: Any, bytes_max: int, *, keeps_end: bool = False) -> None:
+        self._pipe = pipe
         self._bytes_max = bytes_max
-        self.text = b""
+        self._keeps_end = keeps_end
+        self.text = bytearray()
         self.truncated = False
 
     def read(self) -> None:
         with suppress(OSError, ValueError):
-            while piece := self._process.stdout.read1(_PIECE_BYTES):
-                bytes_left = self._bytes_max - len(self.text)
-                self.truncated = self.truncated or len(piece) > bytes_left
-                self.text += piece[:bytes_left]
+            while self._pipe is not None and (piece := self._pipe.read1(_PIECE_BYTES)):
+                self.text += piece
+                over = len(self.text) - self._bytes_max
+                if over > 0:
+                    del self.text[slice(over) if self._keeps_end else slice(-over, None)]
+                    self.truncated = True
 
 
 def _feed(process: Any, text: bytes) -> None:

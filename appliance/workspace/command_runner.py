@@ -1,23 +1,18 @@
-"""Runs the command line in a child process, to keep heavy work off the event loop.
+"""Runs the command line in a child process, to keep heavy work off the event loop."""
 
-The server uses gevent's `subprocess`, so other greenlets run during the wait.
-"""
-
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import NamedTuple
 
 import msgspec
 
 import appliance
 from appliance.kernel.child_environment import child_environment
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Unavailable
+from appliance.kernel.subprocess_runner import CommandResult, run
 from appliance.workspace.datadir import DataDir
 
+OUTPUT_BYTES_MAX = 64 * 1024 * 1024  # a report of all channels has some megabytes
 ERRORS_BYTES_MAX = 64 * 1024
 END_SECONDS = 2.0
 
@@ -26,12 +21,6 @@ class CommandTooSlow(Unavailable):
     code = "CHILD_TOO_SLOW"
     default_message = "the command exceeded its time limit and was stopped"
     default_hint = "request a smaller range, or raise the limit in agentlip.toml"
-
-
-class ChildOutput(NamedTuple):
-    code: int
-    out: bytes
-    err: bytes
 
 
 class CommandRunner:
@@ -56,7 +45,7 @@ class CommandRunner:
         *,
         niceness: int = 0,
         too_slow_hint: str | None = None,
-    ) -> ChildOutput:
+    ) -> CommandResult:
         """Run a command and return its output. An interrupted call stops the command.
 
         niceness       above 0 lowers its CPU priority
@@ -64,28 +53,25 @@ class CommandRunner:
         """
         environment = {**child_environment(secrets=self._secrets), **self._environment}
         environment["AGENTLIP_WORKSPACE"] = str(self._datadir.workspace)
-        process = subprocess.Popen(
+        done = run(
             [sys.executable, "-m", appliance.__name__, *arguments, "--json"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            cwd=self._datadir.workspace,
-            process_group=0,
+            b"",
+            environment,
+            folder=self._datadir.workspace,
+            seconds_max=seconds_max,
+            kill_after_seconds=END_SECONDS,
+            output_bytes_max=OUTPUT_BYTES_MAX,
+            errors_bytes_max=ERRORS_BYTES_MAX,
+            niceness=niceness,
+            clock=SystemClock(),
         )
-        if niceness:
-            with suppress(OSError):  # it has ended
-                os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
-        try:
-            out, err = process.communicate(timeout=seconds_max)
-        except subprocess.TimeoutExpired:
+        if done.timed_out:
             raise CommandTooSlow(
                 f"the command was stopped after {seconds_max:g} s", hint=too_slow_hint
-            ) from None
-        finally:
-            if process.poll() is None:
-                _end(process)
-        return ChildOutput(process.returncode, out, err[-ERRORS_BYTES_MAX:])
+            )
+        if done.code is None or done.truncated:
+            raise Unavailable("the command could not be started, or its output is too long")
+        return done
 
 
 class CommandError(msgspec.Struct, frozen=True):
@@ -96,19 +82,10 @@ class CommandError(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-def error_of(done: ChildOutput) -> CommandError:
-    for line in reversed(done.err.splitlines()):
+def error_of(done: CommandResult) -> CommandError:
+    for line in reversed(done.errors.splitlines()):
         try:
             return msgspec.json.decode(line, type=CommandError)
         except msgspec.DecodeError:
             continue
     return CommandError()
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Asks the command and its children to end, and kills what is left after END_SECONDS."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(END_SECONDS)

@@ -9,8 +9,8 @@ import msgspec
 from appliance.backup.manifest import Reason, SetFile, SetManifest, Verification
 from appliance.backup.sets import SetDirectory
 from appliance.kernel.clock import Clock, iso
+from appliance.kernel.subprocess_runner import CommandResult
 from appliance.kernel.whole_file import write_whole
-from appliance.workspace.command_runner import ChildOutput
 
 CONTENT = b"rows"
 
@@ -64,7 +64,7 @@ class CommandLine:
         self.faults: dict[str, list[str]] = {}
         self.during: Callable[[], None] = lambda: None
 
-    def run(self, arguments: Sequence[str], seconds_max: float, **more: Any) -> ChildOutput:
+    def run(self, arguments: Sequence[str], seconds_max: float, **more: Any) -> CommandResult:
         del seconds_max, more
         _, command, *rest = arguments
         self.calls.append((command, *rest))
@@ -72,7 +72,7 @@ class CommandLine:
         codes = self.faults.get(command)
         if codes:
             error = {"error": f"{command} failed", "code": codes.pop(0), "hint": "df"}
-            return ChildOutput(1, b"", msgspec.json.encode(error))
+            return CommandResult(1, b"", False, False, 0.0, msgspec.json.encode(error))
         if command == "create":
             reason: Reason = "schedule" if "--scheduled" in rest else "manual"
             name = make_set(self._sets, self._clock.now_ms(), reason).name
@@ -80,7 +80,7 @@ class CommandLine:
                 verified(self._sets, name, self.result, self._clock.now_ms())
         elif command == "verify" and self.result is not None:
             verified(self._sets, rest[0], self.result, self._clock.now_ms())
-        return ChildOutput(0, b"{}", b"")
+        return CommandResult(0, b"{}", False, False, 0.0)
 
     def did(self) -> list[str]:
         """The subcommands since the last call."""

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.kernel.subprocess_runner import CommandResult
 from appliance.workspace.command_runner import (
-    ChildOutput,
     CommandError,
     CommandRunner,
     CommandTooSlow,
@@ -61,14 +62,14 @@ def test_settings_of_the_section_reach_the_command(tmp_path, monkeypatch):
     targets = (TargetSettings(name="disk", url="file:///mnt"),)
     child = runner(tmp_path, monkeypatch, BackupSettings(targets=targets))
     done = child.run(["facts"], 60.0, niceness=7)
-    assert done.out.decode().split() == ["1", "disk", "7", "True"], done.err
+    assert done.output.decode().split() == ["1", "disk", "7", "True"], done.errors
 
 
 @pytest.mark.parametrize(("section", "key"), [("backup", b"planted"), ("export", b"None")])
 def test_only_a_backup_has_the_keys_of_object_stores(tmp_path, monkeypatch, section, key):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
     child = runner(tmp_path, monkeypatch, Section(), section)
-    assert child.run(["key"], 60.0).out.strip() == key
+    assert child.run(["key"], 60.0).output.strip() == key
 
 
 def test_stopped_command_takes_its_children_along(tmp_path, monkeypatch):
@@ -82,10 +83,9 @@ def test_stopped_command_takes_its_children_along(tmp_path, monkeypatch):
 
 def test_error_is_read_from_the_last_json_line():
     line = b'{"error": "no space", "code": "FULL", "details": {}, "hint": "df"}\n'
-    assert error_of(ChildOutput(1, b"", b"noise\n" + line)) == CommandError(
-        "no space", "FULL", "df"
-    )
-    assert error_of(ChildOutput(1, b"", b"noise")).code == "INTERNAL_ERROR"
+    failed = CommandResult(1, b"", False, False, 0.1, b"noise\n" + line)
+    assert error_of(failed) == CommandError("no space", "FULL", "df")
+    assert error_of(replace(failed, errors=b"noise")).code == "INTERNAL_ERROR"
 
 
 def _runs(pid: int) -> bool:
