@@ -12,7 +12,6 @@ from appliance.broker import metrics, wire
 from appliance.broker.directory import Directory
 from appliance.broker.nonces import NoncesFull, NonceUsed, UsedNonces
 from appliance.broker.rows import UsedNonceRow
-from appliance.broker.settings import BrokerSettings
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Invalid
@@ -36,6 +35,9 @@ MEMBER, BROKER, TIMESTAMP, NONCE, SIGNATURE, VERSION = (
 PREFIX = "member:"
 MEMBER_SCOPES = frozenset({wire.ACCEPT, wire.READ, wire.SUBSCRIBE})
 Environ = Mapping[str, Any]
+SKEW_SECONDS = 300.0  # how far a signature's timestamp may be off
+NONCES_MAX = 200_000  # signed requests remembered against replays, about 150 B each
+NONCES_MEMBER_MAX = 100_000  # signed requests remembered per member: 333/s for 300 s
 
 
 def member_of(principal: Principal) -> str | None:
@@ -66,13 +68,11 @@ class Signatures:
     unsaved    nonces that are not in the store yet
     """
 
-    def __init__(
-        self, directory: Callable[[], Directory], settings: BrokerSettings, clock: Clock
-    ) -> None:
+    def __init__(self, directory: Callable[[], Directory], clock: Clock) -> None:
         self._directory = directory
-        self._skew_ms = int(settings.signature_skew_seconds * 1000)
+        self._skew_ms = int(SKEW_SECONDS * 1000)
         self._clock = clock
-        self._nonces = UsedNonces(settings.nonces_max, settings.nonces_member_max)
+        self._nonces = UsedNonces(NONCES_MAX, NONCES_MEMBER_MAX)
         self.broker_id = ""
         self._signed_after_ms = 0
         self.unsaved: list[UsedNonceRow] = []

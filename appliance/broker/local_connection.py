@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from appliance.broker.member_connection import MemberConnection
-from appliance.broker.service import Broker
+from appliance.broker.service import RETRY_SECONDS_MAX, Broker
 from appliance.broker.writes import Claim
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop import Loop
@@ -90,7 +90,7 @@ class LocalConnection(Loop):
             return
         for claim in claims:
             self._connection.remove(claim.push.message_id)
-        retry = RetrySettings(BACKOFF_INITIAL_SECONDS, self._broker.settings.retry_seconds_max)
+        retry = RetrySettings(BACKOFF_INITIAL_SECONDS, RETRY_SECONDS_MAX)
         delay_ms = int(delay_seconds(retry, self._failures + 1) * 1000)
         self._broker.release(self._connection.owner, [claim.id for claim in claims], delay_ms)
 

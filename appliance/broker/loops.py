@@ -7,17 +7,20 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
 
 CHECKED = "checked_ms"
+PRUNE_HOURS = 24.0  # between deletions of expired messages and ids, and checks for orphans
+PRUNED_ROWS_MAX = 500  # messages or ids deleted in one transaction
+PRUNE_ROUNDS_MAX = 1_000  # transactions of one deletion of expired rows
 
 
 class Deliverer(Loop):
     """Writes acks and claims, and pushes what was claimed. Every commit and ack wakes it."""
 
     name = "broker_deliverer"
+    interval_seconds = 1.0
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker.clock, broker.log, work=broker.dispatch.work)
         self._broker = broker
-        self.interval_seconds = broker.settings.deliver_seconds
         self._suspended_until = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
@@ -40,11 +43,11 @@ class LeaseSweeper(Loop):
     """Ends leases that expired without an ack, so that the deliveries are made again."""
 
     name = "broker_leases"
+    interval_seconds = 15.0
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker.clock, broker.log)
         self._broker = broker
-        self.interval_seconds = broker.settings.sweep_seconds
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         expired = 0
@@ -69,17 +72,15 @@ class DedupeRetention(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         broker = self._broker
         last = broker.store.read(queries.noted_ms, SWEPT)
-        if not retention.is_due(now_ms, last, broker.settings.retention_sweep_hours):
+        if not retention.is_due(now_ms, last, PRUNE_HOURS):
             return {"messages": 0, "ids": 0}
         return self.sweep()
 
     def sweep(self) -> dict[str, int]:
         """Delete everything that is due now, in several transactions."""
         now_ms = self._broker.steady.now_ms()
-        store, settings = self._broker.store, self._broker.settings
+        store, rounds, limit = self._broker.store, PRUNE_ROUNDS_MAX, PRUNED_ROWS_MAX
         messages = ids = 0
-        rounds = settings.sweep_rounds_max
-        limit = settings.sweep_rows_max
         for mesh in list(self._broker.directory.by_id.values()):
             before_ms = retention.oldest_kept_ms(now_ms, mesh.message_retention_days)
             removed = limit
@@ -114,8 +115,8 @@ class OrphanCheck(Loop):
         self._registry = registry
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        store, hours = self._broker.store, self._broker.settings.retention_sweep_hours
-        if not retention.is_due(now_ms, store.read(queries.noted_ms, CHECKED), hours):
+        store = self._broker.store
+        if not retention.is_due(now_ms, store.read(queries.noted_ms, CHECKED), PRUNE_HOURS):
             return {"orphans": self._registry.orphan_count or 0}
         # Noted first, so that a check that takes too long is not repeated at once.
         store.write(retention_writes.note_time, CHECKED)

@@ -25,6 +25,9 @@ from appliance.web.webhook_caller import WebhookCaller
 
 SWEPT = "swept_ms"
 ALL = wire.MeshRowsQuery()
+FANOUT_SECONDS_MAX = 300.0  # age below which the orphan check ignores delivery rows
+PAGE_MAX = 500  # rows in one reply; a larger limit is clamped
+ORPHAN_ROWS_MAX = 1_000  # orphans listed by one orphan check
 
 
 class Registry:
@@ -215,7 +218,7 @@ class Registry:
         """The outstanding deliveries of a webhook."""
         mesh = self._mesh(slug)
         row = self._store.read(queries.webhook, mesh.id, webhook_id)
-        limit = min(query.limit, self._settings.page_max)
+        limit = min(query.limit, PAGE_MAX)
         page, more, last = self._store.read(
             listings.webhook_deliveries,
             mesh.id,
@@ -240,7 +243,7 @@ class Registry:
 
     def history(self, slug: str, member: str | None, query: wire.HistoryQuery) -> wire.HistoryPage:
         mesh = self._mesh(slug)
-        limit = min(query.limit, self._settings.page_max)
+        limit = min(query.limit, PAGE_MAX)
         page, more = self._store.read(listings.history, mesh.id, slug, member, query.after, limit)
         after = page[-1].history_id if page else query.after
         return wire.HistoryPage(page, after, more)
@@ -265,8 +268,8 @@ class Registry:
 
     def orphans(self) -> wire.Orphans:
         """Run the orphan check now. Every orphan is a fault of the broker, logged as an error."""
-        before_ms = self._broker.clock.now_ms() - int(self._settings.fanout_seconds_max * 1000)
-        limit = self._settings.orphan_rows_max
+        before_ms = self._broker.clock.now_ms() - int(FANOUT_SECONDS_MAX * 1000)
+        limit = ORPHAN_ROWS_MAX
         rows = self._store.read_slow(orphans.find_orphans, before_ms, limit)
         self.orphan_count = len(rows)
         metrics.orphans.set(len(rows))

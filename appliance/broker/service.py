@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from appliance.broker import metrics, queries, retention, validation, wire, writes
-from appliance.broker.access import Signatures
+from appliance.broker.access import NONCES_MAX, Signatures
 from appliance.broker.directory import Directory
 from appliance.broker.dispatch import Dispatch, MemberRunsElsewhere
 from appliance.broker.member_connection import MemberConnection
@@ -32,6 +32,11 @@ from appliance.web.webhook_caller import WebhookCaller
 
 Answer = tuple[int, dict[str, Any]]
 BATCHES_MAX = 100  # per round of the Deliverer
+MENTIONS_MAX = 50  # members named in one message's meta.mentions
+RETRY_SECONDS_MAX = 60.0  # longest delay before a failed delivery is repeated
+RETRY_AFTER_SECONDS_MAX = 3_600.0  # longest Retry-After accepted from a webhook
+WINDOW_MAX = 256  # unacked deliveries of one connection
+CLAIM_MAX = 500  # deliveries claimed in one transaction
 
 
 class Broker:
@@ -53,7 +58,7 @@ class Broker:
         self.log = log
         self.webhook_caller = webhook_caller
         self.directory = Directory()
-        self.signatures = Signatures(lambda: self.directory, settings, clock)
+        self.signatures = Signatures(lambda: self.directory, clock)
         self.steady = SteadyClock(store, clock, log)
         self.epoch = ""
         self._rate_limit = MeshRateLimit(settings.rate_per_second)
@@ -68,9 +73,10 @@ class Broker:
         self.store.seed_ids(self.store.read(queries.last_history))
         self.steady.open()
         with suppress(Unavailable):  # the disk is full: nothing can be delivered either
-            self.store.write(writes.cap_waits, self.settings.wait_ms_max)
+            longest = max(RETRY_SECONDS_MAX, RETRY_AFTER_SECONDS_MAX, self.settings.lease_seconds)
+            self.store.write(writes.cap_waits, int(2000 * longest))
         self.epoch = self.store.read(queries.epoch)
-        used = self.store.read(queries.used_nonces, self.clock.now_ms(), self.settings.nonces_max)
+        used = self.store.read(queries.used_nonces, self.clock.now_ms(), NONCES_MAX)
         self.signatures.restore(
             self.store.read(queries.broker_id),
             used,
@@ -148,7 +154,7 @@ class Broker:
             send.priority,
             meta,
             send.body,
-            validation.mentions_of(send.meta, self.settings.mentions_max),
+            validation.mentions_of(send.meta, MENTIONS_MAX),
             sender.pubkey,
             sender.name,
             retention.dedupe_window_ms(mesh.dedupe_mode, mesh.dedupe_retention_days),
@@ -307,7 +313,7 @@ class Broker:
             mesh,
             member.pubkey,
             self.directory.recipients(mesh.id, member.pubkey),
-            self.settings.window_max,
+            WINDOW_MAX,
             push,
             send_event,
             close,
@@ -358,7 +364,7 @@ class Broker:
     def deliver_batch(self) -> bool:
         """Write acks and claims of all connections in one commit, then push what was claimed.
         False if there was nothing to do."""
-        acks, demands = self.dispatch.next_batch(self.settings.claim_max)
+        acks, demands = self.dispatch.next_batch(CLAIM_MAX)
         if not acks and not demands:
             return False
         lease_ms = int(self.settings.lease_seconds * 1000)
@@ -377,7 +383,7 @@ class Broker:
         return bool(claims) or self.dispatch.has_work
 
     def expire_leases(self) -> int:
-        rows = self.store.write(writes.expire_leases, self.settings.claim_max, self.logs)
+        rows = self.store.write(writes.expire_leases, CLAIM_MAX, self.logs)
         self.dispatch.expire(rows)
         metrics.deliveries.labels("expired").inc(len(rows))
         self.dispatch.mark_all_ready()

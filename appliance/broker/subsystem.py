@@ -39,6 +39,9 @@ class BrokerNeeds(msgspec.Struct, frozen=True):
     webhook_caller: WebhookCaller | None = None
 
 
+CALLS_MAX = 8  # concurrent calls of webhooks in total
+
+
 class BrokerSubsystem(Subsystem):
     name = "broker"
     paths = ("/broker/v1",)
@@ -55,7 +58,7 @@ class BrokerSubsystem(Subsystem):
         self.broker.open()
         self.registry = Registry(self.broker)
         self.retention = DedupeRetention(self.broker)
-        self._pool = GreenletPool(settings.webhook_concurrency_max)
+        self._pool = GreenletPool(CALLS_MAX)
         self.webhook_deliverer = WebhookDeliverer(self.broker, self._pool)
         self.stores = (self.store,)
         self.loops: list[Loop] = [

@@ -15,7 +15,7 @@ import msgspec
 
 from appliance.broker import metrics, queries, views, writes
 from appliance.broker.rows import WebhookRow
-from appliance.broker.service import Broker
+from appliance.broker.service import RETRY_AFTER_SECONDS_MAX, RETRY_SECONDS_MAX, Broker
 from appliance.broker.writes import Claim, Demand, WebhookAttempt
 from appliance.kernel import webhook_signature
 from appliance.kernel.clock import DAY_MS
@@ -30,12 +30,14 @@ LEASE_MARGIN_SECONDS = 10.0  # so that a call ends before its lease
 JSON = "application/json"
 
 _encode = msgspec.json.Encoder().encode
+CALLS_PER_WEBHOOK_MAX = 2  # concurrent calls of one webhook
 
 
 class WebhookDeliverer(Loop):
     """`pool` runs the calls: a GreenletPool."""
 
     name = "broker_hooks"
+    interval_seconds = 1.0
 
     def __init__(self, broker: Broker, pool: Any) -> None:
         super().__init__(broker.clock, broker.log, work=broker.dispatch.webhook_work)
@@ -45,7 +47,6 @@ class WebhookDeliverer(Loop):
         self._done: Outcomes[WebhookAttempt] = Outcomes()
         self._rounds = 0
         self._suspended_until = 0.0
-        self.interval_seconds = broker.settings.deliver_seconds
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         caller = self._broker.webhook_caller
@@ -81,7 +82,7 @@ class WebhookDeliverer(Loop):
     def _due(self) -> list[tuple[WebhookRow, int]]:
         """Webhooks with ready deliveries, and how many calls of each may start."""
         broker, free, now = self._broker, self._pool.free, self.clock.monotonic()
-        limit = broker.settings.webhook_each_max
+        limit = CALLS_PER_WEBHOOK_MAX
         webhooks = [
             webhook
             for webhook in broker.directory.webhooks
@@ -168,11 +169,11 @@ class WebhookDeliverer(Loop):
             return CallResult("failed", f"it could not be called: {type(error).__name__}")
 
     def _delay_seconds(self, failures: int, retry_after_seconds: float) -> float:
-        retry = RetrySettings(max_seconds=self._broker.settings.retry_seconds_max)
+        retry = RetrySettings(max_seconds=RETRY_SECONDS_MAX)
         return delay_seconds(retry, failures, retry_after_seconds=retry_after_seconds)
 
     def _retry_after_seconds(self, result: CallResult) -> float:
-        limit = self._broker.settings.webhook_retry_after_seconds_max
+        limit = RETRY_AFTER_SECONDS_MAX
         return min(max(result.retry_after_seconds or 0.0, 0.0), limit)
 
 

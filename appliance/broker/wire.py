@@ -361,7 +361,7 @@ class BodyTooLarge(PayloadTooLarge):
 
 class TooManyMentions(Invalid):
     default_message = "meta.mentions names too many members"
-    default_hint = "send it to a topic instead, or raise broker.mentions_max"
+    default_hint = "send it to a topic instead"
 
 
 class BadSignature(Unauthenticated):
@@ -404,8 +404,8 @@ class WrongBroker(Unauthenticated):
 
 
 class TooManySignatures(Exhausted):
-    default_message = "too many signed requests (broker.nonces_max, broker.nonces_member_max)"
-    default_hint = "send batches instead of single messages, or raise these settings"
+    default_message = "too many signed requests"
+    default_hint = "send batches instead of single messages"
 
 
 class MeshTaken(Conflict):

@@ -16,8 +16,6 @@ _UNREAD_SUFFIXES = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json")
 
 
 NOT_ABOVE = (
-    ("broker", "nonces_member_max", "nonces_max"),
-    ("broker", "webhook_each_max", "webhook_concurrency_max"),
     ("backup", "every_seconds", "age_warning_seconds"),
     ("courier", "bytes_max", "bytes_total_max"),
     ("courier", "envelope_bytes_max", "bytes_max"),

@@ -8,6 +8,7 @@ import pytest
 
 from appliance.broker import wire as broker
 from appliance.broker.orphans import RULES
+from appliance.broker.registry import ORPHAN_ROWS_MAX
 from appliance.broker.settings import BrokerSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox import wire as outbox
@@ -25,7 +26,7 @@ def meshes():
 
 
 def orphans():
-    return broker.Orphan("tombstone", SLUG, ID, SENTENCE), BrokerSettings().orphan_rows_max
+    return broker.Orphan("tombstone", SLUG, ID, SENTENCE), ORPHAN_ROWS_MAX
 
 
 def redriven():

@@ -335,7 +335,7 @@ def test_damaged_export(play: Play) -> None:
 @pytest.mark.root
 def test_clock_that_was_set(play: Play) -> None:
     """Linux gives the commands another uptime, as a clock that was set back by two hours has."""
-    stranger = play("The clock has jumped", AGENTLIP_BROKER__SWEEP_SECONDS="0.1")
+    stranger = play("The clock has jumped")
     noted = f"SELECT value FROM meta WHERE key = '{CLOCK_KEY}'"
     stranger.up()
     until(lambda: rows(stranger, noted, "broker"), what="the clock was noted")

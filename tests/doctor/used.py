@@ -16,13 +16,11 @@ SETTINGS = """
 [outbox]
 poll_seconds = 0.05
 
-[broker]
-deliver_seconds = 0.05
-
 [[courier.streams]]
 pattern = "durable/*"
 durable = true
 """
+CONSTANTS = {"appliance.broker.loops.Deliverer.interval_seconds": 0.05}
 LAB = "/broker/v1/meshes/lab"
 
 
@@ -30,6 +28,7 @@ def use(workspace: Path) -> None:
     """Serves the workspace, uses every subsystem, exports, and stops it."""
     workspace.mkdir(parents=True)
     hub = ServedHub(workspace, "--no-limits", settings=SETTINGS)
+    hub.constants = CONSTANTS
     try:
         hub.start()
         _talk(hub)

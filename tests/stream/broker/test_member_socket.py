@@ -26,9 +26,11 @@ LAB = "/broker/v1/meshes/lab"
 SETTINGS = """
 [broker]
 lease_seconds = 1.0
-sweep_seconds = 0.2
 """
-CONSTANTS = {"appliance.broker.member_socket.HELLO_SECONDS_MAX": 1.0}
+CONSTANTS = {
+    "appliance.broker.member_socket.HELLO_SECONDS_MAX": 1.0,
+    "appliance.broker.loops.LeaseSweeper.interval_seconds": 0.2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +293,8 @@ def test_older_connection_stays_and_the_newer_is_refused_with_4004(hub):
 
 def test_signed_request_is_refused_again_after_kill_9(tmp_path):
     """A replay of it can't undo later changes with it."""
-    with serve(tmp_path, settings="[broker]\nsweep_seconds = 60.0\n") as hub:
+    rare = {"appliance.broker.loops.LeaseSweeper.interval_seconds": 60.0}
+    with serve(tmp_path, constants=rare) as hub:
         furnish(hub)
         path = f"{LAB}/topics/alerts/subscribers/{key('bert')}"
         left = signed("bert", "DELETE", path, b"", now_ms(), broker_id(hub))

@@ -15,11 +15,10 @@ from tests.support.webhook_receiver import webhook_receiver
 
 pytestmark = pytest.mark.slow
 
-SETTINGS = """
-[broker]
-deliver_seconds = 0.05
-retry_seconds_max = 0.2
-"""
+CONSTANTS = {
+    "appliance.broker.webhook_deliverer.WebhookDeliverer.interval_seconds": 0.05,
+    "appliance.broker.webhook_deliverer.RETRY_SECONDS_MAX": 0.2,
+}
 
 
 class Mesh:
@@ -52,7 +51,8 @@ class Mesh:
 
 
 def test_webhook_delivery_survives_kills_of_both_sides(tmp_path):
-    hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS)
+    hub = ServedHub(tmp_path, "--no-limits")
+    hub.constants = CONSTANTS
     released = threading.Event()
     try:
         hub.start()
@@ -99,7 +99,8 @@ def test_webhook_delivery_survives_kills_of_both_sides(tmp_path):
 
 
 def test_a_webhooks_life_from_the_command_line(tmp_path):
-    hub = ServedHub(tmp_path, settings=SETTINGS)
+    hub = ServedHub(tmp_path)
+    hub.constants = CONSTANTS
 
     def run(*arguments):
         return agentlip("mesh", *arguments, cwd=hub.workspace)

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from appliance.broker import wire
+from appliance.broker import service, wire
 from appliance.broker.dispatch import AlreadyConnected
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.errors import Unavailable
@@ -193,8 +193,9 @@ def test_busy_member_receives_only_urgent_messages_until_it_is_idle(broker):
     assert bert.receive() == ["now", "later"]
 
 
-def test_connection_has_at_most_its_window_of_unacked_deliveries(tmp_path):
-    broker = BrokerFixture(tmp_path, window_max=3)
+def test_connection_has_at_most_its_window_of_unacked_deliveries(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "WINDOW_MAX", 3)
+    broker = BrokerFixture(tmp_path)
     bert = broker.connect("bert")
     for number in range(10):
         broker.send(f"m{number}", str(number), to="bert")
@@ -208,8 +209,10 @@ def test_connection_has_at_most_its_window_of_unacked_deliveries(tmp_path):
     broker.close()
 
 
-def test_slow_member_does_not_delay_the_others(tmp_path):
-    broker = BrokerFixture(tmp_path, window_max=2, claim_max=5)
+def test_slow_member_does_not_delay_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "WINDOW_MAX", 2)
+    monkeypatch.setattr(service, "CLAIM_MAX", 5)
+    broker = BrokerFixture(tmp_path)
     broker.connect("bert", lambda pushes: [])  # never reads
     cleo = broker.connect("cleo")
     for number in range(20):

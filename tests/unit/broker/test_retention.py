@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.broker import retention, wire
+from appliance.broker import loops, retention, wire
 from appliance.broker.rate_limit import MeshRateLimit
 from appliance.kernel.clock import DAY_MS
 from tests.support.broker import BrokerFixture, key
@@ -93,8 +93,10 @@ def test_sweep_runs_once_a_day_also_across_restarts(tmp_path):
     repeated.close()
 
 
-def test_large_sweep_goes_in_pieces_and_is_not_over_before_all_is(tmp_path):
-    broker = BrokerFixture(tmp_path, sweep_rows_max=3, sweep_rounds_max=3)
+def test_large_sweep_goes_in_pieces_and_is_not_over_before_all_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(loops, "PRUNED_ROWS_MAX", 3)
+    monkeypatch.setattr(loops, "PRUNE_ROUNDS_MAX", 3)
+    broker = BrokerFixture(tmp_path)
     keep(broker)
     for number in range(10):
         broker.send(f"m{number}", to="bert")

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from standardwebhooks import Webhook
 
-from appliance.broker import listings, webhook_wire
+from appliance.broker import listings, webhook_deliverer, webhook_wire
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.delivery import CallResult
 from appliance.kernel.errors import Conflict, Invalid
@@ -308,8 +308,9 @@ def test_removed_webhook_is_not_called_and_leaves_no_rows(broker, caller):
         state_of(broker, webhook)
 
 
-def test_concurrent_calls_are_limited(tmp_path, caller):
-    broker = BrokerFixture(tmp_path, webhook_caller=caller, webhook_each_max=3)
+def test_concurrent_calls_are_limited(tmp_path, caller, monkeypatch):
+    monkeypatch.setattr(webhook_deliverer, "CALLS_PER_WEBHOOK_MAX", 3)
+    broker = BrokerFixture(tmp_path, webhook_caller=caller)
     begun = []
     broker.webhooks._pool.spawn = lambda *args: begun.append(args)
     broker.webhooks._pool.free = 4
