@@ -174,8 +174,9 @@ class Composition:
         they are built last."""
         if self.hub is None or not host.runs("mcp"):
             return ()
-        tools = ToolContext(self.hub, readiness, self._doctor.verdicts.encoded)
-        return (McpSubsystem(host, McpNeeds(tools, guard)),)
+        context = ToolContext(self.hub, readiness, self._doctor.verdicts.encoded)
+        tools = [tool for subsystem in self.subsystems for tool in subsystem.tools()]
+        return (McpSubsystem(host, McpNeeds(context, guard, tools)),)
 
     @property
     def db_id(self) -> str:

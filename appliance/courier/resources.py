@@ -9,7 +9,7 @@ from appliance.courier.access import USE
 from appliance.courier.admin import CourierAdmin
 from appliance.courier.live_view import LiveView, LiveViewEvents
 from appliance.courier.registration import registration
-from appliance.courier.service import Courier, delivery
+from appliance.courier.service import Courier
 from appliance.kernel.caller import is_there
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply, reply_bytes
@@ -43,37 +43,24 @@ class DeliveryResource:
         self._courier = courier
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.ReceiveRequest) -> None:
-        consumer, items = self._courier.receive(req.context.principal, command, is_there)
-        reply(
-            resp,
-            wire.Received(consumer.id, [delivery(item) for item in items], self._courier.boot_id),
-        )
+        reply(resp, self._courier.received(req.context.principal, command, is_there))
 
     def on_post_ack(self, req: Any, resp: falcon.Response, command: wire.AckRequest) -> None:
         consumer = self._courier.receiver(req.context.principal, command.receiver)
-        self._reply_leases(resp, consumer, command.ids, self._courier.ack(consumer, command.ids))
+        lost = self._courier.ack(consumer, command.ids)
+        reply(resp, self._courier.settled(consumer, command.ids, lost))
 
     def on_post_nack(self, req: Any, resp: falcon.Response, command: wire.NackRequest) -> None:
         consumer = self._courier.receiver(req.context.principal, command.receiver)
         lost = self._courier.nack(
             consumer, command.ids, command.mode, command.delay_ms, command.error
         )
-        self._reply_leases(resp, consumer, command.ids, lost)
+        reply(resp, self._courier.settled(consumer, command.ids, lost))
 
     def on_post_extend(self, req: Any, resp: falcon.Response, command: wire.ExtendRequest) -> None:
         consumer = self._courier.receiver(req.context.principal, command.receiver)
         lost = self._courier.extend(consumer, command.ids, command.lease_ms)
-        self._reply_leases(resp, consumer, command.ids, lost)
-
-    def _reply_leases(
-        self, resp: falcon.Response, consumer: Any, ids: list[str], lost: list[str]
-    ) -> None:
-        self._courier.forget_idle(consumer)
-        if len(lost) == len(ids):
-            raise wire.LeaseLost(details={"ids": lost[:100]})
-        gone = set(lost)
-        done = [id_ for id_ in ids if id_ not in gone]
-        reply(resp, wire.LeaseResult(done, lost, self._courier.boot_id))
+        reply(resp, self._courier.settled(consumer, command.ids, lost))
 
 
 class StatsResource:

@@ -200,6 +200,13 @@ class Courier:
         items, consumer.outgoing = consumer.outgoing, []
         return consumer, items
 
+    def received(
+        self, who: Principal, command: wire.ReceiveRequest, is_there: Callable[[], bool]
+    ) -> wire.Received:
+        """As `receive`, for a response."""
+        consumer, items = self.receive(who, command, is_there)
+        return wire.Received(consumer.id, [delivery(item) for item in items], self.boot_id)
+
     def _fill(self, consumer: Consumer, limit: int) -> None:
         """Grant credit in small steps until nothing is ready or the response is full."""
         bytes_max = self.settings.delivery_bytes_max
@@ -278,6 +285,16 @@ class Courier:
                 wanted = lease_ms or consumer.lease_ms or item.stream.policy.lease_ms
                 item.stream.extend(item, now, min(wanted, self.settings.lease_ms_max))
         return lost
+
+    def settled(
+        self, consumer: Consumer, ids: Sequence[str], lost: Sequence[str]
+    ) -> wire.LeaseResult:
+        """The response to an ack, nack or extend. Raises LeaseLost if it had no effect."""
+        self.forget_idle(consumer)
+        if len(lost) == len(ids):
+            raise wire.LeaseLost(details={"ids": lost[:100]})
+        gone = set(lost)
+        return wire.LeaseResult([id_ for id_ in ids if id_ not in gone], list(lost), self.boot_id)
 
     def forget_idle(self, consumer: Consumer) -> None:
         if not consumer.inflight and not consumer.subscriptions:

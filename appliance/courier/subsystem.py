@@ -1,6 +1,6 @@
 """The courier as a subsystem of the appliance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from appliance.courier.resources import routes
 from appliance.courier.service import Courier
 from appliance.courier.settings import CourierSettings
 from appliance.courier.sockets import ConsumerSocket, ProducerSocket
+from appliance.courier.tools import tools
 from appliance.courier.trigger import check
 from appliance.host import Host
 from appliance.kernel.auth import Principal, hash_token
@@ -26,6 +27,7 @@ from appliance.kernel.scopes import Scopes
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.tool import Tool
 from appliance.web.socket import Socket
 
 Charge = Callable[[int], None]
@@ -88,6 +90,9 @@ class CourierSubsystem(Subsystem):
                 ("/v1/live", self._live, wire.LiveQuery),
             )
         ]
+
+    def tools(self) -> Sequence[Tool]:
+        return tools(self.courier)
 
     def facts(self) -> dict[str, float]:
         return {f"courier.{name}": float(fact) for name, fact in self.admin.facts().items()}

@@ -14,6 +14,7 @@ from appliance.inbox.loops import Sweeper
 from appliance.inbox.resources import OutboxStatus, StatusSources, routes
 from appliance.inbox.service import Inbox, SupportsKeyRotation
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
+from appliance.inbox.tools import tools
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
@@ -21,6 +22,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.tool import Tool
 from appliance.mesh.instance import instance_here
 from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer
 
@@ -101,6 +103,9 @@ class InboxSubsystem(Subsystem):
 
     def routes(self) -> list[Route]:
         return routes(self.inbox, self._book, self._facts)
+
+    def tools(self) -> Sequence[Tool]:
+        return tools(self.inbox)
 
     def links(self) -> list[wire.LinkState]:
         """The connections of all meshes: to brokers elsewhere and in this process."""

@@ -13,6 +13,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.scopes import Scopes
 from appliance.kernel.store import Store
+from appliance.kernel.tool import Tool
 
 
 class Subsystem(Protocol):
@@ -38,6 +39,10 @@ class Subsystem(Protocol):
         return ()
 
     def sockets(self) -> Sequence[SocketRoute]:
+        return ()
+
+    def tools(self) -> Sequence[Tool]:
+        """Tools for agents, at `/mcp`. A token sees those that its scopes allow."""
         return ()
 
     def facts(self) -> Mapping[str, float]:

@@ -1,7 +1,8 @@
 """The Model Context Protocol at `/mcp`: the hub's operations as tools for agents.
 
 Nouns: message (one JSON-RPC object in one POST), era (with a handshake up to 2025-11-25, or
-without from 2026-07-28 on), tool (a row of `tools.TOOLS`), resource (a topic by its URI).
+without from 2026-07-28 on), tool (a row of a subsystem's `tools()`), resource (a topic by its
+URI).
 
 Invariants:
 - No state is kept between requests: no session, stream or handshake.

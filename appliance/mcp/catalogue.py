@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.mcp.tools import Tool
+from appliance.kernel.tool import Tool
 
 
 def describe(tools: Sequence[Tool]) -> list[dict[str, Any]]:
@@ -15,7 +15,7 @@ def describe(tools: Sequence[Tool]) -> list[dict[str, Any]]:
             "title": tool.title,
             "description": tool.description,
             "inputSchema": schema_of(tool.takes),
-            "outputSchema": schema_of(tool.gives),
+            **({} if tool.gives is None else {"outputSchema": schema_of(tool.gives)}),
             "annotations": {
                 "readOnlyHint": tool.changes == "nothing",
                 "destructiveHint": tool.changes == "replaces",
@@ -27,7 +27,7 @@ def describe(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     ]
 
 
-def schema_of(kind: type[Any]) -> dict[str, Any]:
+def schema_of(kind: type) -> dict[str, Any]:
     """The schema with its root inlined, as MCP requires; inner structs are under `$defs`."""
     (_root,), parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     parts = {name: _thin(part) for name, part in parts.items()}

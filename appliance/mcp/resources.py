@@ -1,7 +1,7 @@
 """`POST /mcp`: reads one message, checks scopes, calls one tool, responds in JSON.
 
-The route needs `hub:read`, which is granted without a token on a loopback bind. Each tool also
-needs its own scope.
+The route needs a scope of any tool; `hub:read` is granted without a token on a loopback bind.
+A caller sees the tools that its scopes allow.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +23,13 @@ from appliance.kernel.errors import (
     Unauthenticated,
 )
 from appliance.kernel.route import Operation, Route
+from appliance.kernel.tool import Tool
 from appliance.mcp import metrics, protocol
 from appliance.mcp.catalogue import describe
 from appliance.mcp.protocol import Headers, Refusal, RpcRequest
-from appliance.mcp.tools import TOOLS, Tool, ToolContext, read_topic
+from appliance.mcp.tools import ToolContext, read_topic
 from appliance.mcp.wire import ReadTopicArguments
+from appliance.web.app import refuse_limited
 from appliance.web.body import BodyPlan
 from appliance.web.guard import Guard
 from appliance.web.media import reply_bytes
@@ -50,7 +52,7 @@ Answer = Callable[[RpcRequest, Any], dict[str, Any]]
 
 class McpResource:
     def __init__(
-        self, context: ToolContext, guard: Guard, body_bytes_max: int, tools: Sequence[Tool] = TOOLS
+        self, context: ToolContext, guard: Guard, body_bytes_max: int, tools: Sequence[Tool]
     ) -> None:
         self._bench = context
         self._guard = guard
@@ -120,11 +122,17 @@ class McpResource:
     # -- tools -----------------------------------------------------------------------------
 
     @cached_property
-    def _descriptions(self) -> list[dict[str, Any]]:
-        return describe(list(self._tools.values()))
+    def _descriptions(self) -> dict[str, dict[str, Any]]:
+        return {tool["name"]: tool for tool in describe(list(self._tools.values()))}
 
-    def _list_tools(self, request: RpcRequest, _req: Any) -> dict[str, Any]:
-        return _with_caching_hints(request, {"tools": self._descriptions}, TTL_MS)
+    def _list_tools(self, request: RpcRequest, req: Any) -> dict[str, Any]:
+        """Those that the caller's scopes allow."""
+        allowed = [
+            self._descriptions[tool.name]
+            for tool in self._tools.values()
+            if self._guard.allows(req.context.principal, tool.scope, req.env)
+        ]
+        return _with_caching_hints(request, {"tools": allowed}, TTL_MS, "private")
 
     def _call_tool(self, request: RpcRequest, req: Any) -> dict[str, Any]:
         name = protocol.text_of(request, "name")
@@ -136,8 +144,10 @@ class McpResource:
         outcome = "failed"
         try:
             self._guard.admit(principal, tool.scope, req.env)
+            if not tool.by_channel:
+                refuse_limited(principal, tool.scope)
             decoded = self._plans[name].decode(bytes(arguments))
-            result = _encode(tool.call(self._bench, decoded, principal))
+            result = _encode(tool.call(decoded, principal))
             outcome = "done"
         except ApplianceError as error:
             outcome = "refused"
@@ -171,20 +181,21 @@ class McpResource:
         try:
             if not uri.startswith(TOPIC):
                 raise Missing
+            self._guard.admit(req.context.principal, READ, req.env)
             query = msgspec.convert(arguments, ReadTopicArguments)
             page = read_topic(self._bench, query, req.context.principal)
-        except (Missing, Forbidden, msgspec.ValidationError):
+        except (Missing, Forbidden, Unauthenticated, msgspec.ValidationError):
             code = protocol.INVALID_PARAMS if request.modern else protocol.RESOURCE_NOT_FOUND
             raise Refusal(code, "Resource not found", {"uri": uri[:200]}) from None
         contents = {"uri": uri, "mimeType": "application/json", "text": _encode(page).decode()}
-        return _with_caching_hints(request, {"contents": [contents]}, 0)
+        return _with_caching_hints(request, {"contents": [contents]}, 0, "private")
 
 
-def _with_caching_hints(request: RpcRequest, result: dict[str, Any], ttl_ms: int) -> dict[str, Any]:
-    """With the caching hints of the modern era."""
-    if not request.modern:
-        return result
-    return {**result, "ttlMs": ttl_ms, "cacheScope": "public" if ttl_ms else "private"}
+def _with_caching_hints(
+    request: RpcRequest, result: dict[str, Any], ttl_ms: int, scope: str = "public"
+) -> dict[str, Any]:
+    """With the caching hints of the modern era. Results that depend on the token are `private`."""
+    return {**result, "ttlMs": ttl_ms, "cacheScope": scope} if request.modern else result
 
 
 HINTS: dict[type[ApplianceError], str] = {
@@ -228,11 +239,15 @@ def _headers(environ: dict[str, Any]) -> Headers:
     )
 
 
-def routes(context: ToolContext, guard: Guard, body_bytes_max: int) -> list[Route]:
+def routes(
+    context: ToolContext, guard: Guard, body_bytes_max: int, tools: Sequence[Tool]
+) -> list[Route]:
+    """Any scope of a tool admits a caller; each call and resource checks its own."""
     operation = Operation(
         READ,
         "Send one JSON-RPC message of the Model Context Protocol (docs/how-to/mcp.md)",
         reply=dict[str, Any],
         by_channel=True,
+        also=tuple(sorted({tool.scope for tool in tools} - {READ})),
     )
-    return [Route("/mcp", McpResource(context, guard, body_bytes_max), {"POST": operation})]
+    return [Route("/mcp", McpResource(context, guard, body_bytes_max, tools), {"POST": operation})]

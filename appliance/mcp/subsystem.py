@@ -1,19 +1,25 @@
 """The subsystem of the Model Context Protocol."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from appliance.host import Host
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.tool import Tool
 from appliance.mcp.resources import routes
-from appliance.mcp.tools import ToolContext
+from appliance.mcp.tools import ToolContext, tools
 from appliance.web.guard import Guard
 from appliance.web.settings import HttpSettings
 
 
 class McpNeeds(msgspec.Struct, frozen=True):
+    """`tools`: those of other subsystems."""
+
     context: ToolContext
     guard: Guard
+    tools: Sequence[Tool]
 
 
 class McpSubsystem(Subsystem):
@@ -22,7 +28,8 @@ class McpSubsystem(Subsystem):
 
     def __init__(self, host: Host, needs: McpNeeds) -> None:
         body_bytes_max = host.section(HttpSettings).body_bytes_max
-        self._routes = routes(needs.context, needs.guard, body_bytes_max)
+        every = [*tools(needs.context), *needs.tools]
+        self._routes = routes(needs.context, needs.guard, body_bytes_max, every)
 
     def routes(self) -> list[Route]:
         return self._routes

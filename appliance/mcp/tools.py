@@ -1,11 +1,10 @@
-"""The tools: one row each.
+"""The hub's tools: one row each. Other subsystems offer theirs by `tools()`.
 
-Models pay for every word: descriptions only add to the names. A new tool is a row of TOOLS, the two
-structs of `wire.py` that it names, and a short function.
+A new tool is a row of TOOLS, the two structs of `wire.py` that it names, and a short function.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +13,7 @@ from appliance.hub import wire
 from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
+from appliance.kernel.tool import Tool
 from appliance.mcp.wire import (
     ChannelItem,
     ChannelMade,
@@ -39,8 +39,6 @@ from appliance.mcp.wire import (
     SearchArguments,
     SearchHits,
     StatusResult,
-    ToolArguments,
-    ToolResult,
     TopicItem,
     TopicMade,
     TopicsResult,
@@ -266,20 +264,6 @@ def _event_item(row: wire.EventRow, max_chars: int) -> EventItem:
 # -- the table --------------------------------------------------------------------------------
 
 
-class Tool(Struct, frozen=True):
-    """A row. `changes`: `nothing`, `adds`, or `replaces` (may lose data)."""
-
-    name: str
-    title: str
-    description: str
-    takes: type[ToolArguments]
-    gives: type[ToolResult]
-    scope: str
-    call: Callable[[ToolContext, Any, Principal], ToolResult]
-    changes: str = "nothing"
-    idempotent: bool = False
-
-
 TOOLS: tuple[Tool, ...] = (
     Tool(
         "status", "Status", "Readiness of the hub, your identity and scopes, and the newest event.",
@@ -338,3 +322,10 @@ TOOLS: tuple[Tool, ...] = (
         DeleteMessageArguments, MessageDone, POST, delete_message, "replaces", idempotent=True,
     ),
 )  # fmt: skip
+
+
+def tools(context: ToolContext) -> list[Tool]:
+    return [
+        msgspec.structs.replace(tool, call=partial(tool.call, context), by_channel=True)
+        for tool in TOOLS
+    ]

@@ -1,6 +1,6 @@
 """The outbox subsystem."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -14,6 +14,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.tool import Tool
 from appliance.mesh.signing import Signer
 from appliance.outbox import metrics, queries, wire, writes
 from appliance.outbox.admin import OutboxAdmin
@@ -24,6 +25,7 @@ from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, Membership, Outbox
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import BrokersByMesh, DeliveryTarget, LocalBrokerTarget
+from appliance.outbox.tools import tools
 
 RESTARTED = "the appliance was restarted during the delivery"
 
@@ -77,6 +79,9 @@ class OutboxSubsystem(Subsystem):
 
     def routes(self) -> list[Route]:
         return routes(self.outbox, self.admin)
+
+    def tools(self) -> Sequence[Tool]:
+        return tools(self.outbox, self.admin)
 
     def close(self, timeout_seconds: float) -> bool:
         """Wait for running deliveries, then close the store. False if time ran out. Interrupted

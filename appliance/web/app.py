@@ -127,7 +127,7 @@ class AccessMiddleware:
             raise req.context.refused
         self._guard.admit(principal, mounted.scope, req.env, mounted.also)
         if principal.channels is not None and not mounted.operation.by_channel:
-            _refuse_limited(principal, mounted.scope)
+            refuse_limited(principal, mounted.scope)
         if mounted.same_origin:
             self._guard.check_origin(req.env)
         req.context.mounted = mounted
@@ -197,7 +197,7 @@ def _signer(req: falcon.Request, mounted: MountedOperation) -> Principal:
     return verify(raw)
 
 
-def _refuse_limited(principal: Principal, scope: str | None) -> None:
+def refuse_limited(principal: Principal, scope: str | None) -> None:
     if scope is not None and principal.channels_for(scope) is not None:
         raise Forbidden(
             "a token that is limited to channels can't be used for this request",

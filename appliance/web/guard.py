@@ -9,7 +9,7 @@ even then.
 """
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -108,21 +108,22 @@ class Guard:
             raise Unauthenticated
         return principal
 
-    def admit(
-        self,
-        principal: Principal,
-        scope: str | None,
-        environ: Environ,
-        also: tuple[str, ...] = (),
-    ) -> None:
-        """Raise Unauthenticated without a token, or Forbidden if the token has neither the scope
-        nor one of `also`."""
+    def allows(
+        self, principal: Principal, scope: str | None, environ: Environ, also: Sequence[str] = ()
+    ) -> bool:
+        """Whether the token has the scope or one of `also`, or the scope is free here."""
         if scope is None or principal.allows(scope) or any(map(principal.allows, also)):
-            return
-        if self.is_free(scope, environ):
-            return
-        beginnings = self._implied.get(scope)
-        if beginnings and any(granted.startswith(beginnings) for granted in principal.scopes):
+            return True
+        beginnings = tuple(each for name in (scope, *also) for each in self._implied.get(name, ()))
+        return self.is_free(scope, environ) or any(
+            granted.startswith(beginnings) for granted in principal.scopes
+        )
+
+    def admit(
+        self, principal: Principal, scope: str | None, environ: Environ, also: Sequence[str] = ()
+    ) -> None:
+        """Raise Unauthenticated without a token, or Forbidden, unless it `allows` the caller."""
+        if self.allows(principal, scope, environ, also):
             return
         if principal is ANONYMOUS:
             _refused.labels("no_token").inc()

@@ -1,0 +1,29 @@
+"""Tools for agents: what a subsystem offers at `/mcp`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """One tool. Models pay for every word: the description only adds to the names.
+
+    takes       struct of the arguments
+    gives       struct of the result, if clients get its schema
+    call        called with the arguments and the caller's Principal; returns the result
+    changes     `nothing`, `adds`, or `replaces` (may lose data)
+    by_channel  `call` checks the channels that a token is limited to; otherwise a token that is
+                limited for this scope is refused
+    """
+
+    name: str
+    title: str
+    description: str
+    takes: type
+    gives: type | None
+    scope: str
+    call: Callable[..., Any]
+    changes: str = "nothing"
+    idempotent: bool = False
+    by_channel: bool = False

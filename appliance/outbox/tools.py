@@ -1,0 +1,39 @@
+"""The outbox's tools for agents."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from appliance.kernel.auth import Principal
+from appliance.kernel.tool import Tool
+from appliance.outbox import wire
+from appliance.outbox.admin import OutboxAdmin
+from appliance.outbox.service import Outbox
+
+
+def tools(outbox: Outbox, admin: OutboxAdmin) -> Sequence[Tool]:
+    def send(arguments: wire.Send, who: Principal) -> wire.Accepted:
+        return outbox.send(arguments, None, principal=who.label)[1]
+
+    def inspect(arguments: wire.InspectQuery, _who: Principal) -> wire.OutboxSend:
+        return outbox.inspect(arguments.id, arguments.after, arguments.limit)
+
+    def drop(arguments: wire.Drop, who: Principal) -> msgspec.Raw:
+        return msgspec.Raw(admin.execute("drop", arguments, who.id, None).body)
+
+    return [
+        Tool(
+            "outbox_send", "Send a message",
+            "Send to members, topics or queues of a mesh, or by mail; delivered until it arrives."
+            " One client_message_id is sent once.",
+            wire.Send, None, wire.SEND, send, "adds",
+        ),
+        Tool(
+            "outbox_inspect", "State of a send", "One send by its id or client_message_id.",
+            wire.InspectQuery, None, wire.READ, inspect,
+        ),
+        Tool(
+            "outbox_drop", "Drop a send", "Retire a send that was not delivered.",
+            wire.Drop, None, wire.ADMIN, drop, "replaces", idempotent=True,
+        ),
+    ]  # fmt: skip
