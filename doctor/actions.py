@@ -16,15 +16,16 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from appliance.hub import message_repair
+from appliance.hub.message_repair import CannotRepair
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Conflict
 from appliance.kernel.whole_file import sync_directory
 from appliance.workspace.datadir import DataDir
-from doctor import derived, message_rows, schema_model
+from doctor import derived, schema_model
 from doctor.checks.leftovers import FREE_SHARE_MIN, free_share
 from doctor.checks.store_log import log_bytes
-from doctor.derived import CannotRepair
 from doctor.step import REBUILD
 
 _BUSY_SECONDS = 5.0
@@ -180,7 +181,7 @@ ACTIONS: dict[str, Action] = {
     "remove-file": Action(apply=_remove_file),
     "vacuum": Action(apply=_on_store(_vacuum, atomic=False), store=True),
     "drop-trigger": Action(apply=_on_store(_drop_trigger), store=True),
-    "restore-message": Action(apply=_on_store(message_rows.restore_message), store=True),
-    "set-message-channel": Action(apply=_on_store(message_rows.set_channel), store=True),
+    "restore-message": Action(apply=_on_store(message_repair.restore_message), store=True),
+    "set-message-channel": Action(apply=_on_store(message_repair.set_channel), store=True),
     REBUILD: Action(apply=_on_store(derived.rebuild), store=True),
 }

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from appliance.hub.event_replay import payload_of
 from appliance.hub.foreign_schema import SEARCH_TRIGGERS, drop_search_triggers
+from appliance.hub.message_repair import CannotRepair
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.errors import Conflict
 from appliance.kernel.readlimit import ReadLimit, is_interrupt
 from appliance.kernel.store_errors import sqlite_name
 from appliance.workspace.datadir import STORES
 from appliance.workspace.migration import load, statements
 from doctor import schema_model
-from doctor.event_replay import payload_of
 from doctor.wire import RebuildTooLong
 
 FTS, VIEWS, INDEXES, SCOPES, TRIGGERS = "fts", "views", "indexes", "event-scopes", "triggers"
@@ -35,12 +35,6 @@ _IMMUTABLE = "prevent_event_mutation"
 _INDEX_ALL = "INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')"
 # Errors of the change itself. Others, such as a full disk, are the writer's to report.
 _OWN_ERRORS = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_ERROR")
-
-
-class CannotRepair(Conflict):
-    code = "CANNOT_REPAIR"
-    default_message = "this can't be repaired automatically"
-    default_hint = "agentlip doctor --all"
 
 
 def rebuild(connection: sqlite3.Connection, arguments: Mapping[str, str], clock: Clock) -> str:

@@ -5,12 +5,12 @@ import sqlite3
 
 import msgspec
 
+from appliance.hub.message_repair import CannotRepair
 from appliance.kernel.errors import ApplianceError
 from appliance.sdk import discovery
 from appliance.sdk.discovery import Endpoint
 from appliance.workspace.datadir import DataDir, read_lock
 from doctor.actions import StepFailed
-from doctor.derived import CannotRepair
 from doctor.repair import OwnerRefused
 from doctor.step import Step
 from doctor.wire import PATH, SECONDS_MAX, STOP, RebuildDone, RebuildOnDamage

@@ -4,10 +4,10 @@ from typing import Any
 
 import falcon
 
+from appliance.hub.message_repair import CannotRepair
 from appliance.kernel.route import Operation, Route
 from appliance.web.health import READ_DOCTOR
 from appliance.web.media import reply
-from doctor.derived import CannotRepair
 from doctor.rebuilds import Rebuilds
 from doctor.run import UnknownCheck
 from doctor.verdict import (

@@ -6,12 +6,13 @@ get new ids from 1.
 
 import sqlite3
 import tempfile
-from collections.abc import Mapping
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
 
+import appliance
 from appliance.backup import keys, restore_job
 from appliance.backup.errors import VerificationFailed
 from appliance.backup.keys import Identities
@@ -22,35 +23,12 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
-from appliance.kernel.store_declaration import DECLARATIONS
+from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
 from appliance.workspace import manifest, schema, swap
 from appliance.workspace.datadir import BESIDE, DataDir, WriterLock
 from appliance.workspace.swap import SwapJournal, SwappedFile
 
 HUB = next(store for store, each in DECLARATIONS.items() if each.numbers_events)
-_FIND = "SELECT id, name FROM source.channels WHERE id = :channel OR name = :channel ORDER BY name"
-_TOPICS = "(SELECT id FROM source.topics WHERE channel_id = :id)"
-_MESSAGES = "(SELECT id FROM source.messages WHERE channel_id = :id)"
-_EVENT = (
-    "ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, entity_type, entity_id, data_json"
-)
-# In the order of their references.
-COPIES: Mapping[str, str] = {
-    "channels": "INSERT INTO channels SELECT * FROM source.channels WHERE id = :id",
-    "topics": "INSERT INTO topics SELECT * FROM source.topics WHERE channel_id = :id",
-    "messages": "INSERT INTO messages SELECT * FROM source.messages WHERE channel_id = :id"
-    " ORDER BY rowid",
-    "topic_attachments": "INSERT INTO topic_attachments SELECT * FROM source.topic_attachments"
-    f" WHERE topic_id IN {_TOPICS}",
-    "enrichments": "INSERT INTO enrichments SELECT * FROM source.enrichments"
-    f" WHERE message_id IN {_MESSAGES}",
-    "x_enrichment_sets": "INSERT INTO x_enrichment_sets SELECT * FROM source.x_enrichment_sets"
-    f" WHERE message_id IN {_MESSAGES}",
-    "x_message_principals": "INSERT INTO x_message_principals SELECT * FROM"
-    f" source.x_message_principals WHERE message_id IN {_MESSAGES}",
-    "events": f"INSERT INTO events ({_EVENT}) SELECT {_EVENT} FROM source.events"
-    f" WHERE scope_channel_id = :id OR scope_topic_id IN {_TOPICS} ORDER BY event_id",
-}
 
 
 class ChannelWorkspace(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,20 +108,18 @@ def _source(
 
 
 def _copy(job: RestoreJob, channel: str, source: Path, target: Path) -> ChannelWorkspace:
-    rows = {}
     uri = f"{target.absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
         connection.execute("ATTACH ? AS source", (f"{source.absolute().as_uri()}?mode=ro",))
-        channels = connection.execute(_FIND, {"channel": channel}).fetchall()
-        if not channels:
+        connection.execute("BEGIN")
+        copied = import_module(declaration_of(HUB).restored, appliance.__name__).copy_channel(
+            connection, channel
+        )
+        if copied is None:
             raise Invalid(
                 f"the backup has no channel {channel!r}",
                 hint=f"list those of the backup: agentlip backup show {job.manifest.name}",
             )
-        channel_id, name = channels[0]
-        connection.execute("BEGIN")
-        for table, copy in COPIES.items():
-            rows[table] = connection.execute(copy, {"id": channel_id}).rowcount
         broken = connection.execute("PRAGMA foreign_key_check").fetchone()
         if broken is not None:
             raise VerificationFailed(f"a row of {broken[0]} refers to another channel")
@@ -154,10 +130,10 @@ def _copy(job: RestoreJob, channel: str, source: Path, target: Path) -> ChannelW
         workspace=str(job.target.workspace),
         backup=job.manifest.name,
         cut_at=job.manifest.cut_at,
-        channel_id=channel_id,
-        channel=name,
+        channel_id=copied.channel_id,
+        channel=copied.name,
         db_id="",
-        rows=rows,
+        rows=copied.rows,
     )
 
 

@@ -13,13 +13,13 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from appliance.export.logs import EVENTS
+from appliance.hub import event_replay
+from appliance.hub.event_replay import Break, ReplayedEvent, State
 from appliance.kernel.clock import utc
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
-from doctor import event_replay
 from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.checks.export import forged, segments
 from doctor.context import Context
-from doctor.event_replay import Break, ReplayedEvent, State
 from doctor.plans import messages
 from doctor.remedies import copy_hint
 from doctor.step import Step

@@ -39,9 +39,12 @@ IMPORTERS = {
         "appliance.backup.*",  # copies and compares whole files
         "appliance.*.restored",  # changes a whole file in a restore
         "appliance.*.writes",
+        "appliance.*.recover",  # completes a file that a recovery fills
+        "appliance.hub.event_replay",
         "appliance.hub.foreign_schema",
         "appliance.hub.fulltext",
         "appliance.hub.indexing",
+        "appliance.hub.message_repair",
         "appliance.backup.first_data",
         "appliance.export.source",
         "appliance.sdk.*",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor import event_replay
+from appliance.hub import event_replay
 from doctor.checks import events, events_rows, host_clock
 from tests.doctor.workspace import WorkspaceFixture
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from appliance.hub.message_repair import CannotRepair
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.ids import IdFactory
-from doctor.derived import CannotRepair, rebuild_in_writer
+from doctor.derived import rebuild_in_writer
 from doctor.wire import RebuildTooLong
 from tests.doctor.workspace import WorkspaceFixture
 

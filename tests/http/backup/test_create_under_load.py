@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from appliance.hub import event_replay
 from appliance.workspace.datadir import DataDir
-from doctor import event_replay
 from tests.support.commands import run
 from tests.support.servedhub import Client, ServedHub, serve
 from tests.support.sets import Backups

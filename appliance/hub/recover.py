@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from appliance.hub.event_replay import COLUMNS, TABLES, ReplayedEvent, State, apply, payload_of
 from appliance.hub.wire import TOMBSTONE
 from appliance.kernel.event_ids import keep_sequence
 from appliance.recovery.copying import Copying
 from appliance.recovery.damaged import DamagedFile
-from doctor.event_replay import COLUMNS, TABLES, ReplayedEvent, State, after, payload_of
 
 INDEX_OF_MESSAGE_IDS = "sqlite_autoindex_messages_1"
 PRINCIPALS = "x_message_principals"
@@ -109,11 +109,11 @@ class Rebuilding:
                 row_number = self._number_of(event.entity_id) or row_number + 1
             created = _CREATED.get(event.name)
             if created in self._kinds and not self._exists(created, event.entity_id):
-                self._put(created, event.entity_id, after(None, event), row_number)
+                self._put(created, event.entity_id, apply(None, event)[0], row_number)
                 if created == "topic":
                     self._topics.add(event.entity_id)
             elif created is None and (state := self._state(event)) is not None:
-                self._put(event.kind, event.entity_id, after(state, event))
+                self._put(event.kind, event.entity_id, apply(state, event)[0])
             self._touch_topic(event)
 
     def _number_of(self, message_id: str) -> int | None:
@@ -146,7 +146,7 @@ class Rebuilding:
 
     def _keep_principal(self, event: ReplayedEvent) -> None:
         """A message's principal has a table of its own, which may have lost other rows."""
-        principal = after(None, event).get("principal")
+        principal = apply(None, event)[0].get("principal")
         if (self._lacks_principals or "message" in self._kinds) and isinstance(principal, str):
             self._principals += self._target.execute(
                 f"INSERT OR IGNORE INTO {PRINCIPALS} VALUES (?, ?)", (event.entity_id, principal)
@@ -156,7 +156,7 @@ class Rebuilding:
         """The time of the last message or title of a rebuilt topic."""
         if not self._topics:
             return
-        state = after(None, event) if event.name == "message.created" else {}
+        state = apply(None, event)[0] if event.name == "message.created" else {}
         if event.name == "message.moved_topic":
             topic = _text(event.data_json, "new_topic_id")
         else:

@@ -1,14 +1,20 @@
-"""Actions that change rows of messages: only with `repair --run CHECK --data`."""
+"""Changes rows of messages to what their events say: `doctor repair --run CHECK --data`."""
 
 import sqlite3
 from collections.abc import Mapping
-from typing import Any
 
+from appliance.hub import event_replay
+from appliance.hub.event_replay import ReplayedEvent, State
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
-from doctor import event_replay
-from doctor.derived import CannotRepair
-from doctor.event_replay import ReplayedEvent, State
+from appliance.kernel.errors import Conflict
+
+
+class CannotRepair(Conflict):
+    code = "CANNOT_REPAIR"
+    default_message = "this can't be repaired automatically"
+    default_hint = "agentlip doctor --all"
+
 
 Arguments = Mapping[str, str]
 _COLUMNS = (
@@ -91,7 +97,6 @@ def replay(connection: sqlite3.Connection, message_id: str) -> State:
     """The state of a message after all its events, with the times of its last edit and of its
     deletion. Raises CannotRepair if events are missing or out of order."""
     state: State | None = None
-    times: dict[str, Any] = {"edited_at": None, "deleted_at": None}
     rows = connection.execute(event_replay.OF_ENTITY, ("message", message_id))
     for event in map(ReplayedEvent._make, rows.fetchall()):
         if state is None and event.name != "message.created":
@@ -99,10 +104,6 @@ def replay(connection: sqlite3.Connection, message_id: str) -> State:
         state, broken = event_replay.apply(state, event)
         if broken is not None:
             raise CannotRepair(f"message {message_id}: {broken.message}")
-        if event.name in ("message.edited", "message.deleted"):
-            times["edited_at"] = event.ts
-        if event.name == "message.deleted":
-            times["deleted_at"] = event.ts
     if not state:
         raise CannotRepair(f"message {message_id}: no event describes it")
-    return state | times
+    return {"edited_at": None, "deleted_at": None} | state

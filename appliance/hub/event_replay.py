@@ -13,7 +13,8 @@ import msgspec
 from appliance.hub.wire import TOMBSTONE
 
 State = dict[str, Any]
-"""Facts of one entity, by column; `content_raw` and others are missing if they aren't known."""
+"""Facts of one entity, by column; `content_raw` and others are missing if they aren't known. The
+times of the last edit and of the deletion are not compared with rows."""
 
 _MESSAGE = ("topic_id", "channel_id", "sender", "content_raw", "version", "created_at", "principal")
 _TOPIC = ("channel_id", "title", "created_at")
@@ -87,12 +88,14 @@ def apply(state: State | None, event: ReplayedEvent) -> tuple[State, Break | Non
     problem = _version_break(now, event, data) if event.name in _VERSIONED else None
     if event.name in _VERSIONED:
         _set(now, "version", data.get("version"), int)
+    if event.name in ("message.edited", "message.deleted"):
+        now["edited_at"] = event.ts
     if event.name == "message.edited":
         _set(now, "content_raw", data.get("new_content"), str)
         if now.get("deleted"):
             del now["deleted"]
     elif event.name == "message.deleted":
-        now["deleted"] = 1
+        now |= {"deleted": 1, "deleted_at": event.ts}
         _set(now, "deleted_by", data.get("deleted_by"), str)
         # Programs are free in the text of a tombstone; events of this one name a principal.
         _set(now, "content_raw", TOMBSTONE if "principal" in data else None, str)
@@ -101,16 +104,6 @@ def apply(state: State | None, event: ReplayedEvent) -> tuple[State, Break | Non
     elif event.name == "topic.renamed":
         _set(now, "title", data.get("new_title"), str)
     return now, problem
-
-
-def after(state: State | None, event: ReplayedEvent) -> State:
-    """The state after the event, with the times of a message's last edit and of its deletion."""
-    now, _ = apply(state, event)
-    if event.name in ("message.edited", "message.deleted"):
-        now["edited_at"] = event.ts
-    if event.name == "message.deleted":
-        now["deleted_at"] = event.ts
-    return now
 
 
 def _create(
@@ -197,14 +190,6 @@ def _equal(name: str, expected: Any, stored: Any) -> bool:
 def digest(text: str) -> bytes:
     """A short form of a text, for states of many messages."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def replay(connection: sqlite3.Connection, kind: str, entity_id: str) -> State:
-    """What the row of one entity should contain. Reads the whole log."""
-    state: State | None = None
-    for event in map(ReplayedEvent._make, connection.execute(OF_ENTITY, (kind, entity_id))):
-        state, _ = apply(state, event)
-    return state or {}
 
 
 def newest(connection: sqlite3.Connection, rows_max: int, bytes_max: int) -> list[ReplayedEvent]:
