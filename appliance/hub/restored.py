@@ -70,4 +70,4 @@ def copy_channel(connection: sqlite3.Connection, channel: str) -> CopiedChannel 
         columns, maybe = (_EVENT, f" ({_EVENT})") if table == "events" else ("*", "")
         copy = f"INSERT INTO {table}{maybe} SELECT {columns} FROM source.{table} WHERE {condition}"
         rows[table] = connection.execute(copy, {"id": row[0]}).rowcount
-    return CopiedChannel(*row, rows)
+    return CopiedChannel(row[0], row[1], rows)
