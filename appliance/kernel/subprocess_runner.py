@@ -26,7 +26,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     """`code`: the exit code, negative for a signal; None: the command was not started.
 
     `output`: standard output up to its limit. `truncated`: there was more, or it was not closed.
-    `errors`: the end of standard error, if it was asked for.
+    `errors`: the end of standard error, up to its limit.
     """
 
     code: int | None
