@@ -211,7 +211,8 @@ def test_explain_describes_a_check_and_each_of_a_group() -> None:
     explained = json.loads(doctor(None, "explain", "hub", "--json").stdout)
     names = [check.name for check in run.CHECKS if check.group == "hub"]
     assert [each["name"] for each in explained] == names
-    assert explained[0]["problems"][0].keys() == {"name", "means", "remedy"}
+    problem = explained[0]["problems"][0]
+    assert problem.keys() == {"name", "means", "remedy", "severity", "hint"}
 
 
 @pytest.mark.parametrize("arguments", [["explain"], ["--run"], ["check", "--group"]])

@@ -112,6 +112,12 @@ def _wait_until_gone(gone: list[str]) -> None:
     gone.append("one")
 
 
+def _echo(taken: socket.socket, early: bytes) -> None:
+    taken.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + early)
+    while data := taken.recv(1000):
+        taken.sendall(data)
+
+
 def _serve() -> None:
     import gevent
     from gevent.event import Event
@@ -157,11 +163,7 @@ def _serve() -> None:
             start_response("204 No Content", [("Content-Length", "0")])
             return []
         elif path == "/taken":
-            taken: socket.socket = environ["gunicorn.socket"]
-            early = environ["agentlip.buffered"]()
-            taken.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + early)
-            while data := taken.recv(1000):
-                taken.sendall(data)
+            _echo(environ["gunicorn.socket"], environ["agentlip.buffered"]())
             return ALREADY_HANDLED
         elif path == "/watch":
             _wait_until_gone(gone)
