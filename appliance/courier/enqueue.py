@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from appliance.courier import metrics, wire
+from appliance.courier.change import EnvelopeGone, JournalBatch, LatestDropped, Outcome
 from appliance.courier.envelope import ParsedEnvelope, as_dict, encode, parse
 from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.item import StreamItem
@@ -157,7 +158,7 @@ class EnqueuePipeline:
             if item is None:
                 duplicates += 1
                 if rows:
-                    stream.changes.append(("gone", rows[index]))
+                    stream.changes.append(EnvelopeGone(rows[index]))
                 continue
             last = envelope
             if rows:
@@ -173,7 +174,7 @@ class EnqueuePipeline:
     def _update_latest(self, stream: Stream, body: bytes) -> None:
         unseen = self._latest.put(stream.name, body)
         if unseen and self._journal is not None:
-            self._queue.changes += [("unseen", name) for name in unseen]
+            self._queue.changes += [LatestDropped(name) for name in unseen]
 
     def _put_durable(self, stream: Stream, parsed: Sequence[ParsedEnvelope]) -> int:
         """Write the journal first, with capacity reserved in the stream until it is written."""
@@ -355,7 +356,7 @@ class EnqueuePipeline:
         self._restore_rows(journal, state.attempts)
         for stream, body in state.latest:
             unseen = self._latest.put(stream, body)
-            self._queue.changes += [("unseen", each) for each in unseen]
+            self._queue.changes += [LatestDropped(each) for each in unseen]
         for stream, until_ms in state.paused:
             until = None if until_ms is None else now + until_ms - now_ms
             self._queue.set_paused(self._open_durable(stream), until)
@@ -379,7 +380,7 @@ class EnqueuePipeline:
         for row in rows:
             stream = self._open_durable(row.stream)
             if stream.has_id(row.id):  # its producer got no answer and sent it again
-                stream.changes.append(("gone", row.number))
+                stream.changes.append(EnvelopeGone(row.number))
                 continue
             item = StreamItem(stream, row.id, row.body, 0, now - max(0, now_ms - row.accepted_ms))
             item.row, item.key, item.priority = row.number, row.key, row.priority
@@ -416,7 +417,7 @@ class EnqueuePipeline:
         try:
             offset_ms = self._clock.now_ms() - now
             written = self._journal.apply(
-                batch, journaled, samples, outcomes.sample_rate, offset_ms
+                JournalBatch(batch, journaled, samples, outcomes.sample_rate, offset_ms)
             )
         except ApplianceError:
             outcomes.put_back(samples, journaled, now)
@@ -425,7 +426,7 @@ class EnqueuePipeline:
                 changes[:] = compact(changes)
                 self._compact_at = max(COMPACT_AT, 2 * len(changes))
             raise
-        outcomes.add_journaled(batch, now)
+        outcomes.add_journaled([change for change in batch if isinstance(change, Outcome)], now)
         return written
 
     def stop_waiting(self) -> None:

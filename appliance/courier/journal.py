@@ -6,22 +6,33 @@ at-least-once delivery allows. Leases are not written: after a restart every lea
 ready.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from appliance.courier import listings, writes
+from appliance.courier.change import (
+    AttemptFailed,
+    EnvelopeAcked,
+    EnvelopeGone,
+    EnvelopeReturned,
+    JournalBatch,
+    JournalChange,
+)
 from appliance.courier.listings import PAGE
-from appliance.courier.outcome_log import Sample
 from appliance.courier.rows import EnvelopeRow
-from appliance.courier.writes import Change, Entry
+from appliance.courier.writes import Entry
 from appliance.kernel.errors import StorageFull
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
 COLUMNS = ", ".join(EnvelopeRow._fields)
+_encode = msgspec.msgpack.Encoder().encode
 BLOCK = 1_000  # row numbers reserved at a time
 
 
@@ -55,18 +66,9 @@ class Journal:
             reserve = self._reserved = self._newest + BLOCK
         return self._store.write(writes.append, entries, is_inbox, first, reserve)
 
-    def apply(
-        self,
-        changes: Sequence[Change],
-        journaled: Sequence[Change],
-        samples: Sequence[Sample],
-        sample_rate: float,
-        offset_ms: float,
-    ) -> int:
-        """Write changes of envelopes and streams, in the order they happened, and outcomes: those
-        of changes that were written before, and samples."""
-        outcomes = (journaled, samples, sample_rate, offset_ms)
-        return self._store.write(writes.apply, changes, *outcomes)
+    def apply(self, batch: JournalBatch) -> int:
+        """Write changes and outcomes. Returns how many."""
+        return self._store.write(writes.apply, _encode(batch))
 
     def read_rows(self) -> list[EnvelopeRow]:
         """All envelopes, in the order they were accepted."""
@@ -104,23 +106,20 @@ class Journal:
             after = page[-1][0], page[-1][1]
 
 
-def compact(changes: Sequence[Change]) -> list[Change]:
+def compact(changes: Sequence[JournalChange]) -> list[JournalChange]:
     """Fewer changes with the same result: those that a later change of the same envelope
     overwrites are left out. While the disk is full, this bounds them by the number of envelopes."""
-    kept: list[Change] = []
-    ended: set[Any] = set()
-    attempts: dict[int, int] = {}
+    kept: list[JournalChange] = []
+    ended: set[int] = set()
+    attempts: Counter[int] = Counter()
     for change in reversed(changes):
-        kind, key = change[0], change[1]
-        if kind in ("acked", "gone"):
-            ended.add(key)
-        elif kind == "returned":
-            if key in ended:
-                continue
-            ended.add(key)
-        elif kind == "failed_attempt":
-            attempts[key] = attempts.get(key, 0) + 1
-            if attempts[key] > change[2]:
+        if isinstance(change, EnvelopeReturned) and change.row in ended:
+            continue
+        if isinstance(change, EnvelopeAcked | EnvelopeGone | EnvelopeReturned):
+            ended.add(change.row)
+        elif isinstance(change, AttemptFailed):
+            attempts[change.row] += 1
+            if attempts[change.row] > change.limit:
                 continue
         kept.append(change)
     kept.reverse()

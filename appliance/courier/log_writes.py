@@ -1,9 +1,16 @@
 """Rows of the courier's log: outcomes of envelopes. The writer process calls this."""
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-from appliance.courier.outcome_log import ACKED, DEAD, EXPIRED, Fact, Sample, failure
+from appliance.courier.change import (
+    AttemptFailed,
+    EnvelopeAcked,
+    EnvelopeDead,
+    Fact,
+    JournalBatch,
+    Outcome,
+)
+from appliance.courier.outcome_log import ACKED, DEAD, EXPIRED, failure
 from appliance.kernel.batch import Tx
 
 ROWS = 50  # in one statement: that costs half of one statement each
@@ -14,20 +21,14 @@ _INSERT = (
 _ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def log_outcomes(
-    tx: Tx,
-    changes: Sequence[tuple[Any, ...]],
-    samples: Sequence[Sample],
-    sample_rate: float,
-    offset_ms: float,
-) -> None:
-    """`changes` are those of durable streams. `offset_ms`: the wall clock minus that of facts."""
+def log_outcomes(tx: Tx, batch: JournalBatch) -> None:
     rows = [
-        _row(offset_ms, name, error, fact, "durable", 1.0)
-        for name, error, fact in _outcomes(changes)
+        _row(batch.offset_ms, *_name_and_error(change), change.fact, "durable", 1.0)
+        for change in batch.journaled
+        if change.fact is not None
     ]
     rows += [
-        _row(offset_ms, name, error, fact, "memory", sample_rate) for name, error, fact in samples
+        _row(batch.offset_ms, *sample, "memory", batch.sample_rate) for sample in batch.samples
     ]
     for start in range(0, len(rows), ROWS):
         part = rows[start : start + ROWS]
@@ -35,18 +36,16 @@ def log_outcomes(
         tx.execute(f"{_INSERT} VALUES {marks}", [value for row in part for value in row])
 
 
-def _outcomes(changes: Sequence[tuple[Any, ...]]) -> Iterator[Sample]:
-    for change in changes:
-        kind, fact = change[0], change[-1]
-        if kind not in ("acked", "failed_attempt", "expired", "dead") or fact is None:
-            continue
-        if kind == "failed_attempt":
-            name, error = failure(*change[4:6])
-            yield name, error or None, fact
-        elif kind == "dead":
-            yield DEAD, change[3], fact
-        else:
-            yield (ACKED if kind == "acked" else EXPIRED), None, fact
+def _name_and_error(change: Outcome) -> tuple[str, str | None]:
+    match change:
+        case AttemptFailed():
+            name, error = failure(change.outcome, change.error)
+            return name, error or None
+        case EnvelopeDead():
+            return DEAD, change.reason
+        case EnvelopeAcked():
+            return ACKED, None
+    return EXPIRED, None
 
 
 def _row(

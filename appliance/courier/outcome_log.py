@@ -10,6 +10,7 @@ from collections import deque
 from typing import Any
 from zlib import crc32
 
+from appliance.courier.change import Fact, Outcome, Sample
 from appliance.courier.item import StreamItem
 
 ACKED, FAILED, REJECTED, EXPIRED, DEAD = (
@@ -23,13 +24,6 @@ JOURNALED_MAX = 50_000  # changes that wait, about 400 bytes each; with more, ac
 JOURNALED_MS = 10_000.0  # how late they are written, also without a quiet moment
 JOURNALED_ROWS = 1_000  # in one transaction: some 2 ms of the writer's time
 
-Fact = tuple[str, str, str | None, int | None, float, float, float | None]
-"""Stream, id, consumer, number of the delivery, and monotonic milliseconds: when it happened, when
-the envelope was accepted and when it was delivered."""
-
-Sample = tuple[str, str | None, Fact]
-"""Name, error, and what is in the row beside them."""
-
 
 class OutcomeLog:
     def __init__(self, *, enabled: bool = False, sample_rate: float = 0.0) -> None:
@@ -39,7 +33,7 @@ class OutcomeLog:
         self.threshold = round(self.sample_rate * 2**32)
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
         self._written_ms = 0.0
-        self._journaled: deque[tuple[float, list[Any]]] = deque()
+        self._journaled: deque[tuple[float, list[Outcome]]] = deque()
         self._journaled_count = 0
 
     def fact(self, item: StreamItem, now: float, consumer: Any = None) -> Fact | None:
@@ -59,15 +53,15 @@ class OutcomeLog:
         name, reason = failure(outcome, error)
         self.add(name, item, now, consumer, reason)
 
-    def add_journaled(self, changes: list[Any], now: float) -> None:
+    def add_journaled(self, changes: list[Outcome], now: float) -> None:
         """Changes of durable streams that the journal has."""
         if self.enabled and changes:
             self._journaled.append((now, changes))
             self._journaled_count += len(changes)
 
-    def take_journaled(self, now: float, *, quiet: bool) -> list[Any]:
+    def take_journaled(self, now: float, *, quiet: bool) -> list[Outcome]:
         """The next changes whose outcomes are written, if `quiet` or if they are due."""
-        taken: list[Any] = []
+        taken: list[Outcome] = []
         while self._journaled:
             is_due = quiet or now - self._journaled[0][0] >= JOURNALED_MS
             is_due = is_due and len(taken) < JOURNALED_ROWS
@@ -87,7 +81,7 @@ class OutcomeLog:
         self._written_ms = now
         return [samples.popleft() for _ in range(min(limit, len(samples)))]
 
-    def put_back(self, samples: list[Sample], journaled: list[Any], now: float) -> None:
+    def put_back(self, samples: list[Sample], journaled: list[Outcome], now: float) -> None:
         """They could not be written. Nothing is added to `journaled` while that is so."""
         if journaled:
             self._journaled.appendleft((now, journaled))

@@ -4,8 +4,14 @@
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
+from appliance.courier.change import (
+    EnvelopeReturned,
+    JournalChange,
+    StreamForgotten,
+    StreamPaused,
+    StreamResumed,
+)
 from appliance.courier.consumer import Consumer, add_subscription, remove_subscriptions
 from appliance.courier.fair_dispatch import dispatch, dispatch_to
 from appliance.courier.item import DELAYED, Expiry, StreamItem
@@ -33,7 +39,7 @@ class Queue:
         self.consumers: dict[str, Consumer] = {}
         self.timers = Timers()
         self.forgotten_stats: dict[str, StreamStats] = {}  # label → counts of forgotten streams
-        self.changes: list[tuple[Any, ...]] = []  # not written to the journal yet
+        self.changes: list[JournalChange] = []  # not written to the journal yet
         self._policy_of = policy_of
         self._label_of = label_of
         self._idle_ms = idle_ms
@@ -203,7 +209,7 @@ class Queue:
         label = self._label_of(stream.name)
         self.forgotten_stats.setdefault(label, StreamStats()).add(stream.stats)
         if stream.policy.durable:
-            self.changes.append(("forgotten", stream.name))
+            self.changes.append(StreamForgotten(stream.name))
         del self.streams[stream.name], self._last_used_ms[stream.name]
 
     # -- operators -----------------------------------------------------------------------------
@@ -213,7 +219,7 @@ class Queue:
         if item.state != DELAYED:
             return False
         if item.stream.policy.durable:
-            self.changes.append(("returned", item.row, item.attempts, item.failures, 0))
+            self.changes.append(EnvelopeReturned(item.row, item.attempts, item.failures, 0.0))
         self.timers.cancel(item)
         item.stream.on_timer(item, now)
         return True
@@ -222,7 +228,7 @@ class Queue:
         self.set_paused(stream, until)
         if stream.policy.durable:
             left_ms = None if until is None else until - now
-            self.changes.append(("paused", stream.name, left_ms))
+            self.changes.append(StreamPaused(stream.name, left_ms))
 
     def set_paused(self, stream: Stream, until: float | None) -> None:
         """Pause a stream without writing it to the journal."""
@@ -237,7 +243,7 @@ class Queue:
         stream.resume()
         self._timed_pauses.discard(stream)
         if stream.policy.durable:
-            self.changes.append(("resumed", stream.name))
+            self.changes.append(StreamResumed(stream.name))
         dispatch(stream, now)
 
     def leases(self) -> list[StreamItem]:

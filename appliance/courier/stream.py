@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from appliance.courier import outcome_log
+from appliance.courier import change, outcome_log
 from appliance.courier.item import DELAYED, FOREVER, GONE, DeliveryOptions, Expiry, StreamItem
 from appliance.courier.lease import (
     ACK,
@@ -46,11 +46,11 @@ class Stream:
         policy: StreamPolicy,
         timers: Timers,
         deferred_streams: set["Stream"] | None = None,
-        changes: list[tuple[Any, ...]] | None = None,
+        changes: list[change.JournalChange] | None = None,
         outcomes: outcome_log.OutcomeLog | None = None,
     ) -> None:
         """The stream adds itself to `deferred_streams` while dispatch waits for a quick consumer,
-        and to `changes` what is written to the journal (writes.py) if it is durable."""
+        and to `changes` what is written to the journal (change.py) if it is durable."""
         self.name = name
         self.policy = policy
         self.items: dict[str, StreamItem] = {}
@@ -65,7 +65,7 @@ class Stream:
         self.paused_until: float | None = None
         self.stats = StreamStats()
         self.recent_ids = RecentIds(policy.recent_max, policy.recent_seconds)
-        self.changes: list[tuple[Any, ...]] = [] if changes is None else changes
+        self.changes: list[change.JournalChange] = [] if changes is None else changes
         self.subscriptions: list[Any] = []
         self.min_served = 0
         self.deferred_streams: set[Stream] = set() if deferred_streams is None else deferred_streams
@@ -205,7 +205,8 @@ class Stream:
         if self.policy.durable:
             ordinal, limit = self.recent_ids.total, self.policy.recent_max
             fact = self._outcomes.fact(item, now, consumer)
-            self.changes.append(("acked", item.row, self.name, ordinal, limit, item.id, fact))
+            acked = change.EnvelopeAcked(item.row, fact, self.name, ordinal, limit, item.id)
+            self.changes.append(acked)
         elif self._outcomes.threshold:
             self._outcomes.add(outcome_log.ACKED, item, now, consumer)
         self.recent_ids.add(item.id)
@@ -258,8 +259,8 @@ class Stream:
         if not self.policy.durable:
             self._outcomes.add_failure(outcome, item, now, consumer, error)
         elif limit or fact:
-            change = ("failed_attempt", item.row, limit, consumer.name, outcome, error, fact)
-            self.changes.append(change)
+            attempt = change.AttemptFailed(item.row, fact, limit, consumer.name, outcome, error)
+            self.changes.append(attempt)
 
     def _end_lease(self, item: StreamItem, event: str) -> None:
         """Raises IllegalTransition if it is not leased."""
@@ -309,7 +310,8 @@ class Stream:
         self._order += 1
         item.order = self._order
         if self.policy.durable:
-            self.changes.append(("returned", item.row, item.attempts, item.failures, delay_ms))
+            row, attempts, failures = item.row, item.attempts, item.failures
+            self.changes.append(change.EnvelopeReturned(row, attempts, failures, delay_ms))
         if delay_ms > 0:
             self._delay(item, now + delay_ms)
         else:
@@ -358,7 +360,7 @@ class Stream:
         if not self.policy.durable:
             self._outcomes.add(outcome_log.EXPIRED, item, now)
         elif fact := self._outcomes.fact(item, now):
-            self.changes.append(("expired", item.row, fact))
+            self.changes.append(change.EnvelopeExpired(item.row, fact))
         if self.policy.ttl_action == "dead":
             self._dead_letter(item, now, "expired")
         else:
@@ -379,7 +381,8 @@ class Stream:
         self.stats.dead_lettered += 1
         if self.policy.durable:
             fact = self._outcomes.fact(item, now)
-            self.changes.append(("dead", item.row, item.attempts, reason, item.error, fact))
+            dead = change.EnvelopeDead(item.row, fact, item.attempts, reason, item.error)
+            self.changes.append(dead)
         else:
             self._outcomes.add(outcome_log.DEAD, item, now, error=reason)
         while len(self.dead) > self.policy.dead_max:
@@ -398,7 +401,7 @@ class Stream:
         self.ready_queue.add(fresh)
         self.stats.redriven += 1
         if self.policy.durable:
-            self.changes.append(("redrive", item.row))
+            self.changes.append(change.EnvelopeRedriven(item.row))
         return fresh
 
     # -- administration-----------------------------------------------------------------------
@@ -414,11 +417,11 @@ class Stream:
         """Remove an envelope permanently. False if it is leased."""
         if item.state == DEAD:
             self._drop_dead_letter(item, "purged")
-            return True
-        if item.state in (READY, DELAYED):
+        elif item.state in (READY, DELAYED):
             self._drop_waiting(item, "purged")
-            return True
-        return False
+        else:
+            return False
+        return True
 
     def pause(self, until: float | None) -> None:
         self.paused, self.paused_until = True, until
@@ -458,7 +461,6 @@ class Stream:
 
     def _drop_waiting(self, item: StreamItem, reason: str) -> None:
         self._withdraw(item)
-        item.state = GONE
         self.ready_queue.unblock_key(item)
         self._drop(item, reason)
 
@@ -466,17 +468,16 @@ class Stream:
         self.stats.record_drop(reason)
         self._remove(item)
         if self.policy.durable:
-            self.changes.append(("gone", item.row))
+            self.changes.append(change.EnvelopeGone(item.row))
 
     def _withdraw(self, item: StreamItem) -> None:
-        """Remove it from the ready queue or end its delay. The caller sets its new state."""
-        if item.state == READY:
-            item.state = GONE
+        """Remove it from the ready queue or end its delay."""
+        was_ready, item.state = item.state == READY, GONE
+        if was_ready:
             self.ready_queue.remove(item)
-        elif item.state == DELAYED:
+        else:
             self.delayed -= 1
             self._timers.cancel(item)
-            item.state = GONE
             self.ready_queue.unblock_key(item)
 
     def _drop_dead_letter(self, item: StreamItem, reason: str) -> None:
@@ -486,7 +487,7 @@ class Stream:
         self.dead_bytes -= len(item.body)
         self.stats.record_drop(reason)
         if self.policy.durable:
-            self.changes.append(("gone", item.row))
+            self.changes.append(change.EnvelopeGone(item.row))
 
     def _cancel_expiry(self, item: StreamItem) -> None:
         if item.expiry is not None:
@@ -495,6 +496,5 @@ class Stream:
 
     def _remove(self, item: StreamItem) -> None:
         del self.items[item.id]
-        if item.expiry is not None:
-            self._cancel_expiry(item)
+        self._cancel_expiry(item)
         self.bytes -= len(item.body)

@@ -3,15 +3,30 @@ neither an event loop nor a store."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
+import msgspec
+from msgspec.structs import astuple
+
+from appliance.courier.change import (
+    AttemptFailed,
+    EnvelopeAcked,
+    EnvelopeDead,
+    EnvelopeExpired,
+    EnvelopeGone,
+    EnvelopeRedriven,
+    EnvelopeReturned,
+    JournalBatch,
+    LatestDropped,
+    StreamForgotten,
+    StreamPaused,
+    StreamResumed,
+)
 from appliance.courier.log_writes import log_outcomes
-from appliance.courier.outcome_log import Sample
 from appliance.kernel.batch import Tx
 
 Entry = tuple[str, str, bytes, int, str | None, int, int | None, int | None]
-Change = tuple[Any, ...]
+_decode = msgspec.msgpack.Decoder(JournalBatch).decode
 
 INSERT = (
     "INSERT INTO journal (number, stream, id, body, priority, key, accepted_ms, due_ms, expires_ms)"
@@ -63,21 +78,13 @@ def append(
     return rows
 
 
-def apply(
-    tx: Tx,
-    changes: Sequence[Change],
-    journaled: Sequence[Change],
-    samples: Sequence[Sample],
-    sample_rate: float,
-    offset_ms: float,
-) -> int:
-    """Write changes of envelopes and streams, in the order they happened, and the outcomes of
-    `journaled`, which were written before, into the log. `offset_ms`: the wall clock minus the
-    monotonic clock, which the outcomes have."""
-    for kind, group in groupby(changes, key=itemgetter(0)):
-        APPLY[kind](tx, [change[1:] for change in group])
-    log_outcomes(tx, journaled, samples, sample_rate, offset_ms)
-    return len(changes) + len(journaled) + len(samples)
+def apply(tx: Tx, encoded: bytes) -> int:
+    """Write the changes and outcomes of a JournalBatch."""
+    batch = _decode(encoded)
+    for kind, group in groupby(batch.changes, key=type):
+        APPLY[kind](tx, list(group))
+    log_outcomes(tx, batch)
+    return len(batch.changes) + len(batch.journaled) + len(batch.samples)
 
 
 def prune(tx: Tx, recent_ms: int) -> int:
@@ -87,71 +94,77 @@ def prune(tx: Tx, recent_ms: int) -> int:
     return tx.execute("DELETE FROM acked WHERE at_ms < ?", (now_ms - recent_ms,)).rowcount
 
 
-def _acked(tx: Tx, rows: list[Change]) -> None:
+def _acked(tx: Tx, acks: list[EnvelopeAcked]) -> None:
     now_ms = tx.steady_ms
-    tx.executemany(DELETE, [(number,) for number, *_ in rows])
+    tx.executemany(DELETE, [(ack.row,) for ack in acks])
     tx.executemany(
         INSERT_ACKED,
         [
-            (stream, ordinal % limit, ordinal, id_, now_ms)
-            for _, stream, ordinal, limit, id_, _ in rows
-            if limit
+            (ack.stream, ack.ordinal % ack.limit, ack.ordinal, ack.id, now_ms)
+            for ack in acks
+            if ack.limit
         ],
     )
 
 
-def _returned(tx: Tx, rows: list[Change]) -> None:
-    now = tx.steady_ms
+def _returned(tx: Tx, changes: list[EnvelopeReturned]) -> None:
+    now_ms = tx.steady_ms
     tx.executemany(
         UPDATE_ATTEMPTS,
         [
-            (attempts, failures, now + int(delay_ms) if delay_ms else None, number)
-            for number, attempts, failures, delay_ms in rows
+            (each.attempts, each.failures, _later(now_ms, each.delay_ms or None), each.row)
+            for each in changes
         ],
     )
 
 
-def _failed_attempt(tx: Tx, rows: list[Change]) -> None:
-    """With a limit of 0 only the log has it."""
-    now_ms, kept = tx.steady_ms, [row[:-1] for row in rows if row[1]]
-    tx.executemany(INSERT_ATTEMPT, [(number, now_ms, *attempt) for number, _, *attempt in kept])
-    tx.executemany(DELETE_OLD_ATTEMPTS, [(number, limit) for number, limit, *_ in kept])
+def _failed_attempt(tx: Tx, attempts: list[AttemptFailed]) -> None:
+    now_ms, kept = tx.steady_ms, [attempt for attempt in attempts if attempt.limit]
+    tx.executemany(
+        INSERT_ATTEMPT,
+        [(each.row, now_ms, each.consumer, each.outcome, each.error) for each in kept],
+    )
+    tx.executemany(DELETE_OLD_ATTEMPTS, [(attempt.row, attempt.limit) for attempt in kept])
 
 
-def _dead(tx: Tx, rows: list[Change]) -> None:
-    now_ms = tx.steady_ms
-    tx.executemany(UPDATE_DEAD, [(now_ms, *values, number) for number, *values, _ in rows])
-
-
-def _paused(tx: Tx, rows: list[Change]) -> None:
+def _dead(tx: Tx, changes: list[EnvelopeDead]) -> None:
     now_ms = tx.steady_ms
     tx.executemany(
-        INSERT_PAUSE,
-        [(stream, None if left_ms is None else now_ms + int(left_ms)) for stream, left_ms in rows],
+        UPDATE_DEAD,
+        [(now_ms, each.attempts, each.reason, each.error, each.row) for each in changes],
     )
 
 
-def _expired(_tx: Tx, _rows: list[Change]) -> None:
-    """Another change says what became of the envelope."""
+def _paused(tx: Tx, pauses: list[StreamPaused]) -> None:
+    now_ms = tx.steady_ms
+    tx.executemany(
+        INSERT_PAUSE, [(pause.stream, _later(now_ms, pause.left_ms)) for pause in pauses]
+    )
 
 
-def _each(sql: str) -> Callable[[Tx, list[Change]], None]:
-    def run(tx: Tx, rows: list[Change]) -> None:
-        tx.executemany(sql, rows)
+def _later(now_ms: int, delay_ms: float | None) -> int | None:
+    return None if delay_ms is None else now_ms + int(delay_ms)
+
+
+def _each(sql: str) -> Callable[[Tx, list[Any]], None]:
+    """For changes whose fields are the parameters."""
+
+    def run(tx: Tx, changes: list[Any]) -> None:
+        tx.executemany(sql, [astuple(change) for change in changes])
 
     return run
 
 
-APPLY: dict[str, Callable[[Tx, list[Change]], None]] = {
-    "gone": _each(DELETE),
-    "acked": _acked,
-    "returned": _returned,
-    "failed_attempt": _failed_attempt,
-    "dead": _dead,
-    "expired": _expired,
-    "redrive": _each(UPDATE_REDRIVEN),
-    "paused": _paused,
-    "resumed": _each(DELETE_PAUSE),
-    "forgotten": _each(DELETE_ACKED),
-    "unseen": _each(DELETE_LATEST),
+APPLY: dict[type, Callable[[Tx, list[Any]], None]] = {
+    EnvelopeGone: _each(DELETE),
+    EnvelopeAcked: _acked,
+    EnvelopeReturned: _returned,
+    AttemptFailed: _failed_attempt,
+    EnvelopeDead: _dead,
+    EnvelopeExpired: lambda _tx, _changes: None,
+    EnvelopeRedriven: _each(UPDATE_REDRIVEN),
+    StreamPaused: _paused,
+    StreamResumed: _each(DELETE_PAUSE),
+    StreamForgotten: _each(DELETE_ACKED),
+    LatestDropped: _each(DELETE_LATEST),
 }
