@@ -25,10 +25,11 @@ from appliance.build import commit
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Conflict, Unavailable
+from appliance.kernel.whole_file import whole_file
 from appliance.workspace.datadir import BESIDE, DataDir, pid_alive
 from doctor import live, report, run
 from doctor.check import Check
-from doctor.context import Context
+from doctor.context import Context, size_of
 from doctor.redaction import Redaction, names_of, secrets_of
 from doctor.settings import DoctorSettings
 from doctor.settings_view import texts_of, view
@@ -98,7 +99,7 @@ class Bundle:
         self._redaction = Redaction(secrets, names_of(self._datadir))
         self._files: dict[str, bytes] = {}
         self._left_out: dict[str, str] = {}
-        self._size = 0
+        self.size_of = 0
 
     def collect(self, progress: Progress) -> BundleManifest:
         parts: tuple[tuple[str, Callable[[], Any]], ...] = (
@@ -136,42 +137,34 @@ class Bundle:
     def write(self, manifest: BundleManifest, out: Path) -> None:
         """Writes the archive, readable by the owner only, completely or not at all."""
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-        partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(partial, flags, 0o600), "wb") as file:
-                with (
-                    gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
-                    tarfile.open(fileobj=packed, mode="w") as archive,
-                ):
-                    for name, content in {MANIFEST: text, **self._files}.items():
-                        entry = tarfile.TarInfo(name)
-                        entry.size, entry.mode = len(content), 0o600
-                        entry.mtime = self._context.clock.now_ms() // 1000
-                        archive.addfile(entry, io.BytesIO(content))
-                file.flush()
-                os.fsync(file.fileno())
-            if os.path.lexists(out):
-                raise BundleExists(f"{out} exists already")
-            partial.rename(out)
+            with (
+                whole_file(out) as file,
+                gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+                tarfile.open(fileobj=packed, mode="w") as archive,
+            ):
+                for name, content in {MANIFEST: text, **self._files}.items():
+                    entry = tarfile.TarInfo(name)
+                    entry.size, entry.mode = len(content), 0o600
+                    entry.mtime = self._context.clock.now_ms() // 1000
+                    archive.addfile(entry, io.BytesIO(content))
+                if os.path.lexists(out):
+                    raise BundleExists(f"{out} exists already")
         except OSError as error:
             raise BundleNotWritten(f"{out}: {error.strerror or error}") from error
-        finally:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
 
     def _add(self, name: str, content: bytes) -> None:
         if self._redaction.finds_secret(content):
             self._left_out[name] = "a secret was found in it after redaction"
-        elif self._size + len(content) > self._settings.bundle_bytes_max:
+        elif self.size_of + len(content) > self._settings.bundle_bytes_max:
             self._left_out[name] = "the bundle would exceed doctor.bundle_bytes_max"
         else:
-            self._size += len(content)
+            self.size_of += len(content)
             self._files[f"{FOLDER}/{name}"] = content
 
     def _doctor(self, progress: Progress) -> report.DoctorReport:
         """All checks, or the cheap ones of a large workspace."""
-        size = sum(_size(self._datadir.database(store)) for store in self._context.stores)
+        size = sum(size_of(self._datadir.database(store)) for store in self._context.stores)
         everything = size <= self._settings.bundle_expensive_bytes_max
         if not everything:
             self._left_out["expensive checks"] = (
@@ -186,7 +179,7 @@ class Bundle:
         database = self._datadir.database(store)
         facts: dict[str, Any] = {
             "file": database.name,
-            "bytes": {suffix or "database": _size(database.with_name(database.name + suffix))
+            "bytes": {suffix or "database": size_of(database.with_name(database.name + suffix))
                       for suffix in ("", *BESIDE)},
             "suspect": self._datadir.suspect_file(store).exists(),
         }  # fmt: skip
@@ -334,10 +327,3 @@ def _count(connection: sqlite3.Connection, table: str) -> int | None:
     except sqlite3.Error:
         return None
     return int(count)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

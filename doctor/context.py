@@ -145,6 +145,14 @@ class Context:
         return self.clock.monotonic() > self._deadline
 
 
+def size_of(path: Path) -> int:
+    """0 if the file is missing or can't be asked."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def open_read_only(database: Path) -> sqlite3.Connection:
     """A read-only connection, also beside a running hub. Does not change the write-ahead log."""
     immutable = "&immutable=1" if _needs_no_log(database) else ""

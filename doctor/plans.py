@@ -55,38 +55,29 @@ def is_open(path: Path, bits: int = 0o077) -> bool:
         return False
 
 
-def _data_directory(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    path = context.datadir.dir
-    for finding in findings:
-        if finding.subject == path.name and is_open(path, stat.S_IWOTH):
-            yield restrict(finding.check, finding.subject, path.name, OWNER_ONLY)
-            return
+def _restricted(
+    place: Callable[[DataDir, str], Path], mode: str = OWNER_ONLY, bits: int = 0o077
+) -> Plan:
+    """Takes permissions from the files of the subjects. `place`: where they are; `bits`: of the
+    modes that are repaired."""
+
+    def plan(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+        for finding in findings:
+            path = place(context.datadir, finding.subject)
+            if is_open(path, bits):
+                name = _relative(context.datadir, path)
+                yield restrict(finding.check, finding.subject, name, mode)
+
+    return plan
 
 
-def _settings_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    path = context.datadir.settings_file
-    for finding in findings:
-        if finding.subject == path.name and is_open(path, stat.S_IWOTH):
-            yield restrict(finding.check, finding.subject, path.name, NOT_WRITABLE_BY_ALL)
-
-
-def _private_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    """Subjects are the names of files in `.agentlip`."""
-    for finding in findings:
-        path = context.datadir.dir / finding.subject
-        if is_open(path):
-            name = _relative(context.datadir, path)
-            yield restrict(finding.check, finding.subject, name, OWNER_ONLY)
-
-
-def _member_key(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+def _member_key(datadir: DataDir, name: str) -> Path:
     """Subjects are the name of the directory of the member key, and the names of files in it."""
-    folder = context.datadir.dir / IDENTITY
-    for finding in findings:
-        path = folder if finding.subject == folder.name else folder / finding.subject
-        if is_open(path):
-            name = _relative(context.datadir, path)
-            yield restrict(finding.check, finding.subject, name, OWNER_ONLY)
+    folder = datadir.dir / IDENTITY
+    return folder if name == IDENTITY else folder / name
+
+
+_private_file = _restricted(lambda datadir, name: datadir.dir / name)
 
 
 def _server_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -255,12 +246,14 @@ def messages(action: str, message: str) -> Plan:
 
 
 PLANS: dict[str, Plan] = {
-    "host.data-directory": _data_directory,
+    "host.data-directory": _restricted(lambda datadir, _: datadir.dir, bits=stat.S_IWOTH),
     "host.leftovers": _leftovers,
     "host.server-file": _server_file,
     "host.token": _private_file,
-    "identity.private": _member_key,
-    "settings.file": _settings_file,
+    "identity.private": _restricted(_member_key),
+    "settings.file": _restricted(
+        lambda datadir, name: datadir.workspace / name, NOT_WRITABLE_BY_ALL, stat.S_IWOTH
+    ),
     "store.objects": _objects,
     "store.integrity": _integrity,
     "store.free-pages": _free_pages,

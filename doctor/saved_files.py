@@ -8,22 +8,20 @@ atomic, so what an interrupted repair left is found and planned again.
 
 import os
 import shutil
-import sqlite3
-import stat
 from collections.abc import Iterable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.ids import random_id
-from appliance.kernel.whole_file import sync_directory
+from appliance.kernel.whole_file import sync_directory, whole_file
+from appliance.workspace import snapshot
 from appliance.workspace.datadir import STORES, DataDir
-from doctor.context import open_read_only
+from doctor.context import open_read_only, size_of
 from doctor.step import Step
 
 FOLDER = "repairs"
 SAVED = "saved"
-_SQLITE_BESIDE = ("-wal", "-shm", "-journal")
 
 
 class SavedFiles:
@@ -64,7 +62,6 @@ class SavedFiles:
         if not source.is_file() or os.path.lexists(target):
             return False
         _copy_file(source, target)
-        sync_directory(target.parent)
         return True
 
     def remove(self) -> None:
@@ -84,9 +81,7 @@ def _bytes_of(datadir: DataDir, paths: Iterable[str]) -> int:
     for path in paths:
         source = datadir.workspace / path
         beside = ("", "-wal") if _is_store(datadir, source) else ("",)
-        for suffix in beside:
-            with suppress(OSError):
-                total += source.with_name(source.name + suffix).stat().st_size
+        total += sum(size_of(source.with_name(source.name + suffix)) for suffix in beside)
     return total
 
 
@@ -106,37 +101,10 @@ def _is_store(datadir: DataDir, path: Path) -> bool:
 
 
 def _copy_store(source: Path, target: Path) -> None:
-    """A copy of what the store's readers see, by SQLite's backup, as one file without a log."""
-    partial = target.with_name(f".{target.name}.partial")
-    for suffix in ("", *_SQLITE_BESIDE):
-        partial.with_name(partial.name + suffix).unlink(missing_ok=True)
-    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    with (
-        closing(open_read_only(source)) as connection,
-        closing(sqlite3.connect(partial, isolation_level=None)) as copy,
-    ):
-        connection.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE").fetchall()
-    _sync(partial)
-    partial.rename(target)
+    with closing(open_read_only(source)) as connection:
+        snapshot.copy_store(connection, target, checked=False)
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    partial = target.with_name(f".{target.name}.partial")
-    partial.unlink(missing_ok=True)
-    mode = stat.S_IMODE(source.stat().st_mode) & 0o700
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as copy, source.open("rb") as original:
+    with source.open("rb") as original, whole_file(target) as copy:
         shutil.copyfileobj(original, copy)
-        copy.flush()
-        os.fchmod(descriptor, mode or 0o600)
-        os.fsync(descriptor)
-    partial.rename(target)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -28,6 +28,13 @@ def take(
     folder.mkdir(mode=0o700, exist_ok=True)
     stamp = iso(now_ms).replace("-", "").replace(":", "").replace(".", "")
     target = folder / f"{file_name}.backup-v{schema}-{stamp}"
+    copy_store(source, target, checked=True)
+    return target
+
+
+def copy_store(source: sqlite3.Connection, target: Path, *, checked: bool) -> None:
+    """Copies what `source` sees to one file without a log. Raises what `take` raises; without
+    `checked` the copy may be as damaged as its original."""
     partial = target.with_name(target.name + _PARTIAL)
     try:
         os.close(open_own(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
@@ -35,15 +42,15 @@ def take(
             source.backup(copy)
             # The copy of a WAL database would need a log beside it too.
             copy.execute("PRAGMA journal_mode = DELETE")
-        _check(partial)
+        if checked:
+            _check(partial)
         sync_file(partial)
         partial.rename(target)
-        sync_directory(folder)
+        sync_directory(target.parent)
     finally:
         for suffix in ("", *BESIDE):
             with suppress(OSError):
                 partial.with_name(partial.name + suffix).unlink(missing_ok=True)
-    return target
 
 
 def prune(folder: Path, file_name: str, keep: int = KEPT_MAX) -> list[Path]:

@@ -17,7 +17,7 @@ from appliance.backup.unpack import check_hashes
 from appliance.workspace import swap
 from appliance.workspace.datadir import BESIDE
 from doctor.check import Check, Cost, Finding, Problem, Severity
-from doctor.context import Context
+from doctor.context import Context, size_of
 from doctor.sections import section
 
 CREATE = "agentlip backup create"
@@ -212,7 +212,7 @@ def _space(context: Context) -> Iterator[Finding]:
         return
     stores = (context.datadir.database(store) for store in context.stores)
     files = (path.with_name(path.name + end) for path in stores for end in ("", *BESIDE))
-    needed = sum(map(_size, files)) + settings.free_bytes_min
+    needed = sum(map(size_of, files)) + settings.free_bytes_min
     folder = sets.root if sets.root.is_dir() else context.datadir.dir
     try:
         volume = os.statvfs(folder)
@@ -228,13 +228,6 @@ def _space(context: Context) -> Iterator[Finding]:
             f"the next backup needs {needed / _MIB:,.0f} MiB, and {free / _MIB:,.0f} MiB are free",
             severity=Severity.INFO if small else Severity.WARNING,
         )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 _MANIFESTS = "the manifests of all backups"

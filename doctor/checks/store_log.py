@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from doctor.check import Finding, Problem, Severity
-from doctor.context import Context
+from doctor.context import Context, size_of
 
 _MIB = 1 << 20
 LARGE = Problem(
@@ -21,10 +21,7 @@ def log_of(database: Path) -> Path:
 
 def log_bytes(database: Path) -> int:
     """0 if there is none."""
-    try:
-        return log_of(database).stat().st_size
-    except OSError:
-        return 0
+    return size_of(log_of(database))
 
 
 def find_large_log(context: Context) -> Iterator[Finding]:
