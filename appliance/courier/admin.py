@@ -43,6 +43,8 @@ FACTS = (
     "oldest_ready_seconds",
 )
 _encode = msgspec.json.Encoder().encode
+PAGE_MAX = 1_000  # envelopes on one page of GET /v1/peek
+REDRIVE_RATE = 1_000.0  # highest rate of a redrive, in dead letters per second
 
 
 class RunningRedrive:
@@ -147,7 +149,7 @@ class CourierAdmin:
 
     def peek(self, who: Principal, query: wire.PeekQuery) -> wire.EnvelopePage:
         stream = self._courier.existing_stream(who, SUBSCRIBE, query.stream)
-        limit = min(query.limit, self._courier.settings.page_max)
+        limit = min(query.limit, PAGE_MAX)
         envelopes: list[wire.EnvelopeDetails] = []
         left = self._courier.settings.delivery_bytes_max
         skipping = query.after is not None
@@ -293,7 +295,7 @@ class CourierAdmin:
         if command.rate is not None:
             if len(self._redrives) >= REDRIVES_MAX:
                 raise wire.WaitLimitReached(f"too many redrives are running: {REDRIVES_MAX}")
-            rate = min(command.rate, self._courier.settings.redrive_rate)
+            rate = min(command.rate, REDRIVE_RATE)
             started = RunningRedrive(stream, deque(ids), rate, now)
             self._redrives.append(started)
             self._queue.timers.wake()

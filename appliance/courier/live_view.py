@@ -15,7 +15,7 @@ from appliance.courier import metrics, wire
 from appliance.courier.access import READ, require
 from appliance.courier.envelope import encode
 from appliance.courier.policy import matches
-from appliance.courier.service import Courier
+from appliance.courier.service import CREDIT_MAX, Courier
 from appliance.courier.sockets import decode_frame, error_frame
 from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
@@ -43,7 +43,7 @@ class LiveView:
         view = courier.views.get(query.view)
         if view is None:
             raise wire.NoSuchView(details={"view": query.view})
-        limit = courier.settings.credit_max
+        limit = CREDIT_MAX
         if query.credit is not None and query.credit > limit:
             raise wire.CreditTooHigh(details={"field": "credit", "limit": limit})
         self.courier = courier
@@ -161,7 +161,7 @@ class LiveViewSocket:
                 break
             try:
                 credit = decode_frame(_decode_grant, message).credit
-                limit = self._live.courier.settings.credit_max
+                limit = CREDIT_MAX
                 if credit < 0 or (watcher.credit or 0) + credit > limit:
                     raise wire.CreditTooHigh(details={"field": "credit", "limit": limit})
             except ApplianceError as error:

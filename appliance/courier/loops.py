@@ -9,6 +9,9 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
 
 INFLIGHT_MS = 100.0  # between two updates of the view of leases, while it is watched
+TICK_SECONDS = 0.02  # how late leases end and delayed envelopes become ready, in seconds
+TICK_ITEMS_MAX = 5_000  # expired leases and due delays handled before other work gets a turn
+JOURNAL_SECONDS = 0.01  # how late acks are written to the journal of durable streams, in seconds
 
 
 class Tick(Loop):
@@ -24,14 +27,14 @@ class Tick(Loop):
         super().__init__(courier.clock, courier.log)
         self._courier = courier
         self._admin = admin
-        self.shortest_seconds = courier.settings.tick_seconds
+        self.shortest_seconds = TICK_SECONDS
         self.interval_seconds = 0.0
         self._forgotten_ms = self._refreshed_ms = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         courier = self._courier
         now = courier.now()
-        counts = courier.queue.tick(now, courier.settings.tick_items_max)
+        counts = courier.queue.tick(now, TICK_ITEMS_MAX)
         courier.queue.dispatch_deferred(now)
         counts["redriven"] = self._admin.tick(now)
         if courier.views[INFLIGHT].watchers and now - self._refreshed_ms >= INFLIGHT_MS:
@@ -64,7 +67,7 @@ class JournalWriter(Loop):
         """`durable`: there can be durable streams."""
         super().__init__(courier.clock, courier.log)
         self._courier = courier
-        self.interval_seconds = courier.settings.journal_seconds if durable else SAMPLE_MS / 1000
+        self.interval_seconds = JOURNAL_SECONDS if durable else SAMPLE_MS / 1000
         self._retry_at = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:

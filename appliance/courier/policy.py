@@ -19,7 +19,12 @@ NAME_MAX = 256
 
 
 class StreamPolicy(msgspec.Struct, frozen=True):
-    """The settings of one stream; settings.py explains each of them."""
+    """The settings of one stream. settings.py explains them, except these, which are constant:
+
+    lease_total_ms_max  the longest lease including all its extensions
+    backoff_ms_max      the longest delay before a redelivery
+    aging_ms            waiting this long raises an envelope's priority by one; 0: never
+    """
 
     lease_ms: int = 30_000
     lease_total_ms_max: int = 12 * 3_600_000

@@ -38,6 +38,11 @@ from appliance.kernel.wakeup import Wakeup
 BUCKETS_MAX = 1_000
 RECEIVER = "receiver-"
 RECEIVE_STEP = 16  # envelopes leased for one receive before their bytes are counted
+CREDIT_MAX = 10_000  # credit of one consumer; granting more is an error
+RECEIVE_MAX = 1_000  # envelopes in one response of POST /v1/receive
+HOPS_MAX = 8  # triggers that an envelope and its copies can go through in a row
+VIEW_BYTES_MAX = 64 * 1024 * 1024  # envelopes of a view; the rows unchanged for longest go first
+WAIT_SECONDS_MAX = 30.0  # longest long poll, in seconds; longer ones end after this time
 
 
 class Courier:
@@ -62,10 +67,9 @@ class Courier:
         )
         idle_ms = settings.idle_seconds * 1000
         self.queue = Queue(settings.policy_of, idle_ms, settings.pattern_of, outcomes)
-        self.engine = TriggerEngine(settings.triggers, settings.hops_max)
+        self.engine = TriggerEngine(settings.triggers, HOPS_MAX)
         self.views = {
-            name: View(name, settings.view_rows_max, settings.view_bytes_max)
-            for name in (LATEST, INFLIGHT)
+            name: View(name, settings.view_rows_max, VIEW_BYTES_MAX) for name in (LATEST, INFLIGHT)
         }
         self.pipeline = EnqueuePipeline(
             self.queue, self.engine, self.views[LATEST], settings, clock, log, journal, webhooks
@@ -162,9 +166,9 @@ class Courier:
         self.queue.subscribe(consumer, stream, self.now())
 
     def grant(self, consumer: Consumer, credit: int) -> None:
-        if consumer.credit + credit > self.settings.credit_max:
+        if consumer.credit + credit > CREDIT_MAX:
             raise wire.CreditTooHigh(
-                details={"field": "credit", "limit": self.settings.credit_max,
+                details={"field": "credit", "limit": CREDIT_MAX,
                          "credit": consumer.credit},
             )  # fmt: skip
         self.queue.grant(consumer, credit, self.now())
@@ -185,9 +189,9 @@ class Courier:
         )
         self.subscribe(who, consumer, command.stream)
         try:
-            limit = min(command.max, self.settings.receive_max)
+            limit = min(command.max, RECEIVE_MAX)
             self._fill(consumer, limit)
-            seconds = min(command.wait, self.settings.wait_seconds_max)
+            seconds = min(command.wait, WAIT_SECONDS_MAX)
             if not consumer.outgoing and seconds > 0 and not self.closed:
                 self.wait(wakeup, seconds)
                 if is_there():

@@ -26,11 +26,9 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     block_ms: Count | None = None
     deliveries_max: Count | None = None
     backoff_ms: Count | None = None
-    backoff_ms_max: Count | None = None
     dead_max: Count | None = None
     ttl_ms: Count | None = None
     ttl_action: TtlAction | None = None
-    aging_ms: Count | None = None
     recent_max: Count | None = None
     rate: Annotated[float, Meta(ge=0)] | None = None
     burst: Annotated[float, Meta(ge=0)] | None = None
@@ -50,8 +48,6 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_ms: Positive = 30_000
     """milliseconds to ack a delivery, unless the consumer asks for another lease"""
     lease_ms_max: Positive = 3_600_000  # longest lease that a consumer can ask for, in milliseconds
-    lease_total_ms_max: Positive = 43_200_000
-    """longest lease including all its extensions, in milliseconds"""
     depth_max: Positive = 100_000  # ready, delayed and leased envelopes in one stream
     bytes_max: Positive = 256 * 1024 * 1024
     """bytes of envelopes in one stream, dead letters included"""
@@ -64,41 +60,25 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backoff_ms: Count | None = None
     """milliseconds before the first redelivery; each later delay is twice as long. Unset:
     1,000 with deliveries_max, otherwise 0"""
-    backoff_ms_max: Count = 60_000  # longest delay before a redelivery, in milliseconds
     dead_max: Count = 10_000  # dead letters kept in each stream; the oldest are dropped first
     ttl_ms: Count = 0  # time to live of envelopes without ttlMs, in milliseconds; 0 means forever
     ttl_action: TtlAction = "drop"  # what happens to an envelope when its time to live ends
-    aging_ms: Count = 10_000
-    """waiting for this many milliseconds raises an envelope's priority by one; 0 means never"""
     recent_max: Count = 10_000  # acked ids remembered in each stream to recognize duplicates
     recent_seconds: float = 600.0  # seconds for which acked ids are remembered
     attempts_kept_max: Count = 20  # failed attempts kept in the history of an envelope
     envelope_bytes_max: Positive = 256 * 1024  # bytes of one envelope's JSON
     batch_max: Positive = 1_000  # envelopes in one batch, or in one array sent to /v1/publish
-    credit_max: Positive = 10_000  # credit of one consumer; granting more is an error
-    receive_max: Positive = 1_000  # envelopes in one response of POST /v1/receive
     delivery_bytes_max: Positive = 1024 * 1024
     """bytes of several envelopes in one frame, page or response"""
-    wait_seconds_max: float = 30.0  # longest long poll, in seconds; longer ones end after this time
     streams_max: Positive = 10_000  # streams that can exist at the same time
     idle_seconds: float = 3_600.0  # seconds after which an empty, unused stream is forgotten
     declared_only: bool = False  # allow only streams that match a pattern in [[courier.streams]]
     view_rows_max: Positive = 10_000
     """rows of one view; the rows unchanged for longest are removed first"""
-    view_bytes_max: Positive = 64 * 1024 * 1024
-    """bytes of envelopes in one view; the rows unchanged for longest are removed first"""
-    page_max: Positive = 1_000  # envelopes on one page of GET /v1/peek
-    hops_max: Positive = 8  # triggers that an envelope and its copies can go through in a row
     cascade_max: Positive = 100  # trigger actions that one enqueue request can cause
     trigger_targets: tuple[Glob, ...] = ("*",)  # patterns of the streams that triggers may write to
     rate_per_token: float = 0.0  # envelopes per second from one token; 0 means no limit
     rate_per_stream: float = 0.0  # envelopes per second into one stream; 0 means no limit
-    redrive_rate: float = 1_000.0  # highest rate of a redrive, in dead letters per second
-    tick_seconds: float = 0.02  # how late leases end and delayed envelopes become ready, in seconds
-    tick_items_max: Positive = 5_000
-    """expired leases and due delays handled before other work gets a turn"""
-    journal_seconds: float = 0.01
-    """how late acks are written to the journal of durable streams, in seconds"""
     log_days: Annotated[float, Meta(ge=0)] = 7.0
     """days to keep the log of acks, failures and dead letters; 0: no log"""
     log_sample: Annotated[float, Meta(ge=0, le=1)] = 0.01

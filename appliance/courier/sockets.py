@@ -23,7 +23,7 @@ from appliance.courier import metrics, wire
 from appliance.courier.access import ENQUEUE
 from appliance.courier.envelope import ParsedEnvelope, encode, parse
 from appliance.courier.item import StreamItem
-from appliance.courier.service import Courier
+from appliance.courier.service import CREDIT_MAX, Courier
 from appliance.courier.stream import Stream
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
@@ -130,7 +130,7 @@ class ConsumerSocket:
                 hint="send credit, ack, nack or extend; see docs/reference/courier.md",
             )
         if credit is not UNSET:
-            credit_left = self._courier.settings.credit_max - self._consumer.credit - self._credit
+            credit_left = CREDIT_MAX - self._consumer.credit - self._credit
             if credit > credit_left:
                 self._apply()
                 self._courier.grant(self._consumer, credit)

@@ -201,7 +201,7 @@ class TriggerEngine:
             if headers.get(name) != wanted:
                 return f"header {name} differs"
         if hops_of(env) >= self._hops_max:
-            return f"hop limit reached: {hops_of(env)} (courier.hops_max)"
+            return f"hop limit reached: {hops_of(env)}"
         if state.fired_at is not None and now - state.fired_at < rule.limits.cooldown_ms:
             return COOLING_DOWN
         return "the rule is paused after too many failures" if state.paused_until > now else ""

@@ -398,8 +398,8 @@ class WaitLimitReached(Unavailable):
 
 class CreditTooHigh(Invalid):
     code = "CREDIT_TOO_HIGH"
-    default_message = "credit above the limit for one consumer (courier.credit_max)"
-    default_hint = "grant less credit, or raise courier.credit_max"
+    default_message = "credit above the limit for one consumer"
+    default_hint = "grant less credit"
 
 
 class StreamRefused(Forbidden):

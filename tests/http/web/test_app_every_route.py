@@ -37,13 +37,15 @@ BODIES = {
 LIMITS = ["0", "-1", "", "x", "1.5", "1e3", "+1", "%D9%A3", "null", "true", "1&{name}=2"]
 TEXTS = ["a%00b", "%FF", "%ED%A0%80"]
 KEYS = ["a b", "x" * 256, '"open', '""']
-SETTINGS = "[courier]\nwait_seconds_max = 0.05\n"
-CONSTANTS = {"appliance.hub.service.WAIT_SECONDS_MAX": 0.02}
+CONSTANTS = {
+    "appliance.hub.service.WAIT_SECONDS_MAX": 0.02,
+    "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,
+}
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS, constants=CONSTANTS) as hub:
+    with serve(tmp_path_factory.mktemp("hub"), constants=CONSTANTS) as hub:
         hub.channel_with_topic("general")
         yield hub
         assert hub.http.get("/health").body["pid"] == hub.pid
