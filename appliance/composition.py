@@ -67,16 +67,9 @@ from doctor.rebuilds import Rebuilds
 from doctor.subsystem import DoctorNeeds, DoctorSubsystem
 
 ROLE_PATHS = RolePaths(
-    {
-        subsystem.name: subsystem.paths
-        for subsystem in (
-            BackupSubsystem, BrokerSubsystem, CourierSubsystem, ExportSubsystem, HooksSubsystem,
-            HubSubsystem, IdentitySubsystem, InboxSubsystem, JobsSubsystem, McpSubsystem,
-            OutboxSubsystem, PluginsSubsystem, WebhooksSubsystem,
-        )
-    }
-)  # fmt: skip
-"""The paths of every role, also of those that are off."""
+    {subsystem.name: subsystem.paths for subsystem in Subsystem.__subclasses__()}
+)
+"""The paths of every role, on or off. The imports above define the subclasses."""
 
 
 def fixed_tokens(host: Host) -> list[tuple[str, Principal]]:

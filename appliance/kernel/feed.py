@@ -23,8 +23,8 @@ _subscriptions = gauge("feed_subscriptions", "Live subscriptions")
 
 BYTES_MAX = 32 * 1024 * 1024  # bytes of events that wait for slow subscribers
 
-Wants = Callable[[Any], bool]
-Direct = Callable[[Sequence[Any]], bool]
+Wants = Callable[[Any], bool] | None
+Direct = Callable[[Sequence[Any]], bool] | None
 
 
 class FeedSubscription:
@@ -38,9 +38,7 @@ class FeedSubscription:
         "_bytes_max", "_direct", "_oldest", "_queue", "_queue_max", "_wake", "lagging", "wants",
     )  # fmt: skip
 
-    def __init__(
-        self, queue_max: int, wants: Wants | None, bytes_max: int, direct: Direct | None
-    ) -> None:
+    def __init__(self, queue_max: int, wants: Wants, bytes_max: int, direct: Direct) -> None:
         self.wants = wants
         self._direct = direct
         self.lagging = False
@@ -134,7 +132,7 @@ class Feed:
         self._callbacks.append(callback)
 
     def subscribe(
-        self, queue_max: int, wants: Wants | None = None, direct: Direct | None = None
+        self, queue_max: int, wants: Wants = None, direct: Direct = None
     ) -> FeedSubscription:
         """Subscribe to items for which `wants` is true; None means all."""
         subscription = FeedSubscription(queue_max, wants, self._bytes_max, direct)

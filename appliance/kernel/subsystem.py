@@ -60,10 +60,5 @@ class Subsystem(Protocol):
     def close(self, timeout_seconds: float) -> bool:
         """Called after the loops stopped: finish or abandon work, then close the stores. False when
         time ran out."""
-        return close_stores(self.stores, timeout_seconds)
-
-
-def close_stores(stores: Sequence[Store], timeout_seconds: float) -> bool:
-    """Closes all stores, even if one does not close in time."""
-    closed = [store.close(timeout_seconds) for store in stores]
-    return all(closed)
+        closed = [store.close(timeout_seconds) for store in self.stores]
+        return all(closed)

@@ -1,7 +1,7 @@
-"""The recipe "a subsystem" of CONTRIBUTING, followed: a folder of its own and four lines elsewhere.
+"""The recipe "a subsystem" of CONTRIBUTING, followed: a folder of its own and six lines elsewhere.
 
 The copy of the tree is served, and every part of the new subsystem is called: store, route, scope,
-socket, loop, setting, metric and check.
+socket, loop, setting, metric, check, role, command, tool and what a restore says.
 """
 
 import json
@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -30,7 +31,7 @@ ELSEWHERE = [
     (
         "appliance/composition.py",
         "            hub or HealthSubsystem(host, hub_needs),",
-        "            ToySubsystem(host),",
+        '            ToySubsystem(host) if host.runs("toy") else None,',
     ),
     (
         "appliance/settings.py",
@@ -41,6 +42,16 @@ ELSEWHERE = [
         "appliance/settings.py",
         "    hub: HubSettings = HubSettings()",
         "    toy: ToySettings = ToySettings()",
+    ),
+    (
+        "appliance/roles.py",
+        "    backup: bool = True  # backups on a schedule, and over HTTP",
+        "    toy: bool = True  # notes",
+    ),
+    (
+        "appliance/cli.py",
+        "LAZY_COMMANDS = {",
+        '    "toy": ("appliance.toy.cli:app", "Notes: list."),',
     ),
 ]
 
@@ -57,13 +68,19 @@ def tree(tmp_path_factory):
         lines = file.read_text(encoding="utf-8").split("\n")
         lines.insert(lines.index(before) + 1, line)
         file.write_text("\n".join(lines), encoding="utf-8")
-    assert len(ELSEWHERE) <= 4
+    assert len(ELSEWHERE) <= 6
     return target
 
 
-@pytest.fixture(scope="module")
-def served(tree, tmp_path_factory):
-    workspace = tmp_path_factory.mktemp("workspace")
+def run(tree, module, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        cwd=tree, env=environment(PYTHONPATH=str(tree)), capture_output=True, check=False,
+    )  # fmt: skip
+
+
+@contextmanager
+def serve(tree, workspace):
     (workspace / "agentlip.toml").write_text("[toy]\nnotes_max = 2\n")
     log = workspace / "server.log"
     with log.open("wb") as out:
@@ -78,6 +95,12 @@ def served(tree, tmp_path_factory):
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0, log.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def served(tree, tmp_path_factory):
+    with serve(tree, tmp_path_factory.mktemp("workspace")) as workspace:
+        yield workspace
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +158,45 @@ def test_its_metric_and_its_loop(client):
 
 def test_its_facts_and_its_check(client, tree, served):
     assert client.get("/-/ready").body["facts"]["toy.notes"] == 2.0
-    done = subprocess.run(
-        [sys.executable, "-m", "doctor", "--workspace", str(served), "--json", "--run", "toy.room"],
-        cwd=tree, env=environment(PYTHONPATH=str(tree)), capture_output=True, check=False,
-    )  # fmt: skip
+    done = run(tree, "doctor", "--workspace", served, "--json", "--run", "toy.room")
     assert b"there are 2 notes" in done.stdout, done
+
+
+def test_its_tool(client):
+    call = {"name": "toy_list", "arguments": {}}
+    answer = client.post(
+        "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    )
+    assert answer.body["result"]["structuredContent"] == {"notes": ["a", "b"]}
+
+
+def test_its_command(client, tree, served):
+    done = run(tree, "appliance", "--workspace", served, "toy", "list")
+    assert done.stdout == b"a\nb\n", done
+
+
+def test_its_role_is_refused_while_it_is_off(tree):
+    script = (
+        "from appliance.composition import ROLE_PATHS; from appliance.roles import RolesSettings;"
+        "print(ROLE_PATHS.refusal(RolesSettings(toy=False), '/toy/v1/notes').message)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tree, env=environment(PYTHONPATH=str(tree)), capture_output=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == b"toy is switched off (`roles.toy = false`)\n"
+
+
+def test_restore_names_the_notes_that_are_lost(tree, tmp_path):
+    with serve(tree, tmp_path):
+        client = Client(DataDir(tmp_path).read_server().port, DataDir(tmp_path).read_token())
+        client.post("/toy/v1/notes", {"text": "kept"})
+        made = run(tree, "appliance", "--workspace", tmp_path, "backup", "create")
+        assert made.returncode == 0, made
+        client.post("/toy/v1/notes", {"text": "forgotten"})
+        client.close()
+    arguments = ("backup", "restore", "--latest", "--plan", "--json")
+    planned = run(tree, "appliance", "--workspace", tmp_path, *arguments)
+    (notice,) = [each for each in json.loads(planned.stdout)["notices"] if each["store"] == "toy"]
+    assert (notice["kind"], notice["noun"], notice["count"]) == ("lost", "note", 1)
+    assert "forgotten" in json.dumps(notice)

@@ -1,6 +1,6 @@
 """Notes as a part of the appliance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -9,11 +9,13 @@ from appliance.toy.loops import NoteCounter
 from appliance.toy.resources import routes
 from appliance.toy.service import Toy
 from appliance.toy.settings import ToySettings
+from appliance.toy.tools import tools
 
 from appliance.host import Host
 from appliance.kernel.auth import Principal
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.tool import Tool
 from appliance.web.frame import text_frame
 from appliance.web.socket import Socket
 
@@ -23,6 +25,7 @@ NORMAL_CLOSURE = 1000
 
 class ToySubsystem(Subsystem):
     name = "toy"
+    paths = ("/toy/v1",)
     needed_stores = frozenset({STORE})
     scopes = wire.SCOPES
 
@@ -37,6 +40,9 @@ class ToySubsystem(Subsystem):
 
     def sockets(self) -> list[SocketRoute]:
         return [SocketRoute("/toy/v1/count", wire.READ, self._count, free_on_loopback=True)]
+
+    def tools(self) -> Sequence[Tool]:
+        return tools(self._toy)
 
     def facts(self) -> dict[str, float]:
         return {"toy.notes": float(len(self._toy.notes().notes))}

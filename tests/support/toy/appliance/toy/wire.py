@@ -15,6 +15,10 @@ class AddNote(Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(min_length=1, max_length=100)]
 
 
+class NoArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
 class Notes(Struct, frozen=True):
     notes: list[str]
 

@@ -1,0 +1,18 @@
+"""`agentlip toy`: notes on the command line."""
+
+from appliance.cli_support import Session, common, plain_app
+
+app = plain_app("Notes.")
+
+
+@app.callback()
+def _toy() -> None:
+    """Makes Typer keep `list` as a subcommand while it is the only one."""
+
+
+@app.command("list")
+@common
+def list_notes(session: Session) -> None:
+    """List all notes."""
+    notes = session.hub().get("/toy/v1/notes")["notes"]
+    session.answer({"notes": notes}, "\n".join(notes))
