@@ -2,16 +2,13 @@
 itself is not."""
 
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from appliance.hub import event_replay
 from doctor.checks.events_rows import _sample
 from doctor.settings import DoctorSettings
-from tests.doctor.workspace import NOW, WorkspaceFixture
+from tests.doctor.workspace import WorkspaceFixture
 from tests.support.servedhub import ServedHub, serve
 
 EPOCH_JUMP = 2**32
@@ -70,30 +67,6 @@ def unprotected(workspace: WorkspaceFixture) -> None:
     workspace.execute("DROP TRIGGER prevent_message_delete")
 
 
-def replayed(connection: sqlite3.Connection, kind: str, entity_id: str) -> event_replay.State:
-    """What the events say that the row contains."""
-    state = None
-    for row in connection.execute(event_replay.OF_ENTITY, (kind, entity_id)):
-        state, _ = event_replay.apply(state, event_replay.ReplayedEvent(*row))
-    return {name: value for name, value in (state or {}).items() if name not in TIMES}
-
-
-def test_a_conversation_as_the_hub_wrote_it_is_legal(workspace) -> None:
-    assert problems(workspace, *CHECKS) == []
-    states = 0
-    with workspace.context() as context:
-        connection = context.open("hub")
-        for kind, table in event_replay.TABLES.items():
-            for (entity_id,) in connection.execute(f"SELECT id FROM {table}").fetchall():
-                state = replayed(connection, kind, entity_id)
-                row = event_replay.row_of(connection, kind, entity_id)
-                assert row is not None
-                assert state.keys() <= row.keys()
-                assert event_replay.differences(state, row) == []
-                states += len(state)
-    assert states > 120
-
-
 @pytest.mark.parametrize(
     ("table", "change", "named"),
     [
@@ -133,13 +106,6 @@ def test_a_forged_deleted_message_is_found(workspace) -> None:
     assert "text" in findings[0].message
 
 
-def test_a_deleted_row_is_found(workspace) -> None:
-    unprotected(workspace)
-    workspace.execute("DELETE FROM messages WHERE rowid = 7")
-    assert problems(workspace, "events.rows") == [("events.rows", "missing")]
-    assert ("events.rows-all", "missing") in problems(workspace, "events.rows-all")
-
-
 def test_a_sampled_row_is_compared_as_far_as_one_event_allows(
     workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,24 +128,6 @@ def test_samples_reach_every_epoch(workspace) -> None:
     assert {number > EPOCH_JUMP for number in numbers} == {True, False}
 
 
-@pytest.mark.parametrize("name", ["message.edited", "message.moved_topic"])
-def test_a_deleted_event_leaves_a_gap_between_versions(workspace, name: str) -> None:
-    unprotected(workspace)
-    workspace.execute(
-        "DELETE FROM events WHERE event_id = (SELECT min(event_id) FROM events WHERE name = ?)",
-        name,
-    )
-    assert ("events.deleted", "gap") in problems(workspace, "events.deleted")
-    assert ("events.rows-all", "gap") in problems(workspace, "events.rows-all")
-    assert problems(workspace, "events.sequence")
-
-
-def test_the_newest_events_deleted_are_found(workspace) -> None:
-    unprotected(workspace)
-    workspace.execute("DELETE FROM events WHERE event_id = (SELECT max(event_id) FROM events)")
-    assert problems(workspace, "events.deleted") == [("events.deleted", "end")]
-
-
 def test_mixed_ids_are_found(workspace) -> None:
     unprotected(workspace)
     ((first, last),) = workspace.execute(
@@ -190,38 +138,3 @@ def test_mixed_ids_are_found(workspace) -> None:
         workspace.execute("UPDATE events SET event_id = ? WHERE event_id = ?", after, before)
     assert ("events.order", "mixed") in problems(workspace, "events.order")
     assert ("events.rows-all", "mixed") in problems(workspace, "events.rows-all")
-
-
-def test_times_that_run_backwards_are_found(workspace) -> None:
-    unprotected(workspace)
-    workspace.execute("UPDATE events SET ts = '2020-01-01T00:00:00.000Z' WHERE event_id = 4")
-    (finding,) = workspace.find("events.order")
-    assert (finding.problem, finding.subject) == ("time", "event 4")
-    assert ("events.rows-all", "time") in problems(workspace, "events.rows-all")
-
-
-def test_an_id_above_the_counter_is_found(workspace) -> None:
-    workspace.execute("UPDATE sqlite_sequence SET seq = 3 WHERE name = 'events'")
-    assert problems(workspace, "events.order") == [("events.order", "above-sequence")]
-
-
-def test_events_of_other_programs_are_legal(workspace) -> None:
-    workspace.talk()
-    path = workspace.data.database("hub")
-    with closing(sqlite3.connect(path)) as connection, connection:
-        (message_id,) = connection.execute(
-            "SELECT max(id) FROM messages WHERE id < 'mz'"
-        ).fetchone()
-        for data in ("[]", "null", '{"message": 7}', '{"message": {"id": "x"}}'):
-            connection.execute(
-                "INSERT INTO events (ts, name, scope_channel_id, entity_type, entity_id,"
-                " data_json) VALUES ('soon', 'message.edited', 'ch_1', 'message', ?, ?)",
-                (message_id, data),
-            )
-        connection.execute(
-            "INSERT INTO events (ts, name, entity_type, entity_id, data_json)"
-            " VALUES (?, 'hub.started', 'hub', 'h', '{}')",
-            (NOW.replace("Z", "+00:00"),),
-        )
-    assert problems(workspace, "events.rows", "events.deleted") == []
-    assert {problem for _, problem in problems(workspace, "events.rows-all")} == {"time"}

@@ -14,8 +14,6 @@ from appliance.kernel.clock import SystemClock
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.exports import Logged
 
-ROWS = ("export.lag", "export.segments", "export.content")
-
 
 @pytest.fixture
 def workspace(tmp_path):
@@ -35,25 +33,6 @@ def messages(workspace, row):
     return [f"{finding.subject}: {finding.message}" for finding in workspace.find(row)]
 
 
-def test_complete_segments_and_no_segments_have_no_findings(workspace, tmp_path):
-    for row in ROWS:
-        assert workspace.find(row) == []
-    workspace.data.settings_file.write_text("[export]\nexport = true\n")
-    assert workspace.find("export.lag") == []
-    workspace.data.settings_file.write_text("[export]\nexport_dir = 'elsewhere'\n")
-    for row in ROWS:
-        assert workspace.find(row) == []
-
-
-def test_late_export_is_a_warning_if_the_appliance_exports(workspace):
-    workspace.logged.add(1)  # written last year, and in no segment
-    assert workspace.find("export.lag") == []
-    workspace.data.settings_file.write_text("[export]\nexport = true\n")
-    (sentence,) = messages(workspace, "export.lag")
-    assert sentence.startswith("export: rows have waited ")
-    assert sentence.endswith(" events after 50")
-
-
 def test_missing_and_broken_segments_and_gaps_are_found(workspace):
     first, second, third = workspace.files
     first.unlink()
@@ -64,14 +43,6 @@ def test_missing_and_broken_segments_and_gaps_are_found(workspace):
     assert "has 10 bytes; its manifest requires" in finding[1]
     second.with_name(second.stem + segment.MANIFEST).unlink()
     assert "events 21 to 40 are in no segment" in messages(workspace, "export.segments")[-1]
-
-
-def test_altered_segment_is_found_by_the_expensive_check(workspace):
-    data = bytearray(workspace.files[0].read_bytes())
-    data[30] ^= 1
-    workspace.files[0].write_bytes(data)
-    assert workspace.find("export.segments") == []
-    assert "has another hash" in messages(workspace, "export.content")[0]
 
 
 def test_manifest_of_a_newer_program_is_found(workspace):

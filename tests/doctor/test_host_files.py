@@ -16,7 +16,6 @@ from doctor.checks import host_files
 from doctor.settings import DoctorSettings
 from tests.doctor.workspace import NOW, WorkspaceFixture
 
-MIB = 1024 * 1024
 DAY_MS = int(timedelta(days=1).total_seconds() * 1000)
 
 
@@ -50,15 +49,6 @@ def test_a_file_that_others_may_read_is_found(workspace, name: str, mode: int) -
     (finding,) = workspace.find("host.private")
     assert os.system(finding.hint) == 0
     assert workspace.find("host.private") == []
-
-
-def test_a_file_that_others_can_change_is_an_error(workspace) -> None:
-    workspace.data.dir.chmod(0o711)
-    workspace.data.database("hub").chmod(0o666)
-    assert found_by(workspace, "host.private") == [
-        ("warning", ".agentlip", "too-open"),
-        ("error", ".agentlip/db.sqlite3", "too-open"),
-    ]
 
 
 def give_to_group(monkeypatch: pytest.MonkeyPatch, name: str, *members: str) -> None:
@@ -101,29 +91,6 @@ def test_umask_of_a_private_group_still_lets_others_read(
     assert found_by(workspace, "host.private") == [("warning", ".agentlip", "too-open")]
 
 
-def test_files_that_may_be_open_are_legal(workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    unfinished = workspace.data.dir / "backups" / ".partial-verify-1"
-    unfinished.mkdir(parents=True, mode=0o700)
-    (unfinished / "db.sqlite3").touch(0o644)
-    for name in ("export/segments", "gold/activity"):
-        folder = workspace.data.dir / name
-        folder.mkdir(parents=True)
-        folder.chmod(0o755)
-        folder.parent.chmod(0o755)
-        (folder / "part").touch()
-        (folder / "part").chmod(0o644)
-    (workspace.data.dir / "outbox.sqlite3.suspect").touch()
-    (workspace.data.dir / "outbox.sqlite3.suspect").chmod(0o644)
-    (workspace.data.dir / "link").symlink_to(workspace.data.workspace)
-    assert workspace.find("host.private") == []
-    mounted = workspace.data.dir / "certificate"
-    mounted.touch()
-    mounted.chmod(0o444)
-    assert found_by(workspace, "host.private")
-    monkeypatch.setattr(host_files, "_read_only", lambda path: path == mounted)
-    assert workspace.find("host.private") == []
-
-
 def test_files_of_another_program_are_only_mentioned(workspace) -> None:
     workspace.data.database("hub").unlink()
     with closing(sqlite3.connect(workspace.data.database("hub"))) as connection:
@@ -153,14 +120,6 @@ def test_files_that_the_user_cannot_use_are_found(
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     monkeypatch.setattr(os, "access", lambda path, mode: path != denied)
     assert found_by(workspace, "host.owner") == [("error", ".agentlip/outbox.sqlite3", "foreign")]
-
-
-def test_files_of_another_user_that_can_be_written_are_legal(
-    workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    monkeypatch.setattr(os, "access", lambda path, mode: True)
-    assert workspace.find("host.owner") == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -217,33 +176,6 @@ def test_rights_by_mode(mode: int, uid: int, gid: int, expected: bool) -> None:
 
 
 # -- logs --------------------------------------------------------------------------------------
-
-
-def test_a_missing_log_directory_is_found(workspace) -> None:
-    workspace.data.logs.rmdir()
-    assert found_by(workspace, "host.logs") == [("warning", "logs", "missing")]
-    workspace.start()
-    assert workspace.find("host.logs") == []
-
-
-def test_a_log_directory_that_cannot_be_written_is_found(workspace) -> None:
-    workspace.data.logs.chmod(0o500)
-    assert found_by(workspace, "host.logs") == [("warning", "logs", "not-writable")]
-    workspace.data.logs.chmod(0o700)
-    log = workspace.data.logs / "agentlipd.log"
-    log.touch(mode=0o400)
-    assert found_by(workspace, "host.logs") == [("warning", "agentlipd.log", "not-writable")]
-    log.chmod(0o600)
-    assert workspace.find("host.logs") == []
-
-
-@pytest.mark.parametrize(("size", "expected"), [(40, 0), (60, 1)])
-def test_logs_that_are_too_large_are_found(workspace, size: int, expected: int) -> None:
-    for name in ("agentlipd.log", "agentlipd.log.1"):
-        with (workspace.data.logs / name).open("wb") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.truncate(size * MIB)
-    assert len(workspace.find("host.logs")) == expected
 
 
 # -- clock -------------------------------------------------------------------------------------

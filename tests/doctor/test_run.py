@@ -29,13 +29,6 @@ def finding_of(severity: Severity) -> Finding:
     return Finding(severity, "it", "is so")
 
 
-def test_check_names_are_unique_and_readiness_checks_are_cheap() -> None:
-    names = [check.name for check in CHECKS]
-    assert len(set(names)) == len(names)
-    assert all(check.inspects for check in CHECKS)
-    assert all(check.cost is Cost.CHEAP for check in CHECKS if check.ready)
-
-
 @pytest.mark.parametrize(
     ("severities", "code", "strict", "ready"),
     [

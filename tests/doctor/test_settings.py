@@ -47,14 +47,6 @@ def test_ignored_settings_file_is_reported_and_the_appliance_stays_ready(
         assert is_ready(readiness(context))
 
 
-def test_invalid_settings_file_is_found(workspace) -> None:
-    workspace.data.settings_file.write_text("[http\n")
-    assert severities(workspace, "settings.file") == ["error"]
-    assert workspace.find("settings.secrets") == []
-    workspace.data.settings_file.write_bytes(b"\xff\xfe")
-    assert severities(workspace, "settings.file") == ["error"]
-
-
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -69,12 +61,6 @@ def test_unknown_and_invalid_settings_are_found(workspace, text: str, named: str
     assert (finding.severity, finding.problem) == (Severity.ERROR, "invalid")
     assert named in finding.message
     assert "agentlip.toml" in finding.hint
-
-
-def test_settings_file_that_all_can_write_is_found(workspace) -> None:
-    workspace.data.settings_file.write_text("")
-    os.chmod(workspace.data.settings_file, 0o666)
-    assert severities(workspace, "settings.file") == ["warning"]
 
 
 def test_missing_or_writable_secret_file_is_found(workspace, tmp_path: Path) -> None:

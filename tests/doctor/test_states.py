@@ -3,10 +3,8 @@ bounded time, and nothing is changed."""
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,6 @@ from tests.doctor.patience import PATIENCE
 from tests.doctor.test_breakages import state_of
 from tests.support.commands import command, environment
 from tests.support.servedhub import ServedHub
-from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -59,20 +56,6 @@ def hub(used: UsedWorkspace) -> Iterator[ServedHub]:
         hub.kill()
 
 
-def test_hung_appliance_is_named(hub: ServedHub, used: UsedWorkspace) -> None:
-    stop_all_threads(hub.pid)
-    try:
-        began = time.monotonic()
-        code, findings = verdict(start_doctor(hub.workspace, "--json"))
-        assert time.monotonic() - began < VERDICT_SECONDS_MAX
-    finally:
-        os.kill(hub.pid, signal.SIGCONT)
-    assert code == 2
-    assert findings == {"host.process:unreachable": "error"}
-    until(lambda: hub.http.get("/-/ready").status == 200, what="it is ready again")
-    until(lambda: verdict(start_doctor(hub.workspace, "--json")) == (0, {}), what="all is well")
-
-
 def test_repair_beside_a_hung_appliance_changes_no_store(
     hub: ServedHub, used: UsedWorkspace
 ) -> None:
@@ -92,27 +75,6 @@ def test_repair_beside_a_hung_appliance_changes_no_store(
         assert state_of(used) == before
     finally:
         os.kill(hub.pid, signal.SIGCONT)
-
-
-def test_killed_appliance_is_a_warning(hub: ServedHub) -> None:
-    hub.kill()
-    code, findings = verdict(start_doctor(hub.workspace, "--json"))
-    assert code == 0
-    assert findings == {"host.lock:left-behind": "info", "host.server-file:left-behind": "warning"}
-
-
-def test_workspace_that_was_copied_while_it_was_served(hub: ServedHub, tmp_path: Path) -> None:
-    """The copy has the original's server.json; its appliance is neither asked nor blamed."""
-    hub.send(hub.channel_with_topic("x")[1])
-    shutil.copytree(hub.workspace, tmp_path / "copy")
-    code, findings = verdict(start_doctor(tmp_path / "copy", "--json"))
-    assert code == 0
-    assert findings == {"host.lock:left-behind": "info", "host.server-file:left-behind": "warning"}
-    process = start_doctor(tmp_path / "copy", "repair", "--yes", "--json")
-    assert process.communicate(timeout=VERDICT_SECONDS_MAX)
-    assert process.returncode == 0
-    assert verdict(start_doctor(tmp_path / "copy", "--json")) == (0, {})
-    assert verdict(start_doctor(hub.workspace, "--json")) == (0, {})
 
 
 @pytest.mark.parametrize("store", ["hub", "auth", "broker"])

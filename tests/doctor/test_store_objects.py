@@ -8,7 +8,6 @@ import pytest
 
 from appliance.workspace.datadir import STORES
 from appliance.workspace.migration import load
-from appliance.workspace.upgrade import RECORDS
 from doctor import schema_model
 from doctor.check import Severity
 from doctor.settings import DoctorSettings
@@ -46,13 +45,6 @@ def test_every_object_that_was_dropped_is_found(tmp_path: Path, kind: str, count
         workspace.execute(f"DROP {kind} {name}", store=store)
     missing = {each.subject for each in workspace.find(CHECK) if each.problem == "missing"}
     assert {f"{store}.{name}" for store, name in dropped} <= missing
-
-
-@pytest.mark.parametrize("table", ["hub.messages", "hub.x_migrations", "auth.meta", "inbox.topics"])
-def test_a_table_that_was_dropped_is_found(workspace, table: str) -> None:
-    store, _, name = table.partition(".")
-    workspace.execute(f"DROP TABLE {name}", store=store)
-    assert table in {each.subject for each in workspace.find(CHECK)}
 
 
 @pytest.mark.parametrize(
@@ -112,39 +104,6 @@ def test_a_missing_record_of_migrations_is_found(workspace) -> None:
     assert finding.subject == "hub.x_migrations"
 
 
-def test_added_objects_of_others_are_legal(workspace) -> None:
-    workspace.execute("CREATE TABLE theirs (id TEXT)")
-    workspace.execute("CREATE INDEX theirs_by_sender ON messages(sender)")
-    workspace.execute("CREATE VIEW theirs_new AS SELECT * FROM messages")
-    workspace.execute("CREATE TRIGGER theirs_t AFTER INSERT ON theirs BEGIN SELECT 1; END")
-    assert workspace.find(CHECK) == []
-
-
-def test_a_rewritten_file_is_legal(workspace) -> None:
-    workspace.execute("VACUUM")
-    workspace.execute("ANALYZE")
-    assert workspace.find(CHECK) == []
-
-
-@pytest.mark.parametrize("store", STORES)
-def test_a_file_of_each_older_version_is_legal(workspace, store: str) -> None:
-    released = [each for each in load(store) if not each.optional]
-    for count in range(1, len(released) + 1):
-        workspace.data.database(store).unlink()
-        with closing(sqlite3.connect(workspace.data.database(store))) as connection:
-            for each in released[:count]:
-                connection.executescript(each.sql)
-            connection.execute(RECORDS)
-            connection.executemany(
-                "INSERT INTO x_migrations VALUES (?, ?, ?, 0)",
-                [(each.number, each.name, each.sha256) for each in released[:count]],
-            )
-            facts = {"x_schema": str(count), "x_compat": "1", "created_at": NOW}
-            connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
-            connection.commit()
-        assert workspace.find(CHECK) == []
-
-
 def adopted(workspace: WorkspaceFixture, *more: str) -> None:
     """A hub database that another program made, and then the first start of this one."""
     workspace.data.database("hub").unlink()
@@ -160,18 +119,6 @@ def adopted(workspace: WorkspaceFixture, *more: str) -> None:
     (workspace.data.dir / "stores.json").unlink()
     workspace.execute("DELETE FROM meta WHERE key = 'x_stores'", store="auth")
     workspace.start()
-
-
-def test_the_schema_of_another_program_is_legal(workspace) -> None:
-    adopted(
-        workspace,
-        "ALTER TABLE messages ADD COLUMN mood TEXT",
-        "DROP TRIGGER prevent_message_delete",
-        "CREATE TRIGGER prevent_message_delete BEFORE DELETE ON messages BEGIN SELECT 1; END",
-    )
-    with workspace.context() as context:
-        assert not schema_model.is_own(context.open("hub"), load("hub")[0])
-    assert workspace.find(CHECK) == []
 
 
 def test_objects_missing_after_the_start_with_a_foreign_file_are_found(workspace) -> None:
@@ -190,15 +137,6 @@ def test_an_index_for_the_order_of_foreign_messages_is_expected(workspace) -> No
         "hub.x_messages_channel",
         "hub.x_messages_topic",
     ]
-
-
-def test_a_sqlite_without_full_text_search_is_legal(workspace) -> None:
-    for name in ("messages_fts_update", "messages_fts_delete", "x_cjk_update"):
-        workspace.execute(f"DROP TRIGGER {name}")
-    for name in ("x_fts", "x_cjk", "x_cjk_changed"):
-        workspace.execute(f"DROP TABLE {name}")
-    workspace.execute("DELETE FROM x_migrations WHERE name LIKE '%fts%'")
-    assert workspace.find(CHECK) == []
 
 
 def test_a_file_of_a_newer_program_is_left_to_another_check(workspace) -> None:
