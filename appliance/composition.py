@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from appliance import __version__
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
+from appliance.broker.webhook_feeder import MeshWebhooks
 from appliance.courier import subsystem as courier
 from appliance.courier import wire as courier_wire
 from appliance.courier.settings import CourierSettings
@@ -36,8 +37,11 @@ from appliance.integrations.inbox_broker import LocalMeshes, LocalMeshNeeds
 from appliance.integrations.inbox_outbox import NoOutboxStatus, OutboxSendStatus
 from appliance.integrations.outbox_broker import MeshSendPermission, local_target
 from appliance.integrations.webhooks_outbox import (
-    HubWebhookDirectory,
+    MeshWebhooksNeeds,
+    MeshWebhooksSubsystem,
+    RegisteredWebhooks,
     WebhookPost,
+    WebhooksById,
     WebhooksSwitchedOff,
 )
 from appliance.jobs.subsystem import JobsSubsystem
@@ -129,9 +133,21 @@ class Composition:
         caller = WebhookCaller(
             host.section(WebhookSettings), limits.connect_seconds, limits.reply_seconds
         )
-        broker = BrokerSubsystem(host, BrokerNeeds(caller)) if host.runs("broker") else None
-        book = WebhooksSwitchedOff() if webhooks is None else HubWebhookDirectory(webhooks)
-        targets = (WebhookTarget(book, caller, host.clock), *self._mail(host))
+        calls_webhooks = host.runs("outbox") and limits.enabled and "outbox" not in host.damaged
+        broker = None
+        if host.runs("broker"):
+            broker_needs = BrokerNeeds(caller.check if calls_webhooks else None)
+            broker = BrokerSubsystem(host, broker_needs)
+        meshes = None
+        if broker is not None and "broker" not in host.damaged:
+            meshes = MeshWebhooks(broker.broker)
+        registered = WebhooksById(
+            *[
+                WebhooksSwitchedOff() if each is None else RegisteredWebhooks(each)
+                for each in (webhooks, meshes)
+            ]
+        )
+        targets = (WebhookTarget(registered, caller, host.clock), *self._mail(host))
         member = MeshMember(host, self.tokens.book, broker, targets)
         subsystems: list[Subsystem | None] = [
             self.tokens,
@@ -139,9 +155,12 @@ class Composition:
             broker,
             *member.subsystems,
         ]
-        if webhooks is not None and member.outbox is not None:
+        if member.outbox is not None:
             post = WebhookPost(member.outbox)
-            subsystems.append(WebhooksSubsystem(host, WebhooksNeeds(webhooks, post)))
+            if webhooks is not None:
+                subsystems.append(WebhooksSubsystem(host, WebhooksNeeds(webhooks, post)))
+            if broker is not None and calls_webhooks:
+                subsystems.append(MeshWebhooksSubsystem(host, MeshWebhooksNeeds(broker, post)))
         if host.runs("courier"):
             sink = None
             if member.outbox is not None and limits.enabled:

@@ -146,7 +146,7 @@ class Context:
 
 
 def size_of(path: Path) -> int:
-    """0 if the file is missing or can't be asked."""
+    """0 if the file is missing or can't be read."""
     try:
         return path.stat().st_size
     except OSError:

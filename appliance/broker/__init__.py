@@ -10,7 +10,7 @@
                └─▶ rate limit ──▶ one transaction { B2 ──refused──▶ nothing ; B3 all rows } ──▶ 201
     delivery:  ready ──claim──▶ leased ──client_ack──▶ deleted
                  ▲                 │
-                 └── lease expired, connection closed, webhook failed
+                 └── lease expired, connection closed
 
 Invariants: a dedupe row is written in the same transaction as its message, history, deliveries and
 mentions. A refusal writes no row. `orphans.find_orphans` returns nothing.

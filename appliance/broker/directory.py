@@ -25,7 +25,7 @@ class Directory:
         for mesh in meshes:
             self.by_slug[mesh.slug] = self.by_id[mesh.id] = mesh
         self._members: dict[tuple[str, str], MemberRow] = {}
-        self.webhooks = tuple(webhooks)
+        self.webhooks = {webhook.id: webhook for webhook in webhooks}
         self._keys: set[str] = set()
         for member in members:
             self._members[member.mesh_id, member.pubkey] = member

@@ -209,16 +209,15 @@ def webhook_deliveries(
     reader: Reader,
     mesh_id: str,
     webhook_id: str,
-    owner: str,
     after: str,
     limit: int,
     wall_iso: Callable[[int], str | None],
 ) -> tuple[list[webhook_wire.WebhookDelivery], bool, str]:
-    """A webhook's outstanding deliveries: leased ones first, then waiting ones in their order.
-    `after` is the cursor of the last row: whether it waits, its sort key, its row id. `wall_iso`
-    shows a time of the steady clock."""
+    """A webhook's deliveries that the outbox does not have yet: leased ones first, then waiting
+    ones in their order. `after` is the cursor of the last row: whether it waits, its sort key, its
+    row id. `wall_iso` shows a time of the steady clock."""
     cursor = tuple(map(int, after.split("."))) if after else (0, -1, -1)
-    values = {"owner": owner, "mesh": mesh_id, "recipient": f"webhook:{webhook_id}"}
+    values = {"owner": webhook_id, "mesh": mesh_id, "recipient": f"webhook:{webhook_id}"}
     rows: list[Any] = []
     with reader.snapshot():  # so that a delivery that is claimed meanwhile is in one part only
         if not cursor[0]:

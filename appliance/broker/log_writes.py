@@ -80,11 +80,6 @@ def log_expired(tx: Tx, ids: Sequence[int]) -> None:
     tx.execute(f"{_DELIVERIES} {_LISTED}", (tx.now_ms, FAILED, LEASE_EXPIRED, _json(ids)))
 
 
-def log_failed_call(tx: Tx, reason: str, id_: int, owner: str, attempt: int) -> None:
-    sql = f"{_DELIVERIES} {_ALL} WHERE v.id = ? AND v.lease_owner = ? AND v.attempts = ?"
-    tx.execute(sql, (tx.now_ms, FAILED, reason, id_, owner, attempt))
-
-
 def log_restart(tx: Tx) -> None:
     """All leases end."""
     sql = f"{_DELIVERIES} {_ALL} WHERE v.lease_owner IS NOT NULL"

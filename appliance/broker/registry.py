@@ -1,5 +1,6 @@
 """Manages meshes, members, topics, queues and webhooks, and sends the resulting events."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,7 +22,6 @@ from appliance.kernel import webhook_signature
 from appliance.kernel.clock import HOUR_MS, iso
 from appliance.kernel.errors import Invalid
 from appliance.mesh import signing
-from appliance.web.webhook_caller import WebhookCaller
 
 SWEPT = "swept_ms"
 ALL = wire.MeshRowsQuery()
@@ -31,7 +31,9 @@ ORPHAN_ROWS_MAX = 1_000  # orphans listed by one orphan check
 
 
 class Registry:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, check_url: Callable[[str], None] | None) -> None:
+        """`check_url`: None if nothing calls webhooks."""
+        self._check_url = check_url
         self._broker = broker
         self._store = broker.store
         self._settings = broker.settings
@@ -146,7 +148,7 @@ class Registry:
         if subscriber.startswith("webhook:"):
             if kind == "queue":
                 raise Invalid("webhooks subscribe to topics", details={"field": "subscriber"})
-            self._webhook_caller()
+            self._check_webhook_url(None)
         else:
             subscriber = self._broker.directory.find(mesh.id, subscriber).pubkey
         limit = self._settings.subscribers_max
@@ -184,7 +186,7 @@ class Registry:
     ) -> webhook_wire.MeshWebhookChanged:
         """Add a webhook; only this reply contains its secret."""
         mesh, limit = self._mesh(slug), self._settings.destinations_max
-        self._webhook_caller().check(command.url)
+        self._check_webhook_url(command.url)
         secret = check_secret(command.secret) or webhook_signature.new_secret()
         webhook_id = self._store.write(
             admin_writes.add_webhook, mesh.id, command.url, secret, limit
@@ -197,7 +199,7 @@ class Registry:
     ) -> webhook_wire.MeshWebhookChanged:
         mesh = self._mesh(slug)
         if command.url is not None:
-            self._webhook_caller().check(command.url)
+            self._check_webhook_url(command.url)
         if command.secret is not None and command.new_secret:
             raise Invalid("secret and new_secret exclude each other", hint="send only one of them",
                           details={"field": "new_secret"})  # fmt: skip
@@ -215,7 +217,7 @@ class Registry:
     def webhook_deliveries(
         self, slug: str, webhook_id: str, query: webhook_wire.WebhookDeliveriesQuery
     ) -> webhook_wire.WebhookDeliveries:
-        """The outstanding deliveries of a webhook."""
+        """The deliveries of a webhook that the outbox does not have yet."""
         mesh = self._mesh(slug)
         row = self._store.read(queries.webhook, mesh.id, webhook_id)
         limit = min(query.limit, PAGE_MAX)
@@ -223,7 +225,6 @@ class Registry:
             listings.webhook_deliveries,
             mesh.id,
             row.id,
-            f"hook-{row.id}",
             query.after,
             limit,
             self._broker.steady.wall_iso,
@@ -303,10 +304,11 @@ class Registry:
         frame = {"type": "event", "event": event, "mesh": mesh.slug, "member": pubkey, **more}
         self._broker.dispatch.broadcast(mesh.id, frame)
 
-    def _webhook_caller(self) -> WebhookCaller:
-        if self._broker.webhook_caller is None:
+    def _check_webhook_url(self, url: str | None) -> None:
+        if self._check_url is None:
             raise webhook_wire.WebhooksNotAvailable
-        return self._broker.webhook_caller
+        if url is not None:
+            self._check_url(url)
 
 
 def check_secret(secret: str | None) -> str | None:

@@ -363,7 +363,7 @@ def _webhooks(registry: Registry) -> list[Route]:
         Route(ROOT + "/{mesh}/webhooks/{webhook}/deliveries", webhooks, {
             "GET": Operation(wire.ADMIN, query=webhook_wire.WebhookDeliveriesQuery,
                              reply=webhook_wire.WebhookDeliveries, errors=missing,
-                             summary="List a webhook's outstanding deliveries with their errors"),
+                             summary="List a webhook's deliveries that are not in the outbox yet"),
         }, suffix="deliveries"),
     ]  # fmt: skip
 

@@ -28,7 +28,6 @@ from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.mesh.instance import MemberInstance, note_copy
 from appliance.web.errors import status_of
-from appliance.web.webhook_caller import WebhookCaller
 
 Answer = tuple[int, dict[str, Any]]
 BATCHES_MAX = 100  # per round of the Deliverer
@@ -49,14 +48,12 @@ class Broker:
         settings: BrokerSettings,
         clock: Clock,
         log: Log,
-        webhook_caller: WebhookCaller | None = None,
     ) -> None:
         self.store = store
         self.dispatch = dispatch
         self.settings = settings
         self.clock = clock
         self.log = log
-        self.webhook_caller = webhook_caller
         self.directory = Directory()
         self.signatures = Signatures(lambda: self.directory, clock)
         self.steady = SteadyClock(store, clock, log)

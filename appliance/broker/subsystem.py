@@ -20,26 +20,21 @@ from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
 from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
-from appliance.broker.webhook_deliverer import WebhookDeliverer
 from appliance.host import Host
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
-from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.subsystem import Subsystem
 from appliance.web.socket import Socket
-from appliance.web.webhook_caller import WebhookCaller
 
 
 class BrokerNeeds(msgspec.Struct, frozen=True):
-    """`webhook_caller` calls webhooks; without it they are refused."""
+    """`check_url` raises BadWebhookUrl for the URL of a webhook that is not allowed; without it,
+    because nothing calls webhooks, there are none."""
 
-    webhook_caller: WebhookCaller | None = None
-
-
-CALLS_MAX = 8  # concurrent calls of webhooks in total
+    check_url: Callable[[str], None] | None = None
 
 
 class BrokerSubsystem(Subsystem):
@@ -54,17 +49,14 @@ class BrokerSubsystem(Subsystem):
         self.store = host.open_store(
             "broker", publish=dispatch.on_commit, restarted=dispatch.wake_all
         )
-        self.broker = Broker(self.store, dispatch, settings, clock, log, needs.webhook_caller)
+        self.broker = Broker(self.store, dispatch, settings, clock, log)
         self.broker.open()
-        self.registry = Registry(self.broker)
+        self.registry = Registry(self.broker, needs.check_url)
         self.retention = DedupeRetention(self.broker)
-        self._pool = GreenletPool(CALLS_MAX)
-        self.webhook_deliverer = WebhookDeliverer(self.broker, self._pool)
         self.stores = (self.store,)
         self.loops: list[Loop] = [
             Deliverer(self.broker),
             LeaseSweeper(self.broker),
-            self.webhook_deliverer,
             self.retention,
             OrphanCheck(self.broker, self.registry),
             LogRetention(self.store, self.broker.steady, lambda: settings.log_days, clock, log),
@@ -86,12 +78,7 @@ class BrokerSubsystem(Subsystem):
         return connection
 
     def close(self, timeout_seconds: float) -> bool:
-        """Called after the loops have stopped. Running webhook calls may finish and are recorded;
-        the others are repeated after the next start. False if the time was not enough."""
-        if not self._pool.join(timeout_seconds / 2):
-            self._pool.kill()
         with suppress(Unavailable):
-            self.webhook_deliverer.flush()
             self.broker.save_nonces()
         return self.store.close(timeout_seconds)
 

@@ -63,8 +63,7 @@ class WebhookDeliveriesQuery(Struct, frozen=True):
 
 
 class WebhookDelivery(Struct, frozen=True):
-    """An outstanding delivery: it waits for its next attempt, or is leased by a
-    running call."""
+    """A delivery that the outbox does not have yet: it waits, or is being handed over."""
 
     message_id: str
     state: Literal["waiting", "leased"]
@@ -99,5 +98,5 @@ class WebhookNotFound(Missing):
 
 class WebhooksNotAvailable(Conflict):
     code = "WEBHOOKS_NOT_AVAILABLE"
-    default_message = "this broker does not deliver to webhooks"
+    default_message = "this broker does not deliver to webhooks: its appliance has no outbox"
     default_hint = "receive over GET /broker/v1/link instead"

@@ -307,78 +307,10 @@ def expire_leases(tx: Tx, limit: int, logs: bool) -> list[tuple[int, str]]:
     return rows
 
 
-class WebhookAttempt(Struct, frozen=True):
-    """The result of one call of a webhook. `attempts` is the token of its claim
-    (`courier/lease.py`). `delay_ms`: until the next attempt, if it failed."""
-
-    mesh_id: str
-    webhook_id: str
-    owner: str
-    id: int
-    attempts: int
-    broker_message_id: str
-    outcome: CallOutcome
-    reason: str
-    delay_ms: int
-
-
-class WebhookBatch(Struct, frozen=True):
-    """`disabled`: (webhook, cause); `changed`: the row of some webhook has changed."""
-
-    claims: list[Claim]
-    disabled: list[tuple[str, str]]
-    changed: bool
-
-
-def record_and_claim(
-    tx: Tx,
-    done: Sequence[WebhookAttempt],
-    demands: Sequence[Demand],
-    lease_ms: int,
-    patience_ms: int,
-    logs: bool,
-) -> WebhookBatch:
-    """Record the results of calls, disable webhooks that keep failing, and claim deliveries."""
-    for attempt in done:
-        _record_call(tx, attempt, logs)
-    disabled: list[tuple[str, str]] = []
-    changed = False
-    for mesh_id, webhook_id in {(attempt.mesh_id, attempt.webhook_id): None for attempt in done}:
-        outcomes = {attempt.outcome for attempt in done if attempt.webhook_id == webhook_id}
-        moved, cause = _note_calls(tx, mesh_id, webhook_id, outcomes, patience_ms)
-        changed = changed or moved
-        if cause is not None:
-            disabled.append((webhook_id, cause))
-    disabled_owners = {f"hook-{webhook_id}" for webhook_id, _ in disabled}
-    claims: list[Claim] = []
-    shared: dict[str, Push | None] = {}
-    for demand in demands:
-        if demand.owner not in disabled_owners:
-            claims += _claim_for(tx, demand, lease_ms, shared, logs)
-    if logs and claims:
-        log_writes.log_sent(tx, [claim.id for claim in claims])
-    return WebhookBatch(claims, disabled, changed)
-
-
-def _record_call(tx: Tx, attempt: WebhookAttempt, logs: bool) -> None:
-    if attempt.outcome == "delivered":
-        ack = DeliveryAck(attempt.owner, attempt.id, attempt.broker_message_id)
-        ack_deliveries(tx, [ack], logs)
-        return
-    lease = (attempt.id, attempt.owner, attempt.attempts)
-    if logs:
-        log_writes.log_failed_call(tx, attempt.reason, *lease)
-    tx.execute(
-        f"UPDATE delivery_queue SET {FREE}, ready_ms = ?, last_error = ?"
-        " WHERE id = ? AND lease_owner = ? AND attempts = ?",
-        (tx.steady_ms + attempt.delay_ms, attempt.reason, *lease),
-    )
-
-
-def _note_calls(
-    tx: Tx, mesh_id: str, webhook_id: str, outcomes: set[CallOutcome], patience_ms: int
+def note_call(
+    tx: Tx, mesh_id: str, webhook_id: str, outcome: CallOutcome, patience_ms: int
 ) -> tuple[bool, str | None]:
-    """Update a webhook after calls: whether its row changed, and the cause if it was disabled. It
+    """Update a webhook after a call: whether its row changed, and the cause if it was disabled. It
     is disabled after `patience_ms` without a success; 0: never."""
     row = tx.execute(
         "SELECT enabled, failing_since_ms FROM webhook WHERE mesh_id = ? AND id = ?",
@@ -388,9 +320,9 @@ def _note_calls(
         return False, None
     since, values = row[1], (mesh_id, webhook_id)
     where = "WHERE mesh_id = ? AND id = ?"
-    if "gone" in outcomes:
+    if outcome == "gone":
         return True, _disable(tx, mesh_id, webhook_id, "gone", GONE)
-    if "delivered" in outcomes:
+    if outcome == "delivered":
         if since is not None:
             tx.execute(f"UPDATE webhook SET failing_since_ms = NULL {where}", values)
         return since is not None, None

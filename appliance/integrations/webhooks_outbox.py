@@ -1,22 +1,30 @@
-"""Delivers the hub's webhooks through the outbox."""
+"""Delivers webhooks of the hub and of meshes through the outbox."""
 
 from collections.abc import Sequence
 
+import msgspec
+
+from appliance.broker.subsystem import BrokerSubsystem
+from appliance.broker.webhook_feeder import MeshWebhookFeeder, MeshWebhooks, WebhookMessage
+from appliance.host import Host
 from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
+from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.errors import ApplianceError
+from appliance.kernel.subsystem import Subsystem
 from appliance.outbox import wire as outbox_wire
 from appliance.outbox.service import Outbox
 from appliance.outbox.target import Outgoing, RetryLater, Undeliverable
-from appliance.outbox.webhook import WEBHOOK, WebhookCall
+from appliance.outbox.webhook import WEBHOOK, WebhookCall, WebhookDirectory
 
 PRINCIPAL = "appliance:webhooks"  # no token has this name
+MESH_WEBHOOK = "bhook_"
 DISABLED_RETRY_SECONDS = 30.0
 
 
-class HubWebhookDirectory:
+class RegisteredWebhooks:
     """Gives the outbox the URL and headers of a webhook for each attempt."""
 
-    def __init__(self, webhooks: Webhooks) -> None:
+    def __init__(self, webhooks: Webhooks | MeshWebhooks) -> None:
         self._webhooks = webhooks
 
     def find(self, send: Outgoing) -> WebhookCall | Undeliverable | RetryLater:
@@ -33,7 +41,7 @@ class HubWebhookDirectory:
             return RetryLater("the webhook is disabled", DISABLED_RETRY_SECONDS)
         return WebhookCall(ready.url, ready.headers)
 
-    def record_outcome(self, ref: str, outcome: str) -> None:
+    def record_outcome(self, ref: str, outcome: CallOutcome) -> None:
         self._webhooks.record_outcome(ref, outcome)
 
 
@@ -45,12 +53,29 @@ class WebhooksSwitchedOff:
             "webhooks are disabled ([roles] in agentlip.toml)", DISABLED_RETRY_SECONDS
         )
 
-    def record_outcome(self, ref: str, outcome: str) -> None:
+    def record_outcome(self, ref: str, outcome: CallOutcome) -> None:
         return
 
 
+class WebhooksById:
+    """Webhooks of meshes by the prefix of their ids, and those of the hub."""
+
+    def __init__(self, hub: WebhookDirectory, meshes: WebhookDirectory) -> None:
+        self._hub = hub
+        self._meshes = meshes
+
+    def find(self, send: Outgoing) -> WebhookCall | Undeliverable | RetryLater:
+        return self._directory(send.destination_ref).find(send)
+
+    def record_outcome(self, ref: str, outcome: CallOutcome) -> None:
+        self._directory(ref).record_outcome(ref, outcome)
+
+    def _directory(self, ref: str) -> WebhookDirectory:
+        return self._meshes if ref.startswith(MESH_WEBHOOK) else self._hub
+
+
 class WebhookPost:
-    """The outbox for the hub's webhook feeder."""
+    """The outbox for the feeders of webhooks."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -58,7 +83,7 @@ class WebhookPost:
     def waiting(self, webhook_id: str, limit: int) -> int:
         return self._outbox.waiting(WEBHOOK, webhook_id, limit)
 
-    def take(self, events: Sequence[OutgoingEvent]) -> int:
+    def take(self, events: Sequence[OutgoingEvent | WebhookMessage]) -> int:
         sends = [
             outbox_wire.Send(
                 to=event.webhook_id,
@@ -78,3 +103,18 @@ class WebhookPost:
             if isinstance(result, ApplianceError) and not isinstance(result, outbox_wire.IdReused):
                 return index
         return len(results)
+
+
+class MeshWebhooksNeeds(msgspec.Struct, frozen=True):
+    broker: BrokerSubsystem
+    post: WebhookPost
+
+
+class MeshWebhooksSubsystem(Subsystem):
+    """The loop as a subsystem, which is suspended while one of the two stores is damaged."""
+
+    name = "mesh_webhooks"
+    needed_stores = frozenset({"broker", "outbox"})
+
+    def __init__(self, host: Host, needs: MeshWebhooksNeeds) -> None:
+        self.loops = (MeshWebhookFeeder(needs.broker.broker, needs.post),)

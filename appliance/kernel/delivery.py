@@ -1,7 +1,6 @@
 """Deliveries to receivers that may be down: which may start, and what became of them. Pure.
 
-Two delivery loops use these rules: the outbox's, whose sends have an end, and the broker's, whose
-rows wait until their webhook is disabled. Times are seconds of one monotonic clock.
+Times are seconds of one monotonic clock.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -14,12 +14,21 @@ import hmac
 import secrets
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from appliance.kernel.errors import Invalid
 
 PREFIX = "whsec_"
 KEY_BYTES_MIN = 24
 KEY_BYTES_MAX = 64
 NEW_KEY_BYTES = 32
+
+
+class SignedRequest(Struct, frozen=True):
+    """The request of one attempt, signed with the current secrets."""
+
+    url: str
+    headers: dict[str, str]
 
 
 class BadSecret(Invalid):

@@ -11,7 +11,7 @@ from doctor.context import Context
 from doctor.remedies import copy_hint
 
 FANOUT_MS = 300_000
-LONGEST_WAIT_MS = 3 * 3_600_000  # by default webhooks may ask for a delay of at most an hour
+LONGEST_WAIT_MS = 3 * 3_600_000  # longer than any delay or lease by default
 _HAS_STATE = "SELECT 1 FROM pragma_table_info('webhook') WHERE name = 'disabled_because'"
 
 
@@ -65,7 +65,7 @@ def _webhooks(context: Context) -> Iterator[Finding]:
             yield problem.finding(
                 f"webhook {webhook_id}",
                 f"the webhook of mesh {slug} {why}; {waiting} messages wait for it",
-                f"agentlip mesh webhook-deliveries {slug} {webhook_id}; agentlip mesh"
+                f"agentlip outbox list --to queue:{webhook_id}; agentlip mesh"
                 f" update-webhook {slug} {webhook_id} --enable # after you repaired its receiver",
             )
 
@@ -89,11 +89,12 @@ def _clock(context: Context) -> Iterator[Finding]:
 FAILING = Problem(
     "failing",
     "Calls of the webhook have failed for a long time. Its messages wait.",
-    "Repair the receiver. The broker retries by itself.",
+    "Repair the receiver. The outbox retries by itself.",
 )
 DISABLED = Problem(
     "disabled",
-    "The broker no longer calls the webhook. Its messages wait until retention deletes them.",
+    "The webhook is no longer called. Its messages wait in the broker until retention deletes"
+    " them, and in the outbox until they expire.",
     "Repair the receiver, then enable the webhook: `agentlip mesh update-webhook MESH ID"
     " --enable`.",
 )

@@ -21,7 +21,7 @@ from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
 from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
-from appliance.broker.webhook_deliverer import WebhookDeliverer
+from appliance.broker.webhook_feeder import MeshWebhookFeeder
 from appliance.kernel.auth import ADMIN, Principal, TokenBook, hash_token
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import Clock
@@ -129,15 +129,6 @@ def proof(challenge: dict[str, Any], name: str, mesh: str = "lab", **more: Any) 
     return {**hello(name, mesh), "nonce": challenge["nonce"], "signature": signature, **more}
 
 
-class ImmediatePool:
-    """A pool that runs each job at once, in the caller."""
-
-    free = 100
-
-    def spawn(self, work: Any, *args: Any) -> None:
-        work(*args)
-
-
 class BrokerFixture:
     """Mesh `lab` has anna, bert and cleo; bert and cleo subscribe to `alerts`; `jobs` is bert's."""
 
@@ -147,7 +138,7 @@ class BrokerFixture:
         *,
         runner: type[BatchRunner] = BatchRunner,
         clock: Clock | None = None,
-        webhook_caller: Any = None,
+        webhook_outbox: Any = None,
         fill: bool = True,
         **values: Any,
     ) -> None:
@@ -171,14 +162,12 @@ class BrokerFixture:
             publish=dispatch.on_commit,
             runner=runner,
         )
-        self.service = Broker(
-            self.store, dispatch, self.settings, self.clock, self.log, webhook_caller
-        )
+        self.service = Broker(self.store, dispatch, self.settings, self.clock, self.log)
         self.service.open()
-        self.registry = Registry(self.service)
+        self.webhooks = MeshWebhookFeeder(self.service, webhook_outbox)
+        self.registry = Registry(self.service, webhook_outbox and webhook_outbox.check)
         self.deliverer = Deliverer(self.service)
         self.sweeper = LeaseSweeper(self.service)
-        self.webhooks = WebhookDeliverer(self.service, ImmediatePool())
         self.retention = DedupeRetention(self.service)
         self.orphan_check = OrphanCheck(self.service, self.registry)
         if fill and "lab" not in self.service.directory.by_slug:

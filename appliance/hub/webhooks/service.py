@@ -19,6 +19,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.idempotency import Reply, reply_once
 from appliance.kernel.log import Log
 from appliance.kernel.wakeup import Wakeup
+from appliance.kernel.webhook_signature import SignedRequest
 from appliance.web.address import check_url
 
 CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
@@ -33,13 +34,6 @@ class OutgoingEvent(msgspec.Struct, frozen=True):
     message_id: str
     content_type: str
     body: str
-
-
-class SignedRequest(msgspec.Struct, frozen=True):
-    """The request of one attempt, signed with the current secrets."""
-
-    url: str
-    headers: dict[str, str]
 
 
 class Webhooks:

@@ -93,7 +93,7 @@ def test_deliveries_of_a_webhook(broker):
     rows = [
         {"mesh_id": mesh, "broker_message_id": f"m{n:03}", "recipient": f"webhook:{webhook}",
          "kind": "topic", "rank": n % 3, "ready_ms": 1, "created_ms": 1, "attempts": 1,
-         "last_error": "\x01" * 500, "lease_owner": None if n % 2 else f"hook-{webhook}",
+         "last_error": "\x01" * 500, "lease_owner": None if n % 2 else webhook,
          "lease_until_ms": None if n % 2 else 1000 + n // 4}
         for n in range(1000)
     ]  # fmt: skip

@@ -5,11 +5,9 @@ import pytest
 from appliance.broker import webhook_wire, wire
 from appliance.kernel.clock import iso
 from tests.support.broker import BrokerFixture
-from tests.unit.broker.test_webhook_deliverer import (
-    BAD,
-    WELL,
-    FakeWebhookCaller,
-    run_rounds,
+from tests.unit.broker.test_webhook_feeder import (
+    FakeWebhookOutbox,
+    record,
     state_of,
     subscribed_webhook,
 )
@@ -29,8 +27,8 @@ def broker(tmp_path):
 
 
 @pytest.fixture
-def caller():
-    return FakeWebhookCaller()
+def outbox():
+    return FakeWebhookOutbox()
 
 
 def reopened(broker, **more):
@@ -184,52 +182,26 @@ def test_a_message_shows_the_time_that_the_clock_showed(broker, jump_ms):
 # -- webhooks --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("jump_ms", JUMPS)
-@pytest.mark.parametrize("failures", [1, 6])
-def test_a_webhook_is_called_again_after_its_pause(tmp_path, caller, jump_ms, failures):
-    broker = BrokerFixture(tmp_path, webhook_caller=caller)
+def test_a_webhook_is_not_switched_off_by_a_jump(tmp_path, outbox):
+    broker = BrokerFixture(tmp_path, webhook_outbox=outbox)
     webhook = subscribed_webhook(broker)
-    caller.answer = lambda _url, _push: BAD
-    broker.send("m1")
-    run_rounds(broker)
-    for _ in range(failures - 1):
-        broker.clock.pass_seconds(60)
-        run_rounds(broker)
-    assert len(caller.got) == failures
-    broker.clock.ms += jump_ms
-    run_rounds(broker)
-    assert len(caller.got) == failures
-    caller.answer = lambda _url, _push: WELL
-    broker.clock.pass_seconds(60)
-    run_rounds(broker)
-    assert len(caller.got) == failures + 1
-    assert state_of(broker, webhook).enabled
-    broker.close()
-
-
-def test_a_webhook_is_not_switched_off_by_a_jump(tmp_path, caller):
-    broker = BrokerFixture(tmp_path, webhook_caller=caller)
-    webhook = subscribed_webhook(broker)
-    caller.answer = lambda _url, _push: BAD
-    broker.send("m1")
-    run_rounds(broker)
+    record(broker, webhook, "failed")
     for _ in range(2):
         broker.clock.ms += 6 * DAY_MS
         broker.clock.pass_seconds(60)
-        run_rounds(broker)
+        record(broker, webhook, "failed")
     assert state_of(broker, webhook).enabled
     broker.close()
 
 
 @pytest.mark.parametrize("jump_ms", [-DAY_MS, DAY_MS])
-def test_a_replaced_secret_signs_for_as_long_as_without_the_jump(tmp_path, caller, jump_ms):
-    broker = BrokerFixture(tmp_path, webhook_caller=caller, webhook_secret_grace_hours=1.0)
+def test_a_replaced_secret_signs_for_as_long_as_without_the_jump(tmp_path, outbox, jump_ms):
+    broker = BrokerFixture(tmp_path, webhook_outbox=outbox, webhook_secret_grace_hours=1.0)
     webhook = subscribed_webhook(broker)
     broker.registry.change_webhook(
         "lab", webhook.webhook.id, webhook_wire.ChangeMeshWebhook(new_secret=True)
     )
     broker.clock.ms += jump_ms
-    run_rounds(broker)
     assert state_of(broker, webhook).rotating_until is not None
     broker.clock.pass_seconds(3601)
     assert state_of(broker, webhook).rotating_until is None

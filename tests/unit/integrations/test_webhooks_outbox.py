@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from appliance.hub.webhooks.service import OutgoingEvent
-from appliance.integrations.webhooks_outbox import HubWebhookDirectory, WebhookPost
+from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
 from appliance.outbox import wire
 from appliance.outbox.target import RetryLater, Undeliverable
 from appliance.outbox.webhook import WebhookCall
@@ -50,4 +50,4 @@ def test_events_are_taken_up_to_the_first_that_is_refused(results, taken):
 def test_each_attempt_looks_the_webhook_up(ready, kind):
     webhooks = SimpleNamespace(ready=lambda *_: ready)
     send = SimpleNamespace(meta=None, destination_ref="wh", client_message_id="k", body="{}")
-    assert isinstance(HubWebhookDirectory(webhooks).find(send), kind)
+    assert isinstance(RegisteredWebhooks(webhooks).find(send), kind)

@@ -13,7 +13,7 @@ from appliance.hub.webhooks import resources, wire, writes
 from appliance.hub.webhooks.loops import WebhookFeeder
 from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.webhooks.settings import WebhookSettings
-from appliance.integrations.webhooks_outbox import HubWebhookDirectory, WebhookPost
+from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.outbox.webhook import WebhookTarget
@@ -55,7 +55,7 @@ class DeliveryFixture:
         """Builds everything again on the same files, as a restart does."""
         env, log = self.hub_env, Log(self.lines)
         self.webhooks = Webhooks(env.hub, self.settings, env.clock, log)
-        book = HubWebhookDirectory(self.webhooks)
+        book = RegisteredWebhooks(self.webhooks)
         caller = WebhookCaller(self.settings, connect_seconds=10.0, reply_seconds=20.0)
         self.out.targets["webhook"] = WebhookTarget(book, caller, env.clock)
         self.out.reopen()

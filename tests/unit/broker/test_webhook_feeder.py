@@ -1,0 +1,268 @@
+"""Webhooks of meshes: their rows become sends of the outbox, and outcomes change the webhook."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+from standardwebhooks import Webhook
+
+from appliance.broker import listings, webhook_wire
+from appliance.broker.webhook_feeder import WAITING_MAX, MeshWebhooks
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.errors import Conflict, Invalid
+from appliance.kernel.webhook_signature import BadSecret
+from tests.support.broker import BrokerFixture
+from tests.support.clock import FakeClock
+
+URL = "http://127.0.0.1:9/x"
+DAY_SECONDS = 86_400
+
+
+class FakeWebhookOutbox:
+    """Takes messages up to its capacity, and each key once."""
+
+    def __init__(self):
+        self.taken = {}
+        self.capacity = 1_000_000
+
+    def check(self, url):
+        if not url.startswith("http"):
+            raise Invalid("no")
+
+    def waiting(self, webhook_id, limit):
+        return min(
+            limit, len([each for each in self.taken.values() if each.webhook_id == webhook_id])
+        )
+
+    def take(self, handed):
+        accepted = handed[: self.capacity]
+        for message in accepted:
+            self.taken.setdefault(message.key, message)
+        return len(accepted)
+
+
+@pytest.fixture
+def outbox():
+    return FakeWebhookOutbox()
+
+
+@pytest.fixture
+def broker(tmp_path, outbox):
+    broker = BrokerFixture(tmp_path, webhook_outbox=outbox)
+    yield broker
+    broker.close()
+
+
+def subscribed_webhook(broker, url=URL, **more):
+    made = broker.registry.add_webhook("lab", webhook_wire.CreateMeshWebhook(url, **more))
+    broker.registry.subscribe("lab", "topic", "alerts", f"webhook:{made.webhook.id}")
+    return made
+
+
+def run_round(broker):
+    return broker.webhooks.run_once(broker.clock.now_ms())["handed"]
+
+
+def record(broker, webhook, outcome):
+    MeshWebhooks(broker.service).record_outcome(webhook.webhook.id, outcome)
+
+
+def signed_headers(broker, webhook, body=b"{}"):
+    ready = MeshWebhooks(broker.service).ready(webhook.webhook.id, "m1", "application/json", body)
+    return ready if isinstance(ready, str) else ready.headers
+
+
+def waiting(broker, webhook):
+    query = webhook_wire.WebhookDeliveriesQuery()
+    return broker.registry.webhook_deliveries("lab", webhook.webhook.id, query).deliveries
+
+
+def rows(broker, webhook):
+    sql = "SELECT count(*) FROM delivery_queue WHERE recipient = ?"
+    return broker.rows(sql, f"webhook:{webhook.webhook.id}")[0][0]
+
+
+def state_of(broker, webhook):
+    return broker.registry.show_webhook("lab", webhook.webhook.id).webhook
+
+
+def test_webhooks_are_refused_without_an_outbox(tmp_path):
+    broker = BrokerFixture(tmp_path)
+    with pytest.raises(webhook_wire.WebhooksNotAvailable):
+        broker.registry.add_webhook("lab", webhook_wire.CreateMeshWebhook(URL))
+    broker.close()
+
+
+def test_row_becomes_a_send_with_the_frame_that_members_receive(broker, outbox):
+    webhook = subscribed_webhook(broker)
+    _, body = broker.send("m1", "grüße", meta={"a": 1})
+    assert run_round(broker) == 1
+    assert rows(broker, webhook) == 0
+    (message,) = outbox.taken.values()
+    assert (message.webhook_id, message.message_id) == (
+        webhook.webhook.id, body["broker_message_id"],
+    )  # fmt: skip
+    push = json.loads(message.body)
+    assert (push["type"], push["body"], push["mesh"], push["meta"]) == (
+        "push", "grüße", "lab", {"a": 1},
+    )  # fmt: skip
+    assert broker.orphans() == []
+    assert run_round(broker) == 0
+
+
+def test_crash_before_the_row_is_deleted_hands_it_over_under_the_same_key(tmp_path, outbox):
+    broker = BrokerFixture(tmp_path, webhook_outbox=outbox)
+    webhook = subscribed_webhook(broker)
+    broker.send("m1")
+    take, outbox.take = outbox.take, lambda handed: take(handed) and 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        run_round(broker)
+    broker.close()
+    outbox.take = take
+    broker = BrokerFixture(tmp_path, webhook_outbox=outbox)
+    assert run_round(broker) == 1
+    assert (len(outbox.taken), rows(broker, webhook)) == (1, 0)
+    broker.close()
+
+
+def test_rows_that_the_outbox_does_not_accept_wait_for_the_end_of_their_lease(broker, outbox):
+    webhook = subscribed_webhook(broker)
+    outbox.capacity = 1
+    for number in range(3):
+        broker.send(f"m{number}")
+    assert run_round(broker) == 1
+    outbox.capacity = 10
+    assert run_round(broker) == 0
+    assert [delivery.state for delivery in waiting(broker, webhook)] == ["leased"] * 2
+    broker.clock.pass_seconds(31)
+    broker.sweeper.run_once(broker.clock.now_ms())
+    assert run_round(broker) == 2
+
+
+def test_webhook_has_a_limited_number_of_sends_in_the_outbox(broker, outbox):
+    full, other = subscribed_webhook(broker), subscribed_webhook(broker)
+    outbox.waiting = lambda webhook_id, limit: (
+        limit - 1 if webhook_id == full.webhook.id else WAITING_MAX - 2
+    )
+    for number in range(4):
+        broker.send(f"m{number}")
+    assert run_round(broker) == 3
+    assert (rows(broker, full), rows(broker, other)) == (3, 2)
+
+
+@pytest.mark.parametrize(("outcome", "words"), [("gone", "410"), ("failed", "days")])
+def test_webhook_is_disabled_and_its_rows_wait(broker, outbox, outcome, words):
+    webhook = subscribed_webhook(broker)
+    record(broker, webhook, "failed")
+    assert state_of(broker, webhook).failing_since is not None
+    broker.clock.pass_seconds(4.9 * DAY_SECONDS)
+    record(broker, webhook, "failed")
+    assert state_of(broker, webhook).enabled
+    broker.clock.pass_seconds(0.2 * DAY_SECONDS)
+    record(broker, webhook, outcome)
+    state = state_of(broker, webhook)
+    assert (state.enabled, words in state.disabled_because) == (False, True)
+    assert signed_headers(broker, webhook) == "disabled"
+    broker.send("m1")
+    assert (run_round(broker), rows(broker, webhook)) == (0, 1)
+    change = webhook_wire.ChangeMeshWebhook(enabled=True)
+    broker.registry.change_webhook("lab", webhook.webhook.id, change)
+    assert run_round(broker) == 1
+    record(broker, webhook, "delivered")
+    state = state_of(broker, webhook)
+    assert (state.failing_since, state.disabled_because) == (None, None)
+
+
+def test_removed_webhook_gets_nothing_and_leaves_no_rows(broker, outbox):
+    webhook = subscribed_webhook(broker)
+    broker.send("m1")
+    assert broker.registry.remove_webhook("lab", webhook.webhook.id).changed
+    assert (run_round(broker), rows(broker, webhook)) == (0, 0)
+    assert signed_headers(broker, webhook) == "deleted"
+    record(broker, webhook, "failed")
+    with pytest.raises(webhook_wire.WebhookNotFound):
+        state_of(broker, webhook)
+
+
+def test_signature_is_valid_with_either_secret_during_a_rotation(tmp_path, outbox):
+    # The library that verifies asks the clock of the machine.
+    clock = FakeClock(SystemClock().now_ms())
+    broker = BrokerFixture(
+        tmp_path, clock=clock, webhook_outbox=outbox, webhook_secret_grace_hours=1.0
+    )
+    webhook = subscribed_webhook(broker)
+    change = webhook_wire.ChangeMeshWebhook(new_secret=True)
+    second = broker.registry.change_webhook("lab", webhook.webhook.id, change).secret
+    headers = signed_headers(broker, webhook)
+    for secret in (webhook.secret, second):
+        Webhook(secret).verify(b"{}", headers)
+    assert state_of(broker, webhook).rotating_until is not None
+    broker.clock.pass_seconds(3601)
+    assert state_of(broker, webhook).rotating_until is None
+    assert len(signed_headers(broker, webhook)["webhook-signature"].split()) == 1
+    broker.close()
+
+
+def test_wrong_changes_are_refused(broker):
+    webhook = subscribed_webhook(broker)
+    for command, error in (
+        (webhook_wire.ChangeMeshWebhook(url="ftp://x"), Invalid),
+        (webhook_wire.ChangeMeshWebhook(secret="whsec_x"), BadSecret),
+        (webhook_wire.ChangeMeshWebhook(new_secret=True, secret="whsec_" + "A" * 32), Invalid),
+    ):
+        with pytest.raises(error):
+            broker.registry.change_webhook("lab", webhook.webhook.id, command)
+    with pytest.raises(BadSecret):
+        broker.registry.add_webhook("lab", webhook_wire.CreateMeshWebhook(URL, "whsec_short"))
+    with pytest.raises(webhook_wire.WebhookNotFound):
+        broker.registry.change_webhook(
+            "lab", "bhook_x", webhook_wire.ChangeMeshWebhook(enabled=True)
+        )
+    with pytest.raises((Invalid, Conflict)):
+        broker.registry.subscribe("lab", "queue", "jobs", f"webhook:{webhook.webhook.id}")
+
+
+def test_looking_for_work_takes_a_step_in_an_index(broker):
+    webhook = subscribed_webhook(broker)
+    for sql, index in (
+        ("SELECT id FROM delivery_queue WHERE mesh_id = ? AND recipient = ?"
+         " AND lease_owner IS NULL AND rank <= 2 AND ready_ms <= 5 ORDER BY rank, id LIMIT 1",
+         "delivery_ready"),
+        ("SELECT id FROM delivery_queue WHERE lease_owner IS NULL AND mesh_id = ?"
+         " AND recipient = ? ORDER BY rank, id LIMIT 10", "delivery_ready"),
+    ):  # fmt: skip
+        plan = broker.rows(f"EXPLAIN QUERY PLAN {sql}", "lab", f"webhook:{webhook.webhook.id}")
+        assert all(index in row[3] for row in plan), plan
+
+
+def test_a_delivery_claimed_while_the_list_is_read_is_in_it_once(broker):
+    """The list is two statements: what is being called, then what waits."""
+    webhook = subscribed_webhook(broker)
+    for number in range(2):
+        broker.send(f"m{number}")
+    ids = [delivery.message_id for delivery in waiting(broker, webhook)]
+    assert len(ids) == 2
+
+    def read(reader):
+        execute = reader.execute
+
+        def claim_before_the_second(sql, *parameters):
+            if sql.startswith("SELECT 1,"):
+                with closing(sqlite3.connect(broker.path)) as other, other:
+                    other.execute(
+                        "UPDATE delivery_queue SET lease_owner = substr(recipient, 9),"
+                        " lease_until_ms = 9 WHERE recipient LIKE 'webhook:%'"
+                    )
+            return execute(sql, *parameters)
+
+        reader.execute = claim_before_the_second
+        try:
+            page, *_ = listings.webhook_deliveries(reader, mesh.id, webhook.webhook.id, "", 10, str)
+        finally:
+            reader.execute = execute
+        return [delivery.message_id for delivery in page]
+
+    mesh = broker.service.directory.mesh("lab")
+    assert broker.store.read(read) == ids
+    assert broker.store.read(read) == ids, "the next page is another state, and as whole"
