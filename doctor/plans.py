@@ -58,8 +58,11 @@ def is_open(path: Path, bits: int = 0o077) -> bool:
 def _restricted(
     place: Callable[[DataDir, str], Path], mode: str = OWNER_ONLY, bits: int = 0o077
 ) -> Plan:
-    """Takes permissions from the files of the subjects. `place`: where they are; `bits`: of the
-    modes that are repaired."""
+    """Takes permissions from the files of the subjects.
+
+    place  where they are
+    bits   the modes that a repair takes away
+    """
 
     def plan(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
         for finding in findings:
