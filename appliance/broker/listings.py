@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import closing
 from functools import cache
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -100,34 +99,24 @@ _WEBHOOKS = statement(
 )
 
 
-def _deliveries(part: int, order: Any, *conditions: Any) -> str:
-    """One part of a webhook's deliveries, after the row where the page begins."""
-    query = QueuedDelivery.select(
-        SQL(str(part)),
-        order,
+_DELIVERIES = statement(
+    QueuedDelivery.select(
+        QueuedDelivery.rank,
         QueuedDelivery.id,
         QueuedDelivery.broker_message_id,
         QueuedDelivery.attempts,
         QueuedDelivery.ready_ms,
-        QueuedDelivery.lease_until_ms,
         QueuedDelivery.created_ms,
         QueuedDelivery.last_error,
-    ).where(*conditions, Tuple(order, QueuedDelivery.id) > Tuple(given("key"), given("row")))
-    return statement(query.order_by(order, QueuedDelivery.id).limit(_ROWS))
-
-
-_LEASED = _deliveries(
-    0,
-    QueuedDelivery.lease_until_ms,
-    QueuedDelivery.lease_owner.is_null(False),
-    QueuedDelivery.lease_owner == given("owner"),
-)
-_WAITING = _deliveries(
-    1,
-    QueuedDelivery.rank,
-    QueuedDelivery.lease_owner.is_null(),
-    QueuedDelivery.mesh_id == given("mesh"),
-    QueuedDelivery.recipient == given("recipient"),
+    )
+    .where(
+        QueuedDelivery.lease_owner.is_null(),
+        QueuedDelivery.mesh_id == given("mesh"),
+        QueuedDelivery.recipient == given("recipient"),
+        Tuple(QueuedDelivery.rank, QueuedDelivery.id) > Tuple(given("key"), given("row")),
+    )
+    .order_by(QueuedDelivery.rank, QueuedDelivery.id)
+    .limit(_ROWS)
 )
 
 
@@ -213,30 +202,16 @@ def webhook_deliveries(
     limit: int,
     wall_iso: Callable[[int], str | None],
 ) -> tuple[list[webhook_wire.WebhookDelivery], bool, str]:
-    """A webhook's deliveries that the outbox does not have yet: leased ones first, then waiting
-    ones in their order. `after` is the cursor of the last row: whether it waits, its sort key, its
-    row id. `wall_iso` shows a time of the steady clock."""
-    cursor = tuple(map(int, after.split("."))) if after else (0, -1, -1)
-    values = {"owner": webhook_id, "mesh": mesh_id, "recipient": f"webhook:{webhook_id}"}
-    rows: list[Any] = []
-    with reader.snapshot():  # so that a delivery that is claimed meanwhile is in one part only
-        if not cursor[0]:
-            rows = reader.rows(_LEASED, _after(cursor, values, limit), limit=limit + 1)
-            cursor = (1, -1, -1)
-        waiting = reader.execute(_WAITING, _after(cursor, values, limit))
-        with closing(waiting):
-            page, more = take_page(
-                chain(rows, waiting),
-                limit,
-                reader.limit.page_bytes_max,
-                lambda row: ROW_BYTES + text_bytes(row[-1]),
-            )
-    last = ".".join(map(str, page[-1][:3])) if page else after
-    return [_webhook_delivery(wall_iso, *row[3:]) for row in page], more, last
-
-
-def _after(cursor: tuple[int, ...], values: dict[str, Any], limit: int) -> dict[str, Any]:
-    return {**values, "key": cursor[1], "row": cursor[2], "rows": limit + 1}
+    """A webhook's deliveries that wait for the outbox, in their order. `after` is the cursor of the
+    last row: its rank and id. `wall_iso` shows a time of the steady clock."""
+    rank, row_id = map(int, after.split(".")[1:]) if after else (-1, -1)
+    values = {"mesh": mesh_id, "recipient": f"webhook:{webhook_id}", "key": rank, "row": row_id}
+    with closing(reader.execute(_DELIVERIES, {**values, "rows": limit + 1})) as rows:
+        page, more = take_page(
+            rows, limit, reader.limit.page_bytes_max, lambda row: ROW_BYTES + text_bytes(row[-1])
+        )
+    last = "1.{}.{}".format(*page[-1][:2]) if page else after
+    return [_webhook_delivery(wall_iso, *row[2:]) for row in page], more, last
 
 
 def _webhook_delivery(
@@ -244,15 +219,14 @@ def _webhook_delivery(
     message_id: str,
     attempts: int,
     ready_ms: int,
-    lease_ms: int | None,
     created_ms: int,
     last_error: str | None,
 ) -> webhook_wire.WebhookDelivery:
     return webhook_wire.WebhookDelivery(
         message_id,
-        "waiting" if lease_ms is None else "leased",
+        "waiting",
         attempts,
         iso(created_ms),
-        wall_iso(ready_ms) if lease_ms is None else None,
+        wall_iso(ready_ms),
         last_error,
     )

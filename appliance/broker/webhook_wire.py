@@ -63,7 +63,7 @@ class WebhookDeliveriesQuery(Struct, frozen=True):
 
 
 class WebhookDelivery(Struct, frozen=True):
-    """A delivery that the outbox does not have yet: it waits, or is being handed over."""
+    """A delivery that waits for the outbox."""
 
     message_id: str
     state: Literal["waiting", "leased"]
@@ -74,8 +74,8 @@ class WebhookDelivery(Struct, frozen=True):
 
 
 class WebhookDeliveries(Struct, frozen=True):
-    """Leased deliveries first, then waiting ones in the order of their next attempt. `more` and
-    `has_more`: there is another page; `next`: the value of `after` for it."""
+    """In the order of priority. `more` and `has_more`: there is another page; `next`: the value of
+    `after` for it."""
 
     deliveries: list[WebhookDelivery]
     more: bool

@@ -86,7 +86,7 @@ def test_webhooks(broker):
 
 
 def test_deliveries_of_a_webhook(broker):
-    """Those that are being called first, then by priority. Control characters take six bytes."""
+    """Those that wait, by priority. Control characters take six bytes."""
     mesh, webhook = lab(broker), "bhook_deliveries"
     insert(broker, "webhook", [{"mesh_id": mesh, "id": webhook, "url": "http://127.0.0.1/",
                                "added_ms": 1, "secret": "s"}])  # fmt: skip
@@ -98,15 +98,13 @@ def test_deliveries_of_a_webhook(broker):
         for n in range(1000)
     ]  # fmt: skip
     insert(broker, "delivery_queue", rows)
-    leased, waiting = rows[::2], sorted(rows[1::2], key=lambda row: row["rank"])
+    waiting = sorted(rows[1::2], key=lambda row: row["rank"])
     listed = pages(
         lambda query: broker.registry.webhook_deliveries("lab", webhook, query),
         "deliveries",
         webhook_wire.WebhookDeliveriesQuery,
     )
-    assert [row.message_id for row in listed] == [
-        row["broker_message_id"] for row in [*leased, *waiting]
-    ]
+    assert [row.message_id for row in listed] == [row["broker_message_id"] for row in waiting]
     page = broker.registry.webhook_deliveries(
         "lab", webhook, webhook_wire.WebhookDeliveriesQuery(limit=2)
     )
