@@ -331,7 +331,7 @@ def list_webhook_deliveries(
     webhook: WebhookArgument,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many.")] = 100,
 ) -> None:
-    """List the outstanding deliveries of a webhook with their errors.
+    """List the deliveries of a webhook that wait for the outbox.
 
     Example: agentlip mesh webhook-deliveries lab bhook_01K…
     """
@@ -339,7 +339,7 @@ def list_webhook_deliveries(
     rows, more = session.hub().page(path, "deliveries", limit)
     columns = [("MESSAGE", "message_id"), ("STATE", "state"), ("ATTEMPTS", "attempts"),
                ("NEXT", "next_attempt_at"), ("LAST ERROR", "last_error")]  # fmt: skip
-    session.table(rows, columns, empty="no outstanding deliveries")
+    session.table(rows, columns, empty="no waiting deliveries")
     if more and not session.machine:
         note(f"only the first {limit} are listed; raise --limit for more")
 
