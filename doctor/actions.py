@@ -21,6 +21,7 @@ from appliance.hub.message_repair import CannotRepair
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Conflict
+from appliance.kernel.store_files import open_database
 from appliance.kernel.whole_file import sync_directory
 from appliance.workspace.datadir import DataDir
 from doctor import derived, schema_model
@@ -28,7 +29,6 @@ from doctor.checks.leftovers import FREE_SHARE_MIN, free_share
 from doctor.checks.store_log import log_bytes
 from doctor.step import REBUILD
 
-_BUSY_SECONDS = 5.0
 Arguments = Mapping[str, str]
 Change = Callable[[sqlite3.Connection, Arguments, Clock], str]
 """Changes a store in the caller's transaction, and says what it did."""
@@ -170,8 +170,7 @@ def _drop_trigger(connection: sqlite3.Connection, arguments: Arguments, _clock: 
 
 def _connect(database: Path) -> sqlite3.Connection:
     """A connection that writes, and never creates a file."""
-    uri = f"{database.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_SECONDS)
+    connection = open_database(database, "rw")
     connection.execute("PRAGMA synchronous = FULL")
     return connection
 

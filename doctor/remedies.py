@@ -15,6 +15,7 @@ from appliance.kernel import meta
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import RECOVERY_COMMANDS
+from appliance.kernel.store_files import UNUSED, open_database
 from appliance.workspace import manifest
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.schema import state
@@ -73,9 +74,8 @@ def good_snapshot(datadir: DataDir, store: str) -> Path | None:
     until = clock.monotonic() + SECONDS_MAX
     expected = manifest.read(datadir).stores.get(store, "")
     for path in _newest(datadir, store):
-        uri = path.absolute().as_uri() + "?mode=ro&immutable=1"
         try:
-            with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            with closing(open_database(path, UNUSED)) as connection:
                 connection.set_progress_handler(
                     lambda: clock.monotonic() > until, _STEPS_BETWEEN_CHECKS
                 )

@@ -16,13 +16,13 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, sqlite_name
+from appliance.kernel.store_files import open_database
 from appliance.workspace import manifest as workspace_manifest
 from appliance.workspace.datadir import STORES, DataDir
 
 # A short wait of SQLite's own, repeated: its longer waits grow to 100 ms, and the stores that are
 # locked already would wait as long.
 _TRY = "PRAGMA busy_timeout = 4"  # milliseconds
-_OPEN_SECONDS = 5.0
 PAUSE_SECONDS_MAX = 2.0  # for which writers wait for the common cut
 _DISK = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
 R = TypeVar("R")
@@ -121,11 +121,8 @@ def refused(store: str, directory: Path, error: sqlite3.Error) -> ApplianceError
 
 def _connect(datadir: DataDir, store: str, stack: ExitStack) -> sqlite3.Connection:
     """Open and with its schema read, so that this takes no time while the stores are locked."""
-    uri = f"{datadir.database(store).absolute().as_uri()}?mode=rw"
     try:
-        connection = stack.enter_context(
-            closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_OPEN_SECONDS))
-        )
+        connection = stack.enter_context(closing(open_database(datadir.database(store), "rw")))
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.Error as error:
         raise refused(store, datadir.dir, error) from None

@@ -9,6 +9,7 @@ from appliance.backup.manifest import SetManifest
 from appliance.backup.restore_prepare import count_in
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_files import open_database
 from appliance.workspace.datadir import BESIDE, STORES, DataDir
 from appliance.workspace.schema_reader import read_state
 
@@ -51,8 +52,7 @@ class FirstData:
 
 def has_rows(database: Path) -> bool:
     """Whether a table of users' data has a row. Raises sqlite3.Error."""
-    uri = database.absolute().as_uri() + "?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
+    with closing(open_database(database, "ro", _BUSY_SECONDS)) as connection:
         rows = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
         texts = dict(rows.fetchall())
         # The index of a full-text search is in tables whose names begin with its own.

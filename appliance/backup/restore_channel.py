@@ -4,7 +4,6 @@ The workspace is a new one, with ids, tokens and an epoch of its own. Events kee
 get new ids from 1.
 """
 
-import sqlite3
 import tempfile
 from contextlib import closing
 from importlib import import_module
@@ -24,6 +23,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
+from appliance.kernel.store_files import open_database
 from appliance.workspace import manifest, schema, swap
 from appliance.workspace.datadir import BESIDE, DataDir, WriterLock
 from appliance.workspace.swap import SwapJournal, SwappedFile
@@ -108,8 +108,7 @@ def _source(
 
 
 def _copy(job: RestoreJob, channel: str, source: Path, target: Path) -> ChannelWorkspace:
-    uri = f"{target.absolute().as_uri()}?mode=rw"
-    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+    with closing(open_database(target, "rw")) as connection:
         connection.execute("ATTACH ? AS source", (f"{source.absolute().as_uri()}?mode=ro",))
         connection.execute("BEGIN")
         copied = import_module(declaration_of(HUB).restored, appliance.__name__).copy_channel(

@@ -21,6 +21,7 @@ from appliance.kernel.clock import iso
 from appliance.kernel.ids import random_id
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import sqlite_name
+from appliance.kernel.store_files import open_database
 from appliance.kernel.whole_file import write_whole
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import epochs, manifest, schema
@@ -29,7 +30,6 @@ from appliance.workspace.epochs import Epoch
 from appliance.workspace.restoring import Noticed
 
 LISTED_MAX = 100_000  # ids in the file of lost entries, which are in memory
-_BUSY_SECONDS = 5.0
 Rows = dict[str, dict[str, int]]
 
 
@@ -112,8 +112,7 @@ def count_in(target: DataDir, stores: Iterable[str]) -> Rows:
     """The rows of each table of each of these stores, as they are on the disk now."""
     rows: Rows = {}
     for store in stores:
-        uri = f"{target.database(store).absolute().as_uri()}?mode=rw"
-        with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
+        with closing(open_database(target.database(store), "rw")) as connection:
             rows[store] = row_counts(connection)
     return rows
 
@@ -226,9 +225,8 @@ def _copy_record_store(made: _Preparation) -> None:
         )
     file = made.new.database(record)
     file.touch(mode=0o600)
-    uri = f"{present.absolute().as_uri()}?mode={made.job.mode}"
     with (
-        closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as source,
+        closing(open_database(present, made.job.mode)) as source,
         closing(sqlite3.connect(file)) as copy,
     ):
         source.backup(copy)
@@ -242,8 +240,7 @@ def _present_events(job: RestoreJob) -> int:
     for store in STORES:
         path = job.target.database(store)
         if not job.new and declaration_of(store).numbers_events and path.exists():
-            uri = f"{path.absolute().as_uri()}?mode={job.mode}"
-            with suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as connection:
+            with suppress(sqlite3.Error), closing(open_database(path, job.mode)) as connection:
                 numbers += [row[0] for row in connection.execute("SELECT seq FROM sqlite_sequence")]
     return max(numbers)
 

@@ -16,14 +16,13 @@ from appliance.backup.restore_job import RestoreJob
 from appliance.kernel import meta
 from appliance.kernel.event_ids import keep_sequence
 from appliance.kernel.store_declaration import declaration_of
-from appliance.kernel.store_files import suspect_marker
+from appliance.kernel.store_files import open_database, suspect_marker
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import row_digest
 from appliance.workspace.restoring import RestoreContext
 
 Mode = Literal["ro", "rw"]
 SHOWN_MAX = 20  # ids of each kind in a plan, which people read
-_BUSY_SECONDS = 5.0
 _SEQUENCES = {
     "main": "SELECT seq FROM main.sqlite_sequence WHERE name = ?",
     "present": "SELECT seq FROM present.sqlite_sequence WHERE name = ?",
@@ -107,9 +106,8 @@ def is_readable(database: Path, mode: Mode) -> bool:
     """Whether SQLite opens the file and its schema. Rows may still be damaged."""
     if not database.is_file() or suspect_marker(database).exists():
         return False
-    uri = f"{database.absolute().as_uri()}?mode={mode}"
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
+        with closing(open_database(database, mode)) as connection:
             return meta.has_tables(connection)
     except sqlite3.Error:
         return False
@@ -145,7 +143,6 @@ def _values(file: Path | None, sql: str) -> frozenset[str]:
 
 
 def _connected(file: Path) -> sqlite3.Connection:
-    uri = f"{file.absolute().as_uri()}?mode=rw"
-    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+    connection = open_database(file, "rw")
     connection.execute("PRAGMA synchronous = FULL")
     return connection

@@ -10,6 +10,7 @@ import msgspec
 from appliance.backup.deadline import Deadline
 from appliance.backup.manifest import SetManifest
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
+from appliance.kernel.store_files import open_database
 from appliance.workspace.datadir import DataDir
 
 HUB = "hub"
@@ -59,8 +60,7 @@ def problems(
     lines = []
     if server.db_id != manifest.db_id:
         lines.append(f"the server has db_id {server.db_id}; the manifest says {manifest.db_id}")
-    uri = scratch.database(HUB).as_uri() + "?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+    with closing(open_database(scratch.database(HUB), "ro")) as connection:
         compared = Compared(0, 0)
         while True:
             deadline.check()

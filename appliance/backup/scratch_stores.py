@@ -12,6 +12,7 @@ from appliance.backup.store_copy import CopiedStore
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import DECLARATIONS
+from appliance.kernel.store_files import open_database
 from appliance.workspace import schema
 from appliance.workspace.datadir import STORES, DataDir
 
@@ -83,7 +84,6 @@ def _differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
 
 
 def _open(path: Path, deadline: Deadline) -> sqlite3.Connection:
-    uri = path.absolute().as_uri() + "?mode=ro"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+    connection = open_database(path, "ro")
     connection.set_progress_handler(deadline.is_over, _STEPS_BETWEEN_CHECKS)
     return connection

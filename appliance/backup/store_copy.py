@@ -14,6 +14,7 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ownership import open_own
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import sqlite_name
+from appliance.kernel.store_files import UNUSED, open_database
 
 PAGES_AT_ONCE = 1024
 PRINCIPALS_MAX = 1_000
@@ -31,7 +32,7 @@ class CopiedStore:
     def check(self) -> None:
         """Raises StoreNotCopied if the copy, and so the store, is damaged."""
         try:
-            with closing(_open(self.path)) as connection:
+            with closing(open_database(self.path, UNUSED)) as connection:
                 result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         except sqlite3.Error as error:
             raise not_copied(self.store, f"its copy can't be read: {error}") from error
@@ -41,7 +42,7 @@ class CopiedStore:
     def facts(self, pause_ms: float) -> StoreFacts:
         """Store id, schema and number of rows, all from the copy."""
         declaration = declaration_of(self.store)
-        with closing(_open(self.path)) as connection:
+        with closing(open_database(self.path, UNUSED)) as connection:
             return StoreFacts(
                 file=declaration.file or f"{self.store}.sqlite3",
                 store_id=meta.read(connection, declaration.id_key) or "",
@@ -53,12 +54,12 @@ class CopiedStore:
 
     def meta(self, key: str) -> str:
         """A value of the table `meta`; "" if there is none."""
-        with closing(_open(self.path)) as connection:
+        with closing(open_database(self.path, UNUSED)) as connection:
             return meta.read(connection, key) or ""
 
     def principals(self) -> tuple[str, ...]:
         """The tokens and plugins that created messages of the hub, sorted, at most 1,000."""
-        with closing(_open(self.path)) as connection:
+        with closing(open_database(self.path, UNUSED)) as connection:
             if not meta.exists(connection, "x_message_principals"):
                 return ()
             query = "SELECT DISTINCT principal FROM x_message_principals LIMIT ?"
@@ -116,11 +117,6 @@ def _count(connection: sqlite3.Connection, name: str) -> int:
 
 def _number(text: str | None) -> int:
     return int(text) if text is not None and text.isdecimal() else 0
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    uri = path.absolute().as_uri() + "?mode=ro&immutable=1"
-    return sqlite3.connect(uri, uri=True, isolation_level=None)
 
 
 def _translated(pinned: PinnedStore, error: sqlite3.Error) -> ApplianceError:

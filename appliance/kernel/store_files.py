@@ -1,12 +1,15 @@
-"""Whether the files of an open store are still those at their paths.
+"""Opens the files of stores, and tells whether those of an open one are still at their paths.
 
 A file that is removed or replaced goes on working for the processes that have it open, and its
 content is gone when they end.
 """
 
+import sqlite3
 from pathlib import Path
 
 _LOG = ("-wal", "-shm")
+BUSY_SECONDS = 5.0
+UNUSED = "ro&immutable=1"
 
 
 class StoreFiles:
@@ -34,6 +37,15 @@ class StoreFiles:
         identity = _identity(path)
         if identity is not None and path not in self._opened:
             self._opened = {**self._opened, path: identity}  # other threads read the former one
+
+
+def open_database(
+    database: Path, mode: str, busy_seconds: float = BUSY_SECONDS
+) -> sqlite3.Connection:
+    """Opens a file that exists, without a transaction. `mode`: `ro`, `rw`, or UNUSED for a file
+    that nobody changes, because then SQLite makes none beside it."""
+    uri = f"{database.absolute().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=busy_seconds)
 
 
 def suspect_marker(database: Path) -> Path:

@@ -5,10 +5,10 @@ from contextlib import closing
 from pathlib import Path
 
 from appliance.kernel.store_errors import StoreSuspended
+from appliance.kernel.store_files import open_database
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.upgrade import StoreDamaged
 
-BUSY_SECONDS = 5.0
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
@@ -16,9 +16,8 @@ def is_damaged(database: Path, *, quick: bool) -> bool:
     """Runs SQLite's quick or full check. An empty file counts as damaged."""
     if database.stat().st_size == 0:
         return True
-    uri = database.absolute().as_uri() + "?mode=rw"
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as connection:
+        with closing(open_database(database, "rw")) as connection:
             pragma = "quick_check" if quick else "integrity_check"
             row = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
     except sqlite3.DatabaseError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from appliance.kernel.clock import iso
 from appliance.kernel.ownership import open_own
+from appliance.kernel.store_files import UNUSED, open_database
 from appliance.kernel.whole_file import sync_directory, sync_file
 from appliance.workspace.datadir import BESIDE
 
@@ -66,8 +67,7 @@ def prune(folder: Path, file_name: str, keep: int = KEPT_MAX) -> list[Path]:
 
 
 def _check(path: Path) -> None:
-    uri = path.absolute().as_uri() + "?mode=ro&immutable=1"
-    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+    with closing(open_database(path, UNUSED)) as connection:
         result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if result != "ok":
         raise SnapshotDamaged(result)
