@@ -77,7 +77,6 @@ CAUSES: tuple[Cause, ...] = (
         ("host.*:too-open", "identity.private:too-open"),
         on_demand=True,
     ),
-    Cause("settings.file:invalid", ("plugins.modules:invalid",)),
     Cause("host.token:*", ("store.record:missing",), same_subject=True),
     Cause("store.log:ignored-frames", ("store.record:behind",), same_subject=True),
     Cause("store.suspect:*", ("store.writer:*",), same_subject=True),

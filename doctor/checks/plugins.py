@@ -1,15 +1,12 @@
 """Plugins: modules are readable; plugins in use run, keep up, and are isolated."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-import msgspec
 
 from appliance.hub.plugins import source
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
-from appliance.kernel import config
 from doctor.check import Check, Finding, Problem, Severity
 from doctor.context import Context
+from doctor.sections import section
 
 PREFIX = "plugin."
 OPEN = "open_"
@@ -62,16 +59,10 @@ def _way_out(gaps: list[str]) -> str:
 
 
 def _modules(context: Context) -> Iterator[Finding]:
-    """Checks the settings file, so it also works without a running appliance."""
-    section = _section(context)
-    try:
-        settings = msgspec.convert(section, PluginsSettings)
-    except msgspec.ValidationError as error:
-        yield INVALID.finding(
-            "[plugins]", f"the appliance won't start with these settings: {error}"
-        )
-        return
-    for own in settings.all if settings.enabled else ():
+    """Reads the settings file, so it also works without a running appliance. If the section is not
+    valid, settings.file reports it."""
+    settings = section(context.datadir.settings_file, "plugins", PluginsSettings)
+    for own in settings.all if settings is not None and settings.enabled else ():
         if own.enabled:
             yield from _module(context, own)
 
@@ -85,13 +76,6 @@ def _module(context: Context, own: PluginSettings) -> Iterator[Finding]:
         yield UNUSABLE.finding(f"plugin {own.name}", f"{error}; {then}", severity=severity)
 
 
-def _section(context: Context) -> Any:
-    try:
-        return config.read_toml(context.datadir.settings_file).get("plugins", {})
-    except config.BadSettings:
-        return {}  # reported by the check settings.file
-
-
 def _plugins(live: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Facts by plugin name."""
     plugins: dict[str, dict[str, float]] = {}
@@ -102,13 +86,6 @@ def _plugins(live: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return plugins
 
 
-INVALID = Problem(
-    "invalid",
-    "The appliance won't start with these settings.",
-    "Correct the setting that the message names.",
-    Severity.ERROR,
-    hint="every setting with its default is in ops/agentlip.toml",
-)
 UNUSABLE = Problem(
     "unusable",
     "The module can't be read. The plugin is left out; if it is required, the appliance won't"
@@ -151,7 +128,7 @@ CHECKS = (
         inspects="the modules of plugins exist and are readable",
         find=_modules,
         reads="the section `[plugins]` of `agentlip.toml`, and the modules that it names",
-        problems=(INVALID, UNUSABLE),
+        problems=(UNUSABLE,),
     ),
     Check(
         name="plugins.working",

@@ -87,7 +87,6 @@ FILES = (
         write("agentlip.toml", "[plugins]\nuse = 7\n"),
         ("settings.file:invalid",),
         PEOPLE,
-        explained={"plugins.modules:invalid": "settings.file:invalid"},
     ),
     Breakage(
         "server.json of a hub that ended",
