@@ -4,7 +4,8 @@ Most envelopes take the short path: a stream in memory with capacity and without
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from appliance.courier.journal import Journal, compact
 from appliance.courier.lease import DEAD
 from appliance.courier.policy import is_name, matches
 from appliance.courier.queue import Queue
-from appliance.courier.rows import EnvelopeRow
+from appliance.courier.rows import AckedRow, AttemptRow, EnvelopeRow, LatestRow, PausedRow
 from appliance.courier.settings import CourierSettings
 from appliance.courier.stream import Stream
 from appliance.courier.trigger import NO_OUTBOX, Effect, TriggerEngine, TriggerRule, of_type
@@ -345,21 +346,20 @@ class EnqueuePipeline:
     def recover(self, journal: Journal) -> None:
         """Restore everything from the journal. Envelopes that were leased are ready again."""
         now, now_ms = self.now(), journal.steady.now_ms()
-        state = journal.load_state(self._settings.recent_seconds)
-        by_stream: dict[str, list[tuple[int, str]]] = {}
-        for stream, index, id_ in state.acked:
-            by_stream.setdefault(stream, []).append((index, id_))
-        for stream, acked in by_stream.items():
-            self._open_durable(stream).recent_ids.restore(
-                [id_ for _, id_ in acked], acked[-1][0] + 1
-            )
-        self._restore_rows(journal, state.attempts)
-        for stream, body in state.latest:
-            unseen = self._latest.put(stream, body)
+        journal.prune(self._settings.recent_seconds)
+        acked: dict[str, list[AckedRow]] = {}
+        for ack in sorted(journal.read_all(AckedRow), key=attrgetter("place")):
+            acked.setdefault(ack.stream, []).append(ack)
+        for stream, acks in acked.items():
+            recent_ids = self._open_durable(stream).recent_ids
+            recent_ids.restore([ack.id for ack in acks], acks[-1].place + 1)
+        self._restore_rows(journal)
+        for latest in sorted(journal.read_all(LatestRow), key=attrgetter("at_ms")):
+            unseen = self._latest.put(latest.stream, latest.body)
             self._queue.changes += [LatestDropped(each) for each in unseen]
-        for stream, until_ms in state.paused:
-            until = None if until_ms is None else now + until_ms - now_ms
-            self._queue.set_paused(self._open_durable(stream), until)
+        for paused in journal.read_all(PausedRow):
+            until = None if paused.until_ms is None else now + paused.until_ms - now_ms
+            self._queue.set_paused(self._open_durable(paused.stream), until)
 
     def _open_durable(self, name: str) -> Stream:
         """A stream in the journal. It stays durable until it is forgotten, even if the settings no
@@ -371,11 +371,12 @@ class EnqueuePipeline:
             self._make_context(stream)
         return stream
 
-    def _restore_rows(
-        self, journal: Journal, attempts: Mapping[int, list[Any]]
-    ) -> list[EnvelopeRow]:
+    def _restore_rows(self, journal: Journal) -> None:
         """Put the envelopes of the journal into their streams."""
-        rows = journal.read_rows()
+        attempts: dict[int, list[AttemptRow]] = {}
+        for attempt in journal.read_all(AttemptRow):
+            attempts.setdefault(attempt.number, []).append(attempt)
+        rows = journal.read_all(EnvelopeRow)
         now, now_ms = self.now(), journal.steady.now_ms()
         for row in rows:
             stream = self._open_durable(row.stream)
@@ -388,7 +389,8 @@ class EnqueuePipeline:
             item.delivered = row.attempts
             if row.number in attempts:
                 item.history = [
-                    (now + at - now_ms, *message) for at, *message in attempts[row.number]
+                    (now + each.at_ms - now_ms, each.holder, each.outcome, each.error)
+                    for each in attempts[row.number]
                 ]
             if row.reason is not None:
                 item.state, item.reason = DEAD, row.reason
@@ -399,7 +401,6 @@ class EnqueuePipeline:
             stream.restore(item, 0.0 if row.due_ms is None else row.due_ms - now_ms, now)
         if rows:
             self._log.info("durable streams recovered", envelopes=len(rows))
-        return rows
 
     def flush(self, *, at_once: bool = False) -> int:
         """Write pending changes to the journal, at most CHANGES_MAX, and outcomes that are due, or

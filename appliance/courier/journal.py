@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,26 +22,15 @@ from appliance.courier.change import (
     JournalBatch,
     JournalChange,
 )
-from appliance.courier.listings import PAGE
-from appliance.courier.rows import EnvelopeRow
+from appliance.courier.listings import PAGE, Row
 from appliance.courier.writes import Entry
 from appliance.kernel.errors import StorageFull
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
-COLUMNS = ", ".join(EnvelopeRow._fields)
 _encode = msgspec.msgpack.Encoder().encode
 BLOCK = 1_000  # row numbers reserved at a time
-
-
-class JournalState(NamedTuple):
-    """What the journal contains beside envelopes."""
-
-    acked: list[Any]  # (stream, ordinal, id), in order
-    attempts: dict[int, list[Any]]  # by row number: (ms, consumer, outcome, error)
-    paused: list[Any]  # (stream, until ms or None)
-    latest: list[Any]  # (stream, envelope), the oldest first
 
 
 class Journal:
@@ -70,40 +58,20 @@ class Journal:
         """Write changes and outcomes. Returns how many."""
         return self._store.write(writes.apply, _encode(batch))
 
-    def read_rows(self) -> list[EnvelopeRow]:
-        """All envelopes, in the order they were accepted."""
-        rows: list[EnvelopeRow] = []
-        while True:
-            page = self._store.read(_page, rows[-1].number if rows else 0)
-            rows += [EnvelopeRow(*values) for values in page]
-            if len(page) < PAGE:
-                return rows
-
-    def load_state(self, recent_seconds: float) -> JournalState:
-        """Everything but the envelopes. Acked ids older than `recent_seconds` are deleted; if the
-        disk is full, at a later start."""
+    def prune(self, recent_seconds: float) -> None:
+        """Delete ids that were acked before that and pauses that are over; if the disk is full, at
+        a later start."""
         with suppress(StorageFull):
             self._store.write(writes.prune, int(recent_seconds * 1000))
-        attempts: dict[int, list[Any]] = {}
-        for number, _, *values in self._all(listings.ATTEMPTS, (0, -1)):
-            attempts.setdefault(number, []).append(tuple(values))
-        acked = [row[:1] + row[2:] for row in self._all(listings.ACKED, ("", -1))]
-        acked.sort(key=lambda row: row[1])
-        paused = [(stream, until_ms) for stream, _, until_ms in self._all(listings.PAUSED, ("", 0))]
-        latest = sorted(self._all(listings.LATEST, ("", 0)), key=lambda row: row[3])
-        return JournalState(
-            acked, attempts, paused, [(stream, body) for stream, _, body, _ in latest]
-        )
 
-    def _all(self, listing: str, after: tuple[Any, Any]) -> list[Any]:
-        """All rows, read page by page. The first two columns are the cursor."""
-        rows: list[Any] = []
+    def read_all(self, kind: type[Row]) -> list[Row]:
+        """All rows of a table, in the order of its primary key."""
+        rows: list[Row] = []
         while True:
-            page = self._store.read(listings.page, listing, after)
+            page = self._store.read(listings.page, kind, rows[-1] if rows else None)
             rows += page
             if len(page) < PAGE:
                 return rows
-            after = page[-1][0], page[-1][1]
 
 
 def compact(changes: Sequence[JournalChange]) -> list[JournalChange]:
@@ -130,14 +98,6 @@ def _newest(reader: Reader) -> int:
     """The highest number that was ever assigned or reserved."""
     row = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'journal'")
     return int(row[0]) if row else 0
-
-
-def _page(reader: Reader, after: int) -> list[Any]:
-    return reader.rows(
-        f"SELECT {COLUMNS} FROM journal WHERE number > ? ORDER BY number",
-        (after,),
-        limit=PAGE,
-    )
 
 
 def has_envelopes(path: Path) -> bool:

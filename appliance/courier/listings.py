@@ -1,48 +1,42 @@
-"""Reads what the journal contains beside envelopes, page by page, at the start.
+"""Reads the tables of the journal page by page, at the start."""
 
-The first two columns of a row are the cursor for the next page.
-"""
+from typing import Any, TypeVar
 
-from typing import Any
+from peewee import Tuple
 
-from peewee import SQL, Tuple
-
-from appliance.courier.model import Acked, Attempt, Latest, Paused
-from appliance.kernel.model import given, statement
+from appliance.courier.model import Acked, Attempt, Envelope, Latest, Paused
+from appliance.courier.rows import AckedRow, AttemptRow, EnvelopeRow, LatestRow, PausedRow
+from appliance.kernel.model import Table, fields, given, statement
 from appliance.kernel.reader import Reader
 
+Row = TypeVar("Row", EnvelopeRow, AckedRow, AttemptRow, LatestRow, PausedRow)
 PAGE = 5_000
-_AFTER = Tuple(given("first"), given("second"))
-_NO_SLOT = SQL("0")
-
-ACKED = statement(
-    Acked.select(Acked.stream, Acked.slot, Acked.place, Acked.id)
-    .where(Tuple(Acked.stream, Acked.slot) > _AFTER)
-    .order_by(Acked.stream, Acked.slot)
-)
-ATTEMPTS = statement(
-    Attempt.select(
-        Attempt.number,
-        Attempt.slot,
-        Attempt.at_ms,
-        Attempt.holder,
-        Attempt.outcome,
-        Attempt.error,
-    )
-    .where(Tuple(Attempt.number, Attempt.slot) > _AFTER)
-    .order_by(Attempt.number, Attempt.slot)
-)
-PAUSED = statement(
-    Paused.select(Paused.stream, _NO_SLOT, Paused.until_ms)
-    .where(Paused.stream > given("first"))
-    .order_by(Paused.stream)
-)
-LATEST = statement(
-    Latest.select(Latest.stream, _NO_SLOT, Latest.body, Latest.at_ms)
-    .where(Latest.stream > given("first"))
-    .order_by(Latest.stream)
-)
+_FIRST = {"number": 0, "stream": "", "slot": -1}  # before the first key of each table
 
 
-def page(reader: Reader, listing: str, after: tuple[Any, Any]) -> list[Any]:
-    return reader.rows(listing, {"first": after[0], "second": after[1]}, limit=PAGE)
+def _after(table: type[Table], row: Any) -> str:
+    """The rows after a primary key, in its order."""
+    key = table._meta.get_primary_keys()
+    cursor = Tuple(*[given(field.name) for field in key])
+    query = table.select(*fields(table, row._fields)).where(Tuple(*key) > cursor)
+    return statement(query.order_by(*key))
+
+
+_ENVELOPES = _after(Envelope, EnvelopeRow)
+_ACKED = _after(Acked, AckedRow)
+_ATTEMPTS = _after(Attempt, AttemptRow)
+_LATEST = _after(Latest, LatestRow)
+_PAUSED = _after(Paused, PausedRow)
+_STATEMENTS = {
+    EnvelopeRow: _ENVELOPES,
+    AckedRow: _ACKED,
+    AttemptRow: _ATTEMPTS,
+    LatestRow: _LATEST,
+    PausedRow: _PAUSED,
+}
+
+
+def page(reader: Reader, kind: type[Row], after: Row | None) -> list[Row]:
+    """The next rows after that one; None: the first rows."""
+    values = _FIRST if after is None else after._asdict()
+    return [kind(*row) for row in reader.rows(_STATEMENTS[kind], values, limit=PAGE)]
