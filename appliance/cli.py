@@ -21,95 +21,95 @@ from appliance.cli_support import (
     run,
 )
 
-# name: module and Typer app, one line for `--help`
-LAZY_COMMANDS = {
-    "channel": ("appliance.hub.cli:channels", "Channels: list, create."),
-    "topic": ("appliance.hub.cli:topics", "Topics: list, create, rename."),
-    "msg": ("appliance.hub.cli:messages", "Messages: send, tail, page, edit, delete, retopic."),
-    "attachment": ("appliance.hub.cli_attachments:app", "Attachments of a topic: list, add."),
-    "search": ("appliance.hub.cli_search:app", "Find messages by their words."),
-    "courier": (
-        "appliance.courier.cli:app",
-        "Envelopes: enqueue, subscribe, stats, dead letters.",
-    ),
-    "inbox": ("appliance.inbox.cli:app", "Messages received from meshes: list, watch, topics."),
-    "identity": (
-        "appliance.identity.cli:app",
-        "The member key: show, accept-host, remint, rotate.",
-    ),
-    "mesh": (
-        "appliance.broker.cli:meshes",
-        "Meshes of the broker: members, topics, queues, subscriptions.",
-    ),
-    "broker": ("appliance.broker.cli:app", "The broker: status, history, orphans."),
-    "outbox": (
-        "appliance.outbox.cli:app",
-        "Sends to meshes and mail: send, list, inspect, redrive, drop, prune, export.",
-    ),
-    "listen": ("appliance.hub.cli_listen:app", "Follow the event stream."),
-    "webhook": (
-        "appliance.hub.webhooks.cli:app",
-        "Webhooks: create, list, show, update, delete, pending.",
-    ),
-    "plugin": ("appliance.hub.plugins.cli:app", "Plugins: list, found."),
-    "re-enrich": (
-        "appliance.hub.plugins.cli:re_enrich_app",
-        "Have plugins go through the log again.",
-    ),
-    "re-extract": (
-        "appliance.hub.plugins.cli:re_extract_app",
-        "Have extractors look at a message again.",
-    ),
-    "mcp": ("appliance.mcp.cli:app", "MCP for agents over standard input; mcp config CLIENT."),
-    "import": ("appliance.hub.cli_import:app", "Import messages from files: jsonl, mbox."),
-    "export": (
-        "appliance.export.cli:app",
-        "Export the log as closed segments, the tables as a snapshot.",
-    ),
-    "report": (
-        "appliance.export.cli_report:app",
-        "Reports from the results of Spark jobs: activity.",
-    ),
-    "jobs": ("appliance.jobs.cli:app", "Batch jobs: their latest runs."),
-    "archive": (
-        "appliance.export.cli_archive:app",
-        "The archive of old segments: verify, search.",
-    ),
-    "backup": ("appliance.backup.cli:app", "Backups: create, list, show, restore."),
-    "recover": ("appliance.recovery.cli:app", "Get data out of a damaged store."),
-    "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
-    "migrate": (
-        "appliance.upgrade.cli:migrate_app",
-        "Migrate the stores to this version: --plan, --apply.",
-    ),
-    "upgrade": (
-        "appliance.upgrade.cli:upgrade_app",
-        "Check whether this version can open the workspace: --check.",
-    ),
-    "doctor": ("doctor.cli:app", "Check the workspace and its hub for problems."),
+# heading of `--help`: name of a command: module and Typer app, one line for `--help`
+COMMANDS = {
+    "Workspace": {
+        "doctor": ("doctor.cli:app", "Check the workspace and its hub for problems."),
+    },
+    "Messages": {
+        "channel": ("appliance.hub.cli:channels", "Channels: list, create."),
+        "topic": ("appliance.hub.cli:topics", "Topics: list, create, rename."),
+        "msg": (
+            "appliance.hub.cli:messages",
+            "Messages: send, tail, page, edit, delete, retopic.",
+        ),
+        "attachment": ("appliance.hub.cli_attachments:app", "Attachments of a topic: list, add."),
+        "search": ("appliance.hub.cli_search:app", "Find messages by their words."),
+        "listen": ("appliance.hub.cli_listen:app", "Follow the event stream."),
+        "import": ("appliance.hub.cli_import:app", "Import messages from files: jsonl, mbox."),
+    },
+    "Work for consumers": {
+        "courier": (
+            "appliance.courier.cli:app",
+            "Envelopes: enqueue, subscribe, stats, dead letters.",
+        ),
+    },
+    "Other appliances, people": {
+        "outbox": (
+            "appliance.outbox.cli:app",
+            "Sends to meshes and mail: send, list, inspect, redrive, drop, prune, export.",
+        ),
+        "inbox": (
+            "appliance.inbox.cli:app",
+            "Messages received from meshes: list, watch, topics.",
+        ),
+        "identity": (
+            "appliance.identity.cli:app",
+            "The member key: show, accept-host, remint, rotate.",
+        ),
+        "mesh": (
+            "appliance.broker.cli:meshes",
+            "Meshes of the broker: members, topics, queues, subscriptions.",
+        ),
+        "broker": ("appliance.broker.cli:app", "The broker: status, history, orphans."),
+    },
+    "Extensions": {
+        "mcp": ("appliance.mcp.cli:app", "MCP for agents over standard input; mcp config CLIENT."),
+        "webhook": (
+            "appliance.hub.webhooks.cli:app",
+            "Webhooks: create, list, show, update, delete, pending.",
+        ),
+        "plugin": ("appliance.hub.plugins.cli:app", "Plugins: list, found."),
+        "re-enrich": (
+            "appliance.hub.plugins.cli:re_enrich_app",
+            "Have plugins go through the log again.",
+        ),
+        "re-extract": (
+            "appliance.hub.plugins.cli:re_extract_app",
+            "Have extractors look at a message again.",
+        ),
+    },
+    "Administration": {
+        "backup": ("appliance.backup.cli:app", "Backups: create, list, show, restore."),
+        "recover": ("appliance.recovery.cli:app", "Get data out of a damaged store."),
+        "migrate": (
+            "appliance.upgrade.cli:migrate_app",
+            "Migrate the stores to this version: --plan, --apply.",
+        ),
+        "upgrade": (
+            "appliance.upgrade.cli:upgrade_app",
+            "Check whether this version can open the workspace: --check.",
+        ),
+        "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
+        "export": (
+            "appliance.export.cli:app",
+            "Export the log as closed segments, the tables as a snapshot.",
+        ),
+        "report": (
+            "appliance.export.cli_report:app",
+            "Reports from the results of Spark jobs: activity.",
+        ),
+        "archive": (
+            "appliance.export.cli_archive:app",
+            "The archive of old segments: verify, search.",
+        ),
+        "jobs": ("appliance.jobs.cli:app", "Batch jobs: their latest runs."),
+    },
 }
+LAZY_COMMANDS = {name: row for rows in COMMANDS.values() for name, row in rows.items()}
+OWN = "Workspace"  # the heading of the commands in this file
 # Suggestions for commands that users expect at the top level.
 SUGGESTIONS = {"send": ("outbox send", "msg send")}
-
-# The headings of `--help`; commands without one are listed last.
-SECTIONS = {
-    "Workspace": ("init", "status", "doctor", "version"),
-    "Messages": ("channel", "topic", "msg", "attachment", "search", "listen", "import"),
-    "Work for consumers": ("courier",),
-    "Other appliances, people": ("outbox", "inbox", "identity", "mesh", "broker"),
-    "Extensions": ("mcp", "webhook", "plugin", "re-enrich", "re-extract"),
-    "Administration": (
-        "backup",
-        "recover",
-        "migrate",
-        "upgrade",
-        "token",
-        "export",
-        "report",
-        "archive",
-        "jobs",
-    ),
-}
 
 
 class Root(TyperGroup):
@@ -136,16 +136,11 @@ class Root(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
-        own = {name: self.commands[name].get_short_help_str(200) for name in self.commands}
-        left = own | {name: text for name, (_, text) in LAZY_COMMANDS.items()}
-        sections = {
-            title: [(name, left.pop(name)) for name in names if name in left]
-            for title, names in SECTIONS.items()
-        }
-        for title, rows in (sections | {"More": list(left.items())}).items():
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        own = [(name, self.commands[name].get_short_help_str(200)) for name in self.commands]
+        for title, rows in COMMANDS.items():
+            listed = [(name, text) for name, (_, text) in rows.items()]
+            with formatter.section(title):
+                formatter.write_dl([*own, *listed] if title == OWN else listed)
 
 
 app = typer.Typer(

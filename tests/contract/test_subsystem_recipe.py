@@ -50,8 +50,8 @@ ELSEWHERE = [
     ),
     (
         "appliance/cli.py",
-        "LAZY_COMMANDS = {",
-        '    "toy": ("appliance.toy.cli:app", "Notes: list."),',
+        '    "Messages": {',
+        '        "toy": ("appliance.toy.cli:app", "Notes: list."),',
     ),
 ]
 
