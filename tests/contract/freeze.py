@@ -26,6 +26,7 @@ from tests.support.servedhub import ServedHub, serve
 from tests.support.socketclient import SocketClient
 
 FROZEN = Path(__file__).parent / "frozen"
+SCOPE = re.compile(r"(?:Scope|or) `([a-z:]+)`")
 
 
 # -- as it is now -----------------------------------------------------------------------------
@@ -43,6 +44,8 @@ def http_now(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _operation(operation: Mapping[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
     shown: dict[str, Any] = {}
+    if scopes := SCOPE.findall(operation.get("description", "")):
+        shown["scopes"] = scopes
     for status, answer in operation["responses"].items():
         if status.startswith("2"):
             shown.setdefault("statuses", []).append(status)
@@ -135,6 +138,8 @@ def broken(name: str, promised: Mapping[str, Any], now: Mapping[str, Any]) -> It
 def _broken_operation(before: Shape, now: Shape, at: str) -> Iterator[str]:
     if not set(before.get("statuses", ())) <= set(now.get("statuses", ())):
         yield f"{at}: succeeds with another status"
+    if before.get("scopes", []) != now.get("scopes", []):
+        yield f"{at}: needs another scope"
     nothing: Shape = {"types": ["null"]}
     if "answer" in before:
         yield from broken_answer(before["answer"], now.get("answer", nothing), f"{at} answers $")

@@ -121,22 +121,6 @@ def test_administrators_start_backups_and_verifications(tmp_path):
         assert "Traceback" not in hub.log_text
 
 
-def test_backups_need_their_own_scopes(tmp_path):
-    with serve(tmp_path) as hub:
-        statuses = {}
-        for scope in ("hub:read", "backup:read", "backup:create"):
-            made = hub.made(hub.http.post("/api/v1/tokens", {"name": scope, "scopes": [scope]}))
-            client = hub.connect(made["secret"])
-            statuses[scope] = (
-                client.get("/api/v1/backups").status,
-                client.post("/api/v1/backups/20200101T000000Z-000000/verify").status,
-            )
-        assert statuses == {
-            "hub:read": (403, 403), "backup:read": (200, 403), "backup:create": (200, 404),
-        }  # fmt: skip
-        assert hub.connect(None).get("/api/v1/backups").status == 401
-
-
 def test_schedule_is_shown_while_the_appliance_is_stopped(tmp_path):
     with serve(tmp_path, **ON) as hub:
         hub.channel("general")

@@ -357,17 +357,6 @@ def test_token_sends_for_the_member_it_names(broker):
     assert (nobody.status_code, nobody.json["details"]["field"]) == (400, "X-Agentlip-Member")
 
 
-def test_each_scope_opens_its_own(broker):
-    nobody, reader, sender = broker.client(), broker.client(READ_TOKEN), broker.client(ACCEPT_TOKEN)
-    admin = broker.client(TOKEN)
-    assert nobody.simulate_get(LAB).status_code == 401
-    assert reader.simulate_get(LAB).status_code == 200
-    assert reader.simulate_post(ACCEPT, json=item("m1")).status_code == 403
-    assert sender.simulate_get("/broker/v1/status").status_code == 403
-    assert reader.simulate_put(f"{LAB}/topics/alerts/subscribers/anna").status_code == 403
-    assert admin.simulate_put(f"{LAB}/topics/alerts/subscribers/anna").status_code == 200
-
-
 # -- batches and limits ------------------------------------------------------------------
 
 
@@ -379,12 +368,6 @@ def test_batch_has_a_result_for_each_item(broker):
     assert [entry["status"] for entry in results] == [201, 409, 400, 201]
     assert results[1]["body"]["conflict"] == "request_fingerprint_mismatch"
     assert results[2]["body"]["code"] == "INVALID_INPUT"
-
-
-@pytest.mark.parametrize("count", [0, 201])
-def test_batch_has_1_to_200_items(broker, count):
-    answer = broker.signed_request("anna", "POST", BATCH, {"items": [item("m1")] * count})
-    assert answer.status_code == 400
 
 
 def test_a_batch_is_one_request_and_its_items_count_for_the_mesh(tmp_path):
@@ -431,13 +414,6 @@ def test_mesh_is_made_shown_changed_and_made_only_once(broker):
     changed = client.simulate_patch("/broker/v1/meshes/m", json={"dedupe_mode": "permanent"})
     assert changed.json["mesh"]["dedupe_mode"] == "permanent"
     assert client.simulate_get("/broker/v1/meshes/none").json["code"] == "MESH_NOT_FOUND"
-
-
-def test_retention_below_seven_days_is_refused(broker):
-    client = broker.client(TOKEN)
-    body = {"slug": "m", "dedupe_retention_days": 6}
-    assert client.simulate_post("/broker/v1/meshes", json=body).status_code == 400
-    assert client.simulate_patch(LAB, json={"dedupe_retention_days": 6}).status_code == 400
 
 
 @pytest.mark.parametrize("pubkey", ["00" * 32, "f" * 64, key("x").upper(), "x", key("x")[:-1]])

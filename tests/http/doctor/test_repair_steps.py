@@ -34,18 +34,6 @@ def schema_of(hub):
     return hub.rows("SELECT type, name, sql FROM sqlite_schema ORDER BY name")
 
 
-def test_repair_needs_the_scope_admin(hub):
-    scopes = ["hub:read", "hub:post", "metrics:read"]
-    issued = hub.http.post("/api/v1/tokens", {"name": "reader", "scopes": scopes})
-    for token, status in ((None, 401), (issued.body["secret"], 403)):
-        assert hub.connect(token).post(PATH, INDEXES).status == status
-    refused = hub.http.post("/api/v1/tokens", {"name": "d", "scopes": ["doctor:repair"]})
-    assert refused.status == 400
-    issued = hub.http.post("/api/v1/tokens", {"name": "boss", "scopes": ["admin"]})
-    assert hub.connect(issued.body["secret"]).post(PATH, INDEXES).status == 200
-    assert hub.http.get(PATH).status == 405
-
-
 def test_page_of_another_origin_is_refused(hub):
     answer = hub.http.post(PATH, INDEXES, headers={"Origin": "https://example.org"})
     assert (answer.status, answer.body["code"]) == (403, "ORIGIN_REFUSED")

@@ -73,18 +73,6 @@ def test_delivery_report_equals_the_output_of_the_command_line(hub):
         assert hub.http.get(f"{DELIVERY}?{query}").status == 400, query
 
 
-@pytest.mark.parametrize(
-    ("scope", "allowed", "refused"),
-    [("export:read", PATH, DELIVERY), ("export:delivery", DELIVERY, PATH)],
-)
-def test_a_token_needs_the_scope_of_the_report(hub, scope, allowed, refused):
-    body = {"name": scope, "scopes": [scope]}
-    secret = hub.made(hub.http.post("/api/v1/tokens", body))["secret"]
-    assert hub.connect(secret).get(allowed).status == 200
-    assert hub.connect(secret).get(refused).status == 403
-    assert hub.connect(None).get(allowed).status == 401
-
-
 def test_torn_tables_are_503_with_the_code_in_details(hub):
     file = next(hub.version.glob("activity/*/*.parquet"))
     kept = file.read_bytes()

@@ -115,24 +115,6 @@ def test_range_gets_206_and_a_range_outside_the_file_416(hub, listed):
     assert part("bytes=0-4", **{"If-Range": '"other"'}).status == 200
 
 
-def test_only_a_token_with_the_scope_reads_segments(hub, listed):
-    paths = (LIST, f"{LIST}/{listed[0]['name']}")
-
-    def issued(*scopes):
-        body = {"name": f"t {scopes}", "scopes": list(scopes)}
-        return hub.connect(hub.made(hub.http.post("/api/v1/tokens", body))["secret"])
-
-    reader, other = issued("export:read"), issued("hub:read")
-    channel_id = hub.channel("limited")
-    limited = issued(f"hub:read@{channel_id}")
-    for path in paths:
-        assert reader.get(path).status == 200
-        assert hub.connect(None).get(path).status == 401
-        assert other.get(path).status == 403
-        assert limited.get(path).status == 403
-    assert reader.post("/api/v1/channels", {"name": "x"}).status == 403
-
-
 def test_each_log_needs_its_own_scope(hub, listed, delivery):
     def issued(*scopes):
         body = {"name": f"log {scopes}", "scopes": list(scopes)}

@@ -68,18 +68,6 @@ def test_only_tables_of_snapshots_are_served(hub, newest, file):
     assert (answer.status, answer.body["code"]) == (404, "SNAPSHOT_NOT_FOUND")
 
 
-def test_only_a_token_with_the_scope_reads_snapshots(hub, newest):
-    def issued(scope):
-        body = {"name": scope, "scopes": [scope]}
-        return hub.connect(hub.made(hub.http.post("/api/v1/tokens", body))["secret"])
-
-    reader, other = issued("export:read"), issued("hub:read")
-    for path in (LIST, f"{LIST}/{newest['name']}/{newest['files']['topics']['file']}"):
-        assert reader.get(path).status == 200
-        assert other.get(path).status == 403
-        assert hub.connect(None).get(path).status == 401
-
-
 def test_a_torn_table_and_a_torn_manifest_are_reported_and_not_sent(tmp_path):
     with serve(tmp_path / "house", settings=SETTINGS) as hub:
         hub.channel_with_topic("general")

@@ -10,6 +10,7 @@ from copy import deepcopy
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.contract import freeze
 from tests.support.servedhub import serve
 
 pytestmark = pytest.mark.slow
@@ -337,3 +338,17 @@ def test_every_route_refuses_unknown_tokens_and_methods(hub, operations, documen
         if operation.get("security") != []:
             checker.expect({401}, "a wrong token", method, filled(path), headers=stranger)
     checker.end(at_least=200)
+
+
+def test_every_route_needs_its_scope(hub, operations, document):
+    checker = RefusalChecker(hub, document)
+    tokens = {}
+    for scope in ("jobs:read", "metrics:read"):
+        issued = hub.http.post("/api/v1/tokens", {"name": f"every {scope}", "scopes": [scope]})
+        tokens[scope] = {"Authorization": f"Bearer {issued.body['secret']}"}
+    for method, path, operation in operations:
+        scopes = freeze.SCOPE.findall(operation.get("description", ""))
+        other = "metrics:read" if "jobs:read" in scopes else "jobs:read"
+        if scopes and {} not in operation["security"]:
+            checker.expect({403}, other, method, filled(path), headers=tokens[other])
+    checker.end(at_least=60)

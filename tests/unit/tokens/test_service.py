@@ -46,6 +46,8 @@ def test_name_of_a_valid_token_is_taken_until_it_ends(fixture):
         (["hub:read@"], True),
         (["hub:read@a channel"], True),
         (["tokens:admin"], True),
+        (["doctor:read"], True),
+        (["doctor:repair"], True),
         (["hub:everything"], True),
     ],
 )
