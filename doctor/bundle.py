@@ -47,6 +47,8 @@ _NEVER = (
     "values of settings that are texts, except words from a fixed set",
     "texts in fields of the log that this program does not write itself",
 )
+BUNDLE_BYTES_MAX = 64 * 1024 * 1024  # a support bundle's files together; more is left out
+BUNDLE_EXPENSIVE_BYTES_MAX = 256 * 1024 * 1024  # larger workspaces get only cheap checks in it
 
 
 class BundleExists(Conflict):
@@ -87,7 +89,7 @@ Progress = Callable[[Check], None]
 
 
 class Bundle:
-    """Collects the files of one bundle in memory, up to `doctor.bundle_bytes_max`."""
+    """Collects the files of one bundle in memory, up to BUNDLE_BYTES_MAX."""
 
     def __init__(self, context: Context, log_bytes: int) -> None:
         self._context = context
@@ -156,7 +158,7 @@ class Bundle:
     def _add(self, name: str, content: bytes) -> None:
         if self._redaction.finds_secret(content):
             self._left_out[name] = "a secret was found in it after redaction"
-        elif self.size_of + len(content) > self._settings.bundle_bytes_max:
+        elif self.size_of + len(content) > BUNDLE_BYTES_MAX:
             self._left_out[name] = "the bundle would exceed doctor.bundle_bytes_max"
         else:
             self.size_of += len(content)
@@ -165,10 +167,10 @@ class Bundle:
     def _doctor(self, progress: Progress) -> report.DoctorReport:
         """All checks, or the cheap ones of a large workspace."""
         size = sum(size_of(self._datadir.database(store)) for store in self._context.stores)
-        everything = size <= self._settings.bundle_expensive_bytes_max
+        everything = size <= BUNDLE_EXPENSIVE_BYTES_MAX
         if not everything:
             self._left_out["expensive checks"] = (
-                "the stores are larger than doctor.bundle_expensive_bytes_max"
+                f"the stores are larger than {BUNDLE_EXPENSIVE_BYTES_MAX:,} bytes"
             )
         facts = report.facts_of(self._context)
         outcomes = run.examine(self._context, run.select((), everything), progress)

@@ -72,6 +72,9 @@ class Problem(msgspec.Struct, frozen=True):
         )
 
 
+FINDINGS_MAX = 20  # findings of a check; more are only counted
+NEWEST_IDS_MAX = 20_000  # ids that a cheap check compares
+CLOCK_BEHIND_WARNING_SECONDS = 60.0  # a stored time further ahead: the clock was set back
 DAMAGED_STORE = "damaged-store"
 COMMON_PROBLEMS = (
     Problem(

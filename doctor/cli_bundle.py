@@ -21,6 +21,8 @@ from doctor.cli_options import (
     settings_of,
 )
 
+BUNDLE_LOG_BYTES = 1024 * 1024  # newest bytes of each log file in a support bundle
+
 
 @report_failure
 def bundle(
@@ -51,7 +53,7 @@ def bundle(
     clock = SystemClock()
     stamp = iso(clock.now_ms()).replace(":", "").replace("-", "").partition(".")[0]
     target = out or Path(f"agentlip-bundle-{stamp}.tar.gz")
-    log_bytes = settings.bundle_log_bytes if logs_bytes is None else logs_bytes
+    log_bytes = BUNDLE_LOG_BYTES if logs_bytes is None else logs_bytes
     shown = progress_of(CHECKS)
     manifest = support_bundle.make(datadir, settings, clock, off, target, log_bytes, shown)
     ProgressLine.clear()

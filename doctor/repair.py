@@ -37,6 +37,8 @@ DONE, FAILED, REFUSED = "done", "failed", "refused"
 _REINDEX = "agentlip doctor repair rebuild indexes --yes"
 AGAIN = "agentlip doctor repair --yes"
 
+KEPT_MAX = 10  # repairs whose saved files are kept
+
 
 class RepairRefused(Conflict):
     code = "REPAIR_REFUSED"
@@ -230,7 +232,7 @@ class Repair:
             with writer_lock(self._datadir, self._clock) as owner:
                 self._owner = owner
                 applied = self._apply_all(steps)
-            prune(self._datadir, self._settings.repairs_kept_max)
+            prune(self._datadir, KEPT_MAX)
         return applied
 
     def _refuse_disk(self) -> None:

@@ -12,7 +12,7 @@ from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.readlimit import is_interrupt
 from appliance.workspace.datadir import DataDir
 from doctor.causes import ALWAYS_RUN, explain
-from doctor.check import DAMAGED_STORE, Check, Cost, Finding, Severity
+from doctor.check import DAMAGED_STORE, FINDINGS_MAX, Check, Cost, Finding, Severity
 from doctor.checks import CHECKS
 from doctor.context import Context, is_damage_of_rows
 from doctor.live import NotAnswering, ask, off_of
@@ -25,7 +25,7 @@ EXIT_WARNINGS = 1
 EXIT_ERRORS = 2
 EXIT_COULD_NOT_RUN = 3
 MORE = "more"
-"""The subject of the finding that counts those beyond `findings_max`."""
+"""The subject of the finding that counts those beyond FINDINGS_MAX."""
 INCLUDED_IN = {check.includes: check.name for check in CHECKS if check.includes is not None}
 """A cheap check → the expensive one that includes it."""
 COUNTED_MAX = 10_000  # findings of one check that are counted
@@ -113,7 +113,7 @@ def select(names: Sequence[str], everything: bool, groups: Sequence[str] = ()) -
 def run_check(context: Context, check: Check, findings_max: int | None = None) -> CheckOutcome:
     """Runs one check within its time limit. A failure to check is a finding too.
 
-    `findings_max`: more findings are only counted. None: as in the settings.
+    `findings_max`: more findings are only counted. None: FINDINGS_MAX.
     """
     if context.is_off(check.name):
         return CheckOutcome(check.name, check.inspects, ())
@@ -124,7 +124,7 @@ def run_check(context: Context, check: Check, findings_max: int | None = None) -
     )
     context.reading = None
     began = context.clock.monotonic()
-    limit = settings.findings_max if findings_max is None else findings_max
+    limit = FINDINGS_MAX if findings_max is None else findings_max
     findings: list[Finding] = []
     count = 0
     try:

@@ -10,8 +10,8 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     On a small disk the two limits in bytes are at most half and a quarter of its size.
 
-    Changes of this section take effect without a restart, except those of `verdict_cache_seconds`
-    and `verdict_seconds_max`.
+    Changes of this section take effect without a restart, except that of
+    `verdict_seconds_max`.
     """
 
     disk_warning_bytes: int = 1024 * MIB  # free disk space below this: warning
@@ -29,18 +29,5 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ask_seconds_max: float = 2.0  # time limit for the response of a running appliance
     check_seconds_max: float = 5.0  # time limit of a cheap check
     expensive_seconds_max: float = 3600.0  # time limit of an expensive check (`--all`)
-    verdict_cache_seconds: float = 10.0  # GET /api/v1/doctor and the MCP tool repeat a result
     verdict_seconds_max: float = 30.0  # time limit of all cheap checks together, for these two
-    findings_max: int = 20  # findings of one check; more are only counted
-    repairs_kept_max: int = 10  # repairs whose saved files are kept
-    files_max: int = 10_000  # files of the data directory whose permissions are read
     logs_warning_bytes: int = 100 * MIB  # log files larger than this together: warning
-    clock_behind_warning_seconds: float = 60.0  # newest stored time ahead by more: warning
-    clock_jump_warning_seconds: float = 3600.0  # clock set by more than this: warning
-    newest_rows_max: int = 1_000  # newest rows of a table that a cheap check reads
-    sampled_rows: int = 100  # random rows that a cheap check reads besides
-    newest_ids_max: int = 20_000  # newest ids that a cheap check compares
-    quick_check_bytes_max: int = 64 * MIB  # larger files are checked with `--all` only
-    bundle_bytes_max: int = 64 * MIB  # a support bundle's files together; more is left out
-    bundle_log_bytes: int = MIB  # newest bytes of each log file in a support bundle
-    bundle_expensive_bytes_max: int = 256 * MIB  # larger workspaces get only cheap checks in it

@@ -30,6 +30,7 @@ REPORT_BYTES_MAX = 4 * 1024 * 1024  # 20 findings of each check are far below th
 Names = Annotated[
     str, Meta(max_length=500, pattern=r"^[a-z., -]*$", description="separated by commas")
 ]
+CACHE_SECONDS = 10.0  # GET /api/v1/doctor and the MCP tool repeat a result
 
 
 class VerdictQuery(msgspec.Struct, frozen=True):
@@ -106,7 +107,7 @@ class Verdicts:
             kept = self._kept
             if kept is not None:
                 age = self._clock.monotonic() - kept.ended
-                if kept.ended >= asked or age < self._settings.verdict_cache_seconds:
+                if kept.ended >= asked or age < CACHE_SECONDS:
                     return kept
             if self._ending:
                 raise VerdictUnavailable("the appliance is stopping")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from appliance.broker.orphans import find_orphans
 from appliance.broker.retention import is_misconfigured
 from appliance.kernel.steady_clock import steady_ms
-from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
 from doctor.checks.clock import JUMPED, recent_clock_change
 from doctor.context import Context
 from doctor.remedies import copy_hint
@@ -17,7 +17,7 @@ _HAS_STATE = "SELECT 1 FROM pragma_table_info('webhook') WHERE name = 'disabled_
 
 def _orphans(context: Context) -> Iterator[Finding]:
     before_ms = context.clock.now_ms() - FANOUT_MS
-    limit = context.settings.findings_max + 1
+    limit = FINDINGS_MAX + 1
     for _, connection in context.opened("broker"):
         for orphan in find_orphans(connection, before_ms, limit)[:limit]:
             yield ORPHAN.finding(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from doctor.check import Check, Finding, Problem, Severity
+from doctor.check import NEWEST_IDS_MAX, Check, Finding, Problem, Severity
 from doctor.context import Context
 
 UNKNOWN = (
@@ -21,7 +21,7 @@ _TABLES = ("delivery_queue", "member", "webhook", "place", "mesh")
 
 def _recipients(context: Context) -> Iterator[Finding]:
     for connection in context.with_tables("broker", *_TABLES):
-        rows = connection.execute(UNKNOWN, {"newest": context.settings.newest_ids_max})
+        rows = connection.execute(UNKNOWN, {"newest": NEWEST_IDS_MAX})
         for mesh_id, recipient, count in rows:
             slug = connection.execute("SELECT slug FROM mesh WHERE id = ?", (mesh_id,)).fetchone()
             yield UNKNOWN_RECIPIENT.finding(

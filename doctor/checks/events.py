@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from appliance.export.logs import EVENTS
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
-from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.check import FINDINGS_MAX, NEWEST_IDS_MAX, Check, Cost, Finding, Problem, Severity
 from doctor.checks.export import segments
 from doctor.context import Context
 from doctor.remedies import copy_hint, verified_backup
@@ -28,7 +28,7 @@ NO_SCOPE = (
 
 
 def _newest_sequence(context: Context) -> Iterator[Finding]:
-    yield from _gaps(context, context.settings.newest_ids_max)
+    yield from _gaps(context, NEWEST_IDS_MAX)
 
 
 def _sequence(context: Context) -> Iterator[Finding]:
@@ -39,7 +39,7 @@ def _gaps(context: Context, newest: int) -> Iterator[Finding]:
     """`newest`: how many ids are compared; -1 compares all."""
     for _, connection in context.opened("hub"):
         rows = connection.execute(GAPS, {"newest": newest, "jump": EPOCH_JUMP}).fetchmany(
-            context.settings.findings_max + 1
+            FINDINGS_MAX + 1
         )
         for previous, event_id in rows:
             kept = _kept(context, previous + 1)
@@ -64,9 +64,7 @@ def _kept(context: Context, event_id: int) -> str:
 
 def _scope(context: Context) -> Iterator[Finding]:
     for _, connection in context.opened("hub"):
-        rows = connection.execute(NO_SCOPE, {"newest": context.settings.newest_ids_max}).fetchmany(
-            context.settings.findings_max + 1
-        )
+        rows = connection.execute(NO_SCOPE, {"newest": NEWEST_IDS_MAX}).fetchmany(FINDINGS_MAX + 1)
         if rows:
             more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
             yield UNSCOPED.finding(
@@ -119,7 +117,7 @@ CHECKS = (
         name="events.sequence",
         inspects="the newest part of the event log has no gaps except those of a restore",
         find=_newest_sequence,
-        reads="the ids of the newest `doctor.newest_ids_max` events in the hub's store",
+        reads="the ids of the newest 20,000 events in the hub's store",
         problems=(_GAP,),
     ),
     Check(
@@ -135,7 +133,7 @@ CHECKS = (
         name="events.scope",
         inspects="every event has a scope",
         find=_scope,
-        reads="the newest `doctor.newest_ids_max` events without a channel in the hub's store",
+        reads="the newest 20,000 events without a channel in the hub's store",
         problems=(UNSCOPED,),
     ),
     Check(

@@ -17,7 +17,7 @@ from appliance.hub import event_replay
 from appliance.hub.event_replay import Break, ReplayedEvent, State
 from appliance.kernel.clock import utc
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
-from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.check import CLOCK_BEHIND_WARNING_SECONDS, Check, Cost, Finding, Problem, Severity
 from doctor.checks.export import forged, segments
 from doctor.context import Context
 from doctor.plans import messages
@@ -43,6 +43,8 @@ _WORDS = {
 Key = tuple[str, str]
 _Find = Callable[[Context], Iterator[Finding]]
 _WINDOWS: "WeakKeyDictionary[Context, _Window]" = WeakKeyDictionary()
+NEWEST_ROWS_MAX = 1_000  # newest rows of a table that a cheap check reads
+SAMPLED_ROWS = 100  # random rows that a cheap check reads besides
 
 
 class _Window:
@@ -64,11 +66,11 @@ class _Window:
 
 def _rows(context: Context) -> Iterator[Finding]:
     for connection in _hub(context):
-        window = _WINDOWS[context] = _window(context, connection)
+        window = _WINDOWS[context] = _window(connection)
         for (kind, entity_id), state in window.states.items():
             row = event_replay.row_of(connection, kind, entity_id)
             yield from _compare(kind, entity_id, state, row)
-        for event in _sample(connection, context.settings.sampled_rows):
+        for event in _sample(connection, SAMPLED_ROWS):
             key = (event.kind, event.entity_id)
             if event.kind in event_replay.KINDS and key not in window.states:
                 yield from _compare_one(connection, event)
@@ -120,7 +122,7 @@ def _sample(connection: sqlite3.Connection, count: int) -> Iterator[ReplayedEven
 def _order(context: Context) -> Iterator[Finding]:
     for window in _windows(context):
         yield from _breaks(window.breaks, _MIXED)
-        yield from _backwards(context, window.events)
+        yield from _backwards(window.events)
         if window.sequence is not None and window.last > window.sequence:
             yield ABOVE_SEQUENCE.finding(
                 "events",
@@ -147,7 +149,7 @@ def _breaks(breaks: list[tuple[Key, Break]], problem: Problem) -> Iterator[Findi
             yield problem.finding(f"{kind} {entity_id}", message)
 
 
-def _backwards(context: Context, events: list[ReplayedEvent]) -> Iterator[Finding]:
+def _backwards(events: list[ReplayedEvent]) -> Iterator[Finding]:
     """Events whose time is before that of the event before them, by more than ordinary
     corrections of a clock."""
     before: float | None = None
@@ -155,7 +157,7 @@ def _backwards(context: Context, events: list[ReplayedEvent]) -> Iterator[Findin
         moment = _seconds(event.ts)
         if moment is None:
             continue
-        if before is not None and before - moment > context.settings.clock_behind_warning_seconds:
+        if before is not None and before - moment > CLOCK_BEHIND_WARNING_SECONDS:
             yield _TIME.finding(
                 f"event {event.event_id}",
                 f"its time, {event.ts}, is {before - moment:.0f} s before that of the event before"
@@ -210,7 +212,7 @@ def _everything(context: Context) -> Iterator[Finding]:
             last: ReplayedEvent | None = None
             for events in event_replay.all_events(connection):
                 yield from _breaks_of_all(_fold(states, events))
-                yield from _backwards(context, [*([last] if last else []), *events])
+                yield from _backwards([*([last] if last else []), *events])
                 last = events[-1]
             yield from _compare_all(connection, states)
 
@@ -255,10 +257,9 @@ def _compare_all(connection: sqlite3.Connection, states: sqlite3.Connection) -> 
 # -- reading -----------------------------------------------------------------------------------
 
 
-def _window(context: Context, connection: sqlite3.Connection) -> _Window:
-    rows_max = context.settings.newest_rows_max
+def _window(connection: sqlite3.Connection) -> _Window:
     row = connection.execute(_SEQUENCE).fetchone()
-    events = event_replay.newest(connection, rows_max, _BYTES_MAX)
+    events = event_replay.newest(connection, NEWEST_ROWS_MAX, _BYTES_MAX)
     return _Window(events, None if row is None else row[0])
 
 
@@ -268,7 +269,7 @@ def _windows(context: Context) -> Iterator[_Window]:
         yield _WINDOWS[context]
         return
     for connection in _hub(context):
-        yield _WINDOWS.setdefault(context, _window(context, connection))
+        yield _WINDOWS.setdefault(context, _window(connection))
 
 
 def _hub(context: Context) -> Iterator[sqlite3.Connection]:
@@ -322,7 +323,7 @@ _GAP = Problem(
     "Restore a snapshot if there is one from before.",
     Severity.ERROR,
 )
-_NEWEST = "the newest `doctor.newest_rows_max` events"
+_NEWEST = "the newest 1,000 events"
 ABOVE_SEQUENCE = Problem(
     "above-sequence",
     "Another program changed the counter of ids. SQLite continues above the highest event, so"
@@ -341,7 +342,7 @@ CHECKS = (
         inspects="rows are as their events say: the newest ones and a random sample",
         find=_add_hint("events.rows", _rows),
         repair=_restored,
-        reads=f"{_NEWEST}, `doctor.sampled_rows` random ones, and their rows",
+        reads=f"{_NEWEST}, 100 random ones, and their rows",
         problems=(DIFFERS, MISSING),
     ),
     Check(

@@ -7,7 +7,7 @@ from datetime import datetime
 from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, iso, utc
 from appliance.kernel.steady_clock import CLOCK_KEY, decode, jump_since_ms
-from doctor.check import Check, Finding, Problem, Severity
+from doctor.check import CLOCK_BEHIND_WARNING_SECONDS, Check, Finding, Problem, Severity
 from doctor.context import Context
 
 # The newest time of each store, by an index or a small table.
@@ -18,6 +18,7 @@ NEWEST = {
     "outbox": "SELECT enqueued_at FROM outbox ORDER BY id DESC LIMIT 1",
 }
 _SET = "timedatectl; date -u"
+CLOCK_JUMP_WARNING_SECONDS = 3600.0  # clock set by more than this: warning
 
 
 def _clock(context: Context) -> Iterator[Finding]:
@@ -26,7 +27,7 @@ def _clock(context: Context) -> Iterator[Finding]:
         (newest, store)
         for store, connection in context.opened(*NEWEST)
         if (newest := _newest_ms(connection, NEWEST[store])) is not None
-        and newest - now_ms > context.settings.clock_behind_warning_seconds * 1000
+        and newest - now_ms > CLOCK_BEHIND_WARNING_SECONDS * 1000
     ]
     if ahead:
         newest, store = max(ahead)
@@ -66,7 +67,7 @@ def _jumped(context: Context) -> Iterator[Finding]:
         if since:
             jumps[iso(now_ms)] = since
     for jumped_at, jump_ms in sorted(jumps.items())[-1:]:
-        far = abs(jump_ms) > context.settings.clock_jump_warning_seconds * 1000
+        far = abs(jump_ms) > CLOCK_JUMP_WARNING_SECONDS * 1000
         yield JUMPED.finding(
             "clock",
             f"the clock was set by {jump_ms / 1000:+.0f} s, noticed at {jumped_at}",

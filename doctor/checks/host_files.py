@@ -33,6 +33,7 @@ _LOG = "agentlipd.log"
 _CHECKED_ELSEWHERE = ("token", "server.json", "identity")
 _LISTED_MAX = 3  # more open files have one cause: a `chmod -R`, or a copy
 _UNFINISHED = ".partial-"  # a backup that is made or verified, in a private directory
+FILES_MAX = 10_000  # files of the data directory whose permissions are read
 
 
 class Entry(NamedTuple):
@@ -361,10 +362,10 @@ def _too_large(context: Context, folder: Path) -> Iterator[Finding]:
 
 def _entries(context: Context, folder: Path | None = None) -> Iterator[Entry]:
     """The directory and everything below it, each directory before its content, at most
-    `files_max`. Links are not followed."""
+    FILES_MAX. Links are not followed."""
     workspace = context.datadir.workspace
     waiting = [folder or context.datadir.dir]
-    left = context.settings.files_max
+    left = FILES_MAX
     while waiting and left > 0:
         path = waiting.pop()
         try:
@@ -378,7 +379,7 @@ def _entries(context: Context, folder: Path | None = None) -> Iterator[Entry]:
         yield entry
 
 
-_WALK = "owners and modes of the files in `.agentlip`, at most `doctor.files_max` of them"
+_WALK = "owners and modes of the files in `.agentlip`, at most 10,000 of them"
 TOO_OPEN = Problem(
     "too-open",
     "Other users of this machine can read or change messages, keys or logs. A group that has the"

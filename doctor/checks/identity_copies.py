@@ -10,7 +10,7 @@ import msgspec
 
 from appliance.kernel.clock import iso, utc
 from appliance.mesh.instance import COPY, CopyNote
-from doctor.check import Check, Finding, Problem
+from doctor.check import NEWEST_IDS_MAX, Check, Finding, Problem
 from doctor.context import Context
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def _copied(context: Context) -> Iterator[Finding]:
         return
     yield from _second_files(context, keys)
     for connection in context.with_tables("inbox", "inbox"):
-        yield from _other_workspace(context, connection, folder, keys)
+        yield from _other_workspace(connection, folder, keys)
 
 
 def _elsewhere(context: Context) -> Iterator[Finding]:
@@ -86,10 +86,10 @@ def _second_files(context: Context, keys: StoredKeyPair) -> Iterator[Finding]:
 
 
 def _other_workspace(
-    context: Context, connection: sqlite3.Connection, folder: Path, keys: StoredKeyPair
+    connection: sqlite3.Connection, folder: Path, keys: StoredKeyPair
 ) -> Iterator[Finding]:
     """The newest of our own messages was signed with another key, though this one existed."""
-    row = connection.execute(OWN, {"newest": context.settings.newest_ids_max}).fetchone()
+    row = connection.execute(OWN, {"newest": NEWEST_IDS_MAX}).fetchone()
     archive = _decoded(folder / ARCHIVE, StoredKeyArchive) or StoredKeyArchive()
     known = {keys.ed25519_pubkey, *(each.ed25519_pubkey for each in archive.keys)}
     if row is None or row[0] in known:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from appliance.kernel.clock import iso
-from doctor.check import Check, Finding, Problem, Severity
+from doctor.check import NEWEST_IDS_MAX, Check, Finding, Problem, Severity
 from doctor.context import Context
 
 FUTURE_MS = 60_000
@@ -17,7 +17,7 @@ FUTURE = "SELECT count(*), max(received_at) FROM inbox WHERE received_at > :newe
 
 def _ids(context: Context) -> Iterator[Finding]:
     for connection in context.with_tables("inbox", "inbox"):
-        rows = connection.execute(NO_IDS, {"newest": context.settings.newest_ids_max})
+        rows = connection.execute(NO_IDS, {"newest": NEWEST_IDS_MAX})
         for (number,) in rows:
             yield NO_ID.finding(
                 f"inbox row {number}",
@@ -75,7 +75,7 @@ CHECKS = (
         name="inbox.ids",
         inspects="the newest messages have a send id, a receipt and a sender",
         find=_ids,
-        reads="the newest `doctor.newest_ids_max` messages in `inbox.sqlite3`",
+        reads="the newest 20,000 messages in `inbox.sqlite3`",
         problems=(NO_ID,),
     ),
     Check(

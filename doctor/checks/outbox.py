@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from appliance.kernel.steady_clock import steady_ms
 from appliance.mesh.fingerprint import matches
 from appliance.outbox.queries import LOST
-from doctor.check import Check, Cost, Finding, Problem, Severity
+from doctor.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
 from doctor.checks.clock import JUMPED, recent_clock_change
 from doctor.context import Context
 
@@ -19,7 +19,7 @@ def _dead(context: Context) -> Iterator[Finding]:
             "SELECT mesh, sum(last_error IS NOT ?1), sum(last_error IS ?1) FROM outbox"
             " WHERE status = 'dead' GROUP BY mesh ORDER BY mesh",
             (LOST,),
-        ).fetchmany(context.settings.findings_max + 1)
+        ).fetchmany(FINDINGS_MAX + 1)
         if count := sum(row[1] for row in rows):
             yield DEAD_LETTERS.finding(
                 "outbox", f"{count} sends are dead letters and will not be retried"

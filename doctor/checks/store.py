@@ -20,6 +20,7 @@ _PROBLEMS_MAX = 10
 _REINDEX = "agentlip doctor repair --run store.integrity --yes"
 RESTARTS_MAX = 3  # restarts of the writer within half a minute
 _Find = Callable[[Context], Iterator[Finding]]
+QUICK_CHECK_BYTES_MAX = 64 * 1024 * 1024  # larger files are checked with `--all` only
 
 
 def _suspect(context: Context) -> Iterator[Finding]:
@@ -164,7 +165,7 @@ def _add_hint(find: _Find) -> _Find:
 def _quick_check(context: Context) -> Iterator[Finding]:
     """Large files are left to the full check: it takes about a second for each gigabyte."""
     for store, connection in context.opened():
-        if context.datadir.database(store).stat().st_size <= context.settings.quick_check_bytes_max:
+        if context.datadir.database(store).stat().st_size <= QUICK_CHECK_BYTES_MAX:
             yield from _check_result(store, connection, damage.QUICK)
 
 

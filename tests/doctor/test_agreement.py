@@ -22,7 +22,8 @@ from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
 READY = {check.name for check in run.READY_CHECKS}
-SETTINGS = "[doctor]\nverdict_cache_seconds = 0.0\ndisk_warning_percent = 100.0\n"
+SETTINGS = "[doctor]\ndisk_warning_percent = 100.0\n"
+CONSTANTS = {"doctor.verdict.CACHE_SECONDS": 0.0}
 NO_THRESHOLDS = (
     "[doctor]\ndisk_warning_percent = 0.0\ndisk_warning_bytes = 0\ndisk_error_percent = 0.0\n"
     "disk_error_bytes = 0\n"
@@ -37,7 +38,7 @@ Undo = Callable[[], object]
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHub]:
-    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as hub:
+    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS, constants=CONSTANTS) as hub:
         _, topic = hub.channel_with_topic("general")
         hub.send(topic, "as it was written")
         yield hub

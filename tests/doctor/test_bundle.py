@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from doctor import bundle as bundles
 from doctor.redaction import KINDS, Redaction
-from doctor.settings import DoctorSettings
 from tests.doctor.conversation import converse
 from tests.doctor.repairs import doctor
 from tests.doctor.workspace import NOW, WorkspaceFixture
@@ -187,10 +187,11 @@ def test_running_appliance_adds_its_metrics(tmp_path: Path) -> None:
         assert hub.token.encode() not in b"".join(files.values())
 
 
-def test_limits_of_sizes_hold(workspace: WorkspaceFixture, tmp_path: Path) -> None:
-    workspace.data.settings_file.write_text(
-        "[doctor]\nbundle_bytes_max = 20000\nbundle_expensive_bytes_max = 0\n"
-    )
+def test_limits_of_sizes_hold(
+    workspace: WorkspaceFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundles, "BUNDLE_BYTES_MAX", 20_000)
+    monkeypatch.setattr(bundles, "BUNDLE_EXPENSIVE_BYTES_MAX", 0)
     line = json.dumps({"level": "info", "ts": NOW, "msg": "started"}) + "\n"
     workspace.data.logs.mkdir(exist_ok=True)
     (workspace.data.logs / "agentlipd.log").write_text(line * 1000)
@@ -200,7 +201,6 @@ def test_limits_of_sizes_hold(workspace: WorkspaceFixture, tmp_path: Path) -> No
     assert "settings.json" in manifest["left_out"]
     assert "expensive checks" in manifest["left_out"]
     assert 0 < len(files["logs/agentlipd.log"]) <= 200
-    assert DoctorSettings().bundle_bytes_max > 1_000_000
 
 
 def test_existing_file_is_not_overwritten(workspace: WorkspaceFixture, tmp_path: Path) -> None:

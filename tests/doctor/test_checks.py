@@ -9,7 +9,7 @@ import pytest
 
 from appliance.kernel.clock import SystemClock
 from appliance.readiness import readiness_of
-from doctor.check import Severity
+from doctor.check import FINDINGS_MAX, Severity
 from doctor.settings import DoctorSettings
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 
@@ -201,7 +201,7 @@ def test_surplus_findings_are_only_counted(workspace) -> None:
     for number in range(1, 100, 2):
         workspace.event("x", event_id=number * 2)
     finding = workspace.find("events.sequence")
-    assert len(finding) == workspace.settings.findings_max + 1
+    assert len(finding) == FINDINGS_MAX + 1
     assert "more" in finding[-1].message
 
 

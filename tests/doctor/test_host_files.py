@@ -13,7 +13,6 @@ from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.steady_clock import ClockNote, ClockReading, encode
 from appliance.workspace.migration import load
 from doctor.checks import host_files
-from doctor.settings import DoctorSettings
 from tests.doctor.workspace import NOW, WorkspaceFixture
 
 DAY_MS = int(timedelta(days=1).total_seconds() * 1000)
@@ -103,8 +102,9 @@ def test_files_of_another_program_are_only_mentioned(workspace) -> None:
     assert {severity for severity, _, _ in found_by(workspace, "host.private")} == {"info"}
 
 
-def test_the_number_of_files_is_limited(tmp_path: Path) -> None:
-    workspace = WorkspaceFixture(tmp_path, DoctorSettings(files_max=3))
+def test_the_number_of_files_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_files, "FILES_MAX", 3)
+    workspace = WorkspaceFixture(tmp_path)
     for path in workspace.data.dir.glob("*.sqlite3"):
         path.chmod(0o644)
     assert 1 <= len(workspace.find("host.private")) <= 2

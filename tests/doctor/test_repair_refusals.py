@@ -15,6 +15,7 @@ import pytest
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import WriterLock
 from doctor import actions
+from doctor import repair as repairs
 from doctor.actions import Action
 from doctor.derived import DERIVED
 from doctor.ownership import RepairRunning, only_repair, writer_lock
@@ -249,8 +250,10 @@ def test_file_that_a_failed_step_removed_is_put_back(
     assert workspace.data.server_file.read_text() == text
 
 
-def test_only_the_newest_repairs_are_kept(workspace: WorkspaceFixture) -> None:
-    workspace.data.settings_file.write_text("[doctor]\nrepairs_kept_max = 2\n")
+def test_only_the_newest_repairs_are_kept(
+    workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairs, "KEPT_MAX", 2)
     names = []
     for _ in range(4):
         leave_server_file(workspace)

@@ -17,12 +17,12 @@ from tests.doctor.workspace import WorkspaceFixture
 
 def test_settings_are_read_again_after_the_file_changed(tmp_path: Path) -> None:
     file = tmp_path / "agentlip.toml"
-    current = CurrentSettings(DoctorSettings(findings_max=7), file)
-    assert current.get().findings_max == 7
-    file.write_text("[doctor]\nfindings_max = 8\n[http]\nnonsense = 1\n")
-    assert current.get().findings_max == 8
-    file.write_text("[doctor]\nfindings_max = 'many'\n")
-    assert current.get().findings_max == 8
+    current = CurrentSettings(DoctorSettings(disk_error_percent=7), file)
+    assert current.get().disk_error_percent == 7
+    file.write_text("[doctor]\ndisk_error_percent = 8\n[http]\nnonsense = 1\n")
+    assert current.get().disk_error_percent == 8
+    file.write_text("[doctor]\ndisk_error_percent = 'many'\n")
+    assert current.get().disk_error_percent == 8
     file.unlink()
     assert current.get() == DoctorSettings()
 

@@ -8,9 +8,8 @@ import pytest
 
 from appliance.workspace.datadir import STORES
 from appliance.workspace.migration import load
-from doctor import schema_model
+from doctor import run, schema_model
 from doctor.check import Severity
-from doctor.settings import DoctorSettings
 from tests.doctor.workspace import NOW, WorkspaceFixture
 
 CHECK = "store.objects"
@@ -37,8 +36,11 @@ def objects(workspace: WorkspaceFixture, kind: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("kind", "count"), [("index", 30), ("trigger", 3)])
-def test_every_object_that_was_dropped_is_found(tmp_path: Path, kind: str, count: int) -> None:
-    workspace = WorkspaceFixture(tmp_path, DoctorSettings(findings_max=1000))
+def test_every_object_that_was_dropped_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, count: int
+) -> None:
+    monkeypatch.setattr(run, "FINDINGS_MAX", 1000)
+    workspace = WorkspaceFixture(tmp_path)
     dropped = objects(workspace, kind)
     assert len(dropped) >= count
     for store, name in dropped:

@@ -9,6 +9,7 @@ from gevent.event import Event
 from appliance.kernel import subprocess_runner
 from appliance.kernel.subprocess_runner import CommandResult
 from appliance.workspace.datadir import DataDir
+from doctor import verdict
 from doctor.check import Finding, Severity
 from doctor.report import WorkspaceFacts, as_json, report
 from doctor.run import CheckOutcome
@@ -63,7 +64,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
 
 @pytest.fixture
 def verdicts(tmp_path: Path, clock: FakeClock, runner: FakeRunner) -> Verdicts:
-    return Verdicts(DataDir(tmp_path), DoctorSettings(verdict_cache_seconds=10.0), clock)
+    return Verdicts(DataDir(tmp_path), DoctorSettings(), clock)
 
 
 def test_result_is_repeated_with_its_age_until_it_is_old(
@@ -79,9 +80,10 @@ def test_result_is_repeated_with_its_age_until_it_is_old(
 
 
 def test_requests_during_a_run_get_its_result(
-    tmp_path: Path, clock: FakeClock, runner: FakeRunner
+    tmp_path: Path, clock: FakeClock, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verdicts = Verdicts(DataDir(tmp_path), DoctorSettings(verdict_cache_seconds=0.0), clock)
+    monkeypatch.setattr(verdict, "CACHE_SECONDS", 0.0)
+    verdicts = Verdicts(DataDir(tmp_path), DoctorSettings(), clock)
     runner.go.clear()
     asking = [gevent.spawn(verdicts.verdict, EVERYTHING) for _ in range(5)]
     assert runner.begun.wait(10)

@@ -327,8 +327,8 @@ def test_settings_of_the_typescript_hub_are_reported_once(tmp_path):
 
 def test_appliance_is_ready_where_plugins_cannot_run(tmp_path):
     """Here because no process could be started in that time."""
-    settings = "[plugins]\nload_seconds = 0.000001\n"
-    with serve(tmp_path, settings=settings) as hub:
+    constants = {"appliance.hub.plugins.worker.LOAD_SECONDS": 0.000001}
+    with serve(tmp_path, constants=constants) as hub:
         _, topic = hub.channel_with_topic("a")
         hub.send(topic, "see https://example.com/x")
         until(lambda: plugin(hub, "urls")["state"] == "paused", 30, "a pause")

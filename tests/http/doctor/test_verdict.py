@@ -13,8 +13,8 @@ PATH = "/api/v1/doctor"
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    settings = "[doctor]\nverdict_cache_seconds = 3600\n"
-    with serve(tmp_path_factory.mktemp("hub"), settings=settings) as hub:
+    constants = {"doctor.verdict.CACHE_SECONDS": 3600}
+    with serve(tmp_path_factory.mktemp("hub"), constants=constants) as hub:
         yield hub
 
 
