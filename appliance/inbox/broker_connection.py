@@ -25,7 +25,7 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.retry import delay_seconds
+from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.kernel.threads import yield_to_loop
 from appliance.mesh.canonical import NotCanonical, canonical
 from appliance.mesh.instance import MemberInstance
@@ -48,6 +48,8 @@ YIELD_FRAMES = 64  # decoded before other greenlets run
 FRAME_OVERHEAD_BYTES = 64 * 1024  # size of a push without its text
 ESCAPED_BYTES_MAX = 6  # one byte of text takes at most this many in JSON
 STATES = ("connecting", "connected", "waiting", "stopped")
+HELLO_SECONDS = 10.0  # time that a broker has for hello and negotiation
+SILENCE_SECONDS = 75.0  # a link without any frame for this long is closed
 
 
 class ConnectionStopped(Exception):
@@ -60,6 +62,8 @@ class BrokerConnection(Loop):
 
     name = "inbox_link"
     interval_seconds = 0.005
+    push_max = 200  # messages stored in one transaction
+    retry = RetrySettings(0.5, 30.0, jitter=0.25)  # before reconnecting
 
     def __init__(
         self,
@@ -202,7 +206,7 @@ class BrokerConnection(Loop):
 
     def _expect(self, *kinds: str) -> dict[str, Any]:
         """The next frame of one of these types. Frames behind it stay buffered."""
-        deadline = self.clock.monotonic() + self._inbox.settings.hello_seconds
+        deadline = self.clock.monotonic() + HELLO_SECONDS
         assert self._link is not None
         frames = 0
         while self.clock.monotonic() < deadline:
@@ -216,7 +220,7 @@ class BrokerConnection(Loop):
                 if frame.get("type") == "error":
                     self._raise_refusal(frame)
             self._buffered.extend(self._link.receive(LISTEN_SECONDS))
-        raise SocketBroken(f"the broker did not send {kinds[0]} within inbox.hello_seconds")
+        raise SocketBroken(f"the broker did not send {kinds[0]} within {HELLO_SECONDS:g} s")
 
     def _raise_refusal(self, frame: dict[str, Any]) -> None:
         code, details = str(frame.get("code")), frame.get("details")
@@ -237,13 +241,8 @@ class BrokerConnection(Loop):
         self._buffered.clear()
         now = self.clock.monotonic()
         if not messages:
-            if (
-                now - max(self._last_receipt, self._link.received_at)
-                > self._inbox.settings.silence_seconds
-            ):
-                raise SocketBroken(
-                    "the broker is silent (inbox.silence_seconds)", details={"code": "silent"}
-                )
+            if now - max(self._last_receipt, self._link.received_at) > SILENCE_SECONDS:
+                raise SocketBroken("the broker is silent", details={"code": "silent"})
             return 0
         self._last_receipt = now
         pushes = []
@@ -252,7 +251,7 @@ class BrokerConnection(Loop):
                 pushes.append(push)
             if count % YIELD_FRAMES == 0:
                 yield_to_loop()
-        limit = self._inbox.settings.push_max
+        limit = self.push_max
         for start in range(0, len(pushes), limit):
             piece = pushes[start : start + limit]
             self._inbox.receive_many(piece, "link")
@@ -352,7 +351,7 @@ class BrokerConnection(Loop):
         was_up = self.connected
         self._close()
         metrics.reconnects.labels(cause).inc()
-        delay = delay_seconds(self._inbox.settings.retry(), self._failures + 1, random.random())
+        delay = delay_seconds(self.retry, self._failures + 1, random.random())
         self._failures += 1
         self._next_attempt = self.clock.monotonic() + delay
         if was_up or message != self._logged_reason:  # once per reason, not per attempt

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from appliance.inbox import broker_pages, wire
-from appliance.inbox.settings import BrokerEndpoint, InboxSettings
+from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.clock import Clock
 from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
 from appliance.mesh.request_signing import RequestSigner
@@ -20,6 +20,8 @@ MESHES = "/broker/v1/meshes"
 ROWS_MAX = 10_000  # rows used of one page, even if the broker sends more
 TEXT_MAX = 255  # characters of a name or key in a row
 NOT_FOUND = 404
+ASK_SECONDS = 15.0  # timeout of a request to a broker
+ANSWER_BYTES_MAX = 4 * 1024 * 1024  # size of a broker's reply
 
 
 class HttpBrokerClient:
@@ -29,11 +31,10 @@ class HttpBrokerClient:
         self,
         endpoint: BrokerEndpoint,
         signer: Signer,
-        settings: InboxSettings,
         clock: Clock,
         send_frame: Callable[[dict[str, Any]], None],
     ) -> None:
-        limits = HttpLimits(settings.ask_seconds, settings.ask_seconds, settings.answer_bytes_max)
+        limits = HttpLimits(ASK_SECONDS, ASK_SECONDS, ANSWER_BYTES_MAX)
         tls = (
             None
             if endpoint.ca_file is None

@@ -10,6 +10,8 @@ from appliance.kernel.store import Store
 
 ROUNDS_MAX = 50
 FREE_SHARE_MIN = 0.25
+PRUNED_ROWS_MAX = 2000  # rows deleted in one transaction
+VACUUM_INTERVAL_DAYS = 7.0  # time between two checks whether VACUUM is worthwhile
 
 
 class Sweeper(Loop):
@@ -31,13 +33,13 @@ class Sweeper(Loop):
             counts[table] = self._sweep(table, before_ms)
             metrics.swept.labels(table).inc(counts[table])
         counts["vacuums"] = 0
-        if now_ms - self._vacuum_checked_ms >= self._settings.vacuum_interval_days * DAY_MS:
+        if now_ms - self._vacuum_checked_ms >= VACUUM_INTERVAL_DAYS * DAY_MS:
             self._vacuum_checked_ms = now_ms
             counts["vacuums"] = int(self._vacuum())
         return counts
 
     def _sweep(self, table: str, before_ms: int) -> int:
-        limit, total = self._settings.sweep_rows_max, 0
+        limit, total = PRUNED_ROWS_MAX, 0
         for _ in range(ROUNDS_MAX):
             removed = self._store.write(writes.sweep, table, before_ms, limit)
             total += removed

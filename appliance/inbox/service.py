@@ -22,6 +22,10 @@ from appliance.mesh.signing import Signer
 
 COPY_NOTE_MS = 60_000
 LATE_SECONDS_MAX = 7 * 86_400
+PAGE_MAX = 1000  # messages in one reply; a larger limit is clamped
+LIST_MAX = 10_000  # topics or members in one reply; a larger limit is clamped
+WAIT_SECONDS_MAX = 60.0  # longest long poll; a longer one is clamped
+TOPICS_MAX = 10_000  # remembered subscriptions of one mesh
 
 
 class BrokerClient(Protocol):
@@ -201,7 +205,7 @@ class Inbox:
         """Messages after a cursor; waits for the first one if `query.wait` is set."""
         filter_ = self._filter(query, self.mesh_of(query.mesh, who, wire.READ))
         page = self._store.read(queries.messages, filter_)
-        wait = min(query.wait, self.settings.wait_seconds_max)
+        wait = min(query.wait, WAIT_SECONDS_MAX)
         if not page.messages and wait > 0:
             page = self._wait_for(filter_, wait)
         return wire.InboxPage(filter_.mesh, page.messages, page.next, page.has_more, page.reset)
@@ -241,7 +245,7 @@ class Inbox:
             query.topic,
             query.sender,
             query.own,
-            min(query.limit, self.settings.page_max),
+            min(query.limit, PAGE_MAX),
         )
 
     # -- topics, profile, peers ----------------------------------------------------------------
@@ -251,7 +255,7 @@ class Inbox:
         mesh = self.mesh_of(command.mesh, who, wire.WRITE)
         if broker_client := self.broker_clients.get(mesh):
             broker_client.subscribe(command.topic)
-        limit = self.settings.topics_max
+        limit = TOPICS_MAX
         changed = self._store.write(writes.subscribe, mesh, command.topic, limit)
         return wire.TopicSubscriptionReply(mesh, command.topic, True, changed)
 
@@ -288,7 +292,7 @@ class Inbox:
     def _page_of(self, query: wire.MeshListQuery) -> tuple[int, int]:
         """Rows and bytes."""
         bytes_max = self._store.settings.page_bytes_max - broker_pages.PAGE_OVERHEAD_BYTES
-        return min(query.limit, self.settings.list_max), bytes_max
+        return min(query.limit, LIST_MAX), bytes_max
 
     def change_profile(self, command: wire.ChangeProfile, who: Principal) -> wire.ProfileReply:
         """Change the stored profile, which is sent again on each connect. The name is changed at

@@ -88,7 +88,7 @@ class InboxSubsystem(Subsystem):
         }
         for mesh, endpoint in brokers.items():
             inbox.broker_clients[mesh] = HttpBrokerClient(
-                endpoint, keys.in_mesh(mesh), settings, clock, self.connections[mesh].send
+                endpoint, keys.in_mesh(mesh), clock, self.connections[mesh].send
             )
         self.loops: list[Loop] = [
             Sweeper(store, settings, clock, host.log),

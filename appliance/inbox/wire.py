@@ -270,5 +270,5 @@ class TooManyPolls(Exhausted):
 
 class TooManyTopics(Exhausted):
     code = "TOO_MANY_TOPICS"
-    default_message = "too many topics are subscribed (inbox.topics_max)"
-    default_hint = "unsubscribe from one, or raise inbox.topics_max"
+    default_message = "too many topics are subscribed"
+    default_hint = "unsubscribe from one"

@@ -25,7 +25,6 @@ NOT_ABOVE = (
     ("doctor", "loop_delay_warning_seconds", "loop_delay_error_seconds"),
     ("doctor", "wal_warning_bytes", "wal_error_bytes"),
     ("http", "unauthenticated_connections_max", "connections_max"),
-    ("inbox", "backoff_first_ms", "backoff_max_ms"),
     ("outbox", "backoff_first_ms", "backoff_max_ms"),
     ("outbox", "route_concurrency_max", "concurrency_max"),
     ("store", "wal_bytes_truncate", "wal_bytes_max"),

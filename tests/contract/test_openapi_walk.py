@@ -26,10 +26,10 @@ CHECKS = [
 ENDLESS = {"GET /api/v1/events/stream", "GET /v1/live", "GET /v1/events"}  # these respond forever
 EXAMPLES = 8  # the same ones each time, for each of some hundred operations
 SETTINGS = "[courier]\nblock_ms = 50\n"
-SETTINGS += "[inbox]\nwait_seconds_max = 0.05\n"
 CONSTANTS = {
     "appliance.hub.service.WAIT_SECONDS_MAX": 0.02,
     "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,
+    "appliance.inbox.service.WAIT_SECONDS_MAX": 0.05,
 }
 
 

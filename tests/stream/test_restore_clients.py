@@ -20,7 +20,13 @@ from tests.support.webhook_receiver import webhook_receiver
 pytestmark = pytest.mark.slow
 JUMP = 2**32
 MESHES = "/broker/v1/meshes"
-QUICK = '[inbox]\nmesh = "lab"\nbackoff_first_ms = 50\nbackoff_max_ms = 300\n'
+QUICK = '[inbox]\nmesh = "lab"\n'
+CONSTANTS = {
+    "appliance.inbox.broker_connection.BrokerConnection.retry": {
+        "initial_seconds": 0.05,
+        "max_seconds": 0.3,
+    }
+}
 
 
 class Operator:
@@ -188,6 +194,7 @@ def home(tmp_path: Path):
     """It has the broker, and is a member of its own mesh."""
     settings = f'[outbox]\nmesh = "lab"\n{QUICK}'
     hub = ServedHub(tmp_path / "home", "--no-limits", settings=settings)
+    hub.constants = CONSTANTS
     hub.start()
     assert hub.http.post(MESHES, {"slug": "lab"}).status == 201
     member = {"pubkey": key_of(hub), "name": "home"}
@@ -203,6 +210,7 @@ def away(tmp_path: Path, home: ServedHub):
         f'[outbox]\nmesh = "lab"\nbackoff_first_ms = 50\nbackoff_max_ms = 300\n{QUICK}{broker}'
     )
     hub = ServedHub(tmp_path / "away", "--no-limits", settings=settings)
+    hub.constants = CONSTANTS
     hub.start()
     member = {"pubkey": key_of(hub), "name": "away"}
     assert home.http.post(f"{MESHES}/lab/members", member).status == 201

@@ -21,6 +21,7 @@ from appliance.inbox.broker_connection import BrokerConnection
 from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.batch import BatchRunner, Call, CallOutcome
 from appliance.kernel.errors import Unavailable
+from appliance.kernel.retry import RetrySettings
 from appliance.outbox.target import (
     BatchTarget,
     LocalBrokerTarget,
@@ -224,15 +225,14 @@ class MeshFixture:
         self.broker = broker.BrokerFixture(folder, clock=self.clock, runner=runner, fill=False)
 
     def _open_inbox(self) -> None:
-        self.inbox = inbox.InboxFixture(
-            self.folder, self.clock, self.points["inbox"].runner(),
-            backoff_first_ms=1, backoff_max_ms=1, push_max=1,  # a commit and an ack for each
-        )  # fmt: skip
+        self.inbox = inbox.InboxFixture(self.folder, self.clock, self.points["inbox"].runner())
         self.inbox.service.listeners.append(self._count)
         self.connection = BrokerConnection(
             ENDPOINT, self.inbox.service, inbox.OWN, self.clock, self.inbox.log,
             dial=lambda *_: FrameConnection(self),
         )  # fmt: skip
+        self.connection.retry = RetrySettings(0.001, 0.001, jitter=0.25)
+        self.connection.push_max = 1  # a commit and an ack for each
 
     def _count(self, event: Any) -> None:
         if event.message is not None:

@@ -11,8 +11,10 @@ import pytest
 from nacl.signing import VerifyKey
 
 from appliance.identity import keys
+from appliance.inbox import broker_connection
 from appliance.inbox.broker_connection import BrokerConnection
 from appliance.inbox.settings import BrokerEndpoint
+from appliance.kernel.retry import RetrySettings
 from appliance.mesh.signing import hello_text
 from tests.support.commands import environment
 from tests.support.inbox import (
@@ -33,8 +35,10 @@ ROUNDS_MAX = 400
 
 
 @pytest.fixture
-def inbox(tmp_path):
-    inbox = InboxFixture(tmp_path, backoff_first_ms=20, backoff_max_ms=100, hello_seconds=2.0)
+def inbox(tmp_path, monkeypatch):
+    monkeypatch.setattr(BrokerConnection, "retry", RetrySettings(0.02, 0.1, jitter=0.25))
+    monkeypatch.setattr(broker_connection, "HELLO_SECONDS", 2.0)
+    inbox = InboxFixture(tmp_path)
     yield inbox
     inbox.close()
 
@@ -380,8 +384,10 @@ def test_status_is_sent_on_every_connect(inbox):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from appliance.inbox import broker_connection
 from appliance.inbox.broker_connection import BrokerConnection
 from appliance.inbox.settings import BrokerEndpoint
+from appliance.kernel.retry import RetrySettings
 from tests.support.inbox import OWN, InboxFixture
 
 inbox = InboxFixture(Path(sys.argv[1]))

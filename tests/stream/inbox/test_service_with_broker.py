@@ -11,6 +11,12 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
+CONSTANTS = {
+    "appliance.inbox.broker_connection.BrokerConnection.retry": {
+        "initial_seconds": 0.05,
+        "max_seconds": 0.3,
+    }
+}
 MESHES = "/broker/v1/meshes"
 
 
@@ -52,10 +58,10 @@ def broker(tmp_path_factory):
 @pytest.fixture(scope="module")
 def receiver(broker, tmp_path_factory):
     settings = (
-        '[inbox]\nmesh = "lab"\nbackoff_first_ms = 50\nbackoff_max_ms = 300\n'
+        '[inbox]\nmesh = "lab"\n'
         f'[[outbox.brokers]]\nmesh = "lab"\nurl = "http://127.0.0.1:{broker.port}"\n'
     )
-    with serve(tmp_path_factory.mktemp("receiver"), settings=settings) as hub:
+    with serve(tmp_path_factory.mktemp("receiver"), settings=settings, constants=CONSTANTS) as hub:
         assert hub.http.get("/v1/health").body["connected"] is False
         member = {"pubkey": key_of(hub), "name": "rita"}
         assert broker.http.post(f"{MESHES}/lab/members", member).status == 201

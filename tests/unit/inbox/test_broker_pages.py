@@ -6,9 +6,9 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
-from appliance.inbox import wire
+from appliance.inbox import service, wire
 from appliance.inbox.http_broker_client import HttpBrokerClient
-from appliance.inbox.settings import BrokerEndpoint, InboxSettings
+from appliance.inbox.settings import BrokerEndpoint
 from appliance.integrations.inbox_broker import LocalBrokerClient
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.clock import SystemClock
@@ -22,8 +22,9 @@ LONG = "t" * 90
 
 
 @pytest.fixture
-def inbox(tmp_path):
-    inbox = InboxFixture(tmp_path / "inbox", mesh="lab", topics_max=100_000)
+def inbox(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "TOPICS_MAX", 100_000)
+    inbox = InboxFixture(tmp_path / "inbox", mesh="lab")
     yield inbox
     inbox.close()
 
@@ -110,7 +111,7 @@ def test_topics_of_a_large_mesh_and_those_that_only_we_know(inbox, broker, limit
 def remote(inbox, endpoint, mesh="lab"):
     endpoint = BrokerEndpoint(mesh, f"http://127.0.0.1:{endpoint.port}")
     inbox.service.broker_clients["lab"] = HttpBrokerClient(
-        endpoint, OWN, InboxSettings(), SystemClock(), lambda _frame: None
+        endpoint, OWN, SystemClock(), lambda _frame: None
     )
 
 

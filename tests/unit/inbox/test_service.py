@@ -3,7 +3,7 @@
 import gevent
 import pytest
 
-from appliance.inbox import wire
+from appliance.inbox import loops, service, wire
 from appliance.inbox.loops import Sweeper
 from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import ADMIN, Principal
@@ -16,8 +16,9 @@ BOB = "b" * 64
 
 
 @pytest.fixture
-def inbox(tmp_path):
-    inbox = InboxFixture(tmp_path, page_max=100)
+def inbox(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "PAGE_MAX", 100)
+    inbox = InboxFixture(tmp_path)
     yield inbox
     inbox.close()
 
@@ -292,8 +293,9 @@ def test_streams_have_a_limit(tmp_path):
 # -- topics, profile -----------------------------------------------------------------------
 
 
-def test_subscriptions_are_remembered_and_counted(tmp_path):
-    inbox = InboxFixture(tmp_path, topics_max=1)
+def test_subscriptions_are_remembered_and_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "TOPICS_MAX", 1)
+    inbox = InboxFixture(tmp_path)
     try:
         alerts = wire.TopicChange("alerts")
         assert inbox.service.subscribe(alerts, BOSS).changed
@@ -335,9 +337,10 @@ def test_subscription_refused_by_the_broker_is_not_stored(inbox):
 DAY = 86_400
 
 
-def test_messages_go_after_thirty_days_and_numbers_are_never_used_again(tmp_path):
+def test_messages_go_after_thirty_days_and_numbers_are_never_used_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(loops, "PRUNED_ROWS_MAX", 2)
     clock = FakeClock()
-    inbox = InboxFixture(tmp_path, clock, sweep_rows_max=2)
+    inbox = InboxFixture(tmp_path, clock)
     try:
         inbox.service.receive_many([push(n) for n in range(1, 6)], "link")
         sweeper = Sweeper(inbox.store, inbox.settings, clock, inbox.log)
