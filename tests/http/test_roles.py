@@ -236,7 +236,7 @@ def test_every_path_is_known_to_be_of_its_subsystem(tmp_path):
         }
     assert len(results) > 60
     for path, name in results.items():
-        always_on = path.split("/{")[0] in ABOUT_THE_PROCESS or name in ("tokens", "doctor")
+        always_on = path.split("/{")[0] in ABOUT_THE_PROCESS or name == "tokens"
         expected = None if always_on else name
         assert ROLE_PATHS.role_of(path) == expected, path
 
