@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from appliance.backup.errors import BackupRunning
+from tests.support.backup_workspace import Backups
 from tests.support.commands import CommandOutput, environment, run
-from tests.support.sets import Backups
 from tests.support.workspaces import Filled
 
 

@@ -14,7 +14,7 @@ from appliance.backup import manifest as manifests
 from appliance.backup.manifest import Verification
 from appliance.kernel.clock import iso
 from tests.support.commands import command, environment, run
-from tests.support.damagedsets import Sets
+from tests.support.damaged_backups import DamagedBackups
 from tests.support.until import until
 from tests.support.workspaces import Filled
 
@@ -23,12 +23,12 @@ ONE = "keep_last = 1\nkeep_hourly = 0\nkeep_daily = 0"
 
 
 @pytest.fixture
-def sets(tmp_path) -> Sets:
+def sets(tmp_path) -> DamagedBackups:
     """Twelve daily sets, of which the one from two days ago is good."""
     Filled(tmp_path / "w")
     made = run("agentlip", "backup", "create", cwd=tmp_path / "w")
     assert made.code == 0, made
-    sets = Sets(tmp_path / "w")
+    sets = DamagedBackups(tmp_path / "w")
     newest, manifest = sets.name, sets.manifest
     for days in range(1, 12):
         moment = datetime.now(UTC) - timedelta(days=days)
@@ -43,7 +43,7 @@ def sets(tmp_path) -> Sets:
     return sets
 
 
-def prune(sets: Sets, *arguments: str, keep: str = ONE):
+def prune(sets: DamagedBackups, *arguments: str, keep: str = ONE):
     (sets.workspace / "agentlip.toml").write_text(f"[backup]\n{keep}\n")
     return run("agentlip", "backup", "prune", *arguments, cwd=sets.workspace)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from appliance.workspace import swap
-from tests.support.backups import KILLED, BackedUp
 from tests.support.commands import environment, run
 from tests.support.hubprocess import HubProcess
+from tests.support.restored_workspace import KILLED, BackedUp
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from appliance.workspace.datadir import DataDir
-from tests.support.backupsets import SetsFixture
+from tests.support.backups_for_targets import TargetBackups
 from tests.support.commands import agentlip, command, environment
 from tests.support.s3server import ACCESS, SECRET, S3Server, s3_server
 from tests.support.until import until
@@ -52,7 +52,7 @@ endpoint = "{s3.endpoint}"
 
 
 def large_set(workspace: Path) -> str:
-    return SetsFixture.of(DataDir(workspace)).add(LARGE)
+    return TargetBackups.of(DataDir(workspace)).add(LARGE)
 
 
 def files_at(s3: S3Server, workspace: Path) -> int:

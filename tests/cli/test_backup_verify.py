@@ -13,7 +13,7 @@ import pytest
 
 from appliance.workspace.datadir import DataDir, pid_alive
 from tests.support.commands import command, environment, run
-from tests.support.damagedsets import Sets, checksums
+from tests.support.damaged_backups import DamagedBackups, checksums
 from tests.support.servedhub import serve
 from tests.support.until import until
 
@@ -33,22 +33,22 @@ def filled(workspace: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory) -> Sets:
+def original(tmp_path_factory) -> DamagedBackups:
     workspace = tmp_path_factory.mktemp("backup") / "w"
     filled(workspace)
-    return Sets(workspace)
+    return DamagedBackups(workspace)
 
 
 @pytest.fixture
-def sets(original, tmp_path) -> Sets:
+def sets(original, tmp_path) -> DamagedBackups:
     return original.copy_to(tmp_path / "w")
 
 
-def verify(sets: Sets, *arguments: str):
+def verify(sets: DamagedBackups, *arguments: str):
     return run("agentlip", "backup", "verify", "--json", *arguments, cwd=sets.workspace)
 
 
-def assert_bad(sets: Sets, text: str) -> None:
+def assert_bad(sets: DamagedBackups, text: str) -> None:
     done = verify(sets)
     assert done.code == BAD, done
     (row,) = done.json
@@ -60,7 +60,7 @@ def assert_bad(sets: Sets, text: str) -> None:
     assert_only_sets(sets)
 
 
-def assert_only_sets(sets: Sets) -> None:
+def assert_only_sets(sets: DamagedBackups) -> None:
     assert sorted(os.listdir(sets.directory.root)) == sets.directory.names()
 
 

@@ -12,7 +12,7 @@ from appliance.backup.wire import BackupFailure
 from appliance.workspace import swap
 from tests.doctor.breakages import HOUR_MS, PEOPLE, Break, Breakage, workspace_now_ms, write
 from tests.doctor.workspace import WorkspaceFixture
-from tests.support.backupcommands import make_set, verified
+from tests.support.backup_commands import make_backup, verified
 
 _NEW = "only a new backup helps, and it takes as long as it takes"
 _HARMLESS = "nothing is wrong"
@@ -27,7 +27,7 @@ def backup(hours_ago: float = 0, result: str = "", checked_hours_ago: float = 0)
 
     def damage(workspace: WorkspaceFixture) -> None:
         sets, now_ms = sets_of(workspace), workspace_now_ms()
-        made = make_set(sets, now_ms - int(hours_ago * HOUR_MS), "schedule")
+        made = make_backup(sets, now_ms - int(hours_ago * HOUR_MS), "schedule")
         if result:
             verified(sets, made.name, result, now_ms - int(checked_hours_ago * HOUR_MS))
 

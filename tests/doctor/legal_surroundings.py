@@ -11,7 +11,7 @@ from appliance.backup.settings import BackupSettings
 from appliance.cli import main
 from appliance.kernel.clock import SystemClock
 from tests.doctor.legal import Legal, Setup, serving, talk
-from tests.support.backupcommands import make_set, verified
+from tests.support.backup_commands import make_backup, verified
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def backed_up(setup: Setup) -> Legal:
     now_ms = SystemClock().now_ms()
     sets = SetDirectory(used.data, BackupSettings())
     for hours, reason in ((30, "schedule"), (2, "manual"), (1, "before-restore")):
-        made = make_set(sets, now_ms - hours * 3_600_000, reason)
+        made = make_backup(sets, now_ms - hours * 3_600_000, reason)
         if reason == "schedule":
             verified(sets, made.name, "good", now_ms - hours * 3_600_000)
     yield setup.workspace
@@ -116,7 +116,7 @@ def backups_are_kept_elsewhere(setup: Setup) -> Legal:
     with used.data.settings_file.open("a") as file:
         file.write(f'\n[backup]\ndirectory = "{setup.folder}/sets"\nverify = false\n')
     sets = SetDirectory(used.data, BackupSettings(directory=f"{setup.folder}/sets"))
-    make_set(sets, SystemClock().now_ms() - 30 * 3_600_000, "schedule")
+    make_backup(sets, SystemClock().now_ms() - 30 * 3_600_000, "schedule")
     yield setup.workspace
 
 

@@ -19,7 +19,7 @@ from doctor import remedies, run
 from doctor.check import Check, Finding
 from doctor.context import Context
 from tests.doctor.workspace import WorkspaceFixture
-from tests.support.backupcommands import verified
+from tests.support.backup_commands import verified
 from tests.support.commands import ROOT
 
 RECOVER = "agentlip recover"

@@ -22,7 +22,7 @@ from tests.bench.hub.inserts import warm_up
 from tests.bench.machine import Meter
 from tests.bench.served import ROOT, SETTINGS, Served, environment
 from tests.bench.target import Refused, RowFailed
-from tests.support.sets import Backups
+from tests.support.backup_workspace import Backups
 
 HISTORY = 100_000
 P99_TIMES_MAX = 2.0

@@ -7,9 +7,9 @@ import pyrage
 import pytest
 
 from appliance.backup.settings import TargetSettings
-from tests.support.backupsets import SetsFixture
+from tests.support.backup_workspace import Backups
+from tests.support.backups_for_targets import TargetBackups
 from tests.support.s3server import S3Server, s3_server
-from tests.support.sets import Backups
 from tests.support.workspaces import Filled
 
 
@@ -35,9 +35,9 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, prefix: str) -> Targe
 
 
 @pytest.fixture
-def local(tmp_path: Path, target: TargetSettings) -> SetsFixture:
+def local(tmp_path: Path, target: TargetSettings) -> TargetBackups:
     """Sets of a workspace with that target."""
-    return SetsFixture(tmp_path / "workspace", target)
+    return TargetBackups(tmp_path / "workspace", target)
 
 
 @pytest.fixture

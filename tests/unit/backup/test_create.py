@@ -18,8 +18,8 @@ from appliance.backup.errors import (
 )
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import STORES, DataDir
+from tests.support.backup_workspace import Backups
 from tests.support.clock import FakeClock
-from tests.support.sets import Backups
 from tests.support.workspaces import Filled
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.backup import create
 from appliance.backup.errors import BackupNotWritable
-from tests.support.sets import Backups
+from tests.support.backup_workspace import Backups
 from tests.support.smalldisk import MIB, SmallDisk, small_disk
 from tests.support.workspaces import Filled
 from tests.unit.backup.test_create_killed import content

@@ -12,7 +12,7 @@ import pytest
 
 from appliance.backup.store_copy import tables
 from appliance.workspace.datadir import STORES, DataDir
-from tests.support.sets import Backups
+from tests.support.backup_workspace import Backups
 from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow

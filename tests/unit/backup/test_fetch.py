@@ -20,13 +20,13 @@ from appliance.backup.manifest import SetManifest
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import Attempts, BackupTarget, Stored
 from appliance.kernel.clock import SystemClock
-from tests.support.backupsets import SetsFixture
+from tests.support.backups_for_targets import TargetBackups
 
 FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b"", "a b ü%20": b"q"}
 
 
 @pytest.fixture
-def name(local: SetsFixture) -> str:
+def name(local: TargetBackups) -> str:
     """A set that is at the target."""
     name = local.add(FILES)
     outcome = targets.upload(
@@ -37,29 +37,29 @@ def name(local: SetsFixture) -> str:
 
 
 @pytest.fixture
-def other(tmp_path: Path, target: TargetSettings) -> SetsFixture:
+def other(tmp_path: Path, target: TargetSettings) -> TargetBackups:
     """Another machine with the same target and no sets."""
-    return SetsFixture(tmp_path / "other", target)
+    return TargetBackups(tmp_path / "other", target)
 
 
-def bring(machine: SetsFixture, name: str, target: BackupTarget | None = None) -> bool:
+def bring(machine: TargetBackups, name: str, target: BackupTarget | None = None) -> bool:
     opened, attempts = machine.access().open(machine.settings.targets[0])
     with machine.sets.only_writer():
         _, fetched = fetch.fetch(target or opened, name, machine.sets, machine.settings, attempts)
     return fetched
 
 
-def real_target(machine: SetsFixture) -> BackupTarget:
+def real_target(machine: TargetBackups) -> BackupTarget:
     return machine.access().open(machine.settings.targets[0])[0]
 
 
-def assert_nothing_left(machine: SetsFixture) -> None:
+def assert_nothing_left(machine: TargetBackups) -> None:
     assert machine.sets.names() == []
     assert [each.name for each in os.scandir(machine.sets.root)] == []
 
 
 def test_fetched_set_is_the_one_that_was_copied(
-    local: SetsFixture, other: SetsFixture, name: str
+    local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
     assert bring(other, name)
     assert other.sets.read(name) == local.sets.read(name)
@@ -70,7 +70,7 @@ def test_fetched_set_is_the_one_that_was_copied(
 
 
 def test_newest_set_is_the_newest_with_a_manifest(
-    local: SetsFixture, other: SetsFixture, name: str
+    local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
     real, attempts = local.access().open(local.settings.targets[0])
     real.write("20991231T000000Z-abcdef/upload.json", [b"{}"])
@@ -83,12 +83,12 @@ def test_newest_set_is_the_newest_with_a_manifest(
 
 
 @pytest.mark.parametrize("wanted", ["../../etc", "..", "", "20990101T000000Z-abcdef", "/etc"])
-def test_name_that_is_not_there_is_not_found(other: SetsFixture, name: str, wanted: str) -> None:
+def test_name_that_is_not_there_is_not_found(other: TargetBackups, name: str, wanted: str) -> None:
     with pytest.raises(SetNotFound):
         bring(other, wanted)
 
 
-def test_each_flipped_byte_at_the_target_is_refused(other: SetsFixture, name: str) -> None:
+def test_each_flipped_byte_at_the_target_is_refused(other: TargetBackups, name: str) -> None:
     real = real_target(other)
     files = sorted(real.list(name))
     assert len(files) == 6
@@ -107,7 +107,7 @@ def test_each_flipped_byte_at_the_target_is_refused(other: SetsFixture, name: st
 
 
 def test_manifest_that_names_files_outside_is_refused(
-    local: SetsFixture, other: SetsFixture, name: str
+    local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
     real = real_target(other)
     original = local.sets.read(name)
@@ -120,7 +120,7 @@ def test_manifest_that_names_files_outside_is_refused(
         assert_nothing_left(other)
 
 
-def test_huge_manifest_is_not_read_to_its_end(other: SetsFixture, name: str) -> None:
+def test_huge_manifest_is_not_read_to_its_end(other: TargetBackups, name: str) -> None:
     read = 0
 
     class Endless(Lying):
@@ -135,7 +135,7 @@ def test_huge_manifest_is_not_read_to_its_end(other: SetsFixture, name: str) -> 
     assert read < 10 * manifest.BYTES_MAX
 
 
-def test_endless_file_is_not_written_to_its_end(other: SetsFixture, name: str) -> None:
+def test_endless_file_is_not_written_to_its_end(other: TargetBackups, name: str) -> None:
     class Endless(Lying):
         def read(self, name: str) -> Iterator[bytes]:
             while name.endswith("small"):
@@ -148,7 +148,7 @@ def test_endless_file_is_not_written_to_its_end(other: SetsFixture, name: str) -
 
 
 def test_broken_download_is_repeated_from_the_start_of_its_file(
-    other: SetsFixture, name: str
+    other: TargetBackups, name: str
 ) -> None:
     class Breaking(Lying):
         left = 2
@@ -168,7 +168,7 @@ def test_broken_download_is_repeated_from_the_start_of_its_file(
     assert len(other.paused) == 2
 
 
-def test_damaged_local_set_is_replaced_by_the_whole_one(local: SetsFixture, name: str) -> None:
+def test_damaged_local_set_is_replaced_by_the_whole_one(local: TargetBackups, name: str) -> None:
     file = local.sets.path(name) / "small"
     file.write_bytes(b"y")
     assert bring(local, name)
@@ -176,7 +176,7 @@ def test_damaged_local_set_is_replaced_by_the_whole_one(local: SetsFixture, name
 
 
 def test_damaged_local_set_is_kept_when_the_target_is_damaged_too(
-    local: SetsFixture, name: str
+    local: TargetBackups, name: str
 ) -> None:
     (local.sets.path(name) / "small").write_bytes(b"y")
     real_target(local).write(f"{name}/small", [b"z"])
@@ -185,17 +185,17 @@ def test_damaged_local_set_is_kept_when_the_target_is_damaged_too(
     assert local.sets.names() == [name]
 
 
-def test_set_copied_by_another_program_can_be_fetched(tmp_path: Path, local: SetsFixture) -> None:
+def test_set_copied_by_another_program_can_be_fetched(tmp_path: Path, local: TargetBackups) -> None:
     """For example by rsync or by a tool for buckets."""
     name = local.add(FILES)
     real = real_target(local)
     for file in os.scandir(local.sets.path(name)):
         real.write(f"{name}/{file.name}", [Path(file.path).read_bytes()])
-    other = SetsFixture(tmp_path / "third", *local.settings.targets)
+    other = TargetBackups(tmp_path / "third", *local.settings.targets)
     assert bring(other, name)
 
 
-def test_fetch_needs_space_before_it_begins(other: SetsFixture, name: str) -> None:
+def test_fetch_needs_space_before_it_begins(other: TargetBackups, name: str) -> None:
     other.with_targets(*other.settings.targets, free_bytes_min=10**18)
     with pytest.raises(BackupNotWritable, match="free"):
         bring(other, name)
@@ -222,7 +222,7 @@ class Lying:
         self._real.remove(name)
 
 
-def test_listing_that_lies_can_not_name_paths(other: SetsFixture, name: str) -> None:
+def test_listing_that_lies_can_not_name_paths(other: TargetBackups, name: str) -> None:
     class LyingList(Lying):
         def list(self, below: str = "") -> dict[str, Stored]:
             every = Stored(1, "")
@@ -242,7 +242,7 @@ def test_listing_that_lies_can_not_name_paths(other: SetsFixture, name: str) -> 
 
 
 def test_manifest_of_another_set_is_refused(
-    local: SetsFixture, other: SetsFixture, name: str
+    local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
     real = real_target(other)
     moved: SetManifest = local.sets.read(name)

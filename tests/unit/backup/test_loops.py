@@ -20,7 +20,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.schema import create_workspace
-from tests.support.backupcommands import CommandLine, make_set, verified
+from tests.support.backup_commands import CommandLine, make_backup, verified
 from tests.support.clock import FakeClock
 from tests.support.workspaces import Filled
 
@@ -103,7 +103,7 @@ def test_restart_neither_repeats_nor_forgets(daily):
 
 def test_restart_continues_after_the_phase_that_ended(tmp_path):
     scheduler = Scheduler(tmp_path, targets=TARGETS)
-    make_set(scheduler.sets, scheduler.clock.now_ms(), "schedule")
+    make_backup(scheduler.sets, scheduler.clock.now_ms(), "schedule")
     assert scheduler.after(60) == ["verify", "prune", "upload"]
 
 
@@ -164,12 +164,12 @@ def test_verification_without_a_result_is_tried_again_before_anything_is_pruned(
 
 def test_backup_that_was_removed_is_not_verified_again(tmp_path):
     scheduler = Scheduler(tmp_path)
-    make_set(scheduler.sets, scheduler.clock.now_ms(), "manual")
+    make_backup(scheduler.sets, scheduler.clock.now_ms(), "manual")
     scheduler.clock.pass_seconds(DAY)
     scheduler.command_line.result = None
     assert scheduler.after(0) == ["create", "verify"]
     scheduler.sets.remove(scheduler.sets.newest())
-    make_set(scheduler.sets, scheduler.clock.now_ms(), "manual")
+    make_backup(scheduler.sets, scheduler.clock.now_ms(), "manual")
     assert scheduler.after(DAY / 2) == ["verify"]  # the kept one, after a day
 
 
@@ -191,10 +191,10 @@ def test_backup_of_another_process_does_not_count_as_a_failure(tmp_path):
 
 def test_manual_backup_counts_and_a_safety_copy_does_not(tmp_path):
     scheduler = Scheduler(tmp_path)
-    make_set(scheduler.sets, scheduler.clock.now_ms(), "manual")
+    make_backup(scheduler.sets, scheduler.clock.now_ms(), "manual")
     assert scheduler.after(DAY - 60) == []
-    make_set(scheduler.sets, scheduler.clock.now_ms(), "before-restore")
-    make_set(scheduler.sets, scheduler.clock.now_ms(), "before-migration")
+    make_backup(scheduler.sets, scheduler.clock.now_ms(), "before-restore")
+    make_backup(scheduler.sets, scheduler.clock.now_ms(), "before-migration")
     assert scheduler.after(60) == ROUND
 
 
@@ -264,7 +264,9 @@ def test_one_kept_backup_is_verified_again_each_day(tmp_path):
     """The one with the oldest verification; one without its key is not tried again."""
     scheduler = Scheduler(tmp_path, every_seconds=100 * DAY)
     now_ms = scheduler.clock.now_ms()
-    first, second, third = (make_set(scheduler.sets, now_ms - age).name for age in (3000, 2000, 1))
+    first, second, third = (
+        make_backup(scheduler.sets, now_ms - age).name for age in (3000, 2000, 1)
+    )
     verified(scheduler.sets, first, "good", now_ms - 90_000_000)
     verified(scheduler.sets, second, "good", now_ms - 100_000_000)
     verified(scheduler.sets, third, "inconclusive", now_ms - 110_000_000)
@@ -287,8 +289,8 @@ def test_verification_by_hand_is_seen(daily):
 
 def test_uploads_are_shown_per_target(tmp_path):
     scheduler = Scheduler(tmp_path, targets=TARGETS)
-    older = make_set(scheduler.sets, scheduler.clock.now_ms() - 5000)
-    newer = make_set(scheduler.sets, scheduler.clock.now_ms())
+    older = make_backup(scheduler.sets, scheduler.clock.now_ms() - 5000)
+    newer = make_backup(scheduler.sets, scheduler.clock.now_ms())
     for made, status in ((older, "complete"), (newer, "failed")):
         state = UploadState(address=address_of(TARGETS[0]), status=status)
         write_state(scheduler.sets.path(made.name), "disk", state)

@@ -10,7 +10,7 @@ from appliance.backup import manifest as manifests
 from appliance.backup.cli_restore import _plan_lines
 from appliance.backup.errors import SetDamaged
 from appliance.backup.manifest import SetManifest
-from tests.support.backups import BackedUp
+from tests.support.restored_workspace import BackedUp
 
 FORGED = [
     ("store", ".agentlip/evil.sqlite3"),

@@ -12,28 +12,28 @@ from appliance.backup.remote import names_in
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget, Stored
 from appliance.backup.targets import UploadOutcome
-from tests.support.backupsets import SetsFixture
+from tests.support.backups_for_targets import TargetBackups
 
 
-def copy(local: SetsFixture) -> list[UploadOutcome]:
+def copy(local: TargetBackups) -> list[UploadOutcome]:
     return targets.upload(
         local.access(), local.settings.targets[0], local.sets.names(), older_may_be_plain=True
     )
 
 
-def at_target(local: SetsFixture) -> list[str]:
+def at_target(local: TargetBackups) -> list[str]:
     opened, _ = local.access().open(local.settings.targets[0])
     return names_in(opened.list()).present
 
 
-def verified(local: SetsFixture, name: str, result: str) -> None:
+def verified(local: TargetBackups, name: str, result: str) -> None:
     checked = Verification(
         result=result, checked_at="2026-02-04T00:00:00.000Z", seconds=1, app_version="0"
     )
     local.sets.record(name, checked)
 
 
-def forget(local: SetsFixture, *names: str) -> None:
+def forget(local: TargetBackups, *names: str) -> None:
     """As the local prune does."""
     with local.sets.only_writer():
         for name in names:
@@ -41,14 +41,14 @@ def forget(local: SetsFixture, *names: str) -> None:
 
 
 @pytest.fixture
-def pruned(local: SetsFixture, target: TargetSettings) -> SetsFixture:
+def pruned(local: TargetBackups, target: TargetSettings) -> TargetBackups:
     """A workspace that keeps two sets, here and at its target."""
     pruning = msgspec.structs.replace(target, prune=True)
     local.with_targets(pruning, keep_last=2, keep_hourly=0, keep_daily=0)
     return local
 
 
-def test_sets_that_retention_does_not_keep_are_removed_with_a_reason(pruned: SetsFixture) -> None:
+def test_sets_that_retention_does_not_keep_are_removed_with_a_reason(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(4)]
     copy(pruned)
     assert at_target(pruned) == names  # all are local
@@ -61,7 +61,7 @@ def test_sets_that_retention_does_not_keep_are_removed_with_a_reason(pruned: Set
     assert not any(file.startswith(tuple(names[:2])) for file in opened.list())
 
 
-def test_nothing_is_removed_without_the_setting(local: SetsFixture) -> None:
+def test_nothing_is_removed_without_the_setting(local: TargetBackups) -> None:
     local.with_targets(*local.settings.targets, keep_last=1, keep_hourly=0, keep_daily=0)
     names = [local.add(day=day) for day in range(3)]
     copy(local)
@@ -70,7 +70,7 @@ def test_nothing_is_removed_without_the_setting(local: SetsFixture) -> None:
     assert at_target(local) == names
 
 
-def test_last_good_set_stays(pruned: SetsFixture) -> None:
+def test_last_good_set_stays(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(4)]
     verified(pruned, names[0], "good")
     for name in names[1:]:
@@ -81,7 +81,7 @@ def test_last_good_set_stays(pruned: SetsFixture) -> None:
     assert names[0] in at_target(pruned)
 
 
-def test_sets_of_another_workspace_stay(pruned: SetsFixture) -> None:
+def test_sets_of_another_workspace_stay(pruned: TargetBackups) -> None:
     other = [pruned.add(day=day, db_id="db-2") for day in range(3)]
     copy(pruned)
     forget(pruned, *other)
@@ -92,7 +92,7 @@ def test_sets_of_another_workspace_stay(pruned: SetsFixture) -> None:
     assert at_target(pruned) == [*other, *ours[1:]]
 
 
-def test_nothing_is_removed_when_a_set_could_not_be_copied(pruned: SetsFixture) -> None:
+def test_nothing_is_removed_when_a_set_could_not_be_copied(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(4)]
     copy(pruned)
     forget(pruned, names[0])
@@ -102,7 +102,7 @@ def test_nothing_is_removed_when_a_set_could_not_be_copied(pruned: SetsFixture) 
     assert names[0] in at_target(pruned)
 
 
-def test_unfinished_copy_of_a_removed_set_is_removed(pruned: SetsFixture) -> None:
+def test_unfinished_copy_of_a_removed_set_is_removed(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(2)]
     copy(pruned)
     opened, _ = pruned.access().open(pruned.settings.targets[0])
@@ -115,7 +115,7 @@ def test_unfinished_copy_of_a_removed_set_is_removed(pruned: SetsFixture) -> Non
     assert {file.partition("/")[0] for file in opened.list()} == {names[1], foreign}
 
 
-def test_interrupted_removal_leaves_no_set_that_counts(pruned: SetsFixture) -> None:
+def test_interrupted_removal_leaves_no_set_that_counts(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(3)]
     copy(pruned)
     forget(pruned, names[0])

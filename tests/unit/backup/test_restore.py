@@ -19,7 +19,14 @@ from appliance.backup.restore_rules import SHOWN_MAX
 from appliance.kernel.errors import Invalid
 from appliance.workspace import epochs
 from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
-from tests.support.backups import SETTINGS, BackedUp, content_of, epoch_of, rows_of, tree_of
+from tests.support.restored_workspace import (
+    SETTINGS,
+    BackedUp,
+    content_of,
+    epoch_of,
+    rows_of,
+    tree_of,
+)
 
 pytestmark = pytest.mark.slow
 COUNT = "SELECT count(*) FROM messages"

@@ -15,8 +15,8 @@ from appliance.backup.manifest import SetManifest
 from appliance.kernel.errors import StorageFull
 from appliance.workspace import swap
 from appliance.workspace.swap import Settled
-from tests.support.backups import CLOCK, KILLED, BackedUp, content_of, epoch_of
 from tests.support.commands import environment
+from tests.support.restored_workspace import CLOCK, KILLED, BackedUp, content_of, epoch_of
 from tests.support.smalldisk import small_disk
 
 pytestmark = pytest.mark.slow

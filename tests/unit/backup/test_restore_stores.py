@@ -17,7 +17,14 @@ from appliance.backup.sets import SetDirectory
 from appliance.kernel.log import Log
 from appliance.workspace import epochs, row_digest, schema
 from appliance.workspace.datadir import DataDir
-from tests.support.backups import CLOCK, SETTINGS, BackedUp, content_of, epoch_of, rows_of
+from tests.support.restored_workspace import (
+    CLOCK,
+    SETTINGS,
+    BackedUp,
+    content_of,
+    epoch_of,
+    rows_of,
+)
 
 pytestmark = pytest.mark.slow
 NONCE = "INSERT INTO used_nonce VALUES (9999999999999, x'{:032x}', 'anna')"

@@ -11,7 +11,7 @@ from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity
 from appliance.backup.wire import BackupsQuery
 from appliance.workspace.datadir import DataDir
-from tests.support.backupcommands import make_set, verified
+from tests.support.backup_commands import make_backup, verified
 from tests.support.clock import FakeClock
 
 CLOCK = FakeClock()
@@ -29,7 +29,7 @@ def backups_of(sets):
 
 
 def test_pages_have_every_backup_once_newest_first(sets, monkeypatch):
-    names = [make_set(sets, CLOCK.now_ms() + hour * 3_600_000).name for hour in range(7)]
+    names = [make_backup(sets, CLOCK.now_ms() + hour * 3_600_000).name for hour in range(7)]
     monkeypatch.setattr(service, "PAGE_MAX", 3)
     backups, seen, after = backups_of(sets), [], None
     while True:
@@ -44,7 +44,7 @@ def test_pages_have_every_backup_once_newest_first(sets, monkeypatch):
 
 
 def test_verification_is_shown_when_it_is_written(sets):
-    name = make_set(sets, CLOCK.now_ms()).name
+    name = make_backup(sets, CLOCK.now_ms()).name
     backups = backups_of(sets)
     assert backups.list_page(BackupsQuery()).backups[0].verification is None
     verified(sets, name, "bad", CLOCK.now_ms())
@@ -53,7 +53,7 @@ def test_verification_is_shown_when_it_is_written(sets):
 
 
 def test_damaged_backup_is_listed_with_its_problem(sets):
-    name = make_set(sets, CLOCK.now_ms()).name
+    name = make_backup(sets, CLOCK.now_ms()).name
     (sets.path(name) / "manifest.json").write_bytes(b"{}")
     backups = backups_of(sets)
     (row,) = backups.list_page(BackupsQuery()).backups

@@ -9,7 +9,7 @@ import pytest
 from appliance.backup import fetch, targets
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.settings import TargetSettings
-from tests.support.backupsets import SetsFixture
+from tests.support.backups_for_targets import TargetBackups
 from tests.support.smalldisk import MIB, SmallDisk, small_disk
 
 pytestmark = pytest.mark.root
@@ -28,7 +28,7 @@ def leave(disk: SmallDisk, count: int) -> None:
     os.truncate(ballast, max(0, ballast.stat().st_size - count))
 
 
-def copy(machine: SetsFixture) -> str:
+def copy(machine: TargetBackups) -> str:
     target = machine.settings.targets[0]
     names = machine.sets.names()
     outcome = targets.upload(machine.access(), target, names, older_may_be_plain=False)[0]
@@ -37,7 +37,7 @@ def copy(machine: SetsFixture) -> str:
 
 @pytest.mark.parametrize("free", [0, 4096, MIB // 2, 3 * MIB // 2, 2 * MIB + 8192])
 def test_full_target_gets_no_set_that_counts(tmp_path: Path, disk: SmallDisk, free: int) -> None:
-    machine = SetsFixture(tmp_path / "w", TargetSettings(name="disk", url=f"file://{disk.root}"))
+    machine = TargetBackups(tmp_path / "w", TargetSettings(name="disk", url=f"file://{disk.root}"))
     name = machine.add(FILES)
     leave(disk, free)
     assert "No space left" in copy(machine)
@@ -55,10 +55,10 @@ def test_full_target_gets_no_set_that_counts(tmp_path: Path, disk: SmallDisk, fr
 def test_full_local_disk_gets_no_half_set(tmp_path: Path, disk: SmallDisk, free: int) -> None:
     (tmp_path / "there").mkdir()
     target = TargetSettings(name="disk", url=f"file://{tmp_path / 'there'}")
-    machine = SetsFixture(tmp_path / "w", target)
+    machine = TargetBackups(tmp_path / "w", target)
     name = machine.add(FILES)
     assert copy(machine) == "copied"
-    other = SetsFixture(disk.root / "w", target)
+    other = TargetBackups(disk.root / "w", target)
     with other.sets.only_writer():
         pass
     opened, attempts = other.access().open(target)

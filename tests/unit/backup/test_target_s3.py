@@ -21,7 +21,7 @@ from appliance.backup.errors import (
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
 from appliance.kernel.errors import ApplianceError, Invalid
-from tests.support.backupsets import SetsFixture
+from tests.support.backups_for_targets import TargetBackups
 from tests.support.s3server import ACCESS, SECRET, S3Server
 
 KEYS = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
@@ -30,7 +30,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
 def opened(
     path: Path, target: TargetSettings, environment: dict[str, str] = KEYS, **settings: Any
 ) -> BackupTarget:
-    machine = SetsFixture(path / "machine", target, **{"request_seconds_max": 1.0, **settings})
+    machine = TargetBackups(path / "machine", target, **{"request_seconds_max": 1.0, **settings})
     return machine.access(**environment).open(target)[0]
 
 
@@ -196,7 +196,7 @@ def test_silent_and_broken_servers_are_unreachable(tmp_path: Path, answer: bytes
 def test_page_of_a_network_that_wants_a_login_is_a_failure(tmp_path: Path) -> None:
     with server(http_answer("200 OK", b"<html>Sign in to this network</html>")) as endpoint:
         target = TargetSettings(name="t", url="s3://b/p", endpoint=endpoint)
-        machine = SetsFixture(tmp_path, target)
+        machine = TargetBackups(tmp_path, target)
         name = machine.add()
         access = machine.access(**KEYS)
         outcomes = targets.upload(access, target, [name], older_may_be_plain=False)

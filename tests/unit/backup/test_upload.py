@@ -13,7 +13,7 @@ from appliance.backup.targets import TargetReport, UploadOutcome
 from appliance.backup.transfer import UploadState, read_state, state_file
 from appliance.backup.upload import Upload, only_upload
 from appliance.kernel.clock import SystemClock
-from tests.support.backupsets import SetsFixture
+from tests.support.backups_for_targets import TargetBackups
 
 FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b""}
 
@@ -46,7 +46,7 @@ class Breaking:
         self._real.remove(name)
 
 
-def copy(local: SetsFixture, *names: str) -> list[UploadOutcome]:
+def copy(local: TargetBackups, *names: str) -> list[UploadOutcome]:
     outcomes = []
     for target in local.settings.targets:
         outcomes += targets.upload(
@@ -55,23 +55,23 @@ def copy(local: SetsFixture, *names: str) -> list[UploadOutcome]:
     return outcomes
 
 
-def report(local: SetsFixture, check: bool = True) -> TargetReport:
+def report(local: TargetBackups, check: bool = True) -> TargetReport:
     return targets.report(local.access(), local.settings.targets[0], check=check)
 
 
-def state_of(local: SetsFixture, name: str) -> UploadState:
+def state_of(local: TargetBackups, name: str) -> UploadState:
     state = read_state(local.sets.path(name), local.settings.targets[0])
     assert state is not None
     return state
 
 
-def upload_through(local: SetsFixture, breaking: Breaking, name: str, attempts_max: int) -> None:
+def upload_through(local: TargetBackups, breaking: Breaking, name: str, attempts_max: int) -> None:
     attempts = Attempts(local.settings, SystemClock(), local.paused.append, attempts_max)
     target = local.settings.targets[0]
     Upload(local.sets, target, breaking, attempts, SystemClock()).run(name)
 
 
-def test_copied_set_is_present_and_whole(local: SetsFixture) -> None:
+def test_copied_set_is_present_and_whole(local: TargetBackups) -> None:
     name = local.add(FILES)
     assert [each.result for each in copy(local)] == ["copied"]
     seen = report(local)
@@ -79,7 +79,7 @@ def test_copied_set_is_present_and_whole(local: SetsFixture) -> None:
     assert seen.last_upload == state_of(local, name).finished_at != ""
 
 
-def test_second_upload_sends_nothing(local: SetsFixture) -> None:
+def test_second_upload_sends_nothing(local: TargetBackups) -> None:
     local.add(FILES)
     copy(local)
     assert [(each.result, each.bytes) for each in copy(local)] == [("present", 0)]
@@ -88,7 +88,7 @@ def test_second_upload_sends_nothing(local: SetsFixture) -> None:
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", range(1, 6))  # whose it is, three files, the manifest
 def test_upload_that_breaks_at_any_write_does_not_count_and_continues(
-    local: SetsFixture, at: int, after: bool
+    local: TargetBackups, at: int, after: bool
 ) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
@@ -106,7 +106,7 @@ def test_upload_that_breaks_at_any_write_does_not_count_and_continues(
     assert (seen.state, seen.sets, seen.unfinished) == ("ok", (name,), ())
 
 
-def test_failed_request_is_repeated_after_growing_delays(local: SetsFixture) -> None:
+def test_failed_request_is_repeated_after_growing_delays(local: TargetBackups) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
     with pytest.raises(TargetUnreachable):
@@ -115,7 +115,9 @@ def test_failed_request_is_repeated_after_growing_delays(local: SetsFixture) -> 
     assert local.paused[0] < local.paused[1] < local.paused[2]
 
 
-def test_file_that_was_sent_but_is_gone_is_noticed_before_the_manifest(local: SetsFixture) -> None:
+def test_file_that_is_gone_after_it_was_sent_is_noticed(
+    local: TargetBackups,
+) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
 
@@ -133,7 +135,7 @@ def test_file_that_was_sent_but_is_gone_is_noticed_before_the_manifest(local: Se
     assert report(local).state == "ok"
 
 
-def test_older_plain_set_is_skipped_when_all_are_copied(local: SetsFixture) -> None:
+def test_older_plain_set_is_skipped_when_all_are_copied(local: TargetBackups) -> None:
     plain, encrypted = local.add(FILES, encrypted=False), local.add(FILES, day=1)
     assert [(each.name, each.result) for each in copy(local)] == [
         (plain, "skipped"),
@@ -142,7 +144,7 @@ def test_older_plain_set_is_skipped_when_all_are_copied(local: SetsFixture) -> N
     assert copy(local, plain)[0].result == "failed"
 
 
-def test_locally_damaged_set_is_not_copied(local: SetsFixture) -> None:
+def test_locally_damaged_set_is_not_copied(local: TargetBackups) -> None:
     bad, good = local.add(FILES), local.add(FILES, day=1)
     file = local.sets.path(bad) / "small"
     file.write_bytes(b"y")
@@ -157,7 +159,7 @@ def test_locally_damaged_set_is_not_copied(local: SetsFixture) -> None:
     assert report(local).sets == (good,)
 
 
-def test_sets_after_a_failed_one_are_reported_as_not_tried(local: SetsFixture) -> None:
+def test_sets_after_a_failed_one_are_reported_as_not_tried(local: TargetBackups) -> None:
     first, second = local.add(FILES), local.add(FILES, day=1)
     local.with_targets(TargetSettings(name="unmounted", url="file:///nowhere/at/all"))
     assert [(each.name, each.result) for each in copy(local)] == [
@@ -167,7 +169,7 @@ def test_sets_after_a_failed_one_are_reported_as_not_tried(local: SetsFixture) -
 
 
 def test_damage_at_the_target_is_reported_and_repaired_by_the_next_upload(
-    local: SetsFixture,
+    local: TargetBackups,
 ) -> None:
     name = local.add(FILES)
     copy(local)
@@ -184,7 +186,7 @@ def test_damage_at_the_target_is_reported_and_repaired_by_the_next_upload(
     assert report(local).state == "ok"
 
 
-def test_changed_manifest_at_the_target_is_reported_and_replaced(local: SetsFixture) -> None:
+def test_changed_manifest_at_the_target_is_reported_and_replaced(local: TargetBackups) -> None:
     name = local.add(FILES)
     copy(local)
     real, _ = local.access().open(local.settings.targets[0])
@@ -194,14 +196,14 @@ def test_changed_manifest_at_the_target_is_reported_and_replaced(local: SetsFixt
     assert report(local).state == "ok"
 
 
-def test_set_of_another_workspace_is_not_overwritten(local: SetsFixture) -> None:
+def test_set_of_another_workspace_is_not_overwritten(local: TargetBackups) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
     real.write(f"{name}/upload.json", [b'{"db_id":"other"}'])
     assert "another workspace" in copy(local)[0].problem
 
 
-def test_damaged_state_file_only_costs_sending_again(local: SetsFixture) -> None:
+def test_damaged_state_file_only_costs_sending_again(local: TargetBackups) -> None:
     name = local.add(FILES)
     copy(local)
     state_file(local.sets.path(name), "offsite").write_bytes(b"\0not json")
@@ -209,7 +211,7 @@ def test_damaged_state_file_only_costs_sending_again(local: SetsFixture) -> None
     assert report(local).state == "ok"
 
 
-def test_files_that_are_not_of_the_set_are_removed(local: SetsFixture) -> None:
+def test_files_that_are_not_of_the_set_are_removed(local: TargetBackups) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
     real.write(f"{name}/hub.sqlite3.zst.age.part-00009", [b"rest"])
@@ -218,13 +220,13 @@ def test_files_that_are_not_of_the_set_are_removed(local: SetsFixture) -> None:
     assert real.list(name).keys() == {f"{name}/{file}" for file in names}
 
 
-def test_only_one_process_copies_to_a_target(local: SetsFixture) -> None:
+def test_only_one_process_copies_to_a_target(local: TargetBackups) -> None:
     local.add(FILES)
     with only_upload(local.datadir, "offsite"):
         assert copy(local)[0].code == "BACKUP_RUNNING"
 
 
-def test_upload_stops_when_its_time_is_over(local: SetsFixture) -> None:
+def test_upload_stops_when_its_time_is_over(local: TargetBackups) -> None:
     local.add(FILES)
     local.with_targets(*local.settings.targets, seconds_max=1e-9)
     assert "the next upload continues" in copy(local)[0].problem

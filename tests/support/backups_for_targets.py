@@ -1,4 +1,4 @@
-"""Sets of given files, which are complete but of no real workspace."""
+"""Backups of given files, which are complete but of no real workspace."""
 
 import hashlib
 import os
@@ -19,8 +19,8 @@ NOW_MS = 1_770_000_000_000
 DAY_MS = 86_400_000
 
 
-class SetsFixture:
-    """The directory of the sets of one workspace below `path`."""
+class TargetBackups:
+    """The directory of the backups of one workspace below `path`."""
 
     def __init__(self, path: Path, *targets: TargetSettings, **settings: Any) -> None:
         self.datadir = DataDir(path)
@@ -30,8 +30,8 @@ class SetsFixture:
         self.paused: list[float] = []
 
     @classmethod
-    def of(cls, datadir: DataDir) -> "SetsFixture":
-        """The sets of a workspace that exists, with the default settings."""
+    def of(cls, datadir: DataDir) -> "TargetBackups":
+        """The backups of a workspace that exists, with the default settings."""
         fixture = cls.__new__(cls)
         fixture.datadir, fixture.settings, fixture.paused = datadir, BackupSettings(), []
         fixture.sets = SetDirectory(datadir, fixture.settings)
@@ -46,7 +46,7 @@ class SetsFixture:
         db_id: str = "db-1",
         reason: Any = "manual",
     ) -> str:
-        """Returns the name of a new set."""
+        """Returns the name of a new backup."""
         content = files if files is not None else {"hub.sqlite3.zst.age": os.urandom(5000)}
         with self.sets.only_writer():
             name, partial = self.sets.begin(NOW_MS + day * DAY_MS)

@@ -1,4 +1,4 @@
-"""Sets made in a moment, and a command line that makes them: for what happens around backups."""
+"""Backups made in a moment, and a command line that makes them: for what happens around backups."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ from appliance.kernel.whole_file import write_whole
 CONTENT = b"rows"
 
 
-def make_set(
+def make_backup(
     sets: SetDirectory, now_ms: int, reason: Reason = "manual", *, lasting_ms: int = 0
 ) -> SetManifest:
-    """A whole set with one small file."""
+    """A whole backup with one small file."""
     with sets.only_writer():
         name, partial = sets.begin(now_ms)
         write_whole(partial / "token", CONTENT)
@@ -47,7 +47,7 @@ def verified(sets: SetDirectory, name: str, result: Any, now_ms: int) -> None:
 
 
 class CommandLine:
-    """`agentlip backup …` without the work: it makes real sets. `calls` are its arguments.
+    """`agentlip backup …` without the work: it makes real backups. `calls` are its arguments.
 
     result  of each verification; None: the command ends without one
     faults  the error codes of the next calls of a subcommand, by its name
@@ -75,7 +75,7 @@ class CommandLine:
             return CommandResult(1, b"", False, False, 0.0, msgspec.json.encode(error))
         if command == "create":
             reason: Reason = "schedule" if "--scheduled" in rest else "manual"
-            name = make_set(self._sets, self._clock.now_ms(), reason).name
+            name = make_backup(self._sets, self._clock.now_ms(), reason).name
             if self.verifies_at_once:
                 verified(self._sets, name, self.result, self._clock.now_ms())
         elif command == "verify" and self.result is not None:

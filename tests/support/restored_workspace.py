@@ -1,4 +1,4 @@
-"""Workspaces with backups, and what two of them have in common."""
+"""A workspace that is backed up and restored, and what two of them have in common."""
 
 import hashlib
 import sqlite3
@@ -32,7 +32,7 @@ from appliance.backup.sets import SetDirectory
 from appliance.workspace import swap
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import DataDir
-from tests.support.backups import SETTINGS
+from tests.support.restored_workspace import SETTINGS
 
 left = int(sys.argv[3])
 
@@ -52,8 +52,8 @@ else:
     job = RestoreJob(sets.path(made.name), made, datadir, SETTINGS)
     restore.apply(job, sets, None, SystemClock(), reached=reached)
 """
-"""A program that restores, and kills itself after a step: workspace, set or `settle`, number of the
-step."""
+"""A program that restores, and kills itself after a step: workspace, backup or `settle`, number of
+the step."""
 
 
 class BackedUp:

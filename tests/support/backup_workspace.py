@@ -19,7 +19,7 @@ SETTINGS = BackupSettings(free_bytes_min=0)
 
 
 class Backups:
-    """The sets of one workspace."""
+    """The backups of one workspace."""
 
     def __init__(self, workspace: Path, settings: BackupSettings = SETTINGS, **more: Any) -> None:
         self.datadir = DataDir(workspace)
@@ -38,7 +38,7 @@ class Backups:
             )
 
     def unpack(self, name: str, into: Path, identity_file: Path | None = None) -> DataDir:
-        """A workspace with the files of the set."""
+        """A workspace with the files of the backup."""
         into.parent.mkdir(exist_ok=True)
         unpack(self.sets.path(name), self.sets.read(name), into, self.identities(identity_file))
         return DataDir(into)
@@ -48,6 +48,6 @@ class Backups:
 
     @property
     def remains(self) -> list[str]:
-        """Names in the directory of the sets that are not sets."""
+        """Names in the directory of the backups that are not backups."""
         listed = set(self.sets.names())
         return sorted(path.name for path in self.sets.root.iterdir() if path.name not in listed)

@@ -1,4 +1,4 @@
-"""Sets of a workspace that tests damage: copies of them, and sets made of manipulated stores."""
+"""Backups that tests damage: copies of them, and backups made of manipulated stores."""
 
 import hashlib
 import shutil
@@ -32,16 +32,16 @@ def checksums(workspace: Path, *, without: str = "backups") -> dict[str, str]:
     }
 
 
-class Sets:
-    """The sets of a workspace that is not served."""
+class DamagedBackups:
+    """The backups of a workspace that is not served."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
         self.directory = SetDirectory(DataDir(workspace), BackupSettings())
 
-    def copy_to(self, workspace: Path) -> "Sets":
+    def copy_to(self, workspace: Path) -> "DamagedBackups":
         shutil.copytree(self.workspace, workspace, symlinks=True)
-        return Sets(workspace)
+        return DamagedBackups(workspace)
 
     @property
     def name(self) -> str:
@@ -56,14 +56,14 @@ class Sets:
         return self.directory.read(self.name)
 
     def flip(self, file: str, at: float = 0.5) -> None:
-        """Changes one bit at this part of a file of the set."""
+        """Changes one bit at this part of a file of the backup."""
         path = self.path / file
         content = bytearray(path.read_bytes())
         content[min(int(len(content) * at), len(content) - 1)] ^= 0x10
         path.write_bytes(content)
 
     def change(self, store: str, sql: str, *, recount: bool = False) -> None:
-        """A set whose hashes are right, but whose store was changed by another program. With
+        """A backup whose hashes are right, but whose store was changed by another program. With
         `recount` the manifest has the changed numbers of rows and other facts too."""
 
         def execute(workspace: Path) -> None:
@@ -75,7 +75,7 @@ class Sets:
             self.seal(lambda manifest: self._recounted(manifest, store))
 
     def remake(self, change: Callable[[Path], None]) -> None:
-        """Unpacks the set, changes files, and writes it again as if that had been the original."""
+        """Unpacks the backup, changes files, and writes it again as if that were the original."""
         folder = self.workspace / "remade"
         manifest = self.manifest
         unpack(self.path, manifest, folder, None)
