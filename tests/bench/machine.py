@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.client import NOW
-from tests.bench.figures import milliseconds
+from tests.bench.figures import Row, milliseconds
 
 ROOT = Path(__file__).parents[2]
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -203,3 +203,15 @@ def _listing(path: str) -> list[str]:
 def require_linux() -> None:
     if not sys.platform.startswith("linux"):
         raise SystemExit("the benchmark reads /proc and uses epoll: it runs on Linux")
+
+
+class Metered:
+    """What keeps how the runs of its rows went, and whom they have to be doubted for."""
+
+    warnings: list[str]
+
+    def metered(self, row: Row, variant: str, meter: Meter, **facts: Any) -> None:
+        seconds = round(meter.seconds, 3)
+        result = {"variant": variant, "seconds": seconds, **facts, "cores": meter.cores}
+        row.runs.append({**result, "warnings": meter.warnings})
+        self.warnings += [f"{row.row} {variant}: {warning}" for warning in meter.warnings]

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import machine
-from tests.bench.client import NOW, Http, one_by_one
-from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
+from tests.bench.client import NOW
+from tests.bench.figures import Figure, Row, median, milliseconds
 from tests.bench.hub import history
 from tests.bench.hub.bench import Bench, Sizes
 from tests.bench.hub.inserts import warm_up
-from tests.bench.machine import Meter
 from tests.bench.served import ROOT, SETTINGS, Served, environment
 from tests.bench.target import Refused, RowFailed
 from tests.support.backup_workspace import Backups
@@ -100,7 +99,7 @@ def k2(bench: BackupBench) -> Row:
         for _ in range(bench.sizes.repeats):
             for variant, taken in seconds.items():
                 with _loop(bench, variant == "beside") as done:
-                    taken += _sends(hub, row, variant)
+                    taken += hub.sends(row, variant)
                 backups += done
                 bench.forget()
         bench.warnings += hub.warnings
@@ -120,18 +119,6 @@ def k2(bench: BackupBench) -> Row:
     ]  # fmt: skip
     row.counted |= {"backups": len(backups)}
     return row
-
-
-def _sends(hub: Bench, row: Row, variant: str) -> list[float]:
-    topic = hub.topic()
-    connection = Http(hub.target)
-    requests = hub.posts(topic, hub.sizes.single_inserts)
-    with Meter(hub.target.pid) as meter:
-        answers = one_by_one(connection, requests)
-    connection.close()
-    hub.metered(row, variant, meter, sends=percentiles(answers.seconds))
-    hub.verify_stored(row, topic, map(json.loads, answers.bodies))
-    return answers.seconds
 
 
 @contextmanager

@@ -3,14 +3,13 @@
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any
 
 from tests.bench.broker.wire import Receiver, batches, furnish, singles
 from tests.bench.client import Http as Connection
 from tests.bench.client import closed_loop, one_by_one
 from tests.bench.courier.wire import BatchProducer, drive, must_be_all
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
-from tests.bench.machine import Meter
+from tests.bench.machine import Meter, Metered
 from tests.bench.target import RowFailed, Target
 
 CLIENTS, BATCH = 8, 100
@@ -28,7 +27,7 @@ class Sizes:
         self.bulk = 2_000 if quick else 20_000
 
 
-class Bench:
+class Bench(Metered):
     def __init__(self, target: Target, sizes: Sizes) -> None:
         self.target = target
         self.sizes = sizes
@@ -38,18 +37,6 @@ class Bench:
 
     def run_id(self) -> str:
         return f"{self._run}{next(_numbers):x}"
-
-    def metered(self, row: Row, variant: str, meter: Meter, **facts: Any) -> None:
-        row.runs.append(
-            {
-                "variant": variant,
-                "seconds": round(meter.seconds, 3),
-                **facts,
-                "cores": meter.cores,
-                "warnings": meter.warnings,
-            }
-        )
-        self.warnings += [f"{row.row} {variant}: {warning}" for warning in meter.warnings]
 
     def repeat(self, run: Callable[[], float]) -> float:
         return median([run() for _ in range(self.sizes.repeats)])

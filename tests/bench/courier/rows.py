@@ -21,7 +21,7 @@ from tests.bench.courier.wire import (
     publishes,
 )
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
-from tests.bench.machine import Meter
+from tests.bench.machine import Meter, Metered
 from tests.bench.target import RowFailed, Target
 
 BATCH = 100
@@ -44,7 +44,7 @@ class CourierSizes:
         self.durable = 3_000 if quick else 60_000
 
 
-class CourierBench:
+class CourierBench(Metered):
     """One served appliance, and a new stream for every run."""
 
     def __init__(self, target: Target, sizes: CourierSizes) -> None:
@@ -55,18 +55,6 @@ class CourierBench:
 
     def stream(self, kind: str = "bench") -> str:
         return f"{kind}/{self._run}-{next(_numbers)}"
-
-    def metered(self, row: Row, variant: str, meter: Meter, **facts: Any) -> None:
-        row.runs.append(
-            {
-                "variant": variant,
-                "seconds": round(meter.seconds, 3),
-                **facts,
-                "cores": meter.cores,
-                "warnings": meter.warnings,
-            }
-        )
-        self.warnings += [f"{row.row} {variant}: {warning}" for warning in meter.warnings]
 
     def repeat(self, run: Callable[[], float], repeats: int | None = None) -> float:
         return median([run() for _ in range(repeats or self.sizes.repeats)])

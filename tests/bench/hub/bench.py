@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
-from tests.bench.client import Http, encode, masked
-from tests.bench.figures import Row
-from tests.bench.machine import Meter
+from tests.bench.client import Http, encode, masked, one_by_one
+from tests.bench.figures import Row, percentiles
+from tests.bench.machine import Meter, Metered
 from tests.bench.target import RowFailed, Target
 
 CONTENT_BYTES = 200
@@ -47,7 +47,7 @@ class Sizes:
         self.history = history or (20_000 if quick else 1_000_000)
 
 
-class Bench:
+class Bench(Metered):
     """One served appliance and the sizes of the work it gets."""
 
     def __init__(self, target: Target, sizes: Sizes) -> None:
@@ -104,18 +104,17 @@ class Bench:
             for number in range(count)
         ]
 
-    def metered(self, row: Row, variant: str, meter: Meter, **facts: Any) -> None:
-        """Keep how a run went, and whom it has to be doubted for."""
-        row.runs.append(
-            {
-                "variant": variant,
-                "seconds": round(meter.seconds, 3),
-                **facts,
-                "cores": meter.cores,
-                "warnings": meter.warnings,
-            }
-        )
-        self.warnings += [f"{row.row} {variant}: {warning}" for warning in meter.warnings]
+    def sends(self, row: Row, variant: str) -> list[float]:
+        """The seconds of single sends, one after another, to a topic of their own."""
+        topic = self.topic()
+        connection = Http(self.target)
+        requests = self.posts(topic, self.sizes.single_inserts)
+        with Meter(self.target.pid) as meter:
+            answers = one_by_one(connection, requests)
+        connection.close()
+        self.metered(row, variant, meter, sends=percentiles(answers.seconds))
+        self.verify_stored(row, topic, map(json.loads, answers.bodies))
+        return answers.seconds
 
     def head(self) -> int:
         """The newest event's id."""

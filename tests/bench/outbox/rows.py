@@ -14,7 +14,7 @@ from appliance.mesh.fingerprint import fingerprint
 from appliance.workspace.migration import load, statements
 from tests.bench.client import NOW, Http, closed_loop, encode
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
-from tests.bench.machine import Meter
+from tests.bench.machine import Meter, Metered
 from tests.bench.outbox.pair import End, pair
 from tests.bench.target import RowFailed, Target
 
@@ -38,7 +38,7 @@ class Sizes:
         self.through = 1_000 if quick else 20_000
 
 
-class OutboxBench:
+class OutboxBench(Metered):
     """One served appliance with two meshes; every run counts what it caused in the file."""
 
     def __init__(self, target: Target, sizes: Sizes) -> None:
@@ -74,12 +74,6 @@ class OutboxBench:
             where = "" if status is None else f" WHERE status = '{status}'"
             (count,) = connection.execute(f"SELECT count(*) FROM outbox{where}").fetchone()
         return int(count)
-
-    def metered(self, row: Row, variant: str, meter: Meter, **facts: Any) -> None:
-        seconds = round(meter.seconds, 3)
-        result = {"variant": variant, "seconds": seconds, **facts, "cores": meter.cores}
-        row.runs.append({**result, "warnings": meter.warnings})
-        self.warnings += [f"{row.row} {variant}: {warning}" for warning in meter.warnings]
 
 
 def o1(bench: OutboxBench) -> Row:
