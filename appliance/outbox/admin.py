@@ -13,7 +13,7 @@ from appliance.kernel.idempotency import KeyedRequest, Reply
 from appliance.mesh.fingerprint import fingerprint
 from appliance.outbox import listings, metrics, queries, states, wire, writes
 from appliance.outbox.rows import SendRow
-from appliance.outbox.service import ADMIN_ACTOR, Outbox
+from appliance.outbox.service import ADMIN_ACTOR, STEP_ROWS_MAX, Outbox
 from appliance.outbox.views import meta_of
 from appliance.outbox.writes import Successor
 
@@ -22,6 +22,7 @@ Command = wire.Redrive | wire.Drop | wire.Prune
 
 _encode = msgspec.json.Encoder().encode
 _canonical = msgspec.json.Encoder(order="deterministic").encode
+REDRIVE_MAX = 1000  # sends changed by one redrive with a filter
 
 
 class OutboxAdmin:
@@ -91,12 +92,12 @@ class OutboxAdmin:
                 hint="agentlip outbox prune --confirm",
             )
         before_ms = self._outbox.clock.now_ms() - int(command.older_than_seconds * 1000)
-        limit = self._outbox.settings.sweep_rows_max
+        limit = STEP_ROWS_MAX
         args = (command.dead, before_ms, ADMIN_ACTOR, limit, self._outbox.logs)
         return self._write(identity, writes.prune, *args)
 
     def _has_more(self, command: wire.Redrive, rows: list[SendRow]) -> bool:
-        limit = min(command.limit, self._outbox.settings.redrive_max)
+        limit = min(command.limit, REDRIVE_MAX)
         return command.id is None and len(rows) >= limit
 
     def _select(self, command: wire.Redrive) -> list[SendRow]:
@@ -110,7 +111,7 @@ class OutboxAdmin:
         before = None
         if command.older_than_seconds is not None:
             before = outbox.clock.now_ms() - int(command.older_than_seconds * 1000)
-        limit = min(command.limit, outbox.settings.redrive_max)
+        limit = min(command.limit, REDRIVE_MAX)
         # Without a payload a send can be redriven only with a new message.
         with_payload = command.patch is None or command.patch.message is UNSET
         return outbox.store.read(

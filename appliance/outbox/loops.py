@@ -7,12 +7,12 @@ from appliance.kernel.loop import Loop
 from appliance.outbox import metrics, queries, writes
 from appliance.outbox.capacity import Level
 from appliance.outbox.sender import Sender
-from appliance.outbox.service import BROKER, Outbox
+from appliance.outbox.service import BROKER, STEP_ROWS_MAX, Outbox
 
 IDLE_SECONDS = 30.0
 COMPARE_ROWS = 1000  # the most that a broker compares in one request
 COMPARE_PAGES_MAX = 100  # in one round, so that another mesh is not kept waiting
-SWEEP_BATCHES_MAX = 10  # batches of `outbox.sweep_rows_max` pending sends in one round
+SWEEP_BATCHES_MAX = 10  # batches of STEP_ROWS_MAX pending sends in one round
 
 
 class Drain(Loop):
@@ -147,7 +147,7 @@ class Sweep(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         outbox, settings = self._outbox, self._outbox.settings
-        limit, write = settings.sweep_rows_max, outbox.store.write
+        limit, write = STEP_ROWS_MAX, outbox.store.write
         steady_ms = outbox.steady.now_ms()
         oldest_ms = {
             mesh: steady_ms - hours * HOUR_MS for mesh, hours in outbox.mesh_max_age_hours.items()

@@ -39,6 +39,8 @@ RUN_SECONDS = 1.0  # after which such a run ends, so that a kill repeats no olde
 INTERRUPTED = "the delivery was interrupted"
 
 _decode = msgspec.json.Decoder().decode
+PROBE_SENDS_MAX = 10  # sends in the probe of an open route
+DELIVER_BYTES_MAX = 4 * 1024 * 1024  # bytes of payload in one request to a broker
 
 
 class Sender:
@@ -109,9 +111,9 @@ class Sender:
         one_by_one = RUN_MAX if in_order else 1
         limit = settings.deliver_max if isinstance(target, BatchTarget) else one_by_one
         if probe:
-            limit = min(limit, settings.breaker_probe)
+            limit = min(limit, PROBE_SENDS_MAX)
         oldest_ms = now_ms - self._max_age_ms(name)
-        args = (name, now_ms, oldest_ms, limit, settings.deliver_bytes_max)
+        args = (name, now_ms, oldest_ms, limit, DELIVER_BYTES_MAX)
         try:
             if not in_order:
                 rows: list[SendRow] = self._outbox.store.write(writes.claim, *args)

@@ -61,6 +61,8 @@ ID_CHARACTERS_MAX = 255
 _ID = re.compile(rf"[\x21-\x7e]{{1,{ID_CHARACTERS_MAX}}}")
 
 _encode = msgspec.json.Encoder().encode
+PAGE_MAX = 1000  # rows in one page of a listing
+STEP_ROWS_MAX = 1000  # rows changed by one step of maintenance
 
 
 class RetentionTooShort(BadSettings):
@@ -391,7 +393,7 @@ class Outbox:
     def list_sends(self, query: wire.ListQuery) -> wire.OutboxPage:
         status = "dead" if query.failed else query.status
         filters = self.filters(query.mesh, query.to)
-        limit = min(query.limit, self.settings.page_max)
+        limit = min(query.limit, PAGE_MAX)
         oldest_first = query.after is not None and query.before is None
         rows, more = self.store.read(
             listings.sends, self._to_wire(), row_bytes,
@@ -400,7 +402,7 @@ class Outbox:
         return wire.OutboxPage(rows, rows[-1].id if more else None)
 
     def export(self, query: wire.ExportQuery) -> wire.ExportPage:
-        limit = min(query.limit, self.settings.page_max)
+        limit = min(query.limit, PAGE_MAX)
         sends, more = self.store.read(
             listings.sends, partial(to_export, self._to_wire()), export_bytes,
             query.status, {}, query.after, None, limit, True,
@@ -412,7 +414,7 @@ class Outbox:
     ) -> wire.OutboxSend:
         result = self.store.read(
             queries.inspect, any_id, after, self._to_wire(), row_bytes,
-            send_bytes, min(limit, self.settings.page_max),
+            send_bytes, min(limit, PAGE_MAX),
         )  # fmt: skip
         if result is None:
             raise wire.NoSuchSend(details={"id": any_id})

@@ -79,7 +79,6 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sends_max: Positive = 1_000_000  # undelivered sends; new sends are refused at 95 %
     bytes_max: Positive = 5 * 1024**3  # size of the database file; new sends are refused at 95 %
     deliver_max: Annotated[int, Meta(ge=1, le=200)] = 200  # sends in one request to a broker
-    deliver_bytes_max: Positive = 4 * 1024 * 1024  # bytes of payload in one request to a broker
     concurrency_max: Positive = 16  # concurrent deliveries
     route_concurrency_max: Positive = 2  # concurrent deliveries to one broker or host
     poll_seconds: Time = 0.5  # interval between checks for due retries
@@ -92,17 +91,13 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backoff_jitter: Share = 0.25  # random share by which a delay varies
     retry_after_max_ms: Positive = 3_600_000  # longest Retry-After that is obeyed
     breaker_failures: Positive = 5  # failures in a row that open a route's circuit breaker
-    breaker_probe: Positive = 10  # sends in the probe of an open route
     dedupe_mode: DedupeMode = "retention_scoped"  # how long brokers remember ids
     dedupe_retention_days: int = 7  # days the broker remembers ids; at least 7
     max_age_hours: Positive | None = None  # age at which a send expires; unset: from dedupe_*
     payload_days: Days = 7.0  # days to keep payloads of delivered sends
     idempotency_hours: Hours = 24.0  # hours to remember keys of redrive, drop and prune
     log_days: Days = 7.0  # days to keep the log of sends and attempts; 0: no log
-    sweep_rows_max: Positive = 1000  # rows changed by one step of maintenance
     check_bytes_max: Positive = 512 * 1024 * 1024  # larger files get the quick check at start
-    page_max: Positive = 1000  # rows in one page of a listing
-    redrive_max: Positive = 1000  # sends changed by one redrive with a filter
 
     @property
     def retry(self) -> RetrySettings:

@@ -12,7 +12,7 @@ from appliance.broker.registry import ORPHAN_ROWS_MAX
 from appliance.broker.settings import BrokerSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox import wire as outbox
-from appliance.outbox.settings import OutboxSettings
+from appliance.outbox.admin import REDRIVE_MAX
 
 TIME = "2026-01-01T00:00:00.000Z"
 ID = "x" * 64  # our ids are shorter
@@ -30,7 +30,7 @@ def orphans():
 
 
 def redriven():
-    return outbox.Redriven(ID, "x" * 255, ID, "x" * 255), OutboxSettings().redrive_max
+    return outbox.Redriven(ID, "x" * 255, ID, "x" * 255), REDRIVE_MAX
 
 
 @pytest.mark.parametrize("largest", [meshes, orphans, redriven], ids=lambda item: item.__name__)

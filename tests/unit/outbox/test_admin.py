@@ -4,7 +4,7 @@ import pytest
 
 from appliance.kernel.errors import Invalid, Unavailable
 from appliance.mesh.fingerprint import fingerprint
-from appliance.outbox import wire
+from appliance.outbox import admin, wire
 
 EVERYTHING = {
     "to": "#alerts",
@@ -231,8 +231,9 @@ def test_prune_keeps_payloads_of_open_sends(outbox):
     assert outbox.admin.prune(wire.Prune(confirm=True, dead=True), "ann").pruned == 0
 
 
-def test_prune_works_in_batches_and_obeys_the_age(new_outbox):
-    outbox = new_outbox(sweep_rows_max=2)
+def test_prune_works_in_batches_and_obeys_the_age(new_outbox, monkeypatch):
+    monkeypatch.setattr(admin, "STEP_ROWS_MAX", 2)
+    outbox = new_outbox()
     for number in range(5):
         outbox.send(key=f"k{number}")
         outbox.round()

@@ -1,6 +1,6 @@
 """Batches, and routes that are slow or broken."""
 
-from appliance.outbox import wire
+from appliance.outbox import sender, wire
 from tests.support.fake_broker import always
 from tests.support.outbox import with_paused_pool
 
@@ -12,8 +12,9 @@ def test_batches_have_at_most_two_hundred_sends(outbox):
     assert outbox.broker.bodies == [str(number) for number in range(450)]
 
 
-def test_a_request_has_a_limit_in_bytes_and_one_send_always_fits(new_outbox):
-    outbox = new_outbox(deliver_bytes_max=1000)
+def test_a_request_has_a_limit_in_bytes_and_one_send_always_fits(new_outbox, monkeypatch):
+    monkeypatch.setattr(sender, "DELIVER_BYTES_MAX", 1000)
+    outbox = new_outbox()
     for size in (400, 400, 400, 5000, 100):
         outbox.send("x" * size)
     outbox.round()
@@ -39,9 +40,9 @@ def test_unreachable_broker_is_probed_until_it_works(outbox):
         outbox.clock.pass_seconds(31)
     requests_before = len(outbox.broker.received_ids)
     outbox.round()
-    assert len(outbox.broker.received_ids) - requests_before <= outbox.settings.breaker_probe
+    assert len(outbox.broker.received_ids) - requests_before <= sender.PROBE_SENDS_MAX
     outbox.round()
-    assert len(outbox.broker.received_ids) - requests_before <= outbox.settings.breaker_probe
+    assert len(outbox.broker.received_ids) - requests_before <= sender.PROBE_SENDS_MAX
     assert outbox.service.state().open_routes == ["broker:default"]
     outbox.broker.fault = lambda _item: None
     outbox.clock.pass_seconds(60)
