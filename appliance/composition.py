@@ -186,7 +186,7 @@ class Composition:
         they are built last."""
         if self.hub is None or not host.runs("mcp"):
             return ()
-        context = ToolContext(self.hub, readiness, self._doctor.verdicts.encoded)
+        context = ToolContext(self.hub, readiness, self._doctor.verdicts.encode)
         tools = [tool for subsystem in self.subsystems for tool in subsystem.tools()]
         return (McpSubsystem(host, McpNeeds(context, guard, tools)),)
 

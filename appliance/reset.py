@@ -69,7 +69,7 @@ def plan(datadir: DataDir, environment: Mapping[str, str]) -> ResetPlan:
 
 
 @contextmanager
-def stopped(datadir: DataDir) -> Iterator[None]:
+def hold_locks(datadir: DataDir) -> Iterator[None]:
     """Holds the locks, so that nothing runs or starts meanwhile. Raises HubRunning."""
     clock = SystemClock()
     with start_lock(datadir, StartDeadline(clock)), WriterLock(datadir, random_id(), clock):

@@ -161,7 +161,7 @@ def _numbered_without_gaps(connection: sqlite3.Connection) -> bool:
 def _drop_trigger(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
     """Removes a trigger that is not of this program."""
     name = arguments["object"]
-    if name in schema_model.expected(connection, arguments["store"]):
+    if name in schema_model.read_expected(connection, arguments["store"]):
         raise CannotRepair(f"{name}: it is of this program")
     trigger = name.replace('"', '""')
     connection.execute(f'DROP TRIGGER IF EXISTS "{trigger}"')

@@ -98,14 +98,14 @@ def explain(findings: Sequence[Finding]) -> list[Finding]:
     Only a cause that is at least a warning counts, and no finding explains one of its own check.
     """
     present = [finding for finding in findings if finding.severity.rank > 0]
-    return [_explained(finding, present) for finding in findings]
+    return [_explain(finding, present) for finding in findings]
 
 
 def name_of(finding: Finding) -> str:
     return f"{finding.check}:{finding.problem}"
 
 
-def _explained(finding: Finding, present: Sequence[Finding]) -> Finding:
+def _explain(finding: Finding, present: Sequence[Finding]) -> Finding:
     if finding.problem == "damaged":
         return finding
     for cause in CAUSES:

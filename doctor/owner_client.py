@@ -46,7 +46,7 @@ class RunningAppliance:
         """Applies one step and says what it did.
 
         Raises OwnerRefused if it was not applied, and StepFailed if it failed or isn't known."""
-        endpoint = self._verified()
+        endpoint = self._verify()
         status, content = self._post(endpoint, msgspec.json.encode(step.arguments))
         if status != 200:
             raise _error(status, content)
@@ -55,7 +55,7 @@ class RunningAppliance:
         except msgspec.DecodeError:
             raise OwnerEnded("the appliance sent an unexpected response") from None
 
-    def _verified(self) -> Endpoint:
+    def _verify(self) -> Endpoint:
         """The address, of a process that serves this database and holds this lock: a copy of the
         workspace has the same database id."""
         try:

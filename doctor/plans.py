@@ -56,17 +56,17 @@ def is_open(path: Path, bits: int = 0o077) -> bool:
 
 
 def _restricted(
-    place: Callable[[DataDir, str], Path], mode: str = OWNER_ONLY, bits: int = 0o077
+    where: Callable[[DataDir, str], Path], mode: str = OWNER_ONLY, bits: int = 0o077
 ) -> Plan:
     """Takes permissions from the files of the subjects.
 
-    place  where they are
+    where  where they are
     bits   the modes that a repair takes away
     """
 
     def plan(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
         for finding in findings:
-            path = place(context.datadir, finding.subject)
+            path = where(context.datadir, finding.subject)
             if is_open(path, bits):
                 name = _relative(context.datadir, path)
                 yield restrict(finding.check, finding.subject, name, mode)
@@ -190,7 +190,7 @@ def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
             yield _rebuild(context, finding, FTS, store)
             continue
         with suppress(sqlite3.Error):
-            wanted = schema_model.expected(context.open(store), store).get(name)
+            wanted = schema_model.read_expected(context.open(store), store).get(name)
             if wanted is not None and wanted.kind in _PARTS:
                 yield _rebuild(context, finding, _PARTS[wanted.kind], store)
 

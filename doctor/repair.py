@@ -122,7 +122,7 @@ def outline(
         findings = [finding for finding in outcome.findings if not finding.explained_by]
         if not findings:
             continue
-        findings, planned = _planned(context, by_name[outcome.check], findings)
+        findings, planned = _plan(context, by_name[outcome.check], findings)
         allowed = [step for step in planned if data or step.touches is Touches.STATE]
         steps += allowed
         unrepaired += _left(findings, planned, allowed)
@@ -160,7 +160,7 @@ def _stopped(command: str) -> str:
     return f"agentlipd down; {command}; agentlipd up"
 
 
-def _planned(
+def _plan(
     context: Context, check: Check, findings: list[Finding]
 ) -> tuple[list[Finding], list[Step]]:
     """The findings and their steps; those that the report only counted too, if any has a step."""

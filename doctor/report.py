@@ -201,19 +201,19 @@ def as_explanations(checks: Sequence[Check]) -> list[str]:
         lines += [
             f"{check.name}: {check.inspects}",
             "",
-            *_wrapped(check.reads, "  Reads:    "),
+            *_wrap(check.reads, "  Reads:    "),
             f"  Cost:     {cost}{ready}",
             f"  Repaired: {repaired}",
             "",
             "  Problems:",
         ]
         for problem in (*check.problems, *COMMON_PROBLEMS):
-            lines += [f"    {problem.name}", *_wrapped(problem.means)]
-            lines += _wrapped(f"Remedy: {problem.remedy}")
+            lines += [f"    {problem.name}", *_wrap(problem.means)]
+            lines += _wrap(f"Remedy: {problem.remedy}")
     return lines
 
 
-def _wrapped(text: str, label: str = " " * 6) -> list[str]:
+def _wrap(text: str, label: str = " " * 6) -> list[str]:
     return textwrap.wrap(text, 88, initial_indent=label, subsequent_indent=" " * len(label))
 
 

@@ -49,12 +49,12 @@ class SchemaObject(msgspec.Struct, frozen=True):
         return self.kind == "index" and "unique" in normal(self.sql).partition(" on ")[0].split()
 
 
-def expected(connection: sqlite3.Connection, store: str) -> dict[str, SchemaObject]:
+def read_expected(connection: sqlite3.Connection, store: str) -> dict[str, SchemaObject]:
     """By name, what the file should contain. Empty if it isn't known: a file that was not made or
     migrated by this program yet, or that a newer program wrote."""
     released = load(store)
     schema = state(connection, store, released)
-    recorded = _applied(connection)
+    recorded = _read_applied(connection)
     if schema.too_new or not (schema.schema or recorded):
         return {}
     known = {each.number for each in released if each.name in recorded}
@@ -95,7 +95,7 @@ def differing(connection: sqlite3.Connection, store: str, kind: str) -> list[Sch
     there = actual(connection)
     return [
         wanted
-        for name, wanted in expected(connection, store).items()
+        for name, wanted in read_expected(connection, store).items()
         if wanted.kind == kind
         and (wanted.table in there or kind == "view")
         and (name not in there or not (wanted.lenient or is_same(wanted, there[name])))
@@ -159,7 +159,7 @@ def _first(released: tuple[Migration, ...]) -> tuple[Migration, ...]:
     return tuple(each for each in released if each.number == 1 and not each.optional)
 
 
-def _applied(connection: sqlite3.Connection) -> frozenset[str]:
+def _read_applied(connection: sqlite3.Connection) -> frozenset[str]:
     if not meta.exists(connection, "x_migrations"):
         return frozenset()
     rows = connection.execute("SELECT name FROM x_migrations LIMIT 10000")

@@ -91,7 +91,7 @@ class Verdicts:
         age = max(0.0, self._clock.monotonic() - kept.ended)
         return DoctorVerdict(**msgspec.structs.asdict(narrowed), age_seconds=round(age, 3))
 
-    def encoded(self, names: str) -> bytes:
+    def encode(self, names: str) -> bytes:
         """The verdict as JSON. `names`: checks or groups; "" means all cheap checks."""
         return report.as_json(self.verdict(VerdictQuery(run=names))).encode()
 
@@ -118,10 +118,10 @@ class Verdicts:
             return self._kept
 
     def _run(self) -> None:
-        result = self._checked()
+        result = self._check()
         self._kept = _Kept(self._clock.monotonic(), result)
 
-    def _checked(self) -> report.DoctorReport | str:
+    def _check(self) -> report.DoctorReport | str:
         seconds_max = self._settings.verdict_seconds_max
         workspace = str(self._datadir.workspace.absolute())
         done = subprocess_runner.run(

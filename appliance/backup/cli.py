@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from appliance.backup import cli_prune, cli_restore, cli_schedule, cli_targets, cli_verify
-from appliance.backup.cli_opened import opened, progress, size
+from appliance.backup.cli_opened import open_workspace, progress, size
 from appliance.backup.manifest import SetManifest
 from appliance.backup.schedule import NICENESS
 from appliance.backup.sets import ListedSet
@@ -58,7 +58,7 @@ def create(
     from appliance.backup import keys
     from appliance.backup.create import create_set
 
-    work = opened(session)
+    work = open_workspace(session)
     own_key = keys.single_use(work.settings)
     with work.sets.only_writer():
         manifest = create_set(
@@ -88,7 +88,7 @@ def create(
 @common
 def list_sets(session: Session) -> None:
     """List all backups, oldest first, with those that can't be read."""
-    rows = [row(each, session.machine) for each in opened(session).sets.list()]
+    rows = [row(each, session.machine) for each in open_workspace(session).sets.list()]
     columns = [
         column
         for column in _COLUMNS
@@ -104,7 +104,7 @@ def show(
     name: Annotated[str | None, typer.Argument(help="The backup (default: the newest).")] = None,
 ) -> None:
     """Show the manifest of a backup: its cut, stores, rows and files."""
-    work = opened(session)
+    work = open_workspace(session)
     wanted = name or work.sets.newest()
     manifest = work.sets.read(wanted)
     verification = work.sets.verification(wanted)

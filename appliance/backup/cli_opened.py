@@ -37,7 +37,7 @@ class Opened(NamedTuple):
     exports: Path
 
 
-def opened(session: Session) -> Opened:
+def open_workspace(session: Session) -> Opened:
     """The workspace of this invocation. Raises WorkspaceNotFound, BadSettings or Invalid."""
     datadir = discover(Path.cwd()) if session.workspace is None else DataDir(session.workspace)
     if not datadir.dir.is_dir():

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.backup.cli_opened import opened
+from appliance.backup.cli_opened import open_workspace
 from appliance.backup.retention import RetentionDecision
 from appliance.cli_support import Session, common
 from appliance.kernel.errors import Invalid
@@ -27,7 +27,7 @@ def prune(
     """
     from appliance.backup import prune as verbs
 
-    work = opened(session)
+    work = open_workspace(session)
     decisions = verbs.plan(work.sets, work.settings, work.clock)
     if not dry_run and (yes or _is_confirmed(session, decisions)):
         with work.sets.only_writer():
@@ -35,20 +35,20 @@ def prune(
         _show(session, decisions, "removed")
         return
     _show(session, decisions, "remove")
-    if not dry_run and _removed(decisions):
+    if not dry_run and _remove(decisions):
         raise Invalid("nothing was removed", hint="agentlip backup prune --yes")
 
 
 def _is_confirmed(session: Session, decisions: list[RetentionDecision]) -> bool:
     """Asks on a terminal only, and only if there is something to remove."""
-    count = _removed(decisions)
+    count = _remove(decisions)
     if not count or session.machine or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     _show(session, decisions, "remove")
     return bool(typer.confirm(f"Remove {count} backups?", default=False, err=True))
 
 
-def _removed(decisions: list[RetentionDecision]) -> int:
+def _remove(decisions: list[RetentionDecision]) -> int:
     return sum(not decision.keep for decision in decisions)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.backup.catalogue import SetCatalogue, SetFacts
-from appliance.backup.cli_opened import opened
+from appliance.backup.cli_opened import open_workspace
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import FirstData
 from appliance.backup.schedule import ScheduleFacts, due_in_seconds
@@ -22,7 +22,7 @@ KEPT = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
 @common
 def show_schedule(session: Session) -> None:
     """Show when backups are made, what is kept, and what failed. Also works while stopped."""
-    work = opened(session)
+    work = open_workspace(session)
     answer = schedule_of(work.datadir, work.settings, work.clock.now_ms())
     if session.machine:
         session.answer(answer, "")

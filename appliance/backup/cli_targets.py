@@ -9,7 +9,7 @@ import typer
 
 from appliance.backup import fetch as fetching
 from appliance.backup import targets as configured
-from appliance.backup.cli_opened import BackupSection, Opened, opened, progress
+from appliance.backup.cli_opened import BackupSection, Opened, open_workspace, progress
 from appliance.backup.pause import ended_by_system, pause
 from appliance.backup.sets import SetDirectory, writing
 from appliance.backup.settings import TargetSettings
@@ -36,12 +36,12 @@ def targets(
     ] = False,
 ) -> None:
     """List the targets and what each of them has: agentlip backup targets --check"""
-    access = _access(opened(session))
+    access = _access(open_workspace(session))
     tell = progress(session, access.clock)
     with ended_by_system(_seconds_max(access)):
         reports = [
             configured.report(access, each, check=check, tell=tell)
-            for each in configured.named(access.settings, target)
+            for each in configured.find_named(access.settings, target)
         ]
     session.table([_row(session, each) for each in reports], _COLUMNS, _NO_TARGETS)
     problems = [problem for each in reports for problem in each.problems]
@@ -65,8 +65,8 @@ def upload(
     """Copy backups to the targets; an interrupted copy continues: agentlip backup upload"""
     if bool(names) + latest + everything > 1:
         raise Invalid("use only one of NAME, --latest and --all", hint="agentlip backup upload")
-    access = _access(opened(session))
-    wanted = configured.named(access.settings, target)
+    access = _access(open_workspace(session))
+    wanted = configured.find_named(access.settings, target)
     if not wanted:
         raise Invalid(_NO_TARGETS, hint="docs/how-to/keep-backups-elsewhere.md")
     if names:
@@ -104,7 +104,7 @@ def fetch(
     """Bring a backup back from a target: agentlip backup fetch --latest --target NAME"""
     if (name is None) == (not latest):
         raise Invalid("name a backup, or use --latest", hint="agentlip backup fetch --latest")
-    access = _access(opened(session)) if into is None else _outside(session, into)
+    access = _access(open_workspace(session)) if into is None else _outside(session, into)
     chosen = _source(access, target, url, endpoint, region)
     remote, attempts = access.open(chosen)
     tell = progress(session, access.clock)
@@ -130,7 +130,7 @@ def _source(
         return TargetSettings(name="url", url=url, endpoint=endpoint, region=region)
     if endpoint or region:
         raise Invalid("--endpoint and --region need --url", hint="agentlip backup fetch --help")
-    wanted = configured.named(access.settings, target)
+    wanted = configured.find_named(access.settings, target)
     if len(wanted) != 1:
         problem = "there are several targets" if wanted else _NO_TARGETS
         raise Invalid(problem, hint="name one: --target NAME, or --url s3://BUCKET/PREFIX")

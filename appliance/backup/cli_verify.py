@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from appliance.backup.cli_opened import Opened, opened, progress
+from appliance.backup.cli_opened import Opened, open_workspace, progress
 from appliance.backup.errors import (
     BackupLibraryMissing,
     VerificationFailed,
@@ -44,12 +44,12 @@ def verify(
     from appliance.backup.scratch_server import check_installed
 
     check_installed()
-    work = opened(session)
-    chosen = _chosen(work, names or [], latest, everything)
+    work = open_workspace(session)
+    chosen = _choose(work, names or [], latest, everything)
     identities = keys.load(work.settings, identity)
     with work.sets.only_writer():
         verifier = verifier_of(session, work)
-        checked = [_reported(session, verifier.verify(name, identities)) for name in chosen]
+        checked = [_report(session, verifier.verify(name, identities)) for name in chosen]
     if session.machine:
         session.table([_row(each) for each in checked], (), "")
     _raise_worst(checked)
@@ -83,7 +83,7 @@ def verifier_of(session: Session, work: Opened) -> "Verifier":
     )
 
 
-def _chosen(work: Opened, names: list[str], latest: bool, everything: bool) -> list[str]:
+def _choose(work: Opened, names: list[str], latest: bool, everything: bool) -> list[str]:
     """The names of the sets to verify. Raises SetNotFound before anything is done."""
     if sum((bool(names), latest, everything)) > 1:
         raise Invalid("choose names, --latest or --all", hint="agentlip backup verify --latest")
@@ -94,7 +94,7 @@ def _chosen(work: Opened, names: list[str], latest: bool, everything: bool) -> l
     return [work.sets.newest()]
 
 
-def _reported(session: Session, checked: "Checked") -> "Checked":
+def _report(session: Session, checked: "Checked") -> "Checked":
     if not session.machine:
         result = checked.verification
         session.answer({}, f"{checked.name}: {result.result} ({result.seconds:.1f} s)")

@@ -114,12 +114,12 @@ class _Work:
             if after_cut is not None:
                 after_cut()
             # Until a store is copied, its write-ahead log grows, and commits take longer.
-            copies = [self._copied(pinned) for pinned in cut.stores]
+            copies = [self._copy(pinned) for pinned in cut.stores]
         for pinned, copied in zip(cut.stores, copies, strict=True):
             self._add_store(pinned, copied)
         self._add_small(cut.meanwhile)
         if exports is not None:
-            self._add_exports(small_files.exported(self._datadir, exports))
+            self._add_exports(small_files.list_exported(self._datadir, exports))
         return SetManifest(
             name=name,
             reason=reason,
@@ -138,7 +138,7 @@ class _Work:
             files=tuple(self._files),
         )
 
-    def _copied(self, pinned: PinnedStore) -> CopiedStore:
+    def _copy(self, pinned: PinnedStore) -> CopiedStore:
         file = pinned.path.name
         copied = store_copy.copy(pinned, self._folder / (_SCRATCH + file), self._progress(file))
         pinned.connection.close()

@@ -109,7 +109,7 @@ def not_copied(store: str, problem: str) -> StoreNotCopied:
     )
 
 
-def refused(store: str, directory: Path, error: sqlite3.Error) -> ApplianceError:
+def refusal(store: str, directory: Path, error: sqlite3.Error) -> ApplianceError:
     """The error for the user for an error of SQLite while reading a store."""
     name = sqlite_name(error)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -125,7 +125,7 @@ def _connect(datadir: DataDir, store: str, stack: ExitStack) -> sqlite3.Connecti
         connection = stack.enter_context(closing(open_database(datadir.database(store), "rw")))
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.Error as error:
-        raise refused(store, datadir.dir, error) from None
+        raise refusal(store, datadir.dir, error) from None
     connection.execute(_TRY)
     return connection
 
@@ -139,7 +139,7 @@ def _lock(
             return
         except sqlite3.Error as error:
             if not sqlite_name(error).startswith("SQLITE_BUSY"):
-                raise refused(store, datadir.dir, error) from None
+                raise refusal(store, datadir.dir, error) from None
             if clock.monotonic() >= deadline:
                 raise CutNotPossible(
                     f"{store} was being written for too long",
@@ -152,4 +152,4 @@ def _pin(connection: sqlite3.Connection, store: str, datadir: DataDir) -> None:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.Error as error:
-        raise refused(store, datadir.dir, error) from None
+        raise refusal(store, datadir.dir, error) from None

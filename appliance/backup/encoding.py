@@ -130,7 +130,7 @@ class _End:
     error: Exception | None = None
 
     @contextmanager
-    def _kept(self) -> Iterator[None]:
+    def _keep(self) -> Iterator[None]:
         if self.error is not None:
             raise self.error
         try:
@@ -170,7 +170,7 @@ class _Compressed(_End):
         self._ended = False
 
     def read(self, size: int = -1, /) -> bytes:
-        with self._kept():
+        with self._keep():
             while not self._waiting and not self._ended:
                 self._fill()
         end = len(self._waiting) if size < 0 else size
@@ -196,7 +196,7 @@ class _Stored(_Passed, _End):
         self._target = target
 
     def write(self, data: bytes, /) -> int:
-        with self._kept():
+        with self._keep():
             self._target.write(data)
         self.add(data)
         return len(data)
@@ -213,7 +213,7 @@ class _Reading(_Passed, _End):
         self._source = source
 
     def read(self, size: int = -1, /) -> bytes:
-        with self._kept():
+        with self._keep():
             chunk = self._source.read(CHUNK_BYTES if size < 0 else min(size, CHUNK_BYTES))
         self.add(chunk)
         return chunk
@@ -235,7 +235,7 @@ class _Content(_Passed, _End):
         self._decompressor = self._module.ZstdDecompressor()
 
     def write(self, data: bytes, /) -> int:
-        with self._kept():
+        with self._keep():
             self._write(bytes(data))
         return len(data)
 

@@ -43,7 +43,7 @@ def fetch(
     Raises SetNotFound, SetDamaged, VersionRefused, BackupNotWritable, TargetRefused or
     TargetFailed.
     """
-    if name not in names_in(attempts.run(partial(target.list, _checked(name)))).present:
+    if name not in names_in(attempts.run(partial(target.list, _check(name)))).present:
         raise SetNotFound(
             f"target {target.name} has no backup named {name!r}", hint="agentlip backup targets"
         )
@@ -63,7 +63,7 @@ def fetch(
     return manifest, True
 
 
-def _checked(name: str) -> str:
+def _check(name: str) -> str:
     if "/" in name or name.startswith("."):
         raise SetNotFound(f"no backup is named {name!r}", hint="agentlip backup targets")
     return name

@@ -82,19 +82,19 @@ class BackupScheduler(Loop):
         metrics.enabled.set(settings.enabled)
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        problem = in_thread(self._refreshed)
+        problem = in_thread(self._refresh)
         if problem is not None:
             if self.clock.uptime() >= self._not_before:
-                self._failed("create", problem)
+                self._note_failure("create", problem)
             return {"phases": 0}
         request = self._activity.take()
         done = 0
         if request is not None:
-            done = self._requested(request)
+            done = self._do_requested(request)
         elif self._settings.enabled:
-            done = self._scheduled(now_ms)
+            done = self._follow_schedule(now_ms)
         if done:
-            in_thread(self._refreshed)
+            in_thread(self._refresh)
         now_ms = self.clock.now_ms()
         show(self._catalogue.facts, self._catalogue.newest(now_ms), now_ms)
         targets = self._settings.targets
@@ -103,7 +103,7 @@ class BackupScheduler(Loop):
         self._uploads_changed = False
         return {"phases": done}
 
-    def _refreshed(self) -> "PhaseFailed | None":
+    def _refresh(self) -> "PhaseFailed | None":
         """Why the sets can't be listed."""
         try:
             self._catalogue.refresh()
@@ -114,7 +114,7 @@ class BackupScheduler(Loop):
 
     # -- what is due ------------------------------------------------------------------------------
 
-    def _scheduled(self, now_ms: int) -> int:
+    def _follow_schedule(self, now_ms: int) -> int:
         uptime = self.clock.uptime()
         due = self._due(now_ms)
         if self._left is None:
@@ -151,7 +151,7 @@ class BackupScheduler(Loop):
         if not old:
             return 0
         self._recheck_at = uptime + RECHECK_SECONDS
-        return self._requested(BackupRequest("verify", old[0][1]))
+        return self._do_requested(BackupRequest("verify", old[0][1]))
 
     def _due(self, now_ms: int) -> float | None:
         """Seconds until the next backup; None if there is nothing to back up yet."""
@@ -188,14 +188,14 @@ class BackupScheduler(Loop):
         self._of = ""
         try:
             self._command("create", "create", *(["--scheduled"] if scheduled else []))
-            in_thread(self._refreshed)
+            in_thread(self._refresh)
             made = [facts for facts in self._catalogue.facts if facts.name not in known]
             if not made:
                 raise PhaseFailed("the command made no backup that can be read")
         except PhaseFailed as failure:
-            self._failed("create", failure)
+            self._note_failure("create", failure)
             return False
-        self._succeeded("create")
+        self._note_success("create")
         row = made[-1].row
         self._of = row.name
         verification = in_thread(self._sets.verification, row.name)
@@ -217,13 +217,13 @@ class BackupScheduler(Loop):
             phase = phases.pop(0)
             try:
                 if phase == "verify":
-                    phases = self._after(self._verified(self._of), phases)
+                    phases = self._after(self._verify(self._of), phases)
                 else:
                     self._command(phase, *_ARGUMENTS[phase])
-                    self._succeeded(phase)
+                    self._note_success(phase)
                 done += 1
             except PhaseFailed as failure:
-                self._failed(phase, failure)
+                self._note_failure(phase, failure)
                 failed.append(phase)
                 if phase == "verify":
                     failed += phases
@@ -231,7 +231,7 @@ class BackupScheduler(Loop):
         self._left = tuple(failed)
         return done
 
-    def _verified(self, name: str) -> str:
+    def _verify(self, name: str) -> str:
         """Verifies a set: good, bad or inconclusive. Only what the command recorded counts. Raises
         PhaseFailed if it recorded nothing."""
         before = in_thread(self._sets.verification, name)
@@ -250,7 +250,7 @@ class BackupScheduler(Loop):
 
     def _tell(self, name: str, verification: Verification) -> None:
         if verification.result == "good":
-            self._succeeded("verify")
+            self._note_success("verify")
             self.log.info("backup verified", name=name, seconds=verification.seconds)
         elif verification.result == "bad":
             first = "; ".join(verification.problems[:1]) or VerificationFailed.default_message
@@ -268,7 +268,7 @@ class BackupScheduler(Loop):
             return [phase for phase in phases if phase != "prune"]
         return phases if result == "good" else []
 
-    def _requested(self, request: BackupRequest) -> int:
+    def _do_requested(self, request: BackupRequest) -> int:
         """Work for an administrator, which neither waits for the schedule nor delays it."""
         if request.phase == "create":
             if not self._create(scheduled=False):
@@ -278,7 +278,7 @@ class BackupScheduler(Loop):
             return 1 + self._finish()
         self._of = request.name
         try:
-            self._verified(request.name)
+            self._verify(request.name)
         except PhaseFailed as failure:
             self._report("verify", failure)
             return 0
@@ -312,7 +312,7 @@ class BackupScheduler(Loop):
 
     # -- results ----------------------------------------------------------------------------------
 
-    def _failed(self, phase: Phase, failure: "PhaseFailed") -> None:
+    def _note_failure(self, phase: Phase, failure: "PhaseFailed") -> None:
         """Tries again later. A backup of another process does not count as a failure."""
         if failure.code == BackupRunning.code:
             return
@@ -325,7 +325,7 @@ class BackupScheduler(Loop):
         """Counts and shows a failure. It is logged once, until it is another one."""
         metrics.failures.labels(phase).inc()
         metrics.failing.labels(phase).set(1)
-        changed = self._activity.failed(
+        changed = self._activity.note_failure(
             wire.BackupFailure(
                 phase=phase,
                 failed_at=iso(self.clock.now_ms()),
@@ -340,9 +340,9 @@ class BackupScheduler(Loop):
                 hint=failure.hint,
             )  # fmt: skip
 
-    def _succeeded(self, phase: Phase) -> None:
+    def _note_success(self, phase: Phase) -> None:
         metrics.failing.labels(phase).set(0)
-        if self._activity.succeeded(phase):
+        if self._activity.note_success(phase):
             self.log.info("backups work again", phase=phase)
         if not self._activity.failures:
             self._failures, self._not_before = 0, float("-inf")

@@ -122,7 +122,7 @@ def apply(
     _make_target(job)
     job = msgspec.structs.replace(job, mode="rw")
     others = nullcontext() if job.new else sets.only_writer()
-    with _stopped(job.target, clock), others:
+    with _hold_lock(job.target, clock), others:
         swap.settle(job.target)
         restore_job.check(job)
         selection = restore_job.select(job)
@@ -151,7 +151,7 @@ def apply(
 
 
 @contextmanager
-def _stopped(target: DataDir, clock: Clock) -> Iterator[None]:
+def _hold_lock(target: DataDir, clock: Clock) -> Iterator[None]:
     """Holds the writer lock. Raises HubRunning, with the command that stops the appliance."""
     lock = WriterLock(target, random_id(), clock)
     try:

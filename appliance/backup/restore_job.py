@@ -110,7 +110,7 @@ def select(job: RestoreJob) -> RestoreSelection:
         if not (file.kind == "export" and exports)
         and not (file.kind == "secret" and _place_of(file.path) in secrets)
     ]
-    present = {path for path in _owned(job.target) if (job.target.workspace / path).exists()}
+    present = {path for path in _list_owned(job.target) if (job.target.workspace / path).exists()}
     present = {path for path in present if _place_of(path) not in secrets}
     removed = sorted(present - {file.path for file in files})
     kept = [f"{_DIRECTORY}/backups", f"{_DIRECTORY}/logs", *exports, *secrets]
@@ -246,7 +246,7 @@ def _check_epoch(job: RestoreJob) -> None:
         )
 
 
-def _owned(target: DataDir) -> list[str]:
+def _list_owned(target: DataDir) -> list[str]:
     identity = target.workspace / _IDENTITY
     keys = [f"{_IDENTITY}/{path.name}" for path in identity.glob("*") if path.is_file()]
     stores = [f"{_DIRECTORY}/{target.database(store).name}" for store in STORES]

@@ -170,7 +170,7 @@ def _apply_rules(made: _Preparation) -> tuple[dict[Noticed, list[tuple[str, str]
         numbered = declaration_of(store).numbers_events
         floor = max(job.manifest.last_event_id, known) if numbered else 0
         present = Path("/nonexistent") if job.new else job.target.database(store)
-        with restore_rules.opened(
+        with restore_rules.open_restored(
             made.new.database(store), present, store, made.job.mode
         ) as restored:
             left = LISTED_MAX - sum(map(len, listed.values()))

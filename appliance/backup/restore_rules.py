@@ -92,9 +92,9 @@ class RestoredStore:
 
 
 @contextmanager
-def opened(file: Path, present: Path, store: str, mode: Mode) -> Iterator[RestoredStore]:
+def open_restored(file: Path, present: Path, store: str, mode: Mode) -> Iterator[RestoredStore]:
     """The new file of a store, with the one before attached if it can be read in `mode`."""
-    with closing(_connected(file)) as connection:
+    with closing(_connect(file)) as connection:
         there = is_readable(present, mode)
         if there:
             uri = f"{present.absolute().as_uri()}?mode={mode}"
@@ -137,12 +137,12 @@ def _missing(
 def _values(file: Path | None, sql: str) -> frozenset[str]:
     if file is None or not file.is_file():
         return frozenset()
-    with suppress(sqlite3.Error), closing(_connected(file)) as connection:
+    with suppress(sqlite3.Error), closing(_connect(file)) as connection:
         return frozenset(str(row[0]) for row in connection.execute(sql))
     return frozenset()
 
 
-def _connected(file: Path) -> sqlite3.Connection:
+def _connect(file: Path) -> sqlite3.Connection:
     connection = open_database(file, "rw")
     connection.execute("PRAGMA synchronous = FULL")
     return connection

@@ -51,7 +51,7 @@ def identity_of(files: tuple[SmallFile, ...]) -> str:
     return ""
 
 
-def exported(datadir: DataDir, folder: Path) -> Iterator[Path]:
+def list_exported(datadir: DataDir, folder: Path) -> Iterator[Path]:
     """The files below the directory of exports, in a constant order.
 
     Raises BackupNotWritable if it is where a restore doesn't write: outside of the workspace, or in

@@ -50,14 +50,14 @@ class BackupActivity:
         request, self.request = self.request, None
         return request
 
-    def failed(self, failure: wire.BackupFailure) -> bool:
+    def note_failure(self, failure: wire.BackupFailure) -> bool:
         """Records a failure. False if the same one is recorded already."""
         before = self.failures.get(failure.phase)
         self.failures[failure.phase] = failure
         self._write()
         return before is None or (before.code, before.error) != (failure.code, failure.error)
 
-    def succeeded(self, phase: Phase) -> bool:
+    def note_success(self, phase: Phase) -> bool:
         """False if the phase did not fail before."""
         if self.failures.pop(phase, None) is None:
             return False

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from appliance.backup.cut import PinnedStore, not_copied, refused
+from appliance.backup.cut import PinnedStore, not_copied, refusal
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.manifest import StoreFacts
 from appliance.kernel import event_ids, meta
@@ -97,7 +97,7 @@ def copy(
             # The copy of a store with a write-ahead log would need a log beside it too.
             connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
-        raise _translated(pinned, error) from error
+        raise _translate(pinned, error) from error
     return CopiedStore(pinned.store, target)
 
 
@@ -119,12 +119,12 @@ def _number(text: str | None) -> int:
     return int(text) if text is not None and text.isdecimal() else 0
 
 
-def _translated(pinned: PinnedStore, error: sqlite3.Error) -> ApplianceError:
+def _translate(pinned: PinnedStore, error: sqlite3.Error) -> ApplianceError:
     if sqlite_name(error).startswith(_WRITING):
         return _not_writable(str(error))
     if sqlite_name(error).startswith(_DAMAGE):
         return not_copied(pinned.store, f"it is damaged: {error}")
-    return refused(pinned.store, pinned.path.parent, error)
+    return refusal(pinned.store, pinned.path.parent, error)
 
 
 def _not_writable(reason: str) -> BackupNotWritable:

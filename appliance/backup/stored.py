@@ -30,7 +30,7 @@ def read(
     Raises SetDamaged, KeyRefused before anything is written, and the errors of `target`. Bytes that
     were written before SetDamaged must not be used.
     """
-    with _opened(set_path, file) as source:
+    with _open(set_path, file) as source:
         try:
             done = decode(source, target, bytes_max=file.bytes, identities=keys, tell=tell)
         except Undecodable as error:
@@ -47,7 +47,7 @@ def read(
 def pieces(set_path: Path, file: SetFile) -> Iterator[bytes]:
     """The stored file, which needs no key. Raises SetDamaged, for another hash at its end."""
     digest = hashlib.sha256()
-    with _opened(set_path, file) as source:
+    with _open(set_path, file) as source:
         while piece := source.read(CHUNK_BYTES):
             digest.update(piece)
             yield piece
@@ -82,7 +82,7 @@ class _OpenFile:
             raise _damaged(self._file, f"it can't be read: {error.strerror}") from None
 
 
-def _opened(set_path: Path, file: SetFile) -> _OpenFile:
+def _open(set_path: Path, file: SetFile) -> _OpenFile:
     try:
         descriptor = os.open(set_path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

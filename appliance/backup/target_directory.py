@@ -27,7 +27,7 @@ class DirectoryTarget:
         self._root = root
 
     def list(self, below: str = "") -> dict[str, Stored]:
-        with self._reported():
+        with self._report_errors():
             self._check_root()
             listed: dict[str, Stored] = {}
             folders = [below] if below else [each.name for each in os.scandir(self._root)]
@@ -40,7 +40,7 @@ class DirectoryTarget:
             return listed
 
     def read(self, name: str) -> Iterator[bytes]:
-        with self._reported():
+        with self._report_errors():
             self._check_root()
             try:
                 descriptor = os.open(self._root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -51,7 +51,7 @@ class DirectoryTarget:
                     yield piece
 
     def write(self, name: str, content: Iterable[bytes]) -> str:
-        with self._reported():
+        with self._report_errors():
             self._check_root()
             path = self._root / name
             if not path.parent.is_dir():
@@ -63,7 +63,7 @@ class DirectoryTarget:
         return ""
 
     def remove(self, name: str) -> None:
-        with self._reported():
+        with self._report_errors():
             self._check_root()
             path = self._root / name
             path.unlink(missing_ok=True)
@@ -90,7 +90,7 @@ class DirectoryTarget:
             )
 
     @contextmanager
-    def _reported(self) -> Iterator[None]:
+    def _report_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -66,7 +66,7 @@ class S3Target:
 
         listed: dict[str, Stored] = {}
         count = 0
-        with self._reported(below):
+        with self._report_errors(below):
             for page in obstore.list(self._store, prefix=below or None, chunk_size=1000):
                 for entry in page:
                     listed[entry["path"]] = Stored(entry["size"], entry["e_tag"] or "")
@@ -78,7 +78,7 @@ class S3Target:
     def read(self, name: str) -> Iterator[bytes]:
         import obstore
 
-        with self._reported(name):
+        with self._report_errors(name):
             for piece in obstore.get(self._store, name).stream(min_chunk_size=READ_BYTES):
                 yield bytes(piece)
 
@@ -89,7 +89,7 @@ class S3Target:
         while len(first) < _PART_BYTES and (piece := next(pieces, None)) is not None:
             first += piece
         small = len(first) < _PART_BYTES
-        with self._reported(name):
+        with self._report_errors(name):
             answer = obstore.put(
                 self._store,
                 name,
@@ -103,21 +103,21 @@ class S3Target:
     def remove(self, name: str) -> None:
         import obstore
 
-        with self._reported(name):
+        with self._report_errors(name):
             obstore.delete(self._store, name)
 
     @contextmanager
-    def _reported(self, name: str) -> Iterator[None]:
+    def _report_errors(self, name: str) -> Iterator[None]:
         from obstore.exceptions import BaseError
 
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
             # Its text has addresses and the server's words; `from None` keeps it out of logs.
-            raise _translated(self.name, name, error) from None
+            raise _translate(self.name, name, error) from None
 
 
-def _translated(target: str, name: str, error: Exception) -> BackupError:
+def _translate(target: str, name: str, error: Exception) -> BackupError:
     text, _, debug = str(error).partition("\n\nDebug source")
     status = int(match[1]) if (match := _STATUS.search(text)) else 0
     code = match[1] if (match := _CODE.search(text)) else ""

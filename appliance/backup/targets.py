@@ -111,7 +111,7 @@ def open_target(
     )
 
 
-def named(settings: BackupSettings, name: str | None) -> list[TargetSettings]:
+def find_named(settings: BackupSettings, name: str | None) -> list[TargetSettings]:
     """All targets, or the one with this name. Raises TargetUnknown, or Invalid for duplicates."""
     names = [target.name for target in settings.targets]
     if len(set(names)) != len(names):
@@ -200,9 +200,9 @@ def upload(
             copier = Upload(access.sets, target, opened, attempts, access.clock, tell)
             for position, name in enumerate(names):
                 last = position == len(names) - 1
-                outcomes.append(_uploaded(copier, target, name, older_may_be_plain and not last))
+                outcomes.append(_upload(copier, target, name, older_may_be_plain and not last))
             if target.prune and all(each.result != "failed" for each in outcomes):
-                outcomes += _pruned(access, target, opened, attempts)
+                outcomes += _prune(access, target, opened, attempts)
     except (Invalid, TargetRefused, TargetFailed, BackupRunning, BackupNotWritable) as error:
         failed = names[len(outcomes)] if len(outcomes) < len(names) else ""
         outcomes.append(_failed(failed, target, error))
@@ -213,9 +213,7 @@ def upload(
     return outcomes
 
 
-def _uploaded(
-    copier: Upload, target: TargetSettings, name: str, may_be_plain: bool
-) -> UploadOutcome:
+def _upload(copier: Upload, target: TargetSettings, name: str, may_be_plain: bool) -> UploadOutcome:
     try:
         done = copier.run(name)
     except _OF_ONE_SET as error:
@@ -227,7 +225,7 @@ def _uploaded(
     return UploadOutcome(name=name, target=target.name, result=result, bytes=done.bytes)
 
 
-def _pruned(
+def _prune(
     access: TargetAccess, target: TargetSettings, opened: BackupTarget, attempts: Attempts
 ) -> list[UploadOutcome]:
     removed = remote_prune.prune(opened, access.sets, access.settings, attempts, access.clock)

@@ -52,7 +52,7 @@ def unpack(
 def check_hashes(set_path: Path, manifest: SetManifest, tell: TellFile | None = None) -> None:
     """Compares size and hash of every file of the set; this needs no key. Raises SetDamaged."""
     for file in manifest.files:
-        stored.check_hash(set_path, file, _counted(tell, file.name, file.stored_bytes))
+        stored.check_hash(set_path, file, _count(tell, file.name, file.stored_bytes))
 
 
 def _unpack_file(
@@ -74,7 +74,7 @@ def _unpack_file(
         ) from error
     try:
         with writing(), os.fdopen(descriptor, "wb") as opened:
-            progress = _counted(tell, file.path, file.bytes)
+            progress = _count(tell, file.path, file.bytes)
             secret_keys = keys.keys_of(manifest, identities)
             stored.read(set_path, file, opened, secret_keys, progress)
             opened.flush()
@@ -93,7 +93,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700)
 
 
-def _counted(tell: TellFile | None, name: str, total: int) -> Callable[[int], None] | None:
+def _count(tell: TellFile | None, name: str, total: int) -> Callable[[int], None] | None:
     if tell is None:
         return None
     done = 0

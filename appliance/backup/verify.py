@@ -112,7 +112,7 @@ class Verifier:
         self._check_space(manifest)
         try:
             with self._sets.scratch() as scratch:
-                return self._restored(path, manifest, identities, DataDir(scratch))
+                return self._restore(path, manifest, identities, DataDir(scratch))
         except SetDamaged as error:
             return [error.message]
         except BackupNotWritable as error:
@@ -136,7 +136,7 @@ class Verifier:
                 f"restoring it needs {needed:,} free bytes beside the backups; there are {free:,}"
             )
 
-    def _restored(
+    def _restore(
         self, path: Path, manifest: SetManifest, identities: Identities | None, scratch: DataDir
     ) -> list[str]:
         unpack(path, manifest, scratch.workspace, identities, tell=self._progress)

@@ -113,7 +113,7 @@ class MemberSocket:
                 self._socket.close(TOO_BIG, "the frame is too large")
                 break
             try:
-                self._on_frame(decoded(message), acked)
+                self._on_frame(decode(message), acked)
             except ApplianceError as error:
                 self._refuse(error)
             if self._socket.is_closing:
@@ -186,7 +186,7 @@ class MemberSocket:
         if self._connection is not None or self._identity is None:
             raise Invalid("this connection is negotiated already", hint="open another connection")
         mesh, member = self._identity
-        supported = negotiation.offered(mesh, self._broker.settings.inline_bytes_max)
+        supported = negotiation.offer(mesh, self._broker.settings.inline_bytes_max)
         missing, problem = negotiation.check_requirements(frame.require, supported)
         if (instance := instance_of(frame)) is not None and problem is None:
             self._broker.refuse_copy(mesh, member, instance)
@@ -222,7 +222,7 @@ class MemberSocket:
             self._socket.close(close_code(error), error.message)
 
 
-def decoded(message: bytes) -> frames.MemberFrame:
+def decode(message: bytes) -> frames.MemberFrame:
     try:
         return _decoder.decode(message)
     except msgspec.ValidationError as error:

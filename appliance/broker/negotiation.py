@@ -23,7 +23,7 @@ from appliance.mesh.negotiation import (
 Supported = dict[str, dict[str, dict[str, Any]]]
 
 
-def offered(mesh: MeshRow, inline_bytes: int) -> Supported:
+def offer(mesh: MeshRow, inline_bytes: int) -> Supported:
     """The features of this mesh's connections. There are no blobs: the inline limit applies."""
     dedupe: dict[str, Any] = {"version": 2, "mode": mesh.dedupe_mode, "request_fingerprint": True}
     if mesh.dedupe_mode == "retention_scoped":

@@ -171,7 +171,7 @@ def subscribers(
     return tuple([row[0] for row in rows])
 
 
-def mentioned(reader: Executor, mesh_id: str, named: Sequence[str]) -> list[str]:
+def find_mentioned(reader: Executor, mesh_id: str, named: Sequence[str]) -> list[str]:
     """Keys of the active members with these keys or names."""
     keys: list[str] = []
     for key_or_name in named:

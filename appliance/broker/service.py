@@ -137,7 +137,7 @@ class Broker:
 
     def _admit(self, member: str, item: Any) -> Command:
         """Check one item (B1): no transaction is open, nothing is stored."""
-        send = wire.decoded(item)
+        send = wire.decode(item)
         mesh = self.directory.mesh(send.mesh)
         sender = self.directory.member(mesh.id, member)
         digest, meta = validation.digest_of(send, self.settings)
@@ -289,7 +289,7 @@ class Broker:
 
     def _refusal(self, error: ApplianceError) -> Answer:
         metrics.accepts.labels(error.kind).inc()
-        return wire.refused(error, status_of(error) if error.kind != "internal" else 500)
+        return wire.refusal(error, status_of(error) if error.kind != "internal" else 500)
 
     # -- connections -------------------------------------------------------------------------
 

@@ -59,11 +59,11 @@ class DedupeRecord(Struct, frozen=True):
 
 def digest_of(item: wire.AcceptItem, settings: BrokerSettings) -> tuple[bytes, str | None]:
     """The request's fingerprint and its meta as JSON. Raises if the item itself is wrong."""
-    body = _encoded(item.body, "body")
+    body = _encode(item.body, "body")
     if len(body) > settings.inline_bytes_max:
         raise wire.BodyTooLarge(details={"bytes_max": settings.inline_bytes_max, "field": "body"})
     for name in ("client_message_id", "destination_ref", "reply_to_id"):
-        _encoded(getattr(item, name) or "", name)
+        _encode(getattr(item, name) or "", name)
     meta = canonical(item.meta) if item.meta else None
     if meta is not None and len(meta) > settings.meta_bytes_max:
         raise wire.BodyTooLarge(details={"bytes_max": settings.meta_bytes_max, "field": "meta"})
@@ -120,7 +120,7 @@ def duplicate_receipt(command: Command, record: DedupeRecord) -> wire.Receipt:
     )
 
 
-def _encoded(text: str, name: str) -> bytes:
+def _encode(text: str, name: str) -> bytes:
     if "\0" in text:
         raise Invalid(f"{name}: text must not contain NUL", details={"field": name})
     try:

@@ -431,7 +431,7 @@ class TooManyLinks(Unavailable):
     default_hint = "raise broker.links_max"
 
 
-def refused(error: ApplianceError, status: int) -> tuple[int, dict[str, Any]]:
+def refusal(error: ApplianceError, status: int) -> tuple[int, dict[str, Any]]:
     """A refusal as the result of one item: the usual error body without a request id."""
     body: dict[str, Any] = {
         "error": error.message,
@@ -445,7 +445,7 @@ def refused(error: ApplianceError, status: int) -> tuple[int, dict[str, Any]]:
     return status, body
 
 
-def decoded(item: Any) -> AcceptItem:
+def decode(item: Any) -> AcceptItem:
     """An item from JSON or a mapping. Raises Invalid, which names the field."""
     if isinstance(item, AcceptItem):
         return item

@@ -92,7 +92,7 @@ def _accept(tx: Tx, command: Command, fanout_max: int) -> AcceptResult:
             " VALUES (?, ?, ?)",
             [
                 (mesh_id, pubkey, made.broker_message_id)
-                for pubkey in queries.mentioned(tx, mesh_id, command.mentions)
+                for pubkey in queries.find_mentioned(tx, mesh_id, command.mentions)
             ],
         )
     if recipients:

@@ -148,7 +148,7 @@ class CourierAdmin:
     # -- inspection ----------------------------------------------------------------------
 
     def peek(self, who: Principal, query: wire.PeekQuery) -> wire.EnvelopePage:
-        stream = self._courier.existing_stream(who, SUBSCRIBE, query.stream)
+        stream = self._courier.find_stream(who, SUBSCRIBE, query.stream)
         limit = min(query.limit, PAGE_MAX)
         envelopes: list[wire.EnvelopeDetails] = []
         left = self._courier.settings.delivery_bytes_max
@@ -171,7 +171,7 @@ class CourierAdmin:
         return wire.EnvelopePage(envelopes, False, self._courier.boot_id)
 
     def envelope(self, who: Principal, query: wire.EnvelopeQuery) -> wire.EnvelopeDetails:
-        stream = self._courier.existing_stream(who, SUBSCRIBE, query.stream)
+        stream = self._courier.find_stream(who, SUBSCRIBE, query.stream)
         item = stream.find(query.id)
         if item is None:
             raise wire.NoSuchEnvelope(details={"id": query.id, "stream": query.stream})
@@ -279,7 +279,7 @@ class CourierAdmin:
         return seconds
 
     def resume(self, who: Principal, command: wire.Resume) -> wire.Paused:
-        stream = self._courier.existing_stream(who, OPERATE, command.stream)
+        stream = self._courier.find_stream(who, OPERATE, command.stream)
         self._queue.resume(stream, self._courier.now())
         return wire.Paused(stream.name, False, None, self._courier.boot_id)
 
@@ -287,8 +287,8 @@ class CourierAdmin:
 
     def redrive(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
         """Make matching dead letters ready again, all at once or at a rate."""
-        stream = self._courier.existing_stream(who, OPERATE, command.stream)
-        ids = [item.id for item in selected(stream, DEAD, command)]
+        stream = self._courier.find_stream(who, OPERATE, command.stream)
+        ids = [item.id for item in select(stream, DEAD, command)]
         if command.dry_run or not ids:
             return self._changed(ids, len(ids), command)
         now = self._courier.now()
@@ -332,8 +332,8 @@ class CourierAdmin:
 
     def kick(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
         """Make matching delayed envelopes ready now."""
-        stream = self._courier.existing_stream(who, OPERATE, command.stream)
-        items, now = list(selected(stream, DELAYED, command)), self._courier.now()
+        stream = self._courier.find_stream(who, OPERATE, command.stream)
+        items, now = list(select(stream, DELAYED, command)), self._courier.now()
         if not command.dry_run:
             items = [item for item in items if self._queue.kick(item, now)]
             dispatch(stream, now)
@@ -341,9 +341,9 @@ class CourierAdmin:
 
     def purge(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
         """Remove matching envelopes permanently. Leased ones can't be selected."""
-        stream = self._courier.existing_stream(who, OPERATE, command.stream)
+        stream = self._courier.find_stream(who, OPERATE, command.stream)
         states = [READY, DELAYED] if command.state is None else [command.state]
-        items = [item for state in states for item in selected(stream, state, command)]
+        items = [item for state in states for item in select(stream, state, command)]
         if not command.dry_run:
             items = list(self._purge_each(stream, items))
             dispatch(stream, self._courier.now())
@@ -388,7 +388,7 @@ class CourierAdmin:
         ]
 
 
-def selected(stream: Stream, state: str, command: wire.Selection) -> Iterator[StreamItem]:
+def select(stream: Stream, state: str, command: wire.Selection) -> Iterator[StreamItem]:
     """The envelopes in one state that match a selection, in order."""
     wanted = set(command.ids)
     left = command.limit if command.limit is not None else -1

@@ -35,13 +35,13 @@ def enqueue_lines(
                 raise Invalid(
                     f"line {number} is not JSON; the {count} before it were sent"
                 ) from None
-            producer.post(stream, _completed(value, type_, sender))
+            producer.post(stream, _complete(value, type_, sender))
             count += 1
         producer.flush()
     return count
 
 
-def _completed(value: Any, type_: str, sender: str | None) -> dict[str, Any]:
+def _complete(value: Any, type_: str, sender: str | None) -> dict[str, Any]:
     if isinstance(value, dict) and "type" in value and "payload" in value:
         made = envelope(value["type"], value["payload"], sender)
         return {**made, **value}

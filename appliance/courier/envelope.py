@@ -57,7 +57,7 @@ def parse(raw: Any, to: str, bytes_max: int, where: str = "envelope") -> ParsedE
             f"{where}.id: control characters are not allowed", details={"field": f"{where}.id"}
         )
     if meta.to != to:
-        body = _addressed(body, meta, to)
+        body = _address(body, meta, to)
     return ParsedEnvelope(id_, body, _options(meta), meta.type)
 
 
@@ -66,7 +66,7 @@ def _options(meta: Envelope) -> DeliveryOptions:
     return DeliveryOptions(priority, meta.partition_key, meta.delay_ms or 0, meta.ttl_ms or 0)
 
 
-def _addressed(body: bytes, meta: Envelope, to: str) -> bytes:
+def _address(body: bytes, meta: Envelope, to: str) -> bytes:
     """The same envelope with `to` filled in (courier contract §3)."""
     if meta.to is None and b'"to"' not in body:
         return b'{"to":%b,%b' % (encode(to), body.lstrip()[1:])

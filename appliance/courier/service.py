@@ -127,7 +127,7 @@ class Courier:
             stream = self.pipeline.open(name)
         return stream
 
-    def existing_stream(self, who: Principal, verb: str, name: str) -> Stream:
+    def find_stream(self, who: Principal, verb: str, name: str) -> Stream:
         """The stream. Raises if it doesn't exist, or without permission."""
         require(who, verb, name)
         stream = self.queue.streams.get(name)

@@ -165,7 +165,7 @@ class TriggerEngine:
         for rule in firing:
             for action in rule.do:
                 if isinstance(action, Enrich):
-                    changed = _enriched(changed or env, env, action)
+                    changed = _enrich(changed or env, env, action)
         final = changed or env
         effects = [
             effect
@@ -291,7 +291,7 @@ def _notice_id(text: str) -> str:
     return f"n-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _enriched(env: Env, source: Env, action: Enrich) -> Env:
+def _enrich(env: Env, source: Env, action: Enrich) -> Env:
     new = dict(env)
     if action.headers:
         new["headers"] = {**(new.get("headers") or {}), **fill_template(action.headers, source)}

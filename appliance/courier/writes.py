@@ -94,7 +94,7 @@ def prune(tx: Tx, recent_ms: int) -> int:
     return tx.execute("DELETE FROM acked WHERE at_ms < ?", (now_ms - recent_ms,)).rowcount
 
 
-def _acked(tx: Tx, acks: list[EnvelopeAcked]) -> None:
+def _ack(tx: Tx, acks: list[EnvelopeAcked]) -> None:
     now_ms = tx.steady_ms
     tx.executemany(DELETE, [(ack.row,) for ack in acks])
     tx.executemany(
@@ -118,7 +118,7 @@ def _returned(tx: Tx, changes: list[EnvelopeReturned]) -> None:
     )
 
 
-def _failed_attempt(tx: Tx, attempts: list[AttemptFailed]) -> None:
+def _fail_attempt(tx: Tx, attempts: list[AttemptFailed]) -> None:
     now_ms, kept = tx.steady_ms, [attempt for attempt in attempts if attempt.limit]
     tx.executemany(
         INSERT_ATTEMPT,
@@ -135,7 +135,7 @@ def _dead(tx: Tx, changes: list[EnvelopeDead]) -> None:
     )
 
 
-def _paused(tx: Tx, pauses: list[StreamPaused]) -> None:
+def _pause(tx: Tx, pauses: list[StreamPaused]) -> None:
     now_ms = tx.steady_ms
     tx.executemany(
         INSERT_PAUSE, [(pause.stream, _later(now_ms, pause.left_ms)) for pause in pauses]
@@ -157,13 +157,13 @@ def _each(sql: str) -> Callable[[Tx, list[Any]], None]:
 
 APPLY: dict[type, Callable[[Tx, list[Any]], None]] = {
     EnvelopeGone: _each(DELETE),
-    EnvelopeAcked: _acked,
+    EnvelopeAcked: _ack,
     EnvelopeReturned: _returned,
-    AttemptFailed: _failed_attempt,
+    AttemptFailed: _fail_attempt,
     EnvelopeDead: _dead,
     EnvelopeExpired: lambda _tx, _changes: None,
     EnvelopeRedriven: _each(UPDATE_REDRIVEN),
-    StreamPaused: _paused,
+    StreamPaused: _pause,
     StreamResumed: _each(DELETE_PAUSE),
     StreamForgotten: _each(DELETE_ACKED),
     LatestDropped: _each(DELETE_LATEST),

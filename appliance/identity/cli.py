@@ -116,7 +116,7 @@ def archive_cleanup(
     """  # fmt: skip
     from appliance.identity import files
     from appliance.kernel.clock import SystemClock
-    from appliance.recovery.cli import stopped_workspace
+    from appliance.recovery.cli import lock_workspace
 
     datadir, settings = _files(session)
     clock = SystemClock()
@@ -128,7 +128,7 @@ def archive_cleanup(
                 hint=NOT_SURE,
                 details={"found": msgspec.to_builtins(result)},
             )
-        with stopped_workspace(session):
+        with lock_workspace(session):
             result = files.clean_archive(datadir, settings, older_than, clock, apply=True)
     verb = "would remove" if dry_run else "removed"
     names = [*(key.key_id for key in result.removed), *result.put_aside]

@@ -142,7 +142,7 @@ class HttpBrokerTarget(BatchTarget):
             raise
         return BrokerResponse(
             response.status,
-            _decoded(response.body),
+            _decode(response.body),
             seconds_of(response.headers.get("Retry-After")),
         )
 
@@ -174,7 +174,7 @@ def _result_of(send: Outgoing, result: Any) -> Result:
     return result_of(send, result["status"], fields, seconds_of(retry_after))
 
 
-def _decoded(content: bytes) -> Any:
+def _decode(content: bytes) -> Any:
     try:
         return msgspec.json.decode(content) if content else None
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -38,7 +38,7 @@ def sends(
     whether there are more."""
     bounds = {"after": after, "before": before}
     return reader.page(
-        *_prepared(status, filters, bounds, oldest_first, limit + 1),
+        *_prepare(status, filters, bounds, oldest_first, limit + 1),
         limit=limit,
         make=lambda row: make(SendRow(*row)),
         size=size,
@@ -60,11 +60,11 @@ def redrivable(
         "error_contains": error_contains,
         "enqueued_before": enqueued_before,
     }
-    rows = reader.rows(*_prepared(status, filters, bounds, True, limit), limit=limit)
+    rows = reader.rows(*_prepare(status, filters, bounds, True, limit), limit=limit)
     return [SendRow(*row) for row in rows]
 
 
-def _prepared(
+def _prepare(
     status: str | None,
     filters: Mapping[str, Any],
     bounds: Mapping[str, Any],

@@ -112,7 +112,7 @@ class BrokerComparison(Loop):
         oldest_ms = now_ms - outbox.max_age_hours(mesh) * HOUR_MS
         cursor = self._cursors.pop((mesh, epoch), (oldest_ms, 0))
         for _ in range(COMPARE_PAGES_MAX):
-            rows = outbox.store.read(queries.delivered, mesh, cursor, COMPARE_ROWS)
+            rows = outbox.store.read(queries.list_delivered, mesh, cursor, COMPARE_ROWS)
             if not rows:
                 outbox.store.write(writes.note_epoch, mesh, epoch)
                 self._compared[mesh] = epoch

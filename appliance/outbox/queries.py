@@ -117,7 +117,7 @@ def last_id(reader: Executor) -> str | None:
     return row_id
 
 
-def delivered(
+def list_delivered(
     reader: Executor, mesh: str, after: tuple[int, int], limit: int
 ) -> list[tuple[int, int, str, str]]:
     """(delivered_at, rowid, id, client_message_id) of sends that the mesh's broker has accepted and

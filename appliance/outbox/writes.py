@@ -72,7 +72,7 @@ def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int, logs: bool) -> lis
             (send.client_message_id,),
         ).fetchone()
         if row is not None:
-            results.append(_compared(send, row))
+            results.append(_compare(send, row))
         elif free_sends <= 0:
             results.append(_FULL)
         else:
@@ -84,7 +84,7 @@ def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int, logs: bool) -> lis
     return results
 
 
-def _compared(send: NewSend, row: Any) -> Acceptance:
+def _compare(send: NewSend, row: Any) -> Acceptance:
     """The fingerprint doesn't include mesh and target, but an id is used for all of them."""
     same = row[0] == send.fingerprint and row[5] == send.mesh and row[6] == send.target
     return Acceptance(row[1], same, row[2], row[3], row[4])

@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @contextmanager
-def stopped_workspace(session: Session) -> Iterator[tuple[DataDir, Clock, Log]]:
+def lock_workspace(session: Session) -> Iterator[tuple[DataDir, Clock, Log]]:
     """The workspace, locked. Raises HubRunning while an appliance runs in it."""
     datadir, clock = find_workspace(session.workspace), SystemClock()
     with ExitStack() as stack:
@@ -58,7 +58,7 @@ def recover(
     if store not in STORES:
         raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(STORES)}")
 
-    with stopped_workspace(session) as (datadir, clock, log):
+    with lock_workspace(session) as (datadir, clock, log):
         line = ProgressLine(clock, not session.machine)
 
         def tell(table: str, rows: int) -> None:

@@ -31,7 +31,7 @@ class AppliedMigration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def stopped(datadir: DataDir) -> Iterator[Clock]:
+def hold_locks(datadir: DataDir) -> Iterator[Clock]:
     """Holds the locks, so that nothing runs or starts meanwhile, and completes or undoes a restore
     that was interrupted. Raises HubRunning."""
     clock = SystemClock()

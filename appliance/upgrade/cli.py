@@ -61,7 +61,7 @@ def migrate(
         planned = plan(datadir, sections)
         session.answer(msgspec.to_builtins(planned), "\n".join(_plan_lines(planned)))
         return
-    with applying.stopped(datadir) as clock:
+    with applying.hold_locks(datadir) as clock:
         planned = plan(datadir, sections, locked=True)
         applying.check_possible(planned)
         if planned.steps and not yes:

@@ -41,7 +41,7 @@ class StoredKeyArchive(msgspec.Struct, frozen=True):
 
 def _copied(context: Context) -> Iterator[Finding]:
     folder = context.datadir.dir / DIRECTORY
-    keys = _decoded(folder / KEYPAIR, StoredKeyPair)
+    keys = _decode(folder / KEYPAIR, StoredKeyPair)
     if keys is None:
         return
     yield from _second_files(context, keys)
@@ -51,7 +51,7 @@ def _copied(context: Context) -> Iterator[Finding]:
 
 def _elsewhere(context: Context) -> Iterator[Finding]:
     """Notes of the last minutes, because a refused copy tries again all the time."""
-    keys = _decoded(context.datadir.dir / DIRECTORY / KEYPAIR, StoredKeyPair)
+    keys = _decode(context.datadir.dir / DIRECTORY / KEYPAIR, StoredKeyPair)
     for store in ("broker", "inbox"):
         for _, connection in context.opened(store):
             rows = connection.execute(
@@ -90,7 +90,7 @@ def _other_workspace(
 ) -> Iterator[Finding]:
     """The newest of our own messages was signed with another key, though this one existed."""
     row = connection.execute(OWN, {"newest": NEWEST_IDS_MAX}).fetchone()
-    archive = _decoded(folder / ARCHIVE, StoredKeyArchive) or StoredKeyArchive()
+    archive = _decode(folder / ARCHIVE, StoredKeyArchive) or StoredKeyArchive()
     known = {keys.ed25519_pubkey, *(each.ed25519_pubkey for each in archive.keys)}
     if row is None or row[0] in known:
         return
@@ -106,7 +106,7 @@ def _other_workspace(
         )
 
 
-def _decoded(path: Path, kind: type[T]) -> T | None:
+def _decode(path: Path, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(_text(path), type=kind)
     except msgspec.DecodeError:

@@ -27,7 +27,7 @@ _LOSES = {
 def _objects(context: Context) -> Iterator[Finding]:
     for store, connection in context.opened():
         present = schema_model.actual(connection)
-        model = schema_model.expected(connection, store)
+        model = schema_model.read_expected(connection, store)
         for finding in _of_store(store, model, present):
             table = finding.problem == "missing" and not finding.hint
             hint = restore_hint(context.datadir, store) if table else finding.hint

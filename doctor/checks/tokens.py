@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from appliance.kernel.clock import DAY_MS
 from doctor.check import Check, Finding, Problem
-from doctor.checks.tokens_file import decoded_scopes
+from doctor.checks.tokens_file import decode_scopes
 from doctor.context import Context
 
 
@@ -27,7 +27,7 @@ def _expiring(context: Context) -> Iterator[Finding]:
                 " ".join(
                     [f"agentlip token revoke {token_id} && agentlip token create"]
                     + [f"--name {shlex.quote(name)}"]
-                    + [f"--scope {shlex.quote(scope)}" for scope in decoded_scopes(scopes)]
+                    + [f"--scope {shlex.quote(scope)}" for scope in decode_scopes(scopes)]
                 ),
             )
 

@@ -57,7 +57,7 @@ def _admin(context: Context) -> Iterator[Finding]:
             "SELECT scopes, expires_ms, revoked_ms FROM tokens LIMIT 10000"
         ).fetchall()
         if rows and not any(
-            ADMIN in decoded_scopes(scopes) and revoked is None and (expires or now_ms + 1) > now_ms
+            ADMIN in decode_scopes(scopes) and revoked is None and (expires or now_ms + 1) > now_ms
             for scopes, expires, revoked in rows
         ):
             yield NO_ADMIN.finding(
@@ -67,7 +67,7 @@ def _admin(context: Context) -> Iterator[Finding]:
             )
 
 
-def decoded_scopes(text: str) -> list[str]:
+def decode_scopes(text: str) -> list[str]:
     try:
         return msgspec.json.decode(text, type=list[str])
     except msgspec.DecodeError:

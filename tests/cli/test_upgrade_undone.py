@@ -74,7 +74,7 @@ def killed_at(datadir: DataDir, statement: int) -> bool:
 
 
 def apply(datadir: DataDir) -> applying.AppliedMigration:
-    with applying.stopped(datadir) as clock:
+    with applying.hold_locks(datadir) as clock:
         return applying.apply(datadir, UpgradeSections(), clock, Log(level="error"))
 
 
