@@ -168,9 +168,9 @@ def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., N
         _parameter("as_jsonl", JsonlFlag, False),
     ]
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own] + shared
+    parameters = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in own] + shared
     entry.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    entry.__annotations__ = {each.name: each.annotation for each in parameters}
+    entry.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     entry.__name__ = function.__name__
     entry.__doc__ = function.__doc__
     return entry
@@ -289,14 +289,14 @@ def until_signalled() -> Iterator[None]:
 
     def end(number: int, frame: object) -> None:
         del number, frame
-        for each in numbers:  # a second signal is ignored
-            signal.signal(each, signal.SIG_IGN)
+        for digits in numbers:  # a second signal is ignored
+            signal.signal(digits, signal.SIG_IGN)
         raise _Signalled
 
     numbers = (signal.SIGTERM, signal.SIGINT)
     with suppress(_Signalled):
-        for each in numbers:
-            signal.signal(each, end)
+        for digits in numbers:
+            signal.signal(digits, end)
         yield
 
 
@@ -401,7 +401,7 @@ def _aligned(
     widths = [max(_cells(line[i]) for line in lines) for i in range(len(columns))]
     widest = max(widths)
     if width is not None:  # the widest columns are cut first
-        while sum(min(each, widest) for each in widths) + 2 * last > width and widest > NARROWEST:
+        while sum(min(width, widest) for width in widths) + 2 * last > width and widest > NARROWEST:
             widest -= 1
     out = []
     for line in lines:

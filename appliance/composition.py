@@ -143,8 +143,8 @@ class Composition:
             meshes = MeshWebhooks(broker.broker)
         registered = WebhooksById(
             *[
-                WebhooksSwitchedOff() if each is None else RegisteredWebhooks(each)
-                for each in (webhooks, meshes)
+                WebhooksSwitchedOff() if mesh is None else RegisteredWebhooks(mesh)
+                for mesh in (webhooks, meshes)
             ]
         )
         targets = (WebhookTarget(registered, caller, host.clock), *self._mail(host))

@@ -52,10 +52,10 @@ class Target(msgspec.Struct, frozen=True):
         if not name or parts.is_absolute() or ".." in parts.parts:
             raise StepFailed(f"{name}: not a path in the workspace")
         path = self.datadir.workspace / parts
-        for each in (path, *path.parents):
-            if each == self.datadir.workspace:
+        for parent in (path, *path.parents):
+            if parent == self.datadir.workspace:
                 break
-            if each.is_symlink() and each != self.datadir.dir:
+            if parent.is_symlink() and parent != self.datadir.dir:
                 raise StepFailed(f"{name}: it is a link; change what it leads to by hand")
         return path
 

@@ -41,11 +41,14 @@ def unknown(message: str) -> str:
 
 
 def _text(findings: Sequence[Finding], checks: int) -> str:
-    problems = [each for each in findings if each.severity.rank > Severity.INFO.rank]
+    problems = [finding for finding in findings if finding.severity.rank > Severity.INFO.rank]
     if not problems:
         return f"{checks} checks, no problems"
     problems.sort(key=lambda each: (bool(each.explained_by), -each.severity.rank))
-    texts = [f"{each.check}: {each.subject}: {each.message}" for each in problems[:_SHOWN_MAX]]
+    texts = [
+        f"{problem.check}: {problem.subject}: {problem.message}"
+        for problem in problems[:_SHOWN_MAX]
+    ]
     more = len(problems) - len(texts)
     return _clean("; ".join(texts)) + (f"; and {more} more" if more else "")
 

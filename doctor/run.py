@@ -170,7 +170,8 @@ def examine(
     return narrow(
         [
             msgspec.structs.replace(
-                outcome, findings=tuple(each for each in explained if each.check == outcome.check)
+                outcome,
+                findings=tuple(finding for finding in explained if finding.check == outcome.check),
             )
             for outcome in outcomes
         ],

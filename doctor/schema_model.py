@@ -57,14 +57,16 @@ def read_expected(connection: sqlite3.Connection, store: str) -> dict[str, Schem
     recorded = _read_applied(connection)
     if schema.too_new or not (schema.schema or recorded):
         return {}
-    known = {each.number for each in released if each.name in recorded}
+    known = {migration.number for migration in released if migration.name in recorded}
     last = min(max(schema.schema, 0, *known), newest(released))
     adapter = adapter_of(store)
     works = adapter is None or adapter.optional_steps_work(connection)
     applied = tuple(
-        each
-        for each in released
-        if (each.name in recorded and works if each.optional else each.number <= last)
+        migration
+        for migration in released
+        if (
+            migration.name in recorded and works if migration.optional else migration.number <= last
+        )
     )
     objects = dict(_model(applied))
     if meta.read(connection, "x_id_order") == "rowid":
@@ -108,9 +110,9 @@ def apply(
     """Applies the named steps to a model of these objects. Raises sqlite3.Error."""
     order = ("table", "view", "index", "trigger")
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for each in sorted(objects.values(), key=lambda each: order.index(each.kind)):
+        for made in sorted(objects.values(), key=lambda made: order.index(made.kind)):
             with suppress(sqlite3.Error):  # a module that this SQLite lacks
-                connection.execute(each.sql)
+                connection.execute(made.sql)
         for migration in released:
             if migration.name in names:
                 _run(connection, migration)
@@ -156,7 +158,9 @@ def _without_comment(match: re.Match[str]) -> str:
 
 
 def _first(released: tuple[Migration, ...]) -> tuple[Migration, ...]:
-    return tuple(each for each in released if each.number == 1 and not each.optional)
+    return tuple(
+        migration for migration in released if migration.number == 1 and not migration.optional
+    )
 
 
 def _read_applied(connection: sqlite3.Connection) -> frozenset[str]:

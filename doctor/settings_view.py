@@ -65,7 +65,9 @@ def view(file: Path, environment: Mapping[str, str]) -> tuple[SettingsView, list
 def texts_of(shown: SettingsView, given: Any) -> set[str]:
     """The texts and the unknown names in given settings that the view does not show."""
     known = {part for path in shown.settings for part in path.split(".")}
-    known |= {each.value for each in shown.settings.values() if isinstance(each.value, str)}
+    known |= {
+        setting.value for setting in shown.settings.values() if isinstance(setting.value, str)
+    }
     return _words_in(given) - known
 
 

@@ -85,5 +85,5 @@ def _facts(check: Check) -> list[str]:
 
 
 def _problems(problems: Sequence[Problem]) -> str:
-    rows = [(code(each.name), each.means, each.remedy) for each in problems]
+    rows = [(code(problem.name), problem.means, problem.remedy) for problem in problems]
     return table(("Finding", "What it means", "What to do"), rows)

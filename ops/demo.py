@@ -191,14 +191,16 @@ def feed(
         say(f"sent; waiting until the listeners have event {newest_event(client):,}")
         last = newest_event(client)
         deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
-        while any(each.newest() < last for each in listeners) and time.monotonic() < deadline:
+        while (
+            any(listener.newest() < last for listener in listeners) and time.monotonic() < deadline
+        ):
             time.sleep(POLL_SECONDS)
         caught_up = time.monotonic() - began
     finally:
-        for each in listeners:
-            each.end()
+        for listener in listeners:
+            listener.end()
     log, created = read_log(client, before, last)
-    reports = [compare(each, log, last) for each in listeners]
+    reports = [compare(listener, log, last) for listener in listeners]
     return {
         "messages": len(items),
         "sent": sent,
@@ -211,7 +213,7 @@ def feed(
         "events": len(log),
         "messages_in_log": created,
         "listeners": reports,
-        "agree": created == sent and not bad and all(each["complete"] for each in reports),
+        "agree": created == sent and not bad and all(report["complete"] for report in reports),
     }
 
 
@@ -229,19 +231,19 @@ def send_all(
             pool.submit(importer.run, share)
             for importer, share in zip(importers, shares, strict=True)
         ]
-        for each in running:
-            each.add_done_callback(
+        for process in running:
+            process.add_done_callback(
                 lambda _: done.set() if all(task.done() for task in running) else None
             )
-        while sum(each.summary.read for each in importers) < len(items) / 2:
+        while sum(importer.summary.read for importer in importers) < len(items) / 2:
             if done.wait(0.005):
                 break
         midway()
-        summaries = [each.result() for each in running]
+        summaries = [process.result() for process in running]
     return (
-        sum(each.sent for each in summaries),
-        sum(each.already for each in summaries),
-        sum(each.bad for each in summaries),
+        sum(summary.sent for summary in summaries),
+        sum(summary.already for summary in summaries),
+        sum(summary.bad for summary in summaries),
     )
 
 
@@ -258,7 +260,7 @@ def newest_event(client: HubClient) -> int:
 def read_log(client: HubClient, after: int, until: int) -> tuple[set[int], int]:
     """Ids of the events in (after, until], and how many are messages in our channels."""
     channels = client.get("/api/v1/channels")["channels"]
-    ours = {each["id"] for each in channels if each["name"] in CHANNELS}
+    ours = {channel["id"] for channel in channels if channel["name"] in CHANNELS}
     ids: set[int] = set()
     created = 0
     while after < until:
@@ -272,7 +274,7 @@ def read_log(client: HubClient, after: int, until: int) -> tuple[set[int], int]:
 
 
 def compare(listener: DemoListener, log: set[int], last: int) -> dict[str, Any]:
-    ids = [each for each in listener.event_ids() if each <= last]
+    ids = [event_id for event_id in listener.event_ids() if event_id <= last]
     unique = set(ids)
     return {
         "name": listener.name,
@@ -293,10 +295,10 @@ def spell(report: dict[str, Any]) -> str:
         f" all received after {report['seconds_until_heard']:.1f} s",
         f"log: {report['events']:,} events, {report['messages_in_log']:,} of them messages",
     ]
-    for each in report["listeners"]:
+    for listener in report["listeners"]:
         lines.append(
-            f"listener {each['name']}: {each['events']:,} events, {each['missing']} missing,"
-            f" {each['repeated']} repeated"
+            f"listener {listener['name']}: {listener['events']:,} events,"
+            f" {listener['missing']} missing, {listener['repeated']} repeated"
         )
     lines.append("The counts agree." if report["agree"] else "THE COUNTS DO NOT AGREE.")
     return "\n".join(lines)

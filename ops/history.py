@@ -40,7 +40,7 @@ def commits(repository: Path) -> list[PastMessage]:
         raise OSError(words[-1] if words else "git log failed")
     entries = []
     for record in done.stdout.split(RECORD):
-        fields = [each.decode("utf-8", "replace") for each in record.split(FIELD, 3)]
+        fields = [part.decode("utf-8", "replace") for part in record.split(FIELD, 3)]
         if len(fields) == 4:
             digest, author, month, text = fields
             entries.append(PastMessage(month, _name(author), text.strip() or "(empty)", digest))

@@ -41,7 +41,7 @@ def sentence(text: str) -> str:
 def plain_name(kind: Any) -> str:
     """The type of a setting."""
     if get_origin(kind) in (Union, UnionType):  # X | None
-        return plain_name(next(each for each in get_args(kind) if each is not NoneType))
+        return plain_name(next(arg for arg in get_args(kind) if arg is not NoneType))
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if isinstance(kind, type) and kind.__name__ in PLAIN:
@@ -57,7 +57,7 @@ def plain_name(kind: Any) -> str:
 def fields(struct: Any) -> list[tuple[str, str, str]]:
     """(name, type, default) of every field of a struct, its tag first."""
     config = struct.__struct_config__
-    rows = [_row(each) for each in shapes.type_info(struct).fields]  # type: ignore[attr-defined]
+    rows = [_row(field) for field in shapes.type_info(struct).fields]  # type: ignore[attr-defined]
     if config.tag is not None:
         rows.insert(0, (code(config.tag_field), code(f'"{config.tag}"'), "required"))
     return rows
@@ -97,8 +97,8 @@ def _described(kind: Any) -> str:
 def _kind(kind: Any) -> str:
     match kind:
         case shapes.UnionType():
-            some = [each for each in kind.types if not isinstance(each, shapes.NoneType)]
-            return " or ".join(_described(each) for each in some)
+            some = [inner for inner in kind.types if not isinstance(inner, shapes.NoneType)]
+            return " or ".join(_described(part) for part in some)
         case shapes.ListType():
             return f"list{_lengths(kind)} of {_described(kind.item_type)}"
         case shapes.StructType():

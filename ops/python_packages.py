@@ -73,7 +73,7 @@ def normalize(sdist: Path, epoch: int) -> None:
         gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=epoch) as compressed,
         tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as new,
     ):
-        for member in sorted(old.getmembers(), key=lambda each: each.name):
+        for member in sorted(old.getmembers(), key=lambda member: member.name):
             member.uid = member.gid = 0
             member.uname = member.gname = ""
             member.mtime = epoch

@@ -62,8 +62,8 @@ def packages(image: str) -> list[dict[str, Any]]:
     command = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "python3", image]
     installed = json.loads(subprocess.check_output([*command, "-c", LIST_PACKAGES], text=True))
     return [
-        {"name": each["name"], "version": each["version"], "licence": licence(each)}
-        for each in sorted(installed, key=lambda each: normalize(each["name"]))
+        {"name": package["name"], "version": package["version"], "licence": licence(package)}
+        for package in sorted(installed, key=lambda package: normalize(package["name"]))
     ]
 
 
@@ -80,7 +80,7 @@ def licence(package: dict[str, Any]) -> str | None:
 def allowed(expression: str | None) -> bool:
     """Whether every licence of one of the alternatives is in ALLOWED."""
     alternatives = re.sub(r"[()]", "", expression or "").split(" OR ")
-    return any(ALLOWED.issuperset(each.split(" AND ")) for each in alternatives)
+    return any(ALLOWED.issuperset(alternative.split(" AND ")) for alternative in alternatives)
 
 
 def normalize(name: str) -> str:
@@ -95,7 +95,7 @@ def document(image: str) -> dict[str, Any]:
     bom: dict[str, Any] = json.loads(subprocess.check_output(command, env=environment))
     del bom["serialNumber"]  # random
     bom["metadata"]["timestamp"] = read_creation(image)
-    licences = {normalize(each["name"]): each["licence"] for each in packages(image)}
+    licences = {normalize(package["name"]): package["licence"] for package in packages(image)}
     for component in bom["components"]:
         known = licences.get(normalize(component["name"]))
         if known and component.get("purl", "").startswith("pkg:pypi/"):

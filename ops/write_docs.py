@@ -263,8 +263,8 @@ def routes_page(routes: Sequence[Route]) -> str:
     rows, structs = [], set()
     for route in routes:
         for method, operation in route.operations.items():
-            taken = [each for each in (operation.query, operation.body) if each is not None]
-            kinds = [part for each in taken for part in getattr(each, "__args__", (each,))]
+            taken = [schema for schema in (operation.query, operation.body) if schema is not None]
+            kinds = [part for name in taken for part in getattr(name, "__args__", (name,))]
             structs.update(kinds)
             rows.append(
                 (
@@ -278,7 +278,7 @@ def routes_page(routes: Sequence[Route]) -> str:
             )
     pending = list(structs)
     while pending:
-        inner = [each for each in inner_structs(pending.pop()) if each not in structs]
+        inner = [struct for struct in inner_structs(pending.pop()) if struct not in structs]
         structs.update(inner)
         pending += inner
     heads = ("Route", "Effect", "Scope", "Free", "Request", "Status")

@@ -56,7 +56,7 @@ def publish(dataset: Dataset) -> None:
     except ImportError:
         raise Usage("--delta needs the package deltalake", "pip install deltalake") from None
     root = dataset.root / FOLDER
-    kept = {name for each in dataset.kept() for name in each["files"]}
+    kept = {name for manifest in dataset.kept() for name in manifest["files"]}
     with writable(root):
         for table in schemas.partitions(dataset.schema):
             _publish_table(version, root / table, table, dataset.schema)
@@ -140,10 +140,12 @@ def _schema(schema: str, table: str) -> Any:
     from deltalake import Schema
 
     (columns,) = [
-        each["columns"] for each in schemas.load(schema)["tables"] if each["name"] == table
+        described["columns"]
+        for described in schemas.load(schema)["tables"]
+        if described["name"] == table
     ]
     fields = [
-        {"name": each["name"], "type": TYPES[each["type"]], "nullable": True, "metadata": {}}
-        for each in columns
+        {"name": column["name"], "type": TYPES[column["type"]], "nullable": True, "metadata": {}}
+        for column in columns
     ]
     return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))

@@ -268,12 +268,12 @@ def _bring_snapshot(
 
 def _keep_few(newest: Path) -> None:
     """Remove old snapshots and old partial downloads."""
-    ages = {each: time.time() - each.stat().st_mtime for each in newest.parent.iterdir()}
-    whole = [each for each in ages if each != newest and not each.name.startswith(".")]
-    old = sorted(whole, key=lambda each: ages[each])[SNAPSHOTS_KEPT - 1 :]
-    partial = [each for each in ages if each.name.startswith(".") and ages[each] > PART_SECONDS_MAX]
-    for each in (*old, *partial):
-        shutil.rmtree(each, ignore_errors=True)
+    ages = {path: time.time() - path.stat().st_mtime for path in newest.parent.iterdir()}
+    whole = [age for age in ages if age != newest and not age.name.startswith(".")]
+    old = sorted(whole, key=lambda path: ages[path])[SNAPSHOTS_KEPT - 1 :]
+    partial = [age for age in ages if age.name.startswith(".") and ages[age] > PART_SECONDS_MAX]
+    for path in (*old, *partial):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _refusal(url: str, error: HTTPError) -> str:

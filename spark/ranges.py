@@ -18,10 +18,10 @@ def read(file: Path, column: str) -> Range | None:
     metadata = parquet.read_metadata(file)
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     columns = [group.column(index) for group in groups for index in range(group.num_columns)]
-    ends = [each.statistics for each in columns if each.path_in_schema == column]
-    if not ends or any(each is None or not each.has_min_max for each in ends):
+    ends = [name.statistics for name in columns if name.path_in_schema == column]
+    if not ends or any(end is None or not end.has_min_max for end in ends):
         return None
-    return min(each.min for each in ends), max(each.max for each in ends)
+    return min(end.min for end in ends), max(end.max for end in ends)
 
 
 def candidates(

@@ -27,7 +27,9 @@ class CheckResult(NamedTuple):
 def describe(results: Sequence[CheckResult]) -> list[str]:
     """A line for each result, failed ones first."""
     lines = []
-    for result in sorted(results, key=lambda each: (each.failed == 0, each.severity != ERROR)):
+    for result in sorted(
+        results, key=lambda result: (result.failed == 0, result.severity != ERROR)
+    ):
         outcome = (
             "passed" if result.failed == 0 else f"{result.severity.upper()}: {result.failed:,} fail"
         )

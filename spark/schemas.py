@@ -50,7 +50,10 @@ def struct(columns: list[dict[str, Any]]) -> t.StructType:
 
     kinds = types()
     return t.StructType(
-        [t.StructField(each["name"], kinds[each["type"]], each["nullable"]) for each in columns]
+        [
+            t.StructField(column["name"], kinds[column["type"]], column["nullable"])
+            for column in columns
+        ]
     )
 
 
@@ -60,16 +63,16 @@ def segments(kind: str = "events", version: int = 1) -> t.StructType:
 
 def tables(name: str) -> dict[str, t.StructType]:
     """The columns of each table, the partition column last, as Spark reads files."""
-    return {each["name"]: struct(each["columns"]) for each in load(name)["tables"]}
+    return {table["name"]: struct(table["columns"]) for table in load(name)["tables"]}
 
 
 def partitions(name: str) -> dict[str, str | None]:
-    return {each["name"]: each.get("partition") for each in load(name)["tables"]}
+    return {table["name"]: table.get("partition") for table in load(name)["tables"]}
 
 
 def ranges(name: str) -> dict[str, str]:
     """The id whose range each file of a table remembers, by table."""
-    return {each["name"]: each["ranges"] for each in load(name)["tables"] if "ranges" in each}
+    return {table["name"]: table["ranges"] for table in load(name)["tables"] if "ranges" in table}
 
 
 def differences(actual: t.StructType, promised: t.StructType) -> list[str]:

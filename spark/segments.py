@@ -158,7 +158,9 @@ def verify(segment: SegmentFile) -> tuple[str, ...]:
 def added_columns(segment: SegmentFile) -> tuple[str, ...]:
     """Columns beyond the schema. A missing one, or one of another type, is an error. Only the
     first of JSON lines is compared."""
-    promised = {each["name"]: each["type"] for each in schemas.load(f"{segment.kind}-1")["columns"]}
+    promised = {
+        column["name"]: column["type"] for column in schemas.load(f"{segment.kind}-1")["columns"]
+    }
     if segment.format == "jsonl":
         there, wrong = _compare_line(segment.path, promised)
     else:
@@ -285,7 +287,7 @@ def begins_after(root: Path, kind: str = EVENTS) -> int:
 def cuts(segments: Sequence[SegmentFile]) -> list[EpochEnd]:
     """The ends of epochs: a restore discards the events after the backup."""
     begins: dict[str, SegmentFile] = {}
-    for segment in sorted(segments, key=lambda each: each.first):
+    for segment in sorted(segments, key=lambda segment: segment.first):
         begins.setdefault(segment.epoch, segment)
     ordered = sorted(begins.values(), key=lambda segment: segment.first)
     lasts: dict[str, int] = {}

@@ -88,11 +88,11 @@ def create(
 @common
 def list_sets(session: Session) -> None:
     """List all backups, oldest first, with those that can't be read."""
-    rows = [row(each, session.machine) for each in open_workspace(session).sets.list()]
+    rows = [row(set_, session.machine) for set_ in open_workspace(session).sets.list()]
     columns = [
         column
         for column in _COLUMNS
-        if column[1] != "problem" or any(each["problem"] for each in rows)
+        if column[1] != "problem" or any(row["problem"] for row in rows)
     ]
     session.table(rows, columns, "no backups: agentlip backup create")
 

@@ -54,7 +54,7 @@ def _remove(decisions: list[RetentionDecision]) -> int:
 
 def _show(session: Session, decisions: list[RetentionDecision], verb: str) -> None:
     rows: list[dict[str, Any]] = [
-        {"name": each.name, "action": "keep" if each.keep else verb, "why": each.why}
-        for each in decisions
+        {"name": decision.name, "action": "keep" if decision.keep else verb, "why": decision.why}
+        for decision in decisions
     ]
     session.table(rows, _COLUMNS, "no backups: agentlip backup create")

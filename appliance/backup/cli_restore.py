@@ -132,8 +132,8 @@ def _plan_lines(planned: Any) -> list[str]:
     lines += [f"would remove {path}" for path in planned.removed]
     lines += [f"would keep {path}" for path in planned.kept]
     lines += [
-        f"would change the setting {each.name}: {each.before} → {each.after}"
-        for each in planned.settings
+        f"would change the setting {setting.name}: {setting.before} → {setting.after}"
+        for setting in planned.settings
     ]
     lines += [
         f"the next start migrates {name}: {step}" for name, step in planned.migrations.items()
@@ -152,11 +152,12 @@ def _plan_lines(planned: Any) -> list[str]:
 
 def _notice_lines(planned: Any) -> list[str]:
     lines = []
-    for each in planned.notices:
-        names = ", ".join(key if key == text else f"{key} ({text})" for key, text in each.first)
-        more = ", …" if each.count > len(each.first) else ""
+    for notice in planned.notices:
+        names = ", ".join(key if key == text else f"{key} ({text})" for key, text in notice.first)
+        more = ", …" if notice.count > len(notice.first) else ""
         lines.append(
-            f"{LINES_OF_KIND[each.kind]}: {each.count} {each.noun} in {each.store}: {names}{more}"
+            f"{LINES_OF_KIND[notice.kind]}: {notice.count} {notice.noun} in {notice.store}:"
+            f" {names}{more}"
         )
     for store in planned.uncompared:
         lines.append(

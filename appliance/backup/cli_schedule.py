@@ -87,8 +87,8 @@ def _lines(answer: dict[str, Any], settings: BackupSettings) -> list[str]:
         ("encrypted", "yes" if answer["encrypted"] else "no (backup.recipients is empty)"),
         ("targets", targets or "none (backup.targets is empty)"),
         *(
-            ("failed", f"{each['phase']} at {_local(each['failed_at'])}: {each['error']}")
-            for each in answer["failures"]
+            ("failed", f"{failure['phase']} at {_local(failure['failed_at'])}: {failure['error']}")
+            for failure in answer["failures"]
         ),
     ]
     return [

@@ -43,12 +43,12 @@ def targets(
             configured.report(access, each, check=check, tell=tell)
             for each in configured.find_named(access.settings, target)
         ]
-    session.table([_row(session, each) for each in reports], _COLUMNS, _NO_TARGETS)
-    problems = [problem for each in reports for problem in each.problems]
+    session.table([_row(session, report) for report in reports], _COLUMNS, _NO_TARGETS)
+    problems = [problem for report in reports for problem in report.problems]
     if not session.machine:
         for problem in problems:
             note(plain(problem.message))
-    if check and any(each.state != "ok" for each in reports):
+    if check and any(report.state != "ok" for report in reports):
         raise typer.Exit(18)
 
 

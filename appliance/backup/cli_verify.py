@@ -51,7 +51,7 @@ def verify(
         verifier = verifier_of(session, work)
         checked = [_report(session, verifier.verify(name, identities)) for name in chosen]
     if session.machine:
-        session.table([_row(each) for each in checked], (), "")
+        session.table([_row(result) for result in checked], (), "")
     _raise_worst(checked)
 
 
@@ -112,7 +112,7 @@ def _raise_worst(checked: list["Checked"]) -> None:
         ("bad", VerificationFailed),
         ("inconclusive", VerificationInconclusive),
     ):
-        worst = [each for each in checked if each.verification.result == wanted]
+        worst = [result for result in checked if result.verification.result == wanted]
         if worst:
             first = worst[0].verification.problems[0]
             raise error(f"{worst[0].name}: {first}", details={"names": [e.name for e in worst]})

@@ -199,9 +199,9 @@ def bytes_needed(datadir: DataDir) -> int:
     total = 0
     for store in present_stores(datadir):
         path = datadir.database(store)
-        for each in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
+        for file in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
             with suppress(OSError):
-                total += each.stat().st_size
+                total += file.stat().st_size
     return total
 
 

@@ -78,7 +78,7 @@ def common_cut(datadir: DataDir, clock: Clock, meanwhile: Callable[[], R]) -> It
             PinnedStore(store, datadir.database(store), readers[store], round(pauses[store], 3))
             for store in names
         ]
-        yield Cut(at_ms, max(each.pause_ms for each in pinned), tuple(pinned), result)
+        yield Cut(at_ms, max(store.pause_ms for store in pinned), tuple(pinned), result)
 
 
 def present_stores(datadir: DataDir) -> tuple[str, ...]:

@@ -20,11 +20,11 @@ def show(sets: Sequence[SetFacts], newest: SetFacts | None, now_ms: int) -> None
     metrics.seconds.set(0 if row is None else row.seconds)
     metrics.pause.set(0 if row is None else row.pause_ms / 1000)
     checked = next(
-        (each.row.verification for each in reversed(sets) if each.row.verification is not None),
+        (fact.row.verification for fact in reversed(sets) if fact.row.verification is not None),
         None,
     )
-    proven = [each.row.verification for each in sets if each.result in ("good", "bad")]
-    times = [datetime.fromisoformat(each.checked_at).timestamp() for each in proven if each]
+    proven = [fact.row.verification for fact in sets if fact.result in ("good", "bad")]
+    times = [datetime.fromisoformat(fact.checked_at).timestamp() for fact in proven if fact]
     metrics.verified.set(max(times, default=0))
     for result in metrics.RESULTS:
         is_it = checked is not None and checked.result == result

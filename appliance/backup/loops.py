@@ -141,7 +141,7 @@ class BackupScheduler(Loop):
         if not self._settings.verify or uptime < self._recheck_at or in_thread(self._sets.is_busy):
             return 0
         before = iso(now_ms - int(RECHECK_SECONDS * 1000))
-        checked = [(each.row.verification, each.row) for each in self._catalogue.facts]
+        checked = [(fact.row.verification, fact.row) for fact in self._catalogue.facts]
         old = sorted(
             (at, row.name)
             for result, row in checked

@@ -187,7 +187,7 @@ def _is_plain(name: str) -> bool:
 
 def _is_printable(value: Any) -> bool:
     if isinstance(value, dict):
-        return all(_is_printable(each) for pair in value.items() for each in pair)
+        return all(_is_printable(half) for pair in value.items() for half in pair)
     if isinstance(value, (list, tuple)):
         return all(map(_is_printable, value))
     return not isinstance(value, str) or value.isprintable()

@@ -48,9 +48,9 @@ def prune(
         seen for name in names.present if (seen := _read(target, name, owner, attempts)) is not None
     ]
     decisions = [
-        each
-        for each in decide(ours, settings, clock.now_ms())
-        if not each.keep and each.name not in local
+        decision
+        for decision in decide(ours, settings, clock.now_ms())
+        if not decision.keep and decision.name not in local
     ]
     for name in names.unfinished:
         if name in local:

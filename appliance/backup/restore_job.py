@@ -235,7 +235,7 @@ def _check_workspace(job: RestoreJob) -> None:
 def _check_epoch(job: RestoreJob) -> None:
     """A set of a history that this workspace never had is of a copy that went its own way."""
     ours = present_epoch(job)
-    known = {each.epoch for each in known_epochs(job)} | {ours}
+    known = {epoch.epoch for epoch in known_epochs(job)} | {ours}
     lost = manifest.read(job.target, job.mode).lost
     theirs = job.manifest.epoch
     if ours and theirs and theirs not in known and not lost:

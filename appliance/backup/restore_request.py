@@ -64,10 +64,10 @@ def of(
 
 def _newest(sets: SetDirectory) -> str:
     """The newest set that was made for its own sake, and was not found bad by a check."""
-    for each in reversed(sets.list()):
-        bad = each.verification is not None and each.verification.result == "bad"
-        if each.manifest is not None and each.manifest.reason != "before-restore" and not bad:
-            return each.name
+    for listed in reversed(sets.list()):
+        bad = listed.verification is not None and listed.verification.result == "bad"
+        if listed.manifest is not None and listed.manifest.reason != "before-restore" and not bad:
+            return listed.name
     raise SetNotFound("there is no backup to restore", hint="agentlip backup list")
 
 

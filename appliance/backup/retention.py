@@ -63,12 +63,12 @@ def decide(
     sets: Iterable[RetentionSet], settings: BackupSettings, now_ms: int
 ) -> list[RetentionDecision]:
     """A decision for each set, oldest set first."""
-    ordered = sorted(sets, key=lambda each: (each.cut_ms, each.name))
-    past = [each for each in ordered if each.cut_ms <= now_ms + FUTURE_MS]
-    reasons: dict[str, list[str]] = {each.name: [] for each in ordered}
-    for each in ordered[len(past) :]:
-        reasons[each.name].append("its time is in the future")
-    good = [each for each in past if each.is_good]
+    ordered = sorted(sets, key=lambda kept: (kept.cut_ms, kept.name))
+    past = [kept for kept in ordered if kept.cut_ms <= now_ms + FUTURE_MS]
+    reasons: dict[str, list[str]] = {kept.name: [] for kept in ordered}
+    for kept in ordered[len(past) :]:
+        reasons[kept.name].append("its time is in the future")
+    good = [kept for kept in past if kept.is_good]
     newest_good = good[-1] if good else None
     _keep_newest_good(past, newest_good, reasons)
     _keep_broken(past, newest_good, reasons)
@@ -77,11 +77,11 @@ def decide(
     _keep_last_readable(ordered, reasons)
     return [
         RetentionDecision(
-            each.name,
-            bool(reasons[each.name]),
-            ", ".join(reasons[each.name]) or _why_removed(each, newest_good),
+            kept.name,
+            bool(reasons[kept.name]),
+            ", ".join(reasons[kept.name]) or _why_removed(kept, newest_good),
         )
-        for each in ordered
+        for kept in ordered
     ]
 
 
@@ -91,8 +91,8 @@ def _keep_newest_good(
     if newest is None:
         return
     reasons[newest.name].append("newest verified backup")
-    for each in past[past.index(newest) + 1 :]:
-        reasons[each.name].append("newer than the newest verified backup")
+    for kept in past[past.index(newest) + 1 :]:
+        reasons[kept.name].append("newer than the newest verified backup")
 
 
 def _keep_broken(
@@ -100,9 +100,9 @@ def _keep_broken(
 ) -> None:
     """For inspection, and because some of its files may be the only copy."""
     if newest_good is None:
-        for each in past:
-            if each.is_broken:
-                reasons[each.name].append("damaged, and no newer backup is verified")
+        for kept in past:
+            if kept.is_broken:
+                reasons[kept.name].append("damaged, and no newer backup is verified")
 
 
 def _keep_safety(
@@ -111,30 +111,30 @@ def _keep_safety(
     now_ms: int,
     reasons: dict[str, list[str]],
 ) -> None:
-    for each in past:
-        age_ms = now_ms - each.cut_ms
-        if each.is_safety and age_ms < settings.keep_safety_seconds * 1000:
-            reasons[each.name].append(f"{each.reason}, and younger than backup.keep_safety_seconds")
+    for kept in past:
+        age_ms = now_ms - kept.cut_ms
+        if kept.is_safety and age_ms < settings.keep_safety_seconds * 1000:
+            reasons[kept.name].append(f"{kept.reason}, and younger than backup.keep_safety_seconds")
 
 
 def _keep_by_numbers(
     past: Sequence[RetentionSet], settings: BackupSettings, reasons: dict[str, list[str]]
 ) -> None:
-    counted = [each for each in reversed(past) if not each.is_broken and not each.is_safety]
+    counted = [kept for kept in reversed(past) if not kept.is_broken and not kept.is_safety]
     for number, each in enumerate(counted[: settings.keep_last], start=1):
         reasons[each.name].append(f"number {number} of the newest {settings.keep_last}")
     for period in _periods(settings):
         seen: set[str] = set()
-        for each in counted:
-            label = period.label(datetime.fromtimestamp(each.cut_ms / 1000, UTC))
+        for kept in counted:
+            label = period.label(datetime.fromtimestamp(kept.cut_ms / 1000, UTC))
             if label not in seen and len(seen) < period.kept:
                 seen.add(label)
-                reasons[each.name].append(f"newest of {period.word} {label}")
+                reasons[kept.name].append(f"newest of {period.word} {label}")
 
 
 def _keep_last_readable(ordered: Sequence[RetentionSet], reasons: dict[str, list[str]]) -> None:
-    readable = [each for each in ordered if each.is_readable]
-    if readable and not any(reasons[each.name] for each in readable):
+    readable = [kept for kept in ordered if kept.is_readable]
+    if readable and not any(reasons[kept.name] for kept in readable):
         reasons[readable[-1].name].append("the last backup that can be read")
 
 

@@ -127,9 +127,9 @@ class SetDirectory:
 
     def newest(self) -> str:
         """The name of the newest set that can be read. Raises SetNotFound."""
-        for each in reversed(self.list()):
-            if each.manifest is not None:
-                return each.name
+        for listed in reversed(self.list()):
+            if listed.manifest is not None:
+                return listed.name
         raise SetNotFound("there is no backup yet", hint="agentlip backup create")
 
     # -- changes, under `only_writer` -------------------------------------------------------------

@@ -30,7 +30,7 @@ class DirectoryTarget:
         with self._report_errors():
             self._check_root()
             listed: dict[str, Stored] = {}
-            folders = [below] if below else [each.name for each in os.scandir(self._root)]
+            folders = [below] if below else [entry.name for entry in os.scandir(self._root)]
             for folder in folders:
                 for name, entry in self._entries(folder):
                     status = entry.stat(follow_symlinks=False)

@@ -201,7 +201,7 @@ def upload(
             for position, name in enumerate(names):
                 last = position == len(names) - 1
                 outcomes.append(_upload(copier, target, name, older_may_be_plain and not last))
-            if target.prune and all(each.result != "failed" for each in outcomes):
+            if target.prune and all(outcome.result != "failed" for outcome in outcomes):
                 outcomes += _prune(access, target, opened, attempts)
     except (Invalid, TargetRefused, TargetFailed, BackupRunning, BackupNotWritable) as error:
         failed = names[len(outcomes)] if len(outcomes) < len(names) else ""
@@ -230,8 +230,10 @@ def _prune(
 ) -> list[UploadOutcome]:
     removed = remote_prune.prune(opened, access.sets, access.settings, attempts, access.clock)
     return [
-        UploadOutcome(name=each.name, target=target.name, result="removed", problem=each.why)
-        for each in removed
+        UploadOutcome(
+            name=decision.name, target=target.name, result="removed", problem=decision.why
+        )
+        for decision in removed
     ]
 
 

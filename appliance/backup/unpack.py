@@ -43,7 +43,7 @@ def unpack(
             with writing():
                 _make_folder(target.parent)
             _unpack_file(set_path, manifest, file, target, identities, tell)
-            folders.update(each for each in target.parents if each.is_relative_to(into))
+            folders.update(parent for parent in target.parents if parent.is_relative_to(into))
     with writing():
         for folder in sorted(folders):
             sync_directory(folder)

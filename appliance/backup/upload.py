@@ -229,7 +229,7 @@ def removal_order(name: str, files: Iterable[str]) -> list[str]:
     """The manifest first, so that a half removed set does not count, the owner last, so that it
     is known whose files are left."""
     first, last = f"{name}/{manifests.FILE}", f"{name}/{OWNER}"
-    return sorted(files, key=lambda each: (each != first, each == last, each))
+    return sorted(files, key=lambda file: (file != first, file == last, file))
 
 
 def _matches(sent: Sent, stored: Stored | None) -> bool:

@@ -62,7 +62,9 @@ class Dispatch:
         return [connection for connection in indexed if connection.pubkey == pubkey]
 
     def in_mesh(self, mesh_id: str) -> list[MemberConnection]:
-        return [each for each in self._by_owner.values() if each.mesh.id == mesh_id]
+        return [
+            connection for connection in self._by_owner.values() if connection.mesh.id == mesh_id
+        ]
 
     # -- connecting and disconnecting ---------------------------------------------------------
 

@@ -294,8 +294,14 @@ class Registry:
 
     def _to_wire(self, row: MemberRow) -> wire.Member:
         connections = self._broker.dispatch.connections_of(row.mesh_id, row.pubkey)
-        running_on = (each.instance.name for each in connections if each.instance is not None)
-        refused = (each.refused.name for each in connections if each.refused is not None)
+        running_on = (
+            connection.instance.name
+            for connection in connections
+            if connection.instance is not None
+        )
+        refused = (
+            connection.refused.name for connection in connections if connection.refused is not None
+        )
         return views.member_to_wire(
             row, bool(connections), next(running_on, None), next(refused, None)
         )

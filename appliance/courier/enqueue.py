@@ -356,7 +356,7 @@ class EnqueuePipeline:
         self._restore_rows(journal)
         for latest in sorted(journal.read_all(LatestRow), key=attrgetter("at_ms")):
             unseen = self._latest.put(latest.stream, latest.body)
-            self._queue.changes += [LatestDropped(each) for each in unseen]
+            self._queue.changes += [LatestDropped(item) for item in unseen]
         for paused in journal.read_all(PausedRow):
             until = None if paused.until_ms is None else now + paused.until_ms - now_ms
             self._queue.set_paused(self._open_durable(paused.stream), until)
@@ -389,8 +389,8 @@ class EnqueuePipeline:
             item.delivered = row.attempts
             if row.number in attempts:
                 item.history = [
-                    (now + each.at_ms - now_ms, each.holder, each.outcome, each.error)
-                    for each in attempts[row.number]
+                    (now + attempt.at_ms - now_ms, attempt.holder, attempt.outcome, attempt.error)
+                    for attempt in attempts[row.number]
                 ]
             if row.reason is not None:
                 item.state, item.reason = DEAD, row.reason

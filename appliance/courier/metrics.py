@@ -110,7 +110,7 @@ class CourierCollector:
         for pattern, streams in groups.items():
             counts = [stream.counts() for stream in streams]
             for state in STATES:
-                states.add_metric([pattern, state], sum(each[state] for each in counts))
+                states.add_metric([pattern, state], sum(count[state] for count in counts))
             sizes.add_metric([pattern], sum(stream.bytes for stream in streams))
             ages = [stream.oldest_ready_ms(now) for stream in streams]
             oldest.add_metric([pattern], max(ages, default=0.0) / 1000)
@@ -127,7 +127,7 @@ class CourierCollector:
         past = self._queue.forgotten_stats if self._queue else {}
         for pattern, streams in groups.items():
             total = StreamStats()
-            for stats in (past.get(pattern, StreamStats()), *(each.stats for each in streams)):
+            for stats in (past.get(pattern, StreamStats()), *(stream.stats for stream in streams)):
                 total.add(stats)
             below, buckets = 0, []
             for bound, count in zip((*BOUNDS_MS, None), total.buckets, strict=True):

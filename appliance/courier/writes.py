@@ -112,8 +112,8 @@ def _returned(tx: Tx, changes: list[EnvelopeReturned]) -> None:
     tx.executemany(
         UPDATE_ATTEMPTS,
         [
-            (each.attempts, each.failures, _later(now_ms, each.delay_ms or None), each.row)
-            for each in changes
+            (change.attempts, change.failures, _later(now_ms, change.delay_ms or None), change.row)
+            for change in changes
         ],
     )
 
@@ -131,7 +131,7 @@ def _dead(tx: Tx, changes: list[EnvelopeDead]) -> None:
     now_ms = tx.steady_ms
     tx.executemany(
         UPDATE_DEAD,
-        [(now_ms, each.attempts, each.reason, each.error, each.row) for each in changes],
+        [(now_ms, change.attempts, change.reason, change.error, change.row) for change in changes],
     )
 
 

@@ -194,7 +194,7 @@ def _extent(path: Path) -> tuple[int, int, int]:
             column = file.schema_arrow.names.index("event_id")
             groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
             ids = [group.column(column).statistics for group in groups]
-            return min(each.min for each in ids), max(each.max for each in ids), metadata.num_rows
+            return min(id_.min for id_ in ids), max(id_.max for id_ in ids), metadata.num_rows
     except (OSError, ValueError, AttributeError) as error:  # pyarrow's own derive from these
         what = str(error).split("\n", 1)[0][:200]
         raise SegmentTorn(f"{path.name} is not a Parquet file of rows: {what}") from None

@@ -123,10 +123,10 @@ def tidy_segments(session: Session, out: OutFlag = None) -> None:
     session.answer(
         answer,
         "\n".join(
-            f"{_of(each.log)}{each.replaced} segments written as {each.written},"
-            f" {each.removed} removed"
-            for each in done
-            if each.log == EVENTS.kind or each.written or each.removed
+            f"{_of(round_.log)}{round_.replaced} segments written as {round_.written},"
+            f" {round_.removed} removed"
+            for round_ in done
+            if round_.log == EVENTS.kind or round_.written or round_.removed
         ),
     )
 
@@ -192,7 +192,7 @@ def _follow(session: Session, exports: Exports, kind: Format, settings: ExportSe
     clock, tidied_day = SystemClock(), -1
     while True:
         results = exports.export(kind, due_only=True, done=done)
-        segments, day = sum(each.segments for each in results), clock.now_ms() // DAY_MS
+        segments, day = sum(result.segments for result in results), clock.now_ms() // DAY_MS
         if segments or day != tidied_day:  # this process has the locks, so no other can do it
             exports.tidy()
             tidied_day = day
@@ -213,26 +213,26 @@ def _progress(session: Session) -> Callable[[int], None]:
 
 def _tell(session: Session, done: list[LogRound], out: Path) -> None:
     answer = {"out": str(out), **_of_events(done, out), "logs": msgspec.to_builtins(done)}
-    lines = [_line(each, out) for each in done if each.log == EVENTS.kind]
+    lines = [_line(round_, out) for round_ in done if round_.log == EVENTS.kind]
     lines += [
-        f"{each.log}: {_line(each)}"
-        for each in done
-        if each.log != EVENTS.kind and (each.segments or each.waiting)
+        f"{round_.log}: {_line(round_)}"
+        for round_ in done
+        if round_.log != EVENTS.kind and (round_.segments or round_.waiting)
     ]
-    for each in done:
-        if each.missing and not session.machine:
+    for round_ in done:
+        if round_.missing and not session.machine:
             note(
-                f"warning: {_rows(each.missing, each.log)} were removed from the log {each.log}"
-                f" before they were exported, the first {each.gaps[0].first}"
+                f"warning: {_rows(round_.missing, round_.log)} were removed from the log"
+                f" {round_.log} before they were exported, the first {round_.gaps[0].first}"
             )
     session.answer(answer, "\n".join(lines) or f"nothing new under {out}")
 
 
 def _of_events(done: Sequence[LogRound | LogTidied], out: Path | None = None) -> dict[str, Any]:
     """The result for the hub's log, whose fields are those of the answer too."""
-    for each in done:
-        if each.log == EVENTS.kind:
-            fields: dict[str, Any] = msgspec.to_builtins(each)
+    for round_ in done:
+        if round_.log == EVENTS.kind:
+            fields: dict[str, Any] = msgspec.to_builtins(round_)
             return {name: value for name, value in fields.items() if name not in ("log", "state")}
     last = SegmentDirectory(out).last_event_id() if out else 0
     answer: dict[str, Any] = msgspec.to_builtins(ExportRound(last_event_id=last))

@@ -72,7 +72,7 @@ def build(gold: Path, first: str | None, last: str | None, channel: str | None) 
     reports = [report for report in (acted, delivered) if report is not None]
     if not reports:
         raise EmptyRange(f"nothing from {first or '…'} to {last or '…'}")
-    first, last = min(each.first for each in reports), max(each.last for each in reports)
+    first, last = min(report.first for report in reports), max(report.last for report in reports)
     return ReportPage(first, last, channel, acted, delivered, cube, names)
 
 

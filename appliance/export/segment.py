@@ -185,8 +185,8 @@ def _joins(
         all(getattr(manifest, name) == getattr(last, name) for name in equal)
         and manifest.previous_event_id == last.last_event_id
         and manifest.first_event_id - last.last_event_id < JUMP
-        and sum(each.rows for each in group) + manifest.rows <= limits.rows_max
-        and sum(each.bytes for each in group) + manifest.bytes <= limits.bytes_max
+        and sum(manifest.rows for manifest in group) + manifest.rows <= limits.rows_max
+        and sum(manifest.bytes for manifest in group) + manifest.bytes <= limits.bytes_max
     )
 
 

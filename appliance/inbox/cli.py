@@ -177,7 +177,7 @@ def health(session: Session, mesh: MeshFlag = None) -> None:
     Example: agentlip inbox health
     """
     answer = session.hub().get("/v1/health", mesh=mesh)
-    link = next((each for each in answer["links"] if each["mesh"] == answer["mesh"]), None)
+    link = next((link for link in answer["links"] if link["mesh"] == answer["mesh"]), None)
     state = "no broker" if link is None else f"{link['state']} {link['reason']}".strip()
     session.answer(answer, f"{answer['mesh']}: {state}; {answer['queue_depth']} pending sends")
     raise typer.Exit(0 if answer["connected"] or link is None else 3)

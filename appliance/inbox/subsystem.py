@@ -132,7 +132,7 @@ class InboxSubsystem(Subsystem):
         connections = list(self.connections.values())
 
         def count(state: str) -> int:
-            return sum(each.state == state for each in connections)
+            return sum(connection.state == state for connection in connections)
 
         metrics.connected.set_function(partial(count, "connected"))
         for state in STATES:

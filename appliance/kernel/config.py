@@ -126,10 +126,10 @@ def _suggestion(kind: Any, message: str) -> str:
 def _struct_at(kind: Any, path: list[str]) -> Any:
     """The struct that holds the settings at `path`, through lists and optional values."""
     for name in path:
-        fields = {each.encode_name: each.type for each in _fields(kind)}
+        fields = {field.encode_name: field.type for field in _fields(kind)}
         kind = fields.get(name)
         while kind is not None and not _fields(kind) and get_args(kind):
-            kind = next((each for each in get_args(kind) if _fields(each) or get_args(each)), None)
+            kind = next((arg for arg in get_args(kind) if _fields(arg) or get_args(arg)), None)
     return kind
 
 
@@ -139,7 +139,7 @@ def _fields(kind: Any) -> tuple[Any, ...]:
 
 
 def _keys(kind: Any) -> list[str]:
-    return [each.encode_name for each in _fields(kind)]
+    return [field.encode_name for field in _fields(kind)]
 
 
 def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:

@@ -22,7 +22,7 @@ def join(every: Iterable[Scopes]) -> Scopes:
     """The scopes of several subsystems together."""
     scopes = list(every)
     return Scopes(
-        frozenset().union(*(each.grantable for each in scopes)),
+        frozenset().union(*(scope.grantable for scope in scopes)),
         {scope: beginnings for each in scopes for scope, beginnings in each.implied.items()},
-        frozenset().union(*(each.free for each in scopes)),
+        frozenset().union(*(scope.free for scope in scopes)),
     )

@@ -165,7 +165,7 @@ def _check(command: wire.Redrive) -> None:
     keep their ids."""
     if command.lost:
         others = (command.id, command.new_client_id, command.patch, command.status)
-        if command.auto or command.error_contains or any(each is not None for each in others):
+        if command.auto or command.error_contains or any(other is not None for other in others):
             raise Invalid(
                 "lost sends are sent again as they were; only mesh, to and older_than_seconds"
                 " select some of them",

@@ -111,8 +111,8 @@ class HttpBrokerTarget(BatchTarget):
         unknown = response.body.get("unknown") if isinstance(response.body, dict) else None
         if response.status != 200 or not isinstance(unknown, list):
             return None
-        named = {each for each in unknown if isinstance(each, str)}
-        return [each for each in ids if each in named]
+        named = {id_ for id_ in unknown if isinstance(id_, str)}
+        return [id_ for id_ in ids if id_ in named]
 
     def close(self) -> None:
         self._http.close()

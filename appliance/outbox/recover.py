@@ -66,7 +66,7 @@ def _keep_ids(copying: Copying) -> int:
     rows: list[tuple[int | None, str]] = [
         (number, lost[number]) for number in sorted(lost.keys() - numbers)
     ]
-    rows += [(None, each) for each in logged.keys() - set(lost.values())]
+    rows += [(None, id_) for id_ in logged.keys() - set(lost.values())]
     kept = 0
     for row_number, text in rows:
         *send, accepted_ms = logged.get(text, _NOT_LOGGED)

@@ -206,7 +206,9 @@ _CHANGES = {
 def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome], logs: bool) -> int:
     """Apply each outcome to its send in flight. Idempotent."""
     if logs:
-        log_writes.log_attempts(tx, [event for each in outcomes for event in _events_of(each)])
+        log_writes.log_attempts(
+            tx, [event for outcome in outcomes for event in _events_of(outcome)]
+        )
     changed = 0
     for event, sql in _CHANGES.items():
         rows = [
@@ -327,7 +329,9 @@ def redrive(
         for row_id, successor in plan
     ]
     if logs:
-        log_writes.log_events(tx, [event for each in done for event in _events_of_redrive(each)])
+        log_writes.log_events(
+            tx, [event for outcome in done for event in _events_of_redrive(outcome)]
+        )
     return wire.RedriveResult(done, False, more)
 
 

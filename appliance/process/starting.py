@@ -93,9 +93,9 @@ def phase_of(datadir: DataDir, pid: int) -> str:
 def work_of(pid: int) -> tuple[float, int]:
     """Processor seconds, and bytes read and written, of a process and its children so far."""
     seconds, size = 0.0, 0
-    for each in (pid, *_children(pid)):
+    for child in (pid, *_children(pid)):
         with suppress(OSError, ValueError, IndexError):
-            process = Path("/proc", str(each))
+            process = Path("/proc", str(child))
             fields = (process / "stat").read_text().rpartition(")")[2].split()
             seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
             lines = (process / "io").read_text().splitlines()

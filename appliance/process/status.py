@@ -81,9 +81,11 @@ def _readiness(endpoint: Endpoint) -> State:
     state |= {"suspended": readiness.suspended} if readiness.suspended else {}
     if readiness.ready:
         return state
-    reasons = [f"{each.check}: {each.subject}: {each.message}" for each in readiness.critical]
+    reasons = [
+        f"{problem.check}: {problem.subject}: {problem.message}" for problem in readiness.critical
+    ]
     reason = "; ".join(reasons) or ", ".join(readiness.failing) or "/-/ready does not respond"
-    hints = [each.hint for each in readiness.critical if each.hint]
+    hints = [problem.hint for problem in readiness.critical if problem.hint]
     return {**state, "reason": reason, "hint": hints[0] if hints else "agentlip doctor"}
 
 

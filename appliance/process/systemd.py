@@ -153,7 +153,9 @@ class Unit(msgspec.Struct, frozen=True):
         root = checkout()
         owner = self.user or os.environ.get("SUDO_USER") or getpass.getuser()
         used = [Path(sys.prefix), Path(sys.executable).resolve(), *([root] if root else [])]
-        used += [Path(each) for each in self.arguments if each.startswith("/")]  # --config
+        used += [
+            Path(argument) for argument in self.arguments if argument.startswith("/")
+        ]  # --config
         return render(
             self.workspace,
             command,
@@ -236,11 +238,11 @@ def install(unit: Unit, *, enable: bool) -> dict[str, Any]:
     spelled = [" ".join(step) for step in steps]
     after = [] if unit.system else ["to run it without a login: loginctl enable-linger"]
     if not enable:
-        todo = ["to start it now and at every boot:", *(f"  {each}" for each in spelled)]
+        todo = ["to start it now and at every boot:", *(f"  {word}" for word in spelled)]
         return {"path": str(path), "enabled": False, "next": [*todo, *after]}
     if not _systemd_runs():
         why = "systemd does not run on this machine; where it runs, run:"
-        todo = [why, *(f"  {each}" for each in spelled)]
+        todo = [why, *(f"  {word}" for word in spelled)]
         return {"path": str(path), "enabled": False, "next": [*todo, *after]}
     for step in steps:
         _do(step)
@@ -303,18 +305,18 @@ def uninstall(unit: Unit) -> dict[str, Any]:
     running = _systemd_runs()
     if running:
         _do([*control, "disable", "--now", f"{unit.name}.service"], UninstallFailed)
-    removed = [each for each in (wanted, path) if each.is_symlink() or each.exists()]
-    for each in removed:
+    removed = [file for file in (wanted, path) if file.is_symlink() or file.exists()]
+    for file in removed:
         try:
-            each.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
         except OSError as error:
-            raise _not_removed(unit, each, error) from None
+            raise _not_removed(unit, file, error) from None
     if running:
         _do([*control, "daemon-reload"], UninstallFailed)
     after = (
         [] if running else ["systemd does not run here; services on other machines keep running"]
     )
-    names = [str(each) for each in removed]
+    names = [str(file) for file in removed]
     return {"path": str(path), "removed": names, "stopped": running, "next": after}
 
 

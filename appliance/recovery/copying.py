@@ -171,7 +171,9 @@ class Copying:
             references = [RecoveryReference(shape.name, names, shape.table, names)]
         else:
             references = [r for r in self._references if r.table == shape.name]
-        return min((self._refers(shape, each, cells) for each in references), default=UNKNOWN)
+        return min(
+            (self._refers(shape, reference, cells) for reference in references), default=UNKNOWN
+        )
 
     def _refers(self, shape: Shape, reference: RecoveryReference, cells: list[Cell]) -> int:
         names = [column.name for column in shape.stored]

@@ -49,9 +49,9 @@ class Catalogue:
         after: str | None = None
         for _ in range(PAGES_MAX):
             page = self._client.get("/api/v1/channels", limit=PAGE, after_name=after)["channels"]
-            for each in page:
-                self._channels[each["name"]] = each["id"]
-                self._channels[each["id"]] = each["id"]
+            for row in page:
+                self._channels[row["name"]] = row["id"]
+                self._channels[row["id"]] = row["id"]
             if not page or page[-1]["name"] == after:
                 break
             after = page[-1]["name"]
@@ -71,7 +71,7 @@ class Catalogue:
         for _ in range(PAGES_MAX):
             path = f"/api/v1/channels/{channel_id}/topics"
             page = self._client.get(path, limit=PAGE, before_id=before)["topics"]
-            topics.update((each["title"], each["id"]) for each in page)
+            topics.update((row["title"], row["id"]) for row in page)
             if not page or page[-1]["id"] == before:
                 break
             before = page[-1]["id"]

@@ -86,7 +86,7 @@ class ReadyResponse(msgspec.Struct, frozen=True):
     @property
     def critical(self) -> list[ReadyFinding]:
         """The findings that make the hub not ready."""
-        return [each for each in self.findings or () if each.severity == "critical"]
+        return [finding for finding in self.findings or () if finding.severity == "critical"]
 
 
 class Endpoint(msgspec.Struct, frozen=True):

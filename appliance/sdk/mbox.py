@@ -141,9 +141,9 @@ def _header(mail: Message, name: str) -> str:
 def _piece(raw: bytes | str, charset: str | None) -> str:
     if isinstance(raw, str):
         return raw
-    for each in (charset or "ascii", "utf-8"):
+    for encoding in (charset or "ascii", "utf-8"):
         try:
-            return raw.decode(each)
+            return raw.decode(encoding)
         except (LookupError, UnicodeDecodeError):
             continue
     return raw.decode("latin-1")

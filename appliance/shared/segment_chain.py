@@ -54,7 +54,7 @@ def gaps(chain: Iterable[ChainLink], begins_after: int = 0) -> list[Gap]:
     """
     missing: list[Gap] = []
     last: int | None = None
-    for link in sorted(chain, key=lambda each: each.first):
+    for link in sorted(chain, key=lambda link: link.first):
         missing += _before(link, last, begins_after)
         missing += _inside(link)
         last = max(link.last, last or 0)

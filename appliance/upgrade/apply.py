@@ -46,8 +46,8 @@ def check_possible(planned: MigrationPlan) -> None:
         return
     first = planned.refused[0]
     raise MigrationNotPossible(
-        "; ".join(f"{each.store}: {each.problem}" for each in planned.refused),
-        details={"stores": {each.store: each.status for each in planned.refused}},
+        "; ".join(f"{store.store}: {store.problem}" for store in planned.refused),
+        details={"stores": {store.store: store.status for store in planned.refused}},
         hint=first.hint,
     )
 
@@ -62,7 +62,7 @@ def apply(
     """
     planned = plan(datadir, sections, locked=True)
     check_possible(planned)
-    pending = {each.store: each for each in planned.stores if each.status == "pending"}
+    pending = {store.store: store for store in planned.stores if store.status == "pending"}
     stores = tuple(pending)
     saved = safety_set.save(
         datadir, sections.backup, stores, clock, log, backup=backup, way_out=WITHOUT_BACKUP

@@ -47,14 +47,14 @@ class UpgradeReport(msgspec.Struct, frozen=True, kw_only=True):
 def report(datadir: DataDir, sections: UpgradeSections) -> UpgradeReport:
     planned = plan(datadir, sections)
     server = datadir.read_server() if planned.running else None
-    problems = [f"{each.store}: {each.problem}" for each in planned.refused]
-    hints = [each.hint for each in planned.refused]
-    short = [each for each in planned.space if not each.enough] if planned.steps else []
+    problems = [f"{store.store}: {store.problem}" for store in planned.refused]
+    hints = [store.hint for store in planned.refused]
+    short = [disk for disk in planned.space if not disk.enough] if planned.steps else []
     problems += [
-        f"{each.path}: {each.needed_bytes:,} bytes may be needed, {each.free_bytes:,} are free"
-        for each in short
+        f"{disk.path}: {disk.needed_bytes:,} bytes may be needed, {disk.free_bytes:,} are free"
+        for disk in short
     ]
-    hints += [f"free space: df -h {each.path}" for each in short]
+    hints += [f"free space: df -h {disk.path}" for disk in short]
     return UpgradeReport(
         result=_result(planned, bool(problems)),
         version=planned.version,
@@ -68,7 +68,7 @@ def report(datadir: DataDir, sections: UpgradeSections) -> UpgradeReport:
 
 
 def _result(planned: MigrationPlan, problems: bool) -> UpgradeResult:
-    if any(each.status == "too_new" for each in planned.stores):
+    if any(store.status == "too_new" for store in planned.stores):
         return "too_new"
     if problems:
         return "not_possible"

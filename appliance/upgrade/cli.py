@@ -111,26 +111,26 @@ def _ask(session: Session, planned: MigrationPlan, without_backup: bool) -> None
     flag = " --without-backup" if without_backup else ""
     raise Invalid(
         f"{_steps(planned.steps)} would be applied: "
-        + ", ".join(f"{each.store} {', '.join(each.steps)}" for each in _find_pending(planned)),
+        + ", ".join(f"{store.store} {', '.join(store.steps)}" for store in _find_pending(planned)),
         details={"plan": msgspec.to_builtins(planned)},
         hint=f"agentlip migrate --apply --yes{flag}",
     )
 
 
 def _find_pending(planned: MigrationPlan) -> list[StorePlan]:
-    return [each for each in planned.stores if each.status == "pending"]
+    return [store for store in planned.stores if store.status == "pending"]
 
 
 def _plan_lines(planned: MigrationPlan) -> list[str]:
-    lines = [_store_line(each) for each in planned.stores]
+    lines = [_store_line(store) for store in planned.stores]
     if not planned.steps:
         return [*lines, "Nothing to migrate."]
     if planned.backup:
         lines.append("Before that, a backup of all stores is made, checked and kept.")
     lines += [
-        f"It needs at most {_size(each.needed_bytes)} on the disk of {each.path};"
-        f" {_size(each.free_bytes)} are free."
-        for each in planned.space
+        f"It needs at most {_size(disk.needed_bytes)} on the disk of {disk.path};"
+        f" {_size(disk.free_bytes)} are free."
+        for disk in planned.space
     ]
     next_step = "agentlipd down; agentlip migrate --apply" if planned.running else ""
     return [*lines, f"Next: {next_step or 'agentlip migrate --apply, or agentlipd up'}"]
@@ -163,7 +163,7 @@ def _report_lines(report: checking.UpgradeReport) -> list[str]:
         version = report.running_version or "an unknown version"
         again = "" if version == report.version else "; after the upgrade: agentlipd restart"
         lines.append(f"Running: {version}{again}")
-    lines += [_store_line(each) for each in report.plan.stores if each.steps or each.problem]
+    lines += [_store_line(store) for store in report.plan.stores if store.steps or store.problem]
     if report.last_backup is None:
         lines.append("Last backup: none (hint: agentlip backup create)")
     else:

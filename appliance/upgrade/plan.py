@@ -75,27 +75,27 @@ class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> list[StorePlan]:
-        return [each for each in self.stores if each.status in REFUSED]
+        return [store for store in self.stores if store.status in REFUSED]
 
 
 def plan(datadir: DataDir, sections: UpgradeSections, *, locked: bool = False) -> MigrationPlan:
     """`locked`: the caller holds the writer lock."""
     running = not locked and read_lock(datadir).held
     mode: manifest.Mode = "ro" if running else "unused"
-    lost = {str(each.details["store"]): each for each in manifest.lost_stores(datadir, mode)}
+    lost = {str(lost.details["store"]): lost for lost in manifest.lost_stores(datadir, mode)}
     off = set(STORES) - set(sections.roles.stores)
     stores = tuple(
         _off(datadir, store) if store in off else _plan(datadir, store, lost, running)
         for store in STORES
     )
-    pending = [each for each in stores if each.status == "pending"]
-    backup = any(each.schema for each in pending)
+    pending = [store for store in stores if store.status == "pending"]
+    backup = any(store.schema for store in pending)
     return MigrationPlan(
         workspace=str(datadir.workspace),
         version=__version__,
         running=running,
         stores=stores,
-        steps=sum(len(each.steps) for each in pending),
+        steps=sum(len(store.steps) for store in pending),
         backup=backup,
         space=_space(datadir, sections, stores, pending, backup),
     )
@@ -209,13 +209,13 @@ def _space(
     needed: dict[int, tuple[Path, int]] = {}
 
     def need(path: Path, size: int) -> None:
-        existing = next(each for each in (path, *path.parents) if each.exists())
+        existing = next(parent for parent in (path, *path.parents) if parent.exists())
         device = existing.stat().st_dev
         first, sum_bytes = needed.get(device, (existing, 0))
         needed[device] = first, sum_bytes + size
 
-    need(datadir.dir, sum(2 * each.bytes for each in pending))
+    need(datadir.dir, sum(2 * store.bytes for store in pending))
     if backup:
         folder = datadir.workspace / sections.backup.directory
-        need(folder, sum(each.bytes for each in stores) + sections.backup.free_bytes_min)
+        need(folder, sum(store.bytes for store in stores) + sections.backup.free_bytes_min)
     return tuple(DiskSpace(str(path), size, free_bytes(path)) for path, size in needed.values())

@@ -56,8 +56,8 @@ class SseStream:
         self._open, self._closed = True, False
         self._ends: list[Call] = []
         try:
-            for each in begin:
-                self._ends.append(each(self.stop))
+            for event in begin:
+                self._ends.append(event(self.stop))
         except BaseException:
             self.close()
             raise

@@ -242,7 +242,7 @@ def _contains(directory: Path, name: str) -> bool:
         return False
     if not (stat.S_ISDIR(stats[1].st_mode) and stat.S_ISREG(stats[2].st_mode)):
         return False
-    if any(each.st_uid not in (os.geteuid(), 0) for each in stats):
+    if any(status.st_uid not in (os.geteuid(), 0) for status in stats):
         raise _not_trusted(directory)
     return True
 

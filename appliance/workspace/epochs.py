@@ -54,7 +54,7 @@ def first_ids(datadir: DataDir, epoch: str) -> tuple[tuple[int, str], ...]:
     listed = read(datadir)
     if not listed or listed[-1].epoch != epoch:
         return ()
-    return tuple((each.first_event_id, each.epoch) for each in listed)
+    return tuple((epoch.first_event_id, epoch.epoch) for epoch in listed)
 
 
 def ids_between(after: int, until: int, firsts: Iterable[tuple[int, str]]) -> int:
@@ -78,13 +78,13 @@ def encode(epochs: Iterable[Epoch]) -> str:
 
 def merge(*lists: Iterable[Epoch]) -> tuple[Epoch, ...]:
     """All epochs of several lists, each once, in the order of their first ids."""
-    by_id = {each.epoch: each for epochs in lists for each in epochs}
-    return tuple(sorted(by_id.values(), key=lambda each: each.first_event_id))
+    by_id = {epoch.epoch: epoch for epochs in lists for epoch in epochs}
+    return tuple(sorted(by_id.values(), key=lambda epoch: epoch.first_event_id))
 
 
 def continued(before: tuple[Epoch, ...], old: str, begun: Epoch) -> str:
     """The list, encoded, in which `begun` follows the epochs `before`, of which `old` is one."""
-    if old not in {each.epoch for each in before}:
+    if old not in {epoch.epoch for epoch in before}:
         # The first of the list, or the first after the log was lost and its ids began again.
         before = (Epoch(old),)
     return encode(merge(before, (begun,)))
@@ -92,4 +92,4 @@ def continued(before: tuple[Epoch, ...], old: str, begun: Epoch) -> str:
 
 def highest(epochs: Iterable[Epoch]) -> int:
     """An id that is not below any that was given out before the newest of these epochs began."""
-    return max((max(each.first_event_id - 1, each.highest_before) for each in epochs), default=0)
+    return max((max(epoch.first_event_id - 1, epoch.highest_before) for epoch in epochs), default=0)

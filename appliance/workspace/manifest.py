@@ -97,10 +97,10 @@ def read(datadir: DataDir, mode: Mode = "ro") -> WorkspaceManifest:
     in_store = _decode(_meta(datadir.database(RECORD_STORE), _META_KEY, mode).encode())
     records = _decode(read_small(datadir.dir / FILE)), in_store
     both = WorkspaceManifest()
-    for each in records:
-        for name, store_id in each.stores.items():
+    for record in records:
+        for name, store_id in record.stores.items():
             both.stores[name] = both.stores.get(name) or store_id
-        both.lost |= each.lost
+        both.lost |= record.lost
     return both
 
 

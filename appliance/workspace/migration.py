@@ -64,7 +64,7 @@ def load(store: str, root: Traversable | None = None) -> tuple[Migration, ...]:
         if entry.name.endswith(".sql")
     ]
     ordered = tuple(sorted(migrations, key=lambda each: (each.number, each.optional, each.name)))
-    numbers = [each.number for each in ordered if not each.optional]
+    numbers = [migration.number for migration in ordered if not migration.optional]
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         raise BadMigration(f"migrations of {store} are not numbered 1, 2, 3: {numbers}")
     return ordered
@@ -72,7 +72,7 @@ def load(store: str, root: Traversable | None = None) -> tuple[Migration, ...]:
 
 def newest(migrations: Sequence[Migration]) -> int:
     """The number of the newest migration that is not optional."""
-    return max((each.number for each in migrations if not each.optional), default=0)
+    return max((migration.number for migration in migrations if not migration.optional), default=0)
 
 
 def statements(migration: Migration) -> Iterator[str]:

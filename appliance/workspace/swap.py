@@ -214,7 +214,7 @@ def _write(datadir: DataDir, journal: SwapJournal) -> None:
 
 def _make_folders(path: Path) -> None:
     missing = [path, *path.parents]
-    for folder in reversed([each for each in missing if not each.exists()]):
+    for folder in reversed([name for name in missing if not name.exists()]):
         folder.mkdir(mode=0o700)
         sync_directory(folder.parent)
 

@@ -98,20 +98,20 @@ def state(
     released = load(store) if migrations is None else tuple(migrations)
     adapter = adapter_of(store)
     recorded = _read_recorded(connection)
-    by_name = {each.name: each for each in released}
+    by_name = {migration.name: migration for migration in released}
     schema = _number(connection, store, "x_schema") or 0
     compat = _number(connection, store, "x_compat")
     optional_missing = [
-        each.name
-        for each in released
-        if each.optional
+        migration.name
+        for migration in released
+        if migration.optional
         and (
-            recorded.get(each.name) != (each.number, each.sha256)
+            recorded.get(migration.name) != (migration.number, migration.sha256)
             or (adapter is not None and not adapter.optional_steps_work(connection))
         )
     ]
     # Optional steps hold derived data: a changed one is applied again, not refused.
-    rebuilt = {each.name for each in released if each.optional}
+    rebuilt = {migration.name for migration in released if migration.optional}
     edited = [
         name
         for name, (number, digest) in recorded.items()

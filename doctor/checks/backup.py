@@ -71,14 +71,14 @@ def _verified(context: Context) -> Iterator[Finding]:
     settings, sets = _sets(context)
     catalogue = SetCatalogue(sets)
     facts = catalogue.refresh()
-    checked = [each for each in facts if each.row.verification is not None]
-    bad = [each for each in checked if each.result == "bad"]
+    checked = [fact for fact in facts if fact.row.verification is not None]
+    bad = [fact for fact in checked if fact.result == "bad"]
     if bad:
-        yield from (_bad(each, sets.root / each.name) for each in bad)
+        yield from (_bad(fact, sets.root / fact.name) for fact in bad)
         return
     if not (settings.enabled and settings.verify and facts):
         return
-    proven = max((_seconds(each) for each in checked if each.result == "good"), default=None)
+    proven = max((_seconds(fact) for fact in checked if fact.result == "good"), default=None)
     if proven is None and checked:
         first = checked[-1].row.verification
         sentence = f"no backup was ever verified: {first.problems[0] if first else ''}"

@@ -112,7 +112,9 @@ def forged(context: Context, log: ExportedLog, manifest: SegmentManifest) -> lis
     path = _catalogue(context, log).data(manifest)
     first, last = manifest.first_event_id, manifest.last_event_id
     table, column = log.table, log.key
-    names = [each.name for each in log.stored_columns if not each.type.startswith("timestamp")]
+    names = [
+        stored.name for stored in log.stored_columns if not stored.type.startswith("timestamp")
+    ]
     for _, connection in context.opened(log.store):
         if connection.execute(TABLE, (log.table,)).fetchone() is None:
             continue

@@ -91,7 +91,7 @@ def _other_workspace(
     """The newest of our own messages was signed with another key, though this one existed."""
     row = connection.execute(OWN, {"newest": NEWEST_IDS_MAX}).fetchone()
     archive = _decode(folder / ARCHIVE, StoredKeyArchive) or StoredKeyArchive()
-    known = {keys.ed25519_pubkey, *(each.ed25519_pubkey for each in archive.keys)}
+    known = {keys.ed25519_pubkey, *(key.ed25519_pubkey for key in archive.keys)}
     if row is None or row[0] in known:
         return
     try:

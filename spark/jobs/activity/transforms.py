@@ -143,12 +143,12 @@ def activity(rows: DataFrame, messages: DataFrame, spent: DataFrame) -> DataFram
         ),
     )
     joined = changed
-    for each in (answered, active):
+    for frame in (answered, active):
         same = [c(f"l.{name}").eqNullSafe(c(f"r.{name}")) for name in WHERE]
         joined = (
             joined.alias("l")
-            .join(each.alias("r"), same, "left")
-            .select("l.*", *[f"r.{name}" for name in each.columns if name not in WHERE])
+            .join(frame.alias("r"), same, "left")
+            .select("l.*", *[f"r.{name}" for name in frame.columns if name not in WHERE])
         )
     zeros = {"replied": 0, "active_spans": 0, "active_seconds": 0.0}
     empty = f.create_map().cast("map<bigint,bigint>")

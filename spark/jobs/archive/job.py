@@ -21,7 +21,7 @@ def run(ask: JobRequest) -> JobReport:
         catalogue = plan.read(ask.out)
         plan.sweep(ask.out, catalogue)
         pending = plan.pending(ask, catalogue)
-        if not any(each.segments for each in pending) and not catalogue["logs"]:
+        if not any(log.segments for log in pending) and not catalogue["logs"]:
             raise EmptyRange(f"no segments before {ask.options['before']}")
         added: Counter[str] = Counter()
         logs = {}

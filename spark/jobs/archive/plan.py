@@ -71,8 +71,8 @@ def up_to_date(ask: JobRequest) -> bool:
     if not catalogue["logs"]:
         return False
     return not any(
-        each.new or cuts_of(ask, each.log, catalogue) != cuts_in(catalogue, each.log)
-        for each in pending(ask, catalogue)
+        log.new or cuts_of(ask, log.log, catalogue) != cuts_in(catalogue, log.log)
+        for log in pending(ask, catalogue)
     )
 
 
@@ -175,7 +175,7 @@ def extent(path: Path) -> tuple[int, int, int, str]:
     }
     if len(epochs) != 1:
         raise SegmentTorn(f"{path.name} has rows of {len(epochs)} epochs")
-    first, last = min(each.min for each in ids), max(each.max for each in ids)
+    first, last = min(id_.min for id_ in ids), max(id_.max for id_ in ids)
     return first, last, metadata.num_rows, epochs.pop()
 
 

@@ -87,7 +87,7 @@ def _exact(ask: JobRequest, gap: Gap, mine: list[segments.SegmentFile]) -> list[
     """The gaps inside a segment, of which the manifest shows only the sum. At most GAPS_MAX."""
     if gap.rows == gap.last - gap.first + 1:
         return [gap]
-    theirs = [each for each in mine if (each.first, each.last) == (gap.first, gap.last)]
+    theirs = [result for result in mine if (result.first, result.last) == (gap.first, gap.last)]
     end = ask.spark.range(gap.last + 1, gap.last + 2).toDF("event_id")
     ids = source.read(ask.spark, theirs).select("event_id").unionByName(end).distinct()
     before = f.lag("event_id", 1, gap.first - 1).over(Window.orderBy("event_id"))

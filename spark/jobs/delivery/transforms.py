@@ -163,7 +163,7 @@ def latency(rows: DataFrame, objectives: Mapping[str, float]) -> DataFrame:
         .where(c("timed").isNotNull())
         .select(*STAGE[:3], "timed.stage", "weight", (c("timed.micros") / 1e6).alias("seconds"))
     )
-    limits = f.create_map(*[f.lit(each) for pair in objectives.items() for each in pair])
+    limits = f.create_map(*[f.lit(column) for pair in objectives.items() for column in pair])
     stages = stages.withColumn("objective_seconds", limits[c("stage")])
     return (
         _histograms(stages)

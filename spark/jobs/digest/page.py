@@ -50,9 +50,9 @@ def _topic(topic: dict[str, Any], listed: Collection[str]) -> str:
         f"<h2>{title}{channel}</h2>",
         f"<p>{topic['messages']:,} messages by {topic['senders']:,} senders, {times}</p>",
         "<ul>",
-        _item("Keywords", [_text(each["term"]) for each in topic["keywords"]]),
-        _item("Similar", [_link(each, listed) for each in topic["similar"]]),
-        _item("Answers", [_answer(each) for each in topic["answers"]]),
+        _item("Keywords", [_text(keyword["term"]) for keyword in topic["keywords"]]),
+        _item("Similar", [_link(similar, listed) for similar in topic["similar"]]),
+        _item("Answers", [_answer(answer) for answer in topic["answers"]]),
         "</ul></section>",
     ]
     return "\n".join(filter(None, lines))

@@ -150,7 +150,7 @@ def content_left(
 def inventory(some: list[SegmentFile]) -> str:
     """Verify these files; returns the digest of their names and hashes."""
     digest = hashlib.sha256()
-    for segment in sorted(some, key=lambda each: each.name):
+    for segment in sorted(some, key=lambda line: line.name):
         segments.verify_file(segment.path, segment.bytes, segment.sha256)
         digest.update(f"{segment.name} {segment.sha256}\n".encode())
     return digest.hexdigest()

@@ -31,7 +31,7 @@ def summarize(segments: Sequence[SegmentFile], ends: Sequence[EpochEnd]) -> dict
     last: dict[str, int] = {}
     lasts = dict(ends)
     names: Counter[str] = Counter()
-    for segment in sorted(segments, key=lambda each: each.first):
+    for segment in sorted(segments, key=lambda segment: segment.first):
         follows = segment.first > last.get(segment.epoch, 0)
         if segment.last > lasts.get(segment.epoch, segment.last) or not follows:
             return None

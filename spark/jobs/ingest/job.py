@@ -97,7 +97,7 @@ class Merge:
         done = set(self.memory["segments"])
         new = [segment for segment in self.export.segments if segment.name not in done]
         # A compacted segment of ingested segments contains nothing new.
-        fresh = self._verify([each for each in new if not segments.is_covered(each, done)])
+        fresh = self._verify([segment for segment in new if not segments.is_covered(segment, done)])
         new = [segment for segment in new if segment.manifest not in self.export.bad]
         skipped = plan.states(self.export, list(self.export.bad))
         if not new and skipped == self.memory["skipped"]:
@@ -126,7 +126,7 @@ class Merge:
                     raise
                 self.export.bad[segment.manifest] = error
         self.results += [
-            _files("segments.sound", [each.message for each in self.export.bad.values()]),
+            _files("segments.sound", [problem.message for problem in self.export.bad.values()]),
             _files("segments.columns", [
                 f"{segment.path} also has {', '.join(self.added[segment.name])}"
                 for segment in new if self.added.get(segment.name)
@@ -326,7 +326,7 @@ class Merge:
         unknown = t.unknown_of(events) if seen["unknown_events"] else None
         makes.append(("unknown_events", unknown, t.Small(t.unknown_of)))
         with ThreadPoolExecutor(checks.CONCURRENT_QUERIES_MAX) as pool:
-            for done in [pool.submit(self._small, draft, *each) for each in makes]:
+            for done in [pool.submit(self._small, draft, *made) for made in makes]:
                 done.result()
         if parsed is not None:
             parsed.unpersist()
@@ -368,7 +368,7 @@ class Merge:
         if column is None:
             return {""} if any(not frame.isEmpty() for frame in frames) else set()
         value = f.col(column).cast("string").alias("part")
-        return {row["part"] for each in frames for row in each.select(value).distinct().collect()}
+        return {row["part"] for frame in frames for row in frame.select(value).distinct().collect()}
 
     # -- checks --------------------------------------------------------------------------
 
@@ -437,7 +437,7 @@ def _is_within(fresh: Sequence[segments.SegmentFile]) -> Column:
     within = f.lit(False)
     for epoch in sorted({segment.epoch for segment in fresh}):
         mine = [segment for segment in fresh if segment.epoch == epoch]
-        low, high = min(each.first for each in mine), max(each.last for each in mine)
+        low, high = min(result.first for result in mine), max(result.last for result in mine)
         within = within | ((f.col("epoch") == epoch) & f.col("event_id").between(low, high))
     return within
 

@@ -33,7 +33,10 @@ def up_to_date(ask: JobRequest) -> bool:
         return False
     export = exported(ask)
     done = set(published.memory["segments"])
-    lacking = [*export.bad, *(each.manifest for each in export.segments if each.name not in done)]
+    lacking = [
+        *export.bad,
+        *(segment.manifest for segment in export.segments if segment.name not in done),
+    ]
     if lacking and not ask.options.get(QUARANTINE):
         return False
     former = published.memory.get("skipped", {})
@@ -49,7 +52,7 @@ def exported(ask: JobRequest) -> Export:
 
 def states(export: Export, skipped: list[Path]) -> dict[str, Any]:
     """The state of the files of skipped segments, by manifest."""
-    return {str(each.relative_to(export.folder)): segments.state(each) for each in skipped}
+    return {str(segment.relative_to(export.folder)): segments.state(segment) for segment in skipped}
 
 
 def require_all(older: dict[str, Any], export: Export) -> None:

@@ -123,7 +123,7 @@ def _counts(results: DataFrame) -> tuple[dict[str, int], list[dict[str, Any]]]:
     failed = results.where("error is not null").orderBy("message_id")
     listed = failed.select("message_id", "error", f.col("error_line").alias("line"))
     few = listed.limit(schema.ERRORS_LISTED_MAX).collect()
-    return row.asDict(), [each.asDict() for each in few]
+    return row.asDict(), [message.asDict() for message in few]
 
 
 def _enrich_all(
