@@ -78,8 +78,9 @@ def _mesh(hub: ServedHub) -> None:
     for member in ({"pubkey": own, "name": "own"}, {"pubkey": key("anna"), "name": "anna"}):
         hub.made(post(f"{LAB}/members", member))
     hub.made(post(f"{LAB}/topics", {"name": "alerts"}))
-    made = hub.made(post(f"{LAB}/webhooks", {"url": "http://127.0.0.1:1/x", "enabled": False}))
+    made = hub.made(post(f"{LAB}/webhooks", {"url": "http://127.0.0.1:1/x"}))
     webhook = made["webhook"]["id"]
+    assert hub.http.patch(f"{LAB}/webhooks/{webhook}", {"enabled": False}).status == 200
     assert hub.http("PUT", f"{LAB}/topics/alerts/subscribers/webhook:{webhook}").status == 200
     until(lambda: _is_joined(hub), what="the inbox has joined its own mesh")
     who = {"X-Agentlip-Member": key("anna")}
