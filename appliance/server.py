@@ -41,7 +41,7 @@ from appliance.process.starting import SERVER_SECONDS_MAX, StartDeadline, announ
 from appliance.process.watchdog import Watchdog
 from appliance.roles import ReadOnlyRoles
 from appliance.settings import Settings
-from appliance.upgrade import safety_set
+from appliance.upgrade import safety_backup
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
 from appliance.web.worker import Worker
@@ -223,8 +223,8 @@ def prepare(
             damaged |= find_damage(datadir, store, checked.check_bytes_max)
     healthy = tuple(store for store in stores if store not in damaged)
     backup = not flags.migrate_without_backup
-    saved = safety_set.save(datadir, settings.backup, healthy, clock, log, backup=backup)
-    with safety_set.naming(saved), announced(datadir, "migrating"):
+    saved = safety_backup.save(datadir, settings.backup, healthy, clock, log, backup=backup)
+    with safety_backup.naming(saved), announced(datadir, "migrating"):
         schema.create_workspace(
             datadir,
             clock=clock,

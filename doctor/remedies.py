@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from appliance.backup.sets import SetDirectory
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.kernel import meta
 from appliance.kernel.clock import SystemClock
@@ -55,7 +55,7 @@ def verified_backup(datadir: DataDir, store: str, after: int = -1) -> str | None
     this workspace, with events above `after`. None if no backup does."""
     expected = manifest.read(datadir).stores.get(store, "")
     settings = section(datadir.settings_file, "backup", BackupSettings) or BackupSettings()
-    for listed in reversed(SetDirectory(datadir, settings).list()):
+    for listed in reversed(BackupDirectory(datadir, settings).list()):
         if listed.manifest is None or listed.verification is None:
             continue
         facts = listed.manifest.stores.get(store)

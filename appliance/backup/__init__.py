@@ -1,1 +1,1 @@
-"""Backups of a whole workspace: sets of files, which are verified by restoring them."""
+"""Backups of a whole workspace: backups of files, which are verified by restoring them."""

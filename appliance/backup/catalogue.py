@@ -1,6 +1,6 @@
-"""The sets of a workspace as a long-running process sees them. A manifest is read once.
+"""The backups of a workspace as a long-running process sees them. A manifest is read once.
 
-Sets never change, so only new ones and those that could not be read are read again.
+Backups never change, so only new ones and those that could not be read are read again.
 """
 
 from datetime import datetime
@@ -10,16 +10,16 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.backup import wire
-from appliance.backup.manifest import SetManifest, Verification
+from appliance.backup.backup_directory import BackupDirectory, ListedBackup
+from appliance.backup.manifest import BackupManifest, Verification
 from appliance.backup.retention import SAFETY
-from appliance.backup.sets import ListedSet, SetDirectory
 from appliance.kernel.clock import utc
 
-FUTURE_MS = 2000  # sets from later than this were made before the clock was set back
+FUTURE_MS = 2000  # backups from later than this were made before the clock was set back
 
 
-class SetFacts(NamedTuple):
-    """What the schedule and the metrics need of a set. Times are in ms, UTC."""
+class BackupFacts(NamedTuple):
+    """What the schedule and the metrics need of a backup. Times are in ms, UTC."""
 
     name: str
     cut_ms: int
@@ -32,26 +32,26 @@ class SetFacts(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long making the set and its last check took."""
+        """How long making the backup and its last check took."""
         verification = self.row.verification
         return self.row.seconds + (0.0 if verification is None else verification.seconds)
 
 
-class SetCatalogue:
-    def __init__(self, sets: SetDirectory) -> None:
-        self._sets = sets
+class BackupCatalogue:
+    def __init__(self, backups: BackupDirectory) -> None:
+        self._backups = backups
         self._read: dict[str, wire.Backup] = {}
         self._signature: tuple[int, int] | None = None
-        self.facts: list[SetFacts] = []
-        """The readable sets at the last `refresh`, oldest first."""
+        self.facts: list[BackupFacts] = []
+        """The readable backups at the last `refresh`, oldest first."""
 
-    def refresh(self) -> list[SetFacts]:
+    def refresh(self) -> list[BackupFacts]:
         """Updates `facts`. Reads files only if something changed."""
         signature = self._now()
         if signature != self._signature:
             self.facts = [
-                SetFacts(row.name, _ms(row.cut_at), row)
-                for row in map(self.row, self._sets.names())
+                BackupFacts(row.name, _ms(row.cut_at), row)
+                for row in map(self.row, self._backups.names())
                 if not row.problem
             ]
             self._signature = signature
@@ -67,14 +67,15 @@ class SetCatalogue:
         """The row of a list. One that can't be read has a `problem`."""
         row = self._read.get(name)
         if row is None:
-            row = row_of(self._sets.listed(name))
+            row = row_of(self._backups.listed(name))
             if not row.problem:
                 self._read[name] = row
-        return with_verification(row, self._sets.verification(name))
+        return with_verification(row, self._backups.verification(name))
 
-    def newest(self, now_ms: int) -> SetFacts | None:
-        """The newest set by its cut, without those from the future and safety copies: the content
-        of one was replaced, or it is of an attempt to migrate, and nobody has verified it."""
+    def newest(self, now_ms: int) -> BackupFacts | None:
+        """The newest backup by its cut, without those from the future and safety copies: the
+        content of one was replaced, or it is of an attempt to migrate, and nobody has verified
+        it."""
         present = (
             facts
             for facts in self.facts
@@ -83,20 +84,20 @@ class SetCatalogue:
         return max(present, key=lambda facts: facts.cut_ms, default=None)
 
     def _now(self) -> tuple[int, int]:
-        """Changes when a set comes or goes, and when the newest one gets a verification."""
-        root = self._sets.root
+        """Changes when a backup comes or goes, and when the newest one gets a verification."""
+        root = self._backups.root
         newest = root / self.facts[-1].name if self.facts else root
         return (_changed(root), _changed(newest))
 
 
-def row_of(listed: ListedSet) -> wire.Backup:
+def row_of(listed: ListedBackup) -> wire.Backup:
     manifest = listed.manifest
     if manifest is None:
         return wire.Backup(name=listed.name, problem=listed.problem or "it can't be read")
     return with_verification(row_of_manifest(manifest), listed.verification)
 
 
-def row_of_manifest(manifest: SetManifest) -> wire.Backup:
+def row_of_manifest(manifest: BackupManifest) -> wire.Backup:
     return wire.Backup(
         name=manifest.name,
         reason=manifest.reason,

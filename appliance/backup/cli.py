@@ -1,4 +1,4 @@
-"""`agentlip backup`: makes sets, lists them, and shows what they contain."""
+"""`agentlip backup`: makes backups, lists them, and shows what they contain."""
 
 import os
 from functools import partial
@@ -8,10 +8,10 @@ import msgspec
 import typer
 
 from appliance.backup import cli_prune, cli_restore, cli_schedule, cli_targets, cli_verify
+from appliance.backup.backup_directory import ListedBackup
 from appliance.backup.cli_opened import open_workspace, progress, size
-from appliance.backup.manifest import SetManifest
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.schedule import NICENESS
-from appliance.backup.sets import ListedSet
 from appliance.cli_support import Session, common, plain_app
 
 app = plain_app(
@@ -56,14 +56,14 @@ def create(
     has a key for it.
     """
     from appliance.backup import keys
-    from appliance.backup.create import create_set
+    from appliance.backup.create import create_backup
 
     work = open_workspace(session)
     own_key = keys.single_use(work.settings)
-    with work.sets.only_writer():
-        manifest = create_set(
+    with work.backups.only_writer():
+        manifest = create_backup(
             work.datadir,
-            work.sets,
+            work.backups,
             work.settings,
             reason="schedule" if scheduled else "manual",
             clock=work.clock,
@@ -86,9 +86,9 @@ def create(
 
 @app.command("list")
 @common
-def list_sets(session: Session) -> None:
+def list_backups(session: Session) -> None:
     """List all backups, oldest first, with those that can't be read."""
-    rows = [row(set_, session.machine) for set_ in open_workspace(session).sets.list()]
+    rows = [row(backup, session.machine) for backup in open_workspace(session).backups.list()]
     columns = [
         column
         for column in _COLUMNS
@@ -105,9 +105,9 @@ def show(
 ) -> None:
     """Show the manifest of a backup: its cut, stores, rows and files."""
     work = open_workspace(session)
-    wanted = name or work.sets.newest()
-    manifest = work.sets.read(wanted)
-    verification = work.sets.verification(wanted)
+    wanted = name or work.backups.newest()
+    manifest = work.backups.read(wanted)
+    verification = work.backups.verification(wanted)
     if session.machine:
         answer = msgspec.to_builtins(manifest)
         answer["verification"] = msgspec.to_builtins(verification)
@@ -133,8 +133,8 @@ def show(
     session.answer({}, "\n".join(lines))
 
 
-def summary(manifest: SetManifest) -> dict[str, Any]:
-    """What `create` and `list` say of a set."""
+def summary(manifest: BackupManifest) -> dict[str, Any]:
+    """What `create` and `list` say of a backup."""
     return {
         "name": manifest.name,
         "created_at": manifest.created_at,
@@ -150,8 +150,8 @@ def summary(manifest: SetManifest) -> dict[str, Any]:
     }
 
 
-def row(listed: ListedSet, machine: bool) -> dict[str, Any]:
-    """A set as a row of the list; for people without the fields for programs."""
+def row(listed: ListedBackup, machine: bool) -> dict[str, Any]:
+    """A backup as a row of the list; for people without the fields for programs."""
     result = None if listed.verification is None else listed.verification.result
     if listed.manifest is None:
         return {"name": listed.name, "verified": result, "problem": listed.problem}
@@ -163,7 +163,7 @@ def row(listed: ListedSet, machine: bool) -> dict[str, Any]:
     return values
 
 
-def messages(manifest: SetManifest) -> int:
+def messages(manifest: BackupManifest) -> int:
     """The number of messages in the hub's store."""
     hub = manifest.stores.get("hub")
     return 0 if hub is None else hub.rows.get("messages", 0)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from appliance.backup.sets import SetDirectory
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.cli_support import ProgressLine, Session
 from appliance.export.settings import ExportSettings
@@ -28,11 +28,11 @@ class BackupSection(msgspec.Struct, frozen=True):
 
 
 class Opened(NamedTuple):
-    """A workspace with its sets."""
+    """A workspace with its backups."""
 
     datadir: DataDir
     settings: BackupSettings
-    sets: SetDirectory
+    backups: BackupDirectory
     clock: Clock
     exports: Path
 
@@ -44,9 +44,9 @@ def open_workspace(session: Session) -> Opened:
         raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
     swap.settle_if_stopped(datadir, SystemClock())
     section = config.load(BackupSection, datadir.settings_file, os.environ)
-    sets = SetDirectory(datadir, section.backup)
+    backups = BackupDirectory(datadir, section.backup)
     exports = datadir.workspace / section.export.export_dir
-    return Opened(datadir, section.backup, sets, SystemClock(), exports)
+    return Opened(datadir, section.backup, backups, SystemClock(), exports)
 
 
 def size(count: int) -> str:

@@ -28,10 +28,10 @@ def prune(
     from appliance.backup import prune as verbs
 
     work = open_workspace(session)
-    decisions = verbs.plan(work.sets, work.settings, work.clock)
+    decisions = verbs.plan(work.backups, work.settings, work.clock)
     if not dry_run and (yes or _is_confirmed(session, decisions)):
-        with work.sets.only_writer():
-            decisions = verbs.prune(work.sets, work.settings, work.clock)
+        with work.backups.only_writer():
+            decisions = verbs.prune(work.backups, work.settings, work.clock)
         _show(session, decisions, "removed")
         return
     _show(session, decisions, "remove")

@@ -10,7 +10,7 @@ from appliance.backup.cli_opened import progress
 from appliance.cli_support import Session, common, note, plain
 from appliance.kernel.errors import Invalid
 
-SetArgument = Annotated[
+BackupArgument = Annotated[
     str | None,
     typer.Argument(metavar="[NAME]", help="A backup of the list, or the directory of one."),
 ]
@@ -51,7 +51,7 @@ LINES_OF_KIND = {
 @common
 def restore(
     session: Session,
-    name: SetArgument = None,
+    name: BackupArgument = None,
     latest: LatestFlag = False,
     plan: PlanFlag = False,
     yes: YesFlag = False,
@@ -118,7 +118,7 @@ def _restore(session: Session, request: Any, identities: Any) -> None:
     from appliance.backup import restore as verbs
 
     tell = progress(session, request.clock)
-    done = verbs.apply(request.job, request.sets, identities, request.clock, tell=tell)
+    done = verbs.apply(request.job, request.backups, identities, request.clock, tell=tell)
     lines = [*_notice_lines(done.plan), *_result_lines(done)]
     session.answer(done, "\n".join(map(plain, lines)))
     if not session.machine and done.plan.new_directory:

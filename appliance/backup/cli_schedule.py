@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from appliance.backup.catalogue import SetCatalogue, SetFacts
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.catalogue import BackupCatalogue, BackupFacts
 from appliance.backup.cli_opened import open_workspace
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import FirstData
 from appliance.backup.schedule import ScheduleFacts, due_in_seconds
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.cli_support import Session, common, write_line
 from appliance.kernel.clock import iso
@@ -33,8 +33,8 @@ def show_schedule(session: Session) -> None:
 
 def schedule_of(datadir: DataDir, settings: BackupSettings, now_ms: int) -> dict[str, Any]:
     """The answer with --json. Times are in UTC; `next_at`: None without a plan."""
-    catalogue = SetCatalogue(SetDirectory(datadir, settings))
-    sets = catalogue.refresh()
+    catalogue = BackupCatalogue(BackupDirectory(datadir, settings))
+    backups = catalogue.refresh()
     newest = catalogue.newest(now_ms)
     next_ms = _next_ms(datadir, settings, newest, now_ms)
     return {
@@ -47,7 +47,7 @@ def schedule_of(datadir: DataDir, settings: BackupSettings, now_ms: int) -> dict
         "last": None if newest is None else newest.name,
         "last_verification": None if newest is None else newest.result,
         "next_at": None if next_ms is None else iso(next_ms),
-        "backups": len(sets),
+        "backups": len(backups),
         "directory": str(datadir.workspace / settings.directory),
         "keep": {kind: getattr(settings, f"keep_{kind}") for kind in KEPT},
         "encrypted": bool(settings.recipients),
@@ -57,16 +57,16 @@ def schedule_of(datadir: DataDir, settings: BackupSettings, now_ms: int) -> dict
 
 
 def _next_ms(
-    datadir: DataDir, settings: BackupSettings, newest: SetFacts | None, now_ms: int
+    datadir: DataDir, settings: BackupSettings, newest: BackupFacts | None, now_ms: int
 ) -> int | None:
     if not settings.enabled:
         return None
-    set_age = data_age = None
+    backup_age = data_age = None
     if newest is not None:
-        set_age = (now_ms - newest.cut_ms) / 1000
+        backup_age = (now_ms - newest.cut_ms) / 1000
     elif FirstData(datadir, STORES).check():
         data_age = 0.0
-    due = due_in_seconds(settings, ScheduleFacts(set_age, data_age))
+    due = due_in_seconds(settings, ScheduleFacts(backup_age, data_age))
     return None if due is None else now_ms + int(max(0.0, due) * 1000)
 
 

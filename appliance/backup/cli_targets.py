@@ -1,4 +1,4 @@
-"""`agentlip backup targets|upload|fetch`: sets in other storage."""
+"""`agentlip backup targets|upload|fetch`: backups in other storage."""
 
 import os
 from pathlib import Path
@@ -9,9 +9,9 @@ import typer
 
 from appliance.backup import fetch as fetching
 from appliance.backup import targets as configured
+from appliance.backup.backup_directory import BackupDirectory, writing
 from appliance.backup.cli_opened import BackupSection, Opened, open_workspace, progress
 from appliance.backup.pause import ended_by_system, pause
-from appliance.backup.sets import SetDirectory, writing
 from appliance.backup.settings import TargetSettings
 from appliance.backup.targets import TargetAccess, TargetReport, UploadOutcome
 from appliance.cli_support import Session, common, note, plain
@@ -70,9 +70,9 @@ def upload(
     if not wanted:
         raise Invalid(_NO_TARGETS, hint="docs/how-to/keep-backups-elsewhere.md")
     if names:
-        chosen = [access.sets.path(name).name for name in sorted(set(names))]
+        chosen = [access.backups.path(name).name for name in sorted(set(names))]
     else:
-        chosen = [access.sets.newest()] if latest else access.sets.names()
+        chosen = [access.backups.newest()] if latest else access.backups.names()
     tell = progress(session, access.clock)
     outcomes: list[UploadOutcome] = []
     with ended_by_system(_seconds_max(access)):
@@ -108,12 +108,12 @@ def fetch(
     chosen = _source(access, target, url, endpoint, region)
     remote, attempts = access.open(chosen)
     tell = progress(session, access.clock)
-    with access.sets.only_writer(), ended_by_system(_seconds_max(access)):
+    with access.backups.only_writer(), ended_by_system(_seconds_max(access)):
         wanted = name if name is not None else fetching.newest_at(remote, attempts)
         manifest, fetched = fetching.fetch(
-            remote, wanted, access.sets, access.settings, attempts, tell
+            remote, wanted, access.backups, access.settings, attempts, tell
         )
-    path = access.sets.path(manifest.name)
+    path = access.backups.path(manifest.name)
     done = "is whole in" if fetched else "was already whole in"
     session.answer(
         {"name": manifest.name, "path": str(path), "fetched": fetched},
@@ -144,8 +144,8 @@ def _outside(session: Session, into: Path) -> TargetAccess:
     settings = config.load(BackupSection, datadir.settings_file, os.environ).backup
     with writing():
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sets = SetDirectory(datadir, settings, root=into.absolute())
-    return TargetAccess(datadir, sets, settings, SystemClock(), os.environ.get, pause)
+    backups = BackupDirectory(datadir, settings, root=into.absolute())
+    return TargetAccess(datadir, backups, settings, SystemClock(), os.environ.get, pause)
 
 
 def _seconds_max(access: TargetAccess) -> float:
@@ -156,7 +156,7 @@ def _seconds_max(access: TargetAccess) -> float:
 
 
 def _access(own: Opened) -> TargetAccess:
-    return TargetAccess(own.datadir, own.sets, own.settings, own.clock, os.environ.get, pause)
+    return TargetAccess(own.datadir, own.backups, own.settings, own.clock, os.environ.get, pause)
 
 
 _COLUMNS = (
@@ -180,5 +180,5 @@ def _row(session: Session, each: TargetReport) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.to_builtins(each)
     row["problems"] = [problem._asdict() for problem in each.problems]
     if not session.machine:
-        row |= {"count": len(each.sets), "lacking": len(each.missing)}
+        row |= {"count": len(each.backups), "lacking": len(each.missing)}
     return row

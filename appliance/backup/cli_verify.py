@@ -47,7 +47,7 @@ def verify(
     work = open_workspace(session)
     chosen = _choose(work, names or [], latest, everything)
     identities = keys.load(work.settings, identity)
-    with work.sets.only_writer():
+    with work.backups.only_writer():
         verifier = verifier_of(session, work)
         checked = [_report(session, verifier.verify(name, identities)) for name in chosen]
     if session.machine:
@@ -75,7 +75,7 @@ def verifier_of(session: Session, work: Opened) -> "Verifier":
     from doctor.copied_log import problems
 
     return Verifier(
-        work.sets,
+        work.backups,
         work.settings,
         work.clock,
         lambda copy, seconds: problems(copy, work.clock, seconds),
@@ -84,14 +84,14 @@ def verifier_of(session: Session, work: Opened) -> "Verifier":
 
 
 def _choose(work: Opened, names: list[str], latest: bool, everything: bool) -> list[str]:
-    """The names of the sets to verify. Raises SetNotFound before anything is done."""
+    """The names of the backups to verify. Raises BackupNotFound before anything is done."""
     if sum((bool(names), latest, everything)) > 1:
         raise Invalid("choose names, --latest or --all", hint="agentlip backup verify --latest")
     if names:
-        return [work.sets.path(name).name for name in dict.fromkeys(names)]
+        return [work.backups.path(name).name for name in dict.fromkeys(names)]
     if everything:
-        return work.sets.names()
-    return [work.sets.newest()]
+        return work.backups.names()
+    return [work.backups.newest()]
 
 
 def _report(session: Session, checked: "Checked") -> "Checked":

@@ -1,4 +1,4 @@
-"""Makes a set: cuts all stores at one moment, copies, checks and compresses them."""
+"""Makes a backup: cuts all stores at one moment, copies, checks and compresses them."""
 
 import os
 import shutil
@@ -10,12 +10,12 @@ from typing import Any
 
 from appliance import __version__
 from appliance.backup import keys, small_files, store_copy
+from appliance.backup.backup_directory import BackupDirectory, writing
 from appliance.backup.cut import PinnedStore, common_cut, present_stores
 from appliance.backup.encoding import Source, encode, zstd
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.keys import Identities
-from appliance.backup.manifest import Kind, Reason, SetFile, SetManifest, StoreFacts
-from appliance.backup.sets import SetDirectory, writing
+from appliance.backup.manifest import BackupFile, BackupManifest, Kind, Reason, StoreFacts
 from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import SmallFile
 from appliance.backup.store_copy import CopiedStore
@@ -32,9 +32,9 @@ _SCRATCH = "scratch."
 _REMOVED = "removed"
 
 
-def create_set(
+def create_backup(
     datadir: DataDir,
-    sets: SetDirectory,
+    backups: BackupDirectory,
     settings: BackupSettings,
     *,
     reason: Reason,
@@ -43,14 +43,14 @@ def create_set(
     exports: Path | None = None,
     after_cut: Callable[[], object] | None = None,
     also_for: Identities | None = None,
-) -> SetManifest:
-    """Writes a set and returns its manifest. Call inside `sets.only_writer()`.
+) -> BackupManifest:
+    """Writes a backup and returns its manifest. Call inside `backups.only_writer()`.
 
     A store whose file was removed under the running appliance is copied from the open file.
 
     `exports`: directory of the exported segments, copied with `backup.include_exports`. `tell` is
     called with a file, the bytes of it that are done, and all of them; `after_cut` when the stores
-    can be written again. `also_for` can open an encrypted set too. Raises BackupNotWritable,
+    can be written again. `also_for` can open an encrypted backup too. Raises BackupNotWritable,
     CutNotPossible, StoreNotCopied, RecipientRefused or BackupLibraryMissing; then nothing remains.
     """
     zstd()
@@ -59,26 +59,26 @@ def create_set(
         recipients += [key.to_public() for key in also_for.keys]
     removed = removed_files.find(datadir)
     if not removed:
-        _check_space(datadir, sets, settings)
-    name, partial = sets.begin(clock.now_ms())
+        _check_space(datadir, backups, settings)
+    name, partial = backups.begin(clock.now_ms())
     try:
         if removed:
             with writing():
                 datadir = removed_files.copy(datadir, removed, partial / _REMOVED)
-            _check_space(datadir, sets, settings)
+            _check_space(datadir, backups, settings)
         work = _Work(datadir, partial, settings, recipients, clock, tell)
         manifest = work.run(name, reason, exports if settings.include_exports else None, after_cut)
         shutil.rmtree(partial / _REMOVED, ignore_errors=True)
-        sets.finish(manifest, partial)
+        backups.finish(manifest, partial)
     except BaseException:
         with suppress(OSError):
             shutil.rmtree(partial)
         raise
-    return sets.read(name)
+    return backups.read(name)
 
 
 class _Work:
-    """One set that is being made in `folder`."""
+    """One backup that is being made in `folder`."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Work:
         self._recipients = recipients
         self._clock = clock
         self._tell = tell
-        self._files: list[SetFile] = []
+        self._files: list[BackupFile] = []
         self._stores: dict[str, StoreFacts] = {}
         self._epoch = self._db_id = ""
         self._principals: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class _Work:
         reason: Reason,
         exports: Path | None,
         after_cut: Callable[[], object] | None,
-    ) -> SetManifest:
+    ) -> BackupManifest:
         created_ms, began = self._clock.now_ms(), self._clock.monotonic()
         with common_cut(
             self._datadir, self._clock, lambda: small_files.read_all(self._datadir)
@@ -120,7 +120,7 @@ class _Work:
         self._add_small(cut.meanwhile)
         if exports is not None:
             self._add_exports(small_files.list_exported(self._datadir, exports))
-        return SetManifest(
+        return BackupManifest(
             name=name,
             reason=reason,
             created_at=iso(created_ms),
@@ -177,7 +177,7 @@ class _Work:
         with new_file(self._folder / name) as target:
             done = encode(source, target, level=LEVEL, recipients=self._recipients)
         self._files.append(
-            SetFile(
+            BackupFile(
                 name=name,
                 path=path,
                 kind=kind,
@@ -205,9 +205,9 @@ def bytes_needed(datadir: DataDir) -> int:
     return total
 
 
-def _check_space(datadir: DataDir, sets: SetDirectory, settings: BackupSettings) -> None:
+def _check_space(datadir: DataDir, backups: BackupDirectory, settings: BackupSettings) -> None:
     needed = bytes_needed(datadir) + settings.free_bytes_min
-    free = free_bytes(sets.root)
+    free = free_bytes(backups.root)
     if free < needed:
         raise BackupNotWritable(
             f"the backup needs {needed:,} bytes of free space, and {free:,} are free",

@@ -4,7 +4,7 @@ from appliance.kernel.clock import Clock
 
 
 class Undecided(Exception):
-    """The check could not be finished. The text says why; the set may be good or bad."""
+    """The check could not be finished. The text says why; the backup may be good or bad."""
 
 
 class Deadline:

@@ -1,7 +1,7 @@
-"""Compresses and encrypts the files of a set, and reads them again, in chunks of constant size.
+"""Compresses and encrypts the files of a backup, and reads them again, in chunks of constant size.
 
-    encode: content ─ zstd ─ age, with recipients ─▶ file in the set
-    decode: file in the set ─ age, with identities ─ zstd ─▶ content
+    encode: content ─ zstd ─ age, with recipients ─▶ file in the backup
+    decode: file in the backup ─ age, with identities ─ zstd ─▶ content
 
 The formats are those of the programs `zstd` and `age`. Both directions hash both sides.
 """
@@ -29,7 +29,7 @@ class Sink(Protocol):
 
 
 class Encoded(NamedTuple):
-    """Sizes in bytes and SHA-256 of the content, and of the file in the set."""
+    """Sizes in bytes and SHA-256 of the content, and of the file in the backup."""
 
     bytes: int
     sha256: str
@@ -189,7 +189,7 @@ class _Compressed(_End):
 
 
 class _Stored(_Passed, _End):
-    """Writes to the file in the set."""
+    """Writes to the file in the backup."""
 
     def __init__(self, target: Sink) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class _Stored(_Passed, _End):
 
 
 class _Reading(_Passed, _End):
-    """Reads the file in the set."""
+    """Reads the file in the backup."""
 
     def __init__(self, source: Source) -> None:
         super().__init__()

@@ -18,14 +18,14 @@ class BackupError(ApplianceError):
     exit_code: ClassVar[int]
 
 
-class SetNotFound(Missing, BackupError):
+class BackupNotFound(Missing, BackupError):
     code = "BACKUP_NOT_FOUND"
     default_message = "no backup has this name"
     default_hint = "agentlip backup list"
     exit_code = 10
 
 
-class SetDamaged(Invalid, BackupError):
+class BackupDamaged(Invalid, BackupError):
     code = "BACKUP_DAMAGED"
     default_message = "the backup is incomplete or damaged"
     default_hint = "agentlip backup list --json; use another backup that was verified"

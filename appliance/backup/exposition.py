@@ -1,18 +1,18 @@
-"""Shows the sets and their uploads as metrics."""
+"""Shows the backups and their uploads as metrics."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from appliance.backup import metrics
-from appliance.backup.catalogue import SetFacts
+from appliance.backup.catalogue import BackupFacts
 from appliance.backup.settings import TargetSettings
 from appliance.backup.transfer import UploadState, read_state
 
 
-def show(sets: Sequence[SetFacts], newest: SetFacts | None, now_ms: int) -> None:
-    """`sets` oldest first. Without a set, all times and sizes are 0."""
-    metrics.sets.set(len(sets))
+def show(backups: Sequence[BackupFacts], newest: BackupFacts | None, now_ms: int) -> None:
+    """`backups` oldest first. Without a backup, all times and sizes are 0."""
+    metrics.backups.set(len(backups))
     row = None if newest is None else newest.row
     metrics.last_success.set(0 if newest is None else newest.cut_ms / 1000)
     metrics.age.set(0 if newest is None else max(0.0, (now_ms - newest.cut_ms) / 1000))
@@ -20,10 +20,10 @@ def show(sets: Sequence[SetFacts], newest: SetFacts | None, now_ms: int) -> None
     metrics.seconds.set(0 if row is None else row.seconds)
     metrics.pause.set(0 if row is None else row.pause_ms / 1000)
     checked = next(
-        (fact.row.verification for fact in reversed(sets) if fact.row.verification is not None),
+        (fact.row.verification for fact in reversed(backups) if fact.row.verification is not None),
         None,
     )
-    proven = [fact.row.verification for fact in sets if fact.result in ("good", "bad")]
+    proven = [fact.row.verification for fact in backups if fact.result in ("good", "bad")]
     times = [datetime.fromisoformat(fact.checked_at).timestamp() for fact in proven if fact]
     metrics.verified.set(max(times, default=0))
     for result in metrics.RESULTS:
@@ -32,11 +32,12 @@ def show(sets: Sequence[SetFacts], newest: SetFacts | None, now_ms: int) -> None
 
 
 def read_uploads(
-    root: Path, sets: Sequence[SetFacts], targets: Sequence[TargetSettings]
+    root: Path, backups: Sequence[BackupFacts], targets: Sequence[TargetSettings]
 ) -> list[tuple[str, bool, float]]:
-    """For each target its name, whether the last upload failed, and the cut of the newest set that
-    is there, in seconds, or 0. Reads one small file per set, newest first, until one is there."""
-    return [(target.name, *_uploads(root, sets, target)) for target in targets]
+    """For each target its name, whether the last upload failed, and the cut of the newest backup
+    that is there, in seconds, or 0. Reads one small file per backup, newest first, until one is
+    there."""
+    return [(target.name, *_uploads(root, backups, target)) for target in targets]
 
 
 def show_uploads(uploads: Sequence[tuple[str, bool, float]]) -> None:
@@ -45,9 +46,11 @@ def show_uploads(uploads: Sequence[tuple[str, bool, float]]) -> None:
         metrics.uploaded.labels(name).set(cut)
 
 
-def _uploads(root: Path, sets: Sequence[SetFacts], target: TargetSettings) -> tuple[bool, float]:
+def _uploads(
+    root: Path, backups: Sequence[BackupFacts], target: TargetSettings
+) -> tuple[bool, float]:
     last: UploadState | None = None
-    for facts in reversed(sets):
+    for facts in reversed(backups):
         state = read_state(root / facts.name, target)
         last = last or state
         if state is not None and state.status == "complete":

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from appliance.backup import wire
-from appliance.backup.sets import writing
+from appliance.backup.backup_directory import writing
 from appliance.kernel.whole_file import write_whole
 
 FILE = "failures.json"

@@ -1,4 +1,5 @@
-"""Brings a set back from a target. It gets its name when all of it was compared with its hashes."""
+"""Brings a backup back from a target. It gets its name when all of it was compared with its
+hashes."""
 
 import os
 import shutil
@@ -7,10 +8,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from appliance.backup.errors import BackupNotWritable, SetDamaged, SetNotFound
-from appliance.backup.manifest import SetFile, SetManifest
+from appliance.backup.backup_directory import BackupDirectory, writing
+from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupNotWritable
+from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.remote import names_in, read_file, read_manifest
-from appliance.backup.sets import SetDirectory, writing
 from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import check_hash
 from appliance.backup.target import Attempts, BackupTarget
@@ -20,10 +21,10 @@ Tell = Callable[[str, int, int], None]
 
 
 def newest_at(target: BackupTarget, attempts: Attempts) -> str:
-    """The name of the newest set at the target. Raises SetNotFound."""
+    """The name of the newest backup at the target. Raises BackupNotFound."""
     present = names_in(attempts.run(target.list)).present
     if not present:
-        raise SetNotFound(
+        raise BackupNotFound(
             f"target {target.name} has no backup", hint="agentlip backup targets; check its url"
         )
     return present[-1]
@@ -32,31 +33,31 @@ def newest_at(target: BackupTarget, attempts: Attempts) -> str:
 def fetch(
     target: BackupTarget,
     name: str,
-    sets: SetDirectory,
+    backups: BackupDirectory,
     settings: BackupSettings,
     attempts: Attempts,
     tell: Tell | None = None,
-) -> tuple[SetManifest, bool]:
-    """The manifest, and whether anything was fetched: a whole set in the directory is kept.
+) -> tuple[BackupManifest, bool]:
+    """The manifest, and whether anything was fetched: a whole backup in the directory is kept.
 
-    Call it inside `sets.only_writer()`. A damaged set of this name is replaced at the end.
-    Raises SetNotFound, SetDamaged, VersionRefused, BackupNotWritable, TargetRefused or
+    Call it inside `backups.only_writer()`. A damaged backup of this name is replaced at the end.
+    Raises BackupNotFound, BackupDamaged, VersionRefused, BackupNotWritable, TargetRefused or
     TargetFailed.
     """
     if name not in names_in(attempts.run(partial(target.list, _check(name)))).present:
-        raise SetNotFound(
+        raise BackupNotFound(
             f"target {target.name} has no backup named {name!r}", hint="agentlip backup targets"
         )
     manifest = read_manifest(target, name, attempts)
-    if _is_whole(sets, manifest):
+    if _is_whole(backups, manifest):
         return manifest, False
-    _check_space(sets.root, manifest, settings)
-    partial_path = sets.begin_named(name)
+    _check_space(backups.root, manifest, settings)
+    partial_path = backups.begin_named(name)
     try:
         _fetch_files(target, manifest, partial_path, attempts, tell)
-        with suppress(SetNotFound):
-            sets.remove(name)
-        sets.finish(manifest, partial_path)
+        with suppress(BackupNotFound):
+            backups.remove(name)
+        backups.finish(manifest, partial_path)
     except BaseException:
         shutil.rmtree(partial_path, ignore_errors=True)
         raise
@@ -65,23 +66,23 @@ def fetch(
 
 def _check(name: str) -> str:
     if "/" in name or name.startswith("."):
-        raise SetNotFound(f"no backup is named {name!r}", hint="agentlip backup targets")
+        raise BackupNotFound(f"no backup is named {name!r}", hint="agentlip backup targets")
     return name
 
 
-def _is_whole(sets: SetDirectory, manifest: SetManifest) -> bool:
-    """Whether the set is in the directory, byte by byte."""
+def _is_whole(backups: BackupDirectory, manifest: BackupManifest) -> bool:
+    """Whether the backup is in the directory, byte by byte."""
     try:
-        if sets.read(manifest.name) != manifest:
+        if backups.read(manifest.name) != manifest:
             return False
         for file in manifest.files:
-            check_hash(sets.path(manifest.name), file)
-    except (SetNotFound, SetDamaged):
+            check_hash(backups.path(manifest.name), file)
+    except (BackupNotFound, BackupDamaged):
         return False
     return True
 
 
-def _check_space(root: Path, manifest: SetManifest, settings: BackupSettings) -> None:
+def _check_space(root: Path, manifest: BackupManifest, settings: BackupSettings) -> None:
     with writing():
         free = shutil.disk_usage(root).free
     needed = manifest.stored_bytes + settings.free_bytes_min
@@ -94,7 +95,7 @@ def _check_space(root: Path, manifest: SetManifest, settings: BackupSettings) ->
 
 def _fetch_files(
     target: BackupTarget,
-    manifest: SetManifest,
+    manifest: BackupManifest,
     into: Path,
     attempts: Attempts,
     tell: Tell | None,
@@ -107,7 +108,7 @@ def _fetch_files(
         done += file.stored_bytes
 
 
-def _fetch_file(target: BackupTarget, name: str, file: SetFile, path: Path) -> None:
+def _fetch_file(target: BackupTarget, name: str, file: BackupFile, path: Path) -> None:
     """Another attempt writes the file from its start."""
     with writing():
         descriptor = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from appliance.backup.manifest import SetManifest
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.restore_prepare import count_in
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_declaration import declaration_of
@@ -70,7 +70,7 @@ def _is_data(table: str) -> bool:
     return table not in _OWN_TABLES and not table.startswith(_OWN_PREFIXES)
 
 
-def has_same_rows(datadir: DataDir, manifest: SetManifest) -> bool:
+def has_same_rows(datadir: DataDir, manifest: BackupManifest) -> bool:
     """Whether each table of users' data has as many rows as it had, in no older schema."""
     for store in STORES:
         database, facts = datadir.database(store), manifest.stores.get(store)

@@ -1,4 +1,4 @@
-"""The keys of encrypted sets: recipients to write them, identities to read them.
+"""The keys of encrypted backups: recipients to write them, identities to read them.
 
 Both are those of the program `age`: `age-keygen -o FILE` makes an identity file, which names its
 recipient in a comment.
@@ -12,7 +12,7 @@ from typing import Any
 from appliance.backup import stored
 from appliance.backup.encoding import age
 from appliance.backup.errors import KeyRefused, RecipientRefused
-from appliance.backup.manifest import SetManifest
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
 
 _FILE_BYTES_MAX = 64 * 1024
@@ -73,11 +73,11 @@ def single_use(settings: BackupSettings) -> Identities | None:
     return Identities([age().x25519.Identity.generate()], Path())
 
 
-def check(path: Path, manifest: SetManifest, identities: Identities | None) -> None:
-    """Decodes the smallest file of the set at `path`. Writes nothing.
+def check(path: Path, manifest: BackupManifest, identities: Identities | None) -> None:
+    """Decodes the smallest file of the backup at `path`. Writes nothing.
 
-    Raises KeyRefused if the set is encrypted and no key opens it, SetDamaged if that file is not
-    as it was written.
+    Raises KeyRefused if the backup is encrypted and no key opens it, BackupDamaged if that file is
+    not as it was written.
     """
     if not manifest.encrypted or not manifest.files:
         return
@@ -85,8 +85,8 @@ def check(path: Path, manifest: SetManifest, identities: Identities | None) -> N
     stored.read(path, smallest, stored.Nowhere(), keys_of(manifest, identities))
 
 
-def keys_of(manifest: SetManifest, identities: Identities | None) -> tuple[Any, ...] | None:
-    """The keys for the files of a set; None if they are not encrypted. Raises KeyRefused."""
+def keys_of(manifest: BackupManifest, identities: Identities | None) -> tuple[Any, ...] | None:
+    """The keys for the files of a backup; None if they are not encrypted. Raises KeyRefused."""
     if not manifest.encrypted:
         return None
     if identities is None:

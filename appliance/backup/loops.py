@@ -4,12 +4,13 @@
                      ─ inconclusive ─▶ upload         a new backup begins anew when it is due
                      ─ bad ─▶ nothing
 
-When the next backup is due follows from the sets themselves, so a restart neither repeats nor
+When the next backup is due follows from the backups themselves, so a restart neither repeats nor
 forgets one.
 """
 
 from appliance.backup import metrics, wire
-from appliance.backup.catalogue import SetCatalogue, SetFacts
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.catalogue import BackupCatalogue, BackupFacts
 from appliance.backup.errors import (
     BackupNotWritable,
     BackupRunning,
@@ -27,7 +28,6 @@ from appliance.backup.schedule import (
     due_in_seconds,
     left_after,
 )
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity, BackupRequest
 from appliance.kernel.clock import Clock, iso
@@ -56,8 +56,8 @@ class BackupScheduler(Loop):
     def __init__(
         self,
         child: CommandRunner,
-        sets: SetDirectory,
-        catalogue: SetCatalogue,
+        backups: BackupDirectory,
+        catalogue: BackupCatalogue,
         activity: BackupActivity,
         first_data: FirstData,
         settings: BackupSettings,
@@ -66,14 +66,14 @@ class BackupScheduler(Loop):
     ) -> None:
         super().__init__(clock, log, activity.work)
         self._child = child
-        self._sets = sets
+        self._backups = backups
         self._catalogue = catalogue
         self._activity = activity
         self._first_data = first_data
         self._settings = settings
         self._uploads_changed = True
-        self._left: tuple[Phase, ...] | None = None  # None: not read from the sets yet
-        self._of = ""  # the set of these phases
+        self._left: tuple[Phase, ...] | None = None  # None: not read from the backups yet
+        self._of = ""  # the backup of these phases
         self._failures = 0
         self._not_before = float("-inf")  # these three: seconds of uptime
         self._recheck_at = clock.uptime() + RECHECK_FIRST_SECONDS
@@ -99,12 +99,14 @@ class BackupScheduler(Loop):
         show(self._catalogue.facts, self._catalogue.newest(now_ms), now_ms)
         targets = self._settings.targets
         if targets and (done or self._uploads_changed):
-            show_uploads(in_thread(read_uploads, self._sets.root, self._catalogue.facts, targets))
+            show_uploads(
+                in_thread(read_uploads, self._backups.root, self._catalogue.facts, targets)
+            )
         self._uploads_changed = False
         return {"phases": done}
 
     def _refresh(self) -> "PhaseFailed | None":
-        """Why the sets can't be listed."""
+        """Why the backups can't be listed."""
         try:
             self._catalogue.refresh()
         except OSError as error:
@@ -124,7 +126,7 @@ class BackupScheduler(Loop):
             return self._recheck(now_ms, uptime)
         if uptime < self._not_before:
             return 0
-        if in_thread(self._sets.is_busy):
+        if in_thread(self._backups.is_busy):
             return 0
         if is_due:
             if not self._create(scheduled=True):
@@ -138,7 +140,11 @@ class BackupScheduler(Loop):
     def _recheck(self, now_ms: int, uptime: float) -> int:
         """Verifies a kept backup each day, that of the oldest verification first, because bytes on
         a disk can change. One that could not be verified is not tried again and again."""
-        if not self._settings.verify or uptime < self._recheck_at or in_thread(self._sets.is_busy):
+        if (
+            not self._settings.verify
+            or uptime < self._recheck_at
+            or in_thread(self._backups.is_busy)
+        ):
             return 0
         before = iso(now_ms - int(RECHECK_SECONDS * 1000))
         checked = [(fact.row.verification, fact.row) for fact in self._catalogue.facts]
@@ -160,20 +166,20 @@ class BackupScheduler(Loop):
         self._activity.next_ms = None if due is None else now_ms + int(max(due, 0) * 1000)
         return due
 
-    def _facts(self, newest: SetFacts | None, now_ms: int, uptime: float) -> ScheduleFacts:
+    def _facts(self, newest: BackupFacts | None, now_ms: int, uptime: float) -> ScheduleFacts:
         if newest is None and self._data_since is None:
             is_first = self._left is None
             if in_thread(self._first_data.check):
                 # Else a process that is started again and again would never make a backup.
                 self._data_since = uptime - (WAITED_SECONDS if is_first else 0.0)
         return ScheduleFacts(
-            set_age=None if newest is None else (now_ms - newest.cut_ms) / 1000,
-            set_seconds=0.0 if newest is None else newest.seconds,
+            backup_age=None if newest is None else (now_ms - newest.cut_ms) / 1000,
+            backup_seconds=0.0 if newest is None else newest.seconds,
             data_age=None if self._data_since is None else uptime - self._data_since,
             created_ago=None if self._created_at is None else uptime - self._created_at,
         )
 
-    def _resume(self, newest: SetFacts | None) -> None:
+    def _resume(self, newest: BackupFacts | None) -> None:
         """After a start: the phases that an earlier process did not reach."""
         self._left, self._of = (), ""
         if newest is not None:
@@ -198,7 +204,7 @@ class BackupScheduler(Loop):
         self._note_success("create")
         row = made[-1].row
         self._of = row.name
-        verification = in_thread(self._sets.verification, row.name)
+        verification = in_thread(self._backups.verification, row.name)
         result = None if verification is None else verification.result
         if verification is not None:  # one whose key is elsewhere is verified when it is made
             self._tell(row.name, verification)
@@ -232,15 +238,15 @@ class BackupScheduler(Loop):
         return done
 
     def _verify(self, name: str) -> str:
-        """Verifies a set: good, bad or inconclusive. Only what the command recorded counts. Raises
-        PhaseFailed if it recorded nothing."""
-        before = in_thread(self._sets.verification, name)
+        """Verifies a backup: good, bad or inconclusive. Only what the command recorded counts.
+        Raises PhaseFailed if it recorded nothing."""
+        before = in_thread(self._backups.verification, name)
         failure = PhaseFailed(f"the verification of {name} recorded no result")
         try:
             self._command("verify", "verify", name)
         except PhaseFailed as reported:
             failure = reported
-        verification = in_thread(self._sets.verification, name)
+        verification = in_thread(self._backups.verification, name)
         if verification is None or verification == before:
             if failure.code == VerificationInconclusive.code:
                 return "inconclusive"
@@ -263,7 +269,8 @@ class BackupScheduler(Loop):
 
     @staticmethod
     def _after(result: str, phases: list[Phase]) -> list[Phase]:
-        """What may follow a verification: a set that is not good never pushes out another one."""
+        """What may follow a verification: a backup that is not good never pushes out another
+        one."""
         if result == "inconclusive":
             return [phase for phase in phases if phase != "prune"]
         return phases if result == "good" else []
@@ -273,7 +280,7 @@ class BackupScheduler(Loop):
         if request.phase == "create":
             if not self._create(scheduled=False):
                 return 0
-            if self._settings.verify and in_thread(self._sets.verification, self._of) is None:
+            if self._settings.verify and in_thread(self._backups.verification, self._of) is None:
                 self._left = ("verify", *(self._left or ()))
             return 1 + self._finish()
         self._of = request.name

@@ -1,7 +1,8 @@
-"""The manifest of a set: what was copied, from which moment, and how to recognize each byte.
+"""The manifest of a backup: what was copied, from which moment, and how to recognize each byte.
 
-`manifest.json` is written last. Its own hash is in its last field, so a change of any byte of a set
-is noticed. Sizes are in bytes, times in UTC with milliseconds, hashes are SHA-256 in hexadecimal.
+`manifest.json` is written last. Its own hash is in its last field, so a change of any byte of a
+backup is noticed. Sizes are in bytes, times in UTC with milliseconds, hashes are SHA-256 in
+hexadecimal.
 
 The hash is not a signature: anybody who can write to a target can forge a manifest. So it is
 only accepted if all its paths are those of files that backups contain, and its text is printable.
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from appliance.backup.errors import SetDamaged, VersionRefused
+from appliance.backup.errors import BackupDamaged, VersionRefused
 from appliance.kernel.clock import utc
 from appliance.kernel.store_declaration import file_of
 
@@ -39,13 +40,13 @@ _MODES: dict[Kind, int] = {
 Reason = Literal["manual", "schedule", "before-migration", "before-restore"]
 
 
-class SetFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a set.
+class BackupFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a backup.
 
-    name   its name in the directory of the set, with .zst and .age where they apply
+    name   its name in the directory of the backup, with .zst and .age where they apply
     path   where it belongs, relative to the workspace, with /
     bytes, sha256                of the content
-    stored_bytes, stored_sha256  of the file in the set, compressed and encrypted
+    stored_bytes, stored_sha256  of the file in the backup, compressed and encrypted
     """
 
     name: str
@@ -75,7 +76,7 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     pause_ms: float = 0.0
 
 
-class SetManifest(msgspec.Struct, frozen=True, kw_only=True):
+class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     """`pause_ms`: how long no store could write. `principals`: the tokens and plugins that
     created messages, sorted, at most 1,000. `identity`: the public key of the member, "" without
     one. `last_event_id`: the highest that was ever given out."""
@@ -96,7 +97,7 @@ class SetManifest(msgspec.Struct, frozen=True, kw_only=True):
     recipients: tuple[str, ...] = ()
     stores: dict[str, StoreFacts]
     principals: tuple[str, ...] = ()
-    files: tuple[SetFile, ...]
+    files: tuple[BackupFile, ...]
     sha256: str = ""
 
     @property
@@ -125,7 +126,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
     inconclusive  the check could not be finished (no key, no space, no time); it proves nothing
 
-    `how`: without a key, only the hashes of a set are compared that was restored before.
+    `how`: without a key, only the hashes of a backup are compared that was restored before.
     `manifest_sha256`: hash of the verified manifest; "" from older versions.
     """
 
@@ -138,30 +139,30 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     manifest_sha256: str = ""
 
 
-def encode(manifest: SetManifest) -> bytes:
+def encode(manifest: BackupManifest) -> bytes:
     """The text of `manifest.json`, sealed with the hash of the manifest without `sha256`."""
     sealed = msgspec.structs.replace(manifest, sha256=_seal(manifest))
     return msgspec.json.format(msgspec.json.encode(sealed)) + b"\n"
 
 
-def decode(text: bytes) -> SetManifest:
-    """Raises SetDamaged if any byte is not as written, and VersionRefused for a newer format."""
+def decode(text: bytes) -> BackupManifest:
+    """Raises BackupDamaged if any byte is not as written, and VersionRefused for a newer format."""
     try:
         head = msgspec.json.decode(text, type=_FormatOnly)
         if head.format > FORMAT:
             raise VersionRefused(
                 f"the backup has format {head.format}; this version reads {FORMAT}"
             )
-        manifest = msgspec.json.decode(text, type=SetManifest)
+        manifest = msgspec.json.decode(text, type=BackupManifest)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise SetDamaged(f"{FILE} can't be decoded: {error}") from None
+        raise BackupDamaged(f"{FILE} can't be decoded: {error}") from None
     if text != encode(manifest):
-        raise SetDamaged(f"{FILE} has been changed since it was written")
+        raise BackupDamaged(f"{FILE} has been changed since it was written")
     if not _is_printable(msgspec.to_builtins(manifest)):
-        raise SetDamaged(f"{FILE} contains control characters")
+        raise BackupDamaged(f"{FILE} contains control characters")
     for file in manifest.files:
         if not _is_plain(file.name) or not is_contained(file.path, file.kind, manifest.stores):
-            raise SetDamaged(f"{FILE} names a file that backups don't contain: {file.path}")
+            raise BackupDamaged(f"{FILE} names a file that backups don't contain: {file.path}")
     return manifest
 
 
@@ -176,7 +177,7 @@ class _FormatOnly(msgspec.Struct):
     format: int
 
 
-def _seal(manifest: SetManifest) -> str:
+def _seal(manifest: BackupManifest) -> str:
     bare = msgspec.structs.replace(manifest, sha256="")
     return hashlib.sha256(msgspec.json.encode(bare)).hexdigest()
 

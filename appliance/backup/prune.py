@@ -1,46 +1,50 @@
-"""Removes the sets that retention does not keep.
+"""Removes the backups that retention does not keep.
 
-A set is renamed before its files are deleted (`SetDirectory.remove`), so a process that is killed
-leaves no half set.
+A backup is renamed before its files are deleted (`BackupDirectory.remove`), so a process that is
+killed leaves no half backup.
 """
 
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from appliance.backup.retention import RetentionDecision, RetentionSet, decide
-from appliance.backup.sets import ListedSet, SetDirectory
+from appliance.backup.backup_directory import BackupDirectory, ListedBackup
+from appliance.backup.retention import RetainedBackup, RetentionDecision, decide
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import Clock, utc
 
 _STAMP_CHARACTERS = len("20261120T101112Z")
 
 
-def plan(sets: SetDirectory, settings: BackupSettings, clock: Clock) -> list[RetentionDecision]:
-    """A decision for each set that is listed, oldest first. Changes nothing."""
-    return decide(map(_seen, sets.list()), settings, clock.now_ms())
+def plan(
+    backups: BackupDirectory, settings: BackupSettings, clock: Clock
+) -> list[RetentionDecision]:
+    """A decision for each backup that is listed, oldest first. Changes nothing."""
+    return decide(map(_seen, backups.list()), settings, clock.now_ms())
 
 
-def prune(sets: SetDirectory, settings: BackupSettings, clock: Clock) -> list[RetentionDecision]:
-    """Removes what `plan` says now, oldest first. Call inside `sets.only_writer()`.
+def prune(
+    backups: BackupDirectory, settings: BackupSettings, clock: Clock
+) -> list[RetentionDecision]:
+    """Removes what `plan` says now, oldest first. Call inside `backups.only_writer()`.
 
-    Returns the decisions. Raises BackupNotWritable; then the sets before it are removed.
+    Returns the decisions. Raises BackupNotWritable; then the backups before it are removed.
     """
-    decisions = plan(sets, settings, clock)
+    decisions = plan(backups, settings, clock)
     for decision in decisions:
         if not decision.keep:
-            sets.remove(decision.name)
+            backups.remove(decision.name)
     return decisions
 
 
-def _seen(listed: ListedSet) -> RetentionSet:
+def _seen(listed: ListedBackup) -> RetainedBackup:
     result = None if listed.verification is None else listed.verification.result
     stamp = datetime.strptime(listed.name[:_STAMP_CHARACTERS], "%Y%m%dT%H%M%SZ")
     cut = stamp.replace(tzinfo=UTC)
     if listed.manifest is None:
-        return RetentionSet(listed.name, _ms(cut), None, result)
+        return RetainedBackup(listed.name, _ms(cut), None, result)
     with suppress(ValueError):  # its name has the time too
         cut = datetime.fromisoformat(utc(listed.manifest.cut_at))
-    return RetentionSet(listed.name, _ms(cut), listed.manifest.reason, result)
+    return RetainedBackup(listed.name, _ms(cut), listed.manifest.reason, result)
 
 
 def _ms(moment: datetime) -> int:

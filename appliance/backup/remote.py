@@ -1,4 +1,4 @@
-"""The sets at a target: which are there, and whether every byte of them is as it was sent.
+"""The backups at a target: which are there, and whether every byte of them is as it was sent.
 
 Nothing that a target answers is trusted: names, sizes, manifests and content are checked.
 """
@@ -11,17 +11,17 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.backup import manifest as manifests
-from appliance.backup.errors import SetDamaged, TargetFailed, TargetObjectMissing, VersionRefused
-from appliance.backup.manifest import SetFile, SetManifest
-from appliance.backup.sets import NAME, VERIFICATION
+from appliance.backup.backup_directory import NAME, VERIFICATION
+from appliance.backup.errors import BackupDamaged, TargetFailed, TargetObjectMissing, VersionRefused
+from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
-from appliance.backup.transfer import OWNER, SetOwner
+from appliance.backup.transfer import OWNER, BackupOwner
 
 Tell = Callable[[str, int, int], None]
 
 
 class RemoteNames(NamedTuple):
-    """Names of sets, oldest first. `unfinished`: without a manifest, so they don't count."""
+    """Names of backups, oldest first. `unfinished`: without a manifest, so they don't count."""
 
     present: list[str]
     unfinished: list[str]
@@ -36,42 +36,42 @@ class RemoteProblem(NamedTuple):
 
 
 def names_in(listed: dict[str, Stored]) -> RemoteNames:
-    """Ignores all names that are not those of sets."""
+    """Ignores all names that are not those of backups."""
     names = {name.partition("/")[0] for name in listed}
     every = sorted(name for name in names if NAME.match(name))
     present = [name for name in every if f"{name}/{manifests.FILE}" in listed]
     return RemoteNames(present, [name for name in every if name not in set(present)])
 
 
-def read_manifest(target: BackupTarget, name: str, attempts: Attempts) -> SetManifest:
-    """Raises TargetObjectMissing, SetDamaged, VersionRefused or TargetFailed."""
+def read_manifest(target: BackupTarget, name: str, attempts: Attempts) -> BackupManifest:
+    """Raises TargetObjectMissing, BackupDamaged, VersionRefused or TargetFailed."""
     file = f"{name}/{manifests.FILE}"
     text = attempts.run(partial(read_all, target, file, manifests.BYTES_MAX))
     manifest = manifests.decode(text)
     if manifest.name != name:
-        raise SetDamaged(f"the manifest of {name} at the target is of {manifest.name}")
+        raise BackupDamaged(f"the manifest of {name} at the target is of {manifest.name}")
     check_names(manifest)
     return manifest
 
 
-def check_names(manifest: SetManifest) -> None:
-    """Raises SetDamaged if two files have one name, or a file that of an upload's own file."""
+def check_names(manifest: BackupManifest) -> None:
+    """Raises BackupDamaged if two files have one name, or a file that of an upload's own file."""
     names = [file.name for file in manifest.files]
     if len(set(names)) != len(names) or {OWNER, VERIFICATION} & set(names):
-        raise SetDamaged("files of the backup have the same name, or one that uploads use")
+        raise BackupDamaged("files of the backup have the same name, or one that uploads use")
 
 
 def owner_of(target: BackupTarget, name: str, attempts: Attempts) -> str | None:
-    """The workspace of a set, also without a manifest; None if nothing says whose it is."""
+    """The workspace of a backup, also without a manifest; None if nothing says whose it is."""
     try:
         text = attempts.run(partial(read_all, target, f"{name}/{OWNER}", manifests.BYTES_MAX))
-        return msgspec.json.decode(text, type=SetOwner).db_id
+        return msgspec.json.decode(text, type=BackupOwner).db_id
     except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
-def read_file(target: BackupTarget, name: str, file: SetFile) -> Iterator[bytes]:
-    """The stored file. Raises SetDamaged at its end, or as soon as it is too long."""
+def read_file(target: BackupTarget, name: str, file: BackupFile) -> Iterator[bytes]:
+    """The stored file. Raises BackupDamaged at its end, or as soon as it is too long."""
     digest, size = hashlib.sha256(), 0
     for piece in target.read(f"{name}/{file.name}"):
         size += len(piece)
@@ -80,7 +80,7 @@ def read_file(target: BackupTarget, name: str, file: SetFile) -> Iterator[bytes]
         digest.update(piece)
         yield piece
     if size != file.stored_bytes or digest.hexdigest() != file.stored_sha256:
-        raise SetDamaged(
+        raise BackupDamaged(
             f"{file.name} of {name} at target {target.name} is not as the manifest recorded it",
             hint="agentlip backup targets --check; then: agentlip backup upload",
         )
@@ -92,10 +92,10 @@ def check(
     attempts: Attempts,
     tell: Tell | None = None,
 ) -> list[RemoteProblem]:
-    """Reads the whole set and compares it. Raises TargetRefused or TargetUnreachable."""
+    """Reads the whole backup and compares it. Raises TargetRefused or TargetUnreachable."""
     try:
         manifest = read_manifest(target, name, attempts)
-    except (SetDamaged, TargetObjectMissing, VersionRefused) as error:
+    except (BackupDamaged, TargetObjectMissing, VersionRefused) as error:
         return [RemoteProblem(name, "", error.message)]
     except TargetFailed as error:
         if type(error) is not TargetFailed:
@@ -108,12 +108,12 @@ def check(
             tell(f"{name} at {target.name}", done, total)
         try:
             attempts.run(partial(_drain, target, name, file))
-        except (SetDamaged, TargetObjectMissing) as error:
+        except (BackupDamaged, TargetObjectMissing) as error:
             problems.append(RemoteProblem(name, file.name, error.message))
         done += file.stored_bytes
     return problems
 
 
-def _drain(target: BackupTarget, name: str, file: SetFile) -> None:
+def _drain(target: BackupTarget, name: str, file: BackupFile) -> None:
     for _ in read_file(target, name, file):
         pass

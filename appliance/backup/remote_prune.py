@@ -1,6 +1,6 @@
-"""Removes sets from a target that retention no longer keeps, if the target says `prune = true`.
+"""Removes backups from a target that retention no longer keeps, if the target says `prune = true`.
 
-The rules and reasons are those of the local sets. In addition, a set stays that
+The rules and reasons are those of the local backups. In addition, a backup stays that
 
 - is also local: it would only be copied again
 - belongs to another workspace, or can't be read
@@ -11,17 +11,17 @@ from functools import partial
 
 import msgspec
 
+from appliance.backup.backup_directory import VERIFICATION, BackupDirectory
 from appliance.backup.errors import (
-    SetDamaged,
-    SetNotFound,
+    BackupDamaged,
+    BackupNotFound,
     TargetFailed,
     TargetObjectMissing,
     VersionRefused,
 )
 from appliance.backup.manifest import Verification
 from appliance.backup.remote import names_in, owner_of, read_manifest
-from appliance.backup.retention import RetentionDecision, RetentionSet, decide
-from appliance.backup.sets import VERIFICATION, SetDirectory
+from appliance.backup.retention import RetainedBackup, RetentionDecision, decide
 from appliance.backup.settings import BackupSettings
 from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
 from appliance.backup.upload import removal_order
@@ -33,17 +33,17 @@ UNFINISHED = "an unfinished copy of a backup that is no longer here"
 
 def prune(
     target: BackupTarget,
-    sets: SetDirectory,
+    backups: BackupDirectory,
     settings: BackupSettings,
     attempts: Attempts,
     clock: Clock,
 ) -> list[RetentionDecision]:
     """Returns what was removed and why. Raises TargetRefused or TargetFailed."""
-    owner = _owner(sets)
+    owner = _owner(backups)
     if owner is None:
         return []
     listed = attempts.run(target.list)
-    names, local = names_in(listed), set(sets.names())
+    names, local = names_in(listed), set(backups.names())
     ours = [
         seen for name in names.present if (seen := _read(target, name, owner, attempts)) is not None
     ]
@@ -62,23 +62,23 @@ def prune(
     return decisions
 
 
-def _owner(sets: SetDirectory) -> str | None:
-    """The workspace of the newest local set that can be read."""
+def _owner(backups: BackupDirectory) -> str | None:
+    """The workspace of the newest local backup that can be read."""
     try:
-        return sets.read(sets.newest()).db_id
-    except (SetNotFound, SetDamaged):
+        return backups.read(backups.newest()).db_id
+    except (BackupNotFound, BackupDamaged):
         return None
 
 
-def _read(target: BackupTarget, name: str, owner: str, attempts: Attempts) -> RetentionSet | None:
-    """A set at the target; None if it can't be read or is of another workspace.
+def _read(target: BackupTarget, name: str, owner: str, attempts: Attempts) -> RetainedBackup | None:
+    """A backup at the target; None if it can't be read or is of another workspace.
 
     Its verification is not sealed, so it decides only about removing.
     """
     try:
         manifest = read_manifest(target, name, attempts)
         cut = datetime.fromisoformat(utc(manifest.cut_at))
-    except (SetDamaged, VersionRefused, TargetObjectMissing, ValueError):
+    except (BackupDamaged, VersionRefused, TargetObjectMissing, ValueError):
         return None
     except TargetFailed as error:
         if type(error) is not TargetFailed:
@@ -91,8 +91,8 @@ def _read(target: BackupTarget, name: str, owner: str, attempts: Attempts) -> Re
         text = attempts.run(partial(read_all, target, file, _VERIFICATION_BYTES_MAX))
         result = msgspec.json.decode(text, type=Verification).result
     except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
-        return RetentionSet(name, int(cut.timestamp() * 1000), manifest.reason)
-    return RetentionSet(name, int(cut.timestamp() * 1000), manifest.reason, result)
+        return RetainedBackup(name, int(cut.timestamp() * 1000), manifest.reason)
+    return RetainedBackup(name, int(cut.timestamp() * 1000), manifest.reason, result)
 
 
 def _remove(target: BackupTarget, name: str, listed: dict[str, Stored], attempts: Attempts) -> None:

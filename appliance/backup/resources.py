@@ -5,7 +5,7 @@ from typing import Any
 import falcon
 
 from appliance.backup import wire
-from appliance.backup.errors import BackupRunning, SetDamaged, SetNotFound, VersionRefused
+from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupRunning, VersionRefused
 from appliance.backup.service import Backups
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply
@@ -43,12 +43,12 @@ def routes(backups: Backups) -> list[Route]:
         }),
         Route("/api/v1/backups/{name}", resource, {
             "GET": Operation(wire.READ, reply=wire.BackupDetails,
-                             errors=(SetNotFound, SetDamaged, VersionRefused),
+                             errors=(BackupNotFound, BackupDamaged, VersionRefused),
                              summary="Get a backup with the rows of its stores"),
         }, suffix="item"),
         Route("/api/v1/backups/{name}/verify", resource, {
             "POST": Operation(wire.CREATE, reply=wire.BackupAccepted, status=202,
-                              errors=(SetNotFound, BackupRunning),
+                              errors=(BackupNotFound, BackupRunning),
                               summary="Start to verify a backup by restoring it to a scratch"
                                       " directory"),
         }, suffix="verify"),

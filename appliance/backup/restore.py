@@ -1,4 +1,4 @@
-"""Restores a set: `plan` says what would happen, `apply` does it as one change.
+"""Restores a backup: `plan` says what would happen, `apply` does it as one change.
 
 Order of `apply`: check, unpack beside the present files, check again, back up the present state,
 commit, put in place, count. Until the commit the workspace is as it was; from then on every start
@@ -14,14 +14,14 @@ from pathlib import Path
 import msgspec
 
 from appliance.backup import keys, restore_job, restore_prepare, restore_settings
-from appliance.backup.create import create_set
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.create import create_backup
 from appliance.backup.errors import BackupNotWritable, StoreNotCopied, VerificationFailed
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
 from appliance.backup.restore_prepare import PreparedFiles, Rows
 from appliance.backup.restore_rules import Mode
 from appliance.backup.restore_settings import ChangedSetting
-from appliance.backup.sets import SetDirectory
 from appliance.backup.unpack import TellFile
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
@@ -92,7 +92,7 @@ def plan(
 ) -> RestorePlan:
     """Makes the new files in a temporary directory (TMPDIR) and compares. The workspace stays as it
     is, and may be running. Raises what `apply` would raise before its commit."""
-    keys.check(job.set_path, job.manifest, identities)
+    keys.check(job.backup_path, job.manifest, identities)
     running = not job.new and restore_job.is_running(job.target)
     with tempfile.TemporaryDirectory(prefix="agentlip-restore-") as folder, _PlanLock(job) as mode:
         job = msgspec.structs.replace(job, mode=mode)
@@ -109,7 +109,7 @@ def plan(
 
 def apply(
     job: RestoreJob,
-    sets: SetDirectory,
+    backups: BackupDirectory,
     identities: Identities | None,
     clock: Clock,
     *,
@@ -118,10 +118,10 @@ def apply(
 ) -> RestoreResult:
     """Raises HubRunning while the appliance runs, and what forbids the restore before anything is
     changed. `reached` is called after each step, for tests."""
-    keys.check(job.set_path, job.manifest, identities)
+    keys.check(job.backup_path, job.manifest, identities)
     _make_target(job)
     job = msgspec.structs.replace(job, mode="rw")
-    others = nullcontext() if job.new else sets.only_writer()
+    others = nullcontext() if job.new else backups.only_writer()
     with _hold_lock(job.target, clock), others:
         swap.settle(job.target)
         restore_job.check(job)
@@ -138,7 +138,7 @@ def apply(
                 reached=reached,
             )
             planned = _plan(job, selection, prepared, job.target.dir / swap.FOLDER / "new")
-            safety, kept_as = _safety_copy(job, sets, clock, tell)
+            safety, kept_as = _safety_copy(job, backups, clock, tell)
             reached("safety copy made")
         except BaseException:
             swap.abandon(job.target)
@@ -202,15 +202,15 @@ def _check_space(job: RestoreJob, selection: RestoreSelection) -> None:
 
 
 def _safety_copy(
-    job: RestoreJob, sets: SetDirectory, clock: Clock, tell: TellFile | None
+    job: RestoreJob, backups: BackupDirectory, clock: Clock, tell: TellFile | None
 ) -> tuple[str, str]:
     """The name of a backup of the present state; or, if the stores are too damaged for one, the
     name of the folder that will keep their files."""
     if job.new or not any(job.target.database(store).exists() for store in STORES):
         return "", ""
     try:
-        made = create_set(
-            job.target, sets, job.settings, reason="before-restore", clock=clock, tell=tell
+        made = create_backup(
+            job.target, backups, job.settings, reason="before-restore", clock=clock, tell=tell
         )
     except StoreNotCopied:
         stamp = iso(clock.now_ms())[:19].replace("-", "").replace(":", "")

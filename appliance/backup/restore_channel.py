@@ -13,10 +13,10 @@ import msgspec
 
 import appliance
 from appliance.backup import keys, restore_job
+from appliance.backup.backup_directory import writing
 from appliance.backup.errors import VerificationFailed
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob
-from appliance.backup.sets import writing
 from appliance.backup.unpack import unpack
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Invalid
@@ -97,11 +97,11 @@ def _source(
     job: RestoreJob, identities: Identities | None, folder: Path, clock: Clock, log: Log
 ) -> Path:
     """The hub's store of the backup in its own directory, migrated to this program's schema."""
-    keys.check(job.set_path, job.manifest, identities)
+    keys.check(job.backup_path, job.manifest, identities)
     wanted = job.path_of(HUB)
     with writing():
         folder.mkdir(mode=0o700, parents=True)
-    unpack(job.set_path, job.manifest, folder, identities, only=lambda file: file.path == wanted)
+    unpack(job.backup_path, job.manifest, folder, identities, only=lambda file: file.path == wanted)
     file = folder / wanted
     schema.migrate(file, HUB, clock=clock, backups=folder / "before", log=log)
     return file

@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from appliance.backup.errors import RestoreRefused, SetDamaged, VersionRefused
-from appliance.backup.manifest import SetFile, SetManifest
-from appliance.backup.sets import writing
+from appliance.backup.backup_directory import writing
+from appliance.backup.errors import BackupDamaged, RestoreRefused, VersionRefused
+from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import KEY_PAIR
 from appliance.kernel import event_ids
@@ -40,8 +40,8 @@ class RestoreJob(msgspec.Struct, frozen=True):
     With `revive`, tokens, members and secrets that were revoked since the backup are valid again.
     """
 
-    set_path: Path
-    manifest: SetManifest
+    backup_path: Path
+    manifest: BackupManifest
     target: DataDir
     settings: BackupSettings
     stores: tuple[str, ...] = ()
@@ -68,14 +68,14 @@ class RestoreJob(msgspec.Struct, frozen=True):
 class RestoreSelection(msgspec.Struct, frozen=True):
     """Paths relative to the workspace. `removed`: there now, and not in the backup."""
 
-    files: tuple[SetFile, ...]
+    files: tuple[BackupFile, ...]
     removed: tuple[str, ...]
     kept: tuple[str, ...]
 
 
 def check(job: RestoreJob) -> None:
     """Raises what forbids the restore, before anything is unpacked: RestoreRefused, VersionRefused,
-    SetDamaged or Invalid."""
+    BackupDamaged or Invalid."""
     _check_stores(job)
     for store in job.chosen:
         _check_schema(job, store)
@@ -192,13 +192,13 @@ def _check_files(job: RestoreJob) -> None:
     listed = {file.path for file in job.manifest.files}
     for store in job.chosen:
         if job.path_of(store) not in listed:
-            raise SetDamaged(f"the backup lacks the file of the store {store}")
+            raise BackupDamaged(f"the backup lacks the file of the store {store}")
     for file in job.manifest.files:
-        path = job.set_path / file.name
+        path = job.backup_path / file.name
         size = path.stat().st_size if path.is_file() else None
         if size != file.stored_bytes:
             how = "is missing" if size is None else f"has {size} bytes of {file.stored_bytes}"
-            raise SetDamaged(f"{file.name} {how}")
+            raise BackupDamaged(f"{file.name} {how}")
 
 
 def _check_new(target: DataDir) -> None:
@@ -233,7 +233,7 @@ def _check_workspace(job: RestoreJob) -> None:
 
 
 def _check_epoch(job: RestoreJob) -> None:
-    """A set of a history that this workspace never had is of a copy that went its own way."""
+    """A backup of a history that this workspace never had is of a copy that went its own way."""
     ours = present_epoch(job)
     known = {epoch.epoch for epoch in known_epochs(job)} | {ours}
     lost = manifest.read(job.target, job.mode).lost

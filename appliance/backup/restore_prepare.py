@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from appliance.backup import restore_job, restore_rules, small_files, store_copy
+from appliance.backup.backup_directory import writing
 from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
-from appliance.backup.sets import writing
 from appliance.backup.unpack import TellFile, unpack
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
@@ -73,11 +73,11 @@ def prepare(
     tell: TellFile | None = None,
     reached: Callable[[str], None] = lambda _: None,
 ) -> PreparedFiles:
-    """Raises SetDamaged, KeyRefused, VerificationFailed, VersionRefused, RestoreRefused or
+    """Raises BackupDamaged, KeyRefused, VerificationFailed, VersionRefused, RestoreRefused or
     BackupNotWritable."""
     wanted = {file.path for file in selection.files}
     unpack(
-        job.set_path,
+        job.backup_path,
         job.manifest,
         folder,
         identities,
@@ -164,7 +164,7 @@ def _apply_rules(made: _Preparation) -> tuple[dict[Noticed, list[tuple[str, str]
     """The entries of the notices for the file of lost entries, and the highest event id."""
     job = made.job
     listed: dict[Noticed, list[tuple[str, str]]] = {}
-    known = max(restore_job.given_out(job), epochs.highest(_epochs_in_set(made)))
+    known = max(restore_job.given_out(job), epochs.highest(_epochs_in_backup(made)))
     highest = 0
     for store in job.chosen:
         numbered = declaration_of(store).numbers_events
@@ -204,7 +204,7 @@ def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
         if record in made.rows:  # the row of the epoch is new if the store had none
             made.rows[record] = row_counts(connection)
     first = highest + (JUMP if events_raised else 0) + 1
-    before = epochs.merge(_epochs_in_set(made), restore_job.known_epochs(job))
+    before = epochs.merge(_epochs_in_backup(made), restore_job.known_epochs(job))
     begun = Epoch(epoch, iso(made.now_ms), job.manifest.name, first, highest)
     path = f"{made.new.dir.name}/{epochs.FILE}"
     text = epochs.continued(before, job.manifest.epoch, begun)
@@ -245,7 +245,7 @@ def _present_events(job: RestoreJob) -> int:
     return max(numbers)
 
 
-def _epochs_in_set(made: _Preparation) -> tuple[Epoch, ...]:
+def _epochs_in_backup(made: _Preparation) -> tuple[Epoch, ...]:
     return epochs.read(made.new)
 
 

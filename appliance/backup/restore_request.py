@@ -1,4 +1,4 @@
-"""What a command asks for: which set, from where, and where to."""
+"""What a command asks for: which backup, from where, and where to."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from appliance.backup.errors import SetNotFound
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.errors import BackupNotFound
 from appliance.backup.restore_job import RestoreJob
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.kernel import config
 from appliance.kernel.clock import Clock, SystemClock
@@ -23,10 +23,10 @@ class RestoreSection(msgspec.Struct, frozen=True):
 
 
 class RestoreRequest(NamedTuple):
-    """`sets`: those of the target, which get the backup of its state before."""
+    """`backups`: those of the target, which get the backup of its state before."""
 
     job: RestoreJob
-    sets: SetDirectory
+    backups: BackupDirectory
     settings: BackupSettings
     clock: Clock
 
@@ -39,7 +39,7 @@ def of(
     stores: tuple[str, ...],
     revive: bool = False,
 ) -> RestoreRequest:
-    """Raises SetNotFound, SetDamaged, WorkspaceNotFound or Invalid."""
+    """Raises BackupNotFound, BackupDamaged, WorkspaceNotFound or Invalid."""
     if latest == (name is not None):
         raise Invalid(
             "name one backup, or take the newest",
@@ -52,32 +52,32 @@ def of(
         here = None if into is not None else _workspace(workspace)
     else:
         here = _workspace(workspace)
-        sets = SetDirectory(here, _settings(here))
-        folder = sets.path(_newest(sets) if name is None else name)
+        backups = BackupDirectory(here, _settings(here))
+        folder = backups.path(_newest(backups) if name is None else name)
     settings = BackupSettings() if here is None else _settings(here)
     manifest = _beside(folder, settings).read(folder.name)
     target = DataDir(into.expanduser().resolve()) if into is not None else here
     assert target is not None
     job = RestoreJob(folder, manifest, target, settings, stores, into is not None, revive)
-    return RestoreRequest(job, SetDirectory(target, settings), settings, SystemClock())
+    return RestoreRequest(job, BackupDirectory(target, settings), settings, SystemClock())
 
 
-def _newest(sets: SetDirectory) -> str:
-    """The newest set that was made for its own sake, and was not found bad by a check."""
-    for listed in reversed(sets.list()):
+def _newest(backups: BackupDirectory) -> str:
+    """The newest backup that was made for its own sake, and was not found bad by a check."""
+    for listed in reversed(backups.list()):
         bad = listed.verification is not None and listed.verification.result == "bad"
         if listed.manifest is not None and listed.manifest.reason != "before-restore" and not bad:
             return listed.name
-    raise SetNotFound("there is no backup to restore", hint="agentlip backup list")
+    raise BackupNotFound("there is no backup to restore", hint="agentlip backup list")
 
 
-def _beside(folder: Path, settings: BackupSettings) -> SetDirectory:
-    """The directory of sets that contains `folder`, wherever it is."""
+def _beside(folder: Path, settings: BackupSettings) -> BackupDirectory:
+    """The directory of backups that contains `folder`, wherever it is."""
     if not folder.is_dir():
-        raise SetNotFound(f"there is no directory {folder}")
-    sets = SetDirectory(DataDir(folder.parent), settings)
-    sets.root = folder.parent
-    return sets
+        raise BackupNotFound(f"there is no directory {folder}")
+    backups = BackupDirectory(DataDir(folder.parent), settings)
+    backups.root = folder.parent
+    return backups
 
 
 def _workspace(given: Path | None) -> DataDir:

@@ -1,10 +1,10 @@
-"""Which sets are kept: a pure function of their times, reasons and results, and of the settings.
+"""Which backups are kept: a pure function of their times, reasons and results, and of the settings.
 
-Grandfather, father, son: the newest `keep_last` sets, and the newest one of each of the last hours,
-days, weeks, months and years that have one. All periods are in UTC.
+Grandfather, father, son: the newest `keep_last` backups, and the newest one of each of the last
+hours, days, weeks, months and years that have one. All periods are in UTC.
 
-Some are kept whatever the numbers are: the newest good set and all that are newer, recent copies
-from before a restore or a migration, sets that can't be used while no newer one is good, and the
+Some are kept whatever the numbers are: the newest good backup and all that are newer, recent copies
+from before a restore or a migration, backups that can't be used while no newer one is good, and the
 last one that can be read.
 """
 
@@ -19,9 +19,9 @@ SAFETY: tuple[Reason, ...] = ("before-restore", "before-migration")
 FUTURE_MS = 2000  # clocks differ by less
 
 
-class RetentionSet(NamedTuple):
-    """A set as retention sees it. `cut_ms`: Unix time of its cut. `reason`: None if the set is
-    unreadable. `result`: None if it was never verified."""
+class RetainedBackup(NamedTuple):
+    """A backup as retention sees it. `cut_ms`: Unix time of its cut. `reason`: None if the backup
+    is unreadable. `result`: None if it was never verified."""
 
     name: str
     cut_ms: int
@@ -46,7 +46,7 @@ class RetentionSet(NamedTuple):
 
 
 class RetentionDecision(NamedTuple):
-    """`why` is a short text for people; for a set that is kept all its reasons."""
+    """`why` is a short text for people; for a backup that is kept all its reasons."""
 
     name: str
     keep: bool
@@ -60,10 +60,10 @@ class _Period(NamedTuple):
 
 
 def decide(
-    sets: Iterable[RetentionSet], settings: BackupSettings, now_ms: int
+    backups: Iterable[RetainedBackup], settings: BackupSettings, now_ms: int
 ) -> list[RetentionDecision]:
-    """A decision for each set, oldest set first."""
-    ordered = sorted(sets, key=lambda kept: (kept.cut_ms, kept.name))
+    """A decision for each backup, oldest backup first."""
+    ordered = sorted(backups, key=lambda kept: (kept.cut_ms, kept.name))
     past = [kept for kept in ordered if kept.cut_ms <= now_ms + FUTURE_MS]
     reasons: dict[str, list[str]] = {kept.name: [] for kept in ordered}
     for kept in ordered[len(past) :]:
@@ -86,7 +86,7 @@ def decide(
 
 
 def _keep_newest_good(
-    past: Sequence[RetentionSet], newest: RetentionSet | None, reasons: dict[str, list[str]]
+    past: Sequence[RetainedBackup], newest: RetainedBackup | None, reasons: dict[str, list[str]]
 ) -> None:
     if newest is None:
         return
@@ -96,7 +96,9 @@ def _keep_newest_good(
 
 
 def _keep_broken(
-    past: Sequence[RetentionSet], newest_good: RetentionSet | None, reasons: dict[str, list[str]]
+    past: Sequence[RetainedBackup],
+    newest_good: RetainedBackup | None,
+    reasons: dict[str, list[str]],
 ) -> None:
     """For inspection, and because some of its files may be the only copy."""
     if newest_good is None:
@@ -106,7 +108,7 @@ def _keep_broken(
 
 
 def _keep_safety(
-    past: Sequence[RetentionSet],
+    past: Sequence[RetainedBackup],
     settings: BackupSettings,
     now_ms: int,
     reasons: dict[str, list[str]],
@@ -118,7 +120,7 @@ def _keep_safety(
 
 
 def _keep_by_numbers(
-    past: Sequence[RetentionSet], settings: BackupSettings, reasons: dict[str, list[str]]
+    past: Sequence[RetainedBackup], settings: BackupSettings, reasons: dict[str, list[str]]
 ) -> None:
     counted = [kept for kept in reversed(past) if not kept.is_broken and not kept.is_safety]
     for number, each in enumerate(counted[: settings.keep_last], start=1):
@@ -132,13 +134,13 @@ def _keep_by_numbers(
                 reasons[kept.name].append(f"newest of {period.word} {label}")
 
 
-def _keep_last_readable(ordered: Sequence[RetentionSet], reasons: dict[str, list[str]]) -> None:
+def _keep_last_readable(ordered: Sequence[RetainedBackup], reasons: dict[str, list[str]]) -> None:
     readable = [kept for kept in ordered if kept.is_readable]
     if readable and not any(reasons[kept.name] for kept in readable):
         reasons[readable[-1].name].append("the last backup that can be read")
 
 
-def _why_removed(removed: RetentionSet, newest_good: RetentionSet | None) -> str:
+def _why_removed(removed: RetainedBackup, newest_good: RetainedBackup | None) -> str:
     if removed.is_broken and newest_good is not None:
         return f"damaged, and {newest_good.name} is newer and verified"
     if removed.is_safety:

@@ -18,17 +18,19 @@ Phase = Literal["create", "verify", "prune", "upload"]
 class ScheduleFacts(NamedTuple):
     """What the due rule depends on, in seconds.
 
-    set_age     age of the newest set by the wall clock; None without a set. Sets from the future,
+    set_age     age of the newest backup by the wall clock; None without a backup. Backups from the
+    future,
                 which were made before the clock was set back, don't count
     data_age    since when there has been something to back up; None: there is nothing yet
-    set_seconds how long making and verifying the newest set took
-    created_ago since this process last made a scheduled set, by a clock that nobody can set; None
+    set_seconds how long making and verifying the newest backup took
+    created_ago since this process last made a scheduled backup, by a clock that nobody can set;
+    None
                 if it made none
     """
 
-    set_age: float | None
+    backup_age: float | None
     data_age: float | None
-    set_seconds: float = 0.0
+    backup_seconds: float = 0.0
     created_ago: float | None = None
 
 
@@ -36,12 +38,12 @@ def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | No
     """Seconds until the next scheduled backup, 0 or less if it is due; None: not before there is
     something to back up.
 
-    A wall clock that is set often can make each set look old. So one process waits at least
-    `RETRY.max_seconds` between two of its sets, or `every_seconds` if that is less.
+    A wall clock that is set often can make each backup look old. So one process waits at least
+    `RETRY.max_seconds` between two of its backups, or `every_seconds` if that is less.
     """
-    if facts.set_age is not None:
-        pause = min(facts.set_seconds * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
-        due = max(settings.every_seconds, pause) - facts.set_age
+    if facts.backup_age is not None:
+        pause = min(facts.backup_seconds * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
+        due = max(settings.every_seconds, pause) - facts.backup_age
     elif facts.data_age is not None:
         due = settings.first_seconds - facts.data_age
     else:
@@ -55,13 +57,13 @@ def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | No
 def left_after(
     settings: BackupSettings, result: str | None, *, scheduled: bool
 ) -> tuple[Phase, ...]:
-    """The phases that a set still needs.
+    """The phases that a backup still needs.
 
     result     of its verification: good, bad or inconclusive; None: it was not verified
     scheduled  whether the schedule made it. Only those are verified, and make room by removing
-               older sets
+               older backups
 
-    A set that is not good never pushes out another one, and a bad set is not uploaded.
+    A backup that is not good never pushes out another one, and a bad backup is not uploaded.
     """
     if result == "bad":
         return ()

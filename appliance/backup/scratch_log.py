@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from appliance.backup.deadline import Deadline
-from appliance.backup.manifest import SetManifest
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
 from appliance.kernel.store_files import open_database
 from appliance.workspace.datadir import DataDir
@@ -54,7 +54,7 @@ class Compared(NamedTuple):
 
 
 def problems(
-    server: ScratchServer, scratch: DataDir, manifest: SetManifest, deadline: Deadline
+    server: ScratchServer, scratch: DataDir, manifest: BackupManifest, deadline: Deadline
 ) -> list[str]:
     """How log, file and manifest differ. Raises ServerFailed, or Undecided after the deadline."""
     lines = []

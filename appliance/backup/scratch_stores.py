@@ -1,4 +1,4 @@
-"""Checks the stores of a restored set: SQLite's own checks, and the facts of the manifest."""
+"""Checks the stores of a restored backup: SQLite's own checks, and the facts of the manifest."""
 
 import io
 import sqlite3
@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from appliance.backup.deadline import Deadline
-from appliance.backup.manifest import SetManifest, StoreFacts
+from appliance.backup.manifest import BackupManifest, StoreFacts
 from appliance.backup.store_copy import CopiedStore
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
@@ -20,7 +20,7 @@ _STEPS_BETWEEN_CHECKS = 100_000
 _MESSAGES_MAX = 5
 
 
-def problems(scratch: DataDir, manifest: SetManifest, deadline: Deadline) -> list[str]:
+def problems(scratch: DataDir, manifest: BackupManifest, deadline: Deadline) -> list[str]:
     """What is wrong with the stores, each with its name. Raises Undecided after the deadline."""
     lines = []
     for store, declaration in DECLARATIONS.items():
@@ -36,7 +36,7 @@ def problems(scratch: DataDir, manifest: SetManifest, deadline: Deadline) -> lis
     return lines
 
 
-def migrate_older(scratch: DataDir, manifest: SetManifest, clock: Clock) -> None:
+def migrate_older(scratch: DataDir, manifest: BackupManifest, clock: Clock) -> None:
     """Migrates the copies, as the start after a restore does. Raises ApplianceError."""
     log = Log(io.BytesIO(), level="error", clock=clock)
     for store in manifest.stores:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from appliance.backup import wire
-from appliance.backup.catalogue import SetCatalogue, row_of_manifest, with_verification
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.catalogue import BackupCatalogue, row_of_manifest, with_verification
 from appliance.backup.errors import BackupRunning
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity, BackupRequest
 from appliance.kernel.clock import iso
@@ -18,17 +18,17 @@ PAGE_MAX = 100  # backups in one response; each is read from its manifest
 
 
 class Backups:
-    """Lists sets, and asks the loop for new ones and for verifications. Files are read in native
+    """Lists backups, and asks the loop for new ones and for verifications. Files are read in native
     threads."""
 
     def __init__(
         self,
-        sets: SetDirectory,
-        catalogue: SetCatalogue,
+        backups: BackupDirectory,
+        catalogue: BackupCatalogue,
         activity: BackupActivity,
         settings: BackupSettings,
     ) -> None:
-        self._sets = sets
+        self._backups = backups
         self._catalogue = catalogue
         self._activity = activity
         self._settings = settings
@@ -38,7 +38,7 @@ class Backups:
         return in_thread(self._page, query.after, limit)
 
     def find(self, name: str) -> wire.BackupDetails:
-        """Raises SetNotFound, SetDamaged or VersionRefused."""
+        """Raises BackupNotFound, BackupDamaged or VersionRefused."""
         return _in_thread(self._details, name)
 
     def start(self) -> wire.BackupAccepted:
@@ -46,8 +46,8 @@ class Backups:
         return self._ask(BackupRequest("create"))
 
     def verify(self, name: str) -> wire.BackupAccepted:
-        """Raises SetNotFound and BackupRunning."""
-        _in_thread(self._sets.path, name)
+        """Raises BackupNotFound and BackupRunning."""
+        _in_thread(self._backups.path, name)
         return self._ask(BackupRequest("verify", name))
 
     def state(self) -> wire.BackupState:
@@ -63,14 +63,14 @@ class Backups:
         )
 
     def _ask(self, request: BackupRequest) -> wire.BackupAccepted:
-        if self._activity.is_busy or in_thread(self._sets.is_busy) or self._activity.is_busy:
+        if self._activity.is_busy or in_thread(self._backups.is_busy) or self._activity.is_busy:
             raise BackupRunning(retry_after=5.0)
         self._activity.ask(request)
         name = request.name or None
         return wire.BackupAccepted(accepted=request.phase, backup=name, state=self.state())
 
     def _page(self, after: str | None, limit: int) -> wire.BackupList:
-        names = [name for name in reversed(self._sets.names()) if after is None or name < after]
+        names = [name for name in reversed(self._backups.names()) if after is None or name < after]
         rows = [self._catalogue.row(name) for name in names[:limit]]
         more = len(names) > limit
         return wire.BackupList(
@@ -81,8 +81,8 @@ class Backups:
         )
 
     def _details(self, name: str) -> wire.BackupDetails:
-        manifest = self._sets.read(name)
-        row = with_verification(row_of_manifest(manifest), self._sets.verification(name))
+        manifest = self._backups.read(name)
+        row = with_verification(row_of_manifest(manifest), self._backups.verification(name))
         return wire.BackupDetails(
             backup=row,
             db_id=manifest.db_id,

@@ -12,7 +12,7 @@ TargetName = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,39}$")]
 
 
 class TargetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[backup.targets]]: a place outside of the workspace to which sets are copied."""
+    """[[backup.targets]]: a place outside of the workspace to which backups are copied."""
 
     name: TargetName  # names the target in commands, metrics and state files
     url: str  # file:///mnt/backups or s3://bucket/prefix
@@ -22,8 +22,8 @@ class TargetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secret_key_file: str = ""  # file with the secret key; "" reads the environment
     ca_file: str = ""  # file with certificates (PEM) that are trusted in addition to the system's
     allow_http: bool = False  # also send to an http:// endpoint that is not on this machine
-    allow_plain: bool = False  # also copy sets that are not encrypted, which contain secrets
-    prune: bool = False  # after an upload, remove sets that the retention does not keep
+    allow_plain: bool = False  # also copy backups that are not encrypted, which contain secrets
+    prune: bool = False  # after an upload, remove backups that the retention does not keep
 
 
 class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,20 +33,20 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     every_seconds: Seconds = 3600.0  # seconds between two scheduled backups; more if they take long
     first_seconds: Seconds = 30.0  # seconds from the first message to the first backup
     verify: bool = True  # restore each scheduled backup into a scratch directory and check it
-    directory: str = ".agentlip/backups"  # directory of the sets, relative to the workspace
+    directory: str = ".agentlip/backups"  # directory of the backups, relative to the workspace
     include_exports: bool = False  # also copy export.export_dir; it can be exported again
-    recipients: tuple[str, ...] = ()  # age public keys; a set is encrypted for all of them
+    recipients: tuple[str, ...] = ()  # age public keys; a backup is encrypted for all of them
     identity_file: str = ""  # file with an age secret key, which verify and restore need
-    keep_last: NotNegative = 7  # newest sets to keep, whatever their age
-    keep_hourly: NotNegative = 24  # newest set of each of that many hours
-    keep_daily: NotNegative = 7  # newest set of each of that many days
-    keep_weekly: NotNegative = 0  # newest set of each of that many weeks
-    keep_monthly: NotNegative = 0  # newest set of each of that many months
-    keep_yearly: NotNegative = 0  # newest set of each of that many years
+    keep_last: NotNegative = 7  # newest backups to keep, whatever their age
+    keep_hourly: NotNegative = 24  # newest backup of each of that many hours
+    keep_daily: NotNegative = 7  # newest backup of each of that many days
+    keep_weekly: NotNegative = 0  # newest backup of each of that many weeks
+    keep_monthly: NotNegative = 0  # newest backup of each of that many months
+    keep_yearly: NotNegative = 0  # newest backup of each of that many years
     keep_safety_seconds: Annotated[float, Meta(ge=0)] = 604_800.0  # seconds to keep a safety copy
-    age_warning_seconds: Seconds = 129_600.0  # the doctor warns if no set is newer; 36 hours
+    age_warning_seconds: Seconds = 129_600.0  # the doctor warns if no backup is newer; 36 hours
     seconds_max: Seconds = 3600.0  # a backup, check or upload that takes longer is stopped
     free_bytes_min: NotNegative = 256 * 1024 * 1024  # space that a backup leaves on its disk
     upload_attempts_max: Positive = 5  # attempts to send one file to a target
     request_seconds_max: Seconds = 120.0  # one request to a target, with 16 MiB at most
-    targets: tuple[TargetSettings, ...] = ()  # where sets are copied to; see TargetSettings
+    targets: tuple[TargetSettings, ...] = ()  # where backups are copied to; see TargetSettings

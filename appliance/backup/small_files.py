@@ -1,4 +1,4 @@
-"""Which files of a workspace a set contains besides the stores, and their content at the cut."""
+"""Which files of a workspace a backup contains besides the stores, and their content at the cut."""
 
 import os
 import stat

@@ -13,7 +13,7 @@ from appliance.kernel.wakeup import Wakeup
 
 
 class BackupRequest(msgspec.Struct, frozen=True):
-    """Work that an administrator asked for. `name`: the set to verify."""
+    """Work that an administrator asked for. `name`: the backup to verify."""
 
     phase: wire.Work
     name: str = ""

@@ -1,4 +1,4 @@
-"""Reads one file of a set, and compares it with the manifest."""
+"""Reads one file of a backup, and compares it with the manifest."""
 
 import hashlib
 import os
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from appliance.backup.encoding import CHUNK_BYTES, Sink, Tell, Undecodable, decode
-from appliance.backup.errors import KeyRefused, SetDamaged
-from appliance.backup.manifest import SetFile
+from appliance.backup.errors import BackupDamaged, KeyRefused
+from appliance.backup.manifest import BackupFile
 
 
 class Nowhere:
@@ -19,24 +19,24 @@ class Nowhere:
 
 
 def read(
-    set_path: Path,
-    file: SetFile,
+    backup_path: Path,
+    file: BackupFile,
     target: Sink,
     keys: Sequence[Any] | None,
     tell: Tell | None = None,
 ) -> None:
     """Writes the content of `file` to `target`; without `keys` for files that are not encrypted.
 
-    Raises SetDamaged, KeyRefused before anything is written, and the errors of `target`. Bytes that
-    were written before SetDamaged must not be used.
+    Raises BackupDamaged, KeyRefused before anything is written, and the errors of `target`. Bytes
+    that were written before BackupDamaged must not be used.
     """
-    with _open(set_path, file) as source:
+    with _open(backup_path, file) as source:
         try:
             done = decode(source, target, bytes_max=file.bytes, identities=keys, tell=tell)
         except Undecodable as error:
             raise _damaged(file, str(error)) from None
         except KeyRefused:
-            check_hash(set_path, file)  # a changed byte can look like another key
+            check_hash(backup_path, file)  # a changed byte can look like another key
             raise
     if (done.stored_bytes, done.stored_sha256) != (file.stored_bytes, file.stored_sha256):
         raise _damaged(file, "it has another hash than the manifest says")
@@ -44,10 +44,10 @@ def read(
         raise _damaged(file, "its content has another hash than the manifest says")
 
 
-def pieces(set_path: Path, file: SetFile) -> Iterator[bytes]:
-    """The stored file, which needs no key. Raises SetDamaged, for another hash at its end."""
+def pieces(backup_path: Path, file: BackupFile) -> Iterator[bytes]:
+    """The stored file, which needs no key. Raises BackupDamaged, for another hash at its end."""
     digest = hashlib.sha256()
-    with _open(set_path, file) as source:
+    with _open(backup_path, file) as source:
         while piece := source.read(CHUNK_BYTES):
             digest.update(piece)
             yield piece
@@ -55,17 +55,17 @@ def pieces(set_path: Path, file: SetFile) -> Iterator[bytes]:
         raise _damaged(file, "it has another hash than the manifest says")
 
 
-def check_hash(set_path: Path, file: SetFile, tell: Tell | None = None) -> None:
-    """Compares size and hash of the stored file. Raises SetDamaged."""
-    for piece in pieces(set_path, file):
+def check_hash(backup_path: Path, file: BackupFile, tell: Tell | None = None) -> None:
+    """Compares size and hash of the stored file. Raises BackupDamaged."""
+    for piece in pieces(backup_path, file):
         if tell is not None:
             tell(len(piece))
 
 
 class _OpenFile:
-    """An open file of a set. Bytes that the system can't read are damage."""
+    """An open file of a backup. Bytes that the system can't read are damage."""
 
-    def __init__(self, opened: BinaryIO, file: SetFile) -> None:
+    def __init__(self, opened: BinaryIO, file: BackupFile) -> None:
         self._opened = opened
         self._file = file
 
@@ -82,9 +82,9 @@ class _OpenFile:
             raise _damaged(self._file, f"it can't be read: {error.strerror}") from None
 
 
-def _open(set_path: Path, file: SetFile) -> _OpenFile:
+def _open(backup_path: Path, file: BackupFile) -> _OpenFile:
     try:
-        descriptor = os.open(set_path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(backup_path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         raise _damaged(file, "it is missing") from None
     except OSError as error:
@@ -97,5 +97,5 @@ def _open(set_path: Path, file: SetFile) -> _OpenFile:
     return _OpenFile(opened, file)
 
 
-def _damaged(file: SetFile, problem: str) -> SetDamaged:
-    return SetDamaged(f"{file.name}: {problem}", details={"file": file.name})
+def _damaged(file: BackupFile, problem: str) -> BackupDamaged:
+    return BackupDamaged(f"{file.name}: {problem}", details={"file": file.name})

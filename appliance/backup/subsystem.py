@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from appliance.backup.catalogue import SetCatalogue
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.catalogue import BackupCatalogue
 from appliance.backup.first_data import FirstData
 from appliance.backup.loops import BackupScheduler
 from appliance.backup.resources import routes
 from appliance.backup.service import Backups
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity
 from appliance.backup.wire import SCOPES
@@ -35,16 +35,16 @@ class BackupSubsystem(Subsystem):
     def __init__(self, host: Host, needs: BackupNeeds) -> None:
         datadir, clock = host.datadir, host.clock
         settings = host.section(BackupSettings)
-        sets = SetDirectory(datadir, settings)
-        catalogue = SetCatalogue(sets)
+        backups = BackupDirectory(datadir, settings)
+        catalogue = BackupCatalogue(backups)
         self._settings = settings
         self._log = host.log
         self._clock = clock
         self._activity = BackupActivity(datadir.backups)
-        self._backups = Backups(sets, catalogue, self._activity, settings)
+        self._backups = Backups(backups, catalogue, self._activity, settings)
         self.loops = [
             BackupScheduler(
-                CommandRunner(datadir, "backup", settings), sets, catalogue, self._activity,
+                CommandRunner(datadir, "backup", settings), backups, catalogue, self._activity,
                 FirstData(datadir, needs.stores), settings, clock, host.log,
             )
         ]  # fmt: skip

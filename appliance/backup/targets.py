@@ -1,4 +1,4 @@
-"""The configured targets: what is at each of them, and copying sets to them.
+"""The configured targets: what is at each of them, and copying backups to them.
 
 Each target is handled on its own: a target that fails does not keep others from being served.
 """
@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from appliance.backup import remote, remote_prune
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.errors import (
+    BackupDamaged,
+    BackupNotFound,
     BackupNotWritable,
     BackupRunning,
     PlainRefused,
-    SetDamaged,
-    SetNotFound,
     TargetFailed,
     TargetRefused,
     TargetUnknown,
@@ -24,7 +25,6 @@ from appliance.backup.errors import (
     VersionRefused,
 )
 from appliance.backup.remote import RemoteProblem
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.target import Attempts, BackupTarget, Environment
 from appliance.backup.target_directory import DirectoryTarget
@@ -36,22 +36,22 @@ from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.workspace.datadir import DataDir
 
 Tell = Callable[[str, int, int], None]
-_OF_ONE_SET = (PlainRefused, SetDamaged, SetNotFound, VersionRefused)
+_OF_ONE_SET = (PlainRefused, BackupDamaged, BackupNotFound, VersionRefused)
 
 
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """A target as it is now.
 
     state       ok, unreachable, refused (also for settings that can't work) or damaged
-    missing     local sets that are not there; `unfinished`: sets there without a manifest
-    last_upload when the last set was completed, "" if never
-    checked     sets that were read and compared, 0 without a check
+    missing     local backups that are not there; `unfinished`: backups there without a manifest
+    last_upload when the last backup was completed, "" if never
+    checked     backups that were read and compared, 0 without a check
     """
 
     name: str
     url: str
     state: str
-    sets: tuple[str, ...] = ()
+    backups: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     last_upload: str = ""
@@ -75,7 +75,7 @@ class TargetAccess(NamedTuple):
     """What all functions here need. `environment` gives variables, `pause` waits seconds."""
 
     datadir: DataDir
-    sets: SetDirectory
+    backups: BackupDirectory
     settings: BackupSettings
     clock: Clock
     environment: Environment
@@ -134,8 +134,8 @@ def report(
 
     With `check`, every byte there is read, and damaged files are sent again by the next upload.
     """
-    local = access.sets.names()
-    states = {name: read_state(access.sets.root / name, target) for name in local}
+    local = access.backups.names()
+    states = {name: read_state(access.backups.root / name, target) for name in local}
     ended = [state.finished_at for state in states.values() if state is not None]
     known: dict[str, Any] = {
         "name": target.name,
@@ -155,7 +155,7 @@ def report(
     _mark_damaged(access, target, problems)
     return TargetReport(
         state="damaged" if problems else "ok",
-        sets=tuple(names.present),
+        backups=tuple(names.present),
         unfinished=tuple(names.unfinished),
         missing=tuple(name for name in local if name not in set(names.present)),
         problem=problems[0].message if problems else "",
@@ -169,10 +169,10 @@ def _mark_damaged(
     access: TargetAccess, target: TargetSettings, problems: Sequence[RemoteProblem]
 ) -> None:
     for name in {problem.name for problem in problems}:
-        path = access.sets.root / name
+        path = access.backups.root / name
         state = read_state(path, target)
         if state is None:
-            continue  # not a local set, which could be sent again
+            continue  # not a local backup, which could be sent again
         state.status = "damaged"
         for problem in problems:
             if problem.name == name:
@@ -189,15 +189,15 @@ def upload(
     older_may_be_plain: bool,
     tell: Tell | None = None,
 ) -> list[UploadOutcome]:
-    """Copies the sets, oldest first. Never raises an error of one set or of the target.
+    """Copies the backups, oldest first. Never raises an error of one backup or of the target.
 
-    older_may_be_plain  sets that are not encrypted are skipped if the newest one is encrypted
+    older_may_be_plain  backups that are not encrypted are skipped if the newest one is encrypted
     """
     outcomes: list[UploadOutcome] = []
     try:
         opened, attempts = access.open(target)
         with only_upload(access.datadir, target.name):
-            copier = Upload(access.sets, target, opened, attempts, access.clock, tell)
+            copier = Upload(access.backups, target, opened, attempts, access.clock, tell)
             for position, name in enumerate(names):
                 last = position == len(names) - 1
                 outcomes.append(_upload(copier, target, name, older_may_be_plain and not last))
@@ -228,7 +228,7 @@ def _upload(copier: Upload, target: TargetSettings, name: str, may_be_plain: boo
 def _prune(
     access: TargetAccess, target: TargetSettings, opened: BackupTarget, attempts: Attempts
 ) -> list[UploadOutcome]:
-    removed = remote_prune.prune(opened, access.sets, access.settings, attempts, access.clock)
+    removed = remote_prune.prune(opened, access.backups, access.settings, attempts, access.clock)
     return [
         UploadOutcome(
             name=decision.name, target=target.name, result="removed", problem=decision.why

@@ -1,6 +1,6 @@
-"""What is known about the upload of a set.
+"""What is known about the upload of a backup.
 
-`upload.json` at the target says of which workspace the set is. `upload-TARGET.json` beside the
+`upload.json` at the target says of which workspace the backup is. `upload-TARGET.json` beside the
 local manifest has which files were already sent, so that an interrupted upload continues.
 """
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from appliance.backup.sets import writing
+from appliance.backup.backup_directory import writing
 from appliance.backup.settings import TargetSettings
 from appliance.kernel.whole_file import write_whole
 
@@ -17,8 +17,8 @@ OWNER = "upload.json"
 _STATE_BYTES_MAX = 16 * 1024 * 1024
 
 
-class SetOwner(msgspec.Struct, frozen=True):
-    """`upload.json`: the workspace of a set whose manifest is not there yet."""
+class BackupOwner(msgspec.Struct, frozen=True):
+    """`upload.json`: the workspace of a backup whose manifest is not there yet."""
 
     db_id: str
 
@@ -45,20 +45,20 @@ def address_of(target: TargetSettings) -> str:
     return f"{target.endpoint} {target.url}".strip()
 
 
-def state_file(set_path: Path, target: str) -> Path:
-    return set_path / f"upload-{target}.json"
+def state_file(backup_path: Path, target: str) -> Path:
+    return backup_path / f"upload-{target}.json"
 
 
-def read_state(set_path: Path, target: TargetSettings) -> UploadState | None:
+def read_state(backup_path: Path, target: TargetSettings) -> UploadState | None:
     """None without an upload to this address; a damaged file only costs sending it again."""
     try:
-        with state_file(set_path, target.name).open("rb") as file:
+        with state_file(backup_path, target.name).open("rb") as file:
             state = msgspec.json.decode(file.read(_STATE_BYTES_MAX), type=UploadState)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return state if state.address == address_of(target) else None
 
 
-def write_state(set_path: Path, target: str, state: UploadState) -> None:
+def write_state(backup_path: Path, target: str, state: UploadState) -> None:
     with writing():
-        write_whole(state_file(set_path, target), msgspec.json.encode(state))
+        write_whole(state_file(backup_path, target), msgspec.json.encode(state))

@@ -1,4 +1,4 @@
-"""Writes the files of a set to a directory, each checked against the manifest."""
+"""Writes the files of a backup to a directory, each checked against the manifest."""
 
 import os
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from appliance.backup import keys, stored
+from appliance.backup.backup_directory import writing
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.keys import Identities
-from appliance.backup.manifest import SetFile, SetManifest
-from appliance.backup.sets import writing
+from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.kernel.ownership import open_own
 from appliance.kernel.whole_file import sync_directory
 
@@ -18,22 +18,22 @@ TellFile = Callable[[str, int, int], None]
 
 
 def unpack(
-    set_path: Path,
-    manifest: SetManifest,
+    backup_path: Path,
+    manifest: BackupManifest,
     into: Path,
     identities: Identities | None,
     *,
-    only: Callable[[SetFile], bool] | None = None,
+    only: Callable[[BackupFile], bool] | None = None,
     tell: TellFile | None = None,
 ) -> None:
     """Writes the files below `into`, which is made if it is missing, at their paths, with the
     modes that their kinds may have, and syncs them.
 
-    `only` selects files; by default all. Raises KeyRefused before anything is written, SetDamaged
-    with the name of the file, and BackupNotWritable also if a file exists. The file that failed
-    doesn't remain, those before it do.
+    `only` selects files; by default all. Raises KeyRefused before anything is written,
+    BackupDamaged with the name of the file, and BackupNotWritable also if a file exists. The file
+    that failed doesn't remain, those before it do.
     """
-    keys.check(set_path, manifest, identities)
+    keys.check(backup_path, manifest, identities)
     with writing():
         into.mkdir(mode=0o700, exist_ok=True)
     folders = {into}
@@ -42,23 +42,24 @@ def unpack(
             target = into / file.path
             with writing():
                 _make_folder(target.parent)
-            _unpack_file(set_path, manifest, file, target, identities, tell)
+            _unpack_file(backup_path, manifest, file, target, identities, tell)
             folders.update(parent for parent in target.parents if parent.is_relative_to(into))
     with writing():
         for folder in sorted(folders):
             sync_directory(folder)
 
 
-def check_hashes(set_path: Path, manifest: SetManifest, tell: TellFile | None = None) -> None:
-    """Compares size and hash of every file of the set; this needs no key. Raises SetDamaged."""
+def check_hashes(backup_path: Path, manifest: BackupManifest, tell: TellFile | None = None) -> None:
+    """Compares size and hash of every file of the backup; this needs no key. Raises
+    BackupDamaged."""
     for file in manifest.files:
-        stored.check_hash(set_path, file, _count(tell, file.name, file.stored_bytes))
+        stored.check_hash(backup_path, file, _count(tell, file.name, file.stored_bytes))
 
 
 def _unpack_file(
-    set_path: Path,
-    manifest: SetManifest,
-    file: SetFile,
+    backup_path: Path,
+    manifest: BackupManifest,
+    file: BackupFile,
     target: Path,
     identities: Identities | None,
     tell: TellFile | None,
@@ -76,7 +77,7 @@ def _unpack_file(
         with writing(), os.fdopen(descriptor, "wb") as opened:
             progress = _count(tell, file.path, file.bytes)
             secret_keys = keys.keys_of(manifest, identities)
-            stored.read(set_path, file, opened, secret_keys, progress)
+            stored.read(backup_path, file, opened, secret_keys, progress)
             opened.flush()
             os.fchmod(opened.fileno(), file.restored_mode)
             os.fsync(opened.fileno())

@@ -1,6 +1,6 @@
-"""Copies sets to targets. The local set stays; an interrupted upload continues.
+"""Copies backups to targets. The local backup stays; an interrupted upload continues.
 
-A set is present at a target when its manifest is there, which is written last.
+A backup is present at a target when its manifest is there, which is written last.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,24 +12,24 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.backup import manifest as manifests
+from appliance.backup.backup_directory import VERIFICATION, BackupDirectory, writing
 from appliance.backup.errors import (
+    BackupNotFound,
     BackupNotWritable,
     BackupRunning,
     PlainRefused,
-    SetNotFound,
     TargetFailed,
     TargetObjectMissing,
 )
-from appliance.backup.manifest import SetFile, SetManifest
+from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.remote import check_names, owner_of
-from appliance.backup.sets import VERIFICATION, SetDirectory, writing
 from appliance.backup.settings import TargetSettings
 from appliance.backup.stored import pieces
 from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
 from appliance.backup.transfer import (
     OWNER,
+    BackupOwner,
     Sent,
-    SetOwner,
     UploadState,
     address_of,
     read_state,
@@ -55,18 +55,18 @@ class Uploaded(NamedTuple):
 
 
 class Upload:
-    """One set and one target."""
+    """One backup and one target."""
 
     def __init__(
         self,
-        sets: SetDirectory,
+        backups: BackupDirectory,
         target_settings: TargetSettings,
         target: BackupTarget,
         attempts: Attempts,
         clock: Clock,
         tell: Tell | None = None,
     ) -> None:
-        self._sets = sets
+        self._backups = backups
         self._target_settings = target_settings
         self._target = target
         self._attempts = attempts
@@ -74,11 +74,11 @@ class Upload:
         self._tell = tell or (lambda *_: None)
 
     def run(self, name: str) -> Uploaded:
-        """Raises PlainRefused, SetDamaged, SetNotFound, TargetRefused or TargetFailed.
+        """Raises PlainRefused, BackupDamaged, BackupNotFound, TargetRefused or TargetFailed.
 
-        The reason is also in the state file, unless the set can't be read.
+        The reason is also in the state file, unless the backup can't be read.
         """
-        manifest, path = self._sets.read(name), self._sets.path(name)
+        manifest, path = self._backups.read(name), self._backups.path(name)
         if not manifest.encrypted and not self._target_settings.allow_plain:
             raise PlainRefused(
                 f"{name} is not encrypted and contains secrets; target {self._target.name}"
@@ -96,7 +96,7 @@ class Upload:
                 self._save(path, state)
             raise
 
-    def _copy(self, manifest: SetManifest, path: Path, state: UploadState) -> Uploaded:
+    def _copy(self, manifest: BackupManifest, path: Path, state: UploadState) -> Uploaded:
         name = manifest.name
         listed = self._list(name)
         if self._is_present(manifest, state, listed):
@@ -114,7 +114,7 @@ class Upload:
         return Uploaded(name, self._target.name, sent, again=False)
 
     def _is_present(
-        self, manifest: SetManifest, state: UploadState, listed: dict[str, Stored]
+        self, manifest: BackupManifest, state: UploadState, listed: dict[str, Stored]
     ) -> bool:
         """Whether all that was sent is still listed, and the manifest there is this one."""
         name = manifest.name
@@ -129,9 +129,11 @@ class Upload:
             return False
         return text == manifests.encode(manifest)
 
-    def _begin(self, manifest: SetManifest, state: UploadState, listed: dict[str, Stored]) -> None:
-        """Removes the manifest first, so that the set does not count meanwhile, then files that are
-        not of the set. Writes whose set it is."""
+    def _begin(
+        self, manifest: BackupManifest, state: UploadState, listed: dict[str, Stored]
+    ) -> None:
+        """Removes the manifest first, so that the backup does not count meanwhile, then files that
+        are not of the backup. Writes whose backup it is."""
         name = manifest.name
         if f"{name}/{OWNER}" in listed:
             self._check_owner(manifest)
@@ -139,7 +141,7 @@ class Upload:
         wanted = {f"{name}/{file.name}" for file in manifest.files} | {f"{name}/{OWNER}"}
         for other in removal_order(name, set(listed) - wanted):
             self._attempts.run(partial(self._target.remove, other))
-        self._write_bytes(f"{name}/{OWNER}", msgspec.json.encode(SetOwner(manifest.db_id)))
+        self._write_bytes(f"{name}/{OWNER}", msgspec.json.encode(BackupOwner(manifest.db_id)))
         files = {file.name: file for file in manifest.files}
         state.sent = {
             file: sent
@@ -150,9 +152,9 @@ class Upload:
         }
         state.status, state.problem, state.finished_at = "running", "", ""
         state.started_at = iso(self._clock.now_ms())
-        self._save(self._sets.path(name), state)
+        self._save(self._backups.path(name), state)
 
-    def _check_owner(self, manifest: SetManifest) -> None:
+    def _check_owner(self, manifest: BackupManifest) -> None:
         owner = owner_of(self._target, manifest.name, self._attempts)
         if owner not in (None, manifest.db_id):  # None: damaged, so it is written again
             raise TargetFailed(
@@ -160,7 +162,7 @@ class Upload:
                 hint="give each workspace a prefix of its own in the url of the target",
             )
 
-    def _send(self, path: Path, manifest: SetManifest, state: UploadState) -> int:
+    def _send(self, path: Path, manifest: BackupManifest, state: UploadState) -> int:
         """Sends the files that are not there yet; returns their bytes."""
         done = sum(sent.bytes for sent in state.sent.values())
         what = f"{manifest.name} to {self._target.name}"
@@ -170,7 +172,7 @@ class Upload:
                 continue
             size = file.stored_bytes
 
-            def content(file: SetFile = file, before: int = done) -> Iterator[bytes]:
+            def content(file: BackupFile = file, before: int = done) -> Iterator[bytes]:
                 passed = before
                 for piece in pieces(path, file):
                     passed += len(piece)
@@ -187,7 +189,7 @@ class Upload:
         self._tell(what, done, manifest.stored_bytes)
         return count
 
-    def _check(self, manifest: SetManifest, state: UploadState) -> None:
+    def _check(self, manifest: BackupManifest, state: UploadState) -> None:
         listed = self._list(manifest.name)
         for file in manifest.files:
             if not _matches(state.sent[file.name], listed.get(f"{manifest.name}/{file.name}")):
@@ -199,7 +201,7 @@ class Upload:
 
     def _write_verification(self, name: str, listed: dict[str, Stored]) -> None:
         """The last result of a check, which prune needs, if it is not there yet."""
-        result = self._sets.verification(name)
+        result = self._backups.verification(name)
         if result is None:
             return
         text = msgspec.json.encode(result)
@@ -219,14 +221,14 @@ class Upload:
 
     def _save(self, path: Path, state: UploadState) -> None:
         if not path.is_dir():
-            raise SetNotFound(f"{path.name} was removed during its upload")
+            raise BackupNotFound(f"{path.name} was removed during its upload")
         # On a full disk a copy elsewhere matters most; without the state it is only sent again.
         with suppress(BackupNotWritable):
             write_state(path, self._target.name, state)
 
 
 def removal_order(name: str, files: Iterable[str]) -> list[str]:
-    """The manifest first, so that a half removed set does not count, the owner last, so that it
+    """The manifest first, so that a half removed backup does not count, the owner last, so that it
     is known whose files are left."""
     first, last = f"{name}/{manifests.FILE}", f"{name}/{OWNER}"
     return sorted(files, key=lambda file: (file != first, file == last, file))

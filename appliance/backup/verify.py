@@ -1,9 +1,9 @@
-"""Checks a set by restoring it into a scratch directory and serving it there read-only.
+"""Checks a backup by restoring it into a scratch directory and serving it there read-only.
 
     hashes ─▶ unpack ─▶ stores and their rows ─▶ migrate, if older ─▶ serve ─▶ compare the log
 
 The first step that finds a problem is the last. The scratch directory is removed at the end; if
-the process is killed, the next one that changes the sets removes it.
+the process is killed, the next one that changes the backups removes it.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from typing import Literal, NamedTuple
 
 from appliance import __version__
 from appliance.backup import keys, scratch_log, scratch_stores
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.deadline import Deadline, Undecided
-from appliance.backup.errors import BackupNotWritable, KeyRefused, SetDamaged, VersionRefused
+from appliance.backup.errors import BackupDamaged, BackupNotWritable, KeyRefused, VersionRefused
 from appliance.backup.keys import Identities
-from appliance.backup.manifest import SetManifest, Verification
+from appliance.backup.manifest import BackupManifest, Verification
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import check_hash
 from appliance.backup.unpack import TellFile, unpack
@@ -33,43 +33,43 @@ Replay = Callable[[DataDir, float], list[str]]
 
 
 class Checked(NamedTuple):
-    """The result of one set."""
+    """The result of one backup."""
 
     name: str
     verification: Verification
 
 
 class Verifier:
-    """Verifies sets one after the other. Call inside `sets.only_writer()`."""
+    """Verifies backups one after the other. Call inside `backups.only_writer()`."""
 
     def __init__(
         self,
-        sets: SetDirectory,
+        backups: BackupDirectory,
         settings: BackupSettings,
         clock: Clock,
         replay: Replay,
         tell: TellFile | None = None,
     ) -> None:
-        self._sets = sets
+        self._backups = backups
         self._settings = settings
         self._clock = clock
         self._replay = replay
         self._tell = tell
 
     def verify(self, name: str, identities: Identities | None) -> Checked:
-        """Records the result beside the set; an inconclusive one only if it is the first.
+        """Records the result beside the backup; an inconclusive one only if it is the first.
 
-        Without the key of an encrypted set that was restored before, its hashes are compared.
+        Without the key of an encrypted backup that was restored before, its hashes are compared.
 
-        Raises SetNotFound, and BackupNotWritable if the result can't be recorded.
+        Raises BackupNotFound, and BackupNotWritable if the result can't be recorded.
         """
-        path = self._sets.path(name)
+        path = self._backups.path(name)
         began = self._clock.monotonic()
         self._deadline = Deadline(self._clock, self._settings.seconds_max)
         inconclusive = False
         self._how: Literal["restored", "hashes"] = "restored"
         self._manifest_sha256 = ""
-        before = self._sets.verification(name)
+        before = self._backups.verification(name)
         try:
             problems = self._problems(name, path, identities, before)
         except Undecided as reason:
@@ -84,15 +84,15 @@ class Verifier:
             manifest_sha256=self._manifest_sha256,
         )
         if not inconclusive or before is None:
-            self._sets.record(name, verification)
+            self._backups.record(name, verification)
         return Checked(name, verification)
 
     def _problems(
         self, name: str, path: Path, identities: Identities | None, before: Verification | None
     ) -> list[str]:
         try:
-            manifest = self._sets.read(name)
-        except SetDamaged as error:
+            manifest = self._backups.read(name)
+        except BackupDamaged as error:
             return [error.message]
         except VersionRefused as error:
             raise Undecided(error.message) from None
@@ -107,37 +107,37 @@ class Verifier:
             keys.check(path, manifest, identities)
         except KeyRefused as error:
             raise Undecided(error.message) from None
-        except SetDamaged as error:
+        except BackupDamaged as error:
             return [error.message]
         self._check_space(manifest)
         try:
-            with self._sets.scratch() as scratch:
+            with self._backups.scratch() as scratch:
                 return self._restore(path, manifest, identities, DataDir(scratch))
-        except SetDamaged as error:
+        except BackupDamaged as error:
             return [error.message]
         except BackupNotWritable as error:
             raise Undecided(error.message) from None
 
-    def _damaged_files(self, path: Path, manifest: SetManifest) -> list[str]:
+    def _damaged_files(self, path: Path, manifest: BackupManifest) -> list[str]:
         """All files that are not as they were written, so that one run names all of them."""
         problems = []
         for file in manifest.files:
             try:
                 check_hash(path, file, lambda _: self._deadline.check())
-            except SetDamaged as error:
+            except BackupDamaged as error:
                 problems.append(error.message)
         return problems
 
-    def _check_space(self, manifest: SetManifest) -> None:
+    def _check_space(self, manifest: BackupManifest) -> None:
         needed = manifest.bytes + self._settings.free_bytes_min
-        free = free_bytes(self._sets.root)
+        free = free_bytes(self._backups.root)
         if free < needed:
             raise Undecided(
                 f"restoring it needs {needed:,} free bytes beside the backups; there are {free:,}"
             )
 
     def _restore(
-        self, path: Path, manifest: SetManifest, identities: Identities | None, scratch: DataDir
+        self, path: Path, manifest: BackupManifest, identities: Identities | None, scratch: DataDir
     ) -> list[str]:
         unpack(path, manifest, scratch.workspace, identities, tell=self._progress)
         problems = scratch_stores.problems(scratch, manifest, self._deadline)
@@ -168,7 +168,7 @@ class Verifier:
             self._tell(file, done, total)
 
 
-def _was_restored(before: Verification | None, manifest: SetManifest) -> bool:
+def _was_restored(before: Verification | None, manifest: BackupManifest) -> bool:
     """Whether a check has restored what this manifest describes."""
     return (
         before is not None and before.result == "good" and before.manifest_sha256 == manifest.sha256

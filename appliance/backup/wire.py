@@ -11,7 +11,7 @@ CREATE = "backup:create"
 SCOPES = Scopes(frozenset({READ, CREATE}), {READ: (CREATE,)})
 NAME = r"^\d{8}T\d{6}Z-[0-9a-f]{6}$"
 PROBLEMS_MAX = 20
-"""More problems of a verification are only in the set's own file."""
+"""More problems of a verification are only in the backup's own file."""
 
 
 Work = Literal["create", "verify"]

@@ -10,7 +10,7 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.process.daemon import start_lock
 from appliance.process.starting import StartDeadline, announced
-from appliance.upgrade import safety_set
+from appliance.upgrade import safety_backup
 from appliance.upgrade.errors import MigrationNotPossible
 from appliance.upgrade.plan import MigrationPlan, plan
 from appliance.upgrade.sections import UpgradeSections
@@ -21,7 +21,7 @@ WITHOUT_BACKUP = "agentlip migrate --apply --without-backup"
 
 
 class AppliedMigration(msgspec.Struct, frozen=True, kw_only=True):
-    """What `agentlip migrate --apply` did. `backup`: the set made before, "" without one.
+    """What `agentlip migrate --apply` did. `backup`: the backup made before, "" without one.
     `copies`: copies of single files, in .agentlip/backups."""
 
     workspace: str
@@ -57,18 +57,18 @@ def apply(
 ) -> AppliedMigration:
     """Migrates every store of the subsystems that run. Call within `stopped`.
 
-    All stores are checked first, then a set is made. Raises MigrationNotPossible and
+    All stores are checked first, then a backup is made. Raises MigrationNotPossible and
     MigrationNotSaved with nothing changed; MigrationFailed with the failed step rolled back.
     """
     planned = plan(datadir, sections, locked=True)
     check_possible(planned)
     pending = {store.store: store for store in planned.stores if store.status == "pending"}
     stores = tuple(pending)
-    saved = safety_set.save(
+    saved = safety_backup.save(
         datadir, sections.backup, stores, clock, log, backup=backup, way_out=WITHOUT_BACKUP
     )
     copies = []
-    with safety_set.naming(saved), announced(datadir, "migrating"):
+    with safety_backup.naming(saved), announced(datadir, "migrating"):
         for store in stores:
             done = schema.migrate(
                 datadir.database(store),

@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.errors import BackupError
-from appliance.backup.sets import SetDirectory
 from appliance.upgrade.plan import MigrationPlan, plan
 from appliance.upgrade.sections import UpgradeSections
 from appliance.workspace.datadir import DataDir
@@ -18,7 +18,7 @@ EXIT_CODES: dict[UpgradeResult, int] = {
 
 
 class LastBackup(msgspec.Struct, frozen=True):
-    """The newest set that can be read. `verification`: result of its check, "never" without."""
+    """The newest backup that can be read. `verification`: result of its check, "never" without."""
 
     name: str
     created_at: str
@@ -76,10 +76,10 @@ def _result(planned: MigrationPlan, problems: bool) -> UpgradeResult:
 
 
 def _last_backup(datadir: DataDir, sections: UpgradeSections) -> LastBackup | None:
-    sets = SetDirectory(datadir, sections.backup)
+    backups = BackupDirectory(datadir, sections.backup)
     try:
-        name = sets.newest()
-        manifest, verification = sets.read(name), sets.verification(name)
+        name = backups.newest()
+        manifest, verification = backups.read(name), backups.verification(name)
     except (BackupError, OSError):
         return None
     result = verification.result if verification else "never"

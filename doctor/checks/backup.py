@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from appliance.backup.catalogue import SetCatalogue, SetFacts
-from appliance.backup.errors import SetDamaged
+from appliance.backup.backup_directory import BackupDirectory, ListedBackup
+from appliance.backup.catalogue import BackupCatalogue, BackupFacts
+from appliance.backup.errors import BackupDamaged
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import FirstData
-from appliance.backup.manifest import SetManifest
-from appliance.backup.sets import ListedSet, SetDirectory
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import check_hashes
 from appliance.workspace import swap
@@ -29,17 +29,17 @@ FILES_MAX = 10_000  # sizes of files that one check compares
 _MIB = 1024 * 1024
 
 
-def _sets(context: Context) -> tuple[BackupSettings, SetDirectory]:
+def _backups(context: Context) -> tuple[BackupSettings, BackupDirectory]:
     settings = section(context.datadir.settings_file, "backup", BackupSettings) or BackupSettings()
-    return settings, SetDirectory(context.datadir, settings)
+    return settings, BackupDirectory(context.datadir, settings)
 
 
 def _age(context: Context) -> Iterator[Finding]:
-    settings, sets = _sets(context)
+    settings, backups = _backups(context)
     if not settings.enabled:
         yield OFF.finding("schedule", "no backups are made on a schedule (backup.enabled = false)")
         return
-    catalogue = SetCatalogue(sets)
+    catalogue = BackupCatalogue(backups)
     catalogue.refresh()
     now_ms = context.clock.now_ms()
     newest = catalogue.newest(now_ms)
@@ -68,13 +68,13 @@ def _workspace_age(context: Context) -> float:
 
 
 def _verified(context: Context) -> Iterator[Finding]:
-    settings, sets = _sets(context)
-    catalogue = SetCatalogue(sets)
+    settings, backups = _backups(context)
+    catalogue = BackupCatalogue(backups)
     facts = catalogue.refresh()
     checked = [fact for fact in facts if fact.row.verification is not None]
     bad = [fact for fact in checked if fact.result == "bad"]
     if bad:
-        yield from (_bad(fact, sets.root / fact.name) for fact in bad)
+        yield from (_bad(fact, backups.root / fact.name) for fact in bad)
         return
     if not (settings.enabled and settings.verify and facts):
         return
@@ -94,7 +94,7 @@ def _verified(context: Context) -> Iterator[Finding]:
         yield UNPROVEN.finding(facts[-1].name, sentence)
 
 
-def _bad(facts: SetFacts, path: Path) -> Finding:
+def _bad(facts: BackupFacts, path: Path) -> Finding:
     verification = facts.row.verification
     problems = () if verification is None else verification.problems
     sentence = "this backup does not restore to what it recorded"
@@ -104,7 +104,7 @@ def _bad(facts: SetFacts, path: Path) -> Finding:
     return BAD.finding(facts.name, sentence, hint)
 
 
-def _seconds(facts: SetFacts) -> float:
+def _seconds(facts: BackupFacts) -> float:
     verification = facts.row.verification
     assert verification is not None
     return datetime.fromisoformat(verification.checked_at).timestamp()
@@ -115,30 +115,30 @@ def _day(seconds: float) -> str:
 
 
 def _failures(context: Context) -> Iterator[Finding]:
-    settings, _ = _sets(context)
+    settings, _ = _backups(context)
     if not settings.enabled:
         return
     for failure in read_failures(context.datadir.backups):
         if failure.phase == "verify" and failure.code == "BACKUP_VERIFICATION_FAILED":
-            continue  # backup.verified reports the set
+            continue  # backup.verified reports the backup
         sentence = f"failed at {failure.failed_at}: {failure.error}"
         yield FAILING.finding(failure.phase, sentence)
 
 
 def _whole(context: Context) -> Iterator[Finding]:
     """Reads manifests and compares sizes; a verification reads the content."""
-    _, sets = _sets(context)
+    _, backups = _backups(context)
     left = FILES_MAX
-    for listed in reversed(sets.list()):
+    for listed in reversed(backups.list()):
         if listed.manifest is None:
             yield SETS_UNREADABLE.finding(listed.name, listed.problem, _aside(listed))
         elif left > 0:
             left -= len(listed.manifest.files)
             yield from _files(listed, listed.manifest)
-    yield from _leftovers(context, sets)
+    yield from _leftovers(context, backups)
 
 
-def _files(listed: ListedSet, manifest: SetManifest) -> Iterator[Finding]:
+def _files(listed: ListedBackup, manifest: BackupManifest) -> Iterator[Finding]:
     """The first file that is missing or has another size."""
     for file in manifest.files:
         try:
@@ -154,19 +154,19 @@ def _files(listed: ListedSet, manifest: SetManifest) -> Iterator[Finding]:
 
 
 def _content(context: Context) -> Iterator[Finding]:
-    """The first file of each set whose stored bytes are not those that were written. One that is
+    """The first file of each backup whose stored bytes are not those that were written. One that is
     missing or has another size is found without reading."""
-    _, sets = _sets(context)
-    for listed in reversed(sets.list()):
+    _, backups = _backups(context)
+    for listed in reversed(backups.list()):
         if listed.manifest is None or any(_files(listed, listed.manifest)):
             continue
         try:
             check_hashes(listed.path, listed.manifest)
-        except SetDamaged as error:
+        except BackupDamaged as error:
             yield DAMAGED.finding(listed.name, error.message, _aside(listed))
 
 
-def _aside(listed: ListedSet) -> str:
+def _aside(listed: ListedBackup) -> str:
     """The commands that make another backup, and keep what is left of this one."""
     return f"{CREATE} && {_move_aside(listed.path)}"
 
@@ -176,13 +176,13 @@ def _move_aside(path: Path) -> str:
     return f"mv {quoted} {quoted}.damaged"
 
 
-def _leftovers(context: Context, sets: SetDirectory) -> Iterator[Finding]:
-    if sets.is_busy():
+def _leftovers(context: Context, backups: BackupDirectory) -> Iterator[Finding]:
+    if backups.is_busy():
         return
     try:
         names = sorted(
             entry.name
-            for entry in os.scandir(sets.root)
+            for entry in os.scandir(backups.root)
             if entry.name.startswith(LEFTOVERS)
             and context.clock.now_ms() / 1000 - entry.stat().st_mtime > LEFT_SECONDS_MIN
         )
@@ -207,13 +207,13 @@ def _unfinished_restore(context: Context) -> Iterator[Finding]:
 
 
 def _space(context: Context) -> Iterator[Finding]:
-    settings, sets = _sets(context)
+    settings, backups = _backups(context)
     if not settings.enabled:
         return
     stores = (context.datadir.database(store) for store in context.stores)
     files = (path.with_name(path.name + end) for path in stores for end in ("", *BESIDE))
     needed = sum(map(size_of, files)) + settings.free_bytes_min
-    folder = sets.root if sets.root.is_dir() else context.datadir.dir
+    folder = backups.root if backups.root.is_dir() else context.datadir.dir
     try:
         volume = os.statvfs(folder)
     except OSError:

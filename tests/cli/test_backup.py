@@ -48,9 +48,9 @@ def test_backups_are_made_listed_and_shown(filled: Filled) -> None:
     assert manifest["stores"]["hub"]["rows"]["messages"] == 3
 
 
-def test_set_that_cannot_be_read_is_listed_with_its_problem(filled: Filled) -> None:
+def test_backup_that_cannot_be_read_is_listed_with_its_problem(filled: Filled) -> None:
     name = backup(filled, "create", "--json").json["name"]
-    manifest = Backups(filled.path).sets.path(name) / "manifest.json"
+    manifest = Backups(filled.path).backups.path(name) / "manifest.json"
     manifest.write_text(manifest.read_text().replace("manual", "manuel"))
     listed = backup(filled, "list")
     assert listed.code == 0
@@ -103,11 +103,11 @@ def test_light_install_lists_backups_and_says_what_creating_needs(filled: Filled
     refused = light("create")
     assert refused.returncode == 21
     assert "pip install 'agentlip[appliance]'" in refused.stderr
-    assert Backups(filled.path).sets.names() == [name]
+    assert Backups(filled.path).backups.names() == [name]
 
 
 def test_second_writer_is_refused(filled: Filled) -> None:
-    with Backups(filled.path).sets.only_writer():
+    with Backups(filled.path).backups.only_writer():
         refused = backup(filled, "create", "--json")
         assert refused.code == BackupRunning.exit_code
         assert backup(filled, "list").code == 0

@@ -23,94 +23,94 @@ ONE = "keep_last = 1\nkeep_hourly = 0\nkeep_daily = 0"
 
 
 @pytest.fixture
-def sets(tmp_path) -> DamagedBackups:
-    """Twelve daily sets, of which the one from two days ago is good."""
+def backups(tmp_path) -> DamagedBackups:
+    """Twelve daily backups, of which the one from two days ago is good."""
     Filled(tmp_path / "w")
     made = run("agentlip", "backup", "create", cwd=tmp_path / "w")
     assert made.code == 0, made
-    sets = DamagedBackups(tmp_path / "w")
-    newest, manifest = sets.name, sets.manifest
+    backups = DamagedBackups(tmp_path / "w")
+    newest, manifest = backups.name, backups.manifest
     for days in range(1, 12):
         moment = datetime.now(UTC) - timedelta(days=days)
         name = f"{moment:%Y%m%dT%H%M%SZ}-{days:06x}"
-        path = sets.directory.root / name
-        shutil.copytree(sets.directory.path(newest), path)
+        path = backups.directory.root / name
+        shutil.copytree(backups.directory.path(newest), path)
         at = iso(int(moment.timestamp() * 1000))
         aged = msgspec.structs.replace(manifest, name=name, cut_at=at, created_at=at)
         (path / manifests.FILE).write_bytes(manifests.encode(aged))
     good = Verification(result="good", checked_at=iso(0), seconds=1.0, app_version="1")
-    sets.directory.record(sets.directory.names()[-3], good)
-    return sets
+    backups.directory.record(backups.directory.names()[-3], good)
+    return backups
 
 
-def prune(sets: DamagedBackups, *arguments: str, keep: str = ONE):
-    (sets.workspace / "agentlip.toml").write_text(f"[backup]\n{keep}\n")
-    return run("agentlip", "backup", "prune", *arguments, cwd=sets.workspace)
+def prune(backups: DamagedBackups, *arguments: str, keep: str = ONE):
+    (backups.workspace / "agentlip.toml").write_text(f"[backup]\n{keep}\n")
+    return run("agentlip", "backup", "prune", *arguments, cwd=backups.workspace)
 
 
-def test_removes_what_the_settings_do_not_keep_and_says_why(sets):
-    names = sets.directory.names()
-    listed = prune(sets, "--dry-run", "--json")
+def test_removes_what_the_settings_do_not_keep_and_says_why(backups):
+    names = backups.directory.names()
+    listed = prune(backups, "--dry-run", "--json")
     assert listed.code == 0
     assert [row["action"] for row in listed.json] == ["remove"] * 9 + ["keep"] * 3
-    assert sets.directory.names() == names
-    refused = prune(sets)
+    assert backups.directory.names() == names
+    refused = prune(backups)
     assert refused.code == 1
     assert "agentlip backup prune --yes" in refused.err
-    assert sets.directory.names() == names
-    done = prune(sets, "--yes")
+    assert backups.directory.names() == names
+    done = prune(backups, "--yes")
     assert done.code == 0, done
     assert "newest verified backup" in done.out
     assert "number 1 of the newest 1, newer than the newest verified backup" not in done.err
-    assert sets.directory.names() == names[-3:]
-    assert sorted(os.listdir(sets.directory.root)) == names[-3:]
-    assert prune(sets).code == 0
+    assert backups.directory.names() == names[-3:]
+    assert sorted(os.listdir(backups.directory.root)) == names[-3:]
+    assert prune(backups).code == 0
 
 
-def test_unreadable_sets_are_removed_only_after_a_newer_good_one(sets):
-    names = sets.directory.names()
+def test_unreadable_backups_are_removed_only_after_a_newer_good_one(backups):
+    names = backups.directory.names()
     for name in (names[0], names[-1]):
-        (sets.directory.root / name / manifests.FILE).write_bytes(b"{}")
-    done = prune(sets, "--yes", "--json", keep="keep_last = 20")
+        (backups.directory.root / name / manifests.FILE).write_bytes(b"{}")
+    done = prune(backups, "--yes", "--json", keep="keep_last = 20")
     rows = {row["name"]: row for row in done.json}
     assert rows[names[0]]["action"] == "removed"
     assert rows[names[0]]["why"].startswith("damaged, and ")
     assert rows[names[-1]]["action"] == "keep"
-    assert sets.directory.names() == names[1:]
+    assert backups.directory.names() == names[1:]
 
 
-def test_killed_prune_leaves_whole_sets_only(sets):
-    """Killed as soon as one or two sets are no longer listed, while their files are deleted."""
-    names = sets.directory.names()
-    (sets.workspace / "agentlip.toml").write_text(f"[backup]\n{ONE}\n")
+def test_killed_prune_leaves_whole_backups_only(backups):
+    """Killed as soon as one or two backups are no longer listed, while their files are deleted."""
+    names = backups.directory.names()
+    (backups.workspace / "agentlip.toml").write_text(f"[backup]\n{ONE}\n")
     kept = set(names[-3:])
     for name in names[:-3]:  # many files make it last
         for number in range(300):
-            (sets.directory.root / name / f"upload-{number}.json").write_text("{}")
+            (backups.directory.root / name / f"upload-{number}.json").write_text("{}")
     chance = random.Random(14)
     killed = 0
     for _ in range(100):
-        if len(sets.directory.names()) == 3:
+        if len(backups.directory.names()) == 3:
             break
-        left = len(sets.directory.names()) - chance.randint(0, 1)
+        left = len(backups.directory.names()) - chance.randint(0, 1)
         process = subprocess.Popen(
             command("agentlip", "backup", "prune", "--yes"),
-            cwd=sets.workspace,
+            cwd=backups.workspace,
             env=environment(),
             stdout=subprocess.DEVNULL,
         )
         until(
             lambda left=left, process=process: (
-                len(sets.directory.names()) < left or process.poll() is not None
+                len(backups.directory.names()) < left or process.poll() is not None
             ),
             pause_seconds=0.0005,
         )
         process.send_signal(signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL
-        for listed in sets.directory.list():
+        for listed in backups.directory.list():
             assert listed.manifest is not None, listed
             assert {file.name for file in listed.manifest.files} <= set(os.listdir(listed.path))
-        assert kept <= set(sets.directory.names())
+        assert kept <= set(backups.directory.names())
     assert killed
-    assert run("agentlip", "backup", "prune", "--yes", cwd=sets.workspace).code == 0
-    assert sorted(os.listdir(sets.directory.root)) == names[-3:]
+    assert run("agentlip", "backup", "prune", "--yes", cwd=backups.workspace).code == 0
+    assert sorted(os.listdir(backups.directory.root)) == names[-3:]

@@ -51,7 +51,7 @@ endpoint = "{s3.endpoint}"
     (workspace / "agentlip.toml").write_text("\n".join([text, *more]))
 
 
-def large_set(workspace: Path) -> str:
+def large_backup(workspace: Path) -> str:
     return TargetBackups.of(DataDir(workspace)).add(LARGE)
 
 
@@ -90,7 +90,7 @@ def test_one_target_that_fails_gives_a_partial_result(
     (tmp_path / "disk").mkdir()
     disk = f'[[backup.targets]]\nname = "disk"\nurl = "file://{tmp_path}/disk"\n'
     configure(workspace, s3, disk)
-    name = large_set(workspace)
+    name = large_backup(workspace)
     partial = agentlip(
         "backup", "upload", "--json", cwd=workspace, **{**KEYS, "AWS_SECRET_ACCESS_KEY": "x"}
     )
@@ -104,7 +104,7 @@ def test_one_target_that_fails_gives_a_partial_result(
 
 def test_uploader_killed_at_random_moments_continues(s3: S3Server, workspace: Path) -> None:
     configure(workspace, s3)
-    name = large_set(workspace)
+    name = large_backup(workspace)
     chance, kills = random.Random(14), 0
     while True:
         enough = files_at(s3, workspace) + chance.randint(1, 30)
@@ -117,8 +117,8 @@ def test_uploader_killed_at_random_moments_continues(s3: S3Server, workspace: Pa
         kills += 1
         # The server may still accept what was sent before the kill; the manifest is sent last.
         seen = check(workspace)
-        if seen["sets"]:
-            assert (seen["sets"], seen["problems"]) == ([name], [])
+        if seen["backups"]:
+            assert (seen["backups"], seen["problems"]) == ([name], [])
             break
         assert kills < 50
     process.communicate()
@@ -126,12 +126,12 @@ def test_uploader_killed_at_random_moments_continues(s3: S3Server, workspace: Pa
     final = agentlip("backup", "upload", "--json", cwd=workspace, **KEYS)
     assert final.json[0]["result"] in ("copied", "present"), final
     seen = check(workspace)
-    assert (seen["state"], seen["sets"], seen["problems"]) == ("ok", [name], [])
+    assert (seen["state"], seen["backups"], seen["problems"]) == ("ok", [name], [])
 
 
 def test_no_output_contains_a_key(s3: S3Server, workspace: Path) -> None:
     configure(workspace, s3)
-    large_set(workspace)
+    large_backup(workspace)
     wrong = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET + "x"}
     for keys, codes in ((wrong, (18, 18, 22)), (KEYS, (0, 0, 0))):
         commands = (["targets", "--check"], ["upload"], ["fetch", "--latest"])

@@ -1,4 +1,5 @@
-"""`agentlip backup verify`: good sets, each kind of damage, keys, limits, and processes killed."""
+"""`agentlip backup verify`: good backups, each kind of damage, keys, limits, and processes
+killed."""
 
 import os
 import signal
@@ -40,48 +41,48 @@ def original(tmp_path_factory) -> DamagedBackups:
 
 
 @pytest.fixture
-def sets(original, tmp_path) -> DamagedBackups:
+def backups(original, tmp_path) -> DamagedBackups:
     return original.copy_to(tmp_path / "w")
 
 
-def verify(sets: DamagedBackups, *arguments: str):
-    return run("agentlip", "backup", "verify", "--json", *arguments, cwd=sets.workspace)
+def verify(backups: DamagedBackups, *arguments: str):
+    return run("agentlip", "backup", "verify", "--json", *arguments, cwd=backups.workspace)
 
 
-def assert_bad(sets: DamagedBackups, text: str) -> None:
-    done = verify(sets)
+def assert_bad(backups: DamagedBackups, text: str) -> None:
+    done = verify(backups)
     assert done.code == BAD, done
     (row,) = done.json
     assert row["result"] == "bad"
     assert any(text in problem for problem in row["problems"]), row
-    recorded = sets.directory.verification(sets.name)
+    recorded = backups.directory.verification(backups.name)
     assert recorded is not None
     assert recorded.result == "bad"
-    assert_only_sets(sets)
+    assert_only_backups(backups)
 
 
-def assert_only_sets(sets: DamagedBackups) -> None:
-    assert sorted(os.listdir(sets.directory.root)) == sets.directory.names()
+def assert_only_backups(backups: DamagedBackups) -> None:
+    assert sorted(os.listdir(backups.directory.root)) == backups.directory.names()
 
 
-def test_verifying_a_good_set_changes_only_its_recorded_result(sets):
-    before = checksums(sets.workspace)
-    files = {path: path.read_bytes() for path in sets.path.iterdir()}
-    done = verify(sets, sets.name)
+def test_verifying_a_good_backup_changes_only_its_recorded_result(backups):
+    before = checksums(backups.workspace)
+    files = {path: path.read_bytes() for path in backups.path.iterdir()}
+    done = verify(backups, backups.name)
     assert done.code == GOOD, done
     assert done.json[0]["result"] == "good"
     assert done.json[0]["problems"] == []
-    assert sets.directory.verification(sets.name).result == "good"
-    assert checksums(sets.workspace) == before
+    assert backups.directory.verification(backups.name).result == "good"
+    assert checksums(backups.workspace) == before
     assert {path: path.read_bytes() for path in files} == files
-    assert_only_sets(sets)
+    assert_only_backups(backups)
 
 
 @pytest.mark.parametrize("at", [0.0, 0.3, 0.9999])
-def test_flipped_byte_in_the_manifest_is_found(sets, at):
-    name = sets.name
-    sets.flip("manifest.json", at)
-    done = verify(sets, name)
+def test_flipped_byte_in_the_manifest_is_found(backups, at):
+    name = backups.name
+    backups.flip("manifest.json", at)
+    done = verify(backups, name)
     assert done.code == BAD, done
     assert "manifest.json" in done.json[0]["problems"][0]
 
@@ -142,12 +143,12 @@ def test_flipped_byte_in_the_manifest_is_found(sets, at):
         ),
     ],
 )
-def test_set_of_a_changed_store_is_bad(sets, store, sql, recount, text):
-    sets.change(store, sql, recount=recount)
-    assert_bad(sets, text)
+def test_backup_of_a_changed_store_is_bad(backups, store, sql, recount, text):
+    backups.change(store, sql, recount=recount)
+    assert_bad(backups, text)
 
 
-def test_damaged_page_with_right_hashes_is_found(sets):
+def test_damaged_page_with_right_hashes_is_found(backups):
     def damage(workspace: Path) -> None:
         path = DataDir(workspace).database("hub")
         with closing(sqlite3.connect(path)) as connection:
@@ -157,91 +158,91 @@ def test_damaged_page_with_right_hashes_is_found(sets):
             file.seek((page - 1) * 4096 + 8)
             file.write(b"\xff" * 40)
 
-    sets.remake(damage)
-    assert_bad(sets, "hub: ")
+    backups.remake(damage)
+    assert_bad(backups, "hub: ")
 
 
-def test_set_of_an_older_schema_is_migrated_in_the_scratch_directory(sets):
-    sets.change(
+def test_backup_of_an_older_schema_is_migrated_in_the_scratch_directory(backups):
+    backups.change(
         "auth",
         "ALTER TABLE tokens DROP COLUMN senders; DELETE FROM x_migrations WHERE number = 3;"
         "UPDATE meta SET value = 2 WHERE key IN ('x_schema', 'x_compat')",
         recount=True,
     )
-    assert sets.manifest.stores["auth"].schema == 2
-    before = (sets.path / "auth.sqlite3.zst").read_bytes()
-    assert verify(sets).code == GOOD
-    assert (sets.path / "auth.sqlite3.zst").read_bytes() == before
-    assert_only_sets(sets)
+    assert backups.manifest.stores["auth"].schema == 2
+    before = (backups.path / "auth.sqlite3.zst").read_bytes()
+    assert verify(backups).code == GOOD
+    assert (backups.path / "auth.sqlite3.zst").read_bytes() == before
+    assert_only_backups(backups)
 
 
-def test_time_limit_and_full_disk_prove_nothing(sets):
-    toml = sets.workspace / "agentlip.toml"
+def test_time_limit_and_full_disk_prove_nothing(backups):
+    toml = backups.workspace / "agentlip.toml"
     for line, text in (
         ("seconds_max = 0.001", "longer than backup.seconds_max"),
         ("free_bytes_min = 900000000000000", "free bytes"),
     ):
         toml.write_text(f"[backup]\n{line}\n")
-        done = verify(sets)
+        done = verify(backups)
         assert done.code == INCONCLUSIVE, done
         assert text in done.json[0]["problems"][0]
-        assert sets.directory.verification(sets.name).result == "inconclusive"
-        assert_only_sets(sets)
+        assert backups.directory.verification(backups.name).result == "inconclusive"
+        assert_only_backups(backups)
 
 
-def test_inconclusive_check_does_not_replace_a_result(sets):
-    assert verify(sets).code == GOOD
-    (sets.workspace / "agentlip.toml").write_text("[backup]\nseconds_max = 0.001\n")
-    assert verify(sets).code == INCONCLUSIVE
-    assert sets.directory.verification(sets.name).result == "good"
+def test_inconclusive_check_does_not_replace_a_result(backups):
+    assert verify(backups).code == GOOD
+    (backups.workspace / "agentlip.toml").write_text("[backup]\nseconds_max = 0.001\n")
+    assert verify(backups).code == INCONCLUSIVE
+    assert backups.directory.verification(backups.name).result == "good"
 
 
-def test_encrypted_set_is_verified_when_it_is_made_and_by_its_hashes_later(original, tmp_path):
+def test_encrypted_backup_is_verified_when_it_is_made_and_by_its_hashes_later(original, tmp_path):
     """With the public key only. Nobody else can open it, so a first check needs the secret key."""
     key, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
     (tmp_path / "key").write_text(f"# a key\n{key}\n")
     (tmp_path / "other").write_text(f"{other}\n")
-    sets = original.copy_to(tmp_path / "w")
-    toml = sets.workspace / "agentlip.toml"
+    backups = original.copy_to(tmp_path / "w")
+    toml = backups.workspace / "agentlip.toml"
     toml.write_text(f'[backup]\nrecipients = ["{key.to_public()}"]\n')
-    assert run("agentlip", "backup", "create", cwd=sets.workspace).code == 0
-    assert sets.manifest.encrypted
-    made = sets.directory.verification(sets.name)
+    assert run("agentlip", "backup", "create", cwd=backups.workspace).code == 0
+    assert backups.manifest.encrypted
+    made = backups.directory.verification(backups.name)
     assert (made.result, made.how) == ("good", "restored")
-    later = verify(sets)
+    later = verify(backups)
     assert (later.code, later.json[0]["how"]) == (GOOD, "hashes")
-    assert sets.directory.verification(sets.name).checked_at > made.checked_at
-    wrong = verify(sets, "--identity", str(tmp_path / "other"))
+    assert backups.directory.verification(backups.name).checked_at > made.checked_at
+    wrong = verify(backups, "--identity", str(tmp_path / "other"))
     assert (wrong.code, wrong.json[0]["result"]) == (INCONCLUSIVE, "inconclusive")
-    (sets.path / "verification.json").unlink()
-    assert verify(sets).code == INCONCLUSIVE
-    first = sets.directory.verification(sets.name)
-    assert verify(sets).code == INCONCLUSIVE
-    assert sets.directory.verification(sets.name) == first
-    missing = verify(sets, "--identity", str(tmp_path / "nothing"))
+    (backups.path / "verification.json").unlink()
+    assert verify(backups).code == INCONCLUSIVE
+    first = backups.directory.verification(backups.name)
+    assert verify(backups).code == INCONCLUSIVE
+    assert backups.directory.verification(backups.name) == first
+    missing = verify(backups, "--identity", str(tmp_path / "nothing"))
     assert (missing.code, msgspec.json.decode(missing.err)["code"]) == (15, "BACKUP_KEY_REFUSED")
-    assert verify(sets, "--identity", str(tmp_path / "key")).code == GOOD
-    sets.flip(sets.manifest.files[0].name)
-    assert verify(sets).code == BAD
-    assert_only_sets(sets)
+    assert verify(backups, "--identity", str(tmp_path / "key")).code == GOOD
+    backups.flip(backups.manifest.files[0].name)
+    assert verify(backups).code == BAD
+    assert_only_backups(backups)
 
 
-def test_all_sets_are_verified_and_the_worst_decides(sets):
-    older = sets.name
-    assert run("agentlip", "backup", "create", cwd=sets.workspace).code == 0
-    (sets.directory.path(older) / sets.manifest.files[0].name).write_bytes(b"")
-    done = verify(sets, "--all")
+def test_all_backups_are_verified_and_the_worst_decides(backups):
+    older = backups.name
+    assert run("agentlip", "backup", "create", cwd=backups.workspace).code == 0
+    (backups.directory.path(older) / backups.manifest.files[0].name).write_bytes(b"")
+    done = verify(backups, "--all")
     assert done.code == BAD
     assert [row["result"] for row in done.json] == ["bad", "good"]
-    assert verify(sets, "20200101T000000Z-000000").code == 10
+    assert verify(backups, "20200101T000000Z-000000").code == 10
 
 
-def test_killed_check_leaves_no_process_and_no_result(sets):
-    before = checksums(sets.workspace)
+def test_killed_check_leaves_no_process_and_no_result(backups):
+    before = checksums(backups.workspace)
     process = subprocess.Popen(
-        command("agentlip", "backup", "verify"), cwd=sets.workspace, env=environment()
+        command("agentlip", "backup", "verify"), cwd=backups.workspace, env=environment()
     )
-    root = sets.directory.root
+    root = backups.directory.root
 
     def server() -> int:
         copies = list(root.glob(".partial-verify-*"))
@@ -254,8 +255,8 @@ def test_killed_check_leaves_no_process_and_no_result(sets):
         process.send_signal(signal.SIGKILL)
         process.wait()
     until(lambda: not pid_alive(pid), what="the server ended with its parent")
-    assert checksums(sets.workspace) == before
-    assert sets.directory.verification(sets.name) is None
-    assert len(sets.directory.names()) == 1
-    assert run("agentlip", "backup", "create", cwd=sets.workspace).code == 0
-    assert_only_sets(sets)
+    assert checksums(backups.workspace) == before
+    assert backups.directory.verification(backups.name) is None
+    assert len(backups.directory.names()) == 1
+    assert run("agentlip", "backup", "create", cwd=backups.workspace).code == 0
+    assert_only_backups(backups)

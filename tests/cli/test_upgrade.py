@@ -14,7 +14,7 @@ from typing import Any
 import pyrage
 import pytest
 
-from appliance.backup.sets import SetDirectory
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.process.logfile import log_file
 from appliance.workspace.datadir import STORES, DataDir
@@ -67,8 +67,8 @@ def execute(datadir: DataDir, sql: str, store: str = "hub") -> list[Any]:
         return connection.execute(sql).fetchall()
 
 
-def sets(datadir: DataDir) -> SetDirectory:
-    return SetDirectory(datadir, BackupSettings())
+def backups(datadir: DataDir) -> BackupDirectory:
+    return BackupDirectory(datadir, BackupSettings())
 
 
 # -- the plan and the check ---------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_check_says_when_there_is_nothing_to_do_and_how_the_last_backup_is(
     assert agentlip("upgrade", cwd=workspace.workspace).code == 1
     assert agentlip("migrate", cwd=workspace.workspace).code == 1
     done = agentlip("migrate", "--apply", cwd=workspace.workspace)
-    assert (done.code, len(sets(workspace).names())) == (0, 1)
+    assert (done.code, len(backups(workspace).names())) == (0, 1)
     assert "nothing to do" in done.out
 
 
@@ -129,31 +129,31 @@ def test_apply_without_consent_changes_nothing(newer: OtherProgram, workspace: D
     refused = newer.agentlip("migrate", "--apply", "--json", cwd=workspace.workspace)
     assert refused.code == 1
     assert json.loads(refused.err)["hint"] == "agentlip migrate --apply --yes"
-    assert (schemas(workspace), sets(workspace).names()) == (before, [])
+    assert (schemas(workspace), backups(workspace).names()) == (before, [])
 
 
-def test_apply_makes_a_set_of_all_stores_first_and_migrates_all(
+def test_apply_makes_a_backup_of_all_stores_first_and_migrates_all(
     newer: OtherProgram, workspace: DataDir
 ) -> None:
     before = schemas(workspace)
     done = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace).json
     assert set(done["migrated"]) == {"hub", "courier"}
-    manifest = sets(workspace).read(done["backup"])
+    manifest = backups(workspace).read(done["backup"])
     assert manifest.reason == "before-migration"
     assert {store: facts.schema for store, facts in manifest.stores.items()} == before
     assert len(done["copies"]) == 2
     assert schemas(workspace) == before | {"hub": NEWEST + 1, "courier": before["courier"] + 1}
 
 
-def test_start_makes_one_set_if_a_store_is_older_and_none_otherwise(
+def test_start_makes_one_backup_if_a_store_is_older_and_none_otherwise(
     newer: OtherProgram, workspace: DataDir
 ) -> None:
     for _ in range(2):
         started = newer.agentlipd("up", cwd=workspace.workspace)
         assert started.code == 0, started
         assert newer.agentlipd("down", cwd=workspace.workspace).code == 0
-        (name,) = sets(workspace).names()
-    assert sets(workspace).read(name).reason == "before-migration"
+        (name,) = backups(workspace).names()
+    assert backups(workspace).read(name).reason == "before-migration"
     assert schemas(workspace)["hub"] == NEWEST + 1
     refused = agentlipd("up", "--json", cwd=workspace.workspace)
     assert refused.code == 1
@@ -162,15 +162,15 @@ def test_start_makes_one_set_if_a_store_is_older_and_none_otherwise(
     assert (check.code, check.json["result"]) == (5, "too_new")
 
 
-def test_new_workspace_is_created_without_a_set(newer: OtherProgram, tmp_path: Path) -> None:
+def test_new_workspace_is_created_without_a_backup(newer: OtherProgram, tmp_path: Path) -> None:
     assert newer.agentlip("init", cwd=tmp_path).code == 0
     assert newer.agentlipd("up", cwd=tmp_path).code == 0
     assert newer.agentlipd("down", cwd=tmp_path).code == 0
-    assert not sets(DataDir(tmp_path)).names()
+    assert not backups(DataDir(tmp_path)).names()
 
 
 @pytest.mark.parametrize("how", ["apply", "start"])
-def test_failed_migration_changes_nothing_of_its_store_and_names_the_set(
+def test_failed_migration_changes_nothing_of_its_store_and_names_the_backup(
     workspace: DataDir, tmp_path: Path, how: str
 ) -> None:
     before, topics = schemas(workspace), execute(workspace, "SELECT * FROM topics")
@@ -184,7 +184,7 @@ def test_failed_migration_changes_nothing_of_its_store_and_names_the_set(
         server = program.serve(workspace.workspace)
         assert server.returncode == 1
         sentence, hint = server.stderr.splitlines()[-2:]
-    (name,) = sets(workspace).names()
+    (name,) = backups(workspace).names()
     assert name in sentence
     assert f"agentlip backup restore {name}" in hint
     assert schemas(workspace)["hub"] == before["hub"]
@@ -208,7 +208,7 @@ def test_damaged_store_does_not_keep_the_others_from_starting(
     log = log_file(workspace).read_text(encoding="utf-8")
     assert newer.agentlipd("down", cwd=workspace.workspace).code == 0
     assert "no backup of all stores was made" in log
-    assert not sets(workspace).names()
+    assert not backups(workspace).names()
     assert list(workspace.backups.glob(f"db.sqlite3.backup-v{NEWEST}-*"))
 
 
@@ -219,7 +219,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.root
-def test_start_without_room_for_the_set_is_refused_unless_a_flag_omits_the_set(
+def test_start_without_room_for_the_backup_is_refused_unless_a_flag_omits_the_backup(
     newer: OtherProgram, disk: SmallDisk
 ) -> None:
     datadir = Filled(disk.root / "ws").datadir
@@ -258,11 +258,11 @@ def test_token_command_does_not_migrate_one_store_alone(tmp_path: Path) -> None:
     assert program.agentlip(*create, cwd=workspace.workspace).code == 0
 
 
-def test_set_for_a_key_that_is_elsewhere_is_compared_as_it_is_stored(
+def test_backup_for_a_key_that_is_elsewhere_is_compared_as_it_is_stored(
     newer: OtherProgram, workspace: DataDir
 ) -> None:
     key = str(pyrage.x25519.Identity.generate().to_public())
     workspace.settings_file.write_text(f'[backup]\nrecipients = ["{key}"]\n', encoding="utf-8")
     done = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace)
     assert done.code == 0, done
-    assert sets(workspace).read(done.json["backup"]).recipients == (key,)
+    assert backups(workspace).read(done.json["backup"]).recipients == (key,)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from appliance.backup.sets import SetDirectory
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.log import Log
 from appliance.upgrade import apply as applying
@@ -78,7 +78,7 @@ def apply(datadir: DataDir) -> applying.AppliedMigration:
         return applying.apply(datadir, UpgradeSections(), clock, Log(level="error"))
 
 
-def test_killed_at_any_statement_a_migration_continues_and_its_set_is_whole(
+def test_killed_at_any_statement_a_migration_continues_and_its_backup_is_whole(
     tmp_path: Path,
 ) -> None:
     model = workspace_of(BEFORE, tmp_path / "model")
@@ -93,9 +93,9 @@ def test_killed_at_any_statement_a_migration_continues_and_its_set_is_whole(
         killed = killed_at(datadir, statement)
         between = schemas(datadir)
         assert all(before[store] <= between[store] <= after[store] for store in before)
-        sets = SetDirectory(datadir, BackupSettings())
-        (name,) = sets.names()
-        assert {s: facts.schema for s, facts in sets.read(name).stores.items()} == before
+        backups = BackupDirectory(datadir, BackupSettings())
+        (name,) = backups.names()
+        assert {s: facts.schema for s, facts in backups.read(name).stores.items()} == before
         apply(datadir)
         assert (schemas(datadir), rows_of(datadir)) == (after, rows)
         shutil.rmtree(datadir.workspace)

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.failures import write_failures
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.wire import BackupFailure
 from appliance.workspace import swap
@@ -18,29 +18,29 @@ _NEW = "only a new backup helps, and it takes as long as it takes"
 _HARMLESS = "nothing is wrong"
 
 
-def sets_of(workspace: WorkspaceFixture) -> SetDirectory:
-    return SetDirectory(workspace.data, BackupSettings())
+def sets_of(workspace: WorkspaceFixture) -> BackupDirectory:
+    return BackupDirectory(workspace.data, BackupSettings())
 
 
 def backup(hours_ago: float = 0, result: str = "", checked_hours_ago: float = 0) -> Break:
-    """Makes a set, and a verification of it if there is a `result`."""
+    """Makes a backup, and a verification of it if there is a `result`."""
 
     def damage(workspace: WorkspaceFixture) -> None:
-        sets, now_ms = sets_of(workspace), workspace_now_ms()
-        made = make_backup(sets, now_ms - int(hours_ago * HOUR_MS), "schedule")
+        backups, now_ms = sets_of(workspace), workspace_now_ms()
+        made = make_backup(backups, now_ms - int(hours_ago * HOUR_MS), "schedule")
         if result:
-            verified(sets, made.name, result, now_ms - int(checked_hours_ago * HOUR_MS))
+            verified(backups, made.name, result, now_ms - int(checked_hours_ago * HOUR_MS))
 
     return damage
 
 
 def in_newest(change: Any) -> Break:
-    """Makes a good set and calls `change` with its directory."""
+    """Makes a good backup and calls `change` with its directory."""
 
     def damage(workspace: WorkspaceFixture) -> None:
         backup(result="good")(workspace)
-        sets = sets_of(workspace)
-        change(sets.path(sets.newest()))
+        backups = sets_of(workspace)
+        change(backups.path(backups.newest()))
 
     return damage
 
@@ -48,8 +48,8 @@ def in_newest(change: Any) -> Break:
 def flipped_in_old_backup(workspace: WorkspaceFixture) -> None:
     """The newer one is whole, and was verified."""
     backup(20)(workspace)
-    sets = sets_of(workspace)
-    file = sets.path(sets.newest()) / "token"
+    backups = sets_of(workspace)
+    file = backups.path(backups.newest()) / "token"
     file.write_bytes(b"s" + file.read_bytes()[1:])
     backup(1, "good")(workspace)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from appliance.backup.sets import SetDirectory
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.cli import main
 from appliance.kernel.clock import SystemClock
@@ -16,7 +16,7 @@ from tests.support.backup_commands import make_backup, verified
 
 @contextmanager
 def environment_of(**variables: str) -> Iterator[None]:
-    """Sets variables for this process and those that it starts."""
+    """Backups variables for this process and those that it starts."""
     before = dict(os.environ)
     os.environ.update(variables)
     time.tzset()
@@ -84,11 +84,11 @@ def backed_up(setup: Setup) -> Legal:
     """A verified backup, one that nobody verified yet, and a safety copy of a restore."""
     used = setup.used()
     now_ms = SystemClock().now_ms()
-    sets = SetDirectory(used.data, BackupSettings())
+    backups = BackupDirectory(used.data, BackupSettings())
     for hours, reason in ((30, "schedule"), (2, "manual"), (1, "before-restore")):
-        made = make_backup(sets, now_ms - hours * 3_600_000, reason)
+        made = make_backup(backups, now_ms - hours * 3_600_000, reason)
         if reason == "schedule":
-            verified(sets, made.name, "good", now_ms - hours * 3_600_000)
+            verified(backups, made.name, "good", now_ms - hours * 3_600_000)
     yield setup.workspace
 
 
@@ -112,11 +112,11 @@ def agentlip(*arguments: str) -> None:
 
 def backups_are_kept_elsewhere(setup: Setup) -> Legal:
     used = setup.used()
-    (setup.folder / "sets").mkdir()
+    (setup.folder / "backups").mkdir()
     with used.data.settings_file.open("a") as file:
-        file.write(f'\n[backup]\ndirectory = "{setup.folder}/sets"\nverify = false\n')
-    sets = SetDirectory(used.data, BackupSettings(directory=f"{setup.folder}/sets"))
-    make_backup(sets, SystemClock().now_ms() - 30 * 3_600_000, "schedule")
+        file.write(f'\n[backup]\ndirectory = "{setup.folder}/backups"\nverify = false\n')
+    backups = BackupDirectory(used.data, BackupSettings(directory=f"{setup.folder}/backups"))
+    make_backup(backups, SystemClock().now_ms() - 30 * 3_600_000, "schedule")
     yield setup.workspace
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.backup.create import create_set
-from appliance.backup.sets import SetDirectory
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.create import create_backup
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import DAY_MS, SystemClock
 from appliance.workspace import snapshot
@@ -156,12 +156,14 @@ def test_hint_of_a_damaged_store_restores_the_snapshot_as_printed(
 
 
 def back_up(workspace: WorkspaceFixture, result: str) -> str:
-    """A set of the whole workspace, verified with this result."""
+    """A backup of the whole workspace, verified with this result."""
     settings = BackupSettings(free_bytes_min=0)
-    sets = SetDirectory(workspace.data, settings)
-    with sets.only_writer():
-        made = create_set(workspace.data, sets, settings, reason="schedule", clock=SystemClock())
-        verified(sets, made.name, result, SystemClock().now_ms())
+    backups = BackupDirectory(workspace.data, settings)
+    with backups.only_writer():
+        made = create_backup(
+            workspace.data, backups, settings, reason="schedule", clock=SystemClock()
+        )
+        verified(backups, made.name, result, SystemClock().now_ms())
     return made.name
 
 

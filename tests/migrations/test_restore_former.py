@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from appliance.backup import restore
-from appliance.backup.create import create_set
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.create import create_backup
 from appliance.backup.restore_job import RestoreJob
-from appliance.backup.sets import SetDirectory
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import WriterLock
 from appliance.workspace.migration import load
@@ -25,11 +25,11 @@ MESSAGES = "SELECT id, content_raw FROM messages ORDER BY id"
 def test_backup_of_an_older_schema_is_restored_and_migrated(archive: Path, tmp_path: Path) -> None:
     datadir = workspace_of(archive, tmp_path)
     before = rows_of(datadir, MESSAGES)
-    sets = SetDirectory(datadir, SETTINGS)
-    with sets.only_writer():
-        made = create_set(datadir, sets, SETTINGS, reason="manual", clock=CLOCK)
-    job = RestoreJob(sets.path(made.name), made, datadir, SETTINGS)
-    done = restore.apply(job, sets, None, CLOCK)
+    backups = BackupDirectory(datadir, SETTINGS)
+    with backups.only_writer():
+        made = create_backup(datadir, backups, SETTINGS, reason="manual", clock=CLOCK)
+    job = RestoreJob(backups.path(made.name), made, datadir, SETTINGS)
+    done = restore.apply(job, backups, None, CLOCK)
     older = {store for store, facts in made.stores.items() if facts.schema < len(load(store))}
     assert done.plan.migrations.keys() <= older | {"hub"}
     with WriterLock(datadir, "test"):

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from appliance.backup.manifest import Reason, SetFile, SetManifest, Verification
-from appliance.backup.sets import SetDirectory
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.manifest import BackupFile, BackupManifest, Reason, Verification
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.subprocess_runner import CommandResult
 from appliance.kernel.whole_file import write_whole
@@ -16,29 +16,29 @@ CONTENT = b"rows"
 
 
 def make_backup(
-    sets: SetDirectory, now_ms: int, reason: Reason = "manual", *, lasting_ms: int = 0
-) -> SetManifest:
+    backups: BackupDirectory, now_ms: int, reason: Reason = "manual", *, lasting_ms: int = 0
+) -> BackupManifest:
     """A whole backup with one small file."""
-    with sets.only_writer():
-        name, partial = sets.begin(now_ms)
+    with backups.only_writer():
+        name, partial = backups.begin(now_ms)
         write_whole(partial / "token", CONTENT)
         digest = hashlib.sha256(CONTENT).hexdigest()
-        file = SetFile(
+        file = BackupFile(
             name="token", path=".agentlip/token", kind="secret", mode=0o600, bytes=len(CONTENT),
             sha256=digest, stored_bytes=len(CONTENT), stored_sha256=digest,
         )  # fmt: skip
-        manifest = SetManifest(
+        manifest = BackupManifest(
             name=name, reason=reason, created_at=iso(now_ms), cut_at=iso(now_ms),
             seconds=lasting_ms / 1000, pause_ms=1.5, app_version="1.0", db_id="db", epoch="e1",
             last_event_id=7, stores={}, files=(file,),
         )  # fmt: skip
-        sets.finish(manifest, partial)
+        backups.finish(manifest, partial)
     return manifest
 
 
-def verified(sets: SetDirectory, name: str, result: Any, now_ms: int) -> None:
+def verified(backups: BackupDirectory, name: str, result: Any, now_ms: int) -> None:
     problems = () if result == "good" else (f"it is {result}",)
-    sets.record(
+    backups.record(
         name,
         Verification(
             result=result, checked_at=iso(now_ms), seconds=1.0, app_version="1.0", problems=problems
@@ -55,8 +55,8 @@ class CommandLine:
     during  called while a command runs
     """
 
-    def __init__(self, sets: SetDirectory, clock: Clock) -> None:
-        self._sets = sets
+    def __init__(self, backups: BackupDirectory, clock: Clock) -> None:
+        self._backups = backups
         self._clock = clock
         self.calls: list[tuple[str, ...]] = []
         self.result: str | None = "good"
@@ -75,11 +75,11 @@ class CommandLine:
             return CommandResult(1, b"", False, False, 0.0, msgspec.json.encode(error))
         if command == "create":
             reason: Reason = "schedule" if "--scheduled" in rest else "manual"
-            name = make_backup(self._sets, self._clock.now_ms(), reason).name
+            name = make_backup(self._backups, self._clock.now_ms(), reason).name
             if self.verifies_at_once:
-                verified(self._sets, name, self.result, self._clock.now_ms())
+                verified(self._backups, name, self.result, self._clock.now_ms())
         elif command == "verify" and self.result is not None:
-            verified(self._sets, rest[0], self.result, self._clock.now_ms())
+            verified(self._backups, rest[0], self.result, self._clock.now_ms())
         return CommandResult(0, b"{}", False, False, 0.0)
 
     def did(self) -> list[str]:

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from appliance.backup import keys
-from appliance.backup.create import create_set
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.create import create_backup
 from appliance.backup.keys import Identities
-from appliance.backup.manifest import SetManifest
-from appliance.backup.sets import SetDirectory
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import unpack
 from appliance.kernel.clock import Clock, SystemClock
@@ -24,13 +24,13 @@ class Backups:
     def __init__(self, workspace: Path, settings: BackupSettings = SETTINGS, **more: Any) -> None:
         self.datadir = DataDir(workspace)
         self.settings = msgspec.structs.replace(settings, **more)
-        self.sets = SetDirectory(self.datadir, self.settings)
+        self.backups = BackupDirectory(self.datadir, self.settings)
 
-    def create(self, clock: Clock | None = None, **more: Any) -> SetManifest:
-        with self.sets.only_writer():
-            return create_set(
+    def create(self, clock: Clock | None = None, **more: Any) -> BackupManifest:
+        with self.backups.only_writer():
+            return create_backup(
                 self.datadir,
-                self.sets,
+                self.backups,
                 self.settings,
                 reason="manual",
                 clock=clock or SystemClock(),
@@ -40,7 +40,9 @@ class Backups:
     def unpack(self, name: str, into: Path, identity_file: Path | None = None) -> DataDir:
         """A workspace with the files of the backup."""
         into.parent.mkdir(exist_ok=True)
-        unpack(self.sets.path(name), self.sets.read(name), into, self.identities(identity_file))
+        unpack(
+            self.backups.path(name), self.backups.read(name), into, self.identities(identity_file)
+        )
         return DataDir(into)
 
     def identities(self, file: Path | None) -> Identities | None:
@@ -49,5 +51,5 @@ class Backups:
     @property
     def remains(self) -> list[str]:
         """Names in the directory of the backups that are not backups."""
-        listed = set(self.sets.names())
-        return sorted(path.name for path in self.sets.root.iterdir() if path.name not in listed)
+        listed = set(self.backups.names())
+        return sorted(path.name for path in self.backups.root.iterdir() if path.name not in listed)

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from appliance.backup.manifest import SetFile, SetManifest
-from appliance.backup.sets import SetDirectory
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.targets import TargetAccess
 from appliance.kernel.clock import SystemClock
@@ -26,7 +26,7 @@ class TargetBackups:
         self.datadir = DataDir(path)
         self.datadir.dir.mkdir(parents=True)
         self.settings = BackupSettings(targets=targets, **{"free_bytes_min": 0, **settings})
-        self.sets = SetDirectory(self.datadir, self.settings)
+        self.backups = BackupDirectory(self.datadir, self.settings)
         self.paused: list[float] = []
 
     @classmethod
@@ -34,7 +34,7 @@ class TargetBackups:
         """The backups of a workspace that exists, with the default settings."""
         fixture = cls.__new__(cls)
         fixture.datadir, fixture.settings, fixture.paused = datadir, BackupSettings(), []
-        fixture.sets = SetDirectory(datadir, fixture.settings)
+        fixture.backups = BackupDirectory(datadir, fixture.settings)
         return fixture
 
     def add(
@@ -48,17 +48,17 @@ class TargetBackups:
     ) -> str:
         """Returns the name of a new backup."""
         content = files if files is not None else {"hub.sqlite3.zst.age": os.urandom(5000)}
-        with self.sets.only_writer():
-            name, partial = self.sets.begin(NOW_MS + day * DAY_MS)
+        with self.backups.only_writer():
+            name, partial = self.backups.begin(NOW_MS + day * DAY_MS)
             for file, each in content.items():
                 (partial / file).write_bytes(each)
-            self.sets.finish(_manifest(name, content, encrypted, db_id, reason), partial)
+            self.backups.finish(_manifest(name, content, encrypted, db_id, reason), partial)
         return name
 
     def access(self, **environment: str) -> TargetAccess:
         return TargetAccess(
             self.datadir,
-            self.sets,
+            self.backups,
             self.settings,
             SystemClock(),
             environment.get,
@@ -67,14 +67,14 @@ class TargetBackups:
 
     def with_targets(self, *targets: TargetSettings, **settings: Any) -> None:
         self.settings = msgspec.structs.replace(self.settings, targets=targets, **settings)
-        self.sets = SetDirectory(self.datadir, self.settings)
+        self.backups = BackupDirectory(self.datadir, self.settings)
 
 
 def _manifest(
     name: str, files: Mapping[str, bytes], encrypted: bool, db_id: str, reason: Any
-) -> SetManifest:
+) -> BackupManifest:
     stamp = f"{name[:4]}-{name[4:6]}-{name[6:8]}T{name[9:11]}:{name[11:13]}:{name[13:15]}.000Z"
-    return SetManifest(
+    return BackupManifest(
         name=name,
         reason=reason,
         created_at=stamp,
@@ -88,7 +88,7 @@ def _manifest(
         recipients=("age1test",) if encrypted else (),
         stores={},
         files=tuple(
-            SetFile(
+            BackupFile(
                 name=file,
                 path=f".agentlip/identity/file-{number}",
                 kind="secret",

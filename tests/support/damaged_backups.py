@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from appliance.backup import manifest as manifests
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.encoding import encode
-from appliance.backup.manifest import SetManifest
-from appliance.backup.sets import SetDirectory
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.store_copy import CopiedStore
 from appliance.backup.unpack import unpack
@@ -37,7 +37,7 @@ class DamagedBackups:
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
-        self.directory = SetDirectory(DataDir(workspace), BackupSettings())
+        self.directory = BackupDirectory(DataDir(workspace), BackupSettings())
 
     def copy_to(self, workspace: Path) -> "DamagedBackups":
         shutil.copytree(self.workspace, workspace, symlinks=True)
@@ -52,7 +52,7 @@ class DamagedBackups:
         return self.directory.path(self.name)
 
     @property
-    def manifest(self) -> SetManifest:
+    def manifest(self) -> BackupManifest:
         return self.directory.read(self.name)
 
     def flip(self, file: str, at: float = 0.5) -> None:
@@ -89,10 +89,10 @@ class DamagedBackups:
         shutil.rmtree(folder)
         self.seal(lambda manifest: msgspec.structs.replace(manifest, files=tuple(files)))
 
-    def seal(self, change: Callable[[SetManifest], SetManifest]) -> None:
+    def seal(self, change: Callable[[BackupManifest], BackupManifest]) -> None:
         (self.path / manifests.FILE).write_bytes(manifests.encode(change(self.manifest)))
 
-    def _recounted(self, manifest: SetManifest, store: str) -> SetManifest:
+    def _recounted(self, manifest: BackupManifest, store: str) -> BackupManifest:
         folder = self.workspace / "counted"
         wanted = f".agentlip/{manifest.stores[store].file}"
         unpack(self.path, manifest, folder, None, only=lambda file: file.path == wanted)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from appliance.backup import restore, store_copy
-from appliance.backup.create import create_set
-from appliance.backup.manifest import SetManifest
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.create import create_backup
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.restore_job import RestoreJob
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import SystemClock
 from appliance.tokens import epoch
@@ -28,7 +28,7 @@ import os, signal, sys
 from pathlib import Path
 from appliance.backup import restore
 from appliance.backup.restore_job import RestoreJob
-from appliance.backup.sets import SetDirectory
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.workspace import swap
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import DataDir
@@ -44,13 +44,13 @@ def reached(step):
         os.kill(os.getpid(), signal.SIGKILL)
 
 datadir = DataDir(Path(sys.argv[1]))
-sets = SetDirectory(datadir, SETTINGS)
+backups = BackupDirectory(datadir, SETTINGS)
 if sys.argv[2] == "settle":
     swap.settle(datadir, reached)
 else:
-    made = sets.read(sys.argv[2])
-    job = RestoreJob(sets.path(made.name), made, datadir, SETTINGS)
-    restore.apply(job, sets, None, SystemClock(), reached=reached)
+    made = backups.read(sys.argv[2])
+    job = RestoreJob(backups.path(made.name), made, datadir, SETTINGS)
+    restore.apply(job, backups, None, SystemClock(), reached=reached)
 """
 """A program that restores, and kills itself after a step: workspace, backup or `settle`, number of
 the step."""
@@ -62,7 +62,7 @@ class BackedUp:
     def __init__(self, path: Path, messages: int = 5) -> None:
         self.filled = Filled(path, messages=0)
         self.datadir: DataDir = self.filled.datadir
-        self.sets = SetDirectory(self.datadir, SETTINGS)
+        self.backups = BackupDirectory(self.datadir, SETTINGS)
         with closing(sqlite3.connect(self.datadir.database("auth"))) as connection:
             epoch.current(connection)
             connection.commit()
@@ -81,23 +81,23 @@ class BackedUp:
                 )
             connection.commit()
 
-    def back_up(self) -> SetManifest:
-        with self.sets.only_writer():
-            return create_set(self.datadir, self.sets, SETTINGS, reason="manual", clock=CLOCK)
+    def back_up(self) -> BackupManifest:
+        with self.backups.only_writer():
+            return create_backup(self.datadir, self.backups, SETTINGS, reason="manual", clock=CLOCK)
 
-    def job(self, made: SetManifest, **more: Any) -> RestoreJob:
+    def job(self, made: BackupManifest, **more: Any) -> RestoreJob:
         given = {"target": self.datadir, "settings": SETTINGS} | more
-        return RestoreJob(self.sets.path(made.name), made, **given)
+        return RestoreJob(self.backups.path(made.name), made, **given)
 
-    def plan(self, made: SetManifest, **more: Any) -> restore.RestorePlan:
+    def plan(self, made: BackupManifest, **more: Any) -> restore.RestorePlan:
         return restore.plan(self.job(made, **more), None, CLOCK)
 
     def restore(
-        self, made: SetManifest, reached: Callable[[str], None] = lambda _: None, **more: Any
+        self, made: BackupManifest, reached: Callable[[str], None] = lambda _: None, **more: Any
     ) -> restore.RestoreResult:
         job = self.job(made, **more)
-        sets = SetDirectory(job.target, SETTINGS)
-        return restore.apply(job, sets, None, CLOCK, reached=reached)
+        backups = BackupDirectory(job.target, SETTINGS)
+        return restore.apply(job, backups, None, CLOCK, reached=reached)
 
     def rows(self, sql: str, store: str = "hub") -> list[tuple[Any, ...]]:
         return rows_of(self.datadir, sql, store)

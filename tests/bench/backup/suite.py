@@ -53,11 +53,11 @@ class BackupBench:
         return answer | {"command_seconds": NOW() - began}
 
     def forget(self) -> None:
-        """Removes all sets, to keep the disk free."""
+        """Removes all backups, to keep the disk free."""
         backups = Backups(self.workspace)
-        with backups.sets.only_writer():
-            for name in backups.sets.names():
-                backups.sets.remove(name)
+        with backups.backups.only_writer():
+            for name in backups.backups.names():
+                backups.backups.remove(name)
 
 
 def k1(bench: BackupBench) -> Row:

@@ -168,7 +168,7 @@ def test_each_backup_equals_the_log_up_to_its_cut(tmp_path: Path) -> None:
                 made.append((done.json["name"], before, after))
         last = 0
         for number, (name, before, after) in enumerate(made):
-            manifest = backups.sets.read(name)
+            manifest = backups.backups.read(name)
             copy = backups.unpack(name, tmp_path / f"copy-{number}")
             assert_one_moment(copy, before, manifest)
             assert last < manifest.stores["hub"].rows["messages"] <= after + WRITERS

@@ -36,7 +36,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path, prefix: str) -> Targe
 
 @pytest.fixture
 def local(tmp_path: Path, target: TargetSettings) -> TargetBackups:
-    """Sets of a workspace with that target."""
+    """Backups of a workspace with that target."""
     return TargetBackups(tmp_path / "workspace", target)
 
 

@@ -1,4 +1,4 @@
-"""A set contains the whole workspace at one moment; a set that fails leaves nothing."""
+"""A backup contains the whole workspace at one moment; a backup that fails leaves nothing."""
 
 import os
 import sqlite3
@@ -39,7 +39,7 @@ def files_below(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-def test_set_contains_every_store_secret_and_setting(
+def test_backup_contains_every_store_secret_and_setting(
     backups: Backups, filled: Filled, tmp_path: Path
 ) -> None:
     manifest = backups.create()
@@ -76,12 +76,12 @@ def test_manifest_says_what_was_copied(backups: Backups, filled: Filled) -> None
     assert manifest.principals == ("agent", "server")
     assert manifest.identity == "ab12"
     assert manifest.pause_ms >= max(facts.pause_ms for facts in manifest.stores.values()) > 0
-    assert backups.sets.read(manifest.name) == manifest
+    assert backups.backups.read(manifest.name) == manifest
 
 
-def test_files_of_a_set_are_the_owners_only(backups: Backups) -> None:
+def test_files_of_a_backup_are_the_owners_only(backups: Backups) -> None:
     manifest = backups.create()
-    path = backups.sets.path(manifest.name)
+    path = backups.backups.path(manifest.name)
     for file in [path, *path.iterdir()]:
         assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
     assert {file.name for file in path.iterdir()} == {
@@ -144,7 +144,7 @@ def test_store_that_stays_locked_is_named_and_no_other_stays_locked(
         with closing(sqlite3.connect(filled.datadir.database(STORES[0]), timeout=0)) as other:
             other.execute("BEGIN IMMEDIATE")
         assert backups.remains == []
-        assert backups.sets.names() == []
+        assert backups.backups.names() == []
     assert backups.create().name
 
 
@@ -202,14 +202,14 @@ def test_store_that_cannot_be_copied_is_named(backups: Backups, damage: str) -> 
     with pytest.raises(StoreNotCopied, match="hub") as raised:
         backups.create()
     assert "agentlip doctor" in raised.value.hint
-    assert backups.sets.names() == backups.remains == []
+    assert backups.backups.names() == backups.remains == []
 
 
 def test_too_little_space_is_said_before_anything_is_written(filled: Filled) -> None:
     backups = Backups(filled.path, free_bytes_min=1 << 60)
     with pytest.raises(BackupNotWritable, match="free space"):
         backups.create()
-    assert list(backups.sets.root.iterdir()) == []
+    assert list(backups.backups.root.iterdir()) == []
 
 
 def test_wrong_recipients_are_refused_without_showing_a_secret(filled: Filled) -> None:
@@ -219,7 +219,7 @@ def test_wrong_recipients_are_refused_without_showing_a_secret(filled: Filled) -
         with pytest.raises(RecipientRefused, match=r"backup\.recipients") as raised:
             backups.create()
         assert secret not in raised.value.message
-    assert backups.sets.names() == []
+    assert backups.backups.names() == []
 
 
 def test_exports_are_copied_by_choice(backups: Backups, filled: Filled, tmp_path: Path) -> None:
@@ -242,13 +242,13 @@ def test_exports_are_copied_by_choice(backups: Backups, filled: Filled, tmp_path
             chosen.create(exports=refused)
 
 
-def test_sets_are_named_after_the_time_and_sort_by_it(backups: Backups) -> None:
+def test_backups_are_named_after_the_time_and_sort_by_it(backups: Backups) -> None:
     clock = FakeClock()
     first = backups.create(clock)
     clock.pass_seconds(3600)
     second = backups.create(clock)
     assert first.name < second.name
-    assert backups.sets.names() == [first.name, second.name]
+    assert backups.backups.names() == [first.name, second.name]
     assert first.created_at < second.created_at
 
 
@@ -266,10 +266,10 @@ def test_workspace_of_another_program_is_backed_up(tmp_path: Path) -> None:
 def test_directory_elsewhere_is_not_created(filled: Filled, tmp_path: Path) -> None:
     """Its disk may not be mounted."""
     disk = tmp_path / "disk"
-    backups = Backups(filled.path, directory=str(disk / "sets"))
+    backups = Backups(filled.path, directory=str(disk / "backups"))
     with pytest.raises(BackupNotWritable, match="does not exist") as refused:
         backups.create()
-    assert refused.value.hint.endswith(f"mkdir -p {disk / 'sets'}")
+    assert refused.value.hint.endswith(f"mkdir -p {disk / 'backups'}")
     assert not disk.exists()
-    (disk / "sets").mkdir(parents=True)
-    assert backups.sets.read(backups.create().name)
+    (disk / "backups").mkdir(parents=True)
+    assert backups.backups.read(backups.create().name)

@@ -1,4 +1,5 @@
-"""A disk that gets full in any phase of a backup: no set, no remains, an error with the reason."""
+"""A disk that gets full in any phase of a backup: no backup, no remains, an error with the
+reason."""
 
 import os
 from collections.abc import Iterator
@@ -25,8 +26,8 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SmallDisk]:
 
 
 def backups_on(disk: SmallDisk, filled: Filled) -> Backups:
-    (disk.root / "sets").mkdir()
-    return Backups(filled.path, directory=str(disk.root / "sets"))
+    (disk.root / "backups").mkdir()
+    return Backups(filled.path, directory=str(disk.root / "backups"))
 
 
 def leave(disk: SmallDisk, count: int) -> None:
@@ -63,7 +64,7 @@ def test_disk_that_gets_full_in_any_phase_leaves_nothing(
     free = 0
     while phase := leave(disk, free) or failed_at(backups):
         phases.add(phase)
-        assert backups.sets.names() == [first], free
+        assert backups.backups.names() == [first], free
         assert backups.remains == [], free
         free = free + PAGE if free < 64 * PAGE else free + 16 * PAGE
         assert free < 16 * MIB
@@ -71,8 +72,8 @@ def test_disk_that_gets_full_in_any_phase_leaves_nothing(
     assert free > 20 * PAGE
     assert content(filled.datadir) == before
     disk.clear()
-    assert len(backups.sets.names()) == 2
-    for name in backups.sets.names():
+    assert len(backups.backups.names()) == 2
+    for name in backups.backups.names():
         backups.unpack(name, filled.path.parent / name)
 
 
@@ -84,7 +85,7 @@ def test_full_disk_with_the_workspace_on_it_is_reported(disk: SmallDisk) -> None
     for _ in range(3):
         with pytest.raises(BackupNotWritable):
             backups.create()
-        assert backups.sets.names() == [first]
+        assert backups.backups.names() == [first]
         assert backups.remains == []
     disk.clear()
     backups.create()

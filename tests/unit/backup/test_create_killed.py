@@ -1,4 +1,5 @@
-"""SIGKILL at any moment of a backup: no half set is listed, and the workspace stays as it was."""
+"""SIGKILL at any moment of a backup: no half backup is listed, and the workspace stays as it
+was."""
 
 import os
 import signal
@@ -35,7 +36,7 @@ def content(datadir: DataDir) -> dict[str, Any]:
 
 
 def killed_at(backups: Backups, step: int) -> bool:
-    """Creates a set in a child that kills itself before that step; False if it finished."""
+    """Creates a backup in a child that kills itself before that step; False if it finished."""
     child = os.fork()
     if child:
         return os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -56,23 +57,23 @@ def killed_at(backups: Backups, step: int) -> bool:
 
 
 def assert_next_one_is_whole(backups: Backups, before: dict[str, Any], into: Path) -> None:
-    for name in backups.sets.names():
-        backups.sets.read(name)
+    for name in backups.backups.names():
+        backups.backups.read(name)
         copy = backups.unpack(name, into / name)
         assert {key for key in content(copy) if "." in key} >= {"hub.messages"}
     assert content(backups.datadir) == before
-    with backups.sets.only_writer():
+    with backups.backups.only_writer():
         assert backups.remains == []
 
 
-def test_kill_before_each_step_leaves_no_half_set(filled: Filled, tmp_path: Path) -> None:
+def test_kill_before_each_step_leaves_no_half_backup(filled: Filled, tmp_path: Path) -> None:
     backups = Backups(filled.path)
     before = content(filled.datadir)
     step = 0
     while killed_at(backups, step := step + 1):
-        assert [each.problem for each in backups.sets.list() if each.problem] == []
+        assert [each.problem for each in backups.backups.list() if each.problem] == []
         if step % 10 == 0:
             assert_next_one_is_whole(backups, before, tmp_path / f"copies-{step}")
     assert step > 50
-    assert len(backups.sets.names()) >= 1
+    assert len(backups.backups.names()) >= 1
     assert_next_one_is_whole(backups, before, tmp_path / "copies")

@@ -1,4 +1,4 @@
-"""Files of a set are read back as they were written, or refused."""
+"""Files of a backup are read back as they were written, or refused."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""A set comes back from a target byte by byte as it was, or not at all."""
+"""A backup comes back from a target byte by byte as it was, or not at all."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -9,14 +9,14 @@ import pytest
 
 from appliance.backup import fetch, manifest, targets
 from appliance.backup.errors import (
+    BackupDamaged,
+    BackupNotFound,
     BackupNotWritable,
-    SetDamaged,
-    SetNotFound,
     TargetFailed,
     TargetObjectMissing,
     TargetUnreachable,
 )
-from appliance.backup.manifest import SetManifest
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import Attempts, BackupTarget, Stored
 from appliance.kernel.clock import SystemClock
@@ -27,7 +27,7 @@ FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b"", "
 
 @pytest.fixture
 def name(local: TargetBackups) -> str:
-    """A set that is at the target."""
+    """A backup that is at the target."""
     name = local.add(FILES)
     outcome = targets.upload(
         local.access(), local.settings.targets[0], [name], older_may_be_plain=False
@@ -38,14 +38,16 @@ def name(local: TargetBackups) -> str:
 
 @pytest.fixture
 def other(tmp_path: Path, target: TargetSettings) -> TargetBackups:
-    """Another machine with the same target and no sets."""
+    """Another machine with the same target and no backups."""
     return TargetBackups(tmp_path / "other", target)
 
 
 def bring(machine: TargetBackups, name: str, target: BackupTarget | None = None) -> bool:
     opened, attempts = machine.access().open(machine.settings.targets[0])
-    with machine.sets.only_writer():
-        _, fetched = fetch.fetch(target or opened, name, machine.sets, machine.settings, attempts)
+    with machine.backups.only_writer():
+        _, fetched = fetch.fetch(
+            target or opened, name, machine.backups, machine.settings, attempts
+        )
     return fetched
 
 
@@ -54,37 +56,37 @@ def real_target(machine: TargetBackups) -> BackupTarget:
 
 
 def assert_nothing_left(machine: TargetBackups) -> None:
-    assert machine.sets.names() == []
-    assert [each.name for each in os.scandir(machine.sets.root)] == []
+    assert machine.backups.names() == []
+    assert [each.name for each in os.scandir(machine.backups.root)] == []
 
 
-def test_fetched_set_is_the_one_that_was_copied(
+def test_fetched_backup_is_the_one_that_was_copied(
     local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
     assert bring(other, name)
-    assert other.sets.read(name) == local.sets.read(name)
+    assert other.backups.read(name) == local.backups.read(name)
     for file, content in FILES.items():
-        assert (other.sets.path(name) / file).read_bytes() == content
-        assert (other.sets.path(name) / file).stat().st_mode & 0o777 == 0o600
+        assert (other.backups.path(name) / file).read_bytes() == content
+        assert (other.backups.path(name) / file).stat().st_mode & 0o777 == 0o600
     assert not bring(other, name)  # it is whole already
 
 
-def test_newest_set_is_the_newest_with_a_manifest(
+def test_newest_backup_is_the_newest_with_a_manifest(
     local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
     real, attempts = local.access().open(local.settings.targets[0])
     real.write("20991231T000000Z-abcdef/upload.json", [b"{}"])
     assert fetch.newest_at(real, attempts) == name
     real.remove(f"{name}/manifest.json")
-    with pytest.raises(SetNotFound):
+    with pytest.raises(BackupNotFound):
         fetch.newest_at(real, attempts)
-    with pytest.raises(SetNotFound):
+    with pytest.raises(BackupNotFound):
         bring(other, name)
 
 
 @pytest.mark.parametrize("wanted", ["../../etc", "..", "", "20990101T000000Z-abcdef", "/etc"])
 def test_name_that_is_not_there_is_not_found(other: TargetBackups, name: str, wanted: str) -> None:
-    with pytest.raises(SetNotFound):
+    with pytest.raises(BackupNotFound):
         bring(other, wanted)
 
 
@@ -99,7 +101,7 @@ def test_each_flipped_byte_at_the_target_is_refused(other: TargetBackups, name: 
         changed = bytearray(content)
         changed[len(content) // 2] ^= 1
         real.write(file, [bytes(changed)])
-        with pytest.raises((SetDamaged, TargetFailed, TargetObjectMissing)):
+        with pytest.raises((BackupDamaged, TargetFailed, TargetObjectMissing)):
             bring(other, name)
         assert_nothing_left(other)
         real.write(file, [content])
@@ -110,12 +112,12 @@ def test_manifest_that_names_files_outside_is_refused(
     local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
     real = real_target(other)
-    original = local.sets.read(name)
+    original = local.backups.read(name)
     for file in ("../escaped", "a/b", "..", "manifest.json", "upload.json", "small", ""):
         bad = msgspec.structs.replace(original.files[0], name=file)
         changed = msgspec.structs.replace(original, files=(bad, *original.files[1:]))
         real.write(f"{name}/manifest.json", [manifest.encode(changed)])
-        with pytest.raises((SetDamaged, TargetFailed)):
+        with pytest.raises((BackupDamaged, TargetFailed)):
             bring(other, name)
         assert_nothing_left(other)
 
@@ -142,7 +144,7 @@ def test_endless_file_is_not_written_to_its_end(other: TargetBackups, name: str)
                 yield b" " * 65536
             yield from super().read(name)
 
-    with pytest.raises(SetDamaged, match="small"):
+    with pytest.raises(BackupDamaged, match="small"):
         bring(other, name, Endless(real_target(other)))
     assert_nothing_left(other)
 
@@ -162,34 +164,36 @@ def test_broken_download_is_repeated_from_the_start_of_its_file(
             yield from pieces
 
     assert bring(other, name, Breaking(real_target(other)))
-    assert (other.sets.path(name) / "hub.sqlite3.zst.age").read_bytes() == FILES[
+    assert (other.backups.path(name) / "hub.sqlite3.zst.age").read_bytes() == FILES[
         "hub.sqlite3.zst.age"
     ]
     assert len(other.paused) == 2
 
 
-def test_damaged_local_set_is_replaced_by_the_whole_one(local: TargetBackups, name: str) -> None:
-    file = local.sets.path(name) / "small"
+def test_damaged_local_backup_is_replaced_by_the_whole_one(local: TargetBackups, name: str) -> None:
+    file = local.backups.path(name) / "small"
     file.write_bytes(b"y")
     assert bring(local, name)
     assert file.read_bytes() == b"x"
 
 
-def test_damaged_local_set_is_kept_when_the_target_is_damaged_too(
+def test_damaged_local_backup_is_kept_when_the_target_is_damaged_too(
     local: TargetBackups, name: str
 ) -> None:
-    (local.sets.path(name) / "small").write_bytes(b"y")
+    (local.backups.path(name) / "small").write_bytes(b"y")
     real_target(local).write(f"{name}/small", [b"z"])
-    with pytest.raises(SetDamaged):
+    with pytest.raises(BackupDamaged):
         bring(local, name)
-    assert local.sets.names() == [name]
+    assert local.backups.names() == [name]
 
 
-def test_set_copied_by_another_program_can_be_fetched(tmp_path: Path, local: TargetBackups) -> None:
+def test_backup_copied_by_another_program_can_be_fetched(
+    tmp_path: Path, local: TargetBackups
+) -> None:
     """For example by rsync or by a tool for buckets."""
     name = local.add(FILES)
     real = real_target(local)
-    for file in os.scandir(local.sets.path(name)):
+    for file in os.scandir(local.backups.path(name)):
         real.write(f"{name}/{file.name}", [Path(file.path).read_bytes()])
     other = TargetBackups(tmp_path / "third", *local.settings.targets)
     assert bring(other, name)
@@ -241,11 +245,11 @@ def test_listing_that_lies_can_not_name_paths(other: TargetBackups, name: str) -
         bring(other, newest, lying)
 
 
-def test_manifest_of_another_set_is_refused(
+def test_manifest_of_another_backup_is_refused(
     local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
     real = real_target(other)
-    moved: SetManifest = local.sets.read(name)
+    moved: BackupManifest = local.backups.read(name)
     real.write("20990101T000000Z-abcdef/manifest.json", [manifest.encode(moved)])
-    with pytest.raises(SetDamaged, match="is of"):
+    with pytest.raises(BackupDamaged, match="is of"):
         bring(other, "20990101T000000Z-abcdef")

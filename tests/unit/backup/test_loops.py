@@ -1,4 +1,4 @@
-"""The loop that makes backups, by a clock that moves on request, with real sets on disk."""
+"""The loop that makes backups, by a clock that moves on request, with real backups on disk."""
 
 import io
 import sqlite3
@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from appliance.backup import metrics
-from appliance.backup.catalogue import SetCatalogue
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.catalogue import BackupCatalogue
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import FirstData
 from appliance.backup.loops import BackupScheduler
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.state import BackupActivity, BackupRequest
 from appliance.backup.transfer import UploadState, address_of, write_state
@@ -37,15 +37,15 @@ class Scheduler:
         self.datadir = DataDir(path)
         self.clock = FakeClock()
         self.settings = BackupSettings(**{"every_seconds": DAY, **settings})
-        self.sets = SetDirectory(self.datadir, self.settings)
-        self.command_line = CommandLine(self.sets, self.clock)
+        self.backups = BackupDirectory(self.datadir, self.settings)
+        self.command_line = CommandLine(self.backups, self.clock)
         self.restart()
 
     def restart(self):
         self.log = io.BytesIO()
-        self.activity = BackupActivity(self.sets.root)
+        self.activity = BackupActivity(self.backups.root)
         self.loop = BackupScheduler(
-            self.command_line, self.sets, SetCatalogue(self.sets), self.activity,
+            self.command_line, self.backups, BackupCatalogue(self.backups), self.activity,
             FirstData(self.datadir, STORES), self.settings, self.clock, Log(self.log),
         )  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_restart_neither_repeats_nor_forgets(daily):
 
 def test_restart_continues_after_the_phase_that_ended(tmp_path):
     scheduler = Scheduler(tmp_path, targets=TARGETS)
-    make_backup(scheduler.sets, scheduler.clock.now_ms(), "schedule")
+    make_backup(scheduler.backups, scheduler.clock.now_ms(), "schedule")
     assert scheduler.after(60) == ["verify", "prune", "upload"]
 
 
@@ -119,12 +119,12 @@ def test_bad_backup_pushes_nothing_out_and_is_not_uploaded(tmp_path):
     scheduler = Scheduler(tmp_path, targets=TARGETS)
     scheduler.command_line.result = "bad"
     assert scheduler.after(DAY / 2) == ["create", "verify"]
-    assert [failure.code for failure in read_failures(scheduler.sets.root)] == [
+    assert [failure.code for failure in read_failures(scheduler.backups.root)] == [
         "BACKUP_VERIFICATION_FAILED"
     ]
     scheduler.command_line.result = "good"
     assert scheduler.after(DAY / 2) == [*ROUND, "upload"]
-    assert read_failures(scheduler.sets.root) == []
+    assert read_failures(scheduler.backups.root) == []
 
 
 def test_unproven_backup_is_uploaded_and_pushes_nothing_out(tmp_path):
@@ -164,12 +164,12 @@ def test_verification_without_a_result_is_tried_again_before_anything_is_pruned(
 
 def test_backup_that_was_removed_is_not_verified_again(tmp_path):
     scheduler = Scheduler(tmp_path)
-    make_backup(scheduler.sets, scheduler.clock.now_ms(), "manual")
+    make_backup(scheduler.backups, scheduler.clock.now_ms(), "manual")
     scheduler.clock.pass_seconds(DAY)
     scheduler.command_line.result = None
     assert scheduler.after(0) == ["create", "verify"]
-    scheduler.sets.remove(scheduler.sets.newest())
-    make_backup(scheduler.sets, scheduler.clock.now_ms(), "manual")
+    scheduler.backups.remove(scheduler.backups.newest())
+    make_backup(scheduler.backups, scheduler.clock.now_ms(), "manual")
     assert scheduler.after(DAY / 2) == ["verify"]  # the kept one, after a day
 
 
@@ -182,7 +182,7 @@ def test_upload_is_tried_again_alone(tmp_path):
 
 def test_backup_of_another_process_does_not_count_as_a_failure(tmp_path):
     scheduler = Scheduler(tmp_path)
-    with scheduler.sets.only_writer():
+    with scheduler.backups.only_writer():
         assert scheduler.after(600) == []
     scheduler.command_line.faults["create"] = ["BACKUP_RUNNING"]
     assert scheduler.after(5, step=5.0) == ["create", *ROUND]
@@ -191,10 +191,10 @@ def test_backup_of_another_process_does_not_count_as_a_failure(tmp_path):
 
 def test_manual_backup_counts_and_a_safety_copy_does_not(tmp_path):
     scheduler = Scheduler(tmp_path)
-    make_backup(scheduler.sets, scheduler.clock.now_ms(), "manual")
+    make_backup(scheduler.backups, scheduler.clock.now_ms(), "manual")
     assert scheduler.after(DAY - 60) == []
-    make_backup(scheduler.sets, scheduler.clock.now_ms(), "before-restore")
-    make_backup(scheduler.sets, scheduler.clock.now_ms(), "before-migration")
+    make_backup(scheduler.backups, scheduler.clock.now_ms(), "before-restore")
+    make_backup(scheduler.backups, scheduler.clock.now_ms(), "before-migration")
     assert scheduler.after(60) == ROUND
 
 
@@ -226,8 +226,8 @@ def test_switched_off_makes_only_requested_backups(tmp_path):
     assert scheduler.after(3 * DAY) == []
     scheduler.activity.ask(BackupRequest("create"))
     assert scheduler.after(60) == ["create", "verify"]
-    name = scheduler.sets.names()[0]
-    assert scheduler.sets.read(name).reason == "manual"
+    name = scheduler.backups.names()[0]
+    assert scheduler.backups.read(name).reason == "manual"
     scheduler.activity.ask(BackupRequest("verify", name))
     assert scheduler.after(60) == ["verify"]
 
@@ -242,8 +242,8 @@ def test_running_phase_is_shown(tmp_path):
     assert scheduler.activity.running is None
 
 
-def test_damaged_set_does_not_count(daily):
-    manifest = daily.sets.root / daily.sets.names()[0] / "manifest.json"
+def test_damaged_backup_does_not_count(daily):
+    manifest = daily.backups.root / daily.backups.names()[0] / "manifest.json"
     manifest.write_bytes(manifest.read_bytes().replace(b'"e1"', b'"e2"'))
     daily.restart()
     assert daily.after(60) == ROUND
@@ -251,10 +251,10 @@ def test_damaged_set_does_not_count(daily):
 
 def test_full_disk_loses_no_failure_of_the_running_process(tmp_path):
     scheduler = Scheduler(tmp_path)
-    scheduler.sets.root.parent.mkdir(exist_ok=True, parents=True)
-    if scheduler.sets.root.is_dir():
-        scheduler.sets.root.rmdir()
-    scheduler.sets.root.write_bytes(b"")  # a file: nothing can be written below it
+    scheduler.backups.root.parent.mkdir(exist_ok=True, parents=True)
+    if scheduler.backups.root.is_dir():
+        scheduler.backups.root.rmdir()
+    scheduler.backups.root.write_bytes(b"")  # a file: nothing can be written below it
     scheduler.command_line.faults["create"] = ["BACKUP_NOT_WRITABLE"]
     scheduler.after(0)
     assert msgspec.to_builtins(scheduler.activity.failures["create"])["code"]
@@ -265,35 +265,35 @@ def test_one_kept_backup_is_verified_again_each_day(tmp_path):
     scheduler = Scheduler(tmp_path, every_seconds=100 * DAY)
     now_ms = scheduler.clock.now_ms()
     first, second, third = (
-        make_backup(scheduler.sets, now_ms - age).name for age in (3000, 2000, 1)
+        make_backup(scheduler.backups, now_ms - age).name for age in (3000, 2000, 1)
     )
-    verified(scheduler.sets, first, "good", now_ms - 90_000_000)
-    verified(scheduler.sets, second, "good", now_ms - 100_000_000)
-    verified(scheduler.sets, third, "inconclusive", now_ms - 110_000_000)
+    verified(scheduler.backups, first, "good", now_ms - 90_000_000)
+    verified(scheduler.backups, second, "good", now_ms - 100_000_000)
+    verified(scheduler.backups, third, "inconclusive", now_ms - 110_000_000)
     assert scheduler.after(3000) == []
     scheduler.command_line.result = "bad"
     assert scheduler.after(DAY) == ["verify"]
-    assert scheduler.sets.verification(second).result == "bad"
+    assert scheduler.backups.verification(second).result == "bad"
     scheduler.command_line.result = "good"
     assert scheduler.after(2 * DAY) == ["verify", "verify"]
-    checked = [scheduler.sets.verification(name).result for name in (first, second, third)]
+    checked = [scheduler.backups.verification(name).result for name in (first, second, third)]
     assert checked == ["good", "bad", "inconclusive"]
 
 
 def test_verification_by_hand_is_seen(daily):
     assert daily.loop._catalogue.facts[-1].result == "good"
-    verified(daily.sets, daily.sets.names()[-1], "bad", daily.clock.now_ms())
+    verified(daily.backups, daily.backups.names()[-1], "bad", daily.clock.now_ms())
     daily.after(10)
     assert daily.loop._catalogue.facts[-1].result == "bad"
 
 
 def test_uploads_are_shown_per_target(tmp_path):
     scheduler = Scheduler(tmp_path, targets=TARGETS)
-    older = make_backup(scheduler.sets, scheduler.clock.now_ms() - 5000)
-    newer = make_backup(scheduler.sets, scheduler.clock.now_ms())
+    older = make_backup(scheduler.backups, scheduler.clock.now_ms() - 5000)
+    newer = make_backup(scheduler.backups, scheduler.clock.now_ms())
     for made, status in ((older, "complete"), (newer, "failed")):
         state = UploadState(address=address_of(TARGETS[0]), status=status)
-        write_state(scheduler.sets.path(made.name), "disk", state)
+        write_state(scheduler.backups.path(made.name), "disk", state)
     scheduler.after(0)
     assert metrics.targets.labels("disk")._value.get() == 1
     shown = metrics.uploaded.labels("disk")._value.get()

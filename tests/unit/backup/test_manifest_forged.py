@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from appliance.backup import manifest as manifests
 from appliance.backup.cli_restore import _plan_lines
-from appliance.backup.errors import SetDamaged
-from appliance.backup.manifest import SetManifest
+from appliance.backup.errors import BackupDamaged
+from appliance.backup.manifest import BackupManifest
 from tests.support.restored_workspace import BackedUp
 
 FORGED = [
@@ -32,10 +32,10 @@ def workspace(tmp_path: Path) -> BackedUp:
     return BackedUp(tmp_path / "w")
 
 
-def sealed(workspace: BackedUp, made: SetManifest, **fields: object) -> SetManifest:
-    """The set with another manifest, whose hash is right."""
+def sealed(workspace: BackedUp, made: BackupManifest, **fields: object) -> BackupManifest:
+    """The backup with another manifest, whose hash is right."""
     forged = replace(made, **fields)
-    (workspace.sets.path(made.name) / manifests.FILE).write_bytes(manifests.encode(forged))
+    (workspace.backups.path(made.name) / manifests.FILE).write_bytes(manifests.encode(forged))
     return forged
 
 
@@ -43,18 +43,18 @@ def test_only_files_that_backups_contain_are_restored(workspace: BackedUp) -> No
     made = workspace.back_up()
     for kind, path in FORGED:
         sealed(workspace, made, files=(replace(made.files[0], kind=kind, path=path), *made.files))
-        with pytest.raises(SetDamaged, match="don't contain"):
-            workspace.sets.read(made.name)
+        with pytest.raises(BackupDamaged, match="don't contain"):
+            workspace.backups.read(made.name)
     sealed(workspace, made)
-    assert workspace.sets.read(made.name) == made
+    assert workspace.backups.read(made.name) == made
 
 
 @pytest.mark.parametrize("text", ["\x1b[2Jgood", "e\u202eno"])
 def test_text_of_a_manifest_cannot_control_a_terminal(workspace: BackedUp, text: str) -> None:
     made = workspace.back_up()
     sealed(workspace, made, epoch=text)
-    with pytest.raises(SetDamaged, match="control characters"):
-        workspace.sets.read(made.name)
+    with pytest.raises(BackupDamaged, match="control characters"):
+        workspace.backups.read(made.name)
 
 
 def test_restored_files_have_no_mode_that_the_appliance_does_not_write(

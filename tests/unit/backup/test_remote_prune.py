@@ -17,7 +17,7 @@ from tests.support.backups_for_targets import TargetBackups
 
 def copy(local: TargetBackups) -> list[UploadOutcome]:
     return targets.upload(
-        local.access(), local.settings.targets[0], local.sets.names(), older_may_be_plain=True
+        local.access(), local.settings.targets[0], local.backups.names(), older_may_be_plain=True
     )
 
 
@@ -30,25 +30,27 @@ def verified(local: TargetBackups, name: str, result: str) -> None:
     checked = Verification(
         result=result, checked_at="2026-02-04T00:00:00.000Z", seconds=1, app_version="0"
     )
-    local.sets.record(name, checked)
+    local.backups.record(name, checked)
 
 
 def forget(local: TargetBackups, *names: str) -> None:
     """As the local prune does."""
-    with local.sets.only_writer():
+    with local.backups.only_writer():
         for name in names:
-            local.sets.remove(name)
+            local.backups.remove(name)
 
 
 @pytest.fixture
 def pruned(local: TargetBackups, target: TargetSettings) -> TargetBackups:
-    """A workspace that keeps two sets, here and at its target."""
+    """A workspace that keeps two backups, here and at its target."""
     pruning = msgspec.structs.replace(target, prune=True)
     local.with_targets(pruning, keep_last=2, keep_hourly=0, keep_daily=0)
     return local
 
 
-def test_sets_that_retention_does_not_keep_are_removed_with_a_reason(pruned: TargetBackups) -> None:
+def test_backups_that_retention_does_not_keep_are_removed_with_a_reason(
+    pruned: TargetBackups,
+) -> None:
     names = [pruned.add(day=day) for day in range(4)]
     copy(pruned)
     assert at_target(pruned) == names  # all are local
@@ -70,7 +72,7 @@ def test_nothing_is_removed_without_the_setting(local: TargetBackups) -> None:
     assert at_target(local) == names
 
 
-def test_last_good_set_stays(pruned: TargetBackups) -> None:
+def test_last_good_backup_stays(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(4)]
     verified(pruned, names[0], "good")
     for name in names[1:]:
@@ -81,7 +83,7 @@ def test_last_good_set_stays(pruned: TargetBackups) -> None:
     assert names[0] in at_target(pruned)
 
 
-def test_sets_of_another_workspace_stay(pruned: TargetBackups) -> None:
+def test_backups_of_another_workspace_stay(pruned: TargetBackups) -> None:
     other = [pruned.add(day=day, db_id="db-2") for day in range(3)]
     copy(pruned)
     forget(pruned, *other)
@@ -92,17 +94,17 @@ def test_sets_of_another_workspace_stay(pruned: TargetBackups) -> None:
     assert at_target(pruned) == [*other, *ours[1:]]
 
 
-def test_nothing_is_removed_when_a_set_could_not_be_copied(pruned: TargetBackups) -> None:
+def test_nothing_is_removed_when_a_backup_could_not_be_copied(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(4)]
     copy(pruned)
     forget(pruned, names[0])
     broken = pruned.add(day=5)
-    next(pruned.sets.path(broken).glob("hub*")).write_bytes(b"damaged")
+    next(pruned.backups.path(broken).glob("hub*")).write_bytes(b"damaged")
     copy(pruned)
     assert names[0] in at_target(pruned)
 
 
-def test_unfinished_copy_of_a_removed_set_is_removed(pruned: TargetBackups) -> None:
+def test_unfinished_copy_of_a_removed_backup_is_removed(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(2)]
     copy(pruned)
     opened, _ = pruned.access().open(pruned.settings.targets[0])
@@ -115,7 +117,7 @@ def test_unfinished_copy_of_a_removed_set_is_removed(pruned: TargetBackups) -> N
     assert {file.partition("/")[0] for file in opened.list()} == {names[1], foreign}
 
 
-def test_interrupted_removal_leaves_no_set_that_counts(pruned: TargetBackups) -> None:
+def test_interrupted_removal_leaves_no_backup_that_counts(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(3)]
     copy(pruned)
     forget(pruned, names[0])
@@ -124,7 +126,7 @@ def test_interrupted_removal_leaves_no_set_that_counts(pruned: TargetBackups) ->
         cutting = Cutting(opened, allowed)
         try:
             remote_prune.prune(
-                cutting, pruned.sets, pruned.settings, attempts, pruned.access().clock
+                cutting, pruned.backups, pruned.settings, attempts, pruned.access().clock
             )
         except TargetUnreachable:
             assert names[0] not in at_target(pruned) or allowed == 0

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from appliance.backup.errors import (
+    BackupDamaged,
     BackupNotWritable,
     RestoreRefused,
-    SetDamaged,
     VerificationFailed,
     VersionRefused,
 )
-from appliance.backup.manifest import SetManifest, encode
+from appliance.backup.manifest import BackupManifest, encode
 from appliance.backup.restore_rules import SHOWN_MAX
 from appliance.kernel.errors import Invalid
 from appliance.workspace import epochs
@@ -38,7 +38,7 @@ def workspace(tmp_path: Path) -> BackedUp:
     return BackedUp(tmp_path / "w")
 
 
-def changed(made: SetManifest, **fields: object) -> SetManifest:
+def changed(made: BackupManifest, **fields: object) -> BackupManifest:
     from msgspec.structs import replace
 
     return replace(made, **fields)
@@ -117,7 +117,7 @@ def test_undo_brings_the_state_before_back(workspace: BackedUp) -> None:
     made = workspace.back_up()
     workspace.add(3)
     done = workspace.restore(made)
-    safety = workspace.sets.read(done.safety)
+    safety = workspace.backups.read(done.safety)
     assert safety.reason == "before-restore"
     workspace.restore(safety)
     assert workspace.rows(COUNT) == [(8,)]
@@ -149,7 +149,7 @@ def test_running_appliance_is_refused(workspace: BackedUp) -> None:
     assert workspace.plan(made).running is False
 
 
-def test_set_of_another_workspace_is_refused(workspace: BackedUp, tmp_path: Path) -> None:
+def test_backup_of_another_workspace_is_refused(workspace: BackedUp, tmp_path: Path) -> None:
     other = BackedUp(tmp_path / "other")
     before = content_of(other.datadir)
     with pytest.raises(RestoreRefused, match="another workspace"):
@@ -157,7 +157,7 @@ def test_set_of_another_workspace_is_refused(workspace: BackedUp, tmp_path: Path
     assert content_of(other.datadir) == before
 
 
-def test_set_of_an_epoch_that_never_was_here_is_refused(workspace: BackedUp) -> None:
+def test_backup_of_an_epoch_that_never_was_here_is_refused(workspace: BackedUp) -> None:
     made = changed(workspace.back_up(), epoch="of-a-copy")
     before = content_of(workspace.datadir)
     with pytest.raises(RestoreRefused, match="never had"):
@@ -176,11 +176,11 @@ def test_newer_schema_is_refused(workspace: BackedUp) -> None:
     assert content_of(workspace.datadir) == before
 
 
-def test_half_set_is_refused(workspace: BackedUp) -> None:
+def test_half_backup_is_refused(workspace: BackedUp) -> None:
     made = workspace.back_up()
-    (workspace.sets.path(made.name) / made.files[0].name).unlink()
+    (workspace.backups.path(made.name) / made.files[0].name).unlink()
     before = content_of(workspace.datadir)
-    with pytest.raises(SetDamaged, match=made.files[0].name):
+    with pytest.raises(BackupDamaged, match=made.files[0].name):
         workspace.restore(made)
     assert content_of(workspace.datadir) == before
 
@@ -189,10 +189,10 @@ def test_flipped_byte_in_any_file_is_refused_and_nothing_is_touched(workspace: B
     made = workspace.back_up()
     before = content_of(workspace.datadir)
     for file in made.files:
-        path = workspace.sets.path(made.name) / file.name
+        path = workspace.backups.path(made.name) / file.name
         whole = path.read_bytes()
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        with pytest.raises(SetDamaged):
+        with pytest.raises(BackupDamaged):
             workspace.restore(made, revive=True)
         assert content_of(workspace.datadir) == before
         path.write_bytes(whole)
@@ -279,10 +279,10 @@ def test_unknown_store_is_refused(workspace: BackedUp) -> None:
 
 def test_changed_manifest_is_noticed(workspace: BackedUp) -> None:
     made = workspace.back_up()
-    path = workspace.sets.path(made.name) / "manifest.json"
+    path = workspace.backups.path(made.name) / "manifest.json"
     path.write_bytes(encode(made).replace(b'"hub"', b'"hab"'))
-    with pytest.raises(SetDamaged):
-        workspace.sets.read(made.name)
+    with pytest.raises(BackupDamaged):
+        workspace.backups.read(made.name)
 
 
 def test_new_directory_is_the_owners_only(workspace: BackedUp, tmp_path: Path) -> None:

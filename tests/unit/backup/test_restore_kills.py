@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from appliance.backup.errors import BackupNotWritable
-from appliance.backup.manifest import SetManifest
+from appliance.backup.manifest import BackupManifest
 from appliance.kernel.errors import StorageFull
 from appliance.workspace import swap
 from appliance.workspace.swap import Settled
@@ -39,7 +39,7 @@ def killed_at(number: int, workspace: BackedUp, what: str) -> str:
 
 
 @pytest.fixture
-def prepared(tmp_path: Path) -> tuple[BackedUp, SetManifest]:
+def prepared(tmp_path: Path) -> tuple[BackedUp, BackupManifest]:
     workspace = BackedUp(tmp_path / "w")
     workspace.datadir.settings_file.write_text("[log]\n")
     made = workspace.back_up()
@@ -48,7 +48,7 @@ def prepared(tmp_path: Path) -> tuple[BackedUp, SetManifest]:
     return workspace, made
 
 
-def steps_of(workspace: BackedUp, made: SetManifest) -> list[str]:
+def steps_of(workspace: BackedUp, made: BackupManifest) -> list[str]:
     steps: list[str] = []
     workspace.restore(made, steps.append)
     return steps
@@ -68,7 +68,7 @@ class Copies:
 
 
 def test_kill_after_any_step_leaves_the_old_state_or_the_new_one(
-    prepared: tuple[BackedUp, SetManifest], tmp_path: Path
+    prepared: tuple[BackedUp, BackupManifest], tmp_path: Path
 ) -> None:
     workspace, made = prepared
     copies = Copies(workspace, tmp_path)
@@ -93,7 +93,7 @@ def test_kill_after_any_step_leaves_the_old_state_or_the_new_one(
 
 
 def test_kill_while_a_restore_is_completed_is_completed_by_the_next_start(
-    prepared: tuple[BackedUp, SetManifest],
+    prepared: tuple[BackedUp, BackupManifest],
 ) -> None:
     workspace, made = prepared
     steps = steps_of(workspace, made)
@@ -107,7 +107,7 @@ def test_kill_while_a_restore_is_completed_is_completed_by_the_next_start(
 
 
 def test_log_of_a_replaced_store_is_not_applied_to_the_new_one(
-    prepared: tuple[BackedUp, SetManifest],
+    prepared: tuple[BackedUp, BackupManifest],
 ) -> None:
     workspace, made = prepared
     connection = workspace.filled.connect()
@@ -131,7 +131,7 @@ def test_log_of_a_replaced_store_is_not_applied_to_the_new_one(
 
 
 def test_damaged_journal_is_reported_and_not_guessed(
-    prepared: tuple[BackedUp, SetManifest],
+    prepared: tuple[BackedUp, BackupManifest],
 ) -> None:
     workspace, _ = prepared
     (workspace.datadir.dir / swap.FILE).write_text("{")
@@ -148,8 +148,8 @@ def test_full_disk_at_any_step_leaves_the_old_state_or_the_new_one(
         made = workspace.back_up()
         workspace.add(3)
         steps = ["", *steps_of(workspace, made)]
-        safety = workspace.sets.names()[-1]
-        workspace.restore(workspace.sets.read(safety))
+        safety = workspace.backups.names()[-1]
+        workspace.restore(workspace.backups.read(safety))
         for at, step in enumerate(steps):
             workspace.add(1)
             old_rows = workspace.rows(COUNT)
@@ -167,14 +167,14 @@ def test_full_disk_at_any_step_leaves_the_old_state_or_the_new_one(
             committed = at >= steps.index(COMMITTED)
             assert workspace.rows(COUNT) == ([(5,)] if committed else old_rows), step
             assert not swap.is_pending(workspace.datadir)
-            for name in workspace.sets.names():
+            for name in workspace.backups.names():
                 if name != made.name:
-                    with workspace.sets.only_writer():
-                        workspace.sets.remove(name)
+                    with workspace.backups.only_writer():
+                        workspace.backups.remove(name)
 
 
 def test_kill_never_loses_the_files_of_a_store_that_was_too_damaged_for_a_backup(
-    prepared: tuple[BackedUp, SetManifest], tmp_path: Path
+    prepared: tuple[BackedUp, BackupManifest], tmp_path: Path
 ) -> None:
     workspace, made = prepared
     damaged = b"SQLite format 3\0" + b"x" * 5000

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from appliance.backup import restore
-from appliance.backup.create import create_set
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.create import create_backup
 from appliance.backup.errors import KeyRefused, RestoreRefused
 from appliance.backup.keys import Identities
-from appliance.backup.sets import SetDirectory
 from appliance.kernel.log import Log
 from appliance.workspace import epochs, row_digest, schema
 from appliance.workspace.datadir import DataDir
@@ -297,25 +297,27 @@ def test_keys_that_the_backup_lacks_are_removed_and_are_in_the_safety_copy(
     done = workspace.restore(made, revive=True)
     assert ".agentlip/identity/keypair.json" in done.plan.removed
     assert not key_pair.exists()
-    workspace.restore(workspace.sets.read(done.safety))
+    workspace.restore(workspace.backups.read(done.safety))
     assert "new" in key_pair.read_text()
 
 
 def test_wrong_key_is_refused_before_anything_is_touched(workspace: BackedUp) -> None:
     own, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
     settings = replace(SETTINGS, recipients=(str(own.to_public()),))
-    with workspace.sets.only_writer():
-        made = create_set(workspace.datadir, workspace.sets, settings, reason="manual", clock=CLOCK)
+    with workspace.backups.only_writer():
+        made = create_backup(
+            workspace.datadir, workspace.backups, settings, reason="manual", clock=CLOCK
+        )
     before = content_of(workspace.datadir)
-    job, sets = workspace.job(made), SetDirectory(workspace.datadir, SETTINGS)
+    job, backups = workspace.job(made), BackupDirectory(workspace.datadir, SETTINGS)
     for keys in (None, Identities([other], Path("other"))):
         with pytest.raises(KeyRefused):
             restore.plan(job, keys, CLOCK)
         with pytest.raises(KeyRefused):
-            restore.apply(job, sets, keys, CLOCK)
+            restore.apply(job, backups, keys, CLOCK)
         assert content_of(workspace.datadir) == before
         assert not (workspace.datadir.dir / "restore").exists()
-    restore.apply(job, sets, Identities([own], Path("own")), CLOCK)
+    restore.apply(job, backups, Identities([own], Path("own")), CLOCK)
 
 
 def test_settings_are_restored_with_the_rest(workspace: BackedUp) -> None:

@@ -1,4 +1,4 @@
-"""Retention for any sets and any settings: what is never removed, and how many are kept."""
+"""Retention for any backups and any settings: what is never removed, and how many are kept."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.backup.retention import FUTURE_MS, RetentionSet, decide
+from appliance.backup.retention import FUTURE_MS, RetainedBackup, decide
 from appliance.backup.settings import BackupSettings
 
 HOUR_MS = 3_600_000
@@ -36,10 +36,10 @@ results = st.sampled_from(["good", "bad", "inconclusive", None])
 
 
 @st.composite
-def sets(draw):
+def backups(draw):
     drawn = draw(st.lists(st.tuples(ages, reasons, results), max_size=25))
     return [
-        RetentionSet(f"set-{number:02}", NOW_MS - age, reason, result)
+        RetainedBackup(f"set-{number:02}", NOW_MS - age, reason, result)
         for number, (age, reason, result) in enumerate(drawn)
     ]
 
@@ -50,64 +50,66 @@ def kept(decisions):
 
 def at(days, *, reason="schedule", result=None, hours=0):
     cut_ms = NOW_MS - days * DAY_MS - hours * HOUR_MS
-    return RetentionSet(f"{days:04}-{hours:02}-{reason}", cut_ms, reason, result)
+    return RetainedBackup(f"{days:04}-{hours:02}-{reason}", cut_ms, reason, result)
 
 
-@given(sets(), settings)
-def test_every_set_has_one_decision_with_a_reason(given_sets, rules):
-    decisions = decide(given_sets, rules, NOW_MS)
-    assert Counter(each.name for each in decisions) == Counter(each.name for each in given_sets)
+@given(backups(), settings)
+def test_every_backup_has_one_decision_with_a_reason(given_backups, rules):
+    decisions = decide(given_backups, rules, NOW_MS)
+    assert Counter(each.name for each in decisions) == Counter(each.name for each in given_backups)
     assert all(decision.why for decision in decisions)
 
 
-@given(sets(), settings)
-def test_newest_good_set_and_all_newer_ones_are_kept(given_sets, rules):
-    remaining = kept(decide(given_sets, rules, NOW_MS))
-    good = [each for each in given_sets if each.is_good and each.cut_ms <= NOW_MS + FUTURE_MS]
+@given(backups(), settings)
+def test_newest_good_backup_and_all_newer_ones_are_kept(given_backups, rules):
+    remaining = kept(decide(given_backups, rules, NOW_MS))
+    good = [each for each in given_backups if each.is_good and each.cut_ms <= NOW_MS + FUTURE_MS]
     if good:
         newest = max(good, key=lambda each: (each.cut_ms, each.name))
         assert newest.name in remaining
-        newer = {each.name for each in given_sets if each.cut_ms > newest.cut_ms}
+        newer = {each.name for each in given_backups if each.cut_ms > newest.cut_ms}
         assert newer <= remaining
 
 
-@given(sets(), settings)
-def test_a_set_that_can_be_read_remains_if_there_was_any(given_sets, rules):
-    remaining = kept(decide(given_sets, rules, NOW_MS))
-    readable = {each.name for each in given_sets if each.is_readable}
+@given(backups(), settings)
+def test_a_backup_that_can_be_read_remains_if_there_was_any(given_backups, rules):
+    remaining = kept(decide(given_backups, rules, NOW_MS))
+    readable = {each.name for each in given_backups if each.is_readable}
     assert not readable or readable & remaining
 
 
-@given(sets(), settings)
-def test_young_safety_copies_are_kept(given_sets, rules):
-    remaining = kept(decide(given_sets, rules, NOW_MS))
+@given(backups(), settings)
+def test_young_safety_copies_are_kept(given_backups, rules):
+    remaining = kept(decide(given_backups, rules, NOW_MS))
     youngest_ms = NOW_MS - rules.keep_safety_seconds * 1000
-    young = {each.name for each in given_sets if each.is_safety and each.cut_ms > youngest_ms}
+    young = {each.name for each in given_backups if each.is_safety and each.cut_ms > youngest_ms}
     assert young <= remaining
 
 
-@given(sets(), settings)
-def test_damaged_sets_are_kept_until_a_newer_one_is_good(given_sets, rules):
-    remaining = kept(decide(given_sets, rules, NOW_MS))
+@given(backups(), settings)
+def test_damaged_backups_are_kept_until_a_newer_one_is_good(given_backups, rules):
+    remaining = kept(decide(given_backups, rules, NOW_MS))
     good_ms = [
-        each.cut_ms for each in given_sets if each.is_good and each.cut_ms <= NOW_MS + FUTURE_MS
+        each.cut_ms for each in given_backups if each.is_good and each.cut_ms <= NOW_MS + FUTURE_MS
     ]
     waiting = {
-        each.name for each in given_sets if each.is_broken and each.cut_ms > max(good_ms, default=0)
+        each.name
+        for each in given_backups
+        if each.is_broken and each.cut_ms > max(good_ms, default=0)
     }
     assert waiting <= remaining
 
 
-@given(sets(), settings)
-def test_pruning_again_removes_no_more(given_sets, rules):
-    remaining = kept(decide(given_sets, rules, NOW_MS))
-    left = [each for each in given_sets if each.name in remaining]
+@given(backups(), settings)
+def test_pruning_again_removes_no_more(given_backups, rules):
+    remaining = kept(decide(given_backups, rules, NOW_MS))
+    left = [each for each in given_backups if each.name in remaining]
     assert kept(decide(left, rules, NOW_MS)) == remaining
 
 
-@given(sets(), settings)
-def test_a_period_keeps_as_many_as_the_settings_say_and_one_of_each(given_sets, rules):
-    whys = [decision.why for decision in decide(given_sets, rules, NOW_MS)]
+@given(backups(), settings)
+def test_a_period_keeps_as_many_as_the_settings_say_and_one_of_each(given_backups, rules):
+    whys = [decision.why for decision in decide(given_backups, rules, NOW_MS)]
     for setting, word in zip(GFS, WORDS, strict=True):
         labels = [
             part for why in whys for part in why.split(", ") if part.startswith(f"newest of {word}")
@@ -115,19 +117,19 @@ def test_a_period_keeps_as_many_as_the_settings_say_and_one_of_each(given_sets, 
         assert len(labels) == len(set(labels)) <= getattr(rules, setting)
 
 
-@given(sets(), settings)
-def test_a_damaged_set_pushes_out_no_other(given_sets, rules):
-    before = kept(decide(given_sets, rules, NOW_MS))
-    damaged = RetentionSet("damaged", NOW_MS, "schedule", "bad")
-    readable = [each for each in given_sets if each.is_readable]
+@given(backups(), settings)
+def test_a_damaged_backup_pushes_out_no_other(given_backups, rules):
+    before = kept(decide(given_backups, rules, NOW_MS))
+    damaged = RetainedBackup("damaged", NOW_MS, "schedule", "bad")
+    readable = [each for each in given_backups if each.is_readable]
     if any(each.name in before for each in readable):
-        assert before <= kept(decide([*given_sets, damaged], rules, NOW_MS)) | {
-            each.name for each in readable if "last backup" in _why(given_sets, rules, each.name)
+        assert before <= kept(decide([*given_backups, damaged], rules, NOW_MS)) | {
+            each.name for each in readable if "last backup" in _why(given_backups, rules, each.name)
         }
 
 
-def _why(given_sets, rules, name):
-    return next(each.why for each in decide(given_sets, rules, NOW_MS) if each.name == name)
+def _why(given_backups, rules, name):
+    return next(each.why for each in decide(given_backups, rules, NOW_MS) if each.name == name)
 
 
 def test_defaults_keep_the_backups_of_a_day_and_of_seven_days():
@@ -154,7 +156,7 @@ def test_grandfathers_are_named_by_their_period():
     assert len(named) == 5
 
 
-def test_without_numbers_the_newest_good_set_remains():
+def test_without_numbers_the_newest_good_backup_remains():
     old_good, unverified = at(9, result="good"), at(3)
     assert kept(decide([at(20), old_good, unverified], NOTHING, NOW_MS)) == {
         old_good.name,

@@ -3,10 +3,10 @@
 import pytest
 
 from appliance.backup import service
-from appliance.backup.catalogue import SetCatalogue
-from appliance.backup.errors import BackupRunning, SetDamaged, SetNotFound
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.catalogue import BackupCatalogue
+from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupRunning
 from appliance.backup.service import Backups
-from appliance.backup.sets import SetDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity
 from appliance.backup.wire import BackupsQuery
@@ -18,20 +18,22 @@ CLOCK = FakeClock()
 
 
 @pytest.fixture
-def sets(tmp_path):
+def directory(tmp_path):
     datadir = DataDir(tmp_path)
     datadir.dir.mkdir()
-    return SetDirectory(datadir, BackupSettings())
+    return BackupDirectory(datadir, BackupSettings())
 
 
-def backups_of(sets):
-    return Backups(sets, SetCatalogue(sets), BackupActivity(sets.root), BackupSettings())
+def backups_of(directory):
+    return Backups(
+        directory, BackupCatalogue(directory), BackupActivity(directory.root), BackupSettings()
+    )
 
 
-def test_pages_have_every_backup_once_newest_first(sets, monkeypatch):
-    names = [make_backup(sets, CLOCK.now_ms() + hour * 3_600_000).name for hour in range(7)]
+def test_pages_have_every_backup_once_newest_first(directory, monkeypatch):
+    names = [make_backup(directory, CLOCK.now_ms() + hour * 3_600_000).name for hour in range(7)]
     monkeypatch.setattr(service, "PAGE_MAX", 3)
-    backups, seen, after = backups_of(sets), [], None
+    backups, seen, after = backups_of(directory), [], None
     while True:
         page = backups.list_page(BackupsQuery(limit=100, after=after))
         assert len(page.backups) <= 3
@@ -43,37 +45,37 @@ def test_pages_have_every_backup_once_newest_first(sets, monkeypatch):
     assert seen == sorted(names, reverse=True)
 
 
-def test_verification_is_shown_when_it_is_written(sets):
-    name = make_backup(sets, CLOCK.now_ms()).name
-    backups = backups_of(sets)
+def test_verification_is_shown_when_it_is_written(directory):
+    name = make_backup(directory, CLOCK.now_ms()).name
+    backups = backups_of(directory)
     assert backups.list_page(BackupsQuery()).backups[0].verification is None
-    verified(sets, name, "bad", CLOCK.now_ms())
+    verified(directory, name, "bad", CLOCK.now_ms())
     shown = backups.list_page(BackupsQuery()).backups[0].verification
     assert (shown.result, shown.problems) == ("bad", ("it is bad",))
 
 
-def test_damaged_backup_is_listed_with_its_problem(sets):
-    name = make_backup(sets, CLOCK.now_ms()).name
-    (sets.path(name) / "manifest.json").write_bytes(b"{}")
-    backups = backups_of(sets)
+def test_damaged_backup_is_listed_with_its_problem(directory):
+    name = make_backup(directory, CLOCK.now_ms()).name
+    (directory.path(name) / "manifest.json").write_bytes(b"{}")
+    backups = backups_of(directory)
     (row,) = backups.list_page(BackupsQuery()).backups
     assert row.name == name
     assert row.problem
-    with pytest.raises(SetDamaged):
+    with pytest.raises(BackupDamaged):
         backups.find(name)
 
 
 @pytest.mark.parametrize("name", ["20200101T000000Z-000000", "..", "manifest.json"])
-def test_name_that_does_not_exist_is_not_found(sets, name):
-    backups = backups_of(sets)
+def test_name_that_does_not_exist_is_not_found(directory, name):
+    backups = backups_of(directory)
     for call in (backups.find, backups.verify):
-        with pytest.raises(SetNotFound):
+        with pytest.raises(BackupNotFound):
             call(name)
 
 
-def test_second_request_and_one_beside_another_process_are_refused(sets):
-    backups = backups_of(sets)
-    with sets.only_writer(), pytest.raises(BackupRunning):
+def test_second_request_and_one_beside_another_process_are_refused(directory):
+    backups = backups_of(directory)
+    with directory.only_writer(), pytest.raises(BackupRunning):
         backups.start()
     assert backups.start().accepted == "create"
     with pytest.raises(BackupRunning):

@@ -30,36 +30,36 @@ def leave(disk: SmallDisk, count: int) -> None:
 
 def copy(machine: TargetBackups) -> str:
     target = machine.settings.targets[0]
-    names = machine.sets.names()
+    names = machine.backups.names()
     outcome = targets.upload(machine.access(), target, names, older_may_be_plain=False)[0]
     return outcome.result + outcome.problem
 
 
 @pytest.mark.parametrize("free", [0, 4096, MIB // 2, 3 * MIB // 2, 2 * MIB + 8192])
-def test_full_target_gets_no_set_that_counts(tmp_path: Path, disk: SmallDisk, free: int) -> None:
+def test_full_target_gets_no_backup_that_counts(tmp_path: Path, disk: SmallDisk, free: int) -> None:
     machine = TargetBackups(tmp_path / "w", TargetSettings(name="disk", url=f"file://{disk.root}"))
     name = machine.add(FILES)
     leave(disk, free)
     assert "No space left" in copy(machine)
     seen = targets.report(machine.access(), machine.settings.targets[0], check=True)
-    assert seen.sets == ()
-    assert machine.sets.read(name)
+    assert seen.backups == ()
+    assert machine.backups.read(name)
     assert list(disk.root.rglob(".writing-*")) == []
     disk.clear()
     assert copy(machine) == "copied"
     seen = targets.report(machine.access(), machine.settings.targets[0], check=True)
-    assert (seen.state, seen.sets) == ("ok", (name,))
+    assert (seen.state, seen.backups) == ("ok", (name,))
 
 
 @pytest.mark.parametrize("free", [0, 4096, MIB // 2, 3 * MIB // 2])
-def test_full_local_disk_gets_no_half_set(tmp_path: Path, disk: SmallDisk, free: int) -> None:
+def test_full_local_disk_gets_no_half_backup(tmp_path: Path, disk: SmallDisk, free: int) -> None:
     (tmp_path / "there").mkdir()
     target = TargetSettings(name="disk", url=f"file://{tmp_path / 'there'}")
     machine = TargetBackups(tmp_path / "w", target)
     name = machine.add(FILES)
     assert copy(machine) == "copied"
     other = TargetBackups(disk.root / "w", target)
-    with other.sets.only_writer():
+    with other.backups.only_writer():
         pass
     opened, attempts = other.access().open(target)
 
@@ -67,10 +67,10 @@ def test_full_local_disk_gets_no_half_set(tmp_path: Path, disk: SmallDisk, free:
         if done == 0:
             leave(disk, free)
 
-    with other.sets.only_writer(), pytest.raises(BackupNotWritable):
-        fetch.fetch(opened, name, other.sets, other.settings, attempts, tell)
-    assert os.listdir(other.sets.root) == []
+    with other.backups.only_writer(), pytest.raises(BackupNotWritable):
+        fetch.fetch(opened, name, other.backups, other.settings, attempts, tell)
+    assert os.listdir(other.backups.root) == []
     disk.clear()
-    with other.sets.only_writer():
-        fetch.fetch(opened, name, other.sets, other.settings, attempts)
-    assert other.sets.read(name) == machine.sets.read(name)
+    with other.backups.only_writer():
+        fetch.fetch(opened, name, other.backups, other.settings, attempts)
+    assert other.backups.read(name) == machine.backups.read(name)

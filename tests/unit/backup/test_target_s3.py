@@ -13,7 +13,7 @@ import pytest
 
 from appliance.backup import target_s3, targets
 from appliance.backup.errors import (
-    SetDamaged,
+    BackupDamaged,
     TargetObjectMissing,
     TargetRefused,
     TargetUnreachable,
@@ -255,9 +255,9 @@ def test_large_file_is_one_object_or_none(s3: S3Server, tmp_path: Path) -> None:
 
     def broken() -> Iterator[bytes]:
         yield from pieces
-        raise SetDamaged("planted")
+        raise BackupDamaged("planted")
 
-    with pytest.raises(SetDamaged, match="planted"):
+    with pytest.raises(BackupDamaged, match="planted"):
         target.write("x/large", broken())
     assert target.list("x") == {}
     tag = target.write("x/large", pieces)

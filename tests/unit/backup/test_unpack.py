@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from appliance.backup import keys, stored
-from appliance.backup.errors import BackupNotWritable, KeyRefused, SetDamaged
+from appliance.backup.errors import BackupDamaged, BackupNotWritable, KeyRefused
 from appliance.backup.unpack import check_hashes, unpack
 from tests.support.backup_workspace import Backups
 from tests.support.workspaces import Filled
@@ -39,18 +39,18 @@ def test_damage_of_any_file_is_reported(
 ) -> None:
     backups = Backups(filled.path, recipients=(key.recipient,) if encrypted else ())
     name = backups.create().name
-    whole = backups.sets.path(name)
+    whole = backups.backups.path(name)
     backups.unpack(name, tmp_path / "whole", key.file)
     names = sorted(path.name for path in whole.iterdir())
     assert len(names) > 8
     saved = shutil.copytree(whole, tmp_path / "saved")
     for number, (file, how) in enumerate(product(names, DAMAGES)):
         damage(whole / file, how)
-        with pytest.raises(SetDamaged) as raised:
+        with pytest.raises(BackupDamaged) as raised:
             backups.unpack(name, tmp_path / f"{number}", key.file)
         assert file in raised.value.message
-        with pytest.raises(SetDamaged, match=file.replace(".", r"\.")):
-            check_hashes(whole, backups.sets.read(name))
+        with pytest.raises(BackupDamaged, match=file.replace(".", r"\.")):
+            check_hashes(whole, backups.backups.read(name))
         (whole / file).unlink(missing_ok=True)
         shutil.copy2(saved / file, whole / file)
     backups.unpack(name, tmp_path / "again", key.file)
@@ -61,7 +61,7 @@ def test_every_bit_of_a_file_counts(filled: Filled, key: AgeKey, encrypted: bool
     """Also bits that change nothing for zstd."""
     backups = Backups(filled.path, recipients=(key.recipient,) if encrypted else ())
     manifest = backups.create()
-    path, identities = backups.sets.path(manifest.name), backups.identities(key.file)
+    path, identities = backups.backups.path(manifest.name), backups.identities(key.file)
     (file,) = (file for file in manifest.files if file.path == ".agentlip/token")
     secret_keys = keys.keys_of(manifest, identities)
     stored.read(path, file, stored.Nowhere(), secret_keys)
@@ -71,7 +71,7 @@ def test_every_bit_of_a_file_counts(filled: Filled, key: AgeKey, encrypted: bool
         changed = bytearray(content)
         changed[at] ^= 1 << bit
         (path / file.name).write_bytes(changed)
-        with pytest.raises(SetDamaged):
+        with pytest.raises(BackupDamaged):
             stored.read(path, file, stored.Nowhere(), secret_keys)
 
 
@@ -81,7 +81,7 @@ def test_wrong_key_is_said_before_anything_is_written(
 ) -> None:
     backups = Backups(filled.path, recipients=(key.recipient,))
     manifest = backups.create()
-    path, into = backups.sets.path(manifest.name), tmp_path / "into"
+    path, into = backups.backups.path(manifest.name), tmp_path / "into"
     identities = None if which == "none" else backups.identities(other_key.file)
     with pytest.raises(KeyRefused):
         keys.check(path, manifest, identities)
@@ -93,13 +93,13 @@ def test_wrong_key_is_said_before_anything_is_written(
 def test_damage_is_not_taken_for_a_wrong_key(filled: Filled, key: AgeKey) -> None:
     backups = Backups(filled.path, recipients=(key.recipient,))
     manifest = backups.create()
-    path = backups.sets.path(manifest.name)
+    path = backups.backups.path(manifest.name)
     smallest = min(manifest.files, key=lambda file: file.stored_bytes)
     content = (path / smallest.name).read_bytes()
     for at in (0, 30, 60, 100, len(content) - 1):
         broken = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
         (path / smallest.name).write_bytes(broken)
-        with pytest.raises(SetDamaged, match=smallest.name):
+        with pytest.raises(BackupDamaged, match=smallest.name):
             keys.check(path, manifest, backups.identities(key.file))
 
 
@@ -135,7 +135,7 @@ def test_only_chosen_files_are_written(backups: Backups, tmp_path: Path) -> None
     manifest = backups.create()
     reported: list[tuple[str, int, int]] = []
     unpack(
-        backups.sets.path(manifest.name), manifest, tmp_path / "into", None,
+        backups.backups.path(manifest.name), manifest, tmp_path / "into", None,
         only=lambda file: file.kind == "secret",
         tell=lambda name, done, total: reported.append((name, done, total)),
     )  # fmt: skip
@@ -155,10 +155,10 @@ sys.stdout.buffer.write(zstd.decompress(pyrage.decrypt(sealed, [key])))
 """
 
 
-def test_set_is_opened_without_this_program(filled: Filled, key: AgeKey, tmp_path: Path) -> None:
+def test_backup_is_opened_without_this_program(filled: Filled, key: AgeKey, tmp_path: Path) -> None:
     """Two libraries of others are enough, as `age -d -i KEY FILE | zstd -d` is."""
     backups = Backups(filled.path, recipients=(key.recipient,))
-    path = backups.sets.path(backups.create().name)
+    path = backups.backups.path(backups.create().name)
     for file, original in (("token", ".agentlip/token"), ("db.sqlite3", None)):
         done = subprocess.run(
             [sys.executable, "-I", "-c", OPEN, str(path / f"{file}.zst.age"), str(key.file)],

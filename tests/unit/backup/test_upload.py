@@ -1,4 +1,4 @@
-"""Sets are copied to targets: completely or not at all, continued after every interruption."""
+"""Backups are copied to targets: completely or not at all, continued after every interruption."""
 
 import os
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ def copy(local: TargetBackups, *names: str) -> list[UploadOutcome]:
     outcomes = []
     for target in local.settings.targets:
         outcomes += targets.upload(
-            local.access(), target, names or local.sets.names(), older_may_be_plain=not names
+            local.access(), target, names or local.backups.names(), older_may_be_plain=not names
         )
     return outcomes
 
@@ -60,7 +60,7 @@ def report(local: TargetBackups, check: bool = True) -> TargetReport:
 
 
 def state_of(local: TargetBackups, name: str) -> UploadState:
-    state = read_state(local.sets.path(name), local.settings.targets[0])
+    state = read_state(local.backups.path(name), local.settings.targets[0])
     assert state is not None
     return state
 
@@ -68,14 +68,14 @@ def state_of(local: TargetBackups, name: str) -> UploadState:
 def upload_through(local: TargetBackups, breaking: Breaking, name: str, attempts_max: int) -> None:
     attempts = Attempts(local.settings, SystemClock(), local.paused.append, attempts_max)
     target = local.settings.targets[0]
-    Upload(local.sets, target, breaking, attempts, SystemClock()).run(name)
+    Upload(local.backups, target, breaking, attempts, SystemClock()).run(name)
 
 
-def test_copied_set_is_present_and_whole(local: TargetBackups) -> None:
+def test_copied_backup_is_present_and_whole(local: TargetBackups) -> None:
     name = local.add(FILES)
     assert [each.result for each in copy(local)] == ["copied"]
     seen = report(local)
-    assert (seen.state, seen.sets, seen.missing, seen.checked) == ("ok", (name,), (), 1)
+    assert (seen.state, seen.backups, seen.missing, seen.checked) == ("ok", (name,), (), 1)
     assert seen.last_upload == state_of(local, name).finished_at != ""
 
 
@@ -96,14 +96,14 @@ def test_upload_that_breaks_at_any_write_does_not_count_and_continues(
     with pytest.raises(TargetUnreachable):
         upload_through(local, breaking, name, attempts_max=1)
     if not (after and at == 5):
-        assert report(local).sets == ()
+        assert report(local).backups == ()
     assert state_of(local, name).status == "failed"
     again = Breaking(real, 0, after)
     upload_through(local, again, name, attempts_max=1)
     done_before = {each for each in breaking.written[: at - 1] if not each.endswith("upload.json")}
     assert not done_before & set(again.written)
     seen = report(local)
-    assert (seen.state, seen.sets, seen.unfinished) == ("ok", (name,), ())
+    assert (seen.state, seen.backups, seen.unfinished) == ("ok", (name,), ())
 
 
 def test_failed_request_is_repeated_after_growing_delays(local: TargetBackups) -> None:
@@ -130,12 +130,12 @@ def test_file_that_is_gone_after_it_was_sent_is_noticed(
 
     with pytest.raises(TargetFailed, match="does not have it as it was sent"):
         upload_through(local, Losing(real, 0, False), name, attempts_max=1)
-    assert report(local).sets == ()
+    assert report(local).backups == ()
     assert copy(local)[0].result == "copied"
     assert report(local).state == "ok"
 
 
-def test_older_plain_set_is_skipped_when_all_are_copied(local: TargetBackups) -> None:
+def test_older_plain_backup_is_skipped_when_all_are_copied(local: TargetBackups) -> None:
     plain, encrypted = local.add(FILES, encrypted=False), local.add(FILES, day=1)
     assert [(each.name, each.result) for each in copy(local)] == [
         (plain, "skipped"),
@@ -144,9 +144,9 @@ def test_older_plain_set_is_skipped_when_all_are_copied(local: TargetBackups) ->
     assert copy(local, plain)[0].result == "failed"
 
 
-def test_locally_damaged_set_is_not_copied(local: TargetBackups) -> None:
+def test_locally_damaged_backup_is_not_copied(local: TargetBackups) -> None:
     bad, good = local.add(FILES), local.add(FILES, day=1)
-    file = local.sets.path(bad) / "small"
+    file = local.backups.path(bad) / "small"
     file.write_bytes(b"y")
     outcomes = copy(local)
     assert [(each.code, each.result) for each in outcomes] == [
@@ -156,10 +156,10 @@ def test_locally_damaged_set_is_not_copied(local: TargetBackups) -> None:
     with pytest.raises(UploadPartial) as caught:
         targets.raise_failures(outcomes)
     assert caught.value.details["outcomes"][0]["name"] == bad
-    assert report(local).sets == (good,)
+    assert report(local).backups == (good,)
 
 
-def test_sets_after_a_failed_one_are_reported_as_not_tried(local: TargetBackups) -> None:
+def test_backups_after_a_failed_one_are_reported_as_not_tried(local: TargetBackups) -> None:
     first, second = local.add(FILES), local.add(FILES, day=1)
     local.with_targets(TargetSettings(name="unmounted", url="file:///nowhere/at/all"))
     assert [(each.name, each.result) for each in copy(local)] == [
@@ -196,7 +196,7 @@ def test_changed_manifest_at_the_target_is_reported_and_replaced(local: TargetBa
     assert report(local).state == "ok"
 
 
-def test_set_of_another_workspace_is_not_overwritten(local: TargetBackups) -> None:
+def test_backup_of_another_workspace_is_not_overwritten(local: TargetBackups) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
     real.write(f"{name}/upload.json", [b'{"db_id":"other"}'])
@@ -206,12 +206,12 @@ def test_set_of_another_workspace_is_not_overwritten(local: TargetBackups) -> No
 def test_damaged_state_file_only_costs_sending_again(local: TargetBackups) -> None:
     name = local.add(FILES)
     copy(local)
-    state_file(local.sets.path(name), "offsite").write_bytes(b"\0not json")
+    state_file(local.backups.path(name), "offsite").write_bytes(b"\0not json")
     assert copy(local)[0].result == "copied"
     assert report(local).state == "ok"
 
 
-def test_files_that_are_not_of_the_set_are_removed(local: TargetBackups) -> None:
+def test_files_that_are_not_of_the_backup_are_removed(local: TargetBackups) -> None:
     name = local.add(FILES)
     real, _ = local.access().open(local.settings.targets[0])
     real.write(f"{name}/hub.sqlite3.zst.age.part-00009", [b"rest"])

@@ -1,9 +1,9 @@
-"""The directory of the sets. A set is a directory with files and a manifest.
+"""The directory of the backups. A backup is a directory with files and a manifest.
 
     .partial-NAME ─ rename ─▶ NAME ─ rename ─▶ .removed-NAME ─▶ deleted
 
-Only `NAME` counts as a set, and it is renamed when all of it is on disk. So a process that is
-killed leaves no half set that lists as good. The next writer removes what it left.
+Only `NAME` counts as a backup, and it is renamed when all of it is on disk. So a process that is
+killed leaves no half backup that lists as good. The next writer removes what it left.
 """
 
 import os
@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.backup import manifest as manifests
-from appliance.backup.errors import BackupNotWritable, BackupRunning, SetDamaged, SetNotFound
-from appliance.backup.manifest import SetManifest, Verification
+from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupNotWritable, BackupRunning
+from appliance.backup.manifest import BackupManifest, Verification
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import iso
 from appliance.kernel.file_lock import file_lock, try_lock
@@ -34,17 +34,17 @@ SETS_MAX = 1000  # that are listed; retention keeps fewer
 _VERIFICATION_BYTES_MAX = 1024 * 1024
 
 
-class ListedSet(NamedTuple):
-    """A set with its manifest; without `manifest` if it can't be read; `problem` says why."""
+class ListedBackup(NamedTuple):
+    """A backup with its manifest; without `manifest` if it can't be read; `problem` says why."""
 
     name: str
     path: Path
-    manifest: SetManifest | None
+    manifest: BackupManifest | None
     verification: Verification | None
     problem: str = ""
 
 
-class SetDirectory:
+class BackupDirectory:
     """`backup.directory` of one workspace, or `root`, which belongs to no workspace."""
 
     def __init__(
@@ -60,7 +60,7 @@ class SetDirectory:
 
     @contextmanager
     def only_writer(self) -> Iterator[None]:
-        """Holds the lock of all changes to the sets, and removes what a killed process left.
+        """Holds the lock of all changes to the backups, and removes what a killed process left.
 
         Raises BackupRunning if another process has it, BackupNotWritable on an OSError, and if
         `backup.directory` is outside of the workspace and doesn't exist.
@@ -91,7 +91,7 @@ class SetDirectory:
             os.close(descriptor)
 
     def names(self) -> list[str]:
-        """The names of all sets, oldest first, at most SETS_MAX of the newest."""
+        """The names of all backups, oldest first, at most SETS_MAX of the newest."""
         try:
             names = [entry.name for entry in os.scandir(self.root) if NAME.match(entry.name)]
         except FileNotFoundError:
@@ -99,18 +99,18 @@ class SetDirectory:
         return sorted(names)[-SETS_MAX:]
 
     def path(self, name: str) -> Path:
-        """Raises SetNotFound. A name is never used as a path before this check."""
+        """Raises BackupNotFound. A name is never used as a path before this check."""
         path = self.root / name
         if not NAME.match(name) or not path.is_dir():
-            raise SetNotFound(f"no backup is named {name!r}")
+            raise BackupNotFound(f"no backup is named {name!r}")
         return path
 
-    def read(self, name: str) -> SetManifest:
-        """Raises SetNotFound, SetDamaged or VersionRefused."""
+    def read(self, name: str) -> BackupManifest:
+        """Raises BackupNotFound, BackupDamaged or VersionRefused."""
         text = _read(self.path(name) / manifests.FILE, manifests.BYTES_MAX)
         manifest = manifests.decode(text)
         if manifest.name != name:
-            raise SetDamaged(f"the manifest is of another backup, {manifest.name}")
+            raise BackupDamaged(f"the manifest is of another backup, {manifest.name}")
         return manifest
 
     def verification(self, name: str) -> Verification | None:
@@ -118,19 +118,19 @@ class SetDirectory:
         try:
             text = _read(self.path(name) / VERIFICATION, _VERIFICATION_BYTES_MAX)
             return msgspec.json.decode(text, type=Verification)
-        except (SetDamaged, SetNotFound, msgspec.DecodeError):
+        except (BackupDamaged, BackupNotFound, msgspec.DecodeError):
             return None
 
-    def list(self) -> list[ListedSet]:
-        """All sets, oldest first, with those that can't be read."""
+    def list(self) -> list[ListedBackup]:
+        """All backups, oldest first, with those that can't be read."""
         return [self.listed(name) for name in self.names()]
 
     def newest(self) -> str:
-        """The name of the newest set that can be read. Raises SetNotFound."""
+        """The name of the newest backup that can be read. Raises BackupNotFound."""
         for listed in reversed(self.list()):
             if listed.manifest is not None:
                 return listed.name
-        raise SetNotFound("there is no backup yet", hint="agentlip backup create")
+        raise BackupNotFound("there is no backup yet", hint="agentlip backup create")
 
     # -- changes, under `only_writer` -------------------------------------------------------------
 
@@ -144,9 +144,9 @@ class SetDirectory:
         return name, partial
 
     def begin_named(self, name: str) -> Path:
-        """An empty directory for the files of a set that has its name, such as a fetched one."""
+        """An empty directory for the files of a backup that has its name, such as a fetched one."""
         if not NAME.match(name):
-            raise SetNotFound(f"no backup is named {name!r}")
+            raise BackupNotFound(f"no backup is named {name!r}")
         partial = self.root / (_PARTIAL + name)
         with writing():
             partial.mkdir(mode=0o700)
@@ -163,7 +163,7 @@ class SetDirectory:
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
-    def finish(self, manifest: SetManifest, partial: Path) -> Path:
+    def finish(self, manifest: BackupManifest, partial: Path) -> Path:
         """Writes the manifest, syncs everything, and gives the directory its name."""
         with writing():
             write_whole(partial / manifests.FILE, manifests.encode(manifest))
@@ -191,15 +191,15 @@ class SetDirectory:
             if entry.name.startswith((_PARTIAL, _REMOVED)) and entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
 
-    def listed(self, name: str) -> ListedSet:
-        """A set with its manifest, or with the reason why it can't be read."""
+    def listed(self, name: str) -> ListedBackup:
+        """A backup with its manifest, or with the reason why it can't be read."""
         path = self.root / name
         try:
-            return ListedSet(name, path, self.read(name), self.verification(name))
-        except (SetDamaged, SetNotFound) as error:
-            return ListedSet(name, path, None, None, error.message)
+            return ListedBackup(name, path, self.read(name), self.verification(name))
+        except (BackupDamaged, BackupNotFound) as error:
+            return ListedBackup(name, path, None, None, error.message)
         except Exception as error:  # a newer format, or no permission
-            return ListedSet(name, path, None, None, str(error))
+            return ListedBackup(name, path, None, None, str(error))
 
 
 @contextmanager
@@ -219,9 +219,9 @@ def _read(path: Path, bytes_max: int) -> bytes:
         with path.open("rb") as file:
             text = file.read(bytes_max + 1)
     except FileNotFoundError:
-        raise SetDamaged(f"{path.name} is missing") from None
+        raise BackupDamaged(f"{path.name} is missing") from None
     except OSError as error:
-        raise SetDamaged(f"{path.name} can't be read: {error.strerror}") from None
+        raise BackupDamaged(f"{path.name} can't be read: {error.strerror}") from None
     if len(text) > bytes_max:
-        raise SetDamaged(f"{path.name} is larger than {bytes_max:,} bytes")
+        raise BackupDamaged(f"{path.name} is larger than {bytes_max:,} bytes")
     return text

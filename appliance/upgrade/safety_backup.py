@@ -1,7 +1,7 @@
-"""The backup before a migration: one consistent set of all stores, checked, and kept.
+"""The backup before a migration: one consistent backup of all stores, checked, and kept.
 
-The snapshots that the migration makes of single files stay as they are. Only the set has all stores
-at one moment, so only it can bring a workspace back.
+The snapshots that the migration makes of single files stay as they are. Only the backup has all
+stores at one moment, so only it can bring a workspace back.
 """
 
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from appliance.backup import create, keys, stored, unpack
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.errors import BackupError, KeyRefused
 from appliance.backup.first_data import has_same_rows
-from appliance.backup.manifest import Reason, SetManifest
-from appliance.backup.sets import SetDirectory
+from appliance.backup.manifest import BackupManifest, Reason
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
@@ -38,13 +38,13 @@ def save(
     backup: bool = True,
     way_out: str = "agentlipd up --migrate-without-backup",
 ) -> str:
-    """Makes the set if one of `stores` has data and is older than this program.
+    """Makes the backup if one of `stores` has data and is older than this program.
 
-    Returns its name, or that of an earlier attempt's set if no row came or went since. "" without
-    `backup`, if nothing is pending, or if a store is lost or damaged: then its recovery must not
-    wait, and each file is still copied before its migration. Call with
+    Returns its name, or that of an earlier attempt's backup if no row came or went since. ""
+    without `backup`, if nothing is pending, or if a store is lost or damaged: then its recovery
+    must not wait, and each file is still copied before its migration. Call with
     the writer lock held, before anything is migrated. Raises MigrationNotSaved, whose hint names
-    `way_out`, the command without a set; and what `pending_stores` raises.
+    `way_out`, the command without a backup; and what `pending_stores` raises.
     """
     pending = pending_stores(datadir, stores)
     if not pending or not backup:
@@ -72,7 +72,7 @@ def save(
 
 @contextmanager
 def naming(saved: str) -> Iterator[None]:
-    """Adds the way back to the error of a migration that failed: the set, and its command."""
+    """Adds the way back to the error of a migration that failed: the backup, and its command."""
     try:
         yield
     except MigrationFailed as error:
@@ -80,44 +80,46 @@ def naming(saved: str) -> Iterator[None]:
             raise
         raise MigrationFailed(
             f"{error.message}; the backup {saved} has all stores as they were before",
-            details={**error.details, "set": saved},
+            details={**error.details, "backup": saved},
             hint=f"agentlip backup restore {saved}; then install the previous version",
         ) from error
 
 
-def _save(datadir: DataDir, settings: BackupSettings, clock: Clock) -> tuple[SetManifest, bool]:
-    """The set, and whether it was made now."""
-    sets = SetDirectory(datadir, settings)
-    with sets.only_writer():
-        earlier = _earlier(datadir, sets, settings)
+def _save(datadir: DataDir, settings: BackupSettings, clock: Clock) -> tuple[BackupManifest, bool]:
+    """The backup, and whether it was made now."""
+    backups = BackupDirectory(datadir, settings)
+    with backups.only_writer():
+        earlier = _earlier(datadir, backups, settings)
         if earlier is not None:
             return earlier, False
-        manifest = create.create_set(datadir, sets, settings, reason=REASON, clock=clock)
+        manifest = create.create_backup(datadir, backups, settings, reason=REASON, clock=clock)
         try:
-            _check(sets.path(manifest.name), manifest, settings)
+            _check(backups.path(manifest.name), manifest, settings)
         except ApplianceError:
-            sets.remove(manifest.name)
+            backups.remove(manifest.name)
             raise
     return manifest, True
 
 
-def _earlier(datadir: DataDir, sets: SetDirectory, settings: BackupSettings) -> SetManifest | None:
-    """The newest set from before a migration, if it is whole and the stores have its rows: then an
-    attempt since has failed, and the stores may be half migrated. None: it can't be used."""
-    for name in reversed(sets.names()):
+def _earlier(
+    datadir: DataDir, backups: BackupDirectory, settings: BackupSettings
+) -> BackupManifest | None:
+    """The newest backup from before a migration, if it is whole and the stores have its rows: then
+    an attempt since has failed, and the stores may be half migrated. None: it can't be used."""
+    for name in reversed(backups.names()):
         with suppress(BackupError):
-            manifest = sets.read(name)
+            manifest = backups.read(name)
             if manifest.reason == REASON:
                 if not has_same_rows(datadir, manifest):
                     return None
-                _check(sets.path(name), manifest, settings)
+                _check(backups.path(name), manifest, settings)
                 return manifest
     return None
 
 
-def _check(path: Path, manifest: SetManifest, settings: BackupSettings) -> None:
-    """Decodes each file, and compares sizes and hashes; without the key of an encrypted set, those
-    of the stored files only."""
+def _check(path: Path, manifest: BackupManifest, settings: BackupSettings) -> None:
+    """Decodes each file, and compares sizes and hashes; without the key of an encrypted backup,
+    those of the stored files only."""
     try:
         identities = keys.load(settings, None)
         secret_keys = keys.keys_of(manifest, identities)

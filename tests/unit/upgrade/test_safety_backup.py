@@ -1,4 +1,4 @@
-"""The set before a migration: checked before anything is migrated, and gone if it is damaged."""
+"""The backup before a migration: checked before anything is migrated, and gone if it is damaged."""
 
 import io
 import sqlite3
@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from appliance.backup import create
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.errors import CutNotPossible
-from appliance.backup.manifest import SetManifest
-from appliance.backup.sets import SetDirectory
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.upgrade import safety_set
+from appliance.upgrade import safety_backup
 from appliance.upgrade.errors import MigrationNotSaved
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
@@ -33,20 +33,20 @@ def older(tmp_path: Path) -> DataDir:
 def save(datadir: DataDir, *, backup: bool = True) -> str:
     log = Log(io.BytesIO())
     stores = ("hub", "auth")
-    return safety_set.save(datadir, SETTINGS, stores, SystemClock(), log, backup=backup)
+    return safety_backup.save(datadir, SETTINGS, stores, SystemClock(), log, backup=backup)
 
 
-def test_set_has_the_older_schema_of_all_stores(older: DataDir) -> None:
+def test_backup_has_the_older_schema_of_all_stores(older: DataDir) -> None:
     name = save(older)
-    manifest = SetDirectory(older, SETTINGS).read(name)
+    manifest = BackupDirectory(older, SETTINGS).read(name)
     assert manifest.reason == "before-migration"
     assert 0 < manifest.stores["hub"].schema < newest(load("hub"))
     assert save(older, backup=False) == ""
-    assert SetDirectory(older, SETTINGS).names() == [name]
+    assert BackupDirectory(older, SETTINGS).names() == [name]
 
 
-def test_one_set_serves_all_attempts_while_the_data_is_unchanged(older: DataDir) -> None:
-    """Also if an attempt has migrated a store: a set of that state would be no way back."""
+def test_one_backup_serves_all_attempts_while_the_data_is_unchanged(older: DataDir) -> None:
+    """Also if an attempt has migrated a store: a backup of that state would be no way back."""
     name = save(older)
     assert save(older) == name
     schema.migrate(
@@ -58,39 +58,41 @@ def test_one_set_serves_all_attempts_while_the_data_is_unchanged(older: DataDir)
         connection.execute("INSERT INTO channels VALUES ('ch_new', 'new', NULL, 'now')")
     again = save(older)
     assert again != name
-    stored = SetDirectory(older, SETTINGS).path(again)
+    stored = BackupDirectory(older, SETTINGS).path(again)
     (stored / "db.sqlite3.zst").write_bytes(b"")
     assert save(older) != again
 
 
-def test_damaged_set_is_removed_and_nothing_is_migrated(
+def test_damaged_backup_is_removed_and_nothing_is_migrated(
     older: DataDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = create.create_set
+    really = create.create_backup
 
-    def damaging(datadir: DataDir, sets: SetDirectory, *given: Any, **more: Any) -> SetManifest:
-        manifest = really(datadir, sets, *given, **more)
+    def damaging(
+        datadir: DataDir, backups: BackupDirectory, *given: Any, **more: Any
+    ) -> BackupManifest:
+        manifest = really(datadir, backups, *given, **more)
         file = max(manifest.files, key=lambda each: each.stored_bytes)
-        with (sets.path(manifest.name) / file.name).open("r+b") as opened:
+        with (backups.path(manifest.name) / file.name).open("r+b") as opened:
             opened.seek(file.stored_bytes // 2)
             byte = opened.read(1)
             opened.seek(-1, 1)
             opened.write(bytes([byte[0] ^ 1]))
         return manifest
 
-    monkeypatch.setattr(create, "create_set", damaging)
+    monkeypatch.setattr(create, "create_backup", damaging)
     with pytest.raises(MigrationNotSaved, match="nothing was changed"):
         save(older)
-    assert SetDirectory(older, SETTINGS).names() == []
+    assert BackupDirectory(older, SETTINGS).names() == []
 
 
-def test_hint_is_that_of_the_cause_and_names_the_way_without_a_set(
+def test_hint_is_that_of_the_cause_and_names_the_way_without_a_backup(
     older: DataDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def locked(*_: Any, **__: Any) -> SetManifest:
+    def locked(*_: Any, **__: Any) -> BackupManifest:
         raise CutNotPossible
 
-    monkeypatch.setattr(create, "create_set", locked)
+    monkeypatch.setattr(create, "create_backup", locked)
     with pytest.raises(MigrationNotSaved) as refused:
         save(older)
     assert CutNotPossible.default_hint in refused.value.hint
