@@ -159,7 +159,7 @@ class Bundle:
         if self._redaction.finds_secret(content):
             self._left_out[name] = "a secret was found in it after redaction"
         elif self.size_of + len(content) > BUNDLE_BYTES_MAX:
-            self._left_out[name] = "the bundle would exceed doctor.bundle_bytes_max"
+            self._left_out[name] = f"the bundle would exceed {BUNDLE_BYTES_MAX:,} bytes"
         else:
             self.size_of += len(content)
             self._files[f"{FOLDER}/{name}"] = content

@@ -369,8 +369,7 @@ CHECKS = (
         name="store.whole",
         inspects="no page of a small store is damaged (SQLite's quick check)",
         find=_quick_check,
-        reads="the pages of stores up to `doctor.quick_check_bytes_max`, without comparing"
-        " indexes with their tables",
+        reads="the pages of stores up to 64 MiB, without comparing indexes with their tables",
         problems=(DAMAGED,),
     ),
     Check(
