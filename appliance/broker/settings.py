@@ -7,7 +7,6 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[broker]: accepting, delivering and keeping messages of meshes."""
 
     inline_bytes_max: int = 65_536  # size of one message's text; sent to members as max_payload
-    meta_bytes_max: int = 16_384  # size of one message's meta as canonical JSON
     rate_per_second: int = 2_000  # messages accepted per mesh and second; 0: no limit
     meshes_max: int = 1_000  # meshes, which are kept in memory with their members
     members_max: int = 10_000  # members of all meshes together

@@ -24,6 +24,7 @@ from appliance.kernel.errors import Invalid
 from appliance.mesh.canonical import canonical
 from appliance.mesh.fingerprint import fingerprint, prefix
 
+META_BYTES_MAX = 16_384  # size of one message's meta as canonical JSON
 RANKS: dict[str, int] = {"now": 0, "next": 1, "low": 2}
 MISMATCH, OTHER_SENDER = "request_fingerprint_mismatch", "sender_mismatch"
 
@@ -65,8 +66,8 @@ def digest_of(item: wire.AcceptItem, settings: BrokerSettings) -> tuple[bytes, s
     for name in ("client_message_id", "destination_ref", "reply_to_id"):
         _encode(getattr(item, name) or "", name)
     meta = canonical(item.meta) if item.meta else None
-    if meta is not None and len(meta) > settings.meta_bytes_max:
-        raise wire.BodyTooLarge(details={"bytes_max": settings.meta_bytes_max, "field": "meta"})
+    if meta is not None and len(meta) > META_BYTES_MAX:
+        raise wire.BodyTooLarge(details={"bytes_max": META_BYTES_MAX, "field": "meta"})
     digest = fingerprint(
         item.destination_kind,
         item.destination_ref,

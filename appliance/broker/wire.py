@@ -356,7 +356,7 @@ class MeshBusy(Exhausted):
 
 class BodyTooLarge(PayloadTooLarge):
     default_message = "the message is larger than the broker accepts"
-    default_hint = "send less, or raise broker.inline_bytes_max or broker.meta_bytes_max"
+    default_hint = "send less, or raise broker.inline_bytes_max"
 
 
 class TooManyMentions(Invalid):

@@ -14,7 +14,7 @@ from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.item import DELAYED, FOREVER, StreamItem
 from appliance.courier.lease import DEAD, LEASED, READY
 from appliance.courier.live_view import row_filter, row_json
-from appliance.courier.service import Courier
+from appliance.courier.service import VIEW_ROWS_MAX, Courier
 from appliance.courier.stream import Stream
 from appliance.courier.trigger import RuleMatch
 from appliance.courier.view import INFLIGHT
@@ -216,7 +216,7 @@ class CourierAdmin:
             raise wire.NoSuchView(details={"view": query.view})
         if query.view == INFLIGHT:
             self.refresh_inflight()
-        limit = min(query.limit, self._courier.settings.view_rows_max)
+        limit = min(query.limit, VIEW_ROWS_MAX)
         wanted, after = row_filter(query.filter), query.after
         rows = view.snapshot(
             lambda key: (after is None or key > after) and wanted(key), len(view.rows)
@@ -234,8 +234,7 @@ class CourierAdmin:
         """Update the view `inflight`. Only called while it is watched or read."""
         view = self._courier.views[INFLIGHT]
         current = {
-            f"{item.stream.name}#{item.id}": item
-            for item in self._queue.leases()[: self._courier.settings.view_rows_max]
+            f"{item.stream.name}#{item.id}": item for item in self._queue.leases()[:VIEW_ROWS_MAX]
         }
         for key in [key for key in view.rows if key not in current]:
             view.remove(key)

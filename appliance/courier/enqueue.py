@@ -32,6 +32,8 @@ from appliance.kernel.log import Log
 from appliance.kernel.token_bucket import TokenBucket
 from appliance.kernel.wakeup import Wakeup
 
+CASCADE_MAX = 100  # trigger actions that one enqueue request can cause
+
 WebhookSink = Callable[[str, str, dict[str, Any]], None]
 """(url, key, payload). Calls with the same key are one webhook, which is sent once."""
 
@@ -294,7 +296,7 @@ class EnqueuePipeline:
     def _run_effects(self, effects: Sequence[tuple[Effect, str]]) -> None:
         """Run effects and the effects of their envelopes, at most `cascade_max`. Count failures."""
         waiting = deque(effects)
-        left = self._settings.cascade_max
+        left = CASCADE_MAX
         while waiting:
             effect, source_id = waiting.popleft()
             if left <= 0:

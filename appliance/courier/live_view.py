@@ -15,7 +15,7 @@ from appliance.courier import metrics, wire
 from appliance.courier.access import READ, require
 from appliance.courier.envelope import encode
 from appliance.courier.policy import matches
-from appliance.courier.service import CREDIT_MAX, Courier
+from appliance.courier.service import CREDIT_MAX, VIEW_ROWS_MAX, Courier
 from appliance.courier.sockets import decode_frame, error_frame
 from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
@@ -57,7 +57,7 @@ class LiveView:
         """Start watching. Returns the first messages."""
         rows = []
         if self._snapshot:
-            rows = self.view.snapshot(self._wants, self.courier.settings.view_rows_max)
+            rows = self.view.snapshot(self._wants, VIEW_ROWS_MAX)
         version = self.view.watch(self.watcher)
         for key, row in rows:
             self.watcher.add_change(key, version, "add", row)

@@ -35,6 +35,7 @@ from appliance.kernel.token_bucket import TokenBucket
 from appliance.kernel.turns import parse_in_pieces
 from appliance.kernel.wakeup import Wakeup
 
+VIEW_ROWS_MAX = 10_000  # rows of one view; the rows unchanged for longest are removed first
 BUCKETS_MAX = 1_000
 RECEIVER = "receiver-"
 RECEIVE_STEP = 16  # envelopes leased for one receive before their bytes are counted
@@ -69,7 +70,7 @@ class Courier:
         self.queue = Queue(settings.policy_of, idle_ms, settings.pattern_of, outcomes)
         self.engine = TriggerEngine(settings.triggers, HOPS_MAX)
         self.views = {
-            name: View(name, settings.view_rows_max, VIEW_BYTES_MAX) for name in (LATEST, INFLIGHT)
+            name: View(name, VIEW_ROWS_MAX, VIEW_BYTES_MAX) for name in (LATEST, INFLIGHT)
         }
         self.pipeline = EnqueuePipeline(
             self.queue, self.engine, self.views[LATEST], settings, clock, log, journal, webhooks

@@ -73,9 +73,6 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streams_max: Positive = 10_000  # streams that can exist at the same time
     idle_seconds: float = 3_600.0  # seconds after which an empty, unused stream is forgotten
     declared_only: bool = False  # allow only streams that match a pattern in [[courier.streams]]
-    view_rows_max: Positive = 10_000
-    """rows of one view; the rows unchanged for longest are removed first"""
-    cascade_max: Positive = 100  # trigger actions that one enqueue request can cause
     trigger_targets: tuple[Glob, ...] = ("*",)  # patterns of the streams that triggers may write to
     rate_per_token: float = 0.0  # envelopes per second from one token; 0 means no limit
     rate_per_stream: float = 0.0  # envelopes per second into one stream; 0 means no limit

@@ -13,6 +13,8 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.workspace.command_runner import CommandRunner, error_of
 
+ROUND_SECONDS_MAX = 3600.0  # a longer round is stopped and started again
+
 
 class ExportFailed(Unavailable):
     code = "EXPORT_FAILED"
@@ -74,7 +76,7 @@ class SegmentExporter(Loop):
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
         try:
-            done = self._child.run(("export", *arguments), self._settings.export_seconds_max)
+            done = self._child.run(("export", *arguments), ROUND_SECONDS_MAX)
             if done.code:
                 error = error_of(done)
                 raise ExportFailed(f"{error.code}: {error.error}", hint=error.hint)

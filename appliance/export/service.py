@@ -22,6 +22,10 @@ from appliance.kernel.page import take_page
 from appliance.kernel.threads import in_thread
 from appliance.workspace.command_runner import CommandRunner, error_of
 
+REPORTS_MAX = 2  # reports over HTTP at the same time; others get 503
+REPORT_ROWS_MAX = 1_000  # largest number of rows of a list in a report over HTTP
+DOWNLOAD_CHUNK_BYTES = 256 * 1024  # bytes of a download that are read at once
+SEGMENTS_PAGE_MAX = 1_000  # largest number of segments in one response
 BESIDE_BYTES = 100  # added per row for the rest of the page, which is more than it needs
 EXIT_INVALID = 1  # exit code of the command line for invalid arguments
 RAISE_LIMIT = "request a smaller range, or raise export.report_seconds_max"
@@ -47,7 +51,7 @@ class Segments:
 
     def list_after(self, query: wire.SegmentsQuery) -> wire.SegmentList:
         manifests = in_thread(self._read_all, query.log)
-        limit = min(query.limit, self._settings.segments_page_max)
+        limit = min(query.limit, SEGMENTS_PAGE_MAX)
         segments, more = segment.page(manifests, query.after, limit)
         # A segment may list thousands of replaced ones, so the page is also limited in bytes.
         page, cut = take_page(map(_segment_row, segments), limit, self._page_bytes_max, _bytes)
@@ -65,7 +69,7 @@ class Segments:
     def open(self, manifest: SegmentManifest, start: int, stop: int) -> Iterator[bytes]:
         """The bytes in chunks. The file is opened now, so a later removal does not matter."""
         path = self._catalogues[manifest.kind].data(manifest)
-        chunk = self._settings.download_chunk_bytes
+        chunk = DOWNLOAD_CHUNK_BYTES
         try:
             return FileChunks(in_thread(_open, path, manifest.bytes, start, stop), chunk)
         except FileNotFoundError:
@@ -107,7 +111,7 @@ class Snapshots:
         self._page_bytes_max = page_bytes_max
 
     def newest(self, query: wire.SnapshotsQuery) -> wire.SnapshotList:
-        limit = min(query.limit, self._settings.segments_page_max)
+        limit = min(query.limit, SEGMENTS_PAGE_MAX)
         snapshots = in_thread(self._read_all)
         keys = sorted(
             ((manifest.as_of_event_id, name) for name, manifest in snapshots.items()), reverse=True
@@ -134,7 +138,7 @@ class Snapshots:
             part = in_thread(_open, path, file.bytes, start, stop)
         except FileNotFoundError:
             raise wire.SnapshotNotFound from None
-        return FileChunks(part, self._settings.download_chunk_bytes)
+        return FileChunks(part, DOWNLOAD_CHUNK_BYTES)
 
     def _read_all(self) -> dict[str, wire.SnapshotManifest]:
         entries = {}
@@ -167,12 +171,10 @@ class Reports:
         return self._run("delivery", query.top, options)
 
     def _run(self, name: str, top: int, options: Mapping[str, str | None]) -> bytes:
-        if self._running >= self._settings.reports_max:
+        if self._running >= REPORTS_MAX:
             metrics.reports.labels("refused").inc()
-            raise wire.ReportUnavailable(
-                "too many reports are running (export.reports_max)", retry_after=2.0
-            )
-        arguments = ["report", name, f"--top={min(top, self._settings.report_rows_max)}"]
+            raise wire.ReportUnavailable("too many reports are running", retry_after=2.0)
+        arguments = ["report", name, f"--top={min(top, REPORT_ROWS_MAX)}"]
         arguments += [f"--{flag}={value}" for flag, value in options.items() if value is not None]
         self._running += 1
         try:

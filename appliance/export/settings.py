@@ -17,7 +17,6 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     export_dir: str = ".agentlip/export"  # directory of segments, relative to the workspace
     export_format: Format = "parquet"  # format of segments; parquet needs the extra [export]
     export_seconds: Seconds = 60.0  # seconds between two export rounds
-    export_seconds_max: Seconds = 3600.0  # a longer round is stopped and started again
     export_lag_warning_seconds: Seconds = 3600.0  # delay after which the doctor warns
     segment_rows_max: Positive = 500_000  # events per segment; a job reads one in seconds
     segment_bytes_max: Positive = 256 * 1024 * 1024  # payload per segment; limits memory of jobs
@@ -26,10 +25,5 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replaced_seconds: Annotated[float, Meta(ge=0)] = 86_400.0  # seconds to keep merged ones
     keep_days: Annotated[int, Meta(ge=0)] = 0  # days after which segments are removed; 0 keeps all
     archive_dir: str = ""  # with one, only segments that this archive has are removed
-    snapshots_kept: Annotated[int, Meta(ge=0)] = 5  # newest snapshots to keep; 0 keeps all
-    segments_page_max: Positive = 1_000  # largest number of segments in one response
-    download_chunk_bytes: Positive = 256 * 1024  # bytes of a download that are read at once
     gold_dir: str = ".agentlip/gold"  # directory of the results of jobs, for reports
-    report_rows_max: Positive = 1_000  # largest number of rows of a list in a report over HTTP
     report_seconds_max: Seconds = 60.0  # a report over HTTP that takes longer is aborted
-    reports_max: Positive = 2  # reports over HTTP at the same time; others get 503

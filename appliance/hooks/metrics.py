@@ -14,7 +14,7 @@ seconds = histogram(
 acts = counter(
     "hook_capability_calls_total", "Messages that hook runs requested to send", ("scope", "outcome")
 )
-"""scope: reply, dm, topic; outcome: sent, refused, failed; scope any: too_many (hooks.acts_max)"""
+"""scope: reply, dm, topic; outcome: sent, refused, failed; scope any: too_many (ACTS_MAX)"""
 
 unenforceable = counter(
     "hook_unenforceable_total", "Hook runs with a network_policy that can't be enforced"

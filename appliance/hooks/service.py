@@ -21,6 +21,12 @@ from appliance.kernel.store import Store
 from appliance.kernel.subprocess_runner import CommandResult, run
 from appliance.kernel.wakeup import Wakeup
 
+GRANTS_MAX = 10_000  # valid grants; beyond that the oldest is revoked
+ACTS_MAX = 100  # sends that one run can request, including refused ones
+GRANT_SECONDS = 300.0  # time in which a run can send
+OUTPUT_BYTES_MAX = 64 * 1024  # size of a hook's output; more is ignored
+EVENT_BYTES_MAX = 256 * 1024  # size of the JSON on a hook's standard input
+KILL_AFTER_SECONDS = 5.0  # time between SIGTERM and SIGKILL
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 TRUNCATION_MARGIN_BYTES = 2048
 
@@ -151,7 +157,7 @@ class HookService:
     def run_job(self, job: HookJob) -> str:
         """Run the hook and return its outcome."""
         scopes = matching.grant_scopes(job.command, job.message)
-        until_ms = self._clock.now_ms() + int(self.settings.grant_seconds * 1000)
+        until_ms = self._clock.now_ms() + int(GRANT_SECONDS * 1000)
         text, truncated = self._input(job, scopes, until_ms)
         inbox_id = None if job.message is None else job.message.id
         self._store.write(
@@ -166,8 +172,8 @@ class HookService:
             environment,
             folder=self._folder,
             seconds_max=self.settings.seconds_max,
-            kill_after_seconds=self.settings.kill_after_seconds,
-            output_bytes_max=self.settings.output_bytes_max,
+            kill_after_seconds=KILL_AFTER_SECONDS,
+            output_bytes_max=OUTPUT_BYTES_MAX,
             clock=self._clock,
         )
         outcome = outcome_of(ran)
@@ -196,7 +202,7 @@ class HookService:
             "scopes": list(scopes), "until": iso(until_ms), "data": msgspec.Raw(job.data),
         }  # fmt: skip
         text = msgspec.json.encode(fields)
-        limit = self.settings.event_bytes_max
+        limit = EVENT_BYTES_MAX
         if len(text) <= limit or job.message is None:
             return text, False
         body_characters = max(
@@ -216,8 +222,8 @@ class HookService:
             secret = secret_token()
             principal = Principal(job.id, "hook", frozenset({wire.ACT}), until_ms=until_ms)
             self._grants[job.id] = HookGrant(job.id, job.mesh, scopes, job.message, until_ms)
-            self._tokens.add_temporary(secret, principal, self.settings.grants_max)
-            while len(self._grants) > self.settings.grants_max:
+            self._tokens.add_temporary(secret, principal, GRANTS_MAX)
+            while len(self._grants) > GRANTS_MAX:
                 del self._grants[next(iter(self._grants))]
             environment |= {"AGENTLIP_URL": self._url(), "AGENTLIP_HOOK_TOKEN": secret}
         return environment
@@ -269,14 +275,14 @@ class HookService:
     def _count(self, grant: HookGrant) -> None:
         """Count a requested send; refused ones count too, because each is stored in the run's row.
         Raises TooManyActs, which is logged once."""
-        limit = self.settings.acts_max
+        limit = ACTS_MAX
         grant.sends_requested += 1
         if grant.sends_requested <= limit:
             return
         metrics.acts.labels("any", "too_many").inc()
         if grant.sends_requested == limit + 1:
             self._log.error(
-                "a hook run requested more sends than hooks.acts_max", run=grant.run_id,
+                "a hook run requested too many sends", run=grant.run_id,
                 acts_max=limit,
             )  # fmt: skip
         raise wire.TooManyActs(details={"limit": limit})

@@ -7,7 +7,6 @@ from msgspec import Meta
 
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
-EventBytes = Annotated[int, Meta(ge=4096)]
 Word = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
@@ -29,11 +28,5 @@ class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_own_messages: bool = False  # also run hooks for this member's own messages
     hops_max: Positive = 4  # hooks in a row that can reply to each other
     seconds_max: Seconds = 30.0  # time of a run; then its process group gets SIGTERM
-    kill_after_seconds: Seconds = 5.0  # time between SIGTERM and SIGKILL
     at_once_max: Annotated[int, Meta(ge=1, le=64)] = 8  # concurrent runs
     queue_max: Positive = 1000  # waiting runs; more are dropped
-    event_bytes_max: EventBytes = 256 * 1024  # size of the JSON on a hook's standard input
-    output_bytes_max: Positive = 64 * 1024  # size of a hook's output; more is ignored
-    grant_seconds: Annotated[float, Meta(gt=0, le=300)] = 300.0  # time in which a run can send
-    acts_max: Positive = 100  # sends that one run can request, including refused ones
-    grants_max: Positive = 10_000  # valid grants; beyond that the oldest is revoked

@@ -64,8 +64,8 @@ class NotGranted(Forbidden):
 
 class TooManyActs(Forbidden):
     code = "TOO_MANY_ACTS"
-    default_message = "this hook run has reached hooks.acts_max"
-    default_hint = "send fewer messages for one event, or raise hooks.acts_max"
+    default_message = "this hook run has requested too many sends"
+    default_hint = "send fewer messages for one event: at most 100"
 
 
 class NoSender(Unavailable):

@@ -9,7 +9,7 @@ from appliance.kernel.wakeup import Wakeup
 
 
 class Checkpointer(Loop):
-    """Owned by its store, which wakes it after `store.checkpoint_jobs` writes. It also runs once a
+    """Owned by its store, which wakes it after CHECKPOINT_JOBS writes. It also runs once a
     minute."""
 
     name = "checkpointer"

@@ -64,6 +64,13 @@ from appliance.kernel.writerchild import WriterConfig
 from appliance.kernel.writerprocess import StoreWriter, WriterProcess
 from appliance.kernel.writerthread import WriterThread
 
+CHECKPOINT_JOBS = 50  # writes between two checkpoints of the WAL
+WAL_BYTES_TRUNCATE = 64 * 1024 * 1024  # a longer WAL is truncated once it is empty
+STALL_SECONDS_MAX = 20.0  # a writer without progress for this long refuses new writes
+CHECKPOINT_SECONDS = 0.25  # minimum time between two checkpoints of a store
+SLOW_READ_QUEUE_MAX = 32  # expensive reads that may wait; 503 above
+SLOW_READERS = 2  # native threads for expensive reads (searches, scans)
+READ_QUEUE_MAX = 1000  # reads that may wait; 503 above
 T = TypeVar("T")
 
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -124,12 +131,10 @@ class Store:
         self._jobs_in_wal = 0
         self._checkpoint_due = Wakeup()  # set when enough was written for `checkpoint`
         self.checkpointer = Checkpointer(
-            self.checkpoint, self._checkpoint_due, settings.checkpoint_seconds, clock, log
+            self.checkpoint, self._checkpoint_due, CHECKPOINT_SECONDS, clock, log
         )
-        self._reads = self._pool(settings.readers, settings.read_queue_max, STEPS_BETWEEN_CHECKS)
-        self._slow_reads = self._pool(
-            settings.slow_readers, settings.slow_read_queue_max, STEPS_SLOW
-        )
+        self._reads = self._pool(settings.readers, READ_QUEUE_MAX, STEPS_BETWEEN_CHECKS)
+        self._slow_reads = self._pool(SLOW_READERS, SLOW_READ_QUEUE_MAX, STEPS_SLOW)
         self._bind_metrics()
         self._writer: WriterThread | StoreWriter | NoWriter
         if settings.read_only:
@@ -201,7 +206,7 @@ class Store:
             raise self._full.with_traceback(None)
         if self._pending + jobs > self.settings.queue_max and self._pending:
             raise QueueFull(retry_after=wait)
-        if self.stalled_seconds() > self.settings.stall_seconds_max:
+        if self.stalled_seconds() > STALL_SECONDS_MAX:
             raise StoreBusy("the writer has not finished a batch for too long", retry_after=wait)
 
     def suspend(self, error: StoreSuspended) -> None:
@@ -264,7 +269,7 @@ class Store:
 
     def _written(self, jobs: int) -> None:
         self._jobs_in_wal += jobs
-        if self._jobs_in_wal >= self.settings.checkpoint_jobs:
+        if self._jobs_in_wal >= CHECKPOINT_JOBS:
             self._checkpoint_due.set()
 
     def _record_problem(self, error: BaseException, now: float) -> None:
@@ -320,9 +325,7 @@ class Store:
     def begin_slow_read(self, function: Callable[..., T], *args: Any) -> ReadRequest[T]:
         """Like `read_slow`, but returns at once. The read is not cancelled by itself."""
         self._admit_read()
-        return self._slow_reads.begin(
-            function, args, "too many expensive reads are waiting (`store.slow_read_queue_max`)"
-        )
+        return self._slow_reads.begin(function, args, "too many expensive reads are waiting")
 
     def _admit_read(self) -> None:
         if self._closed:
@@ -362,13 +365,13 @@ class Store:
         the rest. The WAL is then empty for a moment, and the next commit overwrites it from its
         start. This is done often because syncing a file that grows costs twice as much.
         """
-        if self._jobs_in_wal < self.settings.checkpoint_jobs:
+        if self._jobs_in_wal < CHECKPOINT_JOBS:
             return False
         self._jobs_in_wal = 0
         if not self.read(_try_to_move_wal):
             self._log.warning("upkeep failed; serving goes on", store=self.name)
             return False
-        long = self.wal_bytes() > self.settings.wal_bytes_truncate
+        long = self.wal_bytes() > WAL_BYTES_TRUNCATE
         self._maintain(empty_wal if long else move_wal)
         return True
 
@@ -390,7 +393,7 @@ class Store:
         return {
             "queue_jobs": self._pending,
             "stalled_seconds": self.stalled_seconds(),
-            "stalled_seconds_max": self.settings.stall_seconds_max,
+            "stalled_seconds_max": STALL_SECONDS_MAX,
             "writer_alive": self._writer.alive,
             "writer_restarts": self._writer.restarts,
             "writing_paused": self._is_paused(),

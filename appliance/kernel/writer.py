@@ -34,17 +34,10 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_max: int = 64  # writes in one transaction; more only adds latency
     queue_max: int = 2000  # writes that may wait for the writer; 503 above
     readers: int = 2  # native threads for reads
-    read_queue_max: int = 1000  # reads that may wait; 503 above
-    slow_readers: int = 2  # native threads for expensive reads (searches, scans)
-    slow_read_queue_max: int = 32  # expensive reads that may wait; 503 above
     read_seconds_max: float = 10.0  # time limit of a read; a longer one is interrupted
     page_bytes_max: int = 1024 * 1024  # bytes of rows in one page; the rest is on the next
-    stall_seconds_max: float = 20.0  # a writer without progress for this long refuses new writes
     free_bytes_min: int = 64 * 1024 * 1024  # with less free disk space, writes are refused
-    wal_bytes_truncate: int = 64 * 1024 * 1024  # a longer WAL is truncated once it is empty
     wal_bytes_max: int = 512 * 1024 * 1024  # above this size of the WAL, writes are refused
-    checkpoint_jobs: int = 50  # writes between two checkpoints of the WAL
-    checkpoint_seconds: float = 0.25  # minimum time between two checkpoints of a store
     retry_after_seconds: float = 1.0  # Retry-After of refused requests
     read_only: bool = False  # serve the hub's reads only and write to no store
 

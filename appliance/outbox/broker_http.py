@@ -29,6 +29,7 @@ from appliance.outbox.target import (
 )
 from appliance.web.webhook_caller import seconds_of
 
+REPLY_BYTES_MAX = 1024 * 1024  # size of a broker's response; a larger one is an error
 ACCEPT = "/broker/v1/accept"
 BATCH = "/broker/v1/accept/batch"
 UNKNOWN = "/broker/v1/accept/unknown"
@@ -57,7 +58,7 @@ class HttpBrokerTarget(BatchTarget):
         limits = HttpLimits(
             settings.connect_seconds,
             settings.reply_seconds,
-            settings.reply_bytes_max,
+            REPLY_BYTES_MAX,
             settings.concurrency_max,
         )
         tls = None if ca_file is None else ssl.create_default_context(cafile=ca_file)

@@ -9,6 +9,7 @@ from appliance.outbox.capacity import Level
 from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, STEP_ROWS_MAX, Outbox
 
+IDEMPOTENCY_HOURS = 24.0  # hours to remember keys of redrive, drop and prune
 IDLE_SECONDS = 30.0
 COMPARE_ROWS = 1000  # the most that a broker compares in one request
 COMPARE_PAGES_MAX = 100  # in one round, so that another mesh is not kept waiting
@@ -166,6 +167,6 @@ class Sweep(Loop):
             outbox.gauge.ended(expired_total)
             self.log.warning("sends expired: older than outbox.max_age_hours", count=expired_total)
         before_ms = now_ms - int(settings.payload_days * DAY_MS)
-        keys_ms = now_ms - int(settings.idempotency_hours * HOUR_MS)
+        keys_ms = now_ms - int(IDEMPOTENCY_HOURS * HOUR_MS)
         write(forget_keys, keys_ms, limit)
         return {"died": expired_total, "forgotten": write(writes.drop_payloads, before_ms, limit)}

@@ -41,6 +41,7 @@ from appliance.web import safe_connect
 from appliance.web.address import BadWebhookUrl
 from appliance.web.safe_connect import Resolve
 
+RECIPIENTS_MAX = 10  # recipients of one mail
 ANYWHERE = "*"
 REPLY_CHARACTERS_MAX = 200
 QUIT_SECONDS = 1.0
@@ -93,9 +94,9 @@ class MailTarget(DeliveryTarget):
             raise Invalid(problem, details={"field": "meta"})
 
     def _check_allowed(self, addresses: Sequence[str]) -> None:
-        if len(addresses) > self._settings.recipients_max:
+        if len(addresses) > RECIPIENTS_MAX:
             raise Invalid(
-                f"more than {self._settings.recipients_max} recipients (mail.recipients_max)",
+                f"more than {RECIPIENTS_MAX} recipients",
                 details={"field": "to"},
             )
         for address in addresses:

@@ -10,7 +10,7 @@ from appliance.outbox.settings import OutboxSettings
 NEED_RESTART = frozenset(
     {
         "enabled", "brokers", "concurrency_max", "poll_seconds", "connect_seconds",
-        "reply_seconds", "reply_bytes_max", "breaker_failures", "check_bytes_max",
+        "reply_seconds", "check_bytes_max",
     }
 )  # fmt: skip
 

@@ -7,6 +7,8 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.delivery import Receiver
 from appliance.outbox.settings import OutboxSettings
 
+BREAKER_FAILURES = 5  # failures in a row that open a route's circuit breaker
+CONCURRENCY_MAX = 2  # concurrent deliveries to one broker or host
 ROUTES_MAX = 1000
 
 
@@ -29,8 +31,8 @@ class Routes:
         self._clock = clock
         self._routes: dict[str, RouteState] = {}
 
-    def state(self, name: str, settings: OutboxSettings) -> RouteState:
-        return self._routes.setdefault(name, RouteState(settings.breaker_failures))
+    def state(self, name: str) -> RouteState:
+        return self._routes.setdefault(name, RouteState(BREAKER_FAILURES))
 
     def can_start(self, name: str, settings: OutboxSettings) -> bool:
         """Whether a new send on that route could be delivered now."""
@@ -39,7 +41,7 @@ class Routes:
 
     def has_capacity(self, route: RouteState, settings: OutboxSettings) -> bool:
         """All slow routes together get at most half of the pool."""
-        if not route.free(self._clock.monotonic(), settings.route_concurrency_max):
+        if not route.free(self._clock.monotonic(), CONCURRENCY_MAX):
             return False
         if not (route.slow or route.breaker.failures):
             return True

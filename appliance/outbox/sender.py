@@ -20,7 +20,7 @@ from appliance.kernel.retry import delay_seconds
 from appliance.outbox import metrics, ordering, queries, states, writes
 from appliance.outbox.routes import ROUTES_MAX, RouteState
 from appliance.outbox.rows import SendRow
-from appliance.outbox.service import Outbox
+from appliance.outbox.service import RETRY_AFTER_MAX_MS, Outbox
 from appliance.outbox.target import (
     BatchTarget,
     Delivered,
@@ -90,7 +90,7 @@ class Sender:
     def _start_deliveries(self, name: str, now_ms: int) -> int:
         """Start all deliveries that one route allows now; returns the number of sends."""
         settings, routes = self._outbox.settings, self._routes
-        route = routes.state(name, settings)
+        route = routes.state(name)
         target = self._outbox.targets.get(name.partition(":")[0])
         claimed = 0
         while target is not None and routes.has_capacity(route, settings) and self._pool.free > 0:
@@ -188,7 +188,7 @@ class Sender:
 
     def _delay_ms(self, failures: int, retry_after_seconds: float | None) -> int:
         settings = self._outbox.settings
-        retry_after = min(retry_after_seconds or 0.0, settings.retry_after_max_ms / 1000)
+        retry_after = min(retry_after_seconds or 0.0, RETRY_AFTER_MAX_MS / 1000)
         delay = delay_seconds(settings.retry, failures, self._random_unit(), retry_after)
         return max(1, round(delay * 1000))
 

@@ -49,6 +49,7 @@ from appliance.outbox.views import (
 )
 from appliance.outbox.writes import Acceptance, NewSend
 
+RETRY_AFTER_MAX_MS = 3_600_000  # longest Retry-After that is obeyed
 BROKER = "broker"
 ADMIN_ACTOR = "operator"
 FEATURES = (
@@ -138,7 +139,7 @@ class Outbox:
         """Call at the start: continue the steady clock, and end waits above their limit."""
         self.steady.open()
         settings = self.settings
-        self.store.write(writes.cap_waits, settings.retry_after_max_ms + settings.backoff_max_ms)
+        self.store.write(writes.cap_waits, RETRY_AFTER_MAX_MS + settings.backoff_max_ms)
 
     def wake(self, routes: Collection[str]) -> None:
         """New sends are pending on these routes: deliver them, if one has capacity."""

@@ -11,7 +11,6 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Days = Annotated[float, Meta(ge=0)]
-Hours = Annotated[float, Meta(ge=0)]
 Time = Annotated[float, Meta(gt=0)]
 Host = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]*$", max_length=253)]
 DedupeMode = Literal["retention_scoped", "permanent"]
@@ -45,7 +44,6 @@ class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sender: Address = ""  # mail address in From, and the envelope sender
     sender_name: DisplayName = "Agentlip"  # display name in From
     allow: tuple[Address, ...] = ()  # allowed recipients: ops@x.org, @x.org, or * for all
-    recipients_max: Annotated[int, Meta(ge=1, le=100)] = 10  # recipients of one mail
     message_bytes_max: Positive = 65_536  # text of a mail; outbox.message_bytes_max applies too
     allow_loopback: bool = True  # the SMTP server may be on this machine
     allow_private: bool = False  # the SMTP server may be in a private network, such as 10.0.0.0/8
@@ -80,22 +78,17 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes_max: Positive = 5 * 1024**3  # size of the database file; new sends are refused at 95 %
     deliver_max: Annotated[int, Meta(ge=1, le=200)] = 200  # sends in one request to a broker
     concurrency_max: Positive = 16  # concurrent deliveries
-    route_concurrency_max: Positive = 2  # concurrent deliveries to one broker or host
     poll_seconds: Time = 0.5  # interval between checks for due retries
     connect_seconds: Time = 5.0  # time to connect to a broker
     reply_seconds: Time = 15.0  # time for the whole response of a broker
-    reply_bytes_max: Positive = 1024 * 1024  # size of a broker's response; a larger one is an error
     backoff_first_ms: Positive = 500  # delay after the first failure
     backoff_factor: Annotated[float, Meta(ge=1)] = 2.0  # growth of the delay with each failure
     backoff_max_ms: Positive = 30_000  # longest delay, unless the receiver asks for more
     backoff_jitter: Share = 0.25  # random share by which a delay varies
-    retry_after_max_ms: Positive = 3_600_000  # longest Retry-After that is obeyed
-    breaker_failures: Positive = 5  # failures in a row that open a route's circuit breaker
     dedupe_mode: DedupeMode = "retention_scoped"  # how long brokers remember ids
     dedupe_retention_days: int = 7  # days the broker remembers ids; at least 7
     max_age_hours: Positive | None = None  # age at which a send expires; unset: from dedupe_*
     payload_days: Days = 7.0  # days to keep payloads of delivered sends
-    idempotency_hours: Hours = 24.0  # hours to remember keys of redrive, drop and prune
     log_days: Days = 7.0  # days to keep the log of sends and attempts; 0: no log
     check_bytes_max: Positive = 512 * 1024 * 1024  # larger files get the quick check at start
 

@@ -10,7 +10,7 @@ from doctor.checks.clock import JUMPED, recent_clock_change
 from doctor.context import Context
 
 _PIECE_ROWS = 500
-LONGEST_WAIT_MS = 3 * 3_600_000  # the default of outbox.retry_after_max_ms is one hour
+LONGEST_WAIT_MS = 3 * 3_600_000  # a Retry-After of at most one hour is obeyed
 
 
 def _dead(context: Context) -> Iterator[Finding]:

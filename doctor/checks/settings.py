@@ -26,8 +26,6 @@ NOT_ABOVE = (
     ("doctor", "wal_warning_bytes", "wal_error_bytes"),
     ("http", "unauthenticated_connections_max", "connections_max"),
     ("outbox", "backoff_first_ms", "backoff_max_ms"),
-    ("outbox", "route_concurrency_max", "concurrency_max"),
-    ("store", "wal_bytes_truncate", "wal_bytes_max"),
 )
 """Sections, and two of their settings: the first must not be above the second, unless that is 0."""
 

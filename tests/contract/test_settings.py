@@ -9,6 +9,7 @@ from msgspec.structs import fields
 
 from appliance.kernel.config import BadSettings, load
 from appliance.settings import Settings
+from doctor.checks.settings import NOT_ABOVE
 from ops.write_settings import FILE, notes, render
 
 SECTIONS = fields(Settings)
@@ -48,7 +49,7 @@ def test_withdrawn_setting_is_refused_with_what_replaces_it(setting):
 
 def test_settings_are_few_enough_to_read():
     """A setting is what an operator decides; other numbers are constants beside their use."""
-    assert sum(map(count_settings, SECTIONS)) <= 321
+    assert sum(map(count_settings, SECTIONS)) <= 288
 
 
 def count_settings(field):
@@ -59,3 +60,9 @@ def count_settings(field):
 
 def types_in(kind):
     return [kind, *(part for inner in get_args(kind) for part in types_in(inner))]
+
+
+def test_settings_that_the_doctor_compares_exist():
+    known = {(section.name, entry.name) for section in SECTIONS for entry in fields(section.type)}
+    named = {(section, name) for section, *names in NOT_ABOVE for name in names}
+    assert named <= known

@@ -14,6 +14,9 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 
+FEED_MAX = 50  # events of one webhook handed to the outbox in a round
+FEED_SECONDS = 0.25  # seconds between rounds that hand events to the outbox
+
 
 class WebhookOutbox(Protocol):
     """The outbox, passed in by `composition.py`."""
@@ -41,7 +44,7 @@ class WebhookFeeder(Loop):
         self._settings = webhooks.settings
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        self.interval_seconds = self._settings.feed_seconds
+        self.interval_seconds = FEED_SECONDS
         store, head = self._webhooks.store, self._webhooks.head
         moves, handed, blocked = [], 0, 0
         for row in store.read(queries.behind, head, self._settings.webhooks_max):
@@ -66,7 +69,7 @@ class WebhookFeeder(Loop):
         capacity = settings.waiting_max - self._post.waiting(row.id, settings.waiting_max)
         if capacity <= 0:
             return row.cursor, 0
-        handed, reached = self._webhooks.next_events(row, head, min(capacity, settings.feed_max))
+        handed, reached = self._webhooks.next_events(row, head, min(capacity, FEED_MAX))
         taken = self._post.take(handed) if handed else 0
         if taken == len(handed):
             return reached, taken

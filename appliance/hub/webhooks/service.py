@@ -22,6 +22,9 @@ from appliance.kernel.wakeup import Wakeup
 from appliance.kernel.webhook_signature import SignedRequest
 from appliance.web.address import check_url
 
+SCAN_ROWS_MAX = 20_000  # events scanned for one preview
+PENDING_MAX = 100  # events in one preview; a larger `limit` is clamped
+FILTERS_MAX = 100  # entries in each of the names, channels and topics of one webhook
 CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
 
 
@@ -106,10 +109,8 @@ class Webhooks:
         """The next deliveries, signed now. Sends nothing and moves no cursor."""
         row = self._store.read(queries.require, webhook_id)
         until = self._hub.feed.head
-        limit = min(limit, self._settings.pending_max)
-        unsigned, cursor = self._store.read(
-            queries.pending, row, until, limit, self._settings.scan_rows_max
-        )
+        limit = min(limit, PENDING_MAX)
+        unsigned, cursor = self._store.read(queries.pending, row, until, limit, SCAN_ROWS_MAX)
         signed = [self._sign(row, number, envelope) for number, envelope in unsigned]
         return wire.PendingEvents(signed, cursor, has_more=cursor < until)
 
@@ -123,9 +124,7 @@ class Webhooks:
         self, row: EventWebhookRow, until: int, limit: int
     ) -> tuple[list[OutgoingEvent], int]:
         """The next events for a webhook, and the cursor after them."""
-        events, cursor = self._store.read(
-            queries.pending, row, until, limit, self._settings.scan_rows_max
-        )
+        events, cursor = self._store.read(queries.pending, row, until, limit, SCAN_ROWS_MAX)
         return [self._outgoing(row, number, envelope) for number, envelope in events], cursor
 
     def _outgoing(self, row: EventWebhookRow, number: int, envelope: bytes) -> OutgoingEvent:
@@ -192,11 +191,11 @@ class Webhooks:
     def _resolve(self, wanted: wire.EventSelection) -> wire.EventSelection:
         """The selection with channel ids for names. Raises if a channel or topic is missing."""
         for name in wanted.__struct_fields__:
-            if len(getattr(wanted, name)) > self._settings.filters_max:
+            if len(getattr(wanted, name)) > FILTERS_MAX:
                 raise Invalid(
-                    f"events.{name} has more than {self._settings.filters_max} entries",
+                    f"events.{name} has more than {FILTERS_MAX} entries",
                     details={"field": f"events.{name}"},
-                    hint="leave the list empty for all, or raise webhooks.filters_max",
+                    hint=f"leave the list empty for all, or name at most {FILTERS_MAX}",
                 )
         filters = self._hub.filter_for(wanted.channels, [])
         if filters.unresolved:

@@ -213,8 +213,9 @@ def test_hook_environment_has_no_workspace_secret(new_hooks, tmp_path):
     assert "AGENTLIP_RUN" in text
 
 
-def test_large_event_is_truncated_and_marked(new_hooks, tmp_path):
-    hooks = new_hooks(echo(tmp_path), event_bytes_max=8192)
+def test_large_event_is_truncated_and_marked(new_hooks, tmp_path, monkeypatch):
+    monkeypatch.setattr("appliance.hooks.service.EVENT_BYTES_MAX", 8192)
+    hooks = new_hooks(echo(tmp_path))
     hooks.receive(push(1, body="\x01" * 60_000, meta={"a": "b" * 9000}), push(2))
     hooks.run_all()
     first, second = hooks.read()
@@ -236,8 +237,9 @@ def test_large_event_is_truncated_and_marked(new_hooks, tmp_path):
          "timeout", -9),
     ],
 )  # fmt: skip
-def test_outcome_of_a_run(new_hooks, code, outcome, exit_code):
-    hooks = new_hooks(python(code), seconds_max=0.6, kill_after_seconds=0.3)
+def test_outcome_of_a_run(new_hooks, code, outcome, exit_code, monkeypatch):
+    monkeypatch.setattr("appliance.hooks.service.KILL_AFTER_SECONDS", 0.3)
+    hooks = new_hooks(python(code), seconds_max=0.6)
     hooks.receive(push(1))
     assert hooks.run_all() == [outcome]
     assert (hooks.runs()[0].exit_code, hooks.runs()[0].outcome) == (exit_code, outcome)
@@ -249,13 +251,14 @@ def test_missing_command_is_recorded_as_not_started(new_hooks):
     assert hooks.run_all() == ["not_started"]
 
 
-def test_child_processes_of_a_hook_end_with_it(new_hooks, tmp_path):
+def test_child_processes_of_a_hook_end_with_it(new_hooks, tmp_path, monkeypatch):
     code = (
         "import subprocess, sys, time\n"
         "child = subprocess.Popen(['sleep', '60'])\n"
         "open(sys.argv[1], 'w').write(str(child.pid)); time.sleep(60)"
     )
-    hooks = new_hooks(python(code, tmp_path / "out"), seconds_max=1.0, kill_after_seconds=0.3)
+    monkeypatch.setattr("appliance.hooks.service.KILL_AFTER_SECONDS", 0.3)
+    hooks = new_hooks(python(code, tmp_path / "out"), seconds_max=1.0)
     hooks.receive(push(1))
     assert hooks.run_all() == ["timeout"]
     pid = int((tmp_path / "out").read_text())
@@ -390,8 +393,9 @@ def test_other_output_is_ignored(text):
     assert reply_in(text) is None
 
 
-def test_output_beyond_its_limit_is_not_read(new_hooks):
-    hooks = new_hooks(python(printed("x" * 5000), scopes=("reply:event",)), output_bytes_max=1000)
+def test_output_beyond_its_limit_is_not_read(new_hooks, monkeypatch):
+    monkeypatch.setattr("appliance.hooks.service.OUTPUT_BYTES_MAX", 1000)
+    hooks = new_hooks(python(printed("x" * 5000), scopes=("reply:event",)))
     hooks.receive(push(1))
     assert hooks.run_all() == ["ok"]
     assert (hooks.sent, hooks.runs()[0].said_bytes) == ([], 1000)
@@ -426,8 +430,9 @@ def test_grant_is_limited_to_its_scopes_event_and_time(new_hooks, tmp_path):
         )
 
 
-def test_act_limit_applies_to_each_run(new_hooks, tmp_path):
-    hooks = new_hooks(python(GRAB, tmp_path / "out", scopes=SCOPES), acts_max=1)
+def test_act_limit_applies_to_each_run(new_hooks, tmp_path, monkeypatch):
+    monkeypatch.setattr("appliance.hooks.service.ACTS_MAX", 1)
+    hooks = new_hooks(python(GRAB, tmp_path / "out", scopes=SCOPES))
     for number in (1, 2):
         hooks.receive(push(number))
         hooks.run_all()

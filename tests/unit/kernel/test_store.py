@@ -168,8 +168,9 @@ def test_full_queue_refuses_at_once_with_retry_after(open_store, gate):
     assert len(store.read(values)) == 3
 
 
-def test_stalled_writer_refuses_new_writes(open_store, gate):
-    store = open_store(runner=BlockedRunner, stall_seconds_max=0.01)
+def test_stalled_writer_refuses_new_writes(open_store, gate, monkeypatch):
+    monkeypatch.setattr("appliance.kernel.store.STALL_SECONDS_MAX", 0.01)
+    store = open_store(runner=BlockedRunner)
     gate.acquire()
     waiting = gevent.spawn(store.write, insert, "slow")
     gevent_until(lambda: store.stalled_seconds() > 0.01)
@@ -302,8 +303,10 @@ def test_low_disk_space_refuses_writes_but_not_reads(open_store):
     assert store.facts()["writing_paused"]
 
 
-def test_long_write_ahead_log_is_truncated(open_store):
-    store = open_store(checkpoint_jobs=10, wal_bytes_truncate=100_000)
+def test_long_write_ahead_log_is_truncated(open_store, monkeypatch):
+    monkeypatch.setattr("appliance.kernel.store.CHECKPOINT_JOBS", 10)
+    monkeypatch.setattr("appliance.kernel.store.WAL_BYTES_TRUNCATE", 100_000)
+    store = open_store()
     store.write_many([(insert, ("v" * 1000,))] * 300)
     assert store.wal_bytes() > 100_000
     assert store.checkpoint() is True
@@ -325,8 +328,9 @@ def test_writes_are_refused_while_a_reader_keeps_the_log_too_long(open_store, tm
     assert store.read(values)[-1] == "again"
 
 
-def test_a_checkpoint_empties_the_log_beside_writers(open_store):
-    store = open_store(checkpoint_jobs=10)
+def test_a_checkpoint_empties_the_log_beside_writers(open_store, monkeypatch):
+    monkeypatch.setattr("appliance.kernel.store.CHECKPOINT_JOBS", 10)
+    store = open_store()
     assert store.checkpoint() is False
     assert not store._checkpoint_due.wait(0), "an idle store wakes no checkpointer"
     store.write_many([(insert, ("v" * 1000,))] * 300)

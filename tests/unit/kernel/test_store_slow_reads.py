@@ -14,13 +14,15 @@ __all__ = ["open_store"]
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
 
 
-def test_read_does_not_wait_for_expensive_reads(open_store):
-    store = open_store(slow_readers=2, slow_read_queue_max=1, read_seconds_max=3600)
+def test_read_does_not_wait_for_expensive_reads(open_store, monkeypatch):
+    monkeypatch.setattr("appliance.kernel.store.SLOW_READERS", 2)
+    monkeypatch.setattr("appliance.kernel.store.SLOW_READ_QUEUE_MAX", 1)
+    store = open_store(read_seconds_max=3600)
     running = [store.begin_slow_read(lambda reader: reader.row(ENDLESS)) for _ in range(3)]
     with pytest.raises(QueueFull) as refused:
         store.read_slow(values)
     assert refused.value.retry_after
-    assert "slow_read_queue_max" in refused.value.message
+    assert "expensive reads" in refused.value.message
     store.write(insert, "a")
     assert store.read(values) == ["a"]
     for reading in running:
@@ -40,8 +42,9 @@ class Client:
         return self.gone
 
 
-def test_read_of_a_disconnected_client_is_cancelled(open_store):
-    store = open_store(slow_readers=1, read_seconds_max=3600)
+def test_read_of_a_disconnected_client_is_cancelled(open_store, monkeypatch):
+    monkeypatch.setattr("appliance.kernel.store.SLOW_READERS", 1)
+    store = open_store(read_seconds_max=3600)
     client, began = Client(), Event()
 
     def search():

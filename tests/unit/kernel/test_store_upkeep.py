@@ -23,7 +23,8 @@ def test_every_connection_has_the_pragmas(open_store):
 
 
 def test_failed_checkpoint_is_repeated_while_writes_go_on(open_store, monkeypatch):
-    store = open_store(checkpoint_jobs=10)
+    monkeypatch.setattr("appliance.kernel.store.CHECKPOINT_JOBS", 10)
+    store = open_store()
 
     def broken(reader):
         error = sqlite3.OperationalError("disk I/O error")

@@ -77,8 +77,9 @@ def test_key_of_another_request_is_refused(outbox):
     assert answer(outbox, "redrive", FAILED, "d")[1] is False
 
 
-def test_keys_expire(new_outbox):
-    outbox = new_outbox(idempotency_hours=1.0)
+def test_keys_expire(new_outbox, monkeypatch):
+    monkeypatch.setattr("appliance.outbox.loops.IDEMPOTENCY_HOURS", 1.0)
+    outbox = new_outbox()
     dead(outbox, "a")
     answer(outbox, "redrive", FAILED)
     outbox.clock.pass_seconds(3599)

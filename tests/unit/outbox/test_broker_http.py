@@ -273,8 +273,9 @@ def test_silent_broker_times_out(piece):
         taken[0].close()
 
 
-def test_oversized_response_is_not_read(broker_server):
-    target = make(broker_server.url, reply_bytes_max=1000)
+def test_oversized_response_is_not_read(broker_server, monkeypatch):
+    monkeypatch.setattr("appliance.outbox.broker_http.REPLY_BYTES_MAX", 1000)
+    target = make(broker_server.url)
     broker_server.before = lambda _path, _body: (200, {}, b'"' + b"x" * 100_000 + b'"')
     assert target.deliver(send()) == RetryLater(
         "the response of the broker has more than 1,000 bytes"

@@ -284,8 +284,9 @@ def test_mail_refusals_are_final_and_other_failures_retry(outbox, server):
     assert len({mail.id for mail in server.mails}) == 1
 
 
-def test_invalid_mail_is_refused_before_its_id_is_used(outbox, server):
-    outbox.targets["mail"] = target_of(server, recipients_max=2, message_bytes_max=10)
+def test_invalid_mail_is_refused_before_its_id_is_used(outbox, server, monkeypatch):
+    monkeypatch.setattr("appliance.outbox.mail.RECIPIENTS_MAX", 2)
+    outbox.targets["mail"] = target_of(server, message_bytes_max=10)
     to = f"mailto:{OPS}"
     for words, error in (
         ({"to": "mailto:eve@evil.test"}, wire.MailNotAllowed),

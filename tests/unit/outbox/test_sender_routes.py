@@ -1,6 +1,7 @@
 """Batches, and routes that are slow or broken."""
 
 from appliance.outbox import sender, wire
+from appliance.outbox.routes import CONCURRENCY_MAX
 from tests.support.fake_broker import always
 from tests.support.outbox import with_paused_pool
 
@@ -82,10 +83,10 @@ def test_concurrent_deliveries_of_a_route_are_limited(new_outbox):
         outbox.send(key=f"k{number}")
     outbox.round()
     outbox.round()
-    assert len(pool.work) == outbox.settings.route_concurrency_max
+    assert len(pool.work) == CONCURRENCY_MAX
     pool.finish()
     outbox.round()
-    assert len(pool.work) == outbox.settings.route_concurrency_max
+    assert len(pool.work) == CONCURRENCY_MAX
 
 
 def test_slow_routes_get_at_most_half_of_the_pool(new_outbox):

@@ -10,7 +10,7 @@ from standardwebhooks import Webhook
 
 from appliance.hub import wire as hub_wire
 from appliance.hub.webhooks import resources, wire, writes
-from appliance.hub.webhooks.loops import WebhookFeeder
+from appliance.hub.webhooks.loops import FEED_SECONDS, WebhookFeeder
 from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
@@ -159,7 +159,7 @@ def test_feeder_retries_soon_while_events_wait(new_fixture):
         fixture.post(f"m{number}")
     fixture.feed()
     fixture.feed()
-    assert fixture.feeder.interval_seconds == fixture.settings.feed_seconds
+    assert fixture.feeder.interval_seconds == FEED_SECONDS
 
 
 def test_unwanted_events_are_skipped(fixture):
@@ -224,8 +224,9 @@ def test_events_wait_in_the_log_while_the_outbox_refuses(new_fixture):
     assert fixture.numbers() == [number]
 
 
-def test_a_dead_receiver_does_not_fill_the_outbox(new_fixture):
-    fixture = new_fixture(waiting_max=2, feed_max=5)
+def test_a_dead_receiver_does_not_fill_the_outbox(new_fixture, monkeypatch):
+    monkeypatch.setattr("appliance.hub.webhooks.loops.FEED_MAX", 5)
+    fixture = new_fixture(waiting_max=2)
     _, _ = fixture.made()
     numbers = [fixture.post(f"m{n}") for n in range(5)]
     fixture.receiver.answer = lambda _got: (500, {})

@@ -302,8 +302,9 @@ def test_cursor_covers_all_events_without_gaps(fixture):
     assert len(seen) == 13
 
 
-def test_scan_without_matches_advances_the_cursor(env):
-    fixture = WebhooksFixture(env, scan_rows_max=500)
+def test_scan_without_matches_advances_the_cursor(env, monkeypatch):
+    monkeypatch.setattr("appliance.hub.webhooks.service.SCAN_ROWS_MAX", 500)
+    fixture = WebhooksFixture(env)
     commands = [hub_wire.CreateMessage(fixture.first_topic, "ci", "x")] * 500
     fixture.hub.create_messages(commands, env.alice, [None] * 500)
     fixture.hub.create_messages(commands, env.alice, [None] * 500)
