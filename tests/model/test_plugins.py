@@ -6,11 +6,13 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from appliance.hub.plugins import loops
 from appliance.hub.plugins.wire import ReEnrich
 from appliance.kernel.log import Log
 from appliance.workspace import schema
@@ -52,9 +54,7 @@ class World:
         self.start()
 
     def start(self):
-        self.plugins_env.use(
-            ("link", "linkifier", MARKS), ("pull", "extractor", MARKS), cursor_seconds=0.0
-        )
+        self.plugins_env.use(("link", "linkifier", MARKS), ("pull", "extractor", MARKS))
 
     def chosen(self, position):
         """A message that is not a tombstone, if there is one."""
@@ -143,7 +143,7 @@ def empty_file(tmp_path_factory):
 @example([("race", "pull", "move", "!b"), ("crash", True)])
 @example([("race", "link", "edit", "plain"), ("race", "link", "delete", "")])
 def test_whatever_happens_the_log_the_rows_and_the_texts_agree(empty_file, steps):
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, patch.object(loops, "CURSOR_SECONDS", 0.0):
         hub_env = HubEnvironment(Path(shutil.copy(empty_file, folder)))
         world = World(hub_env, Path(folder) / "workspace")
         try:

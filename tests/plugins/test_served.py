@@ -25,10 +25,9 @@ BUSY_POST_SECONDS_MAX = 1.5  # less than the plugin is waited for
 
 def test_gate_e_faulty_plugin_does_not_delay_others(tmp_path):
     """Each of its faults costs one message; posting is as quick as ever; the hub serves on."""
-    text = settings_of(
-        tmp_path, ("marks", "linkifier", "marks"), timeout_seconds=2.0, failures_max=100
-    )
-    with serve(tmp_path, settings=text) as hub:
+    text = settings_of(tmp_path, ("marks", "linkifier", "marks"), timeout_seconds=2.0)
+    constants = {"appliance.hub.plugins.plugin.FAILURES_MAX": 100}
+    with serve(tmp_path, settings=text, constants=constants) as hub:
         _, topic = hub.channel_with_topic("a")
         bad = [hub.send(topic, f"!{how}") for how in ("hang", "spin", "die", "raise", "huge")]
         good, slowest = [], 0.0

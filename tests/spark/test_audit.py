@@ -98,7 +98,7 @@ def test_hub_with_a_linkifier_has_no_difference(spark, ask, tmp_path):
     texts = ["see a/b.py:1 and c.md", "nothing", "only c.md", "c.md and c.md"]
     workspace = tmp_path / "workspace"
     linkifier = ("references", "linkifier", 'builtin = "references"')
-    text = settings_of(workspace, linkifier, debounce_seconds=0.01, timeout_seconds=60.0)
+    text = settings_of(workspace, linkifier, timeout_seconds=60.0)
     with serve(workspace, settings=text) as hub:
         channel, here = hub.channel_with_topic("general")
         there = hub.topic(channel, "there")
