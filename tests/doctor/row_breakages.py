@@ -181,7 +181,7 @@ ROWS = (
     ),
     Breakage(
         "webhook of a mesh fails for long",
-        sql("broker", f"UPDATE webhook SET failing_since_ms = NOW - {3 * by.HOUR_MS}"),
+        sql("broker", f"UPDATE webhook SET enabled = 1, failing_since_ms = NOW - {3 * by.HOUR_MS}"),
         ("broker.webhooks:failing",),
         "its receiver must be repaired",
     ),

@@ -38,7 +38,13 @@ ASKED = {
 }
 STORES = ("hub", "courier", "outbox", "inbox", "broker")
 ROLES = RolesSettings.__struct_fields__
-BESIDE = {"tokens", "identity", "local_meshes", "health"}  # subsystems without a role
+BESIDE = {
+    "tokens",
+    "identity",
+    "local_meshes",
+    "mesh_webhooks",
+    "health",
+}  # subsystems without a role
 ABOUT_THE_PROCESS = {"/health", "/api/v1/tokens"}
 LAPTOP = {"hub", "webhooks", "plugins", "courier", "outbox", "export", "jobs"}
 

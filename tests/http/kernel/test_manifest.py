@@ -62,7 +62,7 @@ def served_with(workspace, *flags):
     hub = ServedHub.__new__(ServedHub)
     hub.datadir, hub.flags = DataDir(workspace), ("--no-limits",)
     hub.process = hub._client = None
-    hub.environment = {}
+    hub.environment, hub.constants = {}, {}
     hub.log = workspace / "server.log"
     hub.start(*flags)
     return hub
