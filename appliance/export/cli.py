@@ -24,8 +24,6 @@ from appliance.kernel.clock import DAY_MS, SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.workspace.datadir import DataDir, discover
 
-SNAPSHOTS_KEPT = 5  # newest snapshots to keep; 0 keeps all
-
 app = plain_app(
     "Export: the logs as closed segments, the tables as a snapshot.\n\n"
     "Exit codes: 0 success, 1 error, 10 segment missing, 11 torn, 12 wrong hash, 13 unknown"
@@ -106,7 +104,7 @@ def export_snapshot(session: Session, out: OutFlag = None, format_name: FormatFl
     target = out or out_dir(datadir, settings)
     lock = SegmentDirectory(target, SNAPSHOT)
     with open_log(datadir) as log, lock.only_writer():
-        path, manifest = snapshot.take(log, target, kind, SNAPSHOTS_KEPT, SystemClock())
+        path, manifest = snapshot.take(log, target, kind, settings.snapshots_kept, SystemClock())
     rows = sum(file.rows for file in manifest.files.values())
     answer = {"path": str(path), **msgspec.to_builtins(manifest)}
     session.answer(answer, f"{rows:,} rows as of event {manifest.as_of_event_id} in {path}")

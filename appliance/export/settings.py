@@ -25,5 +25,6 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replaced_seconds: Annotated[float, Meta(ge=0)] = 86_400.0  # seconds to keep merged ones
     keep_days: Annotated[int, Meta(ge=0)] = 0  # days after which segments are removed; 0 keeps all
     archive_dir: str = ""  # with one, only segments that this archive has are removed
+    snapshots_kept: Annotated[int, Meta(ge=0)] = 5  # newest snapshots to keep; 0 keeps all
     gold_dir: str = ".agentlip/gold"  # directory of the results of jobs, for reports
     report_seconds_max: Seconds = 60.0  # a report over HTTP that takes longer is aborted

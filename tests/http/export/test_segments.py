@@ -18,12 +18,13 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 LIST = "/api/v1/segments"
-SETTINGS = "[export]\nexport_format = 'jsonl'\nsegment_rows_max = 20\ndownload_chunk_bytes = 1000\n"
+SETTINGS = "[export]\nexport_format = 'jsonl'\nsegment_rows_max = 20\n"
+CONSTANTS = {"appliance.export.service.DOWNLOAD_CHUNK_BYTES": 1000}
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("segments"), settings=SETTINGS) as hub:
+    with serve(tmp_path_factory.mktemp("segments"), settings=SETTINGS, constants=CONSTANTS) as hub:
         assert hub.http.get(LIST).body == {
             "segments": [],
             "next": 0,
@@ -158,7 +159,7 @@ def test_only_segments_are_served(hub, name):
 
 
 def test_a_torn_segment_and_a_torn_manifest_are_reported_and_not_sent(tmp_path):
-    with serve(tmp_path / "house", settings=SETTINGS) as hub:
+    with serve(tmp_path / "house", settings=SETTINGS, constants=CONSTANTS) as hub:
         _, topic_id = hub.channel_with_topic("general")
         hub.send_many(topic_id, ["x"] * 38)
         assert agentlip("export", "segments", cwd=hub.workspace).code == 0

@@ -108,12 +108,14 @@ def settings_of(meshes, more=""):
         f'[[inbox.brokers]]\nmesh = "{endpoint.mesh}"\nurl = "{endpoint.url}"\n'
         for endpoint in meshes.endpoints
     )
-    return f'[hooks]\nenabled = "on"\nacts_max = 5\n{HOOKED}\n{brokers}\n{more}'
+    return f'[hooks]\nenabled = "on"\n{HOOKED}\n{brokers}\n{more}'
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory, meshes):
-    with serve(tmp_path_factory.mktemp("inbox"), settings=settings_of(meshes)) as hub:
+    constants = {"appliance.hooks.service.ACTS_MAX": 5}
+    folder = tmp_path_factory.mktemp("inbox")
+    with serve(folder, settings=settings_of(meshes), constants=constants) as hub:
         yield hub
 
 
