@@ -1,6 +1,6 @@
 """Changes of durable streams that the journal writes, and the outcomes in its log. Pure.
 
-They are passed to the writer process in a `JournalBatch` and stored as rows, never as they are.
+They are passed to the writer's thread in a `JournalBatch` and stored as rows, never as they are.
 """
 
 from msgspec import Struct

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-import msgspec
-
 from appliance.courier import listings, writes
 from appliance.courier.change import (
     AttemptFailed,
@@ -29,7 +27,6 @@ from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
-_encode = msgspec.msgpack.Encoder().encode
 BLOCK = 1_000  # row numbers reserved at a time
 
 
@@ -56,7 +53,7 @@ class Journal:
 
     def apply(self, batch: JournalBatch) -> int:
         """Write changes and outcomes. Returns how many."""
-        return self._store.write(writes.apply, _encode(batch))
+        return self._store.write(writes.apply, batch)
 
     def prune(self, recent_seconds: float) -> None:
         """Delete ids that were acked before that and pauses that are over; if the disk is full, at

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
-import msgspec
 from msgspec.structs import astuple
 
 from appliance.courier.change import (
@@ -26,7 +25,6 @@ from appliance.courier.log_writes import log_outcomes
 from appliance.kernel.batch import Tx
 
 Entry = tuple[str, str, bytes, int, str | None, int, int | None, int | None]
-_decode = msgspec.msgpack.Decoder(JournalBatch).decode
 
 INSERT = (
     "INSERT INTO journal (number, stream, id, body, priority, key, accepted_ms, due_ms, expires_ms)"
@@ -78,9 +76,8 @@ def append(
     return rows
 
 
-def apply(tx: Tx, encoded: bytes) -> int:
+def apply(tx: Tx, batch: JournalBatch) -> int:
     """Write the changes and outcomes of a JournalBatch."""
-    batch = _decode(encoded)
     for kind, group in groupby(batch.changes, key=type):
         APPLY[kind](tx, list(group))
     log_outcomes(tx, batch)
