@@ -55,7 +55,7 @@ def is_open(path: Path, bits: int = 0o077) -> bool:
         return False
 
 
-def _restricted(
+def _restrict(
     where: Callable[[DataDir, str], Path], mode: str = OWNER_ONLY, bits: int = 0o077
 ) -> Plan:
     """Takes permissions from the files of the subjects.
@@ -80,7 +80,7 @@ def _member_key(datadir: DataDir, name: str) -> Path:
     return folder if name == IDENTITY else folder / name
 
 
-_private_file = _restricted(lambda datadir, name: datadir.dir / name)
+_private_file = _restrict(lambda datadir, name: datadir.dir / name)
 
 
 def _server_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -249,12 +249,12 @@ def messages(action: str, message: str) -> Plan:
 
 
 PLANS: dict[str, Plan] = {
-    "host.data-directory": _restricted(lambda datadir, _: datadir.dir, bits=stat.S_IWOTH),
+    "host.data-directory": _restrict(lambda datadir, _: datadir.dir, bits=stat.S_IWOTH),
     "host.leftovers": _leftovers,
     "host.server-file": _server_file,
     "host.token": _private_file,
-    "identity.private": _restricted(_member_key),
-    "settings.file": _restricted(
+    "identity.private": _restrict(_member_key),
+    "settings.file": _restrict(
         lambda datadir, name: datadir.workspace / name, NOT_WRITABLE_BY_ALL, stat.S_IWOTH
     ),
     "store.objects": _objects,

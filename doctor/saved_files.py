@@ -33,14 +33,14 @@ class SavedFiles:
         self.name = f"{stamp}-{random_id()[:8]}"
         self.folder = datadir.dir / FOLDER / self.name
 
-    def saved(self, path: str) -> Path:
+    def copy_of(self, path: str) -> Path:
         """Where the copy of a file is, by its path relative to the workspace."""
         return self.folder / SAVED / path
 
     def save(self, path: str) -> None:
         """Copies a file of the workspace. A store is copied with its write-ahead log. A file that
         does not exist is left out. Raises OSError or sqlite3.Error."""
-        source, target = self._datadir.workspace / path, self.saved(path)
+        source, target = self._datadir.workspace / path, self.copy_of(path)
         if not source.is_file() or target.exists():
             return
         inside = target.relative_to(self._datadir.dir).parents
@@ -58,7 +58,7 @@ class SavedFiles:
     def put_back(self, path: str) -> bool:
         """Puts a saved file back if it is gone. An existing file may be newer than its copy, and
         is never replaced. Returns whether it was put back."""
-        source, target = self.saved(path), self._datadir.workspace / path
+        source, target = self.copy_of(path), self._datadir.workspace / path
         if not source.is_file() or os.path.lexists(target):
             return False
         _copy_file(source, target)

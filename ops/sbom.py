@@ -121,7 +121,7 @@ def page(images: dict[str, str]) -> str:
     return HEAD + "".join(f"{line}\n" for line in sorted(lines, key=str.lower))
 
 
-def listed(image: str) -> set[tuple[str, str]]:
+def list_packages(image: str) -> set[tuple[str, str]]:
     """(package, licence) of each row of the written page for an image: a name of IMAGES."""
     rows = re.findall(r"(?m)^\| (\S+) \| (.+) \| (.+) \|$", PAGE.read_text(encoding="utf-8"))
     return {(package, terms) for package, terms, images in rows if image in images.split(", ")}

@@ -123,7 +123,7 @@ class BackupDirectory:
 
     def list(self) -> list[ListedBackup]:
         """All backups, oldest first, with those that can't be read."""
-        return [self.listed(name) for name in self.names()]
+        return [self.describe(name) for name in self.names()]
 
     def newest(self) -> str:
         """The name of the newest backup that can be read. Raises BackupNotFound."""
@@ -191,7 +191,7 @@ class BackupDirectory:
             if entry.name.startswith((_PARTIAL, _REMOVED)) and entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
 
-    def listed(self, name: str) -> ListedBackup:
+    def describe(self, name: str) -> ListedBackup:
         """A backup with its manifest, or with the reason why it can't be read."""
         path = self.root / name
         try:

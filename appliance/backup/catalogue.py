@@ -67,7 +67,7 @@ class BackupCatalogue:
         """The row of a list. One that can't be read has a `problem`."""
         row = self._read.get(name)
         if row is None:
-            row = row_of(self._backups.listed(name))
+            row = row_of(self._backups.describe(name))
             if not row.problem:
                 self._read[name] = row
         return with_verification(row, self._backups.verification(name))

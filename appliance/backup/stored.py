@@ -34,14 +34,14 @@ def read(
         try:
             done = decode(source, target, bytes_max=file.bytes, identities=keys, tell=tell)
         except Undecodable as error:
-            raise _damaged(file, str(error)) from None
+            raise _damage_error(file, str(error)) from None
         except KeyRefused:
             check_hash(backup_path, file)  # a changed byte can look like another key
             raise
     if (done.stored_bytes, done.stored_sha256) != (file.stored_bytes, file.stored_sha256):
-        raise _damaged(file, "it has another hash than the manifest says")
+        raise _damage_error(file, "it has another hash than the manifest says")
     if (done.bytes, done.sha256) != (file.bytes, file.sha256):
-        raise _damaged(file, "its content has another hash than the manifest says")
+        raise _damage_error(file, "its content has another hash than the manifest says")
 
 
 def pieces(backup_path: Path, file: BackupFile) -> Iterator[bytes]:
@@ -52,7 +52,7 @@ def pieces(backup_path: Path, file: BackupFile) -> Iterator[bytes]:
             digest.update(piece)
             yield piece
     if digest.hexdigest() != file.stored_sha256:
-        raise _damaged(file, "it has another hash than the manifest says")
+        raise _damage_error(file, "it has another hash than the manifest says")
 
 
 def check_hash(backup_path: Path, file: BackupFile, tell: Tell | None = None) -> None:
@@ -79,23 +79,23 @@ class _OpenFile:
         try:
             return self._opened.read(size)
         except OSError as error:
-            raise _damaged(self._file, f"it can't be read: {error.strerror}") from None
+            raise _damage_error(self._file, f"it can't be read: {error.strerror}") from None
 
 
 def _open(backup_path: Path, file: BackupFile) -> _OpenFile:
     try:
         descriptor = os.open(backup_path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise _damaged(file, "it is missing") from None
+        raise _damage_error(file, "it is missing") from None
     except OSError as error:
-        raise _damaged(file, f"it can't be read: {error.strerror}") from None
+        raise _damage_error(file, f"it can't be read: {error.strerror}") from None
     opened = os.fdopen(descriptor, "rb", buffering=0)
     size = os.fstat(descriptor).st_size
     if size != file.stored_bytes:
         opened.close()
-        raise _damaged(file, f"it has {size:,} bytes instead of {file.stored_bytes:,}")
+        raise _damage_error(file, f"it has {size:,} bytes instead of {file.stored_bytes:,}")
     return _OpenFile(opened, file)
 
 
-def _damaged(file: BackupFile, problem: str) -> BackupDamaged:
+def _damage_error(file: BackupFile, problem: str) -> BackupDamaged:
     return BackupDamaged(f"{file.name}: {problem}", details={"file": file.name})

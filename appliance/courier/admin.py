@@ -153,7 +153,7 @@ class CourierAdmin:
         envelopes: list[wire.EnvelopeDetails] = []
         left = self._courier.settings.delivery_bytes_max
         skipping = query.after is not None
-        for item in stream.listed(query.state):
+        for item in stream.iterate(query.state):
             if skipping:
                 skipping = item.id != query.after
                 continue
@@ -391,7 +391,7 @@ def select(stream: Stream, state: str, command: wire.Selection) -> Iterator[Stre
     """The envelopes in one state that match a selection, in order."""
     wanted = set(command.ids)
     left = command.limit if command.limit is not None else -1
-    for item in list(stream.listed(state)):
+    for item in list(stream.iterate(state)):
         if left == 0:
             return
         if (wanted and item.id not in wanted) or not matches_selection(item, command):

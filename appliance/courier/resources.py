@@ -43,24 +43,24 @@ class DeliveryResource:
         self._courier = courier
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.ReceiveRequest) -> None:
-        reply(resp, self._courier.received(req.context.principal, command, is_there))
+        reply(resp, self._courier.receive_envelopes(req.context.principal, command, is_there))
 
     def on_post_ack(self, req: Any, resp: falcon.Response, command: wire.AckRequest) -> None:
         consumer = self._courier.receiver(req.context.principal, command.receiver)
         lost = self._courier.ack(consumer, command.ids)
-        reply(resp, self._courier.settled(consumer, command.ids, lost))
+        reply(resp, self._courier.report_leases(consumer, command.ids, lost))
 
     def on_post_nack(self, req: Any, resp: falcon.Response, command: wire.NackRequest) -> None:
         consumer = self._courier.receiver(req.context.principal, command.receiver)
         lost = self._courier.nack(
             consumer, command.ids, command.mode, command.delay_ms, command.error
         )
-        reply(resp, self._courier.settled(consumer, command.ids, lost))
+        reply(resp, self._courier.report_leases(consumer, command.ids, lost))
 
     def on_post_extend(self, req: Any, resp: falcon.Response, command: wire.ExtendRequest) -> None:
         consumer = self._courier.receiver(req.context.principal, command.receiver)
         lost = self._courier.extend(consumer, command.ids, command.lease_ms)
-        reply(resp, self._courier.settled(consumer, command.ids, lost))
+        reply(resp, self._courier.report_leases(consumer, command.ids, lost))
 
 
 class StatsResource:

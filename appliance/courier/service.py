@@ -205,7 +205,7 @@ class Courier:
         items, consumer.outgoing = consumer.outgoing, []
         return consumer, items
 
-    def received(
+    def receive_envelopes(
         self, who: Principal, command: wire.ReceiveRequest, is_there: Callable[[], bool]
     ) -> wire.Received:
         """As `receive`, for a response."""
@@ -291,7 +291,7 @@ class Courier:
                 item.stream.extend(item, now, min(wanted, self.settings.lease_ms_max))
         return lost
 
-    def settled(
+    def report_leases(
         self, consumer: Consumer, ids: Sequence[str], lost: Sequence[str]
     ) -> wire.LeaseResult:
         """The response to an ack, nack or extend. Raises LeaseLost if it had no effect."""

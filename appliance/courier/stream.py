@@ -406,7 +406,7 @@ class Stream:
 
     # -- administration-----------------------------------------------------------------------
 
-    def listed(self, state: str | None) -> Iterator[StreamItem]:
+    def iterate(self, state: str | None) -> Iterator[StreamItem]:
         """Envelopes in one state, or all, in the order of arrival."""
         if state != DEAD:
             yield from (i for i in self.items.values() if state is None or i.state == state)

@@ -37,11 +37,11 @@ def tools(courier: Courier) -> Sequence[Tool]:
         return courier.enqueue(who, arguments.to, msgspec.Raw(msgspec.json.encode(envelope)))
 
     def receive(arguments: wire.ReceiveRequest, who: Principal) -> wire.Received:
-        return courier.received(who, arguments, is_there)
+        return courier.receive_envelopes(who, arguments, is_there)
 
     def ack(arguments: wire.AckRequest, who: Principal) -> wire.LeaseResult:
         consumer = courier.receiver(who, arguments.receiver)
-        return courier.settled(consumer, arguments.ids, courier.ack(consumer, arguments.ids))
+        return courier.report_leases(consumer, arguments.ids, courier.ack(consumer, arguments.ids))
 
     return [
         Tool(

@@ -104,7 +104,7 @@ def _ack(tx: Tx, acks: list[EnvelopeAcked]) -> None:
     )
 
 
-def _returned(tx: Tx, changes: list[EnvelopeReturned]) -> None:
+def _make_ready(tx: Tx, changes: list[EnvelopeReturned]) -> None:
     now_ms = tx.steady_ms
     tx.executemany(
         UPDATE_ATTEMPTS,
@@ -155,7 +155,7 @@ def _each(sql: str) -> Callable[[Tx, list[Any]], None]:
 APPLY: dict[type, Callable[[Tx, list[Any]], None]] = {
     EnvelopeGone: _each(DELETE),
     EnvelopeAcked: _ack,
-    EnvelopeReturned: _returned,
+    EnvelopeReturned: _make_ready,
     AttemptFailed: _fail_attempt,
     EnvelopeDead: _dead,
     EnvelopeExpired: lambda _tx, _changes: None,

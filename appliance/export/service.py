@@ -79,7 +79,7 @@ class Segments:
         try:
             return self._catalogues[log].begins_after() or 0
         except ExportError as error:
-            raise _damaged(error) from None
+            raise _damage_error(error) from None
 
     def _read_all(self, log: str) -> list[SegmentManifest]:
         catalogue, former = self._catalogues[log], self._caches.get(log, {})
@@ -87,7 +87,7 @@ class Segments:
         try:
             paths = catalogue.paths()
         except ExportError as error:
-            raise _damaged(error) from None
+            raise _damage_error(error) from None
         for path in paths:
             try:
                 with manifests.reading(path.name):
@@ -97,7 +97,7 @@ class Segments:
             except SegmentMissing:
                 continue  # removed since the folder was read, because another segment replaces it
             except ExportError as error:
-                raise _damaged(error) from None
+                raise _damage_error(error) from None
         self._caches[log] = entries
         return list(entries.values())
 
@@ -148,7 +148,7 @@ class Snapshots:
             except SegmentMissing:
                 continue  # removed meanwhile, because there is a newer one
             except ExportError as error:
-                raise _damaged(error) from None
+                raise _damage_error(error) from None
         return entries
 
 
@@ -238,7 +238,7 @@ def _open(path: Path, size: int, start: int, stop: int) -> FileRange:
     return FileRange(descriptor, start, stop)
 
 
-def _damaged(error: ExportError) -> wire.SegmentsDamaged:
+def _damage_error(error: ExportError) -> wire.SegmentsDamaged:
     return wire.SegmentsDamaged(error.message, details={"code": error.code})
 
 

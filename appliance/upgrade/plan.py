@@ -140,11 +140,11 @@ def _plan(
     if not path.exists():
         return StorePlan(store=store, file=path.name, status="new")
     if datadir.suspect_file(store).exists():
-        return _damaged(path, store, "it was found damaged and has not been cleared")
+        return _damaged_plan(path, store, "it was found damaged and has not been cleared")
     try:
         seen = read_state(path, store, running=running)
     except StoreDamaged as error:
-        return _damaged(path, store, error.message)
+        return _damaged_plan(path, store, error.message)
     except Unavailable as error:
         return _refused(path, store, "unreadable", error)
     return _of_state(path, seen)
@@ -173,7 +173,7 @@ def _of_state(path: Path, seen: SchemaState) -> StorePlan:
     )
 
 
-def _damaged(path: Path, store: str, problem: str) -> StorePlan:
+def _damaged_plan(path: Path, store: str, problem: str) -> StorePlan:
     hint = RECOVERY_COMMANDS.get(store, f"agentlip doctor clear {store}")
     return StorePlan(
         store=store, file=path.name, status="damaged", bytes=_bytes(path),

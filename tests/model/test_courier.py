@@ -181,7 +181,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(name=stream_names, data=st.data())
     def purge(self, name, data):
         stream = self.queue.streams[name]
-        for item in list(stream.listed(None))[:1]:
+        for item in list(stream.iterate(None))[:1]:
             assert stream.purge(item) == (item.state == GONE)
         dispatch(stream, self.now)
         self.collect()

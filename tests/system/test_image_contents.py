@@ -125,7 +125,7 @@ def test_processes_are_the_documented_ones(box, volume):
 def test_licences_are_allowed_and_listed(request, name, fixture):
     packages = sbom.packages(request.getfixturevalue(fixture))
     assert [each for each in packages if not sbom.allowed(each["licence"])] == []
-    assert {(each["name"], each["licence"]) for each in packages} == sbom.listed(name)
+    assert {(each["name"], each["licence"]) for each in packages} == sbom.list_packages(name)
 
 
 def test_document_of_the_image_has_every_package(image):

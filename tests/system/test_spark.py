@@ -177,7 +177,7 @@ def test_image_is_below_its_limit_and_has_only_listed_licences(
     assert engine.images.get(spark_image).attrs["Size"] < IMAGE_BYTES_MAX
     packages = sbom.packages(spark_image)
     assert [each for each in packages if not sbom.allowed(each["licence"])] == []
-    assert {(each["name"], each["licence"]) for each in packages} == sbom.listed("spark")
+    assert {(each["name"], each["licence"]) for each in packages} == sbom.list_packages("spark")
 
 
 def test_job_takes_its_classes_from_the_archive(jobs: Jobs) -> None:

@@ -24,10 +24,12 @@ class BadOutput(Exception):
 
 def findings(raw: msgspec.Raw, content: str) -> list[wire.EnrichmentFinding]:
     """The output of a linkifier. Raises BadOutput."""
-    return checked(_decode(_findings, raw), content)
+    return check_findings(_decode(_findings, raw), content)
 
 
-def checked(items: list[wire.EnrichmentFinding], content: str) -> list[wire.EnrichmentFinding]:
+def check_findings(
+    items: list[wire.EnrichmentFinding], content: str
+) -> list[wire.EnrichmentFinding]:
     """The findings, if all of them can be stored for this text. Raises BadOutput."""
     if len(items) > ITEMS_MAX:
         raise BadOutput(f"the output has more than {ITEMS_MAX} items")

@@ -94,7 +94,7 @@ class Plugins:
                 continue
             seen = writes.SeenMessage(message.id, message.version, message.content_raw)
             try:
-                findings = output.checked(change.enrichments, message.content_raw)
+                findings = output.check_findings(change.enrichments, message.content_raw)
             except output.BadOutput as error:
                 refused.append(wire.RefusedChange(message.id, str(error)))
                 continue

@@ -43,7 +43,7 @@ def pending(
     Skips unwanted events, at most `scan_max` rows, so that the cursor of a selective webhook
     advances too.
     """
-    wanted = views.wanted(row)
+    wanted = views.selection_of(row)
     scopes = _scopes(wanted)
     names = frozenset(wanted.names)
     wanted_events: list[tuple[int, bytes]] = []

@@ -9,7 +9,7 @@ from appliance.kernel.clock import iso
 _wanted = msgspec.json.Decoder(wire.EventSelection).decode
 
 
-def wanted(row: EventWebhookRow) -> wire.EventSelection:
+def selection_of(row: EventWebhookRow) -> wire.EventSelection:
     return _wanted(row.wanted_json)
 
 
@@ -27,7 +27,7 @@ def to_wire(row: EventWebhookRow, now_ms: int) -> wire.EventWebhook:
         id=row.id,
         url=row.url,
         description=row.description,
-        events=wanted(row),
+        events=selection_of(row),
         format=row.format,
         enabled=bool(row.enabled),
         cursor=row.cursor,

@@ -30,7 +30,7 @@ def test_name_comes_from_the_connection_or_the_broker_here() -> None:
         connections={"far": SimpleNamespace(member_name="anna")},
         inbox=SimpleNamespace(broker_clients={"here": SimpleNamespace(member_name="ann")}),
     )
-    names = OwnNames(inbox, SimpleNamespace(public_hex="ab"))  # type: ignore[arg-type]
+    names = OwnNames(inbox, SimpleNamespace(public_hex="ab"))
     assert [names(mesh) for mesh in ("far", "here", "unknown")] == [
         ["ab", "anna"], ["ab", "ann"], ["ab"],
     ]  # fmt: skip
