@@ -99,7 +99,9 @@ class Archive:
         """Compare the bytes and the rows of a file with the catalogue."""
         path = self.folder / file.file
         manifests.check(path, file.bytes, file.sha256)
-        if _extent(path) != (file.first_event_id, file.last_event_id, file.rows):
+        with table_writer.open_parquet(path) as opened:
+            extent = (*table_writer.id_range(opened), opened.metadata.num_rows)
+        if extent != (file.first_event_id, file.last_event_id, file.rows):
             raise SegmentTorn(f"{file.file} has other rows than the catalogue lists")
         self._verified.add(file.file)
 
@@ -183,21 +185,6 @@ def verify(folder: Path) -> ArchiveVerification:
             result.rows += file.rows
             result.bytes += file.bytes
     return result
-
-
-def _extent(path: Path) -> tuple[int, int, int]:
-    """The first and last id and the number of rows, from the footer of a file."""
-    parquet = table_writer.library()
-    try:
-        with parquet.ParquetFile(path) as file:
-            metadata = file.metadata
-            column = file.schema_arrow.names.index("event_id")
-            groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-            ids = [group.column(column).statistics for group in groups]
-            return min(id_.min for id_ in ids), max(id_.max for id_ in ids), metadata.num_rows
-    except (OSError, ValueError, AttributeError) as error:  # pyarrow's own derive from these
-        what = str(error).split("\n", 1)[0][:200]
-        raise SegmentTorn(f"{path.name} is not a Parquet file of rows: {what}") from None
 
 
 def _is_same(segment: ArchivedSegment, manifest: SegmentManifest) -> bool:

@@ -9,7 +9,6 @@ import msgspec
 
 from appliance.export import manifests, table_writer
 from appliance.export.archive import Archive, ArchivedFile
-from appliance.export.errors import SegmentTorn
 from appliance.export.manifests import EVENTS
 
 CREATED, EDITED = "message.created", "message.edited"
@@ -112,16 +111,13 @@ def _rows(
     if text is not None and _is_literal(text):
         compute = table_writer.library("pyarrow.compute")
         wanted &= compute.match_substring(dataset.field("data_json"), text, ignore_case=True)
-    try:
+    with table_writer.parquet_errors(file.file):
         scanned = dataset.dataset(path, format="parquet").scanner(
             columns=COLUMNS, filter=wanted, batch_size=BATCH_ROWS, batch_readahead=1,
             fragment_readahead=1, use_threads=False,
         )  # fmt: skip
         for batch in scanned.to_batches():
             yield from batch.to_pylist()
-    except (OSError, ValueError) as error:  # pyarrow's own errors derive from these
-        what = str(error).split("\n", 1)[0][:200]
-        raise SegmentTorn(f"{file.file} cannot be read: {what}") from None
 
 
 def _is_literal(text: str) -> bool:

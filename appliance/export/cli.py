@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,6 +48,11 @@ COLUMNS = [
     ("MISSING", "missing"),
     ("STATE", "state"),
 ]
+FirstFlag = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DAY", help="First day in UTC, such as 2026-11-01."),
+]
+LastFlag = Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last day in UTC.")]
 FormatFlag = Annotated[
     str | None, typer.Option("--format", help="parquet or jsonl (default: export.export_format).")
 ]
@@ -144,7 +150,7 @@ def verify_export(
     if result.problems and not session.machine:
         for problem in result.problems:
             note(f"{problem.file}: {problem.message}")
-    verify.raise_first(result)
+    verify.raise_first(result.problems)
     session.answer(
         msgspec.to_builtins(result),
         f"{result.segments} segments and {result.snapshots} snapshots are whole:"
@@ -165,6 +171,14 @@ def workspace_of(session: Session) -> tuple[DataDir, ExportSettings]:
 
 def out_dir(datadir: DataDir, settings: ExportSettings) -> Path:
     return datadir.workspace / settings.export_dir
+
+
+def day_of(text: str | None) -> str | None:
+    """The day of --from or --to. Raises Invalid."""
+    try:
+        return None if text is None else date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise Invalid(f"{text} is not a date", hint="use a date such as 2026-11-21") from None
 
 
 def _format(wanted: str | None, settings: ExportSettings) -> Format:

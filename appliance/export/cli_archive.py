@@ -3,7 +3,6 @@
 Exit codes are those of `agentlip export`.
 """
 
-from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +10,8 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, common, note, plain_app
-from appliance.export import archive, archive_search
-from appliance.export.errors import ExportError
-from appliance.kernel.errors import Invalid
+from appliance.export import archive, archive_search, verify
+from appliance.export.cli import FirstFlag, LastFlag, day_of
 
 app = plain_app(
     "The archive of old segments: verify, search.\n\n"
@@ -37,14 +35,7 @@ def verify_archive(session: Session, directory: DirectoryArgument) -> None:
             note(f"{problem.file}: {problem.message}")
         for gap in result.gaps:
             note(f"gap in the log {gap}")
-    if result.problems:
-        first = result.problems[0]
-        more = len(result.problems) - 1
-        kinds = {kind.exit_code: kind for kind in ExportError.__subclasses__()}
-        raise kinds[first.exit_code](
-            first.message + (f" (and {more} more)" if more else ""),
-            details={"problems": msgspec.to_builtins(result.problems)},
-        )
+    verify.raise_first(result.problems)
     session.answer(
         msgspec.to_builtins(result),
         f"{result.files} files are whole: {result.rows:,} rows, {result.bytes:,} bytes",
@@ -65,19 +56,14 @@ def search_archive(
     sender: Annotated[
         str | None, typer.Option("--sender", help="Only messages posted by this sender.")
     ] = None,
-    first: Annotated[
-        str | None,
-        typer.Option("--from", metavar="DAY", help="First day in UTC, such as 2026-11-01."),
-    ] = None,
-    last: Annotated[
-        str | None, typer.Option("--to", metavar="DAY", help="Last day in UTC.")
-    ] = None,
+    first: FirstFlag = None,
+    last: LastFlag = None,
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=HITS_MAX, help="Maximum number of results.")
     ] = 100,
 ) -> None:
     """Find messages in the archive: agentlip archive search /data/archive --text timeout"""
-    query = archive_search.ArchiveQuery(text, channel, sender, _day(first), _day(last), limit)
+    query = archive_search.ArchiveQuery(text, channel, sender, day_of(first), day_of(last), limit)
     result = archive_search.search(archive.Archive(directory), query)
     if session.machine:
         session.answer(msgspec.to_builtins(result), "")
@@ -88,10 +74,3 @@ def search_archive(
     session.table(rows, columns, empty="nothing matches")
     if result.more:
         note(f"there are more; the search ended after {len(rows)}: use --limit or fewer days")
-
-
-def _day(text: str | None) -> str | None:
-    try:
-        return None if text is None else date.fromisoformat(text).isoformat()
-    except ValueError:
-        raise Invalid(f"{text} is not a date", hint="use a date such as 2026-11-21") from None

@@ -3,7 +3,6 @@
 Exit codes are those of `agentlip export`.
 """
 
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -12,7 +11,7 @@ import typer
 
 from appliance.cli_support import Session, common, note, plain_app
 from appliance.export import activity, delivery, gold, report_html, report_page
-from appliance.export.cli import workspace_of
+from appliance.export.cli import FirstFlag, LastFlag, day_of, workspace_of
 from appliance.export.errors import ExportError, TablesMissing
 from appliance.export.manifests import write_whole, writing
 from appliance.export.report_tables import show_activity, show_delivery
@@ -29,11 +28,6 @@ GoldFlag = Annotated[
     Path | None,
     typer.Option("--gold", help="Output directory of the job (default: export.gold_dir)."),
 ]
-FirstFlag = Annotated[
-    str | None,
-    typer.Option("--from", metavar="DAY", help="First day in UTC, such as 2026-11-01."),
-]
-LastFlag = Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last day in UTC.")]
 ChannelFlag = Annotated[
     str | None, typer.Option("--channel", help="Only this channel, by name or id.")
 ]
@@ -62,7 +56,7 @@ def report_activity(
 ) -> None:
     """Report messages, edits and replies: agentlip report activity --by topic"""
     _choice(by, ACTIVITY_VIEWS)
-    folder, days = _gold(session, gold_dir), (_day(first), _day(last))
+    folder, days = _gold(session, gold_dir), (day_of(first), day_of(last))
     report = activity.report(folder, *days, channel, top)
     page = None if html is None else report_page.build(folder, *days, channel)
     if html is not None and page is not None:
@@ -94,7 +88,7 @@ def report_delivery(
     if log is not None:
         _choice(log, get_args(LogKind))
     folder = _gold(session, gold_dir)
-    report = delivery.report(folder, _day(first), _day(last), log, top)
+    report = delivery.report(folder, day_of(first), day_of(last), log, top)
     if session.machine:
         session.answer(msgspec.to_builtins(report), "")
     else:
@@ -112,7 +106,7 @@ def report_as_html(
     channel: ChannelFlag = None,
 ) -> None:
     """Write one HTML file with all reports and filters: agentlip report html --out report.html"""
-    page = report_page.build(_gold(session, gold_dir), _day(first), _day(last), channel)
+    page = report_page.build(_gold(session, gold_dir), day_of(first), day_of(last), channel)
     size = _write_page(page, out)
     answer = {"path": str(out), "bytes": size, "period": page.level.period}
     coarser = "" if page.is_exact else f", by {page.level.period}"
@@ -156,13 +150,6 @@ def _gold(session: Session, explicit: Path | None) -> Path:
         return explicit
     datadir, settings = workspace_of(session)
     return datadir.workspace / settings.gold_dir
-
-
-def _day(text: str | None) -> str | None:
-    try:
-        return None if text is None else date.fromisoformat(text).isoformat()
-    except ValueError:
-        raise Invalid(f"{text} is not a date", hint="use a date such as 2026-11-21") from None
 
 
 def _choice(value: str, choices: tuple[str, ...]) -> None:

@@ -10,13 +10,8 @@ from typing import Any
 
 import msgspec
 
-from appliance.export import table_writer
-from appliance.export.errors import (
-    SchemaVersionUnknown,
-    SegmentMissing,
-    SegmentTorn,
-    TablesMissing,
-)
+from appliance.export import manifests, table_writer
+from appliance.export.errors import SchemaVersionUnknown, SegmentTorn, TablesMissing
 
 ACTIVITY, DELIVERY = "activity", "delivery"
 SCHEMAS = {ACTIVITY: "activity-2", DELIVERY: "delivery-1"}  # the schemas that reports read
@@ -51,22 +46,18 @@ class Gold:
 
         `first` and `last` are inclusive, such as 2026-11-21. A histogram is a list of pairs.
         """
-        parquet = table_writer.library()
         for name, size in sorted(self._files.items()):
             day = _day(name)
             if name.partition("/")[0] != table or not (day is None or first <= day <= last):
                 continue
             path = self.path / name
-            _check(path, size)
+            manifests.check(path, size, None)
             where = table if day is None else f"{table} of {day}"
-            try:
-                with parquet.ParquetFile(path) as file:
-                    if missing := set(columns) - set(file.schema_arrow.names):
-                        raise SegmentTorn(f"{where} has no columns {', '.join(sorted(missing))}")
-                    for batch in file.iter_batches(BATCH_ROWS, columns=columns):
-                        yield from ({**row, "day": day} for row in batch.to_pylist())
-            except (OSError, ValueError) as error:
-                raise SegmentTorn(f"{where} cannot be read: {error}") from None
+            with table_writer.open_parquet(path, where) as file:
+                if missing := set(columns) - set(file.schema_arrow.names):
+                    raise SegmentTorn(f"{where} has no columns {', '.join(sorted(missing))}")
+                for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+                    yield from ({**row, "day": day} for row in batch.to_pylist())
 
     def names(
         self, table: str, key: str, name: str, wanted: Collection[str] | None = None
@@ -89,10 +80,10 @@ def _root(gold: Path, job: str) -> Path | None:
 
 
 def _manifest(path: Path, job: str) -> tuple[str, dict[str, int]]:
+    with manifests.reading(str(path), f"has no {_MANIFEST}: the job did not finish"):
+        text = (path / _MANIFEST).read_bytes()
     try:
-        manifest = msgspec.json.decode((path / _MANIFEST).read_bytes(), type=_Manifest)
-    except FileNotFoundError:
-        raise SegmentMissing(f"{path} has no {_MANIFEST}: the job did not finish") from None
+        manifest = msgspec.json.decode(text, type=_Manifest)
     except msgspec.DecodeError as error:
         raise SegmentTorn(f"{path / _MANIFEST} is truncated or malformed: {error}") from None
     if manifest.schema != SCHEMAS[job]:
@@ -101,15 +92,6 @@ def _manifest(path: Path, job: str) -> tuple[str, dict[str, int]]:
             hint=f"run the job again, of the same version as agentlip: docker run … {job} …",
         )
     return manifest.schema, manifest.files
-
-
-def _check(path: Path, size: int) -> None:
-    try:
-        actual = path.stat().st_size
-    except FileNotFoundError:
-        raise SegmentMissing(f"{path.name} is in the manifest but does not exist") from None
-    if actual != size:
-        raise SegmentTorn(f"{path.name} has {actual} bytes; its manifest requires {size}")
 
 
 def _day(name: str) -> str | None:

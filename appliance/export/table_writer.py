@@ -20,7 +20,6 @@ from appliance.export.manifests import reading, writing
 from appliance.export.schema import ExportColumn
 
 ROW_GROUP_ROWS = 65_536
-_EVENT_ID, _EPOCH = 0, 1  # indexes of columns
 _COPY_BYTES = 1 << 20
 LEVEL = 1  # zstd level: a third of the uncompressed size, in a quarter of the time of level 3
 _FEW_VALUES = frozenset(
@@ -138,7 +137,7 @@ class ParquetFile:
         self._gather(self._arrow.Table.from_arrays(arrays, schema=self.schema))
 
     def copy(self, path: Path) -> None:
-        with _parquet_of(path) as file:
+        with open_parquet(path) as file:
             for batch in file.iter_batches(ROW_GROUP_ROWS):
                 self._gather(self._arrow.Table.from_batches([batch], self.schema))
 
@@ -279,7 +278,7 @@ def extent(path: Path, format_name: str, columns: Sequence[ExportColumn]) -> Ext
 def count(path: Path, format_name: str) -> int:
     """The number of rows of a file, whatever its columns."""
     if format_name == "parquet":
-        with _parquet_of(path) as file:
+        with open_parquet(path) as file:
             return int(file.metadata.num_rows)
     with reading(path.name), path.open("rb") as lines:
         return sum(1 for _ in lines)
@@ -289,7 +288,7 @@ def rows(path: Path, format_name: str) -> Iterator[dict[str, Any]]:
     """The rows of a file, by column. Raises SegmentTorn, and LibraryMissing for Parquet without
     pyarrow."""
     if format_name == "parquet":
-        with _parquet_of(path) as file:
+        with open_parquet(path) as file:
             for batch in file.iter_batches(ROW_GROUP_ROWS):
                 yield from batch.to_pylist()
         return
@@ -302,27 +301,44 @@ def rows(path: Path, format_name: str) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def _parquet_of(path: Path) -> Iterator[Any]:
+def open_parquet(path: Path, name: str | None = None) -> Iterator[Any]:
+    """A Parquet file, which errors call `name`."""
     parquet = library()
-    arrow = importlib.import_module("pyarrow")
+    with parquet_errors(name or path.name), parquet.ParquetFile(path) as file:
+        yield file
+
+
+@contextmanager
+def parquet_errors(name: str) -> Iterator[None]:
+    """Convert errors of pyarrow to SegmentMissing or SegmentTorn."""
+    arrow = library("pyarrow")
     try:
-        with reading(path.name), parquet.ParquetFile(path) as file:
-            yield file
-    except (arrow.ArrowException, IndexError) as error:
-        raise SegmentTorn(f"{path.name} is not a Parquet file: {error}") from None
+        with reading(name):
+            yield
+    except (arrow.ArrowException, ValueError, IndexError, AttributeError) as error:
+        what = str(error).split("\n", 1)[0][:200]
+        raise SegmentTorn(f"{name} cannot be read: {what}") from None
 
 
 def _extent_of_parquet(path: Path, columns: Sequence[ExportColumn]) -> Extent:
-    with _parquet_of(path) as file:
+    with open_parquet(path) as file:
         if not file.schema_arrow.equals(arrow_schema(columns)):
             raise SegmentTorn(f"{path.name} has other columns than its schema version")
-        groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-        ids = [group.column(_EVENT_ID).statistics for group in groups]
-        epochs = [group.column(_EPOCH).statistics for group in groups]
-        named = frozenset(
-            name for statistics in epochs for name in (statistics.min, statistics.max)
-        )
-        return Extent(ids[0].min, ids[-1].max, file.metadata.num_rows, named)
+        epochs = statistics(file, "epoch")
+        named = frozenset(name for each in epochs for name in (each.min, each.max))
+        return Extent(*id_range(file), file.metadata.num_rows, named)
+
+
+def id_range(file: Any) -> tuple[int, int]:
+    """The first and last event of an open Parquet file."""
+    ids = statistics(file, "event_id")
+    return ids[0].min, ids[-1].max
+
+
+def statistics(file: Any, column: str) -> list[Any]:
+    """The statistics of a column in each row group of an open Parquet file."""
+    metadata, index = file.metadata, file.schema_arrow.names.index(column)
+    return [metadata.row_group(n).column(index).statistics for n in range(metadata.num_row_groups)]
 
 
 def _extent_of_lines(path: Path) -> Extent:

@@ -1,12 +1,13 @@
 """Compares the manifests with their files. Reads every byte and changes nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from appliance.export import manifests, schema, segment, table_writer
+from appliance.export.archive import ArchiveProblem
 from appliance.export.errors import ExportError, LibraryMissing, SegmentMissing, SegmentTorn
 from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.manifests import SNAPSHOT_MANIFEST, SegmentDirectory
@@ -29,13 +30,13 @@ class VerificationResult(msgspec.Struct):
     problems: list[VerificationProblem] = []
 
 
-def verify(out: Path, tell: Callable[[str], None] | None = None) -> VerificationResult:
+def verify(out: Path) -> VerificationResult:
     """Verify all segments and snapshots under `out`, and the chain of each log's segments."""
     if not out.is_dir():
         raise Invalid(f"{out} is not a directory", hint="agentlip export segments --out DIR")
     result = VerificationResult()
     for log in LOGS.values():
-        _log(SegmentDirectory(out, log.kind), log, result, tell)
+        _log(SegmentDirectory(out, log.kind), log, result)
     for path in manifests.snapshots(out):
         with _note_errors(result, f"{path.parent.name}/{SNAPSHOT_MANIFEST}"):
             _snapshot(path, result)
@@ -43,12 +44,7 @@ def verify(out: Path, tell: Callable[[str], None] | None = None) -> Verification
     return result
 
 
-def _log(
-    segments: SegmentDirectory,
-    log: ExportedLog,
-    result: VerificationResult,
-    tell: Callable[[str], None] | None,
-) -> None:
+def _log(segments: SegmentDirectory, log: ExportedLog, result: VerificationResult) -> None:
     good: list[SegmentManifest] = []
     folder = "" if log is EVENTS else f"{log.kind}/"
     for path in segments.paths():
@@ -59,8 +55,6 @@ def _log(
             result.rows += manifest.rows
             result.bytes += manifest.bytes
         result.segments += 1
-        if tell is not None:
-            tell(path.name)
     begin = 0
     with _note_errors(result, folder + manifests.RETENTION):
         begin = segments.begins_after() or 0
@@ -68,16 +62,13 @@ def _log(
         _note(result, log.kind, SegmentMissing(sentence))
 
 
-def raise_first(result: VerificationResult) -> None:
+def raise_first(problems: Sequence[VerificationProblem | ArchiveProblem]) -> None:
     """Raise the first problem, with the number of others."""
-    if result.problems:
-        first = result.problems[0]
-        more = len(result.problems) - 1
+    if problems:
+        first, more = problems[0], len(problems) - 1
         sentence = first.message + (f" (and {more} more)" if more else "")
         kinds = {kind.exit_code: kind for kind in ExportError.__subclasses__()}
-        raise kinds[first.exit_code](
-            sentence, details={"problems": msgspec.to_builtins(result.problems)}
-        )
+        raise kinds[first.exit_code](sentence, details={"problems": msgspec.to_builtins(problems)})
 
 
 def _segment(path: Path, manifest: SegmentManifest, log: ExportedLog) -> None:

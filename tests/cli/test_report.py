@@ -137,7 +137,7 @@ def spoil(what: str, version: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "code", "words"),
     [
-        ("missing", 10, "in the manifest but does not exist"),
+        ("missing", 10, "is missing, but its manifest exists"),
         ("nothing", 10, "contains no activity tables"),
         ("torn", 11, "its manifest requires"),
         ("not parquet", 11, "cannot be read"),
