@@ -237,14 +237,7 @@ def tell(error: ApplianceError, machine: bool, workspace: str = "") -> int:
     so.
     """
     if machine:
-        body = getattr(error, "body", None) or {
-            "error": error.message,
-            "code": error.code,
-            "details": error.details,
-            "hint": error.hint,
-            **error.extra,
-        }
-        note(_json(body))
+        note(_json(getattr(error, "body", None) or error.to_body()))
     else:
         current = error.details.get("current", error.extra.get("current_version"))
         version = f" (current: {current})" if current is not None else ""

@@ -44,7 +44,6 @@ from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
 from appliance.process import systemd
 from appliance.settings import Settings
-from appliance.web.errors import STATUS_OF_KIND
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
@@ -243,9 +242,8 @@ def error_classes() -> list[type[ApplianceError]]:
 
 
 def answer_row(kind: type[ApplianceError]) -> tuple[str, ...]:
-    status = kind.status or STATUS_OF_KIND[kind.kind]
-    left = EXIT_BY_STATUS.get(status, EXIT_GENERAL)
-    return code(kind.code), str(status), kind.default_message, kind.default_hint, str(left)
+    left = EXIT_BY_STATUS.get(kind.status, EXIT_GENERAL)
+    return code(kind.code), str(kind.status), kind.default_message, kind.default_hint, str(left)
 
 
 def metrics_page() -> str:

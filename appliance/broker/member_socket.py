@@ -244,6 +244,4 @@ def push_frame(push: Push) -> bytes:
 
 
 def error_frame(error: ApplianceError) -> bytes:
-    frame = {"type": "error", "error": error.message, "code": error.code,
-            "details": error.details, "hint": error.hint}  # fmt: skip
-    return text_frame(_encode(frame))
+    return text_frame(_encode({"type": "error", **error.to_body()}))

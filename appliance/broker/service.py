@@ -27,7 +27,6 @@ from appliance.kernel.log import Log
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.mesh.instance import MemberInstance, note_copy
-from appliance.web.errors import status_of
 
 Answer = tuple[int, dict[str, Any]]
 BATCHES_MAX = 100  # per round of the Deliverer
@@ -289,7 +288,7 @@ class Broker:
 
     def _refusal(self, error: ApplianceError) -> Answer:
         metrics.accepts.labels(error.kind).inc()
-        return wire.refusal(error, status_of(error) if error.kind != "internal" else 500)
+        return error.status, error.to_item_body()
 
     # -- connections -------------------------------------------------------------------------
 

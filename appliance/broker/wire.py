@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from appliance.kernel.errors import (
-    ApplianceError,
     Conflict,
     Exhausted,
     Forbidden,
@@ -429,20 +428,6 @@ class TooManyRows(Conflict):
 class TooManyLinks(Unavailable):
     default_message = "too many members are connected (broker.links_max)"
     default_hint = "raise broker.links_max"
-
-
-def refusal(error: ApplianceError, status: int) -> tuple[int, dict[str, Any]]:
-    """A refusal as the result of one item: the usual error body without a request id."""
-    body: dict[str, Any] = {
-        "error": error.message,
-        "code": error.code,
-        "details": error.details,
-        "hint": error.hint,
-        **error.extra,
-    }
-    if error.retry_after is not None:
-        body["retry_after"] = error.retry_after
-    return status, body
 
 
 def decode(item: Any) -> AcceptItem:

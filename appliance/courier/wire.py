@@ -410,7 +410,7 @@ class StreamRefused(Forbidden):
 def error_body(error: ApplianceError, **more: Any) -> dict[str, Any]:
     """The content of an error frame: the specification's `code` and `message`, and more."""
     body: dict[str, Any] = {
-        "code": error.status or STATUS_OF_KIND.get(error.kind, 500),
+        "code": error.status,
         "message": error.message,
         "name": error.code,
     }
@@ -421,15 +421,3 @@ def error_body(error: ApplianceError, **more: Any) -> dict[str, Any]:
     if error.hint:
         body["hint"] = error.hint
     return {**body, **more}
-
-
-STATUS_OF_KIND = {
-    "invalid": 400,
-    "unauthenticated": 401,
-    "forbidden": 403,
-    "missing": 404,
-    "conflict": 409,
-    "lost": 409,
-    "exhausted": 429,
-    "unavailable": 503,
-}

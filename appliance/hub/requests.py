@@ -14,12 +14,11 @@ import msgspec
 
 from appliance.hub import metrics, wire
 from appliance.hub.access import POST
-from appliance.hub.service import Hub, refusal
+from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
 from appliance.kernel.idempotency import Reply
 from appliance.web.body import BodyPlan, malformed, refuse_field
-from appliance.web.errors import status_of
 from appliance.web.frame import text_frame
 
 
@@ -239,11 +238,9 @@ def response(request: wire.SocketRequest, result: Reply | ApplianceError) -> byt
 
 def refused(request: wire.SocketRequest | None, error: ApplianceError) -> bytes:
     metrics.requested("refused")()
-    body: dict[str, Any] = refusal(error)
-    if error.retry_after is not None:
-        body["retry_after"] = error.retry_after
+    body = error.to_item_body()
     if request is None:
         return text_frame(_encode({"type": "error", **body}))
     return text_frame(
-        _encode({"type": "response", "id": request.id, "status": status_of(error), "body": body})
+        _encode({"type": "response", "id": request.id, "status": error.status, "body": body})
     )

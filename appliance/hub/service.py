@@ -479,7 +479,7 @@ def _reply_or_refusal(outcome: CallOutcome) -> Reply | ApplianceError:
 def batch_body(results: Sequence[Reply | ApplianceError]) -> bytes:
     """`{"results": […]}`: one entry for each item, in order."""
     parts = [
-        encode(refusal(result))
+        encode(result.to_body())
         if not isinstance(result, Reply)
         else result.body[:-1] + b',"replayed":true}'
         if result.replayed
@@ -487,13 +487,3 @@ def batch_body(results: Sequence[Reply | ApplianceError]) -> bytes:
         for result in results
     ]
     return b'{"results":[%b]}' % b",".join(parts)
-
-
-def refusal(error: ApplianceError) -> dict[str, Any]:
-    return {
-        "error": error.message,
-        "code": error.code,
-        "details": error.details,
-        "hint": error.hint,
-        **error.extra,
-    }

@@ -19,7 +19,7 @@ import msgspec
 from appliance.hub import metrics, wire
 from appliance.hub.pipeline import Pipeline
 from appliance.hub.requests import Requests, is_request
-from appliance.hub.service import Hub, refusal
+from appliance.hub.service import Hub
 from appliance.hub.subscription import LiveFilter
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -249,4 +249,4 @@ def join(items: Sequence[Any]) -> bytes:
 
 
 def error_frame(error: ApplianceError) -> bytes:
-    return text_frame(_encode({"type": "error", **refusal(error)}))
+    return text_frame(_encode({"type": "error", **error.to_body()}))

@@ -10,8 +10,8 @@
     ├── Exhausted        429  a limit of the caller has been reached
     └── Unavailable      503  temporarily impossible; try again
 
-A subsystem derives its own errors from these in its `wire.py`. `web/errors.py`, `web/socket.py`
-and `cli_support.py` map the kinds to HTTP statuses, close codes and exit codes.
+A subsystem derives its own errors from these in its `wire.py`. `web/socket.py` and `cli_support.py`
+map the kinds to close codes and exit codes.
 """
 
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ class ApplianceError(Exception):
 
     kind: ClassVar[str] = "internal"
     code: ClassVar[str] = "INTERNAL_ERROR"
-    status: ClassVar[int | None] = None
+    status: ClassVar[int] = 500
     default_message: ClassVar[str] = "internal error"
     default_hint: ClassVar[str] = "agentlip doctor; details are in the log, .agentlip/logs"
 
@@ -49,9 +49,25 @@ class ApplianceError(Exception):
         self.retry_after = retry_after
         super().__init__(self.message)
 
+    def to_body(self) -> dict[str, Any]:
+        """The body of a refused request. `extra` can't replace its keys."""
+        body = {
+            "error": self.message,
+            "code": self.code,
+            "details": self.details,
+            "hint": self.hint,
+        }
+        return body | self.extra | body
+
+    def to_item_body(self) -> dict[str, Any]:
+        """The body of a refused item, which has no header to say when to try again."""
+        when = {} if self.retry_after is None else {"retry_after": self.retry_after}
+        return self.to_body() | when
+
 
 class Invalid(ApplianceError):
     kind = "invalid"
+    status = 400
     code = "INVALID_INPUT"
     default_message = "invalid input"
     default_hint = "see GET /api/v1/openapi.json, or agentlip COMMAND --help"
@@ -59,6 +75,7 @@ class Invalid(ApplianceError):
 
 class Unauthenticated(ApplianceError):
     kind = "unauthenticated"
+    status = 401
     code = "UNAUTHORIZED"
     default_message = "missing or invalid token"
     default_hint = (
@@ -68,6 +85,7 @@ class Unauthenticated(ApplianceError):
 
 class Forbidden(ApplianceError):
     kind = "forbidden"
+    status = 403
     code = "FORBIDDEN"
     default_message = "the token lacks the scope for this request"
     default_hint = "agentlip token list"
@@ -75,6 +93,7 @@ class Forbidden(ApplianceError):
 
 class Missing(ApplianceError):
     kind = "missing"
+    status = 404
     code = "NOT_FOUND"
     default_message = "not found"
     default_hint = "agentlip channel list; agentlip topic list --channel NAME"
@@ -82,6 +101,7 @@ class Missing(ApplianceError):
 
 class Conflict(ApplianceError):
     kind = "conflict"
+    status = 409
     code = "CONFLICT"
     default_message = "conflict"
     default_hint = "read the current state, then try again"
@@ -89,6 +109,7 @@ class Conflict(ApplianceError):
 
 class Lost(ApplianceError):
     kind = "lost"
+    status = 409
     code = "LOST"
     default_message = "the lease is no longer held"
     default_hint = "nothing to do: another consumer has the work, or it is done"
@@ -96,6 +117,7 @@ class Lost(ApplianceError):
 
 class Exhausted(ApplianceError):
     kind = "exhausted"
+    status = 429
     code = "RATE_LIMITED"
     default_message = "rate limit exceeded"
     default_hint = "wait `retry_after` seconds, then send the same request again"
@@ -103,6 +125,7 @@ class Exhausted(ApplianceError):
 
 class Unavailable(ApplianceError):
     kind = "unavailable"
+    status = 503
     code = "SERVICE_UNAVAILABLE"
     default_message = "temporarily unavailable"
     default_hint = "wait the seconds in Retry-After, then send the same request again"

@@ -75,7 +75,7 @@ class Operation(msgspec.Struct, frozen=True):
     same_origin: bool = False
     keyed: bool = False
     media: str = "application/json"
-    errors: tuple[type[Exception], ...] = ()
+    errors: tuple[type[ApplianceError], ...] = ()
     example: Any = None
 
     @property

@@ -14,7 +14,6 @@ import msgspec
 from appliance import __version__
 from appliance.hub import wire
 from appliance.hub.access import READ
-from appliance.hub.service import refusal as refusal_body
 from appliance.kernel.errors import (
     ApplianceError,
     Forbidden,
@@ -225,7 +224,7 @@ def _is_command(hint: str) -> bool:
 
 def _refusal(error: ApplianceError) -> dict[str, Any]:
     """A refusal for the model: message, code and hint."""
-    body = refusal_body(error) | {"hint": hint_for_model(error)}
+    body = error.to_body() | {"hint": hint_for_model(error)}
     if error.retry_after is not None:
         body["retry_after"] = error.retry_after
     return {"content": [{"type": "text", "text": _encode(body).decode()}], "isError": True}

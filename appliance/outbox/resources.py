@@ -11,7 +11,6 @@ from appliance.kernel.route import Operation, Route
 from appliance.outbox import destination, wire
 from appliance.outbox.admin import Command, OutboxAdmin, Verb
 from appliance.outbox.service import MaxAgeTooLong, Outbox, RetentionTooShort
-from appliance.web import errors
 from appliance.web.media import reply, reply_bytes
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
@@ -45,24 +44,11 @@ def batch_body(results: list[tuple[int, wire.Accepted] | ApplianceError]) -> byt
     items = []
     for result in results:
         if isinstance(result, ApplianceError):
-            status, body = errors.status_of(result), _encode(error_body(result))
+            status, body = result.status, _encode(result.to_item_body())
         else:
             status, body = result[0], _encode(result[1])
         items.append(b'{"status":%d,"body":%b}' % (status, body))
     return b'{"results":[%b]}' % b",".join(items)
-
-
-def error_body(error: ApplianceError) -> dict[str, Any]:
-    body = {
-        "error": error.message,
-        "code": error.code,
-        "details": error.details,
-        "hint": error.hint,
-        **error.extra,
-    }
-    if error.retry_after is not None:
-        body["retry_after"] = error.retry_after
-    return body
 
 
 class OutboxResource:

@@ -282,7 +282,7 @@ class ErrorHandlers:
         if isinstance(error, RateLimited):
             req.context.allowance = error.allowance
         req.context.error_code = error.code
-        resp.status = falcon.code_to_http_status(errors.status_of(error))
+        resp.status = falcon.code_to_http_status(error.status)
         resp.data = errors.body(error, req.context.request_id)
         resp.stamp({"content-type": "application/json", **errors.headers_of(error)})
 

@@ -1,7 +1,6 @@
-"""Errors over HTTP: the status of each kind, and the JSON body."""
+"""Errors over HTTP: the JSON body and the headers."""
 
 import math
-from typing import Any
 
 import falcon
 import msgspec
@@ -16,17 +15,6 @@ from appliance.kernel.errors import (
     PayloadTooLarge as PayloadTooLarge,
 )
 
-STATUS_OF_KIND = {
-    "invalid": 400,
-    "unauthenticated": 401,
-    "forbidden": 403,
-    "missing": 404,
-    "conflict": 409,
-    "lost": 409,
-    "exhausted": 429,
-    "unavailable": 503,
-    "internal": 500,
-}
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -70,26 +58,13 @@ class OriginRefused(Forbidden):
     default_hint = "use the same origin, or add the page's host name to `http.allowed_hosts`"
 
 
-def status_of(error: ApplianceError) -> int:
-    return error.status or STATUS_OF_KIND[error.kind]
-
-
 def status_line(error: ApplianceError) -> str:
-    return str(falcon.code_to_http_status(status_of(error)))
+    return str(falcon.code_to_http_status(error.status))
 
 
 def body(error: ApplianceError, request_id: str) -> bytes:
-    """The JSON body of every failed request. `extra` can't replace the five keys."""
-    fields: dict[str, Any] = {
-        "error": error.message,
-        "code": error.code,
-        "details": error.details,
-        "hint": error.hint,
-        "request_id": request_id,
-    }
-    for name, value in error.extra.items():
-        fields.setdefault(name, value)
-    return _encode(fields)
+    """The JSON body of every failed request."""
+    return _encode(error.to_body() | {"request_id": request_id})
 
 
 def headers_of(error: ApplianceError) -> dict[str, str]:

@@ -10,7 +10,6 @@ import msgspec
 
 import appliance
 from appliance.kernel.route import DEFAULT_PATTERN, READ_DOCS, Operation, Route
-from appliance.web import errors
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.web.media import reply_bytes
 
@@ -172,7 +171,7 @@ def _responses(operation: Operation, by_type: dict[Any, dict[str, Any]]) -> dict
     if operation.body is not None:
         statuses |= set(_WITH_BODY)
     for kind in operation.errors:
-        statuses.add(errors.status_of(kind()))  # type: ignore[arg-type]
+        statuses.add(kind.status)
     for status in sorted(statuses):
         name = str(status)
         answers[name] = {"$ref": f"#/components/responses/{name}"}
