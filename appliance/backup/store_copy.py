@@ -12,7 +12,7 @@ from appliance.backup.manifest import StoreFacts
 from appliance.kernel import event_ids, meta
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ownership import open_own
-from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_declaration import declaration_of, file_of
 from appliance.kernel.store_errors import sqlite_name
 from appliance.kernel.store_files import UNUSED, open_database
 
@@ -44,7 +44,7 @@ class CopiedStore:
         declaration = declaration_of(self.store)
         with closing(open_database(self.path, UNUSED)) as connection:
             return StoreFacts(
-                file=declaration.file or f"{self.store}.sqlite3",
+                file=file_of(self.store),
                 store_id=meta.read(connection, declaration.id_key) or "",
                 schema=_number(meta.read(connection, "x_schema")),
                 rows={table: _count(connection, table) for table in tables(connection)},

@@ -10,6 +10,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.page import take_page
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
+from appliance.kernel.store_files import StoreFiles
 
 T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -40,8 +41,11 @@ class Reader:
         query_only: bool = True,
         page_bytes_max: int = PAGE_BYTES_MAX,
         steps: int = STEPS_BETWEEN_CHECKS,
+        files: StoreFiles | None = None,
     ) -> None:
+        """`files` of a shared store: when they were replaced, the reader is too."""
         self.connection = connection
+        self.files = files
         self.execute = connection.execute
         self.query_only = query_only
         self.limit = ReadLimit(clock, seconds_max, page_bytes_max)

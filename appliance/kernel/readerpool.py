@@ -66,6 +66,9 @@ class ReaderPool:
             reader = self._open_reader()
         while (reading := self._queue.get()) is not None:
             try:
+                if reader is not None and reader.files is not None and reader.files.find_change():
+                    reader.connection.close()
+                    reader = None
                 reader = reader or self._open_reader()
                 with reader.deadline(reading.is_cancelled):
                     outcome = CallOutcome(reading.function(reader, *reading.args))

@@ -36,8 +36,10 @@ from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, open_connectio
 from appliance.kernel.readerpool import ReaderPool
 from appliance.kernel.readlimit import STEPS_BETWEEN_CHECKS as STEPS_SLOW
 from appliance.kernel.readonly import NoWriter
+from appliance.kernel.store_declaration import declaration_of, open_shared
 from appliance.kernel.store_errors import (
     QueueFull,
+    StoreAbsent,
     StoreBusy,
     StoreClosed,
     StoreDetached,
@@ -121,7 +123,8 @@ class Store:
         self._callbacks = LoopCallbacks()
         self._pending = 0
         self._closed = False
-        self._suspect = path.with_name(path.name + ".suspect").exists()
+        self._shared = declaration_of(name).shared
+        self._suspect = suspect_marker(path).exists()
         self._suspended: StoreSuspended | None = None
         self._files = StoreFiles(path)
         self._detached: StoreDetached | None = None
@@ -259,7 +262,7 @@ class Store:
     def _check_files(self) -> StoreDetached | None:
         """Why nothing that is written now would stay, if a file was removed or replaced. It ends
         when the file is put back."""
-        file = self._files.find_change()
+        file = "" if self._shared else self._files.find_change()  # its writer checks a shared one
         if not file:
             self._detached = None
         elif self._detached is None:
@@ -268,7 +271,7 @@ class Store:
         return self._detached
 
     def _written(self, jobs: int) -> None:
-        self._jobs_in_wal += jobs
+        self._jobs_in_wal += 0 if self._shared else jobs  # SQLite does it for a shared store
         if self._jobs_in_wal >= CHECKPOINT_JOBS:
             self._checkpoint_due.set()
 
@@ -337,18 +340,27 @@ class Store:
         settings = self.settings
 
         def open_reader() -> Reader:
-            if file := self._files.find_change():
+            files = None
+            if self._shared:
+                if not self.path.exists():
+                    raise StoreAbsent
+                connection = open_shared(self.name, self.path, settings.synchronous)
+                connection.execute("PRAGMA query_only = ON").fetchall()
+                files = StoreFiles(self.path)
+            elif file := self._files.find_change():
                 raise StoreDetached(self.name, file)
-            connection = open_connection(
-                self.path, settings.synchronous, query_only=True, read_only=settings.read_only
-            )
-            self._files.note_log()
+            else:
+                connection = open_connection(
+                    self.path, settings.synchronous, query_only=True, read_only=settings.read_only
+                )
+                self._files.note_log()
             return Reader(
                 connection,
                 self._clock,
                 seconds_max=settings.read_seconds_max,
                 page_bytes_max=settings.page_bytes_max,
                 steps=steps,
+                files=files,
             )
 
         return ReaderPool(
@@ -418,7 +430,7 @@ class Store:
     def close(self, timeout_seconds: float = 10.0) -> bool:
         """Refuse new work, finish queued work, move the WAL. False when time ran out."""
         self._closed = True
-        if not self.settings.read_only:
+        if not (self.settings.read_only or self._shared):
             self._writer.submit(WriteRequest((), empty_wal))
         finished = self._writer.close(timeout_seconds)
         ended = [pool.close(timeout_seconds) for pool in (self._reads, self._slow_reads)]

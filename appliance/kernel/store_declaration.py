@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module, resources
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -101,9 +102,19 @@ class RecoveryRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Every field has the default of an ordinary store."""
+    """Every field has the default of an ordinary store.
 
-    file: str = ""  # name of its file; default: the store's name and `.sqlite3`
+    shared   other programs open and write the same file, as long as the appliance serves and
+             without it. So nothing assumes that this program is the only one: the file is optional,
+             is adopted when it appears, has no migrations, and is checkpointed by whoever writes it
+    opens    `module:function(path, synchronous)` of a shared store, which opens the file, or makes
+             it, and brings its schema up to date. It runs for each connection and may be called at
+             the same time by several threads and programs
+    """
+
+    path: str = ""  # its file, below the workspace; default: in the data folder, after its name
+    shared: bool = False
+    opens: str = ""
     needed: bool = False  # without it nothing is served
     marks_workspace: bool = False  # a directory with its file is a workspace
     keeps_record: bool = False  # has a copy of the record of stores, and the epoch
@@ -118,10 +129,14 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     adapter: str = ""  # `.module:class` of a SchemaAdapter, below the package of the appliance
 
 
+DATA_FOLDER = ".agentlip"
+_DECLARING = (".sql", ".toml")
+
+
 def _declarations() -> dict[str, StoreDeclaration]:
     stores = {}
     for folder in resources.files(migration_files).iterdir():
-        if folder.is_dir() and any(file.name.endswith(".sql") for file in folder.iterdir()):
+        if folder.is_dir() and any(file.name.endswith(_DECLARING) for file in folder.iterdir()):
             file = folder / "store.toml"
             values = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
             stores[folder.name] = msgspec.convert(values, StoreDeclaration)
@@ -138,15 +153,29 @@ def declaration_of(store: str) -> StoreDeclaration:
     return DECLARATIONS.get(store, ORDINARY)
 
 
+def path_of(store: str) -> str:
+    """The file of a store, relative to the workspace."""
+    return declaration_of(store).path or f"{DATA_FOLDER}/{store}.sqlite3"
+
+
 def file_of(store: str) -> str:
-    return declaration_of(store).file or f"{store}.sqlite3"
+    return path_of(store).rpartition("/")[2]
 
 
 @cache
 def adapter_of(store: str) -> SchemaAdapter | None:
     """The store's adapter; None for a store that only this program writes."""
-    module, _, name = declaration_of(store).adapter.partition(":")
-    package = __name__.partition(".")[0]
-    if not module:
-        return None
-    return cast(SchemaAdapter, getattr(import_module(module, package), name)())
+    adapter = declaration_of(store).adapter
+    return cast(SchemaAdapter, _resolve(adapter)()) if adapter else None
+
+
+def open_shared(store: str, path: Path, synchronous: str) -> sqlite3.Connection:
+    """A connection to a shared store, whose file is made if it is missing."""
+    opener = _resolve(declaration_of(store).opens)
+    return cast(sqlite3.Connection, opener(path, synchronous))
+
+
+def _resolve(name: str) -> Any:
+    """The function or class that a declaration names."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module, __name__.partition(".")[0]), attribute)

@@ -7,6 +7,7 @@ from pathlib import Path
 from appliance.kernel.errors import (
     ApplianceError,
     FileSystemReadOnly,
+    Missing,
     StorageFull,
     Unavailable,
 )
@@ -63,10 +64,17 @@ class StoreDetached(Unavailable):
 
     def __init__(self, store: str, file: str) -> None:
         super().__init__(
-            f"{store}: .agentlip/{file} was removed or replaced while it is in use; writes are"
-            " refused, reads still work",
+            f"{store}: {file} was removed or replaced while it is in use; writes are refused, reads"
+            " still work",
             details={"store": store, "file": file},
         )
+
+
+class StoreAbsent(Missing):
+    """Nobody has made the file of a shared store. The first write makes it."""
+
+    code = "STORE_ABSENT"
+    default_message = "this store has no file yet; the first write makes it"
 
 
 class StoreReadOnly(Unavailable):
@@ -92,9 +100,9 @@ def sqlite_name(error: sqlite3.Error) -> str:
 
 
 def free_bytes(directory: Path) -> int:
-    """Bytes that an unprivileged process can still write in `directory`."""
+    """Bytes that an unprivileged process can still write in `directory`, which may be missing."""
     try:
-        status = os.statvfs(directory)
+        status = os.statvfs(directory if directory.exists() else directory.parent)
     except OSError:
         return 0
     return status.f_bavail * status.f_frsize

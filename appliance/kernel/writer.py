@@ -14,13 +14,21 @@ import msgspec
 
 from appliance.kernel.batch import BatchRunner, Call, CallOutcome, Tx
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Unavailable
+from appliance.kernel.errors import ApplianceError
 from appliance.kernel.event_ids import EventIdNote
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
-from appliance.kernel.store_declaration import declaration_of
-from appliance.kernel.store_errors import StoreBusy, StoreFull, free_bytes, sqlite_name, translate
+from appliance.kernel.store_declaration import declaration_of, open_shared
+from appliance.kernel.store_errors import (
+    StoreBusy,
+    StoreDetached,
+    StoreFull,
+    free_bytes,
+    sqlite_name,
+    translate,
+)
+from appliance.kernel.store_files import StoreFiles
 
 FULL_LOG_SECONDS = 10.0
 LATE_SECONDS = 0.5
@@ -86,6 +94,7 @@ class Writer:
         self._runner_type = runner
         self._runner: BatchRunner | None = None
         self._note: EventIdNote | None = None
+        self._files: StoreFiles | None = None  # only for a shared store
         self._space_checked = float("-inf")
         self._logged_at = float("-inf")
         self._catch_up = catch_up
@@ -98,6 +107,8 @@ class Writer:
         """Run one batch; returns outcomes in order, and published items in commit order. `alone`:
         nothing else joins it."""
         try:
+            if self._files is not None and self._files.find_change():
+                self._forget()  # another program made the file again
             runner = self._runner or self._open()
             refusal = self._check_space()
             if refusal is not None:
@@ -113,6 +124,9 @@ class Writer:
             self._forget()
             translated_error = self._refusal(error)
             return [CallOutcome(error=translated_error) for _ in calls], []
+        if self._files is not None and (file := self._files.find_change()):
+            detached = StoreDetached(self._name, file)
+            return [CallOutcome(error=detached) for _ in calls], []
         if published and self._note is not None:
             self._note.write(published[-1].number)
         self._translate_errors(outcomes)
@@ -152,10 +166,8 @@ class Writer:
     def _refusal(self, error: Exception) -> Exception:
         wait = self._settings.retry_after_seconds
         if isinstance(error, sqlite3.Error):
-            translated_error = translate(error, wait, self._path.parent)
-            if isinstance(translated_error, Unavailable):
-                return translated_error
-        return StoreBusy(retry_after=wait)
+            error = translate(error, wait, self._path.parent)
+        return error if isinstance(error, ApplianceError) else StoreBusy(retry_after=wait)
 
     def _forget(self) -> None:
         """Close the failed connection. Closing may fail as well."""
@@ -173,7 +185,12 @@ class Writer:
             runner.connection.close()
 
     def _open(self) -> BatchRunner:
-        connection = open_connection(self._path, self._settings.synchronous)
+        if declaration_of(self._name).shared:
+            connection = open_shared(self._name, self._path, self._settings.synchronous)
+            self._files = StoreFiles(self._path)
+            self._files.note_log()
+        else:
+            connection = open_connection(self._path, self._settings.synchronous)
         self._runner = self._runner_type(connection, self._clock, self.ids)
         if declaration_of(self._name).numbers_events:
             self._note = EventIdNote(self._path.parent)

@@ -30,13 +30,15 @@ from appliance.kernel.ownership import (
     open_own,
     read_small,
 )
-from appliance.kernel.store_declaration import DECLARATIONS, file_of
+from appliance.kernel.store_declaration import DATA_FOLDER, DECLARATIONS, file_of, path_of
 from appliance.kernel.store_files import suspect_marker
 from appliance.kernel.whole_file import write_whole
 
-DIRECTORY = ".agentlip"
-STORES = tuple(DECLARATIONS)
-"""Every store of the appliance."""
+DIRECTORY = DATA_FOLDER
+STORES = tuple(store for store, declaration in DECLARATIONS.items() if not declaration.shared)
+"""Every store whose file belongs to the appliance."""
+SHARED_STORES = tuple(sorted(DECLARATIONS.keys() - set(STORES)))
+"""Stores whose files other programs write too. They are optional, and nothing here makes them."""
 
 MANIFEST = "stores.json"
 FOLDERS = ("locks", "logs", "backups")
@@ -125,7 +127,7 @@ class DataDir:
         return f"DataDir({str(self.workspace)!r})"
 
     def database(self, store: str) -> Path:
-        return self.dir / file_of(store)
+        return self.workspace / path_of(store)
 
     def with_stand_ins(self, folder: Path, stores: Collection[str]) -> "DataDir":
         """The same workspace with the files of `stores` in `folder`."""

@@ -55,6 +55,6 @@ def test_read_only_file_system_has_a_code_of_its_own(tmp_path, monkeypatch, name
     assert type(translate(sqlite_error("SQLITE_BUSY"), 1, tmp_path)) is StoreBusy
 
 
-def test_missing_directory_has_no_free_bytes(tmp_path):
-    assert store_errors.free_bytes(tmp_path) > 0
-    assert store_errors.free_bytes(tmp_path / "missing") == 0
+def test_missing_directory_has_the_free_bytes_of_the_one_above(tmp_path):
+    assert store_errors.free_bytes(tmp_path / "missing") > 0
+    assert store_errors.free_bytes(tmp_path / "missing" / "too") == 0

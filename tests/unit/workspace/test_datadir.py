@@ -51,16 +51,27 @@ def workspace(path: Path) -> DataDir:
     return DataDir(path)
 
 
-def contender(at: Path, name: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", CONTENDER, str(at), name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+@pytest.fixture
+def data(tmp_path):
+    return workspace(tmp_path)
+
+
+def start(code: str, *arguments: str, keeps_files: bool = False) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, close_fds=not keeps_files,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    )  # fmt: skip
+
+
+def contender(at: Path, name: str) -> subprocess.Popen[str]:
+    process = start(CONTENDER, str(at), name)
     assert answer(process) == "here"
     return process
+
+
+def full(*_: object) -> int:
+    raise OSError(28, "No space left on device")
 
 
 def say(process: subprocess.Popen[str], word: str) -> None:
@@ -82,7 +93,7 @@ def end(process: subprocess.Popen[str]) -> None:
 # -- finding a workspace -------------------------------------------------------------------
 
 
-def test_nearest_workspace_above_is_found(tmp_path: Path) -> None:
+def test_nearest_workspace_above_is_found(tmp_path):
     workspace(tmp_path)
     inner = workspace(tmp_path / "a")
     deep = tmp_path / "a" / "b" / "c"
@@ -90,7 +101,7 @@ def test_nearest_workspace_above_is_found(tmp_path: Path) -> None:
     assert discover(deep, home=tmp_path).workspace == inner.workspace
 
 
-def test_directory_without_a_database_is_skipped(tmp_path: Path) -> None:
+def test_directory_without_a_database_is_skipped(tmp_path):
     workspace(tmp_path)
     (tmp_path / "a" / ".agentlip").mkdir(parents=True)
     (tmp_path / "b" / ".agentlip" / "db.sqlite3").mkdir(parents=True)
@@ -100,7 +111,7 @@ def test_directory_without_a_database_is_skipped(tmp_path: Path) -> None:
         assert discover(tmp_path / name, home=tmp_path).workspace == tmp_path
 
 
-def test_search_ends_at_the_home_directory(tmp_path: Path) -> None:
+def test_search_ends_at_the_home_directory(tmp_path):
     workspace(tmp_path)
     home = tmp_path / "home"
     below = home / "project"
@@ -111,9 +122,7 @@ def test_search_ends_at_the_home_directory(tmp_path: Path) -> None:
     assert discover(below, home=home).workspace == home
 
 
-def test_search_ends_at_the_edge_of_the_file_system(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_ends_at_the_edge_of_the_file_system(tmp_path, monkeypatch):
     workspace(tmp_path)
     mounted = tmp_path / "mounted" / "deep"
     mounted.mkdir(parents=True)
@@ -123,9 +132,7 @@ def test_search_ends_at_the_edge_of_the_file_system(
     assert error.value.details["searched"] == [str(mounted), str(mounted.parent)]
 
 
-def test_ceiling_directories_and_those_above_are_not_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ceiling_directories_and_those_above_are_not_searched(tmp_path, monkeypatch):
     workspace(tmp_path)
     ceiling = workspace(tmp_path / "clone").workspace
     below = ceiling / "tests"
@@ -139,7 +146,7 @@ def test_ceiling_directories_and_those_above_are_not_searched(
     assert discover(below, home=tmp_path).workspace == below
 
 
-def test_missing_workspace_error_lists_searched_directories_and_a_hint(tmp_path: Path) -> None:
+def test_missing_workspace_error_lists_searched_directories_and_a_hint(tmp_path):
     below = tmp_path / "a"
     below.mkdir()
     with pytest.raises(WorkspaceNotFound) as error:
@@ -151,13 +158,13 @@ def test_missing_workspace_error_lists_searched_directories_and_a_hint(tmp_path:
     assert "--workspace" in error.value.hint
 
 
-def test_search_from_a_missing_directory_finds_nothing(tmp_path: Path) -> None:
+def test_search_from_a_missing_directory_finds_nothing(tmp_path):
     with pytest.raises(WorkspaceNotFound) as error:
         discover(tmp_path / "nowhere", home=tmp_path)
     assert error.value.details["searched"] == [str(tmp_path / "nowhere")]
 
 
-def test_search_from_a_link_starts_at_its_target(tmp_path: Path) -> None:
+def test_search_from_a_link_starts_at_its_target(tmp_path):
     real = workspace(tmp_path / "real")
     (tmp_path / "real" / "inside").mkdir()
     trap = tmp_path / "trap"
@@ -167,20 +174,20 @@ def test_search_from_a_link_starts_at_its_target(tmp_path: Path) -> None:
     assert discover(trap / "link", home=tmp_path).workspace == real.workspace
 
 
-def test_own_linked_data_directory_is_accepted(tmp_path: Path) -> None:
+def test_own_linked_data_directory_is_accepted(tmp_path):
     workspace(tmp_path / "disk")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / ".agentlip").symlink_to(tmp_path / "disk" / ".agentlip")
     assert discover(tmp_path / "a", home=tmp_path).workspace == tmp_path / "a"
 
 
-def test_circular_link_is_skipped(tmp_path: Path) -> None:
+def test_circular_link_is_skipped(tmp_path):
     (tmp_path / ".agentlip").symlink_to(tmp_path / ".agentlip")
     with pytest.raises(WorkspaceNotFound):
         discover(tmp_path, home=tmp_path)
 
 
-def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def give_away(path: Path, monkeypatch):
     """Makes `path` somebody else's: really as root, else by being somebody else ourselves."""
     if os.geteuid() == 0:
         os.chown(path, 12345, 12345, follow_symlinks=False)
@@ -190,19 +197,14 @@ def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("part", ["", "db.sqlite3"])
-def test_data_directory_of_another_user_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
-    data = workspace(tmp_path)
+def test_data_directory_of_another_user_is_refused(data, tmp_path, monkeypatch, part):
     give_away(data.dir / part, monkeypatch)
     with pytest.raises(WorkspaceNotTrusted) as error:
         discover(tmp_path, home=tmp_path)
     assert f"--workspace {tmp_path}" in error.value.hint
 
 
-def test_link_made_by_another_user_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_link_made_by_another_user_is_refused(tmp_path, monkeypatch):
     workspace(tmp_path / "mine")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / ".agentlip").symlink_to(tmp_path / "mine" / ".agentlip")
@@ -214,8 +216,7 @@ def test_link_made_by_another_user_is_refused(
 # -- private files --------------------------------------------------------------------------
 
 
-def test_private_file_is_complete_and_readable_by_its_owner_only(tmp_path: Path) -> None:
-    data = workspace(tmp_path)
+def test_private_file_is_complete_and_readable_by_its_owner_only(data):
     before = os.umask(0)
     try:
         data.write_private(data.token_file, "first\n")
@@ -227,8 +228,7 @@ def test_private_file_is_complete_and_readable_by_its_owner_only(tmp_path: Path)
     assert sorted(path.name for path in data.dir.iterdir()) == ["db.sqlite3", "locks", "token"]
 
 
-def test_private_file_replaces_a_link_and_keeps_its_target(tmp_path: Path) -> None:
-    data = workspace(tmp_path)
+def test_private_file_replaces_a_link_and_keeps_its_target(data, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("untouched")
     data.token_file.symlink_to(elsewhere)
@@ -237,14 +237,8 @@ def test_private_file_replaces_a_link_and_keeps_its_target(tmp_path: Path) -> No
     assert not data.token_file.is_symlink()
 
 
-def test_failed_write_keeps_the_old_file_and_removes_the_temporary_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = workspace(tmp_path)
+def test_failed_write_keeps_the_old_file_and_removes_the_temporary_one(data, monkeypatch):
     data.write_private(data.token_file, "old")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageFull, match="No space left") as error:
@@ -254,23 +248,20 @@ def test_failed_write_keeps_the_old_file_and_removes_the_temporary_one(
     assert not list(data.dir.glob(".token*"))
 
 
-def test_missing_and_empty_token_files_have_no_token(tmp_path: Path) -> None:
-    data = workspace(tmp_path)
+def test_missing_and_empty_token_files_have_no_token(data):
     assert data.read_token() is None
     data.token_file.write_text(" \n")
     assert data.read_token() is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"port": "many"}', "\x00"])
-def test_invalid_server_file_is_ignored(tmp_path: Path, text: str) -> None:
-    data = workspace(tmp_path)
+def test_invalid_server_file_is_ignored(data, text):
     assert data.read_server() is None
     data.server_file.write_text(text)
     assert data.read_server() is None
 
 
-def test_unknown_keys_of_the_server_file_are_ignored(tmp_path: Path) -> None:
-    data = workspace(tmp_path)
+def test_unknown_keys_of_the_server_file_are_ignored(data):
     data.server_file.write_text('{"port": 8080, "auth_token": "abc", "colour": 1}')
     server = data.read_server()
     assert server is not None
@@ -281,8 +272,7 @@ def test_unknown_keys_of_the_server_file_are_ignored(tmp_path: Path) -> None:
 # -- the lock ------------------------------------------------------------------------------
 
 
-def test_exactly_one_of_twelve_concurrent_locks_succeeds(tmp_path: Path) -> None:
-    data = workspace(tmp_path)
+def test_exactly_one_of_twelve_concurrent_locks_succeeds(data, tmp_path):
     processes = [contender(tmp_path, f"n{i}") for i in range(12)]
     try:
         for _ in range(20):
@@ -302,8 +292,7 @@ def test_exactly_one_of_twelve_concurrent_locks_succeeds(tmp_path: Path) -> None
             end(process)
 
 
-def test_lock_of_a_killed_holder_is_free(tmp_path: Path) -> None:
-    data = workspace(tmp_path)
+def test_lock_of_a_killed_holder_is_free(data, tmp_path):
     process = contender(tmp_path, "first")
     say(process, "go")
     assert answer(process) == "won"
@@ -312,47 +301,37 @@ def test_lock_of_a_killed_holder_is_free(tmp_path: Path) -> None:
     assert error.value.details == {"pid": process.pid, "instance_id": "first"}
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=10)
-    lock = WriterLock(data, "second")
-    lock.acquire()
-    assert lock.intact()
-    lock.release()
+    with WriterLock(data, "second") as lock:
+        assert lock.intact()
 
 
-def test_refusal_names_the_port_of_the_holder_only(tmp_path: Path) -> None:
-    data = workspace(tmp_path)
-    lock = WriterLock(data, "first")
-    lock.acquire()
-    data.write_private(data.server_file, '{"instance_id": "first", "port": 8123}')
-    with pytest.raises(HubRunning, match="port 8123") as error:
-        WriterLock(data, "second").acquire()
-    assert error.value.details["port"] == 8123
-    assert error.value.hint == "agentlipd status"
-    data.write_private(data.server_file, '{"instance_id": "long ago", "port": 8123}')
-    with pytest.raises(HubRunning) as error:
-        WriterLock(data, "second").acquire()
-    assert "port" not in error.value.details
-    lock.release()
+def test_refusal_names_the_port_of_the_holder_only(data):
+    with WriterLock(data, "first"):
+        data.write_private(data.server_file, '{"instance_id": "first", "port": 8123}')
+        with pytest.raises(HubRunning, match="port 8123") as error:
+            WriterLock(data, "second").acquire()
+        assert error.value.details["port"] == 8123
+        assert error.value.hint == "agentlipd status"
+        data.write_private(data.server_file, '{"instance_id": "long ago", "port": 8123}')
+        with pytest.raises(HubRunning) as error:
+            WriterLock(data, "second").acquire()
+        assert "port" not in error.value.details
 
 
 @pytest.mark.parametrize("text", ["", "rubbish", '{"pid": 1, "instance_id": "other"}', "[" * 99])
-def test_stale_lock_file_does_not_block(tmp_path: Path, text: str) -> None:
-    data = workspace(tmp_path)
+def test_stale_lock_file_does_not_block(data, text):
     data.lock_file.write_text(text)
     lock = WriterLock(data, "new")
     assert lock.holder() is None
-    lock.acquire()
-    written = json.loads(data.lock_file.read_text())
-    assert written["pid"] == os.getpid()
-    assert written["instance_id"] == "new"
-    assert written["started_at"].endswith("Z")
-    lock.release()
+    with lock:
+        written = json.loads(data.lock_file.read_text())
+        assert written["pid"] == os.getpid()
+        assert written["instance_id"] == "new"
+        assert written["started_at"].endswith("Z")
     assert not data.lock_file.exists()
 
 
-def test_lock_on_an_unlinked_file_is_not_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = workspace(tmp_path)
+def test_lock_on_an_unlinked_file_is_not_taken(data, monkeypatch):
     really = module._same_file
     seen: list[bool] = []
 
@@ -364,57 +343,40 @@ def test_lock_on_an_unlinked_file_is_not_taken(
         return seen[-1]
 
     monkeypatch.setattr(module, "_same_file", replaced_before_the_first_check)
-    lock = WriterLock(data, "new")
-    lock.acquire()
-    assert seen == [False, True]
-    assert lock.intact()
-    lock.release()
+    with WriterLock(data, "new") as lock:
+        assert seen == [False, True]
+        assert lock.intact()
 
 
-def test_holder_of_a_removed_lock_file_leaves_the_new_file(tmp_path: Path) -> None:
-    data = workspace(tmp_path)
+def test_holder_of_a_removed_lock_file_leaves_the_new_file(data):
     lock = WriterLock(data, "first")
     lock.acquire()
     data.lock_file.unlink()
     assert not lock.intact()
-    other = WriterLock(data, "second")
-    other.acquire()
-    lock.release()
-    assert other.intact()
-    other.release()
+    with WriterLock(data, "second") as other:
+        lock.release()
+        assert other.intact()
 
 
-def test_reading_the_lock_does_not_take_it(tmp_path: Path) -> None:
-    data = workspace(tmp_path)
+def test_reading_the_lock_does_not_take_it(data):
     assert read_lock(data) == module.LockView(exists=False, held=False, written=None)
-    lock = WriterLock(data, "first")
-    lock.acquire()
-    view = read_lock(data)
-    assert view.held
-    assert view.written is not None
-    assert view.written.instance_id == "first"
-    assert lock.intact()
-    lock.release()
-    lock.release()
+    with WriterLock(data, "first") as lock:
+        view = read_lock(data)
+        assert view.held
+        assert view.written.instance_id == "first"
+        assert lock.intact()
+        lock.release()
 
 
-def test_started_program_does_not_keep_the_lock(tmp_path: Path) -> None:
-    data = workspace(tmp_path)
+def test_started_program_does_not_keep_the_lock(data):
     lock = WriterLock(data, "parent")
     lock.acquire()
-    child = subprocess.Popen(
-        [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.readline()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        close_fds=False,
-    )
+    child = start("import sys; print('up', flush=True); sys.stdin.readline()", keeps_files=True)
     try:
         assert answer(child) == "up"
         lock.release()
-        other = WriterLock(data, "other")
-        other.acquire()
-        other.release()
+        with WriterLock(data, "other"):
+            pass
     finally:
         end(child)
 
@@ -444,47 +406,31 @@ sys.stdin.readline()
         "os.execv(sys.executable, [sys.executable, '-c', 'import signal; signal.pause()'])",
     ],
 )
-def test_forked_child_does_not_keep_the_lock(tmp_path: Path, then: str) -> None:
-    data = workspace(tmp_path)
-    parent = subprocess.Popen(
-        [sys.executable, "-c", FORKING.replace("{then}", then), str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+def test_forked_child_does_not_keep_the_lock(data, tmp_path, then):
+    parent = start(FORKING.replace("{then}", then), str(tmp_path))
     child = int(answer(parent))
     try:
         assert read_lock(data).held
         parent.kill()
         parent.wait(timeout=10)
         assert pid_alive(child)
-        lock = WriterLock(data, "next")
-        lock.acquire()
-        lock.release()
+        with WriterLock(data, "next"):
+            pass
     finally:
         os.kill(child, signal.SIGKILL)
         end(parent)
 
 
-def test_lock_is_held_without_content_on_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = workspace(tmp_path)
-
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
+def test_lock_is_held_without_content_on_a_full_disk(data, monkeypatch):
 
     monkeypatch.setattr(os, "pwrite", full)
-    lock = WriterLock(data, "first")
-    lock.acquire()
-    assert lock.holder() == module.LockHolder()
-    with pytest.raises(HubRunning):
-        WriterLock(data, "second").acquire()
-    lock.release()
+    with WriterLock(data, "first") as lock:
+        assert lock.holder() == module.LockHolder()
+        with pytest.raises(HubRunning):
+            WriterLock(data, "second").acquire()
 
 
-def test_lock_that_cannot_be_created_gives_the_reason(tmp_path: Path) -> None:
+def test_lock_that_cannot_be_created_gives_the_reason(tmp_path):
     data = DataDir(tmp_path)
     with pytest.raises(DataDirNotWritable, match="No such file"):
         WriterLock(data, "x").acquire()
