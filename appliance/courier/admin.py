@@ -14,7 +14,7 @@ from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.item import DELAYED, FOREVER, StreamItem
 from appliance.courier.lease import DEAD, LEASED, READY
 from appliance.courier.live_view import row_filter, row_json
-from appliance.courier.service import VIEW_ROWS_MAX, Courier
+from appliance.courier.service import DELIVERY_BYTES_MAX, VIEW_ROWS_MAX, Courier
 from appliance.courier.stream import Stream
 from appliance.courier.trigger import RuleMatch
 from appliance.courier.view import INFLIGHT
@@ -151,7 +151,7 @@ class CourierAdmin:
         stream = self._courier.find_stream(who, SUBSCRIBE, query.stream)
         limit = min(query.limit, PAGE_MAX)
         envelopes: list[wire.EnvelopeDetails] = []
-        left = self._courier.settings.delivery_bytes_max
+        left = DELIVERY_BYTES_MAX
         skipping = query.after is not None
         for item in stream.iterate(query.state):
             if skipping:
@@ -225,7 +225,7 @@ class CourierAdmin:
         page, more = take_page(
             (wire.ViewRow(key, row_json(row)) for key, row in rows),
             limit,
-            self._courier.settings.delivery_bytes_max,
+            DELIVERY_BYTES_MAX,
             _bytes,
         )
         return wire.ViewSnapshot(view.name, page, more, view.version, self._courier.boot_id)

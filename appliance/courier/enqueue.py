@@ -18,7 +18,7 @@ from appliance.courier.item import StreamItem
 from appliance.courier.journal import Journal, compact
 from appliance.courier.lease import DEAD
 from appliance.courier.policy import is_name, matches
-from appliance.courier.queue import Queue
+from appliance.courier.queue import STREAMS_MAX, Queue
 from appliance.courier.rows import AckedRow, AttemptRow, EnvelopeRow, LatestRow, PausedRow
 from appliance.courier.settings import CourierSettings
 from appliance.courier.stream import Stream
@@ -32,6 +32,8 @@ from appliance.kernel.log import Log
 from appliance.kernel.token_bucket import TokenBucket
 from appliance.kernel.wakeup import Wakeup
 
+WAITING_MAX = 500  # producers with a token that can wait at once for capacity
+BLOCK_MS = 5_000  # a producer waits this long if the overflow policy is `block`
 CASCADE_MAX = 100  # trigger actions that one enqueue request can cause
 
 WebhookSink = Callable[[str, str, dict[str, Any]], None]
@@ -79,7 +81,7 @@ class EnqueuePipeline:
         self._journal = journal
         self._webhooks = webhooks
         self._waiting: dict[str, set[Wakeup]] = {}  # blocked producers by stream
-        self._waits = WaitLimit(settings.waiting_max, wire.WaitLimitReached)
+        self._waits = WaitLimit(WAITING_MAX, wire.WaitLimitReached)
         self._bytes = 0  # upper bound of the bytes in all streams; forget_unused() counts them
         self._closed = False
         self._compact_at = COMPACT_AT
@@ -101,7 +103,7 @@ class EnqueuePipeline:
                 "unknown stream, and only declared streams are allowed (courier.declared_only)",
                 details={"stream": name},
             )
-        if len(self._queue.streams) >= settings.streams_max:
+        if len(self._queue.streams) >= STREAMS_MAX:
             raise wire.StreamLimitReached(retry_after=RETRY_SECONDS)
         stream = self._queue.open(name, self.now())
         if stream.policy.durable and self._journal is None:
@@ -113,8 +115,7 @@ class EnqueuePipeline:
         policy = stream.policy
         bucket = None
         if policy.rate:
-            burst = max(policy.burst, policy.rate)
-            bucket = TokenBucket(policy.rate, burst, self._clock.monotonic())
+            bucket = TokenBucket(policy.rate, policy.rate, self._clock.monotonic())
         context = StreamContext(self._engine.for_stream(stream.name), is_inbox(stream.name), bucket)
         self.contexts[stream.name] = context
         return context
@@ -231,7 +232,7 @@ class EnqueuePipeline:
         leave = self._waits.enter(wakeup.set)
         waiting = self._waiting.setdefault(stream.name, set())
         waiting.add(wakeup)
-        deadline = self.now() + stream.policy.block_ms
+        deadline = self.now() + BLOCK_MS
         try:
             while not (stream.has_capacity(count, size) or self._closed) and is_there():
                 left = deadline - self.now()
@@ -348,7 +349,7 @@ class EnqueuePipeline:
     def recover(self, journal: Journal) -> None:
         """Restore everything from the journal. Envelopes that were leased are ready again."""
         now, now_ms = self.now(), journal.steady.now_ms()
-        journal.prune(self._settings.recent_seconds)
+        journal.prune()
         acked: dict[str, list[AckedRow]] = {}
         for ack in sorted(journal.read_all(AckedRow), key=attrgetter("place")):
             acked.setdefault(ack.stream, []).append(ack)
@@ -451,7 +452,7 @@ class EnqueuePipeline:
 def journal_entry(stream: Stream, envelope: ParsedEnvelope, now_ms: int) -> Entry:
     """A row of the journal; `now_ms` of the steady clock."""
     options = envelope.options
-    ttl_ms = options.ttl_ms or stream.policy.ttl_ms
+    ttl_ms = options.ttl_ms or stream.policy.ttl_seconds * 1000
     return (
         stream.name, envelope.id, envelope.body, options.priority, options.key, now_ms,
         now_ms + int(options.delay_ms) if options.delay_ms else None,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-from appliance.courier import listings, writes
+from appliance.courier import listings, recent_ids, writes
 from appliance.courier.change import (
     AttemptFailed,
     EnvelopeAcked,
@@ -55,11 +55,11 @@ class Journal:
         """Write changes and outcomes. Returns how many."""
         return self._store.write(writes.apply, batch)
 
-    def prune(self, recent_seconds: float) -> None:
-        """Delete ids that were acked before that and pauses that are over; if the disk is full, at
+    def prune(self) -> None:
+        """Delete ids that are not recent any more and pauses that are over; if the disk is full, at
         a later start."""
         with suppress(StorageFull):
-            self._store.write(writes.prune, int(recent_seconds * 1000))
+            self._store.write(writes.prune, int(recent_ids.SECONDS_MAX * 1000))
 
     def read_all(self, kind: type[Row]) -> list[Row]:
         """All rows of a table, in the order of its primary key."""

@@ -15,7 +15,7 @@ from appliance.courier import metrics, wire
 from appliance.courier.access import READ, require
 from appliance.courier.envelope import encode
 from appliance.courier.policy import matches
-from appliance.courier.service import CREDIT_MAX, VIEW_ROWS_MAX, Courier
+from appliance.courier.service import CREDIT_MAX, DELIVERY_BYTES_MAX, VIEW_ROWS_MAX, Courier
 from appliance.courier.sockets import decode_frame, error_frame
 from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
@@ -71,7 +71,7 @@ class LiveView:
 
     def take(self) -> list[bytes]:
         messages: list[bytes] = []
-        size, bytes_max = 0, self.courier.settings.delivery_bytes_max
+        size, bytes_max = 0, DELIVERY_BYTES_MAX
         while len(messages) < BATCH_MAX and size < bytes_max:
             changes = self.watcher.take(CHANGES_STEP)
             messages += [

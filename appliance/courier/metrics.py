@@ -14,7 +14,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from appliance.courier.queue import Queue
+from appliance.courier.queue import STREAMS_MAX, Queue
 from appliance.courier.settings import CourierSettings
 from appliance.courier.stream import Stream
 from appliance.courier.stream_stats import BOUNDS_MS, StreamStats
@@ -56,7 +56,7 @@ class CourierCollector:
         self._patterns = {}
 
     def _pattern_of(self, stream: str) -> str:
-        if len(self._patterns) > 2 * self._settings.streams_max:
+        if len(self._patterns) > 2 * STREAMS_MAX:
             self._patterns.clear()
         pattern = self._patterns.get(stream)
         if pattern is None:

@@ -16,35 +16,34 @@ TtlAction = Literal["drop", "dead"]
 
 WILD = "*"
 NAME_MAX = 256
+BACKOFF_SECONDS_MAX = 60.0  # a consumer that is well again waits at most this long
 
 
 class StreamPolicy(msgspec.Struct, frozen=True):
     """The settings of one stream. settings.py explains them, except these, which are constant:
 
     lease_total_ms_max  the longest lease including all its extensions
-    backoff_ms_max      the longest delay before a redelivery
+    dead_max            dead letters of a stream; the oldest are dropped first
     aging_ms            waiting this long raises an envelope's priority by one; 0: never
     """
 
-    lease_ms: int = 30_000
+    lease_seconds: float = 30.0
     lease_total_ms_max: int = 12 * 3_600_000
     depth_max: int = 100_000
     bytes_max: int = 256 * 1024 * 1024
     overflow_policy: OverflowPolicy = "reject"
-    block_ms: int = 5_000
     deliveries_max: int = 0
-    backoff_ms: int | None = None
-    backoff_ms_max: int = 60_000
+    backoff_seconds: float | None = None
     dead_max: int = 10_000
-    ttl_ms: int = 0
+    ttl_seconds: float = 0.0
     ttl_action: TtlAction = "drop"
     aging_ms: int = 10_000
-    recent_max: int = 10_000
-    recent_seconds: float = 600.0
-    attempts_kept_max: int = 20
     durable: bool = False
     rate: float = 0.0
-    burst: float = 0.0
+
+    @property
+    def lease_ms(self) -> int:
+        return round(self.lease_seconds * 1000)
 
     def retry_delay_ms(self, attempts: int) -> int | None:
         """Milliseconds until an envelope is delivered again after its `attempts`-th attempt failed.
@@ -53,10 +52,10 @@ class StreamPolicy(msgspec.Struct, frozen=True):
         second, because immediate redeliveries would use up the attempts at once; None when they
         are used up.
         """
-        first = self.backoff_ms
+        first = self.backoff_seconds
         if first is None:
-            first = 1_000 if self.deliveries_max else 0
-        retry = RetrySettings(first / 1000, self.backoff_ms_max / 1000)
+            first = 1.0 if self.deliveries_max else 0.0
+        retry = RetrySettings(first, BACKOFF_SECONDS_MAX)
         delay = retry_delay_seconds(attempts, self.deliveries_max, retry)
         return None if delay is None else round(delay * 1000)
 

@@ -21,6 +21,7 @@ from appliance.courier.stream import Stream
 from appliance.courier.stream_stats import StreamStats
 from appliance.courier.timers import Timers
 
+STREAMS_MAX = 10_000  # streams that can exist at the same time
 SAMPLE_EVERY_MS = 1000.0  # between two samples of a stream
 SAMPLED_MAX = 500  # streams sampled in one tick
 

@@ -6,6 +6,9 @@ Ids of envelopes that are still in the stream are not in here.
 from collections import deque
 from collections.abc import Iterable
 
+COUNT_MAX = 10_000  # ids of one stream
+SECONDS_MAX = 600.0  # a producer has given up its retries by then
+
 
 class RecentIds:
     __slots__ = ("_ids", "_max", "_order", "_seconds", "_totals", "total")

@@ -28,7 +28,6 @@ from appliance.courier.view import INFLIGHT, LATEST, View
 from appliance.kernel.auth import Principal
 from appliance.kernel.caller import WaitLimit
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.token_bucket import TokenBucket
@@ -36,6 +35,10 @@ from appliance.kernel.turns import parse_in_pieces
 from appliance.kernel.wakeup import Wakeup
 
 VIEW_ROWS_MAX = 10_000  # rows of one view; the rows unchanged for longest are removed first
+DELIVERY_BYTES_MAX = 1024 * 1024  # one frame, page or response with several envelopes
+LEASE_MS_MAX = 3_600_000  # longest lease that a consumer can ask for
+IDLE_MS = 3_600_000.0  # an empty stream that is unused for this long is forgotten
+WAITING_MAX = 500  # receivers with a token that can wait at once
 BUCKETS_MAX = 1_000
 RECEIVER = "receiver-"
 RECEIVE_STEP = 16  # envelopes leased for one receive before their bytes are counted
@@ -66,8 +69,7 @@ class Courier:
         outcomes = OutcomeLog(
             enabled=journal is not None and settings.log_days > 0, sample_rate=settings.log_sample
         )
-        idle_ms = settings.idle_seconds * 1000
-        self.queue = Queue(settings.policy_of, idle_ms, settings.pattern_of, outcomes)
+        self.queue = Queue(settings.policy_of, IDLE_MS, settings.pattern_of, outcomes)
         self.engine = TriggerEngine(settings.triggers, HOPS_MAX)
         self.views = {
             name: View(name, VIEW_ROWS_MAX, VIEW_BYTES_MAX) for name in (LATEST, INFLIGHT)
@@ -76,7 +78,7 @@ class Courier:
             self.queue, self.engine, self.views[LATEST], settings, clock, log, journal, webhooks
         )
         self.closed = False
-        self.waits = WaitLimit(settings.waiting_max, wire.WaitLimitReached)
+        self.waits = WaitLimit(WAITING_MAX, wire.WaitLimitReached)
         self._waiters: set[Wakeup] = set()
         self._buckets: dict[str, TokenBucket] = {}
         if journal is not None:
@@ -97,11 +99,6 @@ class Courier:
 
     def enqueue_batch(self, who: Principal, to: str, raws: Sequence[Any]) -> wire.EnqueuedBatch:
         """Enqueue all of them or none. The error names the invalid envelope by its index."""
-        if len(raws) > self.settings.batch_max:
-            raise Invalid(
-                f"envelopes: more than {self.settings.batch_max} in a batch (courier.batch_max)",
-                details={"field": "envelopes", "limit": self.settings.batch_max},
-            )
         self.open_stream(who, ENQUEUE, to)
         bytes_max = self.settings.envelope_bytes_max
 
@@ -155,7 +152,7 @@ class Courier:
 
     def make_consumer(self, name: str, wake: Any, lease_ms: int | None, id_: str = "") -> Consumer:
         if lease_ms is not None:
-            lease_ms = min(lease_ms, self.settings.lease_ms_max)
+            lease_ms = min(lease_ms, LEASE_MS_MAX)
         return Consumer(id_ or random_id()[:20], name, wake, lease_ms)
 
     def subscribe(self, who: Principal, consumer: Consumer, stream: str) -> None:
@@ -214,7 +211,7 @@ class Courier:
 
     def _fill(self, consumer: Consumer, limit: int) -> None:
         """Grant credit in small steps until nothing is ready or the response is full."""
-        bytes_max = self.settings.delivery_bytes_max
+        bytes_max = DELIVERY_BYTES_MAX
         while consumer.credit == 0 and len(consumer.outgoing) < limit:
             if sum(len(item.body) for item in consumer.outgoing) >= bytes_max:
                 break
@@ -288,7 +285,7 @@ class Courier:
                 lost.append(id_)
             else:
                 wanted = lease_ms or consumer.lease_ms or item.stream.policy.lease_ms
-                item.stream.extend(item, now, min(wanted, self.settings.lease_ms_max))
+                item.stream.extend(item, now, min(wanted, LEASE_MS_MAX))
         return lost
 
     def report_leases(

@@ -10,6 +10,8 @@ from appliance.courier.trigger import TriggerRule
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(ge=0)]
+Lease = Annotated[float, Meta(ge=0.001)]
 Glob = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
@@ -20,18 +22,13 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pattern: Glob
     durable: bool | None = None
     depth_max: Positive | None = None
-    bytes_max: Positive | None = None
-    lease_ms: Positive | None = None
+    lease_seconds: Lease | None = None
     overflow_policy: OverflowPolicy | None = None
-    block_ms: Count | None = None
     deliveries_max: Count | None = None
-    backoff_ms: Count | None = None
-    dead_max: Count | None = None
-    ttl_ms: Count | None = None
-    ttl_action: TtlAction | None = None
-    recent_max: Count | None = None
+    backoff_seconds: Seconds | None = None
+    ttl_seconds: Seconds = 0.0
+    ttl_action: TtlAction = "drop"
     rate: Annotated[float, Meta(ge=0)] | None = None
-    burst: Annotated[float, Meta(ge=0)] | None = None
 
 
 class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,33 +42,19 @@ class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[courier]: streams of envelopes. [[courier.streams]] overrides settings for some streams."""
 
-    lease_ms: Positive = 30_000
-    """milliseconds to ack a delivery, unless the consumer asks for another lease"""
-    lease_ms_max: Positive = 3_600_000  # longest lease that a consumer can ask for, in milliseconds
+    lease_seconds: Lease = 30.0
+    """seconds to ack a delivery, unless the consumer asks for another lease"""
     depth_max: Positive = 100_000  # ready, delayed and leased envelopes in one stream
     bytes_max: Positive = 256 * 1024 * 1024
     """bytes of envelopes in one stream, dead letters included"""
     bytes_total_max: Positive = 512 * 1024 * 1024  # bytes of envelopes in all streams
     overflow_policy: OverflowPolicy = "reject"  # what a full stream does with new envelopes
-    block_ms: Count = 5_000  # milliseconds that a producer waits if overflow_policy is block
-    waiting_max: Positive = 500  # producers and receivers with a token that can wait at once
     deliveries_max: Count = 0
     """deliveries of an envelope before it becomes a dead letter; 0 means no limit"""
-    backoff_ms: Count | None = None
-    """milliseconds before the first redelivery; each later delay is twice as long. Unset:
-    1,000 with deliveries_max, otherwise 0"""
-    dead_max: Count = 10_000  # dead letters kept in each stream; the oldest are dropped first
-    ttl_ms: Count = 0  # time to live of envelopes without ttlMs, in milliseconds; 0 means forever
-    ttl_action: TtlAction = "drop"  # what happens to an envelope when its time to live ends
-    recent_max: Count = 10_000  # acked ids remembered in each stream to recognize duplicates
-    recent_seconds: float = 600.0  # seconds for which acked ids are remembered
-    attempts_kept_max: Count = 20  # failed attempts kept in the history of an envelope
+    backoff_seconds: Seconds | None = None
+    """seconds before the first redelivery; each later delay is twice as long. Unset: 1 with
+    deliveries_max, otherwise 0"""
     envelope_bytes_max: Positive = 256 * 1024  # bytes of one envelope's JSON
-    batch_max: Positive = 1_000  # envelopes in one batch, or in one array sent to /v1/publish
-    delivery_bytes_max: Positive = 1024 * 1024
-    """bytes of several envelopes in one frame, page or response"""
-    streams_max: Positive = 10_000  # streams that can exist at the same time
-    idle_seconds: float = 3_600.0  # seconds after which an empty, unused stream is forgotten
     declared_only: bool = False  # allow only streams that match a pattern in [[courier.streams]]
     trigger_targets: tuple[Glob, ...] = ("*",)  # patterns of the streams that triggers may write to
     rate_per_token: float = 0.0  # envelopes per second from one token; 0 means no limit
@@ -93,7 +76,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         values = {
             name: getattr(self, name)
             for name in StreamPolicy.__struct_fields__
-            if hasattr(self, name) and name not in ("rate", "burst")
+            if hasattr(self, name) and name != "rate"
         }
         values["rate"] = self.rate_per_stream
         if glob is not None:

@@ -23,7 +23,7 @@ from appliance.courier import metrics, wire
 from appliance.courier.access import ENQUEUE
 from appliance.courier.envelope import ParsedEnvelope, encode, parse
 from appliance.courier.item import StreamItem
-from appliance.courier.service import CREDIT_MAX, Courier
+from appliance.courier.service import CREDIT_MAX, DELIVERY_BYTES_MAX, Courier
 from appliance.courier.stream import Stream
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
@@ -86,7 +86,7 @@ class ConsumerSocket:
             # Clear first: dispatching while the lines below write sets it again.
             self._wakeup.clear()
             items = consumer.outgoing
-            count = count_fitting(items, self._courier.settings.delivery_bytes_max)
+            count = count_fitting(items, DELIVERY_BYTES_MAX)
             consumer.outgoing = items[count:]
             if consumer.outgoing:
                 items = items[:count]
@@ -220,7 +220,7 @@ class ProducerSocket:
             return self._read_each(message, error)
         if not isinstance(frame, list):
             return [frame]
-        if len(frame) > self._courier.settings.batch_max:
+        if len(frame) > wire.BATCH_MAX:
             self._refuse_array(len(frame), {"seq": frame[0].seq})
             return []
         return frame
@@ -233,7 +233,7 @@ class ProducerSocket:
         if not parts:
             self._send_error(error, **seq_of(message))
             return []
-        if len(parts) > self._courier.settings.batch_max:
+        if len(parts) > wire.BATCH_MAX:
             self._refuse_array(len(parts), seq_of(parts[0]))
             return []
         frames = []
@@ -288,10 +288,9 @@ class ProducerSocket:
 
     def _refuse_array(self, count: int, first: dict[str, int]) -> None:
         """Send one error for an array beyond the limit. None of it is enqueued."""
-        limit = self._courier.settings.batch_max
+        limit = wire.BATCH_MAX
         error = Invalid(
-            f"more than {limit} envelopes in an array (courier.batch_max)",
-            hint=f"send at most {limit} in one array, or raise courier.batch_max",
+            f"more than {limit} envelopes in an array", hint=f"send at most {limit} in one array"
         )
         self._send_error(error, **first, count=count, limit=limit)
 

@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from appliance.courier import change, outcome_log
+from appliance.courier import change, outcome_log, recent_ids
 from appliance.courier.item import DELAYED, FOREVER, GONE, DeliveryOptions, Expiry, StreamItem
 from appliance.courier.lease import (
     ACK,
@@ -23,11 +23,11 @@ from appliance.courier.lease import (
 )
 from appliance.courier.policy import StreamPolicy
 from appliance.courier.ready_queue import ReadyQueue
-from appliance.courier.recent_ids import RecentIds
 from appliance.courier.stream_stats import StreamStats
 from appliance.courier.timers import Timers
 
 NO_OPTIONS = DeliveryOptions()
+ATTEMPTS_KEPT_MAX = 20  # failed attempts in the history of an envelope
 
 
 class ConsumerLeases(Protocol):
@@ -64,7 +64,7 @@ class Stream:
         self.paused = False
         self.paused_until: float | None = None
         self.stats = StreamStats()
-        self.recent_ids = RecentIds(policy.recent_max, policy.recent_seconds)
+        self.recent_ids = recent_ids.RecentIds(recent_ids.COUNT_MAX, recent_ids.SECONDS_MAX)
         self.changes: list[change.JournalChange] = [] if changes is None else changes
         self.subscriptions: list[Any] = []
         self.min_served = 0
@@ -122,7 +122,7 @@ class Stream:
         self.stats.enqueued += 1
         item.priority = options.priority
         item.key = options.key
-        ttl_ms = options.ttl_ms or self.policy.ttl_ms
+        ttl_ms = options.ttl_ms or self.policy.ttl_seconds * 1000
         if ttl_ms:
             self._set_expiry(item, now + ttl_ms)
         if options.delay_ms:
@@ -203,7 +203,7 @@ class Stream:
         self._end_lease(item, ACK)
         self.stats.acked += 1
         if self.policy.durable:
-            ordinal, limit = self.recent_ids.total, self.policy.recent_max
+            ordinal, limit = self.recent_ids.total, recent_ids.COUNT_MAX
             fact = self._outcomes.fact(item, now, consumer)
             acked = change.EnvelopeAcked(item.row, fact, self.name, ordinal, limit, item.id)
             self.changes.append(acked)
@@ -250,15 +250,14 @@ class Stream:
 
     def _record_attempt(self, item: StreamItem, now: float, outcome: str, error: str) -> None:
         """Add a failed attempt to the history and the log."""
-        limit, consumer = self.policy.attempts_kept_max, item.consumer
-        if limit:
-            history = item.history = item.history or []
-            history.append((now, consumer.name, outcome, error))
-            del history[:-limit]
+        limit, consumer = ATTEMPTS_KEPT_MAX, item.consumer
+        history = item.history = item.history or []
+        history.append((now, consumer.name, outcome, error))
+        del history[:-limit]
         fact = self._outcomes.fact(item, now, consumer)
         if not self.policy.durable:
             self._outcomes.add_failure(outcome, item, now, consumer, error)
-        elif limit or fact:
+        else:
             attempt = change.AttemptFailed(item.row, fact, limit, consumer.name, outcome, error)
             self.changes.append(attempt)
 

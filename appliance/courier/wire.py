@@ -379,8 +379,8 @@ class MemoryFull(Exhausted):
 
 class StreamLimitReached(Exhausted):
     code = "TOO_MANY_STREAMS"
-    default_message = "the limit for streams has been reached (courier.streams_max)"
-    default_hint = "use fewer names, or raise courier.streams_max"
+    default_message = "the limit for streams has been reached"
+    default_hint = "use fewer names: agentlip courier stats lists the streams"
 
 
 class RateExceeded(Exhausted):
@@ -392,8 +392,8 @@ class RateExceeded(Exhausted):
 
 class WaitLimitReached(Unavailable):
     code = "TOO_MANY_WAITING"
-    default_message = "too many clients are waiting (courier.waiting_max)"
-    default_hint = "use a WebSocket, or raise courier.waiting_max"
+    default_message = "too many clients are waiting"
+    default_hint = "use a WebSocket"
 
 
 class CreditTooHigh(Invalid):

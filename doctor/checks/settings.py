@@ -19,7 +19,6 @@ NOT_ABOVE = (
     ("backup", "every_seconds", "age_warning_seconds"),
     ("courier", "bytes_max", "bytes_total_max"),
     ("courier", "envelope_bytes_max", "bytes_max"),
-    ("courier", "lease_ms", "lease_ms_max"),
     ("doctor", "disk_error_bytes", "disk_warning_bytes"),
     ("doctor", "disk_error_percent", "disk_warning_percent"),
     ("doctor", "loop_delay_warning_seconds", "loop_delay_error_seconds"),

@@ -25,17 +25,17 @@ CHECKS = [
 ]
 ENDLESS = {"GET /api/v1/events/stream", "GET /v1/live", "GET /v1/events"}  # these respond forever
 EXAMPLES = 8  # the same ones each time, for each of some hundred operations
-SETTINGS = "[courier]\nblock_ms = 50\n"
 CONSTANTS = {
     "appliance.hub.service.WAIT_SECONDS_MAX": 0.02,
     "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,
+    "appliance.courier.enqueue.BLOCK_MS": 50,
     "appliance.inbox.service.WAIT_SECONDS_MAX": 0.05,
 }
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS, constants=CONSTANTS) as hub:
+    with serve(tmp_path_factory.mktemp("hub"), constants=CONSTANTS) as hub:
         hub.channel_with_topic("general")
         yield hub
 

@@ -252,14 +252,14 @@ def test_a_journal_above_the_limits_of_its_stream_is_found(workspace) -> None:
             str(number),
             store="courier",
         )
-    stream = '[[courier.streams]]\npattern = "jobs"\ndurable = true\n'
+    streams = '[[courier.streams]]\npattern = "jobs"\ndurable = true\n'
     for limit, count in (
         ("depth_max = 3", 0),
         ("depth_max = 2", 1),
         ("bytes_max = 299", 1),
         ("depth_max = 2\nbytes_max = 299", 2),
     ):
-        workspace.data.settings_file.write_text(f"{stream}{limit}\n")
+        workspace.data.settings_file.write_text(f"[courier]\n{limit}\n{streams}")
         assert problems(workspace, "courier.limits") == [("warning", "over-limit")] * count
 
 

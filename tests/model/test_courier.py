@@ -25,12 +25,16 @@ from appliance.courier.policy import StreamPolicy
 from appliance.courier.queue import Queue
 
 POLICIES = {
-    "plain": StreamPolicy(depth_max=12, lease_ms=1000),
+    "plain": StreamPolicy(depth_max=12, lease_seconds=1.0),
     "limited": StreamPolicy(
-        depth_max=12, lease_ms=500, deliveries_max=3, dead_max=4, backoff_ms=200
+        depth_max=12, lease_seconds=0.5, deliveries_max=3, dead_max=4, backoff_seconds=0.2
     ),
-    "mortal": StreamPolicy(depth_max=12, lease_ms=700, ttl_ms=3000, ttl_action="dead", dead_max=3),
-    "dropping": StreamPolicy(depth_max=5, overflow_policy="drop_oldest", ttl_ms=5000, aging_ms=500),
+    "mortal": StreamPolicy(
+        depth_max=12, lease_seconds=0.7, ttl_seconds=3, ttl_action="dead", dead_max=3
+    ),
+    "dropping": StreamPolicy(
+        depth_max=5, overflow_policy="drop_oldest", ttl_seconds=5, aging_ms=500
+    ),
 }
 stream_names = st.sampled_from(sorted(POLICIES))
 options = st.builds(

@@ -39,7 +39,7 @@ TOML = """
 pattern = "durable/*"
 durable = true
 deliveries_max = 3
-backoff_ms = 1
+backoff_seconds = 0.001
 
 [[courier.streams]]
 pattern = "tiny/*"
@@ -49,12 +49,10 @@ depth_max = 3
 pattern = "patient/*"
 depth_max = 1
 overflow_policy = "block"
-block_ms = 20000
 
 [[courier.streams]]
 pattern = "limited/*"
 rate = 0.001
-burst = 100
 """
 
 

@@ -184,8 +184,8 @@ def test_peek_after_a_removed_envelope_is_404(client):
     assert answer["details"]["field"] == "after"
 
 
-def test_page_of_large_envelopes_is_limited_in_bytes():
-    client = CourierFixture(delivery_bytes_max=3000).client()
+def test_page_of_large_envelopes_is_limited_in_bytes(client, monkeypatch):
+    monkeypatch.setattr("appliance.courier.admin.DELIVERY_BYTES_MAX", 3000)
     for id_ in "abcde":
         enqueue(client, id_, payload="x" * 400)
     pages = peeked(client, 3000)
@@ -193,8 +193,9 @@ def test_page_of_large_envelopes_is_limited_in_bytes():
     assert len(pages) > 1
 
 
-def test_history_counts_toward_the_bytes_of_a_page():
-    courier = CourierFixture(delivery_bytes_max=10_000, backoff_ms=0)
+def test_history_counts_toward_the_bytes_of_a_page(monkeypatch):
+    monkeypatch.setattr("appliance.courier.admin.DELIVERY_BYTES_MAX", 10_000)
+    courier = CourierFixture(backoff_seconds=0.0)
     client = courier.client()
     for id_ in "abcde":
         enqueue(client, id_)

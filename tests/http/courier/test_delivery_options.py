@@ -6,7 +6,7 @@ from tests.support.courier_http import enqueue, get, receive
 
 def test_expired_envelope_is_dropped_or_becomes_a_dead_letter():
     for action, key in (("drop", "dropped"), ("dead", "dead")):
-        courier = CourierFixture(ttl_action=action)
+        courier = CourierFixture(streams=[{"pattern": "*", "ttl_action": action}])
         client = courier.client()
         enqueue(client, "a", ttlMs=100)
         enqueue(client, "b")

@@ -44,7 +44,7 @@ def test_nack_with_delay_redelivers_after_the_delay(courier, client):
 
 
 def test_release_is_not_counted_but_fail_is_and_reject_makes_a_dead_letter():
-    courier = CourierFixture(deliveries_max=2, backoff_ms=0)
+    courier = CourierFixture(deliveries_max=2, backoff_seconds=0.0)
     client = courier.client()
     enqueue(client, "e-1")
     for mode in ("release", "release", "release", "fail"):

@@ -47,8 +47,8 @@ def test_limited_snapshot_has_more(client):
     assert (len(page["rows"]), page["has_more"]) == (2, True)
 
 
-def test_snapshot_of_large_envelopes_is_paged_by_bytes():
-    client = CourierFixture(delivery_bytes_max=50_000).client()
+def test_snapshot_of_large_envelopes_is_paged_by_bytes(client, monkeypatch):
+    monkeypatch.setattr("appliance.courier.admin.DELIVERY_BYTES_MAX", 50_000)
     names = [f"{number:02}" for number in range(20)]
     for name in reversed(names):
         post(client, "/v1/enqueue", {
@@ -79,9 +79,9 @@ def test_inflight_view_shows_the_new_end_of_an_extended_lease(client):
     assert get(client, "/v1/snapshot", view="inflight")["watermark"] == after["watermark"]
 
 
-def test_inflight_view_with_long_names_is_limited_in_bytes():
+def test_inflight_view_with_long_names_is_limited_in_bytes(client, monkeypatch):
     """Stream and id are in the address of a row, and in the row again."""
-    client = CourierFixture(delivery_bytes_max=10_000).client()
+    monkeypatch.setattr("appliance.courier.admin.DELIVERY_BYTES_MAX", 10_000)
     stream = "s" * 256
     for number in range(20):
         enqueue(client, f"{number:02}" + "i" * 190, to=stream)

@@ -17,19 +17,21 @@ SETTINGS = f"""
 unauthenticated_connections_max = {QUOTA}
 [hub]
 waiting_max = 2
-[courier]
-waiting_max = 2
 [socket]
 connections_max = 2
 [[courier.streams]]
 pattern = "full"
 depth_max = 1
 overflow_policy = "block"
-block_ms = 60_000
 [plugins]
 urls = false
 """
-HEARTBEATS = {"appliance.web.sse_stream.HEARTBEAT_SECONDS": 3600}  # nothing is sent on a stream
+CONSTANTS = {
+    "appliance.web.sse_stream.HEARTBEAT_SECONDS": 3600,  # nothing is sent on a stream
+    "appliance.courier.service.WAITING_MAX": 2,
+    "appliance.courier.enqueue.WAITING_MAX": 2,
+    "appliance.courier.enqueue.BLOCK_MS": 60_000,
+}
 UPGRADE = (
     "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -48,7 +50,7 @@ LONG = {
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS, constants=HEARTBEATS) as hub:
+    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS, constants=CONSTANTS) as hub:
         first = {"to": "full", "envelope": envelope("first")}
         assert hub.http.post("/v1/enqueue", first).status == 200
         yield hub

@@ -24,14 +24,12 @@ from tests.support.courier import (
     subscribed,
 )
 from tests.support.hubprocess import served
+from tests.support.servedhub import serve
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
 TOML = """
-[courier]
-delivery_bytes_max = 100000
-
 [[courier.triggers]]
 id = "enrich"
 when = { to = "rich/*" }
@@ -39,11 +37,16 @@ do = [{ action = "enrich", headers = { seen = "${env.payload.n}" } }]
 """
 
 
+CONSTANTS = {
+    f"appliance.courier.{module}.DELIVERY_BYTES_MAX": 100_000
+    for module in ("service", "sockets", "live_view")
+}
+
+
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    workspace = tmp_path_factory.mktemp("courier")
-    (workspace / "agentlip.toml").write_text(TOML)
-    with served(workspace, "--no-limits") as hub:
+    folder = tmp_path_factory.mktemp("courier")
+    with serve(folder, settings=TOML, constants=CONSTANTS) as hub:
         yield hub
 
 

@@ -51,9 +51,9 @@ def test_array_above_a_rate_limit_gets_one_error(hub):
         publisher.send(json.dumps(many))
         error = receive_frame(publisher)["error"]
         assert (error["name"], error["seq"], error["count"]) == ("RATE_LIMITED", 2, 200)
-        send(publisher, seq=202, to="limited/a", envelope=envelope("e202"))
+        send(publisher, seq=202, to="agents/a", envelope=envelope("e202"))
         assert receive_frame(publisher) == {"accepted": 202}
-    assert stats(hub, "limited/a")["depth"] == 2
+    assert stats(hub, "limited/a")["depth"] == 1
 
 
 def test_blocking_stream_waits_for_capacity(hub):

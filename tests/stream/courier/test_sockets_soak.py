@@ -21,11 +21,11 @@ SECONDS = 15
 STREAM = "soak/work"
 TOML = """
 [courier]
-lease_ms = 400
+lease_seconds = 0.4
 [[courier.streams]]
 pattern = "soak/*"
 deliveries_max = 1000
-backoff_ms = 0
+backoff_seconds = 0
 depth_max = 100000
 """
 BAD_FRAMES = [

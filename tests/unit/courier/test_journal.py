@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.courier import recent_ids
 from appliance.courier.journal import BLOCK
 from appliance.courier.wire import EnvelopeQuery, Pause, Selection
 from appliance.kernel.errors import Unavailable
@@ -23,8 +24,10 @@ def start_courier(tmp_path):
         fixture.store.close(10)
 
 
-def test_acked_ids_are_limited_in_number_and_time(start_courier):
-    courier = start_courier(recent_max=3, recent_seconds=60.0)
+def test_acked_ids_are_limited_in_number_and_time(start_courier, monkeypatch):
+    monkeypatch.setattr(recent_ids, "COUNT_MAX", 3)
+    monkeypatch.setattr(recent_ids, "SECONDS_MAX", 60.0)
+    courier = start_courier()
     for number in range(10):
         courier.put(f"e{number}")
         consumer, items = courier.take()
@@ -41,8 +44,9 @@ def test_acked_ids_are_limited_in_number_and_time(start_courier):
     assert courier.rows("acked") == []
 
 
-def test_failed_attempts_survive_redrive_and_restart(start_courier):
-    courier = start_courier(deliveries_max=5, backoff_ms=0, attempts_kept_max=2)
+def test_failed_attempts_survive_redrive_and_restart(start_courier, monkeypatch):
+    monkeypatch.setattr("appliance.courier.stream.ATTEMPTS_KEPT_MAX", 2)
+    courier = start_courier(deliveries_max=5, backoff_seconds=0.0)
     courier.put("a")
     courier.nack("fail", "first")
     courier.nack("release")
@@ -82,7 +86,8 @@ def test_changes_that_could_not_be_written_are_written_later_in_order(start_cour
 
 
 def test_pending_changes_are_limited_while_the_journal_is_unavailable(start_courier, monkeypatch):
-    courier = start_courier(backoff_ms=0, attempts_kept_max=2)
+    monkeypatch.setattr("appliance.courier.stream.ATTEMPTS_KEPT_MAX", 2)
+    courier = start_courier(backoff_seconds=0.0)
     courier.put("acked", "dead", "waits")
 
     def refuse(*_):
@@ -133,7 +138,7 @@ def test_time_of_a_dead_letter_survives_a_restart(start_courier):
 def test_delays_and_times_to_live_last_as_long_if_the_clock_is_set_between_two_runs(
     start_courier, jump_ms
 ):
-    courier = start_courier(lease_ms=3_600_000)
+    courier = start_courier(lease_seconds=3_600.0)
     courier.put("delayed", delayMs=5_000)
     courier.put("mortal", ttlMs=25_000)
     courier.put("pause", stream="paused")
@@ -162,8 +167,10 @@ def test_kicked_envelope_is_ready_after_a_restart(start_courier):
     assert courier.ids() == ["a"]
 
 
-def test_forgotten_stream_leaves_no_rows(start_courier):
-    courier = start_courier(idle_seconds=1.0, recent_seconds=2.0)
+def test_forgotten_stream_leaves_no_rows(start_courier, monkeypatch):
+    monkeypatch.setattr("appliance.courier.service.IDLE_MS", 1000.0)
+    monkeypatch.setattr(recent_ids, "SECONDS_MAX", 2.0)
+    courier = start_courier()
     courier.put("a")
     consumer, _ = courier.take()
     courier.service.ack(consumer, ["a"])

@@ -47,13 +47,19 @@ def tick(courier, seconds):
 STREAMS = pytest.mark.parametrize("kind", ["durable", "memory"])
 
 
+def mortal(kind, **values):
+    """Settings with which envelopes live for a second."""
+    streams = [{"pattern": "*", "durable": kind == "durable", "ttl_seconds": 1, **values}]
+    return {"streams": streams, "log_sample": 1.0}
+
+
 def values_of(kind, **values):
     return values if kind == "durable" else {**MEMORY, "log_sample": 1.0, **values}
 
 
 @STREAMS
 def test_outcomes_of_leases(start_courier, kind):
-    courier = start_courier(**values_of(kind, deliveries_max=3, backoff_ms=0))
+    courier = start_courier(**values_of(kind, deliveries_max=3, backoff_seconds=0.0))
     courier.put("a")
     courier.nack("fail", "no")
     courier.nack("release")
@@ -95,7 +101,7 @@ def test_times_are_those_of_the_events(start_courier, kind):
 @STREAMS
 @pytest.mark.parametrize("action", ["drop", "dead"])
 def test_expiry(start_courier, kind, action):
-    courier = start_courier(**values_of(kind, ttl_ms=1_000, ttl_action=action))
+    courier = start_courier(**mortal(kind, ttl_action=action))
     courier.put("a")
     tick(courier, 2)
     rows = [("envelope.expired", "a", None, None, None)]
@@ -104,17 +110,9 @@ def test_expiry(start_courier, kind, action):
     assert logged(courier) == rows
 
 
-def test_history_of_no_attempts_does_not_shorten_the_log(start_courier):
-    courier = start_courier(attempts_kept_max=0, backoff_ms=0)
-    courier.put("a")
-    courier.nack("fail", "no")
-    assert [row[0] for row in logged(courier)] == ["envelope.failed"]
-    assert courier.rows("attempts") == []
-
-
 @STREAMS
 def test_without_log_days_nothing_is_logged(start_courier, kind):
-    courier = start_courier(**values_of(kind, log_days=0.0, ttl_ms=1_000))
+    courier = start_courier(**mortal(kind), log_days=0.0)
     courier.put("a", "b")
     courier.nack("fail", "no")
     tick(courier, 2)

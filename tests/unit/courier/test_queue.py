@@ -1,5 +1,6 @@
 """Consumers of patterns, and forgotten streams."""
 
+from appliance.courier import recent_ids
 from appliance.courier.consumer import Consumer
 from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.policy import StreamPolicy
@@ -43,8 +44,9 @@ class NotIterable(dict):
     keys = values = items = __iter__
 
 
-def test_idle_stream_is_forgotten_and_its_counts_are_kept():
-    queue = Queue(lambda _: StreamPolicy(recent_seconds=1), 10_000)
+def test_idle_stream_is_forgotten_and_its_counts_are_kept(monkeypatch):
+    monkeypatch.setattr(recent_ids, "SECONDS_MAX", 1.0)
+    queue = Queue(lambda _: StreamPolicy(), 10_000)
     consumer = Consumer("t", "", lambda: None)
     queue.subscribe(consumer, "s", 0.0)
     stream = queue.open("s", 0.0)
@@ -59,8 +61,9 @@ def test_idle_stream_is_forgotten_and_its_counts_are_kept():
     assert queue.forgotten_stats["other"].acked == 1
 
 
-def test_pattern_consumer_does_not_keep_unused_streams():
-    queue = Queue(lambda _: StreamPolicy(recent_seconds=1), 10_000)
+def test_pattern_consumer_does_not_keep_unused_streams(monkeypatch):
+    monkeypatch.setattr(recent_ids, "SECONDS_MAX", 1.0)
+    queue = Queue(lambda _: StreamPolicy(), 10_000)
     consumer, named = Consumer("t", "", lambda: None), Consumer("n", "", lambda: None)
     queue.subscribe(consumer, "*", 0.0)
     queue.subscribe(named, "named", 0.0)

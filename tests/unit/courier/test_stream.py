@@ -12,7 +12,7 @@ from appliance.kernel.state_machine import IllegalTransition
 
 @pytest.fixture
 def stream():
-    return Stream("a", StreamPolicy(deliveries_max=2, backoff_ms=0), Timers())
+    return Stream("a", StreamPolicy(deliveries_max=2, backoff_seconds=0.0), Timers())
 
 
 def leased(stream, id_="e1"):
