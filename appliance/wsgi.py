@@ -190,7 +190,8 @@ class WsgiApplication:
         request_id: str,
     ) -> None:
         leftover = environ["agentlip.buffered"]()
-        socket = Socket(raw, self._clock, leftover, self._unsent)
+        bytes_max = upgrade.route.frame_bytes_max
+        socket = Socket(raw, self._clock, leftover, self._unsent, bytes_max)
         socket.identified = caller_id(caller) is not None
         self._open[socket] = None if is_anonymous(caller, upgrade) else raw
         with contextlib.ExitStack() as ending:

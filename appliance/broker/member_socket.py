@@ -36,18 +36,15 @@ from appliance.mesh import frames
 from appliance.mesh.instance import MemberInstance, instance_in
 from appliance.mesh.negotiation import NAMES
 from appliance.mesh.push import Push
-from appliance.web.body import refuse_field
-from appliance.web.frame import pieces, text_frame
+from appliance.web.frame import decode_frame, pieces, text_frame
 from appliance.web.socket import (
-    FRAME_BYTES_MAX,
     HELLO_SECONDS_MAX,
     POLICY_VIOLATION,
-    TOO_BIG,
     Socket,
     close_code,
 )
 
-_decoder: msgspec.json.Decoder[frames.MemberFrame] = msgspec.json.Decoder(frames.MemberFrame)
+_decode = msgspec.json.Decoder(frames.MemberFrame).decode
 _encode = msgspec.json.Encoder().encode
 RANK_MAX = {"idle": 2, "working": 0, "dnd": 0}
 
@@ -109,11 +106,8 @@ class MemberSocket:
     def _on_messages(self, messages: list[bytes]) -> None:
         acked: list[str] = []
         for message in messages:
-            if len(message) > FRAME_BYTES_MAX:
-                self._socket.close(TOO_BIG, "the frame is too large")
-                break
             try:
-                self._on_frame(decode(message), acked)
+                self._on_frame(decode_frame(_decode, message), acked)
             except ApplianceError as error:
                 self._refuse(error)
             if self._socket.is_closing:
@@ -220,15 +214,6 @@ class MemberSocket:
         elif self._connection is None:
             metrics.negotiations.labels("refused").inc()
             self._socket.close(close_code(error), error.message)
-
-
-def decode(message: bytes) -> frames.MemberFrame:
-    try:
-        return _decoder.decode(message)
-    except msgspec.ValidationError as error:
-        refuse_field(str(error))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Invalid("the frame is not valid JSON") from None
 
 
 def instance_of(frame: frames.Negotiate) -> MemberInstance | None:

@@ -16,13 +16,13 @@ from appliance.courier.access import READ, require
 from appliance.courier.envelope import encode
 from appliance.courier.policy import matches
 from appliance.courier.service import CREDIT_MAX, DELIVERY_BYTES_MAX, VIEW_ROWS_MAX, Courier
-from appliance.courier.sockets import decode_frame, error_frame
+from appliance.courier.sockets import error_frame
 from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.wakeup import Wakeup
-from appliance.web.frame import text_frame
-from appliance.web.socket import FRAME_BYTES_MAX, TOO_BIG, Socket
+from appliance.web.frame import decode_frame, text_frame
+from appliance.web.socket import Socket
 
 BATCH_MAX = 500
 CHANGES_STEP = 20  # changes encoded before their bytes are counted
@@ -156,9 +156,6 @@ class LiveViewSocket:
     def _on_messages(self, messages: list[bytes]) -> None:
         watcher = self._live.watcher
         for message in messages:
-            if len(message) > FRAME_BYTES_MAX:
-                self._socket.close(TOO_BIG, "the frame is too large")
-                break
             try:
                 credit = decode_frame(_decode_grant, message).credit
                 limit = CREDIT_MAX

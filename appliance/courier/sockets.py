@@ -28,9 +28,8 @@ from appliance.courier.stream import Stream
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
 from appliance.kernel.wakeup import Wakeup
-from appliance.web.body import refuse_field
-from appliance.web.frame import text_frame
-from appliance.web.socket import FRAME_BYTES_MAX, TOO_BIG, Socket
+from appliance.web.frame import decode_frame, text_frame
+from appliance.web.socket import Socket
 
 WRITE_MAX = 2_000  # deliveries joined into one write
 _decode_control = msgspec.json.Decoder(wire.ConsumerFrame).decode
@@ -105,9 +104,6 @@ class ConsumerSocket:
 
     def _on_messages(self, messages: list[bytes]) -> None:
         for message in messages:
-            if len(message) > FRAME_BYTES_MAX:
-                self._socket.close(TOO_BIG, "the frame is too large")
-                break
             try:
                 self._handle(decode_frame(_decode_control, message))
             except ApplianceError as error:
@@ -201,9 +197,6 @@ class ProducerSocket:
         self._stream = None
         bytes_max = self._courier.settings.envelope_bytes_max
         for message in messages:
-            if len(message) > FRAME_BYTES_MAX:
-                self._socket.close(TOO_BIG, "the frame is too large")
-                break
             self._starts.append(len(self._pending))
             for envelope in self._read(message):
                 self._handle(envelope, bytes_max)
@@ -346,16 +339,6 @@ def seq_of(part: bytes | msgspec.Raw) -> dict[str, int]:
 
 def as_list(ids: str | list[str]) -> list[str]:
     return [ids] if isinstance(ids, str) else ids
-
-
-def decode_frame(decode: Callable[[Any], Any], message: bytes | msgspec.Raw) -> Any:
-    """The decoded frame. Raises Invalid, which names the field."""
-    try:
-        return decode(message)
-    except msgspec.ValidationError as error:
-        refuse_field(str(error))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Invalid("the frame is not valid JSON") from None
 
 
 def error_frame(error: ApplianceError, **more: Any) -> bytes:

@@ -24,15 +24,10 @@ from appliance.hub.subscription import LiveFilter
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.feed import FeedSubscription
+from appliance.kernel.route import FRAME_BYTES_MAX
 from appliance.kernel.threads import yield_to_loop
 from appliance.web.frame import WRITE_BYTES, pieces, text_frame
-from appliance.web.socket import (
-    FRAME_BYTES_MAX,
-    HELLO_SECONDS_MAX,
-    TOO_BIG,
-    Socket,
-    SocketSettings,
-)
+from appliance.web.socket import HELLO_SECONDS_MAX, TOO_BIG, Socket, SocketSettings
 
 LIVE_BATCH_MAX = 500  # events joined into one write
 PIPELINE_MAX = 256  # requests that are committed together

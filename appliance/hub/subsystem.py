@@ -21,7 +21,7 @@ from appliance.kernel.loop import Pruner
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.subsystem import Subsystem
-from appliance.web.socket import Socket, SocketSettings
+from appliance.web.socket import REQUEST_BYTES_MAX, Socket, SocketSettings
 
 STORE = "hub"
 
@@ -63,7 +63,12 @@ class HubSubsystem(Subsystem):
         return routes(self.hub)
 
     def sockets(self) -> list[SocketRoute]:
-        return [SocketRoute("/ws", wire.READ, self._serve, token_in_query=True)]
+        return [
+            SocketRoute(
+                "/ws", wire.READ, self._serve, token_in_query=True,
+                frame_bytes_max=REQUEST_BYTES_MAX,
+            )
+        ]  # fmt: skip
 
     def drain(self) -> None:
         self.feed.close()

@@ -26,6 +26,9 @@ Signer = Callable[[Mapping[str, Any]], Callable[[bytes], Principal] | None]
 Absent = Callable[[str], ApplianceError | None]
 """The error for a path that only other configurations have; None: an unknown path."""
 
+FRAME_BYTES_MAX = 256 * 1024
+"""From a client on a socket; a message has 64 KiB, and six times as much escaped."""
+
 DEFAULT_PATTERN = "^[A-Za-z0-9_.~-]{1,128}$"
 """The pattern of a path parameter for which the route has none."""
 
@@ -106,6 +109,7 @@ class SocketRoute(msgspec.Struct, frozen=True):
     query             struct of the query parameters; None: they are ignored
     token_in_query    the token may be in the query, for browsers (the hub's socket only)
     free_on_loopback  whether the guard's loopback rule applies, as for requests
+    frame_bytes_max   a client that sends a larger message is disconnected
     """
 
     path: str
@@ -114,6 +118,7 @@ class SocketRoute(msgspec.Struct, frozen=True):
     query: Any = None
     token_in_query: bool = False
     free_on_loopback: bool = False
+    frame_bytes_max: int = FRAME_BYTES_MAX
 
 
 class InvalidRoute(Exception):

@@ -1,8 +1,26 @@
-"""WebSocket frames to clients: encoded once, sent to many (RFC 6455 §5.2)."""
+"""WebSocket frames: those of clients decoded, those to clients encoded once (RFC 6455 §5.2)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from appliance.kernel.errors import Invalid
+from appliance.web.body import refuse_field
+
+T = TypeVar("T")
 
 WRITE_BYTES = 256 * 1024  # size of one write; a slow client keeps at most one waiting
+
+
+def decode_frame(decode: Callable[[Any], T], message: bytes | msgspec.Raw) -> T:
+    """A decoded frame of a socket. Raises Invalid, which names the field."""
+    try:
+        return decode(message)
+    except msgspec.ValidationError as error:
+        refuse_field(str(error))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise Invalid("the frame is not valid JSON") from None
 
 
 def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:

@@ -66,7 +66,6 @@ RECEIVE_BYTES = 64 * 1024
 YIELD_FRAMES = 64  # frames of one client before other greenlets run
 CHUNK_FRAMES = 4  # cost of a chunk of received bytes, beside its messages
 FRAME_BYTES = 1024  # a message costs one frame more for each of these
-FRAME_BYTES_MAX = 256 * 1024  # from a client; a message has 64 KiB, and six times as much escaped
 REQUEST_BYTES_MAX = 512 * 1024  # of a `request` frame, as for a body over HTTP
 HELLO_BYTES_MAX = 16 * 1024  # before a broker link's hello
 HELLO_SECONDS_MAX = 10.0  # to the first frame
@@ -124,11 +123,13 @@ class Socket:
         clock: Clock,
         leftover: bytes = b"",
         budget: UnsentBudget | None = None,
+        frame_bytes_max: int = REQUEST_BYTES_MAX,
     ) -> None:
         self._raw = raw
         self._clock = clock
         self._leftover = leftover
-        self._protocol = Protocol(Side.SERVER, state=State.OPEN, max_size=REQUEST_BYTES_MAX)
+        self._frame_bytes_max = frame_bytes_max
+        self._protocol = Protocol(Side.SERVER, state=State.OPEN, max_size=frame_bytes_max)
         self._quota = TokenBucket(
             CONTROL_FRAMES_PER_SECOND, CONTROL_FRAMES_BURST, clock.monotonic()
         )
@@ -202,7 +203,7 @@ class Socket:
     def identify(self) -> None:
         """The client is authenticated: apply the usual limits from its next frame on."""
         self.identified = True
-        self._incoming.limit(REQUEST_BYTES_MAX, self._quota)
+        self._incoming.limit(self._frame_bytes_max, self._quota)
 
     def answer(self, frames: bytes) -> None:
         """Wait until there is capacity, then `post`. For greenlets that may wait."""
