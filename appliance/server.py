@@ -233,7 +233,6 @@ def prepare(
             stores=stores,
             accepted=flags.accept_loss,
             damaged=damaged,
-            copies=backup,
         )
     return schema.stand_ins(datadir, damaged, clock, log)
 

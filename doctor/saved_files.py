@@ -8,14 +8,15 @@ atomic, so what an interrupted repair left is found and planned again.
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.ids import random_id
-from appliance.kernel.whole_file import sync_directory, whole_file
-from appliance.workspace import snapshot
+from appliance.kernel.ownership import open_own
+from appliance.kernel.whole_file import sync_directory, sync_file, whole_file
 from appliance.workspace.datadir import STORES, DataDir
 from doctor.context import open_read_only, size_of
 from doctor.step import Step
@@ -101,8 +102,21 @@ def _is_store(datadir: DataDir, path: Path) -> bool:
 
 
 def _copy_store(source: Path, target: Path) -> None:
-    with closing(open_read_only(source)) as connection:
-        snapshot.copy_store(connection, target, checked=False)
+    """One file without a log, complete or not there. It may be as damaged as its original."""
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        os.close(open_own(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        with (
+            closing(open_read_only(source)) as original,
+            closing(sqlite3.connect(partial, isolation_level=None)) as copy,
+        ):
+            original.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+        sync_file(partial)
+        partial.rename(target)
+        sync_directory(target.parent)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _copy_file(source: Path, target: Path) -> None:

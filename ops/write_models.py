@@ -74,8 +74,7 @@ def render() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         for store, classes in CLASSES.items():
             path = Path(folder) / store
-            backups = Path(folder) / "backups"
-            migrate(path, store, clock=SystemClock(), backups=backups, log=Log(io.BytesIO()))
+            migrate(path, store, clock=SystemClock(), log=Log(io.BytesIO()))
             with closing(sqlite3.connect(path)) as connection:
                 tables = read_tables(connection)
             if tables.keys() != classes.keys():

@@ -103,7 +103,7 @@ def _source(
         folder.mkdir(mode=0o700, parents=True)
     unpack(job.backup_path, job.manifest, folder, identities, only=lambda file: file.path == wanted)
     file = folder / wanted
-    schema.migrate(file, HUB, clock=clock, backups=folder / "before", log=log)
+    schema.migrate(file, HUB, clock=clock, log=log)
     return file
 
 

@@ -41,9 +41,7 @@ def migrate_older(scratch: DataDir, manifest: BackupManifest, clock: Clock) -> N
     log = Log(io.BytesIO(), level="error", clock=clock)
     for store in manifest.stores:
         if store in STORES:
-            schema.migrate(
-                scratch.database(store), store, clock=clock, backups=scratch.dir, log=log
-            )
+            schema.migrate(scratch.database(store), store, clock=clock, log=log)
 
 
 def _of_store(store: str, path: Path, facts: StoreFacts, deadline: Deadline) -> Iterator[str]:

@@ -107,7 +107,7 @@ def recover(
     made = database.with_name(f".{database.name}.recovered")
     _remove(made)
     try:
-        schema.migrate(made, store, clock=clock, backups=datadir.backups, log=log)
+        schema.migrate(made, store, clock=clock, log=log)
         with _open_both(database, made) as (file, target):
             report = _fill(database, store, file, target, clock, progress)
         if not report.complete and not any(t.read or t.rebuilt for t in report.tables.values()):

@@ -21,13 +21,11 @@ WITHOUT_BACKUP = "agentlip migrate --apply --without-backup"
 
 
 class AppliedMigration(msgspec.Struct, frozen=True, kw_only=True):
-    """What `agentlip migrate --apply` did. `backup`: the backup made before, "" without one.
-    `copies`: copies of single files, in .agentlip/backups."""
+    """What `agentlip migrate --apply` did. `backup`: the backup made before, "" without one."""
 
     workspace: str
     backup: str
     migrated: dict[str, list[str]]
-    copies: list[str]
 
 
 @contextmanager
@@ -67,23 +65,13 @@ def apply(
     saved = safety_backup.save(
         datadir, sections.backup, stores, clock, log, backup=backup, way_out=WITHOUT_BACKUP
     )
-    copies = []
     with safety_backup.naming(saved), announced(datadir, "migrating"):
         for store in stores:
-            done = schema.migrate(
-                datadir.database(store),
-                store,
-                clock=clock,
-                backups=datadir.backups,
-                log=log,
-                copies=backup,
-            )
-            copies += [done.backup] if done.backup else []
+            schema.migrate(datadir.database(store), store, clock=clock, log=log)
     if pending:
         manifest.remember(datadir, stores)
     return AppliedMigration(
         workspace=str(datadir.workspace),
         backup=saved,
         migrated={store: list(each.steps) for store, each in pending.items()},
-        copies=copies,
     )

@@ -49,12 +49,6 @@ def report(datadir: DataDir, sections: UpgradeSections) -> UpgradeReport:
     server = datadir.read_server() if planned.running else None
     problems = [f"{store.store}: {store.problem}" for store in planned.refused]
     hints = [store.hint for store in planned.refused]
-    short = [disk for disk in planned.space if not disk.enough] if planned.steps else []
-    problems += [
-        f"{disk.path}: {disk.needed_bytes:,} bytes may be needed, {disk.free_bytes:,} are free"
-        for disk in short
-    ]
-    hints += [f"free space: df -h {disk.path}" for disk in short]
     return UpgradeReport(
         result=_result(planned, bool(problems)),
         version=planned.version,

@@ -127,11 +127,6 @@ def _plan_lines(planned: MigrationPlan) -> list[str]:
         return [*lines, "Nothing to migrate."]
     if planned.backup:
         lines.append("Before that, a backup of all stores is made, checked and kept.")
-    lines += [
-        f"It needs at most {_size(disk.needed_bytes)} on the disk of {disk.path};"
-        f" {_size(disk.free_bytes)} are free."
-        for disk in planned.space
-    ]
     next_step = "agentlipd down; agentlip migrate --apply" if planned.running else ""
     return [*lines, f"Next: {next_step or 'agentlip migrate --apply, or agentlipd up'}"]
 

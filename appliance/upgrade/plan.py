@@ -7,7 +7,7 @@ import msgspec
 
 from appliance import __version__
 from appliance.kernel.errors import ApplianceError, Unavailable
-from appliance.kernel.store_errors import RECOVERY_COMMANDS, free_bytes
+from appliance.kernel.store_errors import RECOVERY_COMMANDS
 from appliance.upgrade.sections import UpgradeSections
 from appliance.workspace import manifest
 from appliance.workspace.datadir import BESIDE, STORES, DataDir, read_lock
@@ -50,18 +50,6 @@ class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class DiskSpace(msgspec.Struct, frozen=True):
-    """Space that the backup and the migration need on one disk, at most."""
-
-    path: str
-    needed_bytes: int
-    free_bytes: int
-
-    @property
-    def enough(self) -> bool:
-        return self.free_bytes >= self.needed_bytes
-
-
 class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`backup`: a backup of all stores would be made first."""
 
@@ -71,7 +59,6 @@ class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
     stores: tuple[StorePlan, ...]
     steps: int
     backup: bool
-    space: tuple[DiskSpace, ...]
 
     @property
     def refused(self) -> list[StorePlan]:
@@ -89,20 +76,18 @@ def plan(datadir: DataDir, sections: UpgradeSections, *, locked: bool = False) -
         for store in STORES
     )
     pending = [store for store in stores if store.status == "pending"]
-    backup = any(store.schema for store in pending)
     return MigrationPlan(
         workspace=str(datadir.workspace),
         version=__version__,
         running=running,
         stores=stores,
         steps=sum(len(store.steps) for store in pending),
-        backup=backup,
-        space=_space(datadir, sections, stores, pending, backup),
+        backup=bool(pending),
     )
 
 
 def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:
-    """The stores with data of this program that a start would migrate, without damaged ones.
+    """The stores with data that a start would migrate, without damaged ones.
 
     Raises SchemaTooNew or MigrationEdited if one of `stores` is refused, so that the others are not
     migrated before that is noticed. Call with the writer lock held.
@@ -115,7 +100,7 @@ def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:
             except Unavailable:
                 continue  # the migration of this store reports it
             refuse(seen)
-            if seen.pending and seen.schema:
+            if seen.pending and (seen.schema or seen.spec_version):
                 pending.append(store)
     return pending
 
@@ -196,26 +181,3 @@ def _bytes(path: Path) -> int:
         except OSError:
             continue
     return total
-
-
-def _space(
-    datadir: DataDir,
-    sections: UpgradeSections,
-    stores: tuple[StorePlan, ...],
-    pending: list[StorePlan],
-    backup: bool,
-) -> tuple[DiskSpace, ...]:
-    """By disk. A migration needs a copy and a log of each store."""
-    needed: dict[int, tuple[Path, int]] = {}
-
-    def need(path: Path, size: int) -> None:
-        existing = next(parent for parent in (path, *path.parents) if parent.exists())
-        device = existing.stat().st_dev
-        first, sum_bytes = needed.get(device, (existing, 0))
-        needed[device] = first, sum_bytes + size
-
-    need(datadir.dir, sum(2 * store.bytes for store in pending))
-    if backup:
-        folder = datadir.workspace / sections.backup.directory
-        need(folder, sum(store.bytes for store in stores) + sections.backup.free_bytes_min)
-    return tuple(DiskSpace(str(path), size, free_bytes(path)) for path, size in needed.values())

@@ -1,7 +1,6 @@
 """The backup before a migration: one consistent backup of all stores, checked, and kept.
 
-The snapshots that the migration makes of single files stay as they are. Only the backup has all
-stores at one moment, so only it can bring a workspace back.
+Only a backup has all stores at one moment, so only it can bring a workspace back.
 """
 
 from collections.abc import Iterator
@@ -20,9 +19,7 @@ from appliance.kernel.log import Log
 from appliance.process.starting import announced
 from appliance.upgrade.errors import MigrationNotSaved
 from appliance.upgrade.plan import pending_stores
-from appliance.workspace.datadir import STORES, DataDir
-from appliance.workspace.integrity import is_damaged
-from appliance.workspace.manifest import lost_stores
+from appliance.workspace.datadir import DataDir
 from appliance.workspace.upgrade import MigrationFailed
 
 REASON: Reason = "before-migration"
@@ -41,10 +38,9 @@ def save(
     """Makes the backup if one of `stores` has data and is older than this program.
 
     Returns its name, or that of an earlier attempt's backup if no row came or went since. ""
-    without `backup`, if nothing is pending, or if a store is lost or damaged: then its recovery
-    must not wait, and each file is still copied before its migration. Call with
-    the writer lock held, before anything is migrated. Raises MigrationNotSaved, whose hint names
-    `way_out`, the command without a backup; and what `pending_stores` raises.
+    without `backup`, or if nothing is pending. Call with the writer lock held, before anything is
+    migrated. Raises MigrationNotSaved, whose hint names `way_out`, the command without a backup;
+    and what `pending_stores` raises.
     """
     pending = pending_stores(datadir, stores)
     if not pending or not backup:
@@ -53,14 +49,6 @@ def save(
         with announced(datadir, "making a backup before a migration"):
             manifest, made = _save(datadir, settings, clock)
     except (ApplianceError, OSError) as error:
-        not_whole = _not_whole(datadir)
-        if not_whole:
-            log.warning(
-                "no backup of all stores was made before the migration, because a store is missing"
-                " or damaged; each file is copied instead",
-                stores=not_whole,
-            )
-            return ""
         raise _not_saved(error, datadir, settings, way_out) from error
     log.info(
         "backup made before the migration" if made else "an earlier attempt has made the backup",
@@ -129,18 +117,6 @@ def _check(path: Path, manifest: BackupManifest, settings: BackupSettings) -> No
         return
     for file in manifest.files:
         stored.read(path, file, stored.Nowhere(), secret_keys)
-
-
-def _not_whole(datadir: DataDir) -> list[str]:
-    """The stores that can't be copied, because they are lost or damaged."""
-    lost = [str(error.details["store"]) for error in lost_stores(datadir, "unused")]
-    return [
-        store
-        for store in STORES
-        if store in lost
-        or datadir.suspect_file(store).exists()
-        or (datadir.database(store).exists() and is_damaged(datadir.database(store), quick=True))
-    ]
 
 
 def _not_saved(

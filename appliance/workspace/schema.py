@@ -49,15 +49,10 @@ def migrate(
     store: str,
     *,
     clock: Clock,
-    backups: Path,
     log: Log,
     migrations: Sequence[Migration] | None = None,
-    copies: bool = True,
 ) -> SchemaState:
-    """Create the file of `store` or migrate it. Call only with the writer lock held.
-
-    `copies`: copy a file with data to `backups` before its first step.
-    """
+    """Create the file of `store` or migrate it. Call only with the writer lock held."""
     try:
         released = load(store) if migrations is None else tuple(migrations)
         own = database.name == file_of(store)
@@ -67,8 +62,7 @@ def migrate(
         if not database.exists():
             _create(database, store, released, clock, log)
         with closing(_connect(database)) as connection:
-            kept = backups if copies else None
-            done = Upgrade(connection, database, store, released, clock, kept, log).run()
+            done = Upgrade(connection, database, store, released, clock, log).run()
             if migrations is None:
                 row_digest.begin(connection, store)
             return done
@@ -90,7 +84,7 @@ def _create(
     os.close(open_own(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     with closing(_connect(unfinished)) as connection:
         nothing = state(connection, store, migrations)
-        Upgrade(connection, unfinished, store, migrations, clock, None, log).apply(nothing)
+        Upgrade(connection, unfinished, store, migrations, clock, log).apply(nothing)
     unfinished.rename(database)
     sync_directory(database.parent)
 
@@ -144,7 +138,6 @@ def create_workspace(
     stores: Sequence[str] = STORES,
     accepted: Collection[str] = (),
     damaged: dict[str, StoreSuspended] | None = None,
-    copies: bool = True,
 ) -> WorkspaceChanges:
     """Creates folders, databases and token of a workspace where they are missing.
 
@@ -154,15 +147,14 @@ def create_workspace(
     Only stores in `stores` are created or opened.
 
     `locked`: the caller, a starting hub, holds the writer lock; then existing databases are
-    migrated, after a copy unless `copies` is false. Otherwise the lock is taken during this call,
-    and existing databases are not touched.
+    migrated. Otherwise the lock is taken during this call, and existing databases are not touched.
     """
     created: list[str] = []
     existing: list[str] = []
     make_folders(datadir, created, existing)
     if locked:
         manifest.check(datadir, accepted, clock, log, stores)
-        _fill(datadir, stores, True, clock, log, created, existing, damaged, copies)
+        _fill(datadir, stores, True, clock, log, created, existing, damaged)
         return WorkspaceChanges(created=tuple(created), existing=tuple(existing))
     lock = WriterLock(datadir, "init", clock)
     try:
@@ -215,7 +207,7 @@ def stand_ins(
         raise not_writable(error) from error
     served = datadir.with_stand_ins(folder, damaged)
     for store, why in damaged.items():
-        migrate(served.database(store), store, clock=clock, backups=folder, log=log)
+        migrate(served.database(store), store, clock=clock, log=log)
         log.error(why.message, code=why.code, hint=why.hint, **why.details)
     return served
 
@@ -229,9 +221,7 @@ def _fill(
     created: list[str],
     existing: list[str],
     damaged: dict[str, StoreSuspended] | None = None,
-    copies: bool = True,
 ) -> None:
-    backups = datadir.backups
     for store in stores:
         if damaged is not None and store in damaged:
             continue
@@ -239,7 +229,7 @@ def _fill(
         there = database.exists()
         if upgrade or not there:
             try:
-                migrate(database, store, clock=clock, backups=backups, log=log, copies=copies)
+                migrate(database, store, clock=clock, log=log)
             except StoreDamaged as error:
                 if damaged is None or store in NEEDED:
                     raise

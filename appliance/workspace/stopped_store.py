@@ -44,7 +44,7 @@ def stopped_store(datadir: DataDir, store: str, clock: Clock) -> Iterator[Stoppe
         path = datadir.database(store)
         log = Log(sys.stderr.buffer, level="warning")
         _refuse_older(path, store)
-        schema.migrate(path, store, clock=clock, backups=datadir.backups, log=log)
+        schema.migrate(path, store, clock=clock, log=log)
         with closing(open_connection(path, "FULL")) as connection:
             runner = BatchRunner(connection, clock, IdFactory(clock))
             yield StoppedStore(runner, Reader(connection, clock, query_only=False))

@@ -1,16 +1,15 @@
 """Upgrades one open database file: check, copy, apply, record.
 
-Runs before anything is served, with the writer lock held. Invariants:
+Runs before anything is served, with the writer lock held, and after a backup of all stores
+(`upgrade/safety_backup.py`). Invariants:
 
 - a step and its record in `x_migrations` are one transaction, so after a crash a step is either
   done or not begun, and the next start continues;
-- a file with data is copied, and the copy checked, before the first step;
 - a new file is created under a temporary name and renamed when it is complete, so an empty file
   under the real name is damage and is never treated as a new workspace;
 - a file is opened only if its `x_compat` allows this program to open it.
 """
 
-import shlex
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -23,7 +22,6 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Conflict, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import adapter_of
-from appliance.workspace import snapshot
 from appliance.workspace.datadir import DataDirNotWritable
 from appliance.workspace.migration import BadMigration, Migration, load, newest, statements
 
@@ -57,7 +55,7 @@ class MigrationEdited(Conflict):
 class MigrationFailed(Unavailable):
     code = "MIGRATION_FAILED"
     default_message = "the schema can't be migrated; nothing was changed"
-    default_hint = "fix the problem in the log and start again; a copy is in .agentlip/backups"
+    default_hint = "fix the problem in the log and start again: agentlip upgrade --check"
 
 
 class MigrationPending(Conflict):
@@ -84,7 +82,6 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
     pending: tuple[str, ...] = ()
     optional_missing: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
-    backup: str | None = None  # the copy made by this run
 
     @property
     def too_new(self) -> bool:
@@ -167,19 +164,15 @@ class Upgrade:
         store: str,
         released: Sequence[Migration],
         clock: Clock,
-        backups: Path | None,
         log: Log,
     ) -> None:
-        """`backups`: where the file is copied before its first step; None makes no copy."""
         self._connection = connection
         self._database = database
         self._store = store
         self._released = released
         self._clock = clock
-        self._backups = backups
         self._log = log
         self._adapter = adapter_of(store)
-        self._backup: Path | None = None
         self._had_data = False
 
     def run(self) -> SchemaState:
@@ -192,11 +185,8 @@ class Upgrade:
                 hint="put the workspace on a local file system",
             )
         self._had_data = True
-        if before.pending and self._backups is not None:
-            self._take_backup(self._backups, before)
         self.apply(before)
-        now = state(self._connection, self._store, self._released)
-        return msgspec.structs.replace(now, backup=str(self._backup) if self._backup else None)
+        return state(self._connection, self._store, self._released)
 
     def apply(self, before: SchemaState) -> None:
         for migration in self._released:
@@ -239,25 +229,8 @@ class Upgrade:
         raise StoreDamaged(
             f"{self._store}: the file is a database, but not one of this store",
             details={"missing": lacking[:20]},
-            hint="move the file away; snapshots are in .agentlip/backups",
+            hint="move the file away, or restore a backup: agentlip backup list",
         )
-
-    def _take_backup(self, backups: Path, before: SchemaState) -> None:
-        version = before.schema or before.spec_version or 0
-        name = self._database.name
-        now_ms = self._clock.now_ms()
-        try:
-            self._backup = snapshot.take(self._connection, backups, name, version, now_ms)
-            snapshot.prune(backups, name)
-        except (OSError, sqlite3.Error) as error:
-            raise MigrationFailed(
-                f"{self._store}: no snapshot could be taken before the migration, so nothing"
-                f" was changed: {error}",
-                hint=f"free disk space: df -h {shlex.quote(str(backups.parent))}",
-            ) from error
-        except snapshot.SnapshotDamaged as error:
-            raise StoreDamaged(f"{self._store}: the database is damaged: {error}") from error
-        self._log.info("snapshot taken", store=self._store, file=self._backup.name)
 
     def _step(self, migration: Migration) -> None:
         execute = self._connection.execute
@@ -309,17 +282,12 @@ class Upgrade:
             )
 
     def _failed(self, migration: Migration, error: Exception) -> MigrationFailed:
-        details = {"store": self._store, "file": migration.name}
         hint = "check free space and the installed version, then start again"
         if isinstance(error, sqlite3.Error) and _primary(error) in _NO_DISK:
-            hint = DataDirNotWritable.default_hint  # rolled back: the file is unchanged
-        elif self._backup is not None:
-            old, new = shlex.quote(str(self._backup)), shlex.quote(str(self._database))
-            details["backup"] = self._backup.name
-            hint = f"to restore the previous state: cp {old} {new} && rm -f {new}-wal {new}-shm"
+            hint = DataDirNotWritable.default_hint
         return MigrationFailed(
             f"{self._store}: migration {migration.name} failed and was rolled back: {error}",
-            details=details,
+            details={"store": self._store, "file": migration.name},
             hint=hint,
         )
 

@@ -307,7 +307,7 @@ _MIXED = Problem(
     "mixed",
     "Events are not in the order in which they happened, so clients that follow the log come to"
     " wrong results.",
-    "The log is never rewritten. Restore a snapshot if there is one from before.",
+    "The log is never rewritten. Restore a backup if there is one from before.",
     Severity.ERROR,
 )
 _TIME = Problem(
@@ -320,7 +320,7 @@ _TIME = Problem(
 _GAP = Problem(
     "gap",
     "Events of a message are missing, so its history is incomplete.",
-    "Restore a snapshot if there is one from before.",
+    "Restore a backup if there is one from before.",
     Severity.ERROR,
 )
 _NEWEST = "the newest 1,000 events"
@@ -333,7 +333,7 @@ ABOVE_SEQUENCE = Problem(
 END = Problem(
     "end",
     "The newest events were deleted. Clients that have read them know more than the hub.",
-    "Restore a snapshot if there is one; otherwise the events are lost.",
+    "Restore a backup if there is one; otherwise the events are lost.",
     Severity.ERROR,
 )
 CHECKS = (

@@ -132,7 +132,7 @@ def _of_schema(datadir: DataDir, store: str, schema: SchemaState) -> Iterator[Fi
         yield FOREIGN.finding(store, message, _instead(datadir, store))
     elif schema.pending and not schema.too_new:
         why = "made by another program" if not schema.schema else "made by an older program"
-        yield OLD.finding(store, f"{why}; the next start migrates it, after a snapshot")
+        yield OLD.finding(store, f"{why}; the next start migrates it, after a backup")
 
 
 def _instead(datadir: DataDir, store: str) -> str:
@@ -304,7 +304,7 @@ FOREIGN = Problem(
 OLD = Problem(
     "old",
     "The file was made by an older or another program.",
-    "Nothing to do: the next start migrates it, after a snapshot.",
+    "Nothing to do: the next start migrates it, after a backup.",
     Severity.INFO,
 )
 DAMAGED = Problem(

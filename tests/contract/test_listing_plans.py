@@ -60,8 +60,8 @@ def connections(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stores")
     made = {}
     for store in set(STORE.values()):
-        log, backups = Log(io.BytesIO()), folder / "backups"
-        migrate(folder / store, store, clock=SystemClock(), backups=backups, log=log)
+        log = Log(io.BytesIO())
+        migrate(folder / store, store, clock=SystemClock(), log=log)
         made[store] = sqlite3.connect(folder / store)
     yield made
     for connection in made.values():

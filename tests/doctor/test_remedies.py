@@ -1,4 +1,4 @@
-"""Hints for damaged stores: a restore only from a snapshot that was opened and checked."""
+"""Hints for damaged stores: a restore only of a backup that was verified."""
 
 import os
 import sqlite3
@@ -12,8 +12,7 @@ import pytest
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.create import create_backup
 from appliance.backup.settings import BackupSettings
-from appliance.kernel.clock import DAY_MS, SystemClock
-from appliance.workspace import snapshot
+from appliance.kernel.clock import SystemClock
 from appliance.workspace.manifest import remember
 from doctor import remedies, run
 from doctor.check import Check, Finding
@@ -32,12 +31,16 @@ def workspace(tmp_path: Path) -> WorkspaceFixture:
     return workspace
 
 
-def take(workspace: WorkspaceFixture, store: str = "hub", days_ago: float = 1) -> Path:
-    """A snapshot as an upgrade takes it."""
-    database = workspace.data.database(store)
-    at_ms = SystemClock().now_ms() - int(days_ago * DAY_MS)
-    with closing(sqlite3.connect(database)) as connection:
-        return snapshot.take(connection, workspace.data.backups, database.name, 1, at_ms)
+def back_up(workspace: WorkspaceFixture, result: str) -> str:
+    """A backup of the whole workspace, verified with this result."""
+    settings = BackupSettings(free_bytes_min=0)
+    backups = BackupDirectory(workspace.data, settings)
+    with backups.only_writer():
+        made = create_backup(
+            workspace.data, backups, settings, reason="schedule", clock=SystemClock()
+        )
+        verified(backups, made.name, result, SystemClock().now_ms())
+    return made.name
 
 
 def change(path: Path, sql: str) -> None:
@@ -74,59 +77,15 @@ def damage_store(workspace: WorkspaceFixture) -> None:
     damage(workspace.data.database("hub"))
 
 
-def test_without_a_snapshot_the_hint_is_to_recover(workspace: WorkspaceFixture) -> None:
+def test_without_a_backup_the_hint_is_to_recover(workspace: WorkspaceFixture) -> None:
     hint = remedies.restore_hint(workspace.data, "hub")
     assert hint == f"{RECOVER} hub --yes"
 
 
 def test_store_with_a_recovery_command_is_recovered(workspace: WorkspaceFixture) -> None:
-    take(workspace, "broker")
+    back_up(workspace, "good")
     hint = remedies.restore_hint(workspace.data, "broker")
     assert hint == "agentlipd down; agentlip recover broker --yes"
-
-
-def test_newest_snapshot_is_chosen(workspace: WorkspaceFixture) -> None:
-    take(workspace, days_ago=3)
-    newest = take(workspace, days_ago=1)
-    take(workspace, days_ago=2)
-    take(workspace, store="auth", days_ago=0)
-    assert remedies.good_snapshot(workspace.data, "hub") == newest
-
-
-def make_foreign(path: Path) -> None:
-    change(path, "UPDATE meta SET value = 'another' WHERE key = 'db_id'")
-
-
-def make_newer(path: Path) -> None:
-    change(path, "UPDATE meta SET value = '999' WHERE key = 'x_compat'")
-
-
-def make_empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def make_another_database(path: Path) -> None:
-    path.unlink()
-    change(path, "CREATE TABLE bookmarks (url)")
-
-
-@pytest.mark.parametrize(
-    "spoil", [damage, damage_messages, make_foreign, make_newer, make_empty, make_another_database]
-)
-def test_snapshot_that_is_not_good_is_passed_over(workspace: WorkspaceFixture, spoil) -> None:
-    good = take(workspace, days_ago=2)
-    bad = take(workspace, days_ago=1)
-    spoil(bad)
-    assert remedies.good_snapshot(workspace.data, "hub") == good
-    good.unlink()
-    assert remedies.good_snapshot(workspace.data, "hub") is None
-    assert remedies.restore_hint(workspace.data, "hub").startswith(RECOVER)
-
-
-def test_partial_snapshot_is_passed_over(workspace: WorkspaceFixture) -> None:
-    path = take(workspace)
-    path.rename(path.with_name(path.name + ".partial"))
-    assert remedies.good_snapshot(workspace.data, "hub") is None
 
 
 @pytest.mark.parametrize(
@@ -137,38 +96,20 @@ def test_partial_snapshot_is_passed_over(workspace: WorkspaceFixture) -> None:
         ("store.integrity", damage_page),
     ],
 )
-def test_hint_of_a_damaged_store_restores_the_snapshot_as_printed(
+def test_hint_of_a_damaged_store_restores_the_verified_backup_as_printed(
     workspace: WorkspaceFixture, tmp_path: Path, name: str, spoil
 ) -> None:
-    take(workspace)
+    name_of_backup = back_up(workspace, "good")
     spoil(workspace)
-    database = workspace.data.database("hub")
-    torn = database.read_bytes()
     first, *others = workspace.find(name)
-    assert first.hint
+    assert f" backup restore {name_of_backup} " in first.hint
     assert not [finding for finding in others if finding.hint], "one hint is enough"
     run_without_appliance(first.hint, tmp_path)
     assert workspace.find_all() == []
     assert workspace.execute("SELECT count(*) FROM messages") == [(50,)]
-    (aside,) = workspace.data.dir.glob("damaged-hub-*")
-    assert (aside / database.name).read_bytes() == torn
-    assert aside.stat().st_mode & 0o077 == 0
-
-
-def back_up(workspace: WorkspaceFixture, result: str) -> str:
-    """A backup of the whole workspace, verified with this result."""
-    settings = BackupSettings(free_bytes_min=0)
-    backups = BackupDirectory(workspace.data, settings)
-    with backups.only_writer():
-        made = create_backup(
-            workspace.data, backups, settings, reason="schedule", clock=SystemClock()
-        )
-        verified(backups, made.name, result, SystemClock().now_ms())
-    return made.name
 
 
 def test_only_a_backup_that_was_verified_is_suggested(workspace: WorkspaceFixture) -> None:
-    take(workspace)
     back_up(workspace, "bad")
     back_up(workspace, "inconclusive")
     assert remedies.verified_backup(workspace.data, "hub") is None
@@ -178,18 +119,6 @@ def test_only_a_backup_that_was_verified_is_suggested(workspace: WorkspaceFixtur
     change(workspace.data.database("hub"), "UPDATE meta SET value = 'b' WHERE key = 'db_id'")
     remember(workspace.data, ["hub"])
     assert remedies.verified_backup(workspace.data, "hub") is None
-
-
-def test_hint_restores_the_verified_backup_as_printed(
-    workspace: WorkspaceFixture, tmp_path: Path
-) -> None:
-    name = back_up(workspace, "good")
-    damage_store(workspace)
-    (finding,) = workspace.find("store.opens")
-    assert f" backup restore {name} " in finding.hint
-    run_without_appliance(finding.hint, tmp_path)
-    assert workspace.execute("SELECT count(*) FROM messages") == [(50,)]
-    assert workspace.find("store.opens") == []
 
 
 def run_without_appliance(command: str, folder: Path) -> None:
@@ -207,7 +136,7 @@ def run_without_appliance(command: str, folder: Path) -> None:
 def test_nothing_is_suggested_while_files_cannot_be_written(
     workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take(workspace)
+    back_up(workspace, "good")
     damage_page(workspace)
     monkeypatch.setattr(Context, "disk_problem", "full")
     findings = workspace.find("store.whole")
@@ -219,14 +148,14 @@ def test_first_check_that_reads_damage_is_the_cause_and_has_the_remedy(
     workspace: WorkspaceFixture,
 ) -> None:
     """Large stores are not read through, so no other check may have found the damage."""
-    path = take(workspace)
+    name = back_up(workspace, "good")
     damage_page(workspace)
     with workspace.context() as context:
         outcomes = run.examine(context, run.select(["events.rows", "hub.channels"], False))
     assert [outcome.check for outcome in outcomes] == ["events.rows", "hub.channels"]
     first, second = (finding for outcome in outcomes for finding in outcome.findings)
     assert (first.subject, first.problem, first.explained_by) == ("hub", "damaged-store", "")
-    assert str(path) in first.hint
+    assert name in first.hint
     assert second.explained_by == f"{first.check}:damaged-store"
     assert second.hint == ""
 

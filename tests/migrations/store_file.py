@@ -24,7 +24,6 @@ class StoreFixture:
     def __init__(self, folder: Path, store: str = "hub") -> None:
         self.store = store
         self.database = folder / f"{store}.sqlite3"
-        self.backups = folder / "backups"
         self.lines = io.BytesIO()
 
     def migrate(self, migrations: tuple[Migration, ...] | None = None) -> SchemaState:
@@ -32,7 +31,6 @@ class StoreFixture:
             self.database,
             self.store,
             clock=SystemClock(),
-            backups=self.backups,
             log=Log(self.lines),
             migrations=migrations,
         )
@@ -46,9 +44,6 @@ class StoreFixture:
             "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'messages_fts_%'"
             " ORDER BY name"
         )
-
-    def copies(self) -> list[Path]:
-        return sorted(self.backups.iterdir()) if self.backups.exists() else []
 
 
 def with_step(store: str, sql: str, opens_with: int = 1) -> tuple[Migration, ...]:

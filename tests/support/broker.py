@@ -148,9 +148,7 @@ class BrokerFixture:
         self.lines = Lines()
         self.log = Log(self.lines, clock=self.clock)
         if not self.path.exists():
-            migrate(
-                self.path, "broker", clock=self.clock, backups=folder, log=Log(sys.stderr.buffer)
-            )
+            migrate(self.path, "broker", clock=self.clock, log=Log(sys.stderr.buffer))
         self.settings = BrokerSettings(**values)
         dispatch = Dispatch(self.settings.links_max)
         self.store = Store(

@@ -255,9 +255,7 @@ def test_a_log_added_after_a_restore_continues_its_numbers(
     made = workspace.back_up()
     present.replace(path)
     workspace.restore(made)
-    schema.migrate(
-        path, store, clock=CLOCK, backups=workspace.datadir.backups, log=Log(io.BytesIO())
-    )
+    schema.migrate(path, store, clock=CLOCK, log=Log(io.BytesIO()))
     number = "SELECT seq FROM sqlite_sequence WHERE name = 'log'"
     assert workspace.rows(number, store) == [(50 + 2**32,)]
 

@@ -35,7 +35,7 @@ class RetentionFixture:
         self.log = Log(io.BytesIO())
         self.days = 7.0
         path = folder / "outbox.sqlite3"
-        schema.migrate(path, "outbox", clock=self.clock, backups=folder, log=self.log)
+        schema.migrate(path, "outbox", clock=self.clock, log=self.log)
         settings = StoreSettings(free_bytes_min=0, synchronous="OFF", readers=1)
         self.store = Store("outbox", path, settings, self.clock, self.log)
         self.restart()

@@ -1,4 +1,4 @@
-"""The plan of a migration: the state of each store, and the space that it needs."""
+"""The plan of a migration: the state of each store."""
 
 from pathlib import Path
 
@@ -22,12 +22,11 @@ def test_new_workspace_has_nothing_to_migrate(tmp_path: Path) -> None:
     assert (planned.steps, planned.backup, planned.refused) == (0, False, [])
 
 
-def test_older_stores_are_pending_with_a_backup_and_space_for_both(tmp_path: Path) -> None:
+def test_older_stores_are_pending_with_a_backup(tmp_path: Path) -> None:
     planned = plan(workspace_of(FORMER[11], tmp_path / "w"), UpgradeSections())
     pending = [store for store in planned.stores if store.status == "pending"]
     assert planned.steps == sum(len(store.steps) for store in pending) > 0
     assert planned.backup
-    assert planned.space[0].needed_bytes > 2 * sum(store.bytes for store in pending) > 0
 
 
 def test_damaged_store_is_refused_and_one_that_is_switched_off_is_not(tmp_path: Path) -> None:

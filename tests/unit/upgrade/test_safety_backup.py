@@ -20,6 +20,7 @@ from appliance.upgrade.errors import MigrationNotSaved
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.migration import load, newest
+from tests.migrations.test_adoption import foreign, random_ids
 from tests.migrations.test_former import FORMER, workspace_of
 
 SETTINGS = BackupSettings(free_bytes_min=0)
@@ -50,7 +51,7 @@ def test_one_backup_serves_all_attempts_while_the_data_is_unchanged(older: DataD
     name = save(older)
     assert save(older) == name
     schema.migrate(
-        older.database("auth"), "auth", clock=SystemClock(), backups=older.backups,
+        older.database("auth"), "auth", clock=SystemClock(),
         log=Log(io.BytesIO()),
     )  # fmt: skip
     assert save(older) == name
@@ -61,6 +62,15 @@ def test_one_backup_serves_all_attempts_while_the_data_is_unchanged(older: DataD
     stored = BackupDirectory(older, SETTINGS).path(again)
     (stored / "db.sqlite3.zst").write_bytes(b"")
     assert save(older) != again
+
+
+def test_workspace_of_another_program_is_in_a_backup_before_it_is_adopted(tmp_path: Path) -> None:
+    workspace = DataDir(tmp_path)
+    workspace.dir.mkdir()
+    foreign(workspace.dir, random_ids(3)).database.rename(workspace.database("hub"))
+    manifest = BackupDirectory(workspace, SETTINGS).read(save(workspace))
+    assert manifest.stores["hub"].rows["messages"] == 3
+    assert (manifest.stores["hub"].schema, manifest.db_id) == (0, "theirs")
 
 
 def test_damaged_backup_is_removed_and_nothing_is_migrated(

@@ -88,7 +88,7 @@ def test_workspace_of_a_running_hub_is_not_changed(tmp_path: Path) -> None:
 
 def test_new_hub_store_has_its_id_and_the_order_of_ids(tmp_path: Path) -> None:
     database = tmp_path / "db.sqlite3"
-    migrate(database, "hub", clock=CLOCK, backups=tmp_path / "b", log=quiet())
+    migrate(database, "hub", clock=CLOCK, log=quiet())
     with closing(sqlite3.connect(database)) as connection:
         facts = dict(connection.execute("SELECT key, value FROM meta").fetchall())
         assert id_order(connection) == "id"
@@ -99,4 +99,3 @@ def test_new_hub_store_has_its_id_and_the_order_of_ids(tmp_path: Path) -> None:
     assert len(facts["db_id"]) == 36
     assert facts["db_id"][14] == "4"
     assert facts["created_at"].endswith("Z")
-    assert not (tmp_path / "b").exists()
