@@ -5,40 +5,67 @@
         async for event in hub.events():
             ...
 
-The event stream uses asyncio itself. All other methods run in the client's threads, on
-kept-alive connections. Cancelling a call stops the wait for it; the hub may still process
-the request.
+All methods run in the client's threads, on kept-alive connections; `events` has a thread of its
+own while it waits. Cancelling a call stops the wait for it; the hub may still process the request.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
-
-from websockets.asyncio.client import ClientConnection, connect
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from appliance.kernel.errors import Invalid
 from appliance.sdk import models
-from appliance.sdk.client import Client, decode_event
-from appliance.sdk.cursor import CURSOR_SECONDS, Cursor
-from appliance.sdk.stream_follower import (
-    HELLO_TIMEOUT_SECONDS,
-    SESSION_ERRORS,
-    CallbackError,
-    StreamBroken,
-    StreamEvent,
-    StreamState,
-    call_user,
-    socket_options,
-    socket_url,
-)
+from appliance.sdk.client import Client
+from appliance.sdk.cursor import Cursor
 
 THREADS_MAX = 8
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class CallThreads:
+    """The threads in which a client of asyncio runs calls that wait. They end with `close`."""
+
+    def __init__(self, threads_max: int) -> None:
+        self._pool = ThreadPoolExecutor(threads_max, "agentlip")
+        self.closed = False
+
+    def submit(self, verb: Callable[[], T]) -> "asyncio.Future[T]":
+        if self.closed:
+            raise Invalid("this client is closed")
+        return asyncio.get_running_loop().run_in_executor(self._pool, verb)
+
+    def close(self) -> None:
+        self.closed = True
+        self._pool.shutdown(wait=False)
+
+
+class ThreadIterator(Generic[T]):
+    """Takes the values of an iterator that waits, in threads.
+
+    A value that arrives while nobody waits for it, because the wait was cancelled, is the next one.
+    """
+
+    def __init__(self, values: Iterator[T], threads: CallThreads) -> None:
+        self._values = values
+        self._threads = threads
+        self._next: asyncio.Future[T | None] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._next is None:
+            self._next = self._threads.submit(partial(next, self._values, None))
+        await asyncio.wait([self._next])
+        done, self._next = self._next, None
+        value = done.result()
+        if value is None:
+            raise StopAsyncIteration
+        return value
 
 
 def _run_in_thread(
@@ -47,21 +74,21 @@ def _run_in_thread(
     """The method of `Client`, run in a thread."""
 
     async def call(self: "AsyncClient", /, *args: P.args, **more: P.kwargs) -> T:
-        return await self._run(partial(verb, self._client, *args, **more))
+        return await self._threads.submit(partial(verb, self._client, *args, **more))
 
     call.__name__, call.__doc__ = verb.__name__, verb.__doc__
     return call
 
 
 class AsyncClient:
-    """Takes the arguments of `Client`. Belongs to one event loop."""
+    """Takes the arguments of `Client`. Belongs to one event loop, which runs all callbacks but
+    `cursor`."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        self._client = Client(*args, **more)
-        self._threads = ThreadPoolExecutor(THREADS_MAX, "agentlip")
-        self._closed = asyncio.Event()
-        self._socket: ClientConnection | None = None
-        self._course: StreamState | None = None
+        self._client = client = Client(*args, **more)
+        client.on_new_history = self._call_in_loop(client.on_new_history)
+        self._threads = CallThreads(THREADS_MAX)
+        self._loop: asyncio.AbstractEventLoop
 
     @property
     def cursor(self) -> Cursor:
@@ -69,16 +96,13 @@ class AsyncClient:
 
     async def connect(self) -> Self:
         """Check that the hub runs and serves this workspace. Other calls do this by themselves."""
-        await self._run(self._client.connect)
+        await self._threads.submit(self._client.connect)
         return self
 
     async def close(self) -> None:
         """End `events` and every call that waits."""
-        self._closed.set()
-        self._client.close()
-        if self._socket is not None:
-            await self._socket.close()
-        self._threads.shutdown(wait=False)
+        self._threads.close()
+        await asyncio.to_thread(self._client.close)
 
     disconnect = close
 
@@ -95,84 +119,35 @@ class AsyncClient:
 
     def on(self, name: str, handler: Callable[[Any], object]) -> None:
         """Like `Client.on`; handlers are plain functions."""
-        self._client.on(name, handler)
+        self._client.on(name, self._call_in_loop(handler))
 
     # -- events ----------------------------------------------------------------------
 
     async def events(self) -> AsyncGenerator[models.Envelope, None]:
         """Like `Client.events`. End it with `close`, or close the iterator."""
-        if self._course is not None:
-            raise Invalid("this client already streams events; create another client")
-        client = self._client
-        course = StreamState(
-            client.subscriptions,
-            after=client.cursor.event_id,
-            epoch=client.cursor.epoch,
-            restart=client.on_new_history,
-            signals=client.signals,
-            insist=client.wait,
-        )
-        self._course = course
+        self._loop = asyncio.get_running_loop()
+        events, thread = self._client.events(), CallThreads(1)
         try:
-            while not self._closed.is_set():
-                try:
-                    async with aclosing(self._session(course)) as session:
-                        async for event in session:
-                            if event is not None:
-                                yield decode_event(event.text)
-                                client.cursor = Cursor(event.event_id, course.epoch)
-                            await self._run(partial(call_user, client.keeper.keep, client.cursor))
-                except SESSION_ERRORS as error:
-                    if self._closed.is_set() or course.over(error):
-                        return
-                    await self._sleep(course.wait_after(error))
-        except CallbackError as theirs:
-            raise theirs.error from None
+            async for event in ThreadIterator(events, thread):
+                yield event
         finally:
-            self._course = None
-            client.keeper.keep(client.cursor, now=True)
+            await asyncio.to_thread(self._client.end_events)
+            await thread.submit(events.close)
+            thread.close()
 
-    async def acknowledge(self, event: models.Envelope) -> None:
-        """Store `event` as processed now, for example before you leave the loop."""
-        client = self._client
-        epoch = self._course.epoch if self._course is not None else client.cursor.epoch
-        client.cursor = Cursor(event.event_id, epoch)
-        await self._run(partial(client.keeper.keep, client.cursor, now=True))
+    def _call_in_loop(self, function: Callable[[Any], T]) -> Callable[[Any], T]:
+        """`function` for the thread of `events`: the event loop calls it."""
 
-    async def _session(self, course: StreamState) -> AsyncGenerator[StreamEvent | None, None]:
-        """One connection, until it ends with an error. Yields None if no event came in time."""
-        endpoint = await self._run(self._client.target.locate)
-        async with connect(socket_url(endpoint), **socket_options(endpoint)) as socket:
-            self._socket = socket
-            await socket.send(course.hello())
-            try:
-                async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
-                    course.welcome(await socket.recv(decode=True))
-            except TimeoutError:
-                raise StreamBroken("the hub did not answer the hello frame") from None
-            while not self._closed.is_set():
-                try:
-                    async with asyncio.timeout(CURSOR_SECONDS):
-                        text = await socket.recv(decode=True)
-                except TimeoutError:
-                    yield None
-                    continue
-                event = course.take(text)
-                if event is not None:
-                    yield event
+        async def call(argument: Any) -> T:
+            return function(argument)
 
-    async def _sleep(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._closed.wait()
-
-    async def _run(self, verb: Callable[[], T]) -> T:
-        if self._closed.is_set():
-            raise Invalid("this client is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, verb)
+        return lambda argument: asyncio.run_coroutine_threadsafe(
+            call(argument), self._loop
+        ).result()
 
     # -- verbs -----------------------------------------------------------------------
 
+    acknowledge = _run_in_thread(Client.acknowledge)
     create_channel = _run_in_thread(Client.create_channel)
     create_topic = _run_in_thread(Client.create_topic)
     rename_topic = _run_in_thread(Client.rename_topic)
@@ -195,8 +170,6 @@ class AsyncClient:
     receive = _run_in_thread(Client.receive)
     ack = _run_in_thread(Client.ack)
 
-    async def messages(self, topic_id: str) -> AsyncGenerator[models.Message, None]:
-        """Like `Client.messages`."""
-        rows = self._client.messages(topic_id)
-        while (message := await self._run(partial(next, rows, None))) is not None:
-            yield message
+    def messages(self, topic_id: str) -> ThreadIterator[models.Message]:
+        """Like `Client.messages`, as an async iterator."""
+        return ThreadIterator(self._client.messages(topic_id), self._threads)

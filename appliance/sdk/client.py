@@ -12,7 +12,7 @@ with a busy one, it is repeated as long as `retry` allows, and then fails with a
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -96,11 +96,15 @@ class Client:
     def close(self) -> None:
         """End `events` and every call that waits. Any thread may call it."""
         self._closed.set()
+        self.end_events()
+        while self._idle:
+            self._idle.pop().close()
+
+    def end_events(self) -> None:
+        """End a running iteration over `events`. Any thread may call it."""
         follower = self._follower
         if follower is not None:
             follower.stop()
-        while self._idle:
-            self._idle.pop().close()
 
     disconnect = close
 
@@ -131,7 +135,7 @@ class Client:
 
     # -- events ----------------------------------------------------------------------
 
-    def events(self) -> Iterator[models.Envelope]:
+    def events(self) -> Generator[models.Envelope]:
         """Events in order, each once, until `close`. Reconnects without a limit.
 
         Requesting the next event marks the last one as processed; only then is the cursor
@@ -148,7 +152,6 @@ class Client:
             epoch=self.cursor.epoch,
             restart=self.on_new_history,
             signals=self.signals,
-            sleep=self._closed.wait,
             insist=self.wait,
         )
         try:

@@ -16,13 +16,11 @@
 `find_hub`.
 """
 
-import json
 import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -30,12 +28,15 @@ import msgspec
 
 from appliance.courier.wire import BATCH_MAX
 from appliance.kernel.errors import ApplianceError, Unavailable
-from appliance.kernel.ids import random_id
 from appliance.kernel.retry import RetrySettings, delay_seconds
+from appliance.sdk.courier_frames import Env as Env
+from appliance.sdk.courier_frames import EnvelopeRefused as EnvelopeRefused
+from appliance.sdk.courier_frames import ErrorFrame as ErrorFrame
+from appliance.sdk.courier_frames import envelope as envelope
+from appliance.sdk.courier_frames import is_final_error, read_frame
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
 from appliance.sdk.websocket import SocketBroken, WebSocket
 
-Env = dict[str, Any]
 Locate = Callable[[], Endpoint]
 
 ANSWER_SECONDS_MAX = 30.0
@@ -45,83 +46,19 @@ FRAME_BYTES_MAX = 200 * 1024
 RENEW_SECONDS_MAX = 15.0
 RECONNECT = RetrySettings(initial_seconds=0.2, max_seconds=10.0, jitter=0.25)
 DEFAULT_LEASE_MS = 30_000
-DIGITS_MAX = 4_000  # longer integers cannot be converted by Python
-
-
-class ErrorFrame(msgspec.Struct, frozen=True):
-    """The content of an error frame."""
-
-    code: int = 0
-    message: str = ""
-    name: str = ""
-    seq: int | None = None
-    count: int = 1  # envelopes that it concerns, beginning with `seq`
-    id: str | None = None
-    field: str | None = None
-    retry_after: float | None = None
-    hint: str = ""
-
-
-class CourierFrame(msgspec.Struct, frozen=True):
-    """`deliver`: an envelope, delivered the `attempt`-th time, or a list of them with `attempts`.
-    These numbers are missing if all of them are 1."""
-
-    accepted: int | None = None
-    error: ErrorFrame | None = None
-    deliver: Any = None
-    attempt: int = 1
-    attempts: list[int] = []
-
-
-class EnvelopeRefused(ApplianceError):
-    """The appliance rejected an envelope; `details` has its error."""
-
-    kind = "invalid"
-    code = "ENVELOPE_REFUSED"
-    default_message = "the appliance rejected the envelope"
-    default_hint = "details.code is the reason: docs/reference/errors.md explains the codes"
-
-    def __init__(self, error: ErrorFrame, id_: str = "") -> None:
-        super().__init__(
-            error.message or None,
-            details={"status": error.code, "code": error.name, "id": id_},
-            hint=error.hint,
-            retry_after=error.retry_after,
-        )
-        self.http_status = error.code
-
-
-_frame = msgspec.json.Decoder(CourierFrame).decode
-
-
-def read_frame(message: bytes | str) -> CourierFrame:
-    """Decode a frame. Numbers such as 1e400 need the slower decoder, which reads infinity. A
-    consumer that failed on such a payload would receive it again and again."""
-    try:
-        return _frame(message)
-    except msgspec.ValidationError:
-        return msgspec.convert(json.loads(message, parse_int=_whole), CourierFrame)
-
-
-def _whole(digits: str) -> float:
-    return float(digits) if len(digits) > DIGITS_MAX else int(digits)
-
 
 _encode = msgspec.json.Encoder().encode
 
 
-def envelope(type_: str, payload: Any, sender: str | None = None, **more: Any) -> Env:
-    """A new envelope with an id and a timestamp; `more` are other fields (tags, headers, …)."""
-    now = datetime.now(UTC)
-    made: Env = {
-        "id": more.pop("id", None) or f"e-{random_id()}",
-        "ts": f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z",
-        "type": type_,
-        "payload": payload,
-    }
-    if sender is not None:
-        made["from"] = sender
-    return {**made, **{name: value for name, value in more.items() if value is not None}}
+class Posted:
+    """An envelope to send. Raises the errors of encoding it."""
+
+    __slots__ = ("id", "raw", "to")
+
+    def __init__(self, to: str, env: Env) -> None:
+        self.to = to
+        self.id = str(env["id"])
+        self.raw = msgspec.Raw(_encode(env))
 
 
 class Producer:
@@ -141,7 +78,7 @@ class Producer:
         self._unsent: list[tuple[int, bytes]] = []
         self._unsent_bytes = 0
         self._waiting: deque[tuple[int, str, bytes]] = deque()
-        self._refused: list[EnvelopeRefused] = []
+        self._refused: dict[int, EnvelopeRefused] = {}
 
     def __enter__(self) -> "Producer":
         return self
@@ -164,10 +101,27 @@ class Producer:
         self.flush()
         return count
 
+    def send_each(self, envelopes: Sequence[Posted]) -> list[EnvelopeRefused | None]:
+        """Send envelopes, and return for each None or why it was rejected. After another error,
+        none of them is sent again."""
+        first = self._seq + 1
+        try:
+            for posted in envelopes:
+                self._post(posted)
+            refused = self._settle()
+        except ApplianceError:
+            self._waiting.clear()
+            self.close()
+            raise
+        return [refused.get(first + number) for number in range(len(envelopes))]
+
     def post(self, to: str, env: Env) -> None:
+        self._post(Posted(to, env))
+
+    def _post(self, posted: Posted) -> None:
         self._seq += 1
-        frame = _encode({"seq": self._seq, "to": to, "envelope": env})
-        self._waiting.append((self._seq, str(env["id"]), frame))
+        frame = _encode({"seq": self._seq, "to": posted.to, "envelope": posted.raw})
+        self._waiting.append((self._seq, posted.id, frame))
         self._unsent.append((self._seq, frame))
         self._unsent_bytes += len(frame)
         if len(self._unsent) >= FRAME_ENVELOPES or self._unsent_bytes > FRAME_BYTES_MAX // 2:
@@ -177,11 +131,15 @@ class Producer:
 
     def flush(self) -> None:
         """Wait for all responses. Raises the first rejection."""
+        for error in self._settle().values():
+            raise error
+
+    def _settle(self) -> dict[int, EnvelopeRefused]:
+        """Wait for all responses. Returns the rejections by sequence number."""
         while self._waiting:
             self._insist(self._pull)
-        refused, self._refused = self._refused, []
-        if refused:
-            raise refused[0]
+        refused, self._refused = self._refused, {}
+        return refused
 
     def close(self) -> None:
         if self._link is not None:
@@ -234,13 +192,14 @@ class Producer:
                     self._waiting.popleft()
 
     def _refuse(self, error: ErrorFrame) -> None:
-        for index, (seq, id_, _) in enumerate(self._waiting):
-            if error.seq == seq:
-                self._refused.append(EnvelopeRefused(error, id_))
-                for _ in range(min(error.count, len(self._waiting) - index)):
-                    del self._waiting[index]
-                return
-        raise EnvelopeRefused(error)
+        sequence = [seq for seq, _, _ in self._waiting]
+        if error.seq not in sequence:
+            raise EnvelopeRefused(error)
+        index = sequence.index(error.seq)
+        for _ in range(min(error.count, len(sequence) - index)):
+            seq, id_, _ = self._waiting[index]
+            self._refused[seq] = EnvelopeRefused(error, id_)
+            del self._waiting[index]
 
 
 class Delivery:
@@ -280,13 +239,14 @@ class Consumer:
         lease_ms: int | None = None,
         name: str = "",
         say: Callable[[str], None] = lambda _: None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
+        insist: bool = False,
     ) -> None:
         self._locate = locate
         self._credit = credit
         self._lease_ms = lease_ms
         self._say = say
-        self._sleep = sleep
+        self._insist = insist
         query: dict[str, Any] = {"stream": stream, "credit": credit, "batch": min(batch, BATCH_MAX)}
         if lease_ms is not None:
             query["leaseMs"] = lease_ms
@@ -301,6 +261,7 @@ class Consumer:
         self._lock = threading.Lock()
         self._handler: Callable[[Env], Any] | None = None
         self._stop = threading.Event()
+        self._sleep = sleep or self._stop.wait
 
     def __enter__(self) -> "Consumer":
         return self
@@ -316,9 +277,9 @@ class Consumer:
     def deliveries(self, idle_seconds: float | None = None) -> Iterator[Delivery | None]:
         """Deliveries, and None when none came for `idle_seconds`. Ends after `stop`.
 
-        The first connection must succeed; later ones are retried without a limit.
+        Without `insist` the first connection must succeed. Later ones are retried without a limit.
         """
-        attempt, connected = 0, False
+        attempt, connected = 0, self._insist
         while not self._stop.is_set():
             try:
                 self._open()
@@ -476,8 +437,12 @@ class Renewal:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
         self._end.set()
-        self._thread.join(5)
+        if self._thread.is_alive():
+            self._thread.join(5)
 
     def _run(self) -> None:
         while not self._end.wait(self._seconds):
@@ -485,13 +450,6 @@ class Renewal:
                 self._renew()
             except Unavailable:
                 continue  # the reading thread reconnects
-
-
-def is_final_error(error: ErrorFrame) -> bool:
-    """Whether every further attempt at the same subscription would fail too."""
-    if error.id is not None:
-        return False
-    return error.code in (401, 403, 404) or error.name == "CREDIT_TOO_HIGH"
 
 
 def backoff_seconds(attempt: int) -> float:

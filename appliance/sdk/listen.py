@@ -3,7 +3,7 @@
 `stream_follower.py` has the rules.
 """
 
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
@@ -55,7 +55,7 @@ class Follower:
         restart: Callable[[NewHistory], int] = lambda _: 0,
         say: Callable[[str], None] = lambda _: None,
         signals: StreamCallbacks | None = None,
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
         insist: bool = False,
     ) -> None:
         wanted = (
@@ -70,9 +70,9 @@ class Follower:
             insist=insist,
         )
         self._locate = locate
-        self._sleep = sleep
+        self._stopped = threading.Event()
+        self._sleep = sleep or self._stopped.wait
         self._socket: ClientConnection | None = None
-        self._stopped = False
 
     @property
     def after(self) -> int:
@@ -83,8 +83,8 @@ class Follower:
         return self.course.epoch
 
     def stop(self) -> None:
-        """End `events` soon. Any thread may call it. The caller interrupts its own `sleep`."""
-        self._stopped = True
+        """End `events` soon. Any thread may call it."""
+        self._stopped.set()
         socket = self._socket
         if socket is not None:
             socket.close()
@@ -96,11 +96,11 @@ class Follower:
         limit.
         """
         try:
-            while not self._stopped:
+            while not self._stopped.is_set():
                 try:
                     yield from self._session(idle_seconds)
                 except SESSION_ERRORS as error:
-                    if self._stopped or self.course.over(error):
+                    if self._stopped.is_set() or self.course.over(error):
                         return
                     seconds = self.course.wait_after(error)
                     if not isinstance(error, StartOver) or seconds:
@@ -117,7 +117,7 @@ class Follower:
                 self.course.welcome(socket.recv(timeout=HELLO_TIMEOUT_SECONDS, decode=True))
             except TimeoutError:
                 raise StreamBroken("the hub did not answer the hello frame") from None
-            while not self._stopped:
+            while not self._stopped.is_set():
                 try:
                     text = socket.recv(timeout=idle_seconds, decode=True)
                 except TimeoutError:

@@ -1,0 +1,93 @@
+"""Envelopes, and the frames in which the courier sends and refuses them."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.ids import random_id
+
+Env = dict[str, Any]
+DIGITS_MAX = 4_000  # longer integers cannot be converted by Python
+
+
+class ErrorFrame(msgspec.Struct, frozen=True):
+    """The content of an error frame."""
+
+    code: int = 0
+    message: str = ""
+    name: str = ""
+    seq: int | None = None
+    count: int = 1  # envelopes that it concerns, beginning with `seq`
+    id: str | None = None
+    field: str | None = None
+    retry_after: float | None = None
+    hint: str = ""
+
+
+class CourierFrame(msgspec.Struct, frozen=True):
+    """`deliver`: an envelope, delivered the `attempt`-th time, or a list of them with `attempts`.
+    These numbers are missing if all of them are 1."""
+
+    accepted: int | None = None
+    error: ErrorFrame | None = None
+    deliver: Any = None
+    attempt: int = 1
+    attempts: list[int] = []
+
+
+class EnvelopeRefused(ApplianceError):
+    """The appliance rejected an envelope; `details` has its error."""
+
+    kind = "invalid"
+    code = "ENVELOPE_REFUSED"
+    default_message = "the appliance rejected the envelope"
+    default_hint = "details.code is the reason: docs/reference/errors.md explains the codes"
+
+    def __init__(self, error: ErrorFrame, id_: str = "") -> None:
+        super().__init__(
+            error.message or None,
+            details={"status": error.code, "code": error.name, "id": id_},
+            hint=error.hint,
+            retry_after=error.retry_after,
+        )
+        self.http_status = error.code
+
+
+_frame = msgspec.json.Decoder(CourierFrame).decode
+
+
+def read_frame(message: bytes | str) -> CourierFrame:
+    """Decode a frame. Numbers such as 1e400 need the slower decoder, which reads infinity. A
+    consumer that failed on such a payload would receive it again and again."""
+    try:
+        return _frame(message)
+    except msgspec.ValidationError:
+        return msgspec.convert(json.loads(message, parse_int=_whole), CourierFrame)
+
+
+def _whole(digits: str) -> float:
+    return float(digits) if len(digits) > DIGITS_MAX else int(digits)
+
+
+def envelope(type_: str, payload: Any, sender: str | None = None, **more: Any) -> Env:
+    """A new envelope with an id and a timestamp; `more` are other fields (tags, headers, …)."""
+    now = datetime.now(UTC)
+    made: Env = {
+        "id": more.pop("id", None) or f"e-{random_id()}",
+        "ts": f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z",
+        "type": type_,
+        "payload": payload,
+    }
+    if sender is not None:
+        made["from"] = sender
+    return {**made, **{name: value for name, value in more.items() if value is not None}}
+
+
+def is_final_error(error: ErrorFrame) -> bool:
+    """Whether every further attempt at the same subscription would fail too."""
+    if error.id is not None:
+        return False
+    return error.code in (401, 403, 404) or error.name == "CREDIT_TOO_HIGH"
