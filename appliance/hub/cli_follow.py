@@ -17,12 +17,12 @@ def follow_topic(
     `after`: the newest event before `rows` were read, so that no message is missed.
     """
     from appliance.sdk.discovery import find_hub
-    from appliance.sdk.listen import EventSubscription, Follower
+    from appliance.sdk.stream_follower import Follower
 
     printed_ids = {row["id"] for row in rows}
     follower = Follower(
         lambda: find_hub(session.workspace),
-        EventSubscription(topics=(topic_id,)),
+        {"channels": [], "topics": [topic_id]},
         after=after,
         restart=lambda history: history.newest,  # after a restore, continue with new messages
         say=lambda text: note(f"agentlip msg tail: {text}"),

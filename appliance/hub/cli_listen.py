@@ -91,7 +91,7 @@ def listen(
     --format jsonl, prints a JSON object a line.
     """
     from appliance.sdk.discovery import find_hub
-    from appliance.sdk.listen import EventSubscription, Follower
+    from appliance.sdk.stream_follower import Follower
 
     if format_ not in (None, "jsonl", "text"):
         raise Invalid("--format must be jsonl or text", hint="agentlip listen --help")
@@ -103,7 +103,7 @@ def listen(
         return
     follower = Follower(
         lambda: find_hub(session.workspace),
-        EventSubscription(tuple(channel or ()), tuple(topic_id or ())),
+        {"channels": channel or [], "topics": topic_id or []} if channel or topic_id else None,
         after=cursor.event_id,
         epoch=cursor.epoch,
         say=_say,

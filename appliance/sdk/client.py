@@ -28,8 +28,7 @@ from appliance.sdk.catalogue import topic_id_of
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, CursorStore, cursor_store
 from appliance.sdk.errors import refusal
 from appliance.sdk.http import HubClient, Json, Retry
-from appliance.sdk.listen import Follower
-from appliance.sdk.stream_follower import NewHistory, StreamCallbacks
+from appliance.sdk.stream_follower import Follower, NewHistory, StreamCallbacks
 from appliance.sdk.target import HubTarget
 
 CONNECTIONS_KEPT_MAX = 8

@@ -1,6 +1,4 @@
-"""The rules for following a hub's event stream, without input and output.
-
-`listen.py` and `aio.py` read and write; this module interprets frames, close codes and failures.
+"""The event stream of a hub over a WebSocket, resumed after every break.
 
     connecting ──hello_ok──▶ following ──closed, broken──▶ waiting ──▶ connecting
         │                        └── 1000 ──▶ finished
@@ -14,11 +12,14 @@ or the epoch changed (a backup was restored). Then `restart` returns the event t
 
 import logging
 import random
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import msgspec
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.sync.client import ClientConnection, connect
 
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.kernel.retry import RetrySettings, delay_seconds
@@ -46,7 +47,6 @@ class StreamFrame(msgspec.Struct, frozen=True):
     event_id: int = 0
     name: str = ""
     replay_until: int = 0
-    instance_id: str = ""
     epoch: str = ""
     code: str = ""
     error: str = ""
@@ -108,39 +108,49 @@ SESSION_ERRORS = (StartOver, WebSocketException, OSError, ApplianceError)
 RETRYABLE = (HubNotRunning, StaleServerFile, StreamBroken)
 _frame = msgspec.json.Decoder(StreamFrame)
 # A broken connection is reported to `StreamCallbacks`, not as a traceback on standard error.
-_socket_log = logging.getLogger("appliance.sdk.socket")
-_socket_log.addHandler(logging.NullHandler())
+socket_log = logging.getLogger("appliance.sdk.socket")
+socket_log.addHandler(logging.NullHandler())
 
 
 class StreamCallbacks:
     """The callbacks for changes of the connection."""
 
-    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
-        self.say = say  # gets a message for people
+    def __init__(self) -> None:
         self.disconnected: list[Callable[[str], object]] = []  # with the reason
         self.reconnected: list[Callable[[int], object]] = []  # with the event id to continue after
         self.failed: list[Callable[[Exception], object]] = []  # with the final exception
 
 
-class StreamState:
-    """The state of one consumer. `after` and `epoch` are the cursor."""
+class Follower:
+    """Follows one hub without end. One consumer; other threads may only call `stop`.
+
+    `after` and `epoch` are the cursor. `say` gets a message for people when the state of the
+    connection changes, and `sleep` waits between attempts.
+    """
 
     def __init__(
         self,
-        subscriptions: dict[str, list[str]] | None,
+        locate: Callable[[], Endpoint],
+        subscriptions: dict[str, list[str]] | None = None,
         *,
         after: int = 0,
         epoch: str = "",
         restart: Callable[[NewHistory], int] = lambda _: 0,
+        say: Callable[[str], None] = lambda _: None,
         signals: StreamCallbacks | None = None,
+        sleep: Callable[[float], object] | None = None,
         insist: bool = False,
     ) -> None:
         self.after = after
         self.epoch = epoch
-        self.instance_id = ""
-        self.signals = signals or StreamCallbacks()
+        self._locate = locate
         self._subscriptions = subscriptions
         self._restart = restart
+        self._say = say
+        self._signals = signals or StreamCallbacks()
+        self._stopped = threading.Event()
+        self._sleep = sleep or self._stopped.wait
+        self._socket: ClientConnection | None = None
         self._following = False
         self._was_connected = insist
         self._connections = 0
@@ -148,7 +158,52 @@ class StreamState:
         self._beginnings = 0  # in a row, without an event between
         self._failures = 0  # in a row, without an event between
 
-    def hello(self) -> str:
+    def stop(self) -> None:
+        """End `events` soon. Any thread may call it."""
+        self._stopped.set()
+        socket = self._socket
+        if socket is not None:
+            socket.close()
+
+    def events(self, idle_seconds: float | None = None) -> Iterator[StreamEvent | None]:
+        """Events, and None when none came for `idle_seconds`.
+
+        Without `insist` the first connection must succeed. Later ones are retried without a
+        limit.
+        """
+        try:
+            while not self._stopped.is_set():
+                try:
+                    yield from self._session(idle_seconds)
+                except SESSION_ERRORS as error:
+                    if self._stopped.is_set() or self._is_over(error):
+                        return
+                    seconds = self._seconds_after(error)
+                    if not isinstance(error, StartOver) or seconds:
+                        self._sleep(seconds)
+        except CallbackError as theirs:
+            raise theirs.error from None
+
+    def _session(self, idle_seconds: float | None) -> Iterator[StreamEvent | None]:
+        """One connection, until it ends with an error."""
+        with _connect(self._locate()) as socket:
+            self._socket = socket
+            socket.send(self._hello())
+            try:
+                self._welcome(socket.recv(timeout=HELLO_TIMEOUT_SECONDS, decode=True))
+            except TimeoutError:
+                raise StreamBroken("the hub did not answer the hello frame") from None
+            while not self._stopped.is_set():
+                try:
+                    text = socket.recv(timeout=idle_seconds, decode=True)
+                except TimeoutError:
+                    yield None
+                    continue
+                event = self._take(text)
+                if event is not None:
+                    yield event
+
+    def _hello(self) -> str:
         hello: dict[str, Any] = {"type": "hello", "after_event_id": self.after}
         if self._subscriptions is not None:
             hello["subscriptions"] = self._subscriptions
@@ -156,7 +211,7 @@ class StreamState:
             hello["epoch"] = self.epoch
         return msgspec.json.encode(hello).decode()
 
-    def welcome(self, text: str) -> None:
+    def _welcome(self, text: str) -> None:
         """Process the response to hello. Raises StartOver, Rejected or StreamBroken."""
         answer = _decode(text)
         if answer.type == "error" and answer.code == "EPOCH_CHANGED":
@@ -171,20 +226,19 @@ class StreamState:
             newest = f"its newest event is {answer.replay_until}, the cursor is {self.after}"
             self._start_over(answer, newest)
         self.epoch = answer.epoch or self.epoch
-        self.instance_id = answer.instance_id
         self._following = self._was_connected = True
         self._token_refusals = 0
         self._connections += 1
         if self._connections > 1:
-            _notify(self.signals.reconnected, self.after)
+            _notify(self._signals.reconnected, self.after)
 
-    def take(self, text: str) -> StreamEvent | None:
+    def _take(self, text: str) -> StreamEvent | None:
         """The event in a frame; None for unknown frames and duplicates."""
         frame = _decode(text)
         if frame.type == "error":
             if frame.code == "EPOCH_CHANGED":
                 self._start_over(frame, "a backup was restored")
-            self.signals.say(f"the hub reports: {frame.error or frame.code}")
+            self._say(f"the hub reports: {frame.error or frame.code}")
             return None
         if frame.type != "event" or frame.event_id <= self.after:
             return None
@@ -193,15 +247,15 @@ class StreamState:
         self._failures = 0
         return StreamEvent(frame.event_id, frame.name, text)
 
-    def over(self, error: Exception) -> bool:
+    def _is_over(self, error: Exception) -> bool:
         """Whether the hub closed the stream permanently."""
         over = isinstance(error, ConnectionClosed) and _code(error) == NORMAL
         if over:
             self._note_loss("the hub closed the stream permanently")
-            self.signals.say("the hub closed the stream permanently")
+            self._say("the hub closed the stream permanently")
         return over
 
-    def wait_after(self, error: Exception) -> float:
+    def _seconds_after(self, error: Exception) -> float:
         """Seconds until the next attempt. Raises errors that a new connection cannot fix."""
         minimum = 0.0
         try:
@@ -218,25 +272,25 @@ class StreamState:
                 reason = self._after_failure(error)
         except ApplianceError as final:
             self._note_loss(final.message)
-            _notify(self.signals.failed, final)
+            _notify(self._signals.failed, final)
             raise
         self._note_loss(reason)
         self._failures += 1
         seconds = max(delay_seconds(RECONNECT, self._failures, random.random()), minimum)
         if self._token_refusals:
             seconds = 0.0
-        self.signals.say(f"{reason}; reconnecting in {seconds:.1f} s")
+        self._say(f"{reason}; reconnecting in {seconds:.1f} s")
         return seconds
 
     def _start_over(self, frame: StreamFrame, why: str) -> None:
         history = NewHistory(why, frame.epoch, frame.replay_until, self.after)
-        self.after = max(0, call_user(self._restart, history))
+        self.after = max(0, _call_user(self._restart, history))
         self.epoch = frame.epoch
         self._beginnings += 1
         start = (
             f"continuing after event {self.after}" if self.after else "starting from the beginning"
         )
-        self.signals.say(f"the history of the hub changed ({why}): {start}")
+        self._say(f"the history of the hub changed ({why}): {start}")
         raise StartOver
 
     def _after_close(self, error: ConnectionClosed) -> tuple[str, float]:
@@ -271,40 +325,36 @@ class StreamState:
     def _note_loss(self, reason: str) -> None:
         if self._following:
             self._following = False
-            _notify(self.signals.disconnected, reason)
+            _notify(self._signals.disconnected, reason)
 
 
-def socket_url(endpoint: Endpoint) -> str:
-    return f"{'wss' if endpoint.secure else 'ws'}://{endpoint.authority}{endpoint.prefix}/ws"
-
-
-def socket_options(endpoint: Endpoint) -> dict[str, Any]:
-    """The options for both clients of the `websockets` library."""
-    headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
-    return {
-        "additional_headers": headers,
-        "open_timeout": OPEN_TIMEOUT_SECONDS,
-        "ping_interval": PING_SECONDS,
-        "ping_timeout": PING_SECONDS,
-        "close_timeout": CLOSE_SECONDS,
-        "max_size": FRAME_BYTES_MAX,
-        "max_queue": FRAMES_WAITING_MAX,
-        "compression": None,
-        "proxy": None,  # a proxy for the web must not see the token
-        "user_agent_header": None,
-        "logger": _socket_log,
-    }
+def _connect(endpoint: Endpoint) -> AbstractContextManager[ClientConnection]:
+    socket: ClientConnection = connect(
+        f"{'wss' if endpoint.secure else 'ws'}://{endpoint.authority}{endpoint.prefix}/ws",
+        additional_headers={"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {},
+        open_timeout=OPEN_TIMEOUT_SECONDS,
+        ping_interval=PING_SECONDS,
+        ping_timeout=PING_SECONDS,
+        close_timeout=CLOSE_SECONDS,
+        max_size=FRAME_BYTES_MAX,
+        max_queue=FRAMES_WAITING_MAX,
+        compression=None,
+        proxy=None,  # a proxy for the web must not see the token
+        user_agent_header=None,
+        logger=socket_log,
+    )
+    return socket
 
 
 def _notify(handlers: list[Callable[[Any], object]], fact: Any) -> None:
     for handler in handlers:
-        call_user(handler, fact)
+        _call_user(handler, fact)
 
 
-def call_user(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+def _call_user(function: Callable[[Any], T], argument: Any) -> T:
     """Call a callback and wrap its exceptions in `CallbackError`."""
     try:
-        return function(*arguments, **named)
+        return function(argument)
     except Exception as error:
         raise CallbackError(error) from error
 

@@ -9,8 +9,7 @@ import pytest
 from websockets.sync.server import ServerConnection
 
 from appliance.sdk.discovery import Endpoint, HubNotRunning
-from appliance.sdk.listen import Follower
-from appliance.sdk.stream_follower import Rejected, StreamBroken
+from appliance.sdk.stream_follower import Follower, Rejected, StreamBroken
 from tests.support.fakehub import event, hello, say, stream_hub
 
 
@@ -46,9 +45,8 @@ def _ok(socket: ServerConnection, until: int = 0, epoch: str = "e1") -> dict[str
 def test_errors_logged_by_the_socket_are_not_on_standard_error() -> None:
     """A connection cut while the consumer was slow ends with a traceback in that log."""
     program = (
-        "from appliance.sdk.stream_follower import socket_options\n"
-        "from appliance.sdk.discovery import Endpoint\n"
-        "socket_options(Endpoint('127.0.0.1', 1))['logger'].error('keepalive ping failed')\n"
+        "from appliance.sdk.stream_follower import socket_log\n"
+        "socket_log.error('keepalive ping failed')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
