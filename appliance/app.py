@@ -24,7 +24,7 @@ from appliance.settings import Settings
 from appliance.web.guard import FREE_ON_LOOPBACK, Guard
 from appliance.web.health import ReadinessResult
 from appliance.web.limits import RateLimiter
-from appliance.web.unsent import UnsentBudget
+from appliance.web.unsent import UNSENT_BYTES_MAX, UnsentBudget
 from appliance.workspace.datadir import DataDir, WriterLock
 from doctor import live
 from doctor.context import Context
@@ -94,7 +94,7 @@ class Appliance:
         self.loop_delay = LoopDelay(clock, log)
         self.loops = self._loops()
         self.limiter = RateLimiter(settings.limits, clock)
-        self.unsent = UnsentBudget(settings.http.unsent_bytes_max, clock)
+        self.unsent = UnsentBudget(UNSENT_BYTES_MAX, clock)
         self.entry = self._mounting.application(
             settings, self.limiter, self.unsent, clock, log, self.identity.instance_id
         )

@@ -80,7 +80,6 @@ class Mounting:
             self.routes(),
             self._guard,
             limiter,
-            settings=settings.http,
             log=log,
             clock=clock,
             instance_id=instance_id,

@@ -94,7 +94,7 @@ def _refuse_damage(what: str, store: Store) -> None:
         texts = store.read_slow(_problems)
     except ReadTooLong:
         raise RebuildNeedsStop(
-            f"a complete check of {store.name} takes longer than `store.read_seconds_max`"
+            f"a complete check of {store.name} takes too long beside a running appliance"
         ) from None
     if what == FTS:
         texts = damage.beyond_indexes(texts)

@@ -19,6 +19,7 @@ from appliance.export.settings import ExportSettings
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.errors import Invalid
 from appliance.kernel.page import take_page
+from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.threads import in_thread
 from appliance.workspace.command_runner import CommandRunner, error_of
 
@@ -43,10 +44,8 @@ class FileRange(NamedTuple):
 class Segments:
     """Segments in `export.export_dir`. Manifests never change, so each is parsed once."""
 
-    def __init__(self, out: Path, settings: ExportSettings, page_bytes_max: int) -> None:
+    def __init__(self, out: Path) -> None:
         self._catalogues = {kind: SegmentDirectory(out, kind) for kind in LOGS}
-        self._settings = settings
-        self._page_bytes_max = page_bytes_max
         self._caches: dict[str, dict[tuple[str, int, int], SegmentManifest]] = {}
 
     def list_after(self, query: wire.SegmentsQuery) -> wire.SegmentList:
@@ -54,7 +53,7 @@ class Segments:
         limit = min(query.limit, SEGMENTS_PAGE_MAX)
         segments, more = segment.page(manifests, query.after, limit)
         # A segment may list thousands of replaced ones, so the page is also limited in bytes.
-        page, cut = take_page(map(_segment_row, segments), limit, self._page_bytes_max, _bytes)
+        page, cut = take_page(map(_segment_row, segments), limit, PAGE_BYTES_MAX, _bytes)
         cursor = page[-1].last_event_id if page else query.after
         return wire.SegmentList(page, cursor, more or cut, in_thread(self._begins_after, query.log))
 
@@ -105,10 +104,8 @@ class Segments:
 class Snapshots:
     """Snapshots in `export.export_dir`. There are few, so each is read for every request."""
 
-    def __init__(self, out: Path, settings: ExportSettings, page_bytes_max: int) -> None:
+    def __init__(self, out: Path) -> None:
         self._out = out.absolute()
-        self._settings = settings
-        self._page_bytes_max = page_bytes_max
 
     def newest(self, query: wire.SnapshotsQuery) -> wire.SnapshotList:
         limit = min(query.limit, SEGMENTS_PAGE_MAX)
@@ -120,7 +117,7 @@ class Snapshots:
             event_id, _, name = query.after.partition(":")
             keys = [key for key in keys if key < (int(event_id), name)]
         rows = (_snapshot_row(name, snapshots[name]) for _, name in keys)
-        page, more = take_page(rows, limit, self._page_bytes_max, _bytes)
+        page, more = take_page(rows, limit, PAGE_BYTES_MAX, _bytes)
         last = f"{page[-1].as_of_event_id}:{page[-1].name}" if more else None
         return wire.SnapshotList(page, more, last)
 

@@ -19,7 +19,6 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.threads import in_thread
-from appliance.kernel.writer import StoreSettings
 from appliance.workspace.command_runner import CommandRunner
 from appliance.workspace.datadir import DataDir
 
@@ -44,10 +43,9 @@ class ExportSubsystem(Subsystem):
                 'or export_format = "jsonl"',
             )
         child = CommandRunner(datadir, "export", settings)
-        page_bytes_max = host.section(StoreSettings).page_bytes_max
         out = datadir.workspace / settings.export_dir
-        self._segments = Segments(out, settings, page_bytes_max)
-        self._snapshots = Snapshots(out, settings, page_bytes_max)
+        self._segments = Segments(out)
+        self._snapshots = Snapshots(out)
         self._reports = Reports(child, settings)
         self.loops: list[Loop] = []
         if settings.export:

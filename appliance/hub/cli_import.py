@@ -14,7 +14,7 @@ from appliance.kernel.errors import Invalid
 
 app = plain_app(
     "Import messages from files. Repeat an interrupted run: nothing is sent twice"
-    " while the hub remembers idempotency keys (hub.idempotency_hours, 48 by default)."
+    " while the hub remembers idempotency keys (48 hours)."
 )
 
 FileArgument = Annotated[

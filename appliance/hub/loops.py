@@ -1,7 +1,6 @@
 """The hub's background loops: indexing for search, and deleting expired idempotency keys."""
 
 from appliance.hub import indexing, metrics, queries
-from appliance.hub.settings import HubSettings
 from appliance.kernel import idempotency
 from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.kernel.feed import Feed
@@ -10,14 +9,15 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
 from appliance.kernel.writer import CatchUp
 
+IDEMPOTENCY_HOURS = 48  # in which a retry with the same key is not applied again
 PRUNED_KEYS_MAX = 5000  # in one transaction, which other writes wait for
 INDEX_BATCH_MAX = 200  # messages indexed in one commit, which takes about 2 ms
 INDEX_SECONDS = 0.1  # between index updates while messages arrive
 
 
-def prune_keys(store: Store, settings: HubSettings, now_ms: int) -> int:
-    """Deletes idempotency keys older than `hub.idempotency_hours`, a limited number."""
-    before_ms = now_ms - int(settings.idempotency_hours * HOUR_MS)
+def prune_keys(store: Store, now_ms: int) -> int:
+    """Deletes old idempotency keys, a limited number."""
+    before_ms = now_ms - IDEMPOTENCY_HOURS * HOUR_MS
     return store.write(idempotency.forget_keys, before_ms, PRUNED_KEYS_MAX)
 
 

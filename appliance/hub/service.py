@@ -27,6 +27,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.turns import Turns
 
 PAGE_MAX = 1000  # rows in one response; a larger `limit` is clamped
+WAITING_MAX = 500  # long polls and SSE streams of callers with a token; more get a 503
 WAIT_SECONDS_MAX = 60.0  # the longest long poll; a longer `wait` is clamped
 REPLAY_BATCH_MAX = 1000  # events that one query reads from the log
 REPLAY_BYTES_MAX = 512 * 1024  # bytes of a replay before other clients get a turn
@@ -62,7 +63,7 @@ class Hub:
         for last_id in facts["last_ids"]:
             store.seed_ids(last_id)
         feed.jump(facts["head"])
-        self.waits = WaitLimit(settings.waiting_max, wire.TooManyListeners)
+        self.waits = WaitLimit(WAITING_MAX, wire.TooManyListeners)
         self.turns = Turns(clock, REPLAY_BYTES_MAX)
         self._running: set[tuple[str, str, str, str]] = set()
 

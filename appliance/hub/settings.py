@@ -5,5 +5,3 @@ import msgspec
 
 class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_retopic_batch: int = 1000  # messages moved by one request; 10,000 block writes up to 1 s
-    waiting_max: int = 500  # long polls and SSE streams of callers with a token; more get a 503
-    idempotency_hours: float = 48.0  # how long an idempotency key is remembered

@@ -27,10 +27,11 @@ from appliance.kernel.feed import FeedSubscription
 from appliance.kernel.route import FRAME_BYTES_MAX
 from appliance.kernel.threads import yield_to_loop
 from appliance.web.frame import WRITE_BYTES, pieces, text_frame
-from appliance.web.socket import HELLO_SECONDS_MAX, TOO_BIG, Socket, SocketSettings
+from appliance.web.socket import HELLO_SECONDS_MAX, TOO_BIG, Socket
 
 LIVE_BATCH_MAX = 500  # events joined into one write
 PIPELINE_MAX = 256  # requests that are committed together
+QUEUE_MAX = 1000  # live events that may wait for one client before it lags
 PIECES_MAX = 2  # batches of requests: one is being written while the next is read
 _first = msgspec.json.Decoder(
     wire.HubHello | wire.SocketRequest
@@ -47,22 +48,18 @@ class HubSession:
         hub: Hub,
         principal: Principal,
         requests: Requests,
-        settings: SocketSettings,
     ) -> None:
         self._socket = socket
         self._hub = hub
         self._requests = requests
         self._principal = principal
-        self._settings = settings
         self._hello: wire.HubHello | None = None
         self._live_filter: LiveFilter | None = None  # None: everything
         self._cursor = 0
         self._idle = False  # everything was sent; waits for events
         self._pipeline = Pipeline(PIECES_MAX)
         # Nothing is wanted until hello names the subscriptions.
-        self._subscription: FeedSubscription = hub.feed.subscribe(
-            settings.queue_max, lambda _: False
-        )
+        self._subscription: FeedSubscription = hub.feed.subscribe(QUEUE_MAX, lambda _: False)
 
     def run(self) -> int:
         """Serve until the socket ends; the close code."""
@@ -115,7 +112,7 @@ class HubSession:
             hello.subscriptions, self._principal
         )
         self._subscription = feed.subscribe(
-            self._settings.queue_max, live_filter.wants if live_filter else None, self._take_direct
+            QUEUE_MAX, live_filter.wants if live_filter else None, self._take_direct
         )
         self._socket.wake_with(self._subscription.wake)
         feed.unsubscribe(old)

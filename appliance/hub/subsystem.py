@@ -21,7 +21,7 @@ from appliance.kernel.loop import Pruner
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.subsystem import Subsystem
-from appliance.web.socket import REQUEST_BYTES_MAX, Socket, SocketSettings
+from appliance.web.socket import REQUEST_BYTES_MAX, Socket
 
 STORE = "hub"
 
@@ -55,9 +55,8 @@ class HubSubsystem(Subsystem):
             event_ids.begin(host.datadir.dir, identity.epoch, self.feed.head)
         self.loops = (
             Indexer(self.store, self.feed, clock, log),
-            Pruner("hub_key_sweeper", 30.0, partial(prune_keys, self.store, settings), clock, log),
+            Pruner("hub_key_sweeper", 30.0, partial(prune_keys, self.store), clock, log),
         )
-        self._sockets = host.section(SocketSettings)
 
     def routes(self) -> list[Route]:
         return routes(self.hub)
@@ -81,7 +80,7 @@ class HubSubsystem(Subsystem):
         self, socket: Socket, who: Principal, charge: Callable[[int], None], _query: Any
     ) -> int:
         requests = Requests(self.hub, charge)
-        return HubSession(socket, self.hub, who, requests, self._sockets).run()
+        return HubSession(socket, self.hub, who, requests).run()
 
 
 class HealthSubsystem(Subsystem):

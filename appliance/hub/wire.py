@@ -488,8 +488,8 @@ class KeyInProgress(Conflict):
 
 
 class TooManyListeners(Unavailable):
-    default_message = "too many clients are waiting for events (`hub.waiting_max`)"
-    default_hint = "use the WebSocket, or raise hub.waiting_max in agentlip.toml"
+    default_message = "too many clients are waiting for events"
+    default_hint = "use the WebSocket"
 
 
 class EpochChanged(Conflict):

@@ -15,6 +15,7 @@ from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.feed import Feed, FeedSubscription
 from appliance.kernel.log import Log
 from appliance.kernel.page import take_page
+from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.store import Store
 from appliance.mesh.instance import note_copy
 from appliance.mesh.push import Push
@@ -291,7 +292,7 @@ class Inbox:
 
     def _page_of(self, query: wire.MeshListQuery) -> tuple[int, int]:
         """Rows and bytes."""
-        bytes_max = self._store.settings.page_bytes_max - broker_pages.PAGE_OVERHEAD_BYTES
+        bytes_max = PAGE_BYTES_MAX - broker_pages.PAGE_OVERHEAD_BYTES
         return min(query.limit, LIST_MAX), bytes_max
 
     def change_profile(self, command: wire.ChangeProfile, who: Principal) -> wire.ProfileReply:

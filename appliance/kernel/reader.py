@@ -17,11 +17,11 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 BUSY_TIMEOUT_MS = 5000
 STEPS_BETWEEN_CHECKS = 20_000  # most reads end before the first check
-PAGE_BYTES_MAX = 1 << 20
+PAGE_BYTES_MAX = 1 << 20  # rows of one page; the others are on the next
 
 
 class ReadTooLong(Unavailable):
-    default_message = "the query took longer than `store.read_seconds_max` and was stopped"
+    default_message = "the query took too long and was stopped"
     default_hint = "narrow the query: use a smaller limit, a channel or a topic"
 
 
@@ -39,7 +39,6 @@ class Reader:
         *,
         seconds_max: float | None = None,
         query_only: bool = True,
-        page_bytes_max: int = PAGE_BYTES_MAX,
         steps: int = STEPS_BETWEEN_CHECKS,
         files: StoreFiles | None = None,
     ) -> None:
@@ -48,7 +47,7 @@ class Reader:
         self.files = files
         self.execute = connection.execute
         self.query_only = query_only
-        self.limit = ReadLimit(clock, seconds_max, page_bytes_max)
+        self.limit = ReadLimit(clock, seconds_max, PAGE_BYTES_MAX)
         if seconds_max is not None:
             self.limit.watch(connection, steps)
 

@@ -24,7 +24,6 @@ class ReaderPool:
         self,
         threads: int,
         waiting_max: int,
-        retry_after: float,
         directory: Path,
         open_reader: Callable[[], Reader],
         callbacks: LoopCallbacks,
@@ -32,7 +31,6 @@ class ReaderPool:
     ) -> None:
         self._size = threads
         self._waiting_max = waiting_max
-        self._retry_after = retry_after
         self._directory = directory
         self._open_reader = open_reader
         self._callbacks = callbacks
@@ -44,7 +42,7 @@ class ReaderPool:
     def begin(self, function: Callable[..., T], args: tuple[Any, ...], full: str) -> ReadRequest[T]:
         """Queue a read; raises QueueFull with the message `full` if too many wait."""
         if self.pending >= self._waiting_max + self._size:
-            raise QueueFull(full, retry_after=self._retry_after)
+            raise QueueFull(full)
         while len(self._threads) < self._size:
             self._threads.append(NativeThread(self._run, self._callbacks))
         self.pending += 1
@@ -73,7 +71,7 @@ class ReaderPool:
                 with reader.deadline(reading.is_cancelled):
                     outcome = CallOutcome(reading.function(reader, *reading.args))
             except sqlite3.Error as error:
-                outcome = CallOutcome(error=translate(error, self._retry_after, self._directory))
+                outcome = CallOutcome(error=translate(error, self._directory))
             except Exception as error:
                 outcome = CallOutcome(error=error)
             self._callbacks.post(self._answer, reading, outcome)

@@ -66,6 +66,9 @@ from appliance.kernel.writerchild import WriterConfig
 from appliance.kernel.writerprocess import StoreWriter, WriterProcess
 from appliance.kernel.writerthread import WriterThread
 
+QUEUE_MAX = 2000  # writes that may wait for the writer; 503 above
+FULL_SECONDS = 1.0  # a store that was full refuses writes for this long
+READ_SECONDS_MAX = 10.0  # a longer read is interrupted
 CHECKPOINT_JOBS = 50  # writes between two checkpoints of the WAL
 WAL_BYTES_TRUNCATE = 64 * 1024 * 1024  # a longer WAL is truncated once it is empty
 STALL_SECONDS_MAX = 20.0  # a writer without progress for this long refuses new writes
@@ -144,7 +147,7 @@ class Store:
             self._writer = NoWriter(clock)
         elif writers is None:
             writer = Writer(name, path, settings, clock, log, runner, catch_up)
-            self._writer = WriterThread(writer, settings.batch_max, self._callbacks, self._deliver)
+            self._writer = WriterThread(writer, self._callbacks, self._deliver)
         else:
             config = WriterConfig(name, str(path.absolute()), settings, catch_up)
             self._writer = writers.open(config, self._deliver, restarted)
@@ -194,9 +197,8 @@ class Store:
         return request
 
     def _admit(self, jobs: int) -> None:
-        wait = self.settings.retry_after_seconds
         if self._closed:
-            raise StoreClosed(retry_after=wait)
+            raise StoreClosed
         if self.settings.read_only:
             raise StoreReadOnly
         if self._suspended is not None:
@@ -207,10 +209,10 @@ class Store:
             raise self._detached.with_traceback(None)
         if self._full is not None and self._full_until > self._clock.monotonic():
             raise self._full.with_traceback(None)
-        if self._pending + jobs > self.settings.queue_max and self._pending:
-            raise QueueFull(retry_after=wait)
+        if self._pending + jobs > QUEUE_MAX and self._pending:
+            raise QueueFull
         if self.stalled_seconds() > STALL_SECONDS_MAX:
-            raise StoreBusy("the writer has not finished a batch for too long", retry_after=wait)
+            raise StoreBusy("the writer has not finished a batch for too long")
 
     def suspend(self, error: StoreSuspended) -> None:
         """Refuse every write from now on, because the file is damaged."""
@@ -281,7 +283,7 @@ class Store:
             return
         _problems.labels(self.name, error.code).inc()
         if isinstance(error, StoreFull):
-            self._full_until = now + self.settings.retry_after_seconds
+            self._full_until = now + FULL_SECONDS
             self._full = error
         elif isinstance(error, StoreSuspect) and not self._suspect:
             self._suspect = True
@@ -332,7 +334,7 @@ class Store:
 
     def _admit_read(self) -> None:
         if self._closed:
-            raise StoreClosed(retry_after=self.settings.retry_after_seconds)
+            raise StoreClosed
         if self._suspect:
             raise StoreSuspect
 
@@ -355,16 +357,11 @@ class Store:
                 )
                 self._files.note_log()
             return Reader(
-                connection,
-                self._clock,
-                seconds_max=settings.read_seconds_max,
-                page_bytes_max=settings.page_bytes_max,
-                steps=steps,
-                files=files,
+                connection, self._clock, seconds_max=READ_SECONDS_MAX, steps=steps, files=files
             )
 
         return ReaderPool(
-            threads, waiting_max, settings.retry_after_seconds, self.path.parent, open_reader,
+            threads, waiting_max, self.path.parent, open_reader,
             self._callbacks, lambda error: self._record_problem(error, self._clock.monotonic()),
         )  # fmt: skip
 
@@ -450,7 +447,7 @@ def _try_to_move_wal(reader: Reader) -> bool:
     try:
         move_wal(reader)
     except sqlite3.OperationalError as error:
-        if isinstance(translate(error, 0), StoreFull):
+        if isinstance(translate(error), StoreFull):
             return False
         raise
     return True

@@ -131,7 +131,7 @@ def _stopped_writing(directory: Path) -> bool:
     return any(row[2] == number and _STOPPED & set(row[-1].split(",")) for row in rows)
 
 
-def translate(error: sqlite3.Error, retry_after: float, directory: Path | None = None) -> Exception:
+def translate(error: sqlite3.Error, directory: Path | None = None) -> Exception:
     """The error for a client for an error of SQLite; an unexpected error is returned unchanged.
 
     `directory`: the database's directory. On a full or read-only disk, opening a file fails with
@@ -139,13 +139,13 @@ def translate(error: sqlite3.Error, retry_after: float, directory: Path | None =
     """
     name = sqlite_name(error)
     if name.startswith(_DISK) and directory is not None and is_read_only(directory):
-        return FileSystemReadOnly(retry_after=retry_after)
+        return FileSystemReadOnly()
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-        return StoreFull(retry_after=retry_after)
+        return StoreFull()
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return StoreSuspect()
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
         if directory is not None and free_bytes(directory) < DISK_FULL_BYTES:
-            return StoreFull(retry_after=retry_after)
-        return StoreBusy(retry_after=retry_after)
+            return StoreFull()
+        return StoreBusy()
     return error

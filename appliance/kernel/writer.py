@@ -30,6 +30,8 @@ from appliance.kernel.store_errors import (
 )
 from appliance.kernel.store_files import StoreFiles
 
+BATCH_MAX = 64  # writes in one transaction; more only adds latency
+WAL_BYTES_MAX = 512 * 1024 * 1024  # a larger WAL makes reads slow; writes are refused
 FULL_LOG_SECONDS = 10.0
 LATE_SECONDS = 0.5
 LATE = 20
@@ -39,14 +41,8 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[store]: how every SQLite file is kept."""
 
     synchronous: Literal["FULL", "NORMAL"] = "FULL"  # FULL: commits survive a power failure
-    batch_max: int = 64  # writes in one transaction; more only adds latency
-    queue_max: int = 2000  # writes that may wait for the writer; 503 above
     readers: int = 2  # native threads for reads
-    read_seconds_max: float = 10.0  # time limit of a read; a longer one is interrupted
-    page_bytes_max: int = 1024 * 1024  # bytes of rows in one page; the rest is on the next
     free_bytes_min: int = 64 * 1024 * 1024  # with less free disk space, writes are refused
-    wal_bytes_max: int = 512 * 1024 * 1024  # above this size of the WAL, writes are refused
-    retry_after_seconds: float = 1.0  # Retry-After of refused requests
     read_only: bool = False  # serve the hub's reads only and write to no store
 
 
@@ -164,10 +160,9 @@ class Writer:
             )
 
     def _refusal(self, error: Exception) -> Exception:
-        wait = self._settings.retry_after_seconds
         if isinstance(error, sqlite3.Error):
-            error = translate(error, wait, self._path.parent)
-        return error if isinstance(error, ApplianceError) else StoreBusy(retry_after=wait)
+            error = translate(error, self._path.parent)
+        return error if isinstance(error, ApplianceError) else StoreBusy()
 
     def _forget(self) -> None:
         """Close the failed connection. Closing may fail as well."""
@@ -202,14 +197,13 @@ class Writer:
         if now - self._space_checked < 1.0:
             return None
         self._space_checked = now
-        settings = self._settings
-        if free_bytes(self._path.parent) < settings.free_bytes_min:
+        if free_bytes(self._path.parent) < self._settings.free_bytes_min:
             return self._full("free space is below store.free_bytes_min")
-        if wal_bytes(self._path) > settings.wal_bytes_max:
+        if wal_bytes(self._path) > WAL_BYTES_MAX:
             self.maintain(empty_wal)
-            if wal_bytes(self._path) > settings.wal_bytes_max:
+            if wal_bytes(self._path) > WAL_BYTES_MAX:
                 return self._full(
-                    "the WAL is above store.wal_bytes_max",
+                    "the WAL is too large",
                     "the write-ahead log can't be emptied; writes are refused",
                 )
         return None
@@ -220,7 +214,7 @@ class Writer:
             self._logged_at = now
             self._log.error("writing paused", store=self._name, reason=reason)
         self._space_checked = float("-inf")
-        return StoreFull(sentence, retry_after=self._settings.retry_after_seconds)
+        return StoreFull(sentence)
 
     def _translate_errors(self, outcomes: list[CallOutcome]) -> None:
         """Translate SQLite's errors. An error shared by many jobs is logged once."""
@@ -229,9 +223,7 @@ class Writer:
             error = outcome.error
             if isinstance(error, sqlite3.Error):
                 if id(error) not in seen:
-                    translated_error = translate(
-                        error, self._settings.retry_after_seconds, self._path.parent
-                    )
+                    translated_error = translate(error, self._path.parent)
                     if isinstance(translated_error, StoreFull):
                         self._full(sqlite_name(error))
                     else:

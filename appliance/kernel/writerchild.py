@@ -24,7 +24,7 @@ import msgspec
 from appliance.kernel.batch import CallOutcome
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.log import Log
-from appliance.kernel.writer import CatchUp, StoreSettings, Writer
+from appliance.kernel.writer import BATCH_MAX, CatchUp, StoreSettings, Writer
 
 LENGTH = struct.Struct("!I")
 RECEIVE_BYTES = 1 << 16
@@ -67,7 +67,6 @@ class StoreThread:
         self._writer = Writer(
             config.name, Path(config.path), config.settings, clock, log, catch_up=config.catch_up
         )
-        self._batch_max = config.settings.batch_max
         self._raw = raw
 
     def run(self) -> None:
@@ -91,7 +90,7 @@ class StoreThread:
                     self._writer.close()
                     return
                 jobs += self._sort(pickle.loads(body), works)
-                if jobs >= self._batch_max:
+                if jobs >= BATCH_MAX:
                     self._write(works)
                     works, jobs = [], 0
             self._write(works)

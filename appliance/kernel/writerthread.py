@@ -6,7 +6,7 @@ from typing import Any
 from appliance.kernel.loop_callbacks import LoopCallbacks
 from appliance.kernel.threads import NativeThread, SimpleQueue
 from appliance.kernel.write_request import WriteRequest, apart
-from appliance.kernel.writer import Writer
+from appliance.kernel.writer import BATCH_MAX, Writer
 
 Deliver = Callable[[list[WriteRequest], list[Any]], None]
 
@@ -14,12 +14,9 @@ Deliver = Callable[[list[WriteRequest], list[Any]], None]
 class WriterThread:
     """Runs all waiting requests as one batch. `deliver` is called on the loop."""
 
-    def __init__(
-        self, writer: Writer, batch_max: int, callbacks: LoopCallbacks, deliver: Deliver
-    ) -> None:
+    def __init__(self, writer: Writer, callbacks: LoopCallbacks, deliver: Deliver) -> None:
         self._writer = writer
         self.ids = writer.ids
-        self._batch_max = batch_max
         self._callbacks = callbacks
         self._deliver = deliver
         self._queue: SimpleQueue[WriteRequest | None] = SimpleQueue()
@@ -70,7 +67,7 @@ class WriterThread:
         if first is None:
             return []
         batch, jobs = [first], len(first.calls)
-        while jobs < self._batch_max and not self._queue.empty():
+        while jobs < BATCH_MAX and not self._queue.empty():
             following = self._queue.get()
             if following is None:
                 self._queue.put(None)

@@ -28,7 +28,7 @@ from appliance.mcp.catalogue import describe
 from appliance.mcp.protocol import Headers, Refusal, RpcRequest
 from appliance.mcp.tools import ToolContext, read_topic
 from appliance.mcp.wire import ReadTopicArguments
-from appliance.web.app import refuse_limited
+from appliance.web.app import BODY_BYTES_MAX, refuse_limited
 from appliance.web.body import BodyPlan
 from appliance.web.guard import Guard
 from appliance.web.media import reply_bytes
@@ -50,14 +50,12 @@ Answer = Callable[[RpcRequest, Any], dict[str, Any]]
 
 
 class McpResource:
-    def __init__(
-        self, context: ToolContext, guard: Guard, body_bytes_max: int, tools: Sequence[Tool]
-    ) -> None:
+    def __init__(self, context: ToolContext, guard: Guard, tools: Sequence[Tool]) -> None:
         self._bench = context
         self._guard = guard
-        self._body = BodyPlan(dict[str, Any], body_bytes_max)
+        self._body = BodyPlan(dict[str, Any], BODY_BYTES_MAX)
         self._tools = {tool.name: tool for tool in tools}
-        self._plans = {tool.name: BodyPlan(tool.takes, body_bytes_max) for tool in tools}
+        self._plans = {tool.name: BodyPlan(tool.takes, BODY_BYTES_MAX) for tool in tools}
         both: dict[str, Answer] = {
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
@@ -238,9 +236,7 @@ def _headers(environ: dict[str, Any]) -> Headers:
     )
 
 
-def routes(
-    context: ToolContext, guard: Guard, body_bytes_max: int, tools: Sequence[Tool]
-) -> list[Route]:
+def routes(context: ToolContext, guard: Guard, tools: Sequence[Tool]) -> list[Route]:
     """Any scope of a tool admits a caller; each call and resource checks its own."""
     operation = Operation(
         READ,
@@ -249,4 +245,4 @@ def routes(
         by_channel=True,
         also=tuple(sorted({tool.scope for tool in tools} - {READ})),
     )
-    return [Route("/mcp", McpResource(context, guard, body_bytes_max, tools), {"POST": operation})]
+    return [Route("/mcp", McpResource(context, guard, tools), {"POST": operation})]

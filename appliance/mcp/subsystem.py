@@ -11,7 +11,6 @@ from appliance.kernel.tool import Tool
 from appliance.mcp.resources import routes
 from appliance.mcp.tools import ToolContext, tools
 from appliance.web.guard import Guard
-from appliance.web.settings import HttpSettings
 
 
 class McpNeeds(msgspec.Struct, frozen=True):
@@ -27,9 +26,8 @@ class McpSubsystem(Subsystem):
     paths = ("/mcp",)
 
     def __init__(self, host: Host, needs: McpNeeds) -> None:
-        body_bytes_max = host.section(HttpSettings).body_bytes_max
         every = [*tools(needs.context), *needs.tools]
-        self._routes = routes(needs.context, needs.guard, body_bytes_max, every)
+        self._routes = routes(needs.context, needs.guard, every)
 
     def routes(self) -> list[Route]:
         return self._routes

@@ -28,10 +28,11 @@ from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_ke
 from appliance.web.guard import Guard
 from appliance.web.limits import GLOBAL, UNAUTHENTICATED, RateLimited, RateLimiter
 from appliance.web.observe import ObserveMiddleware, Response
-from appliance.web.settings import HttpSettings
-from appliance.web.unsent import LARGE_BYTES, UnsentBudget
+from appliance.web.unsent import LARGE_BYTES, UNSENT_BYTES_MAX, UnsentBudget
 
 SCRAPE = "metrics:read"
+BODY_BYTES_MAX = 512 * 1024  # a message of 64 KiB can need six times as much in JSON
+BATCH_BYTES_MAX = 8 * 1024 * 1024  # decoding it blocks the event loop
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 App = falcon.App[falcon.Request, Response]
 
@@ -43,8 +44,8 @@ class MountedOperation:
         "also", "body", "operation", "query", "same_origin", "scope", "signer",
     )  # fmt: skip
 
-    def __init__(self, method: str, operation: Operation, settings: HttpSettings) -> None:
-        bytes_max = settings.batch_bytes_max if operation.batch else settings.body_bytes_max
+    def __init__(self, method: str, operation: Operation) -> None:
+        bytes_max = BATCH_BYTES_MAX if operation.batch else BODY_BYTES_MAX
         self.operation = operation
         self.scope = operation.scope
         self.also = operation.also
@@ -62,9 +63,9 @@ class MountedRoute:
 
     __slots__ = ("allow", "operations")
 
-    def __init__(self, route: Route, settings: HttpSettings) -> None:
+    def __init__(self, route: Route) -> None:
         self.operations = {
-            method: MountedOperation(method, operation, settings)
+            method: MountedOperation(method, operation)
             for method, operation in route.operations.items()
         }
         extra = {"OPTIONS"} | ({"HEAD"} if "GET" in self.operations else set())
@@ -333,7 +334,6 @@ def make_app(
     guard: Guard,
     limiter: RateLimiter,
     *,
-    settings: HttpSettings,
     log: Log,
     clock: Clock,
     instance_id: str,
@@ -344,7 +344,7 @@ def make_app(
     """Builds the app. Raises InvalidRoute for a route without scope or summary. `absent` explains
     why there is no route at a path."""
     check_routes(routes)
-    mounted = {route.path: MountedRoute(route, settings) for route in routes}
+    mounted = {route.path: MountedRoute(route) for route in routes}
     probes = frozenset(
         route.path for route in routes if any(o.probe for o in route.operations.values())
     )
@@ -355,9 +355,7 @@ def make_app(
             ObserveMiddleware(log, clock, instance_id, access),
             AccessMiddleware(guard, limiter, mounted, probes),
             BodyMiddleware(limiter),
-            UnsentLimitMiddleware(
-                unsent or UnsentBudget(settings.unsent_bytes_max, clock), failures
-            ),
+            UnsentLimitMiddleware(unsent or UnsentBudget(UNSENT_BYTES_MAX, clock), failures),
         ],
     )
     app.add_error_handler(Exception, failures.unexpected)

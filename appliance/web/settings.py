@@ -6,7 +6,7 @@ import msgspec
 
 
 class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[http]`. Sizes in bytes, waits in seconds."""
+    """`[http]`: addresses, proxies and connections."""
 
     host: str = "127.0.0.1"
     """Address to bind. The default, loopback, is not reachable from other machines."""
@@ -27,12 +27,6 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose `X-Forwarded-*` headers are trusted."""
 
-    body_bytes_max: int = 512 * 1024
-    """Largest request body in bytes. A message of 64 KiB can need six times as much in JSON."""
-
-    batch_bytes_max: int = 8 * 1024 * 1024
-    """Largest body of a batch in bytes. Decoding it blocks the event loop."""
-
     connections_max: int = 1000
     """Connections open at once, WebSockets included; each uses a descriptor and about 30 kB. When
     all are in use, the one that has waited longest (idle, half-sent) is closed for a new one."""
@@ -42,15 +36,8 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     When all connections are in use, as many requests without a token stay open, at most half of
     connections_max."""
 
-    unsent_bytes_max: int = 128 * 1024 * 1024
-    """Bytes that wait to be sent, over all clients and WebSockets. Above it the slowest clients
-    with the most waiting bytes are disconnected, and large reads get 503."""
-
     keep_alive_seconds: float = 75.0
     """Time after which an idle connection is closed; longer than the 60 s of common proxies."""
-
-    drain_seconds_max: float = 5.0
-    """Time limit for running requests after a stop; containers are killed after ten seconds."""
 
 
 Rate = Annotated[int, msgspec.Meta(ge=0)]

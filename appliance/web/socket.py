@@ -84,7 +84,6 @@ class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[socket]: limits of every WebSocket."""
 
     connections_max: int = 100  # WebSockets of callers with a token; 503 above (hub spec §0.1.2)
-    queue_max: int = 1000  # live events that may wait for one client before it lags
 
 
 class SocketGone(Exception):

@@ -17,18 +17,19 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.metrics import counter, gauge
 
+UNSENT_BYTES_MAX = 128 * 1024 * 1024  # above it, the slowest clients are disconnected
 LARGE_BYTES = 64 * 1024  # a smaller response is never refused
 PATIENCE_SECONDS = 1.0  # a client has this long before it is disconnected for a new response
 
 _unsent = gauge("unsent_bytes", "Bytes that wait to be sent to clients")
 _shed = counter("unsent_shed_total", "Clients disconnected to free unsent bytes", ("kind",))
-_refused = counter("unsent_refused_total", "Large reads refused because of http.unsent_bytes_max")
+_refused = counter("unsent_refused_total", "Large reads refused because of unsent bytes")
 
 
 class TooManyUnsentBytes(Unavailable):
     code = "TOO_MANY_UNSENT_BYTES"
-    default_message = "too many unsent bytes for all clients (`http.unsent_bytes_max`)"
-    default_hint = "request a smaller page, or raise `http.unsent_bytes_max`"
+    default_message = "too many unsent bytes for all clients"
+    default_hint = "request a smaller page"
 
 
 class Unsent:

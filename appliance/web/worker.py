@@ -9,7 +9,7 @@ an arbiter (heartbeat file, parent check, polling, restarts) is removed. Other d
   enforced by one sweep over all connections instead of a timer per request;
 - a full pool makes room for new connections (`connections.py`) instead of not accepting them;
 - a stop closes listeners and idle connections at once, and running requests have
-  `drain_seconds_max`;
+  `DRAIN_SECONDS_MAX`;
 - parser errors get a JSON response, and are not logged with their text.
 
 The WSGI application may take over the socket for a WebSocket: it uses
@@ -66,13 +66,14 @@ from appliance.web.exchange import (
 )
 from appliance.web.parser import StrictParser, StrictRequest, parser_settings
 from appliance.web.settings import HttpSettings
-from appliance.web.unsent import UnsentBudget
+from appliance.web.unsent import UNSENT_BYTES_MAX, UnsentBudget
 
 LINGER_BYTES_MAX = 16 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024
 
 _malformed = counter("http_malformed_total", "Requests that could not be parsed", ("status",))
 
+DRAIN_SECONDS_MAX = 5.0  # time of running requests after a stop; containers have ten
 PROBES = frozenset({"/health", "/-/healthy", "/-/ready"})
 """Served on reserved connections when the pool is full."""
 
@@ -117,7 +118,7 @@ class Worker(GeventWorker):
         self.log = log
         self.cfg = parser_settings()
         self.alive = True
-        self._unsent = unsent or UnsentBudget(settings.unsent_bytes_max, clock)
+        self._unsent = unsent or UnsentBudget(UNSENT_BYTES_MAX, clock)
         self._clock = clock
         self._on_signal = on_signal
         self._stopping = Event()
@@ -331,7 +332,7 @@ class Worker(GeventWorker):
         for connection in self._pool:
             if connection.is_quiet():
                 connection.cut()
-        if not self._greenlets.join(timeout=self.settings.drain_seconds_max):
+        if not self._greenlets.join(timeout=DRAIN_SECONDS_MAX):
             self.log.warning("requests were aborted at the end of the drain", **self.states())
             self._greenlets.kill(block=True, timeout=1)
 

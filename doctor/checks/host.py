@@ -200,8 +200,8 @@ FULL = Problem(
 PAUSED = Problem(
     "paused",
     "Writes are refused with 503 `STORAGE_FULL`, and the appliance is not ready, but the disk is"
-    " not full: it returns errors, a quota of the user is used up, or a reader keeps a write-ahead"
-    " log above `store.wal_bytes_max`.",
+    " not full: it returns errors, a quota of the user is used up, or a reader keeps a large"
+    " write-ahead log.",
     "Look for errors of the disk in `dmesg`, and for programs that keep the log with `fuser -v`."
     " Writing resumes by itself within two seconds.",
     Severity.CRITICAL,

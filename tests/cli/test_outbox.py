@@ -14,9 +14,6 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 SETTINGS = """
-[store]
-page_bytes_max = 2000
-
 [outbox]
 poll_seconds = 0.05
 
@@ -24,6 +21,7 @@ poll_seconds = 0.05
 mesh = "default"
 url = "{url}"
 """
+CONSTANTS = {"appliance.kernel.reader.PAGE_BYTES_MAX": 2000}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +33,8 @@ def broker_server():
 @pytest.fixture(scope="module")
 def hub(broker_server, tmp_path_factory):
     settings = SETTINGS.format(url=broker_server.url)
-    with serve(tmp_path_factory.mktemp("outbox"), settings=settings) as hub:
+    folder = tmp_path_factory.mktemp("outbox")
+    with serve(folder, settings=settings, constants=CONSTANTS) as hub:
         yield hub
 
 

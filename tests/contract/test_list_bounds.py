@@ -10,7 +10,7 @@ from appliance.broker import wire as broker
 from appliance.broker.orphans import RULES
 from appliance.broker.registry import ORPHAN_ROWS_MAX
 from appliance.broker.settings import BrokerSettings
-from appliance.kernel.writer import StoreSettings
+from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.outbox import wire as outbox
 from appliance.outbox.admin import REDRIVE_MAX
 
@@ -36,4 +36,4 @@ def redriven():
 @pytest.mark.parametrize("largest", [meshes, orphans, redriven], ids=lambda item: item.__name__)
 def test_the_largest_answer_is_about_a_page(largest):
     row, count = largest()
-    assert (len(msgspec.json.encode(row)) + 1) * count <= StoreSettings().page_bytes_max
+    assert (len(msgspec.json.encode(row)) + 1) * count <= PAGE_BYTES_MAX

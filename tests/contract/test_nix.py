@@ -294,7 +294,7 @@ def test_settings_are_valid_and_follow_the_options(flake):
         openFirewall=True,
         roles=["broker", "backup"],
         backup={"everySeconds": 3600, "directory": "/mnt/backups"},
-        settings={"hub": {"waiting_max": 100}, "backup": {"keep_last": 3}},
+        settings={"hub": {"max_retopic_batch": 100}, "backup": {"keep_last": 3}},
     )
     settings = msgspec.convert(machine["settings"], Settings)
     assert (settings.http.host, settings.http.port) == ("10.0.0.5", 8000)
@@ -303,7 +303,7 @@ def test_settings_are_valid_and_follow_the_options(flake):
     assert running == {"broker", "backup"}
     assert (settings.backup.every_seconds, settings.backup.keep_last) == (3600, 3)
     assert settings.backup.directory == "/mnt/backups"
-    assert settings.hub.waiting_max == 100
+    assert settings.hub.max_retopic_batch == 100
     assert machine["ports"] == [8000]
     assert machine["service"]["serviceConfig"]["ReadWritePaths"] == [
         "/var/lib/agentlip",

@@ -237,7 +237,6 @@ class BrokerFixture:
             routes(self.service, self.registry),
             Guard(book, http, self.clock, self.log, implied=wire.SCOPES.implied),
             RateLimiter(limits, self.clock),
-            settings=http,
             log=self.log,
             clock=self.clock,
             instance_id="broker-1",

@@ -90,7 +90,6 @@ class CourierFixture:
             routes(self.service, self.admin, metrics.exposition, "optional"),
             Guard(book, http, self.clock, log, free, {USE: SCOPED}),
             RateLimiter(NO_LIMITS, self.clock),
-            settings=http,
             log=log,
             clock=self.clock,
             instance_id="boot-1",

@@ -84,7 +84,6 @@ def app_of(
         routes,
         Guard(token_book(), settings, clock, log, wire.SCOPES.free),
         RateLimiter(limits, clock),
-        settings=settings,
         log=log,
         clock=clock,
         instance_id="instance-1",

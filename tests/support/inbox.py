@@ -17,7 +17,6 @@ from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.mesh.push import Push
@@ -67,7 +66,6 @@ class InboxFixture:
         workspace: Path,
         clock: Any = None,
         runner: type[BatchRunner] = BatchRunner,
-        page_bytes_max: int = PAGE_BYTES_MAX,
         **settings: Any,
     ) -> None:
         self.clock = clock or SystemClock()
@@ -84,7 +82,7 @@ class InboxFixture:
         self.store = Store(
             "inbox",
             self.datadir.database("inbox"),
-            StoreSettings(readers=1, free_bytes_min=0, page_bytes_max=page_bytes_max),
+            StoreSettings(readers=1, free_bytes_min=0),
             self.clock,
             self.log,
             publish=self.service.publish,

@@ -50,7 +50,7 @@ class Served:
 
 @contextmanager
 def served(parser: str = "auto", **settings: Any) -> Iterator[Served]:
-    """A worker with these settings of `[http]` and constants of `connections`, which are in
+    """A worker with these settings of `[http]` and constants of `worker` or `connections`, in
     capitals; killed at the end if it still runs.
 
     `parser` is `python` for gunicorn's parser in Python, whatever is installed.
@@ -118,6 +118,11 @@ def _echo(taken: socket.socket, early: bytes) -> None:
         taken.sendall(data)
 
 
+def path_of(constant: str) -> str:
+    module = "worker" if constant.startswith("DRAIN") else "connections"
+    return f"appliance.web.{module}.{constant}"
+
+
 def _serve() -> None:
     import gevent
     from gevent.event import Event
@@ -137,7 +142,7 @@ def _serve() -> None:
     clock, log, released = SystemClock(), Log(sys.stderr.buffer), Event()
     given = json.loads(sys.argv[1])
     constants = {name: given.pop(name) for name in [*given] if name.isupper()}
-    set_constants({f"appliance.web.connections.{name}": constants[name] for name in constants})
+    set_constants({path_of(name): value for name, value in constants.items()})
     settings = HttpSettings(**given)
     app = app_of(note_routes(NoteResource()), settings=settings, clock=clock)
 

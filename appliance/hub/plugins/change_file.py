@@ -18,7 +18,7 @@ from appliance.hub.plugins import wire
 from appliance.kernel.errors import Invalid
 
 SCHEMA = "enrichment-changes-1"
-BATCH_BYTES_MAX = 384 * 1024  # in one request, below http.body_bytes_max
+BATCH_BYTES_MAX = 384 * 1024  # in one request, below BODY_BYTES_MAX of web/app.py
 LINE_BYTES_MAX = BATCH_BYTES_MAX
 MANIFEST_BYTES_MAX = 1024 * 1024
 HINT = "run the job reenrich again, and copy the file and its manifest"

@@ -9,8 +9,11 @@ import pytest
 from tests.support.servedhub import serve
 from tests.support.until import until
 
-SETTINGS = "[hub]\nwaiting_max = 6\n[plugins]\nurls = false\n"  # its runner would subscribe too
-CONSTANTS = {"appliance.web.sse_stream.HEARTBEAT_SECONDS": 0.2}
+SETTINGS = "[plugins]\nurls = false\n"  # its runner would subscribe too
+CONSTANTS = {
+    "appliance.web.sse_stream.HEARTBEAT_SECONDS": 0.2,
+    "appliance.hub.service.WAITING_MAX": 6,
+}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from appliance.kernel.errors import Invalid
 from appliance.web.body import LOCATED_BYTES_MAX, BodyPlan, check_values
-from appliance.web.settings import HttpSettings
 from tests.support.notes import (
     JSON,
     Delete,
@@ -130,11 +129,13 @@ def test_body_shorter_than_declared_is_refused(resource: NoteResource) -> None:
     assert_failure(result, 400, "INVALID_INPUT")
 
 
-def test_oversize_without_length_is_refused_while_reading(resource: NoteResource) -> None:
-    small = HttpSettings(body_bytes_max=100)
+def test_oversize_without_length_is_refused_while_reading(
+    resource: NoteResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.web.app.BODY_BYTES_MAX", 100)
     for size, status in ((80, 201), (101, 400)):
         body = b'{"text":"' + b"x" * (size - 11) + b'"}'
-        result = client(resource, settings=small).simulate_post(
+        result = client(resource).simulate_post(
             "/notes",
             body=body,
             headers={**JSON, "Transfer-Encoding": "chunked"},
@@ -143,10 +144,13 @@ def test_oversize_without_length_is_refused_while_reading(resource: NoteResource
         assert result.status_code == status, result.text
 
 
-def test_batch_may_be_larger_than_a_body(resource: NoteResource) -> None:
-    settings = HttpSettings(body_bytes_max=50, batch_bytes_max=1000)
+def test_batch_may_be_larger_than_a_body(
+    resource: NoteResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.web.app.BODY_BYTES_MAX", 50)
+    monkeypatch.setattr("appliance.web.app.BATCH_BYTES_MAX", 1000)
     note = {"text": "x" * 100}
-    door = client(resource, settings=settings)
+    door = client(resource)
     assert post(door, {"notes": [note]}, "/batch").json == {"count": 1}
     assert_failure(post(door, note), 400, "PAYLOAD_TOO_LARGE")
     assert_failure(post(door, {"notes": [note] * 10}, "/batch"), 400, "PAYLOAD_TOO_LARGE")

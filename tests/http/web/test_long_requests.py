@@ -15,8 +15,6 @@ QUOTA = 4
 SETTINGS = f"""
 [http]
 unauthenticated_connections_max = {QUOTA}
-[hub]
-waiting_max = 2
 [socket]
 connections_max = 2
 [[courier.streams]]
@@ -28,6 +26,7 @@ urls = false
 """
 CONSTANTS = {
     "appliance.web.sse_stream.HEARTBEAT_SECONDS": 3600,  # nothing is sent on a stream
+    "appliance.hub.service.WAITING_MAX": 2,
     "appliance.courier.service.WAITING_MAX": 2,
     "appliance.courier.enqueue.WAITING_MAX": 2,
     "appliance.courier.enqueue.BLOCK_MS": 60_000,

@@ -12,13 +12,9 @@ from tests.support.until import until
 
 BUDGET = 3_000_000
 WRITE_MAX = 5_000_000  # the largest single answer of this test
-SETTINGS = f"""
-[http]
-unsent_bytes_max = {BUDGET}
-[store]
-page_bytes_max = {WRITE_MAX}
-"""
 CONSTANTS = {
+    "appliance.app.UNSENT_BYTES_MAX": BUDGET,
+    "appliance.kernel.reader.PAGE_BYTES_MAX": WRITE_MAX,
     "appliance.web.connections.SEND_SECONDS_MAX": 300.0,
     "appliance.web.socket.STALL_SECONDS_MAX": 300.0,
 }
@@ -26,7 +22,7 @@ CONSTANTS = {
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("unsent"), settings=SETTINGS, constants=CONSTANTS) as hub:
+    with serve(tmp_path_factory.mktemp("unsent"), constants=CONSTANTS) as hub:
         hub.topic_id = hub.channel_with_topic("large")[1]
         for _ in range(6):
             hub.send_many(hub.topic_id, ["x" * 64_000] * 10)

@@ -249,7 +249,7 @@ def test_peer_that_does_not_read_is_disconnected(worker: Served) -> None:
 
 
 def test_stream_begun_before_the_stop_ends_with_its_connection() -> None:
-    with served(drain_seconds_max=60) as running, running.connect() as connection:
+    with served(DRAIN_SECONDS_MAX=60) as running, running.connect() as connection:
         connection.sendall(head("GET", "/endless"))
         stream = connection.makefile("rb")
         while b"one" not in stream.readline():
@@ -261,7 +261,7 @@ def test_stream_begun_before_the_stop_ends_with_its_connection() -> None:
 
 
 def test_stop_closes_idle_connections_and_finishes_what_runs() -> None:
-    with served(drain_seconds_max=8) as running:
+    with served(DRAIN_SECONDS_MAX=8) as running:
         idle, busy = running.connect(), running.connect()
         idle.sendall(head("GET", "/notes/a"))
         assert reply_of(idle.makefile("rb"))[0] == 200
@@ -296,7 +296,7 @@ def test_request_already_sent_when_the_stop_comes_is_answered() -> None:
 
 
 def test_drain_ends_at_its_time_limit() -> None:
-    with served(drain_seconds_max=0.5) as running, running.connect() as busy:
+    with served(DRAIN_SECONDS_MAX=0.5) as running, running.connect() as busy:
         busy.sendall(head("GET", "/wait"))
         _wait_until_working(running)
         assert running.end() == 0

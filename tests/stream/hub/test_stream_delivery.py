@@ -173,16 +173,12 @@ def test_hundred_reconnects_do_not_disturb_others(hub, ids):
 
 # -- slow clients ------------------------------------------------------------------------------
 
-SETTINGS = """
-[socket]
-queue_max = 50
-"""
-CONSTANTS = {"appliance.web.socket.STALL_SECONDS_MAX": 4.0}
+CONSTANTS = {"appliance.web.socket.STALL_SECONDS_MAX": 4.0, "appliance.hub.stream.QUEUE_MAX": 50}
 
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("slow"), settings=SETTINGS, constants=CONSTANTS) as hub:
+    with serve(tmp_path_factory.mktemp("slow"), constants=CONSTANTS) as hub:
         yield hub
 
 

@@ -6,7 +6,6 @@ import pytest
 from appliance.export import manifests, segment
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.service import Segments, Snapshots
-from appliance.export.settings import ExportSettings
 from appliance.export.wire import (
     SegmentManifest,
     SegmentsQuery,
@@ -50,7 +49,7 @@ def out(tmp_path_factory):
 
 
 def test_list_of_segments_that_replace_many_is_limited_in_bytes(out):
-    segments = Segments(out, ExportSettings(), BYTES)
+    segments = Segments(out)
     sizes, last_ids, after = [], [], 0
     while True:
         page = segments.list_after(SegmentsQuery(after=after, limit=1000))
@@ -65,7 +64,7 @@ def test_list_of_segments_that_replace_many_is_limited_in_bytes(out):
 
 
 def test_snapshots_are_listed_newest_first_in_pages_limited_in_bytes(out):
-    snapshots = Snapshots(out, ExportSettings(), BYTES)
+    snapshots = Snapshots(out)
     names, after, pages = [], None, 0
     while True:
         page = snapshots.newest(SnapshotsQuery(limit=1000, after=after))
@@ -80,6 +79,6 @@ def test_snapshots_are_listed_newest_first_in_pages_limited_in_bytes(out):
 
 
 def test_list_of_snapshots_continues_after_a_removed_one(out):
-    snapshots = Snapshots(out, ExportSettings(), BYTES)
+    snapshots = Snapshots(out)
     page = snapshots.newest(SnapshotsQuery(limit=3, after="18:s36-is-gone"))
     assert [snapshot.name for snapshot in page.snapshots] == ["s36", "s35", "s34"]

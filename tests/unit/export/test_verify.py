@@ -68,7 +68,7 @@ def test_file_that_cannot_be_opened_is_torn_for_every_reader(out, spoil, which):
     spoil(path)
     assert [code for code, _ in problems(out)][:1] == ["SEGMENT_TORN"]
     assert path.name in problems(out)[0][1]
-    segments = Segments(out, ExportSettings(), 1 << 20)
+    segments = Segments(out)
     with pytest.raises(SegmentsDamaged):
         segments.open(segments.find("events", name), 0, 1)
 
@@ -80,7 +80,7 @@ def test_symlink_loop_in_the_directory_is_reported_as_torn(out):
     with pytest.raises(SegmentTorn, match="cannot be read"):
         verify.verify(out)
     with pytest.raises(SegmentsDamaged):
-        Segments(out, ExportSettings(), 1 << 20).list_after(SegmentsQuery())
+        Segments(out).list_after(SegmentsQuery())
 
 
 def test_rows_with_another_epoch_than_the_manifest_are_reported(out):

@@ -9,7 +9,7 @@ from appliance.hub.requests import Requests
 from appliance.hub.sse import HubEventSource
 from appliance.hub.stream import HubSession
 from appliance.kernel.auth import ANONYMOUS
-from tests.unit.hub.test_stream import SETTINGS, StubSocket
+from tests.unit.hub.test_stream import StubSocket
 
 COUNT = 6
 
@@ -28,7 +28,7 @@ def replay_by_page(hub, who):
 
 def replay_by_hello(hub, who):
     socket = StubSocket()
-    session = HubSession(socket, hub, who, Requests(hub, lambda _cost: None), SETTINGS)
+    session = HubSession(socket, hub, who, Requests(hub, lambda _cost: None))
     running = gevent.spawn(session.run)
     gevent.sleep(0)
     socket.on_messages([msgspec.json.encode(wire.HubHello(0))])

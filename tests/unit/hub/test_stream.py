@@ -11,11 +11,9 @@ from gevent.lock import RLock
 from appliance.hub import wire
 from appliance.hub.requests import Requests
 from appliance.hub.stream import HubSession
-from appliance.web.socket import SocketGone, SocketSettings
+from appliance.web.socket import SocketGone
 from tests.support.until import gevent_until
 from tests.unit.hub.test_queries import frames
-
-SETTINGS = SocketSettings(queue_max=20)
 
 
 class StubSocket:
@@ -75,7 +73,7 @@ class Table:
     def __init__(self, env):
         self.env, self.hub, self.socket = env, env.hub, StubSocket()
         requests = Requests(self.hub, lambda cost: None)
-        self.session = HubSession(self.socket, self.hub, env.alice, requests, SETTINGS)
+        self.session = HubSession(self.socket, self.hub, env.alice, requests)
         self.running = gevent.spawn(self.session.run)
         self.topics = {}
         self.make("here")
@@ -124,7 +122,8 @@ class Table:
 
 
 @pytest.fixture
-def table(env):
+def table(env, monkeypatch):
+    monkeypatch.setattr("appliance.hub.stream.QUEUE_MAX", 20)
     gevent.get_hub()
     table = Table(env)
     gevent.sleep(0)

@@ -130,8 +130,9 @@ def test_pages_follow_each_other_without_a_gap(filled):
     assert page(filled, since=cursor).messages == []
 
 
-def test_a_reply_ends_before_it_is_too_large(tmp_path):
-    inbox = InboxFixture(tmp_path, page_bytes_max=3000)
+def test_a_reply_ends_before_it_is_too_large(tmp_path, monkeypatch):
+    monkeypatch.setattr("appliance.kernel.reader.PAGE_BYTES_MAX", 3000)
+    inbox = InboxFixture(tmp_path)
     try:
         inbox.service.receive_many([push(n, body="x" * 1000) for n in range(4)], "link")
         page_ = page(inbox, since="0")

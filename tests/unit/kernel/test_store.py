@@ -155,8 +155,9 @@ def test_events_are_published_in_commit_order_with_many_writers(open_store):
     assert published == list(range(1, 641))
 
 
-def test_full_queue_refuses_at_once_with_retry_after(open_store, gate):
-    store = open_store(runner=BlockedRunner, queue_max=3)
+def test_full_queue_refuses_at_once_with_retry_after(open_store, gate, monkeypatch):
+    monkeypatch.setattr("appliance.kernel.store.QUEUE_MAX", 3)
+    store = open_store(runner=BlockedRunner)
     gate.acquire()
     waiting = [gevent.spawn(store.write, insert, str(n)) for n in range(3)]
     gevent_until(lambda: store.facts()["queue_jobs"] == 3)
@@ -226,8 +227,9 @@ def test_a_read_never_gives_more_rows_than_its_limit(open_store):
     assert len(store.read(lambda reader: reader.rows("SELECT v FROM t", limit=7))) == 7
 
 
-def test_a_read_that_takes_too_long_is_stopped(open_store):
-    store = open_store(read_seconds_max=0.05)
+def test_a_read_that_takes_too_long_is_stopped(open_store, monkeypatch):
+    monkeypatch.setattr("appliance.kernel.store.READ_SECONDS_MAX", 0.05)
+    store = open_store()
     endless = (
         "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
     )
@@ -313,8 +315,12 @@ def test_long_write_ahead_log_is_truncated(open_store, monkeypatch):
     assert store.wal_bytes() == 0
 
 
-def test_writes_are_refused_while_a_reader_keeps_the_log_too_long(open_store, tmp_path):
-    store = open_store(wal_bytes_max=50_000, retry_after_seconds=0.01)
+def test_writes_are_refused_while_a_reader_keeps_the_log_too_long(
+    open_store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("appliance.kernel.writer.WAL_BYTES_MAX", 50_000)
+    monkeypatch.setattr("appliance.kernel.store.FULL_SECONDS", 0.01)
+    store = open_store()
     store.write(insert, "first")
     reader = sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)
     reader.execute("BEGIN")

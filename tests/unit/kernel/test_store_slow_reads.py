@@ -17,7 +17,8 @@ ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELEC
 def test_read_does_not_wait_for_expensive_reads(open_store, monkeypatch):
     monkeypatch.setattr("appliance.kernel.store.SLOW_READERS", 2)
     monkeypatch.setattr("appliance.kernel.store.SLOW_READ_QUEUE_MAX", 1)
-    store = open_store(read_seconds_max=3600)
+    monkeypatch.setattr("appliance.kernel.store.READ_SECONDS_MAX", 3600)
+    store = open_store()
     running = [store.begin_slow_read(lambda reader: reader.row(ENDLESS)) for _ in range(3)]
     with pytest.raises(QueueFull) as refused:
         store.read_slow(values)
@@ -44,7 +45,8 @@ class Client:
 
 def test_read_of_a_disconnected_client_is_cancelled(open_store, monkeypatch):
     monkeypatch.setattr("appliance.kernel.store.SLOW_READERS", 1)
-    store = open_store(read_seconds_max=3600)
+    monkeypatch.setattr("appliance.kernel.store.READ_SECONDS_MAX", 3600)
+    store = open_store()
     client, began = Client(), Event()
 
     def search():
@@ -61,15 +63,17 @@ def test_read_of_a_disconnected_client_is_cancelled(open_store, monkeypatch):
     assert store.read_slow(values) == []
 
 
-def test_an_expensive_read_stops_at_its_deadline(open_store):
-    store = open_store(read_seconds_max=0.05)
+def test_an_expensive_read_stops_at_its_deadline(open_store, monkeypatch):
+    monkeypatch.setattr("appliance.kernel.store.READ_SECONDS_MAX", 0.05)
+    store = open_store()
     with pytest.raises(ReadTooLong):
         store.read_slow(lambda reader: reader.row(ENDLESS))
     assert store.read_slow(values) == []
 
 
-def test_the_deadline_covers_databases_in_memory_and_python(open_store):
-    store = open_store(read_seconds_max=0.05)
+def test_the_deadline_covers_databases_in_memory_and_python(open_store, monkeypatch):
+    monkeypatch.setattr("appliance.kernel.store.READ_SECONDS_MAX", 0.05)
+    store = open_store()
 
     def in_memory(reader):
         with reader.limit.in_memory() as connection:

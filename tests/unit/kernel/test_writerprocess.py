@@ -42,7 +42,7 @@ def store(tmp_path):
     """A store whose writer is a process; its job functions are a module's."""
     path = tmp_path / "apart.sqlite3"
     make_file(path)
-    settings = msgspec.structs.replace(StoreSettings(), free_bytes_min=0, retry_after_seconds=0.01)
+    settings = msgspec.structs.replace(StoreSettings(), free_bytes_min=0)
     published, restarts = [], []
     writers = WriterProcess(SystemClock(), Log(io.BytesIO()))
     store = Store(

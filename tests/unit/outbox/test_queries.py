@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from appliance.kernel.errors import ApplianceError
+from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.outbox import wire
 
 EVERYTHING = {
@@ -72,7 +73,7 @@ def test_a_chain_is_limited_in_bytes_and_continues_on_the_next_page(outbox, long
     result, after, pages = [], None, 0
     while True:
         page = outbox.service.inspect(long_chain[position], after, limit=10_000)
-        assert len(msgspec.json.encode(page)) <= outbox.store.settings.page_bytes_max
+        assert len(msgspec.json.encode(page)) <= PAGE_BYTES_MAX
         assert page.send.client_message_id == long_chain[position]
         result += [row.client_message_id for row in page.chain]
         after, pages = page.next, pages + 1
@@ -103,7 +104,7 @@ def test_cycle_of_rows_in_a_damaged_file_ends_the_chain(outbox):
 
 def test_a_list_of_long_rows_is_limited_in_bytes(outbox, long_chain):
     page = outbox.service.list_sends(wire.ListQuery(limit=10_000))
-    assert len(msgspec.json.encode(page)) <= outbox.store.settings.page_bytes_max
+    assert len(msgspec.json.encode(page)) <= PAGE_BYTES_MAX
     assert page.next is not None
     assert long_chain
 

@@ -22,7 +22,7 @@ from appliance.web.connections import (
 )
 from appliance.web.exchange import Input
 from appliance.web.settings import HttpSettings
-from appliance.web.unsent import UnsentBudget
+from appliance.web.unsent import UNSENT_BYTES_MAX, UnsentBudget
 
 Open = Callable[..., Connection]
 
@@ -31,7 +31,7 @@ Open = Callable[..., Connection]
 def pool(monkeypatch: pytest.MonkeyPatch) -> ConnectionPool:
     monkeypatch.setattr(connections, "PROBE_CONNECTIONS_MAX", 1)
     settings = HttpSettings(connections_max=4, unauthenticated_connections_max=1)
-    return ConnectionPool(settings, UnsentBudget(settings.unsent_bytes_max, SystemClock()))
+    return ConnectionPool(settings, UnsentBudget(UNSENT_BYTES_MAX, SystemClock()))
 
 
 @pytest.fixture
