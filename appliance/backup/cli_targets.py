@@ -11,7 +11,7 @@ from appliance.backup import fetch as fetching
 from appliance.backup import targets as configured
 from appliance.backup.backup_directory import BackupDirectory, writing
 from appliance.backup.cli_opened import BackupSection, Opened, open_workspace, progress
-from appliance.backup.pause import ended_by_system, pause
+from appliance.backup.deadline import ended_by_system
 from appliance.backup.settings import TargetSettings
 from appliance.backup.targets import TargetAccess, TargetReport, UploadOutcome
 from appliance.cli_support import Session, common, note, plain
@@ -106,13 +106,11 @@ def fetch(
         raise Invalid("name a backup, or use --latest", hint="agentlip backup fetch --latest")
     access = _access(open_workspace(session)) if into is None else _outside(session, into)
     chosen = _source(access, target, url, endpoint, region)
-    remote, attempts = access.open(chosen)
+    remote = access.open(chosen)
     tell = progress(session, access.clock)
     with access.backups.only_writer(), ended_by_system(_seconds_max(access)):
-        wanted = name if name is not None else fetching.newest_at(remote, attempts)
-        manifest, fetched = fetching.fetch(
-            remote, wanted, access.backups, access.settings, attempts, tell
-        )
+        wanted = name if name is not None else fetching.newest_at(remote)
+        manifest, fetched = fetching.fetch(remote, wanted, access.backups, access.settings, tell)
     path = access.backups.path(manifest.name)
     done = "is whole in" if fetched else "was already whole in"
     session.answer(
@@ -145,7 +143,7 @@ def _outside(session: Session, into: Path) -> TargetAccess:
     with writing():
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
     backups = BackupDirectory(datadir, settings, root=into.absolute())
-    return TargetAccess(datadir, backups, settings, SystemClock(), os.environ.get, pause)
+    return TargetAccess(datadir, backups, settings, SystemClock(), os.environ.get)
 
 
 def _seconds_max(access: TargetAccess) -> float:
@@ -156,7 +154,7 @@ def _seconds_max(access: TargetAccess) -> float:
 
 
 def _access(own: Opened) -> TargetAccess:
-    return TargetAccess(own.datadir, own.backups, own.settings, own.clock, os.environ.get, pause)
+    return TargetAccess(own.datadir, own.backups, own.settings, own.clock, os.environ.get)
 
 
 _COLUMNS = (

@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from appliance.backup.backup_directory import BackupDirectory, writing
@@ -14,15 +13,15 @@ from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.remote import names_in, read_file, read_manifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import check_hash
-from appliance.backup.target import Attempts, BackupTarget
+from appliance.backup.target import BackupTarget
 from appliance.kernel.ownership import open_own
 
 Tell = Callable[[str, int, int], None]
 
 
-def newest_at(target: BackupTarget, attempts: Attempts) -> str:
+def newest_at(target: BackupTarget) -> str:
     """The name of the newest backup at the target. Raises BackupNotFound."""
-    present = names_in(attempts.run(target.list)).present
+    present = names_in(target.list()).present
     if not present:
         raise BackupNotFound(
             f"target {target.name} has no backup", hint="agentlip backup targets; check its url"
@@ -35,7 +34,6 @@ def fetch(
     name: str,
     backups: BackupDirectory,
     settings: BackupSettings,
-    attempts: Attempts,
     tell: Tell | None = None,
 ) -> tuple[BackupManifest, bool]:
     """The manifest, and whether anything was fetched: a whole backup in the directory is kept.
@@ -44,17 +42,17 @@ def fetch(
     Raises BackupNotFound, BackupDamaged, VersionRefused, BackupNotWritable, TargetRefused or
     TargetFailed.
     """
-    if name not in names_in(attempts.run(partial(target.list, _check(name)))).present:
+    if name not in names_in(target.list(_check(name))).present:
         raise BackupNotFound(
             f"target {target.name} has no backup named {name!r}", hint="agentlip backup targets"
         )
-    manifest = read_manifest(target, name, attempts)
+    manifest = read_manifest(target, name)
     if _is_whole(backups, manifest):
         return manifest, False
     _check_space(backups.root, manifest, settings)
     partial_path = backups.begin_named(name)
     try:
-        _fetch_files(target, manifest, partial_path, attempts, tell)
+        _fetch_files(target, manifest, partial_path, tell)
         with suppress(BackupNotFound):
             backups.remove(name)
         backups.finish(manifest, partial_path)
@@ -94,24 +92,19 @@ def _check_space(root: Path, manifest: BackupManifest, settings: BackupSettings)
 
 
 def _fetch_files(
-    target: BackupTarget,
-    manifest: BackupManifest,
-    into: Path,
-    attempts: Attempts,
-    tell: Tell | None,
+    target: BackupTarget, manifest: BackupManifest, into: Path, tell: Tell | None
 ) -> None:
     done = 0
     for file in manifest.files:
         if tell is not None:
             tell(f"{manifest.name} from {target.name}", done, manifest.stored_bytes)
-        attempts.run(partial(_fetch_file, target, manifest.name, file, into / file.name))
+        _fetch_file(target, manifest.name, file, into / file.name)
         done += file.stored_bytes
 
 
 def _fetch_file(target: BackupTarget, name: str, file: BackupFile, path: Path) -> None:
-    """Another attempt writes the file from its start."""
     with writing():
-        descriptor = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        descriptor = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with os.fdopen(descriptor, "wb") as opened:
         for piece in read_file(target, name, file):
             with writing():

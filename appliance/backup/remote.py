@@ -4,8 +4,7 @@ Nothing that a target answers is trusted: names, sizes, manifests and content ar
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +13,7 @@ from appliance.backup import manifest as manifests
 from appliance.backup.backup_directory import NAME, VERIFICATION
 from appliance.backup.errors import BackupDamaged, TargetFailed, TargetObjectMissing, VersionRefused
 from appliance.backup.manifest import BackupFile, BackupManifest
-from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
+from appliance.backup.target import BackupTarget, read_all
 from appliance.backup.transfer import OWNER, BackupOwner
 
 Tell = Callable[[str, int, int], None]
@@ -35,19 +34,18 @@ class RemoteProblem(NamedTuple):
     message: str
 
 
-def names_in(listed: dict[str, Stored]) -> RemoteNames:
-    """Ignores all names that are not those of backups."""
+def names_in(listed: Iterable[str]) -> RemoteNames:
+    """The backups with these files. Ignores all names that are not those of backups."""
+    listed = set(listed)
     names = {name.partition("/")[0] for name in listed}
     every = sorted(name for name in names if NAME.match(name))
     present = [name for name in every if f"{name}/{manifests.FILE}" in listed]
     return RemoteNames(present, [name for name in every if name not in set(present)])
 
 
-def read_manifest(target: BackupTarget, name: str, attempts: Attempts) -> BackupManifest:
+def read_manifest(target: BackupTarget, name: str) -> BackupManifest:
     """Raises TargetObjectMissing, BackupDamaged, VersionRefused or TargetFailed."""
-    file = f"{name}/{manifests.FILE}"
-    text = attempts.run(partial(read_all, target, file, manifests.BYTES_MAX))
-    manifest = manifests.decode(text)
+    manifest = manifests.decode(read_all(target, f"{name}/{manifests.FILE}", manifests.BYTES_MAX))
     if manifest.name != name:
         raise BackupDamaged(f"the manifest of {name} at the target is of {manifest.name}")
     check_names(manifest)
@@ -61,10 +59,10 @@ def check_names(manifest: BackupManifest) -> None:
         raise BackupDamaged("files of the backup have the same name, or one that uploads use")
 
 
-def owner_of(target: BackupTarget, name: str, attempts: Attempts) -> str | None:
+def owner_of(target: BackupTarget, name: str) -> str | None:
     """The workspace of a backup, also without a manifest; None if nothing says whose it is."""
     try:
-        text = attempts.run(partial(read_all, target, f"{name}/{OWNER}", manifests.BYTES_MAX))
+        text = read_all(target, f"{name}/{OWNER}", manifests.BYTES_MAX)
         return msgspec.json.decode(text, type=BackupOwner).db_id
     except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
         return None
@@ -86,15 +84,10 @@ def read_file(target: BackupTarget, name: str, file: BackupFile) -> Iterator[byt
         )
 
 
-def check(
-    target: BackupTarget,
-    name: str,
-    attempts: Attempts,
-    tell: Tell | None = None,
-) -> list[RemoteProblem]:
+def check(target: BackupTarget, name: str, tell: Tell | None = None) -> list[RemoteProblem]:
     """Reads the whole backup and compares it. Raises TargetRefused or TargetUnreachable."""
     try:
-        manifest = read_manifest(target, name, attempts)
+        manifest = read_manifest(target, name)
     except (BackupDamaged, TargetObjectMissing, VersionRefused) as error:
         return [RemoteProblem(name, "", error.message)]
     except TargetFailed as error:
@@ -107,13 +100,9 @@ def check(
         if tell is not None:
             tell(f"{name} at {target.name}", done, total)
         try:
-            attempts.run(partial(_drain, target, name, file))
+            for _ in read_file(target, name, file):
+                pass
         except (BackupDamaged, TargetObjectMissing) as error:
             problems.append(RemoteProblem(name, file.name, error.message))
         done += file.stored_bytes
     return problems
-
-
-def _drain(target: BackupTarget, name: str, file: BackupFile) -> None:
-    for _ in read_file(target, name, file):
-        pass

@@ -7,7 +7,6 @@ The rules and reasons are those of the local backups. In addition, a backup stay
 """
 
 from datetime import datetime
-from functools import partial
 
 import msgspec
 
@@ -23,7 +22,7 @@ from appliance.backup.manifest import Verification
 from appliance.backup.remote import names_in, owner_of, read_manifest
 from appliance.backup.retention import RetainedBackup, RetentionDecision, decide
 from appliance.backup.settings import BackupSettings
-from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
+from appliance.backup.target import BackupTarget, read_all
 from appliance.backup.upload import removal_order
 from appliance.kernel.clock import Clock, utc
 
@@ -32,21 +31,15 @@ UNFINISHED = "an unfinished copy of a backup that is no longer here"
 
 
 def prune(
-    target: BackupTarget,
-    backups: BackupDirectory,
-    settings: BackupSettings,
-    attempts: Attempts,
-    clock: Clock,
+    target: BackupTarget, backups: BackupDirectory, settings: BackupSettings, clock: Clock
 ) -> list[RetentionDecision]:
     """Returns what was removed and why. Raises TargetRefused or TargetFailed."""
     owner = _owner(backups)
     if owner is None:
         return []
-    listed = attempts.run(target.list)
+    listed = target.list()
     names, local = names_in(listed), set(backups.names())
-    ours = [
-        seen for name in names.present if (seen := _read(target, name, owner, attempts)) is not None
-    ]
+    ours = [seen for name in names.present if (seen := _read(target, name, owner)) is not None]
     decisions = [
         decision
         for decision in decide(ours, settings, clock.now_ms())
@@ -55,10 +48,12 @@ def prune(
     for name in names.unfinished:
         if name in local:
             continue
-        if owner_of(target, name, attempts) == owner:
+        if owner_of(target, name) == owner:
             decisions.append(RetentionDecision(name, False, UNFINISHED))
     for decision in decisions:
-        _remove(target, decision.name, listed, attempts)
+        name = decision.name
+        for file in removal_order(name, [file for file in listed if file.startswith(f"{name}/")]):
+            target.remove(file)
     return decisions
 
 
@@ -70,13 +65,13 @@ def _owner(backups: BackupDirectory) -> str | None:
         return None
 
 
-def _read(target: BackupTarget, name: str, owner: str, attempts: Attempts) -> RetainedBackup | None:
+def _read(target: BackupTarget, name: str, owner: str) -> RetainedBackup | None:
     """A backup at the target; None if it can't be read or is of another workspace.
 
     Its verification is not sealed, so it decides only about removing.
     """
     try:
-        manifest = read_manifest(target, name, attempts)
+        manifest = read_manifest(target, name)
         cut = datetime.fromisoformat(utc(manifest.cut_at))
     except (BackupDamaged, VersionRefused, TargetObjectMissing, ValueError):
         return None
@@ -86,16 +81,9 @@ def _read(target: BackupTarget, name: str, owner: str, attempts: Attempts) -> Re
         return None
     if manifest.db_id != owner:
         return None
-    file = f"{name}/{VERIFICATION}"
     try:
-        text = attempts.run(partial(read_all, target, file, _VERIFICATION_BYTES_MAX))
+        text = read_all(target, f"{name}/{VERIFICATION}", _VERIFICATION_BYTES_MAX)
         result = msgspec.json.decode(text, type=Verification).result
     except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
         return RetainedBackup(name, int(cut.timestamp() * 1000), manifest.reason)
     return RetainedBackup(name, int(cut.timestamp() * 1000), manifest.reason, result)
-
-
-def _remove(target: BackupTarget, name: str, listed: dict[str, Stored], attempts: Attempts) -> None:
-    files = [file for file in listed if file.startswith(f"{name}/")]
-    for file in removal_order(name, files):
-        attempts.run(partial(target.remove, file))

@@ -12,7 +12,7 @@ from appliance.backup.errors import (
     TargetRefused,
     TargetUnreachable,
 )
-from appliance.backup.target import OBJECTS_MAX, READ_BYTES, Stored
+from appliance.backup.target import OBJECTS_MAX, READ_BYTES
 from appliance.kernel.whole_file import sync_directory, whole_file
 
 _TEMPORARY = ".writing-"
@@ -26,15 +26,14 @@ class DirectoryTarget:
         self.name = name
         self._root = root
 
-    def list(self, below: str = "") -> dict[str, Stored]:
+    def list(self, below: str = "") -> dict[str, int]:
         with self._report_errors():
             self._check_root()
-            listed: dict[str, Stored] = {}
+            listed: dict[str, int] = {}
             folders = [below] if below else [entry.name for entry in os.scandir(self._root)]
             for folder in folders:
                 for name, entry in self._entries(folder):
-                    status = entry.stat(follow_symlinks=False)
-                    listed[name] = Stored(status.st_size, "")
+                    listed[name] = entry.stat(follow_symlinks=False).st_size
                     if len(listed) > OBJECTS_MAX:
                         raise TargetFailed(f"the target has more than {OBJECTS_MAX:,} files")
             return listed
@@ -50,7 +49,7 @@ class DirectoryTarget:
                 while piece := file.read(READ_BYTES):
                     yield piece
 
-    def write(self, name: str, content: Iterable[bytes]) -> str:
+    def write(self, name: str, content: Iterable[bytes]) -> None:
         with self._report_errors():
             self._check_root()
             path = self._root / name
@@ -60,7 +59,6 @@ class DirectoryTarget:
             self._sweep(path.parent, path.name)
             with whole_file(path, prefix=_TEMPORARY) as file:
                 file.writelines(content)
-        return ""
 
     def remove(self, name: str) -> None:
         with self._report_errors():

@@ -22,7 +22,7 @@ from appliance.backup.errors import (
     TargetUnreachable,
 )
 from appliance.backup.settings import BackupSettings, TargetSettings
-from appliance.backup.target import OBJECTS_MAX, READ_BYTES, Environment, Stored
+from appliance.backup.target import OBJECTS_MAX, READ_BYTES, Environment
 from appliance.kernel.errors import Invalid
 
 _STATUS = re.compile(r"status code: (\d{3})\b")
@@ -31,6 +31,7 @@ _CERTIFICATE = re.compile(r"certificate|UnknownIssuer|NotValidForName", re.IGNOR
 _REGION = "us-east-1"  # what servers without regions expect
 _KEY_BYTES_MAX = 4096
 CONNECT_SECONDS_MAX = 10.0  # several round trips on a bad connection
+_BACKOFF, _BACKOFF_MAX = timedelta(seconds=1), timedelta(seconds=60)  # between attempts
 _PART_BYTES = 16 * 1024 * 1024  # three are in memory; a file has 10,000 at most, or 160 GB
 _CERTIFICATES_BYTES_MAX = 1024 * 1024
 
@@ -56,20 +57,21 @@ class S3Target:
         settings: BackupSettings,
         workspace: Path,
         environment: Environment,
+        attempts_max: int,
     ) -> None:
         self.name = target.name
-        keys = _keys(target, workspace, environment)
-        self._store = _store(target, settings, keys, _certificates(target, workspace))
+        keys, certificates = _keys(target, workspace, environment), _certificates(target, workspace)
+        self._store = _store(target, settings, keys, certificates, attempts_max)
 
-    def list(self, below: str = "") -> dict[str, Stored]:
+    def list(self, below: str = "") -> dict[str, int]:
         import obstore
 
-        listed: dict[str, Stored] = {}
+        listed: dict[str, int] = {}
         count = 0
         with self._report_errors(below):
             for page in obstore.list(self._store, prefix=below or None, chunk_size=1000):
                 for entry in page:
-                    listed[entry["path"]] = Stored(entry["size"], entry["e_tag"] or "")
+                    listed[entry["path"]] = entry["size"]
                 count += len(page)  # a server may send one page forever
                 if count > OBJECTS_MAX:
                     raise TargetFailed(f"the target has more than {OBJECTS_MAX:,} files")
@@ -82,7 +84,7 @@ class S3Target:
             for piece in obstore.get(self._store, name).stream(min_chunk_size=READ_BYTES):
                 yield bytes(piece)
 
-    def write(self, name: str, content: Iterable[bytes]) -> str:
+    def write(self, name: str, content: Iterable[bytes]) -> None:
         import obstore
 
         pieces, first = iter(content), bytearray()
@@ -90,7 +92,7 @@ class S3Target:
             first += piece
         small = len(first) < _PART_BYTES
         with self._report_errors(name):
-            answer = obstore.put(
+            obstore.put(
                 self._store,
                 name,
                 bytes(first) if small else chain((bytes(first),), pieces),
@@ -98,7 +100,6 @@ class S3Target:
                 chunk_size=_PART_BYTES,
                 max_concurrency=2,
             )
-        return answer["e_tag"] or ""
 
     def remove(self, name: str) -> None:
         import obstore
@@ -148,7 +149,11 @@ def _translate(target: str, name: str, error: Exception) -> BackupError:
 
 
 def _store(
-    target: TargetSettings, settings: BackupSettings, keys: Keys, certificates: bytes | None
+    target: TargetSettings,
+    settings: BackupSettings,
+    keys: Keys,
+    certificates: bytes | None,
+    attempts_max: int,
 ) -> Any:
     try:
         from obstore.store import S3Store
@@ -166,7 +171,6 @@ def _store(
     }
     if certificates is not None:
         client["root_certificate"] = certificates
-    at_once = timedelta(milliseconds=1)
 
     def credential() -> Any:
         given = {"access_key_id": keys.access, "secret_access_key": keys.secret}
@@ -181,10 +185,10 @@ def _store(
         virtual_hosted_style_request=False,
         skip_signature=False,
         client_options=client,
-        retry_config={  # `Attempts` repeats requests
-            "max_retries": 0,
-            "retry_timeout": timedelta(seconds=settings.request_seconds_max),
-            "backoff": {"init_backoff": at_once, "max_backoff": at_once, "base": 2},
+        retry_config={
+            "max_retries": attempts_max - 1,
+            "retry_timeout": timedelta(seconds=settings.seconds_max),
+            "backoff": {"init_backoff": _BACKOFF, "max_backoff": _BACKOFF_MAX, "base": 2},
         },
         credential_provider=credential,
     )

@@ -26,7 +26,7 @@ from appliance.backup.errors import (
 )
 from appliance.backup.remote import RemoteProblem
 from appliance.backup.settings import BackupSettings, TargetSettings
-from appliance.backup.target import Attempts, BackupTarget, Environment
+from appliance.backup.target import BackupTarget, Environment
 from appliance.backup.target_directory import DirectoryTarget
 from appliance.backup.target_s3 import S3Target
 from appliance.backup.transfer import read_state, write_state
@@ -72,43 +72,35 @@ class UploadOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetAccess(NamedTuple):
-    """What all functions here need. `environment` gives variables, `pause` waits seconds."""
+    """What all functions here need. `environment` gives variables."""
 
     datadir: DataDir
     backups: BackupDirectory
     settings: BackupSettings
     clock: Clock
     environment: Environment
-    pause: Callable[[float], None]
 
-    def open(
-        self, target: TargetSettings, *, attempts_max: int | None = None
-    ) -> tuple[BackupTarget, Attempts]:
-        opened = open_target(target, self.settings, self.datadir.workspace, self.environment)
-        return opened, Attempts(self.settings, self.clock, self.pause, attempts_max)
+    def open(self, target: TargetSettings, *, attempts_max: int | None = None) -> BackupTarget:
+        """The target of these settings; nothing is sent yet.
 
-
-def open_target(
-    target: TargetSettings, settings: BackupSettings, workspace: Path, environment: Environment
-) -> BackupTarget:
-    """The target of these settings; nothing is sent yet.
-
-    Raises Invalid for settings that can't work. No message has a key or a password in it.
-    """
-    url = urlsplit(target.url)
-    if url.username is not None or url.password is not None:
+        Raises Invalid for settings that can't work. No message has a key or a password in it.
+        """
+        url = urlsplit(target.url)
+        if url.username is not None or url.password is not None:
+            raise Invalid(
+                f"the url of target {target.name} must not contain a user or a password",
+                hint="set access_key_file and secret_key_file of the target",
+            )
+        if url.scheme == "file" and not url.netloc and url.path not in ("", "/"):
+            return DirectoryTarget(target.name, Path(url.path))
+        if url.scheme == "s3" and url.netloc:
+            attempts = attempts_max or self.settings.upload_attempts_max
+            workspace = self.datadir.workspace
+            return S3Target(target, self.settings, workspace, self.environment, attempts)
         raise Invalid(
-            f"the url of target {target.name} must not contain a user or a password",
-            hint="set access_key_file and secret_key_file of the target",
+            f"the url of target {target.name} is neither file:///DIRECTORY nor s3://BUCKET/PREFIX",
+            hint='url = "file:///mnt/backups"',
         )
-    if url.scheme == "file" and not url.netloc and url.path not in ("", "/"):
-        return DirectoryTarget(target.name, Path(url.path))
-    if url.scheme == "s3" and url.netloc:
-        return S3Target(target, settings, workspace, environment)
-    raise Invalid(
-        f"the url of target {target.name} is neither file:///DIRECTORY nor s3://BUCKET/PREFIX",
-        hint='url = "file:///mnt/backups"',
-    )
 
 
 def find_named(settings: BackupSettings, name: str | None) -> list[TargetSettings]:
@@ -143,11 +135,11 @@ def report(
         "last_upload": max(ended, default=""),
     }
     try:
-        opened, attempts = access.open(target, attempts_max=None if check else 1)
-        names = remote.names_in(attempts.run(opened.list))
+        opened = access.open(target, attempts_max=None if check else 1)
+        names = remote.names_in(opened.list())
         problems: list[RemoteProblem] = []
         for name in names.present if check else ():
-            problems += remote.check(opened, name, attempts, tell)
+            problems += remote.check(opened, name, tell)
     except (TargetRefused, Invalid) as error:
         return TargetReport(state="refused", problem=error.message, **known)
     except ApplianceError as error:
@@ -177,7 +169,7 @@ def _mark_damaged(
         for problem in problems:
             if problem.name == name:
                 state.problem = problem.message
-                state.sent.pop(problem.file, None)
+                state.damaged.add(problem.file)
         write_state(path, target.name, state)
 
 
@@ -195,14 +187,15 @@ def upload(
     """
     outcomes: list[UploadOutcome] = []
     try:
-        opened, attempts = access.open(target)
+        opened = access.open(target)
         with only_upload(access.datadir, target.name):
-            copier = Upload(access.backups, target, opened, attempts, access.clock, tell)
+            seconds_max = access.settings.seconds_max
+            copier = Upload(access.backups, target, opened, access.clock, seconds_max, tell)
             for position, name in enumerate(names):
                 last = position == len(names) - 1
                 outcomes.append(_upload(copier, target, name, older_may_be_plain and not last))
             if target.prune and all(outcome.result != "failed" for outcome in outcomes):
-                outcomes += _prune(access, target, opened, attempts)
+                outcomes += _prune(access, target, opened)
     except (Invalid, TargetRefused, TargetFailed, BackupRunning, BackupNotWritable) as error:
         failed = names[len(outcomes)] if len(outcomes) < len(names) else ""
         outcomes.append(_failed(failed, target, error))
@@ -226,9 +219,9 @@ def _upload(copier: Upload, target: TargetSettings, name: str, may_be_plain: boo
 
 
 def _prune(
-    access: TargetAccess, target: TargetSettings, opened: BackupTarget, attempts: Attempts
+    access: TargetAccess, target: TargetSettings, opened: BackupTarget
 ) -> list[UploadOutcome]:
-    removed = remote_prune.prune(opened, access.backups, access.settings, attempts, access.clock)
+    removed = remote_prune.prune(opened, access.backups, access.settings, access.clock)
     return [
         UploadOutcome(
             name=decision.name, target=target.name, result="removed", problem=decision.why

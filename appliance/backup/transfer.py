@@ -1,7 +1,7 @@
 """What is known about the upload of a backup.
 
 `upload.json` at the target says of which workspace the backup is. `upload-TARGET.json` beside the
-local manifest has which files were already sent, so that an interrupted upload continues.
+local manifest has how the last upload or check ended.
 """
 
 from pathlib import Path
@@ -23,22 +23,15 @@ class BackupOwner(msgspec.Struct, frozen=True):
     db_id: str
 
 
-class Sent(msgspec.Struct, frozen=True):
-    sha256: str
-    bytes: int
-    tag: str
-
-
 class UploadState(msgspec.Struct, kw_only=True):
-    """`upload-TARGET.json`. `address`: the target's, since a name may get another address."""
+    """`upload-TARGET.json`. `address`: the target's, since a name may get another address.
+    `damaged`: files that a check found damaged there."""
 
     address: str
-    status: Literal["running", "complete", "failed", "damaged"] = "running"
-    started_at: str = ""
+    status: Literal["complete", "failed", "damaged"] = "failed"
     finished_at: str = ""
-    bytes: int = 0
     problem: str = ""
-    sent: dict[str, Sent] = {}
+    damaged: set[str] = set()
 
 
 def address_of(target: TargetSettings) -> str:

@@ -3,9 +3,8 @@
 A backup is present at a target when its manifest is there, which is written last.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,11 +24,10 @@ from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.remote import check_names, owner_of
 from appliance.backup.settings import TargetSettings
 from appliance.backup.stored import pieces
-from appliance.backup.target import Attempts, BackupTarget, Stored, read_all
+from appliance.backup.target import BackupTarget, read_all
 from appliance.backup.transfer import (
     OWNER,
     BackupOwner,
-    Sent,
     UploadState,
     address_of,
     read_state,
@@ -42,7 +40,6 @@ from appliance.workspace.datadir import DataDir
 
 Tell = Callable[[str, int, int], None]
 """What is done, bytes done, bytes in total."""
-_SAVE_SECONDS = 1.0
 
 
 class Uploaded(NamedTuple):
@@ -55,22 +52,22 @@ class Uploaded(NamedTuple):
 
 
 class Upload:
-    """One backup and one target."""
+    """Copies backups to one target, for `seconds_max` in total."""
 
     def __init__(
         self,
         backups: BackupDirectory,
         target_settings: TargetSettings,
         target: BackupTarget,
-        attempts: Attempts,
         clock: Clock,
+        seconds_max: float,
         tell: Tell | None = None,
     ) -> None:
         self._backups = backups
         self._target_settings = target_settings
         self._target = target
-        self._attempts = attempts
         self._clock = clock
+        self._ends = clock.monotonic() + seconds_max
         self._tell = tell or (lambda *_: None)
 
     def run(self, name: str) -> Uploaded:
@@ -89,142 +86,120 @@ class Upload:
         )
         try:
             return self._copy(manifest, path, state)
-        except (ApplianceError, KeyboardInterrupt) as error:
-            state.status = "failed"
-            state.problem = getattr(error, "message", "") or "interrupted"
+        except ApplianceError as error:
+            state.status, state.problem = "failed", error.message
             with suppress(ApplianceError):
                 self._save(path, state)
             raise
 
     def _copy(self, manifest: BackupManifest, path: Path, state: UploadState) -> Uploaded:
-        name = manifest.name
-        listed = self._list(name)
-        if self._is_present(manifest, state, listed):
-            self._write_verification(name, listed)
-            return Uploaded(name, self._target.name, 0, again=True)
-        self._begin(manifest, state, listed)
-        sent = self._send(path, manifest, state)
-        self._check(manifest, state)
-        self._write_bytes(f"{name}/{manifests.FILE}", manifests.encode(manifest))
-        self._write_verification(name, {})
-        state.status, state.problem = "complete", ""
-        state.finished_at = iso(self._clock.now_ms())
-        state.bytes = manifest.stored_bytes
-        self._save(path, state)
-        return Uploaded(name, self._target.name, sent, again=False)
+        name, sent = manifest.name, 0
+        listed = self._target.list(name)
+        again = not state.damaged and self._is_present(manifest, listed)
+        if not again:
+            missing = self._begin(manifest, listed, state.damaged)
+            sent = self._send(path, manifest, missing, state)
+            self._check(manifest)
+            self._target.write(f"{name}/{manifests.FILE}", [manifests.encode(manifest)])
+        self._write_verification(name, listed)
+        if not again or state.status != "complete":
+            state.status, state.problem, state.damaged = "complete", "", set()
+            state.finished_at = iso(self._clock.now_ms())
+            self._save(path, state)
+        return Uploaded(name, self._target.name, sent, again)
 
-    def _is_present(
-        self, manifest: BackupManifest, state: UploadState, listed: dict[str, Stored]
-    ) -> bool:
-        """Whether all that was sent is still listed, and the manifest there is this one."""
-        name = manifest.name
-        if f"{name}/{manifests.FILE}" not in listed or state.status != "complete":
+    def _is_present(self, manifest: BackupManifest, listed: Mapping[str, int]) -> bool:
+        """Whether all files are listed, and the manifest there is this one."""
+        if _find_missing(manifest, listed):
             return False
-        if not all(_matches(sent, listed.get(f"{name}/{n}")) for n, sent in state.sent.items()):
-            return False
-        file = f"{name}/{manifests.FILE}"
+        file = f"{manifest.name}/{manifests.FILE}"
         try:
-            text = self._attempts.run(partial(read_all, self._target, file, manifests.BYTES_MAX))
+            there = read_all(self._target, file, manifests.BYTES_MAX)
         except TargetObjectMissing:
             return False
-        return text == manifests.encode(manifest)
+        return there == manifests.encode(manifest)
 
     def _begin(
-        self, manifest: BackupManifest, state: UploadState, listed: dict[str, Stored]
-    ) -> None:
+        self, manifest: BackupManifest, listed: Mapping[str, int], damaged: Collection[str]
+    ) -> list[BackupFile]:
         """Removes the manifest first, so that the backup does not count meanwhile, then files that
-        are not of the backup. Writes whose backup it is."""
+        are not of the backup. Writes whose backup it is. Returns the files to send."""
         name = manifest.name
         if f"{name}/{OWNER}" in listed:
             self._check_owner(manifest)
         check_names(manifest)
-        wanted = {f"{name}/{file.name}" for file in manifest.files} | {f"{name}/{OWNER}"}
-        for other in removal_order(name, set(listed) - wanted):
-            self._attempts.run(partial(self._target.remove, other))
-        self._write_bytes(f"{name}/{OWNER}", msgspec.json.encode(BackupOwner(manifest.db_id)))
-        files = {file.name: file for file in manifest.files}
-        state.sent = {
-            file: sent
-            for file, sent in state.sent.items()
-            if file in files
-            and sent.sha256 == files[file].stored_sha256
-            and _matches(sent, listed.get(f"{name}/{file}"))
-        }
-        state.status, state.problem, state.finished_at = "running", "", ""
-        state.started_at = iso(self._clock.now_ms())
-        self._save(self._backups.path(name), state)
+        kept = {f"{name}/{file.name}" for file in manifest.files}
+        kept |= {f"{name}/{OWNER}", f"{name}/{VERIFICATION}"}
+        for other in removal_order(name, set(listed) - kept):
+            self._target.remove(other)
+        self._target.write(f"{name}/{OWNER}", [msgspec.json.encode(BackupOwner(manifest.db_id))])
+        missing = _find_missing(manifest, listed)
+        return [file for file in manifest.files if file in missing or file.name in damaged]
 
     def _check_owner(self, manifest: BackupManifest) -> None:
-        owner = owner_of(self._target, manifest.name, self._attempts)
+        owner = owner_of(self._target, manifest.name)
         if owner not in (None, manifest.db_id):  # None: damaged, so it is written again
             raise TargetFailed(
                 f"target {self._target.name} has a backup of another workspace with this name",
                 hint="give each workspace a prefix of its own in the url of the target",
             )
 
-    def _send(self, path: Path, manifest: BackupManifest, state: UploadState) -> int:
+    def _send(
+        self, path: Path, manifest: BackupManifest, missing: list[BackupFile], state: UploadState
+    ) -> int:
         """Sends the files that are not there yet; returns their bytes."""
-        done = sum(sent.bytes for sent in state.sent.values())
+        total = manifest.stored_bytes
+        count = sum(file.stored_bytes for file in missing)
+        done = total - count
         what = f"{manifest.name} to {self._target.name}"
-        count, saved_at = 0, self._clock.monotonic()
-        for file in manifest.files:
-            if file.name in state.sent:
-                continue
-            size = file.stored_bytes
 
-            def content(file: BackupFile = file, before: int = done) -> Iterator[bytes]:
-                passed = before
-                for piece in pieces(path, file):
-                    passed += len(piece)
-                    self._tell(what, passed, manifest.stored_bytes)
-                    yield piece
+        def content(file: BackupFile, before: int) -> Iterator[bytes]:
+            passed = before
+            for piece in pieces(path, file):
+                passed += len(piece)
+                self._tell(what, passed, total)
+                yield piece
 
-            tag = self._attempts.run(partial(self._write, f"{manifest.name}/{file.name}", content))
-            state.sent[file.name] = Sent(file.stored_sha256, size, tag)
-            done, count = done + size, count + size
-            if self._clock.monotonic() - saved_at >= _SAVE_SECONDS:
-                self._save(path, state)
-                saved_at = self._clock.monotonic()
-        self._save(path, state)
-        self._tell(what, done, manifest.stored_bytes)
+        for file in missing:
+            if self._clock.monotonic() >= self._ends:
+                raise TargetFailed("the time for copying is over; the next upload continues")
+            self._target.write(f"{manifest.name}/{file.name}", content(file, done))
+            state.damaged.discard(file.name)
+            done += file.stored_bytes
+        self._tell(what, done, total)
         return count
 
-    def _check(self, manifest: BackupManifest, state: UploadState) -> None:
-        listed = self._list(manifest.name)
-        for file in manifest.files:
-            if not _matches(state.sent[file.name], listed.get(f"{manifest.name}/{file.name}")):
-                del state.sent[file.name]
-                raise TargetFailed(
-                    f"target {self._target.name} accepted {file.name} of {manifest.name},"
-                    " but does not have it as it was sent"
-                )
+    def _check(self, manifest: BackupManifest) -> None:
+        for file in _find_missing(manifest, self._target.list(manifest.name)):
+            raise TargetFailed(
+                f"target {self._target.name} accepted {file.name} of {manifest.name},"
+                " but does not have it as it was sent"
+            )
 
-    def _write_verification(self, name: str, listed: dict[str, Stored]) -> None:
+    def _write_verification(self, name: str, listed: Mapping[str, int]) -> None:
         """The last result of a check, which prune needs, if it is not there yet."""
         result = self._backups.verification(name)
-        if result is None:
-            return
-        text = msgspec.json.encode(result)
-        stored = listed.get(f"{name}/{VERIFICATION}")
-        if stored is None or stored.bytes != len(text):
-            self._write_bytes(f"{name}/{VERIFICATION}", text)
-
-    def _list(self, name: str) -> dict[str, Stored]:
-        return self._attempts.run(partial(self._target.list, name))
-
-    def _write_bytes(self, name: str, content: bytes) -> None:
-        self._attempts.run(partial(self._write, name, lambda: iter((content,))))
-
-    def _write(self, name: str, content: Callable[[], Iterator[bytes]]) -> str:
-        """A new iterator for each attempt."""
-        return self._target.write(name, content())
+        if result is not None:
+            text = msgspec.json.encode(result)
+            if listed.get(f"{name}/{VERIFICATION}") != len(text):
+                self._target.write(f"{name}/{VERIFICATION}", [text])
 
     def _save(self, path: Path, state: UploadState) -> None:
         if not path.is_dir():
             raise BackupNotFound(f"{path.name} was removed during its upload")
-        # On a full disk a copy elsewhere matters most; without the state it is only sent again.
+        # On a full disk a copy elsewhere matters most; without the state it is only checked again.
         with suppress(BackupNotWritable):
             write_state(path, self._target.name, state)
+
+
+def _find_missing(manifest: BackupManifest, listed: Mapping[str, int]) -> list[BackupFile]:
+    """The files that a target does not have. Each is written completely or not at all, and the name
+    of a backup is used once, so that one of the same size is the same."""
+    return [
+        file
+        for file in manifest.files
+        if listed.get(f"{manifest.name}/{file.name}") != file.stored_bytes
+    ]
 
 
 def removal_order(name: str, files: Iterable[str]) -> list[str]:
@@ -232,10 +207,6 @@ def removal_order(name: str, files: Iterable[str]) -> list[str]:
     is known whose files are left."""
     first, last = f"{name}/{manifests.FILE}", f"{name}/{OWNER}"
     return sorted(files, key=lambda file: (file != first, file == last, file))
-
-
-def _matches(sent: Sent, stored: Stored | None) -> bool:
-    return stored is not None and stored.bytes == sent.bytes and stored.tag == sent.tag
 
 
 @contextmanager

@@ -27,13 +27,12 @@ class TargetBackups:
         self.datadir.dir.mkdir(parents=True)
         self.settings = BackupSettings(targets=targets, **{"free_bytes_min": 0, **settings})
         self.backups = BackupDirectory(self.datadir, self.settings)
-        self.paused: list[float] = []
 
     @classmethod
     def of(cls, datadir: DataDir) -> "TargetBackups":
         """The backups of a workspace that exists, with the default settings."""
         fixture = cls.__new__(cls)
-        fixture.datadir, fixture.settings, fixture.paused = datadir, BackupSettings(), []
+        fixture.datadir, fixture.settings = datadir, BackupSettings()
         fixture.backups = BackupDirectory(datadir, fixture.settings)
         return fixture
 
@@ -62,7 +61,6 @@ class TargetBackups:
             self.settings,
             SystemClock(),
             environment.get,
-            self.paused.append,
         )
 
     def with_targets(self, *targets: TargetSettings, **settings: Any) -> None:

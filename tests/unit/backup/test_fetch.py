@@ -14,12 +14,10 @@ from appliance.backup.errors import (
     BackupNotWritable,
     TargetFailed,
     TargetObjectMissing,
-    TargetUnreachable,
 )
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import TargetSettings
-from appliance.backup.target import Attempts, BackupTarget, Stored
-from appliance.kernel.clock import SystemClock
+from appliance.backup.target import BackupTarget
 from tests.support.backups_for_targets import TargetBackups
 
 FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b"", "a b ü%20": b"q"}
@@ -43,16 +41,14 @@ def other(tmp_path: Path, target: TargetSettings) -> TargetBackups:
 
 
 def bring(machine: TargetBackups, name: str, target: BackupTarget | None = None) -> bool:
-    opened, attempts = machine.access().open(machine.settings.targets[0])
+    opened = machine.access().open(machine.settings.targets[0])
     with machine.backups.only_writer():
-        _, fetched = fetch.fetch(
-            target or opened, name, machine.backups, machine.settings, attempts
-        )
+        _, fetched = fetch.fetch(target or opened, name, machine.backups, machine.settings)
     return fetched
 
 
 def real_target(machine: TargetBackups) -> BackupTarget:
-    return machine.access().open(machine.settings.targets[0])[0]
+    return machine.access().open(machine.settings.targets[0])
 
 
 def assert_nothing_left(machine: TargetBackups) -> None:
@@ -74,12 +70,12 @@ def test_fetched_backup_is_the_one_that_was_copied(
 def test_newest_backup_is_the_newest_with_a_manifest(
     local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
-    real, attempts = local.access().open(local.settings.targets[0])
+    real = local.access().open(local.settings.targets[0])
     real.write("20991231T000000Z-abcdef/upload.json", [b"{}"])
-    assert fetch.newest_at(real, attempts) == name
+    assert fetch.newest_at(real) == name
     real.remove(f"{name}/manifest.json")
     with pytest.raises(BackupNotFound):
-        fetch.newest_at(real, attempts)
+        fetch.newest_at(real)
     with pytest.raises(BackupNotFound):
         bring(other, name)
 
@@ -149,27 +145,6 @@ def test_endless_file_is_not_written_to_its_end(other: TargetBackups, name: str)
     assert_nothing_left(other)
 
 
-def test_broken_download_is_repeated_from_the_start_of_its_file(
-    other: TargetBackups, name: str
-) -> None:
-    class Breaking(Lying):
-        left = 2
-
-        def read(self, name: str) -> Iterator[bytes]:
-            pieces = super().read(name)
-            if name.endswith("age") and self.left:
-                self.left -= 1
-                yield next(iter(pieces))[:100]
-                raise TargetUnreachable("cut")
-            yield from pieces
-
-    assert bring(other, name, Breaking(real_target(other)))
-    assert (other.backups.path(name) / "hub.sqlite3.zst.age").read_bytes() == FILES[
-        "hub.sqlite3.zst.age"
-    ]
-    assert len(other.paused) == 2
-
-
 def test_damaged_local_backup_is_replaced_by_the_whole_one(local: TargetBackups, name: str) -> None:
     file = local.backups.path(name) / "small"
     file.write_bytes(b"y")
@@ -213,14 +188,14 @@ class Lying:
         self._real = real
         self.name = real.name
 
-    def list(self, below: str = "") -> dict[str, Stored]:
+    def list(self, below: str = "") -> dict[str, int]:
         return self._real.list(below)
 
     def read(self, name: str) -> Iterator[bytes]:
         return self._real.read(name)
 
-    def write(self, name: str, content: Iterable[bytes]) -> str:
-        return self._real.write(name, content)
+    def write(self, name: str, content: Iterable[bytes]) -> None:
+        self._real.write(name, content)
 
     def remove(self, name: str) -> None:
         self._real.remove(name)
@@ -228,8 +203,8 @@ class Lying:
 
 def test_listing_that_lies_can_not_name_paths(other: TargetBackups, name: str) -> None:
     class LyingList(Lying):
-        def list(self, below: str = "") -> dict[str, Stored]:
-            every = Stored(1, "")
+        def list(self, below: str = "") -> dict[str, int]:
+            every = 1
             return {
                 "../../etc/manifest.json": every,
                 "/manifest.json": every,
@@ -237,9 +212,8 @@ def test_listing_that_lies_can_not_name_paths(other: TargetBackups, name: str) -
                 "20990101T000000Z-abcdef/manifest.json": every,
             }
 
-    attempts = Attempts(other.settings, SystemClock(), other.paused.append)
     lying = LyingList(real_target(other))
-    newest = fetch.newest_at(lying, attempts)
+    newest = fetch.newest_at(lying)
     assert newest == "20990101T000000Z-abcdef"
     with pytest.raises(TargetObjectMissing):
         bring(other, newest, lying)

@@ -10,7 +10,7 @@ from appliance.backup.errors import TargetUnreachable
 from appliance.backup.manifest import Verification
 from appliance.backup.remote import names_in
 from appliance.backup.settings import TargetSettings
-from appliance.backup.target import BackupTarget, Stored
+from appliance.backup.target import BackupTarget
 from appliance.backup.targets import UploadOutcome
 from tests.support.backups_for_targets import TargetBackups
 
@@ -22,7 +22,7 @@ def copy(local: TargetBackups) -> list[UploadOutcome]:
 
 
 def at_target(local: TargetBackups) -> list[str]:
-    opened, _ = local.access().open(local.settings.targets[0])
+    opened = local.access().open(local.settings.targets[0])
     return names_in(opened.list()).present
 
 
@@ -59,7 +59,7 @@ def test_backups_that_retention_does_not_keep_are_removed_with_a_reason(
     assert [each.name for each in removed] == names[:2]
     assert all("backup.keep_" in each.problem for each in removed)
     assert at_target(pruned) == names[2:]
-    opened, _ = pruned.access().open(pruned.settings.targets[0])
+    opened = pruned.access().open(pruned.settings.targets[0])
     assert not any(file.startswith(tuple(names[:2])) for file in opened.list())
 
 
@@ -107,7 +107,7 @@ def test_nothing_is_removed_when_a_backup_could_not_be_copied(pruned: TargetBack
 def test_unfinished_copy_of_a_removed_backup_is_removed(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(2)]
     copy(pruned)
-    opened, _ = pruned.access().open(pruned.settings.targets[0])
+    opened = pruned.access().open(pruned.settings.targets[0])
     opened.remove(f"{names[0]}/manifest.json")
     forget(pruned, names[0])
     foreign = "20260101T000000Z-abcdef"
@@ -121,13 +121,11 @@ def test_interrupted_removal_leaves_no_backup_that_counts(pruned: TargetBackups)
     names = [pruned.add(day=day) for day in range(3)]
     copy(pruned)
     forget(pruned, names[0])
-    opened, attempts = pruned.access().open(pruned.settings.targets[0])
+    opened = pruned.access().open(pruned.settings.targets[0])
     for allowed in range(20):
         cutting = Cutting(opened, allowed)
         try:
-            remote_prune.prune(
-                cutting, pruned.backups, pruned.settings, attempts, pruned.access().clock
-            )
+            remote_prune.prune(cutting, pruned.backups, pruned.settings, pruned.access().clock)
         except TargetUnreachable:
             assert names[0] not in at_target(pruned) or allowed == 0
         else:
@@ -143,14 +141,14 @@ class Cutting:
         self._real, self._allowed = real, allowed
         self.name = real.name
 
-    def list(self, below: str = "") -> dict[str, Stored]:
+    def list(self, below: str = "") -> dict[str, int]:
         return self._real.list(below)
 
     def read(self, name: str) -> Iterator[bytes]:
         return self._real.read(name)
 
-    def write(self, name: str, content: Iterable[bytes]) -> str:
-        return self._real.write(name, content)
+    def write(self, name: str, content: Iterable[bytes]) -> None:
+        self._real.write(name, content)
 
     def remove(self, name: str) -> None:
         if self._allowed == 0:

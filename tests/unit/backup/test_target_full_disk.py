@@ -61,16 +61,16 @@ def test_full_local_disk_gets_no_half_backup(tmp_path: Path, disk: SmallDisk, fr
     other = TargetBackups(disk.root / "w", target)
     with other.backups.only_writer():
         pass
-    opened, attempts = other.access().open(target)
+    opened = other.access().open(target)
 
     def tell(_what: str, done: int, _total: int) -> None:
         if done == 0:
             leave(disk, free)
 
     with other.backups.only_writer(), pytest.raises(BackupNotWritable):
-        fetch.fetch(opened, name, other.backups, other.settings, attempts, tell)
+        fetch.fetch(opened, name, other.backups, other.settings, tell)
     assert os.listdir(other.backups.root) == []
     disk.clear()
     with other.backups.only_writer():
-        fetch.fetch(opened, name, other.backups, other.settings, attempts)
+        fetch.fetch(opened, name, other.backups, other.settings)
     assert other.backups.read(name) == machine.backups.read(name)

@@ -31,7 +31,7 @@ def opened(
     path: Path, target: TargetSettings, environment: dict[str, str] = KEYS, **settings: Any
 ) -> BackupTarget:
     machine = TargetBackups(path / "machine", target, **{"request_seconds_max": 1.0, **settings})
-    return machine.access(**environment).open(target)[0]
+    return machine.access(**environment).open(target, attempts_max=1)
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def test_silent_and_broken_servers_are_unreachable(tmp_path: Path, answer: bytes
 def test_page_of_a_network_that_wants_a_login_is_a_failure(tmp_path: Path) -> None:
     with server(http_answer("200 OK", b"<html>Sign in to this network</html>")) as endpoint:
         target = TargetSettings(name="t", url="s3://b/p", endpoint=endpoint)
-        machine = TargetBackups(tmp_path, target)
+        machine = TargetBackups(tmp_path, target, upload_attempts_max=1)
         name = machine.add()
         access = machine.access(**KEYS)
         outcomes = targets.upload(access, target, [name], older_may_be_plain=False)
@@ -210,6 +210,35 @@ def test_truncated_download_is_unreachable(tmp_path: Path) -> None:
         target = opened(tmp_path, TargetSettings(name="t", url="s3://b/p", endpoint=endpoint))
         with pytest.raises(TargetUnreachable):
             list(target.read("x/y"))
+
+
+def test_request_that_breaks_is_repeated_as_often_as_the_settings_say(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers.get("Range", ""))
+            first = len(asked) == 1
+            self.send_response(200 if first else 206)
+            self.send_header("ETag", '"x"')
+            self.send_header("Last-Modified", "Mon, 02 Feb 2026 00:00:00 GMT")
+            self.send_header("Content-Length", "6" if first else "3")
+            self.send_header("Content-Range", "bytes 3-5/6")
+            self.end_headers()
+            self.wfile.write(b"abc" if first else b"def")
+            self.close_connection = True
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{running.server_port}"
+        target = TargetSettings(name="t", url="s3://b/p", endpoint=endpoint)
+        machine = TargetBackups(tmp_path, target, upload_attempts_max=2)
+        assert b"".join(machine.access(**KEYS).open(target).read("x/y")) == b"abcdef"
+        running.shutdown()
+    assert asked == ["", "bytes=3-5"]
 
 
 def test_nothing_listens_is_unreachable(tmp_path: Path) -> None:
@@ -260,8 +289,8 @@ def test_large_file_is_one_object_or_none(s3: S3Server, tmp_path: Path) -> None:
     with pytest.raises(BackupDamaged, match="planted"):
         target.write("x/large", broken())
     assert target.list("x") == {}
-    tag = target.write("x/large", pieces)
-    assert target.list("x") == {"x/large": (40_000_120, tag)}
+    target.write("x/large", pieces)
+    assert target.list("x") == {"x/large": 40_000_120}
     assert b"".join(target.read("x/large")) == b"".join(pieces)
 
 

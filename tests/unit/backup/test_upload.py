@@ -8,7 +8,7 @@ import pytest
 from appliance.backup import targets
 from appliance.backup.errors import TargetFailed, TargetUnreachable, UploadPartial
 from appliance.backup.settings import TargetSettings
-from appliance.backup.target import Attempts, BackupTarget, Stored
+from appliance.backup.target import BackupTarget
 from appliance.backup.targets import TargetReport, UploadOutcome
 from appliance.backup.transfer import UploadState, read_state, state_file
 from appliance.backup.upload import Upload, only_upload
@@ -21,26 +21,25 @@ FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b""}
 class Breaking:
     """Passes everything to a real target, and fails at the given write, before or after it."""
 
-    def __init__(self, real: BackupTarget, at: int, after: bool, forever: bool = False) -> None:
-        self._real, self._at, self._after, self._forever = real, at, after, forever
+    def __init__(self, real: BackupTarget, at: int, after: bool) -> None:
+        self._real, self._at, self._after = real, at, after
         self.name = real.name
         self.written: list[str] = []
 
-    def list(self, below: str = "") -> dict[str, Stored]:
+    def list(self, below: str = "") -> dict[str, int]:
         return self._real.list(below)
 
     def read(self, name: str) -> Iterable[bytes]:
         return self._real.read(name)
 
-    def write(self, name: str, content: Iterable[bytes]) -> str:
+    def write(self, name: str, content: Iterable[bytes]) -> None:
         self.written.append(name)
-        due = len(self.written) == self._at or (self._forever and len(self.written) > self._at)
+        due = len(self.written) == self._at
         if due and not self._after:
             raise TargetUnreachable("cut before")
-        tag = self._real.write(name, content)
+        self._real.write(name, content)
         if due:
             raise TargetUnreachable("cut after")
-        return tag
 
     def remove(self, name: str) -> None:
         self._real.remove(name)
@@ -65,10 +64,9 @@ def state_of(local: TargetBackups, name: str) -> UploadState:
     return state
 
 
-def upload_through(local: TargetBackups, breaking: Breaking, name: str, attempts_max: int) -> None:
-    attempts = Attempts(local.settings, SystemClock(), local.paused.append, attempts_max)
+def upload_through(local: TargetBackups, breaking: Breaking, name: str) -> None:
     target = local.settings.targets[0]
-    Upload(local.backups, target, breaking, attempts, SystemClock()).run(name)
+    Upload(local.backups, target, breaking, SystemClock(), 3600.0).run(name)
 
 
 def test_copied_backup_is_present_and_whole(local: TargetBackups) -> None:
@@ -91,45 +89,35 @@ def test_upload_that_breaks_at_any_write_does_not_count_and_continues(
     local: TargetBackups, at: int, after: bool
 ) -> None:
     name = local.add(FILES)
-    real, _ = local.access().open(local.settings.targets[0])
+    real = local.access().open(local.settings.targets[0])
     breaking = Breaking(real, at, after)
     with pytest.raises(TargetUnreachable):
-        upload_through(local, breaking, name, attempts_max=1)
+        upload_through(local, breaking, name)
     if not (after and at == 5):
         assert report(local).backups == ()
     assert state_of(local, name).status == "failed"
     again = Breaking(real, 0, after)
-    upload_through(local, again, name, attempts_max=1)
+    upload_through(local, again, name)
     done_before = {each for each in breaking.written[: at - 1] if not each.endswith("upload.json")}
     assert not done_before & set(again.written)
     seen = report(local)
     assert (seen.state, seen.backups, seen.unfinished) == ("ok", (name,), ())
 
 
-def test_failed_request_is_repeated_after_growing_delays(local: TargetBackups) -> None:
-    name = local.add(FILES)
-    real, _ = local.access().open(local.settings.targets[0])
-    with pytest.raises(TargetUnreachable):
-        upload_through(local, Breaking(real, 2, False, forever=True), name, attempts_max=4)
-    assert len(local.paused) == 3
-    assert local.paused[0] < local.paused[1] < local.paused[2]
-
-
 def test_file_that_is_gone_after_it_was_sent_is_noticed(
     local: TargetBackups,
 ) -> None:
     name = local.add(FILES)
-    real, _ = local.access().open(local.settings.targets[0])
+    real = local.access().open(local.settings.targets[0])
 
     class Losing(Breaking):
-        def write(self, name: str, content: Iterable[bytes]) -> str:
-            tag = super().write(name, content)
+        def write(self, name: str, content: Iterable[bytes]) -> None:
+            super().write(name, content)
             if name.endswith("small"):
                 self.remove(name)
-            return tag
 
     with pytest.raises(TargetFailed, match="does not have it as it was sent"):
-        upload_through(local, Losing(real, 0, False), name, attempts_max=1)
+        upload_through(local, Losing(real, 0, False), name)
     assert report(local).backups == ()
     assert copy(local)[0].result == "copied"
     assert report(local).state == "ok"
@@ -173,7 +161,7 @@ def test_damage_at_the_target_is_reported_and_repaired_by_the_next_upload(
 ) -> None:
     name = local.add(FILES)
     copy(local)
-    real, _ = local.access().open(local.settings.targets[0])
+    real = local.access().open(local.settings.targets[0])
     damaged = f"{name}/hub.sqlite3.zst.age"
     content = bytearray(b"".join(real.read(damaged)))
     content[0] ^= 1
@@ -189,7 +177,7 @@ def test_damage_at_the_target_is_reported_and_repaired_by_the_next_upload(
 def test_changed_manifest_at_the_target_is_reported_and_replaced(local: TargetBackups) -> None:
     name = local.add(FILES)
     copy(local)
-    real, _ = local.access().open(local.settings.targets[0])
+    real = local.access().open(local.settings.targets[0])
     real.write(f"{name}/manifest.json", [b"{}"])
     assert report(local).state == "damaged"
     assert copy(local)[0].result == "copied"
@@ -198,22 +186,22 @@ def test_changed_manifest_at_the_target_is_reported_and_replaced(local: TargetBa
 
 def test_backup_of_another_workspace_is_not_overwritten(local: TargetBackups) -> None:
     name = local.add(FILES)
-    real, _ = local.access().open(local.settings.targets[0])
+    real = local.access().open(local.settings.targets[0])
     real.write(f"{name}/upload.json", [b'{"db_id":"other"}'])
     assert "another workspace" in copy(local)[0].problem
 
 
-def test_damaged_state_file_only_costs_sending_again(local: TargetBackups) -> None:
+def test_damaged_state_file_is_written_again_and_nothing_is_sent(local: TargetBackups) -> None:
     name = local.add(FILES)
     copy(local)
     state_file(local.backups.path(name), "offsite").write_bytes(b"\0not json")
-    assert copy(local)[0].result == "copied"
-    assert report(local).state == "ok"
+    assert copy(local)[0].result == "present"
+    assert state_of(local, name).status == "complete"
 
 
 def test_files_that_are_not_of_the_backup_are_removed(local: TargetBackups) -> None:
     name = local.add(FILES)
-    real, _ = local.access().open(local.settings.targets[0])
+    real = local.access().open(local.settings.targets[0])
     real.write(f"{name}/hub.sqlite3.zst.age.part-00009", [b"rest"])
     copy(local)
     names = {*FILES, "upload.json", "manifest.json"}
