@@ -28,14 +28,15 @@ from appliance.identity.mode import in_ci
 from appliance.identity.service import MemberIdentity
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
+from appliance.inbox.resources import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of, open_inbox
 from appliance.integrations.courier_outbox import TriggerWebhooks
 from appliance.integrations.hooks_inbox import OwnNames, OwnUrl
 from appliance.integrations.hooks_outbox import HookSender
 from appliance.integrations.inbox_broker import LocalMeshes, LocalMeshNeeds
-from appliance.integrations.inbox_outbox import NoOutboxStatus, OutboxSendStatus
-from appliance.integrations.outbox_broker import MeshSendPermission, local_target
+from appliance.integrations.inbox_outbox import OutboxSendStatus
+from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
 from appliance.integrations.webhooks_outbox import (
     MeshWebhooksNeeds,
     MeshWebhooksSubsystem,
@@ -237,7 +238,7 @@ class MeshMember:
         received: tuple[Subsystem, ...] = ()
         publish_key = None
         if opened is not None:
-            status = NoOutboxStatus() if self.outbox is None else OutboxSendStatus(self.outbox)
+            status = OutboxStatus() if self.outbox is None else OutboxSendStatus(self.outbox)
             inbox = InboxSubsystem(host, InboxNeeds(opened, book, status))
             publish_key = inbox.offer_new_key
             received = (inbox, *self._of_inbox(host, book, broker, inbox, keys))
@@ -275,7 +276,7 @@ def open_outbox(
     targets: tuple[DeliveryTarget, ...],
 ) -> OutboxSubsystem:
     here = None if broker is None else broker.broker
-    local = None if here is None else local_target(here, keys, host.damaged.get("broker"))
+    local = None if here is None else OwnBroker(here, keys, host.damaged.get("broker"))
     membership = MeshSendPermission(None if inbox is None else inbox.inbox, here, keys, brokers)
     subsystem = OutboxSubsystem(host, OutboxNeeds(local, keys.in_mesh, membership, targets))
     if here is not None:

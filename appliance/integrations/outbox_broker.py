@@ -1,9 +1,6 @@
 """Connects the outbox to the broker of the same appliance, and checks our membership."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
-
-import msgspec
 
 from appliance.broker import wire as broker_wire
 from appliance.broker.service import Broker
@@ -11,41 +8,45 @@ from appliance.inbox.service import Inbox
 from appliance.kernel.errors import ApplianceError
 from appliance.mesh.signing import MemberKeys
 from appliance.outbox import wire as outbox_wire
-from appliance.outbox.service import Membership
-from appliance.outbox.target import LocalBrokerTarget, Outgoing, item_of
+from appliance.outbox.service import BROKER, Membership
+from appliance.outbox.target import BatchTarget, Outgoing, Result, item_of, result_of
 
 
-def local_target(
-    broker: Broker, keys: MemberKeys, suspended: ApplianceError | None = None
-) -> LocalBrokerTarget:
-    """Sends as our member of each mesh. While the broker is suspended, its meshes are not known and
-    sends wait."""
+class OwnBroker(BatchTarget):
+    """The broker of this appliance, to which we send as our member of each mesh. While it is
+    suspended, its meshes are not known and sends wait."""
 
-    def accept(sends: Sequence[Outgoing]) -> list[tuple[int, Any, float | None]]:
-        if suspended is not None:
-            raise suspended
-        # All sends of one call are in the same mesh.
-        member = keys.in_mesh(sends[0].mesh).public_hex
-        answers = broker.accept_many(member, [item_of(send) for send in sends])
-        results = []
-        for status, body in answers:
-            reply = body if isinstance(body, dict) else msgspec.to_builtins(body)
-            results.append((status, reply, reply.get("retry_after")))
-        return results
+    name = BROKER
 
-    def serves(mesh: str) -> bool:
-        return suspended is not None or mesh in broker.directory.by_slug
+    def __init__(
+        self, broker: Broker, keys: MemberKeys, suspended: ApplianceError | None = None
+    ) -> None:
+        self._broker = broker
+        self._keys = keys
+        self._suspended = suspended
 
-    def unknown(mesh: str, ids: Sequence[str]) -> list[str] | None:
-        if suspended is not None:
+    def serves(self, mesh: str) -> bool:
+        return self._suspended is not None or mesh in self._broker.directory.by_slug
+
+    def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
+        """All sends of one call are in the same mesh."""
+        if self._suspended is not None:
+            raise self._suspended
+        member = self._keys.in_mesh(sends[0].mesh).public_hex
+        answers = self._broker.accept_many(member, [item_of(send) for send in sends])
+        return [
+            result_of(send, status, body, body.get("retry_after"))
+            for send, (status, body) in zip(sends, answers, strict=True)
+        ]
+
+    def unknown(self, mesh: str, ids: Sequence[str]) -> list[str] | None:
+        if self._suspended is not None:
             return None
         query = broker_wire.UnknownQuery(mesh, list(ids))
         try:
-            return broker.unknown(query, keys.in_mesh(mesh).public_hex).unknown
+            return self._broker.unknown(query, self._keys.in_mesh(mesh).public_hex).unknown
         except ApplianceError:
             return None
-
-    return LocalBrokerTarget(accept, serves, unknown)
 
 
 class MeshSendPermission(Membership):

@@ -103,10 +103,7 @@ class OutboxAdmin:
     def _select(self, command: wire.Redrive) -> list[SendRow]:
         outbox = self._outbox
         if command.id is not None:
-            row = outbox.store.read(queries.find, command.id)
-            if row is None:
-                raise wire.NoSuchSend(details={"id": command.id})
-            return [row]
+            return [outbox.store.read(queries.require, command.id)]
         filters = outbox.filters(command.mesh, command.to)
         before = None
         if command.older_than_seconds is not None:
@@ -125,11 +122,7 @@ class OutboxAdmin:
         )
 
     def _successor(self, command: wire.Redrive, row: SendRow) -> Successor:
-        if row.status not in states.RETIRABLE:
-            raise wire.WrongState(
-                f"a send that is {row.status} can't be redriven",
-                details={"id": row.id, "status": row.status, "superseded_by": row.superseded_by},
-            )
+        writes.check_retirable(row)
         new_id = command.new_client_id or self._outbox.new_id()
         patch = command.patch
         if patch is None:

@@ -4,7 +4,9 @@ A receiver that has forgotten an id would accept a late duplicate as a new messa
 age is the dedupe window less a margin, and a window shorter than a week is refused.
 """
 
-from typing import NamedTuple
+from typing import Any
+
+from appliance.kernel.config import BadSettings
 
 RETENTION_DAYS_MIN = 7
 RETENTION_DAYS_MAX = 36_500  # larger values from a broker count as this
@@ -13,16 +15,43 @@ PERMANENT_HOURS = 168
 PERMANENT_HOURS_MAX = 720
 
 
-class MaxAgeProblem(NamedTuple):
-    """Why the settings don't fit the receiver: code and close code of the contract, message."""
+class RetentionTooShort(BadSettings):
+    """The broker's dedupe window is too short: contract code 4012."""
 
-    code: str
-    close_code: int | None
-    message: str
+    code = "FEATURE_PARAM_BELOW_FLOOR"
+    default_message = "the broker does not remember ids long enough"
+    default_hint = (
+        "make the broker remember ids for at least 7 days, then set outbox.dedupe_retention_days"
+    )
 
 
-BELOW_MINIMUM = "feature_param_below_floor"
-ABOVE_WINDOW = "outbox_max_age_above_dedupe_window"
+class MaxAgeTooLong(BadSettings):
+    code = "OUTBOX_MAX_AGE_ABOVE_DEDUPE_WINDOW"
+    default_message = "sends would be retried for longer than the broker remembers their ids"
+    default_hint = "lower outbox.max_age_hours, or remove it"
+
+
+def max_age_hours(days: int | None, override: int | None = None) -> int:
+    """The maximum age for receivers that remember ids for `days` (None: permanently). Raises
+    RetentionTooShort or MaxAgeTooLong."""
+    if days is not None and days < RETENTION_DAYS_MIN:
+        minimum = f"the minimum is {RETENTION_DAYS_MIN}"
+        raise _problem(
+            RetentionTooShort, f"the receiver remembers ids for {days} days; {minimum}", 4012
+        )
+    if days is None:
+        limit_hours, derived, window = PERMANENT_HOURS_MAX, PERMANENT_HOURS, ""
+    else:
+        days = min(days, RETENTION_DAYS_MAX)
+        limit_hours, derived = days * 24 - MARGIN_HOURS_MIN, days * 24 - margin_hours(days)
+        window = f"with ids remembered for {days} days "
+    if override is None:
+        return derived
+    if override > limit_hours:
+        raise _problem(
+            MaxAgeTooLong, f"max_age_hours is {override}; {window}the maximum is {limit_hours}"
+        )
+    return override
 
 
 def margin_hours(days: int) -> int:
@@ -30,33 +59,8 @@ def margin_hours(days: int) -> int:
     return max(MARGIN_HOURS_MIN, -(-days * 24 // 10))
 
 
-def derived_hours(days: int) -> int:
-    return days * 24 - margin_hours(days)
-
-
-def max_age_hours(days: int | None, override: int | None = None) -> int | MaxAgeProblem:
-    """The maximum age for receivers that remember ids for `days` (None: permanently)."""
-    if days is None:
-        if override is not None and override > PERMANENT_HOURS_MAX:
-            return MaxAgeProblem(
-                ABOVE_WINDOW,
-                None,
-                f"max_age_hours is {override}; the maximum is {PERMANENT_HOURS_MAX}",
-            )
-        return PERMANENT_HOURS if override is None else override
-    if days < RETENTION_DAYS_MIN:
-        return MaxAgeProblem(
-            BELOW_MINIMUM,
-            4012,
-            f"the receiver remembers ids for {days} days; the minimum is {RETENTION_DAYS_MIN}",
-        )
-    days = min(days, RETENTION_DAYS_MAX)
-    limit_hours = days * 24 - MARGIN_HOURS_MIN
-    if override is not None and override > limit_hours:
-        return MaxAgeProblem(
-            ABOVE_WINDOW,
-            None,
-            f"max_age_hours is {override}; with ids remembered for {days} days the maximum is"
-            f" {limit_hours}",
-        )
-    return derived_hours(days) if override is None else override
+def _problem(kind: type[BadSettings], sentence: str, close_code: int | None = None) -> BadSettings:
+    """With the reason and the close code of the contract."""
+    reason = kind.code.lower()
+    details: dict[str, Any] = {"reason": reason, "close_code": close_code}
+    return kind(f"outbox: {reason}: {sentence}", details=details)

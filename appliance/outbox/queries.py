@@ -8,6 +8,7 @@ from appliance.kernel import meta
 from appliance.kernel.meta import Executor
 from appliance.kernel.page import take_page
 from appliance.kernel.reader import Reader
+from appliance.outbox import wire
 from appliance.outbox.rows import SendRow
 
 T = TypeVar("T")
@@ -27,15 +28,15 @@ EPOCH = "epoch:"  # and the mesh: a key in meta
 LOST = "accepted by its broker and gone: the broker was restored from an earlier backup"
 
 
-def find(reader: Executor, any_id: str) -> SendRow | None:
-    """A send by row id or client_message_id."""
+def require(reader: Executor, any_id: str) -> SendRow:
+    """A send by row id or client_message_id. Raises NoSuchSend."""
     for column in ("id", "client_message_id"):
         row = reader.execute(
             f"SELECT {COLUMNS} FROM outbox WHERE {column} = ?", (any_id,)
         ).fetchone()
         if row is not None:
             return SendRow(*row)
-    return None
+    raise wire.NoSuchSend(details={"id": any_id})
 
 
 # The rest of a chain, oldest first. UNION instead of UNION ALL, so that it also ends if the rows of
@@ -92,11 +93,9 @@ def inspect(
     size: Callable[[T], int],
     send_bytes: Callable[[SendRow], int],
     limit: int,
-) -> tuple[SendRow, list[T], bool] | None:
-    """A send, and as much of its chain as fits in the page beside it."""
-    row = find(reader, any_id)
-    if row is None:
-        return None
+) -> tuple[SendRow, list[T], bool]:
+    """A send, and as much of its chain as fits in the page beside it. Raises NoSuchSend."""
+    row = require(reader, any_id)
     bytes_left = reader.limit.page_bytes_max - send_bytes(row)
     return (row, *chain(reader, row.id, after, make, size, limit, bytes_left))
 

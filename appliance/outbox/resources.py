@@ -10,7 +10,8 @@ from appliance.kernel.errors import ApplianceError, KeyReused
 from appliance.kernel.route import Operation, Route
 from appliance.outbox import destination, wire
 from appliance.outbox.admin import Command, OutboxAdmin, Verb
-from appliance.outbox.service import MaxAgeTooLong, Outbox, RetentionTooShort
+from appliance.outbox.expiry import MaxAgeTooLong, RetentionTooShort
+from appliance.outbox.service import Outbox
 from appliance.web.media import reply, reply_bytes
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode

@@ -19,7 +19,6 @@ from appliance.kernel.wakeup import Wakeup
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import (
     destination,
-    expiry,
     listings,
     metrics,
     ordering,
@@ -30,6 +29,7 @@ from appliance.outbox import (
     writes,
 )
 from appliance.outbox.capacity import Gauge
+from appliance.outbox.expiry import max_age_hours
 from appliance.outbox.routes import Routes
 from appliance.outbox.rows import SendRow
 from appliance.outbox.settings import OutboxSettings
@@ -64,22 +64,6 @@ _ID = re.compile(rf"[\x21-\x7e]{{1,{ID_CHARACTERS_MAX}}}")
 _encode = msgspec.json.Encoder().encode
 PAGE_MAX = 1000  # rows in one page of a listing
 STEP_ROWS_MAX = 1000  # rows changed by one step of maintenance
-
-
-class RetentionTooShort(BadSettings):
-    """The broker's dedupe window is too short: contract code 4012."""
-
-    code = "FEATURE_PARAM_BELOW_FLOOR"
-    default_message = "the broker does not remember ids long enough"
-    default_hint = (
-        "make the broker remember ids for at least 7 days, then set outbox.dedupe_retention_days"
-    )
-
-
-class MaxAgeTooLong(BadSettings):
-    code = "OUTBOX_MAX_AGE_ABOVE_DEDUPE_WINDOW"
-    default_message = "sends would be retried for longer than the broker remembers their ids"
-    default_hint = "lower outbox.max_age_hours, or remove it"
 
 
 def features_of(settings: OutboxSettings, *, mail: bool) -> list[str]:
@@ -132,7 +116,7 @@ class Outbox:
         self._max_age: dict[str, int] = {}
         self.broker_epochs: dict[str, str] = {}
         self.comparison_work = Wakeup()  # set on another epoch of a broker
-        self._default_hours = _max_age_hours(settings.retention_days, settings)
+        self._default_hours = max_age_hours(settings.retention_days, settings.max_age_hours)
         self._in_order = _ordered_destinations(settings)
 
     def open(self) -> None:
@@ -151,7 +135,7 @@ class Outbox:
     def set_retention(self, mesh: str, retention_days: int | None) -> None:
         """Set how long the broker of a mesh remembers ids, as negotiated; None: permanently. Raises
         RetentionTooShort or MaxAgeTooLong."""
-        self._max_age[mesh] = _max_age_hours(retention_days, self.settings)
+        self._max_age[mesh] = max_age_hours(retention_days, self.settings.max_age_hours)
         self._retention_days[mesh] = retention_days
 
     def set_epoch(self, mesh: str, epoch: str) -> None:
@@ -178,9 +162,10 @@ class Outbox:
         """Read the settings again and apply those that need no restart. Raises BadSettings, also if
         a maximum age doesn't fit; then nothing has changed."""
         settings, changed, after_restart = reload.compare(self.settings, self._read_settings())
-        default_hours = _max_age_hours(settings.retention_days, settings)
+        override = settings.max_age_hours
+        default_hours = max_age_hours(settings.retention_days, override)
         max_age = {
-            mesh: _max_age_hours(days, settings) for mesh, days in self._retention_days.items()
+            mesh: max_age_hours(days, override) for mesh, days in self._retention_days.items()
         }
         in_order = _ordered_destinations(settings)
         self.settings = settings
@@ -413,13 +398,10 @@ class Outbox:
     def inspect(
         self, any_id: str, after: str | None = None, limit: int = wire.CHAIN_LIMIT
     ) -> wire.OutboxSend:
-        result = self.store.read(
+        row, chain, more = self.store.read(
             queries.inspect, any_id, after, self._to_wire(), row_bytes,
             send_bytes, min(limit, PAGE_MAX),
         )  # fmt: skip
-        if result is None:
-            raise wire.NoSuchSend(details={"id": any_id})
-        row, chain, more = result
         return wire.OutboxSend(
             self._to_wire()(row), message_of(row), meta_of(row),
             chain, more, chain[-1].id if more else None,
@@ -476,18 +458,6 @@ class Outbox:
 def target_of(to: str) -> str:
     """The target of a send that names none."""
     return MAIL if to.startswith(destination.MAILTO) else BROKER
-
-
-def _max_age_hours(retention_days: int | None, settings: OutboxSettings) -> int:
-    """The maximum age of sends; raises RetentionTooShort or MaxAgeTooLong."""
-    hours = expiry.max_age_hours(retention_days, settings.max_age_hours)
-    if isinstance(hours, expiry.MaxAgeProblem):
-        kind = RetentionTooShort if hours.code == expiry.BELOW_MINIMUM else MaxAgeTooLong
-        raise kind(
-            f"outbox: {hours.code}: {hours.message}",
-            details={"reason": hours.code, "close_code": hours.close_code},
-        )
-    return hours
 
 
 def _ordered_destinations(settings: OutboxSettings) -> ordering.OrderedDestinations:

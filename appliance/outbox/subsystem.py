@@ -24,7 +24,7 @@ from appliance.outbox.resources import routes
 from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, Membership, Outbox
 from appliance.outbox.settings import OutboxSettings
-from appliance.outbox.target import BrokersByMesh, DeliveryTarget, LocalBrokerTarget
+from appliance.outbox.target import BatchTarget, BrokersByMesh, DeliveryTarget
 from appliance.outbox.tools import tools
 
 RESTARTED = "the appliance was restarted during the delivery"
@@ -33,7 +33,7 @@ RESTARTED = "the appliance was restarted during the delivery"
 class OutboxNeeds(msgspec.Struct, frozen=True):
     """`local` is the broker of this appliance; `targets` are the targets besides brokers."""
 
-    local: LocalBrokerTarget | None
+    local: BatchTarget | None
     signer: Callable[[str], Signer]
     membership: Membership
     targets: tuple[DeliveryTarget, ...]

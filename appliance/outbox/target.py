@@ -1,6 +1,6 @@
 """Delivery targets: their protocols, their results, and how a broker's reply becomes a result."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -180,36 +180,6 @@ def _reason(status: int, fields: Mapping[str, Any]) -> str:
     """The error of a broker's reply, short enough to store; empty if there is none."""
     texts = [str(fields[name]) for name in ("error", "code", "conflict") if fields.get(name)]
     return f"{status}: {', '.join(dict.fromkeys(texts))}"[:500] if texts else ""
-
-
-LocalAccept = Callable[[Sequence[Outgoing]], Sequence[tuple[int, Any, float | None]]]
-"""Passes sends to the local broker; returns status, body and Retry-After of each, in order."""
-
-
-class LocalBrokerTarget(BatchTarget):
-    """The broker of this appliance."""
-
-    name = "broker"
-
-    def __init__(
-        self,
-        accept: LocalAccept,
-        serves: Callable[[str], bool] = lambda _mesh: True,
-        unknown: Callable[[str, Sequence[str]], list[str] | None] = lambda _mesh, _ids: None,
-    ) -> None:
-        self._accept = accept
-        self._serves = serves
-        self._unknown = unknown
-
-    def serves(self, mesh: str) -> bool:
-        return self._serves(mesh)
-
-    def unknown(self, mesh: str, ids: Sequence[str]) -> list[str] | None:
-        return self._unknown(mesh, ids)
-
-    def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
-        responses = self._accept(sends)
-        return [result_of(send, *response) for send, response in zip(sends, responses, strict=True)]
 
 
 class BrokersByMesh(BatchTarget):

@@ -278,10 +278,14 @@ def cap_waits(tx: Tx, wait_ms_max: int) -> int:
 
 def drop_payloads(tx: Tx, before_ms: int, limit: int) -> int:
     """Drop payloads of sends delivered before that time; id, fingerprint and receipt stay."""
+    return _drop_payloads(tx, "status = 'done'", "delivered_at", before_ms, limit)
+
+
+def _drop_payloads(tx: Tx, condition: str, column: str, before_ms: int, limit: int) -> int:
     return tx.execute(
         "UPDATE outbox SET payload = x'', meta = NULL, payload_dropped_at = ? WHERE id IN"
-        " (SELECT id FROM outbox WHERE status = 'done' AND payload_dropped_at IS NULL"
-        "  AND delivered_at <= ? ORDER BY delivered_at LIMIT ?)",
+        f" (SELECT id FROM outbox WHERE {condition} AND payload_dropped_at IS NULL"
+        f"  AND {column} <= ? ORDER BY {column} LIMIT ?)",
         (tx.now_ms, before_ms, limit),
     ).rowcount
 
@@ -357,7 +361,8 @@ def _send_again(tx: Tx, row_id: str) -> wire.Redriven:
 
 
 def _redrive(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Redriven:
-    old = _retirable(tx, row_id)
+    old = queries.require(tx, row_id)
+    check_retirable(old)
     existing = tx.execute(
         "SELECT id FROM outbox WHERE client_message_id = ?", (successor.client_message_id,)
     ).fetchone()
@@ -392,9 +397,7 @@ def _redrive(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Redrive
 
 def drop(tx: Tx, any_id: str, by: str, logs: bool) -> wire.DropResult:
     """Retire a send without a successor and drop its payload."""
-    row = queries.find(tx, any_id)
-    if row is None:
-        raise wire.NoSuchSend(details={"id": any_id})
+    row = queries.require(tx, any_id)
     if row.status == states.INFLIGHT:
         raise wire.WrongState("the send is being delivered", details=_details(row))
     if row.status in states.RETIRABLE:
@@ -409,24 +412,13 @@ def drop(tx: Tx, any_id: str, by: str, logs: bool) -> wire.DropResult:
         " ifnull(payload_dropped_at, ?) WHERE id = ?",
         (tx.now_ms, row.id),
     )
-    updated = queries.find(tx, row.id)
-    assert updated is not None
-    return wire.DropResult(to_wire(updated))
+    return wire.DropResult(to_wire(queries.require(tx, row.id)))
 
 
 def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int, logs: bool) -> wire.Pruned:
     """Drop payloads of ended sends; with `dead`, also retire dead letters and drop theirs."""
-    pruned = 0
-    for condition, column in (
-        ("status = 'done'", "delivered_at"),
-        ("status = 'aborted'", "aborted_at"),
-    ):
-        pruned += tx.execute(
-            "UPDATE outbox SET payload = x'', meta = NULL, payload_dropped_at = ? WHERE id IN"
-            f" (SELECT id FROM outbox WHERE {condition} AND payload_dropped_at IS NULL"
-            f"  AND {column} <= ? LIMIT ?)",
-            (tx.now_ms, before_ms, limit - pruned),
-        ).rowcount
+    pruned = drop_payloads(tx, before_ms, limit)
+    pruned += _drop_payloads(tx, "status = 'aborted'", "aborted_at", before_ms, limit - pruned)
     if dead and pruned < limit:
         ids = tx.execute(
             "SELECT id FROM outbox WHERE status = 'dead' AND died_at <= ? LIMIT ?",
@@ -443,15 +435,11 @@ def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int, logs: bool) -
     return wire.Pruned(pruned, more=pruned >= limit)
 
 
-def _retirable(tx: Tx, any_id: str) -> SendRow:
-    row = queries.find(tx, any_id)
-    if row is None:
-        raise wire.NoSuchSend(details={"id": any_id})
+def check_retirable(row: SendRow) -> None:
     if row.status not in states.RETIRABLE:
         raise wire.WrongState(
             f"a send that is {row.status} can't be redriven", details=_details(row)
         )
-    return row
 
 
 def _details(row: SendRow) -> dict[str, str | None]:

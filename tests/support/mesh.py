@@ -24,11 +24,11 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.retry import RetrySettings
 from appliance.outbox.target import (
     BatchTarget,
-    LocalBrokerTarget,
     Outgoing,
     Result,
     RetryLater,
     item_of,
+    result_of,
 )
 from appliance.sdk.websocket import SocketBroken
 from tests.support import broker, inbox, outbox
@@ -97,7 +97,6 @@ class FaultyTarget(BatchTarget):
     def __init__(self, mesh: "MeshFixture") -> None:
         self.fault = ""
         self._mesh = mesh
-        self._broker = LocalBrokerTarget(self._ask)
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
         fault, self.fault = self.fault, ""
@@ -106,20 +105,20 @@ class FaultyTarget(BatchTarget):
         if fault == "killed before":
             raise ProcessKilled
         if fault == "half judged":
-            self._broker.deliver_many(sends[: len(sends) // 2])
+            self._accept(sends[: len(sends) // 2])
             raise ProcessKilled
-        results = self._broker.deliver_many(sends)
+        results = self._accept(sends)
         if fault == "twice":
-            results = self._broker.deliver_many(sends)
+            results = self._accept(sends)
         if fault == "killed after":
             raise ProcessKilled
         if fault == "answer lost" or self._mesh.points["broker"].dead:
             return [RetryLater("nobody answered") for _ in sends]
         return results
 
-    def _ask(self, sends: Sequence[Outgoing]) -> list[tuple[int, Any, float | None]]:
+    def _accept(self, sends: Sequence[Outgoing]) -> list[Result]:
         answers = self._mesh.broker.service.accept_many(SENDER, [item_of(send) for send in sends])
-        return [(status, msgspec.to_builtins(body), None) for status, body in answers]
+        return [result_of(send, *answer) for send, answer in zip(sends, answers, strict=True)]
 
 
 class FrameConnection:

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.outbox import reload
-from appliance.outbox.service import MaxAgeTooLong, RetentionTooShort
+from appliance.outbox.expiry import MaxAgeTooLong, RetentionTooShort
 from appliance.outbox.settings import OrderedDestination, OutboxSettings
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from appliance.kernel.errors import ApplianceError
 from appliance.outbox import wire
-from appliance.outbox.service import MaxAgeTooLong, RetentionTooShort
+from appliance.outbox.expiry import MaxAgeTooLong, RetentionTooShort
 
 
 def refused(outbox, **more):
