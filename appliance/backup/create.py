@@ -20,7 +20,7 @@ from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import SmallFile
 from appliance.backup.store_copy import CopiedStore
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import free_bytes
 from appliance.kernel.whole_file import new_file
 from appliance.workspace import removed_files
@@ -147,8 +147,7 @@ class _Work:
     def _add_store(self, pinned: PinnedStore, copied: CopiedStore) -> None:
         file = pinned.path.name
         copied.check()
-        facts = copied.facts(pinned.pause_ms)
-        self._stores[pinned.store] = facts
+        facts = self._stores[pinned.store] = copied.facts(pinned.pause_ms, pinned.held)
         declaration = declaration_of(pinned.store)
         if declaration.numbers_events:
             self._db_id, self._principals = facts.store_id, copied.principals()
@@ -156,7 +155,7 @@ class _Work:
             self._epoch = copied.meta("epoch")
         with writing(), copied.path.open("rb", buffering=0) as source:
             mode = pinned.path.stat().st_mode & 0o777
-            self._encode(file, f"{DIRECTORY}/{file}", "store", mode, source)
+            self._encode(file, path_of(pinned.store), "store", mode, source)
             copied.path.unlink()
 
     def _add_small(self, files: Iterable[SmallFile]) -> None:

@@ -18,7 +18,7 @@ from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, sqlite_name
 from appliance.kernel.store_files import open_database
 from appliance.workspace import manifest as workspace_manifest
-from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.datadir import SHARED_STORES, STORES, DataDir
 
 # A short wait of SQLite's own, repeated: its longer waits grow to 100 ms, and the stores that are
 # locked already would wait as long.
@@ -29,12 +29,14 @@ R = TypeVar("R")
 
 
 class PinnedStore(NamedTuple):
-    """A store at the cut. `pause_ms`: how long it could not be written."""
+    """A store at the cut. `pause_ms`: how long it could not be written. `held`: another program
+    was writing to it."""
 
     store: str
     path: Path
     connection: sqlite3.Connection
     pause_ms: float
+    held: bool = False
 
 
 class Cut(NamedTuple, Generic[R]):
@@ -58,12 +60,14 @@ def common_cut(datadir: DataDir, clock: Clock, meanwhile: Callable[[], R]) -> It
         locks = {store: _connect(datadir, store, stack) for store in names}
         readers = {store: _connect(datadir, store, stack) for store in names}
         locked_at: dict[str, float] = {}
-        pauses: dict[str, float] = {}
-        began = clock.monotonic()
+        pauses = dict.fromkeys(names, 0.0)
+        deadline = clock.monotonic() + PAUSE_SECONDS_MAX
         try:
             for store in names:
-                _lock(locks[store], store, datadir, began + PAUSE_SECONDS_MAX, clock)
-                locked_at[store] = clock.monotonic()
+                if _lock(locks[store], store, datadir, deadline, clock):
+                    locked_at[store] = clock.monotonic()
+                else:  # the stores before it are shared too, so no request waits
+                    deadline = clock.monotonic() + PAUSE_SECONDS_MAX
             at_ms = clock.now_ms()
             for store in names:
                 _pin(readers[store], store, datadir)
@@ -71,12 +75,14 @@ def common_cut(datadir: DataDir, clock: Clock, meanwhile: Callable[[], R]) -> It
         finally:
             for store in locked_at:
                 locks[store].execute("ROLLBACK")
-                pauses[store] = (clock.monotonic() - locked_at[store]) * 1000
+                pauses[store] = round((clock.monotonic() - locked_at[store]) * 1000, 3)
         for store in names:
             locks[store].close()
         pinned = [
-            PinnedStore(store, datadir.database(store), readers[store], round(pauses[store], 3))
-            for store in names
+            PinnedStore(
+                store, datadir.database(store), reader, pauses[store], store not in locked_at
+            )
+            for store, reader in readers.items()
         ]
         yield Cut(at_ms, max(store.pause_ms for store in pinned), tuple(pinned), result)
 
@@ -84,15 +90,15 @@ def common_cut(datadir: DataDir, clock: Clock, meanwhile: Callable[[], R]) -> It
 def present_stores(datadir: DataDir) -> tuple[str, ...]:
     """The stores that this workspace has, in the order of the locks. Raises StoreNotCopied.
 
-    The first is the one with the most writes: waiting for its lock stops nobody, and the others
-    are mostly free at once.
+    First those that other programs write, which may take long. Then the one with the most writes:
+    waiting for its lock stops nobody, and the others are mostly free at once.
     """
     for lost in workspace_manifest.lost_stores(datadir):
         raise StoreNotCopied(
             lost.message, details=lost.details, hint=f"agentlip doctor; {lost.hint}"
         )
     order = sorted(STORES, key=lambda store: not declaration_of(store).numbers_events)
-    names = tuple(store for store in order if datadir.database(store).exists())
+    names = tuple(store for store in (*SHARED_STORES, *order) if datadir.database(store).exists())
     if not names:
         raise StoreNotCopied("the workspace has no stores", hint="agentlip init; agentlip doctor")
     for store in names:
@@ -132,15 +138,18 @@ def _connect(datadir: DataDir, store: str, stack: ExitStack) -> sqlite3.Connecti
 
 def _lock(
     connection: sqlite3.Connection, store: str, datadir: DataDir, deadline: float, clock: Clock
-) -> None:
+) -> bool:
+    """False for a shared store that another program goes on writing."""
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")
-            return
+            return True
         except sqlite3.Error as error:
             if not sqlite_name(error).startswith("SQLITE_BUSY"):
                 raise refusal(store, datadir.dir, error) from None
             if clock.monotonic() >= deadline:
+                if store in SHARED_STORES:
+                    return False
                 raise CutNotPossible(
                     f"{store} was being written for too long",
                     details={"store": store},

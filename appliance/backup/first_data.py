@@ -7,14 +7,13 @@ from pathlib import Path
 
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.restore_prepare import count_in
+from appliance.backup.store_copy import tables
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_files import open_database
 from appliance.workspace.datadir import BESIDE, STORES, DataDir
 from appliance.workspace.schema_reader import read_state
 
-_OWN_TABLES = ("meta",)
-_OWN_PREFIXES = ("x_", "sqlite_")
 _BUSY_SECONDS = 1.0
 Signature = tuple[tuple[int, int], ...]
 
@@ -53,21 +52,15 @@ class FirstData:
 def has_rows(database: Path) -> bool:
     """Whether a table of users' data has a row. Raises sqlite3.Error."""
     with closing(open_database(database, "ro", _BUSY_SECONDS)) as connection:
-        rows = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
-        texts = dict(rows.fetchall())
-        # The index of a full-text search is in tables whose names begin with its own.
-        indexes = [name for name, sql in texts.items() if sql.upper().startswith("CREATE VIRTUAL")]
-        own = (*_OWN_PREFIXES, *(f"{index}_" for index in indexes))
         return any(
             connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone()
-            for table in texts
-            if table not in (*_OWN_TABLES, *indexes) and not table.startswith(own)
+            for table in filter(_is_data, tables(connection))
         )
 
 
 def _is_data(table: str) -> bool:
     """Whether a table has users' data, and not that of migrations."""
-    return table not in _OWN_TABLES and not table.startswith(_OWN_PREFIXES)
+    return table != "meta" and not table.startswith("x_")
 
 
 def has_same_rows(datadir: DataDir, manifest: BackupManifest) -> bool:

@@ -18,14 +18,14 @@ import msgspec
 
 from appliance.backup.errors import BackupDamaged, VersionRefused
 from appliance.kernel.clock import utc
-from appliance.kernel.store_declaration import file_of
+from appliance.kernel.store_declaration import path_of
 
 FILE = "manifest.json"
 BYTES_MAX = 16 * 1024 * 1024  # a larger manifest is damaged
 FORMAT = 1
 Kind = Literal["store", "secret", "settings", "record", "export"]
 _PATHS: dict[Kind, re.Pattern[str]] = {
-    "store": re.compile(r"\.agentlip/[\w-]+\.sqlite3"),  # and the file of a store of the manifest
+    "store": re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+"),  # and the file of a store of the manifest
     "secret": re.compile(r"\.agentlip/(token|identity/\w[\w.-]*)"),
     "settings": re.compile(r"agentlip\.(toml|config\.ts)"),
     "record": re.compile(r"\.agentlip/(stores|epochs)\.json"),
@@ -66,7 +66,8 @@ class BackupFile(msgspec.Struct, frozen=True, kw_only=True):
 
 class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A store at the cut. `rows`: the number of rows of each table, without full-text indexes and
-    tables that SQLite manages. `last_event_id`: 0 for stores without events."""
+    tables that SQLite manages. `last_event_id`: 0 for stores without events. `held_by_other`:
+    another program was writing to a shared store, which was read alone, beside the others."""
 
     file: str
     store_id: str
@@ -74,6 +75,7 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     rows: dict[str, int]
     last_event_id: int = 0
     pause_ms: float = 0.0
+    held_by_other: bool | msgspec.UnsetType = msgspec.UNSET  # not in manifests of other stores
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +170,7 @@ def decode(text: bytes) -> BackupManifest:
 
 def is_contained(path: str, kind: Kind, stores: Collection[str] = ()) -> bool:
     """Whether backups contain files of this kind at this path, relative to the workspace."""
-    if kind == "store" and path not in {f".agentlip/{file_of(store)}" for store in stores}:
+    if kind == "store" and path not in map(path_of, stores):
         return False
     return _PATHS[kind].fullmatch(path) is not None
 

@@ -139,6 +139,7 @@ def apply(
             )
             planned = _plan(job, selection, prepared, job.target.dir / swap.FOLDER / "new")
             safety, kept_as = _safety_copy(job, backups, clock, tell)
+            restore_job.check_users(job)
             reached("safety copy made")
         except BaseException:
             swap.abandon(job.target)

@@ -22,7 +22,7 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
-from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
+from appliance.kernel.store_declaration import DECLARATIONS, declaration_of, path_of
 from appliance.kernel.store_files import open_database
 from appliance.workspace import manifest, schema, swap
 from appliance.workspace.datadir import BESIDE, DataDir, WriterLock
@@ -98,7 +98,7 @@ def _source(
 ) -> Path:
     """The hub's store of the backup in its own directory, migrated to this program's schema."""
     keys.check(job.backup_path, job.manifest, identities)
-    wanted = job.path_of(HUB)
+    wanted = path_of(HUB)
     with writing():
         folder.mkdir(mode=0o700, parents=True)
     unpack(job.backup_path, job.manifest, folder, identities, only=lambda file: file.path == wanted)

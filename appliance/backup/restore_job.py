@@ -1,7 +1,8 @@
 """A restore before it begins: which files it replaces, and what forbids it. Only reads."""
 
+import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,10 +15,11 @@ from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import KEY_PAIR
 from appliance.kernel import event_ids
 from appliance.kernel.errors import Invalid
-from appliance.kernel.store_declaration import DECLARATIONS
+from appliance.kernel.store_declaration import DECLARATIONS, path_of
 from appliance.workspace import epochs, manifest, migration
-from appliance.workspace.datadir import STORES, DataDir, read_lock
+from appliance.workspace.datadir import BESIDE, SHARED_STORES, STORES, DataDir, read_lock
 from appliance.workspace.epochs import Epoch
+from appliance.workspace.open_files import program_with
 
 _DIRECTORY = ".agentlip"
 _TOKEN = f"{_DIRECTORY}/token"
@@ -60,10 +62,6 @@ class RestoreJob(msgspec.Struct, frozen=True):
     def new_epoch(self) -> bool:
         return self.new or bool(HISTORY_STORES & set(self.chosen))
 
-    def path_of(self, store: str) -> str:
-        """The file of a store, relative to the workspace."""
-        return f"{_DIRECTORY}/{self.target.database(store).name}"
-
 
 class RestoreSelection(msgspec.Struct, frozen=True):
     """Paths relative to the workspace. `removed`: there now, and not in the backup."""
@@ -77,14 +75,27 @@ def check(job: RestoreJob) -> None:
     """Raises what forbids the restore, before anything is unpacked: RestoreRefused, VersionRefused,
     BackupDamaged or Invalid."""
     _check_stores(job)
-    for store in job.chosen:
-        _check_schema(job, store)
+    _check_schemas(job)
+    check_users(job)
     _check_files(job)
     if job.new:
         _check_new(job.target)
     else:
         _check_workspace(job)
         _check_epoch(job)
+
+
+def check_users(job: RestoreJob) -> None:
+    """Raises RestoreRefused while another program has a shared store open: it would go on with the
+    file that is replaced."""
+    for store in set() if job.new else set(job.chosen) & set(SHARED_STORES):
+        path = job.target.database(store).resolve()
+        if program := program_with(f"{path}{suffix}" for suffix in ("", *BESIDE)):
+            raise RestoreRefused(
+                f"{path.name} is open in another program: {program}",
+                details={"store": store, "program": program},
+                hint=f"end that program; `fuser -v {shlex.quote(str(path))}` lists all of them",
+            )
 
 
 def make_folders(target: DataDir) -> None:
@@ -98,10 +109,10 @@ def make_folders(target: DataDir) -> None:
 def select(job: RestoreJob) -> RestoreSelection:
     """The files to unpack, the present ones to remove, and what stays."""
     if job.stores:
-        wanted = {job.path_of(store) for store in job.chosen}
+        wanted = set(map(path_of, job.chosen))
         files = [file for file in job.manifest.files if file.path in wanted]
         others = [store for store in STORES if store not in job.chosen]
-        kept = [job.path_of(s) for s in others if job.target.database(s).exists()]
+        kept = [path_of(store) for store in others if job.target.database(store).exists()]
         return RestoreSelection(tuple(files), (), (*kept, "token, identity, settings"))
     exports, secrets = _kept_exports(job), _kept_secrets(job)
     files = [
@@ -121,7 +132,7 @@ def select(job: RestoreJob) -> RestoreSelection:
 
 def bytes_needed(job: RestoreJob, selection: RestoreSelection) -> int:
     """For the new files beside the present ones, and for a backup of those."""
-    present = [job.target.database(store) for store in STORES]
+    present = [job.target.database(store) for store in (*STORES, *SHARED_STORES)]
     safety = 0 if job.new else sum(path.stat().st_size for path in present if path.exists())
     return sum(file.bytes for file in selection.files) + safety + job.settings.free_bytes_min
 
@@ -155,43 +166,45 @@ def is_running(target: DataDir) -> bool:
 
 def pending(job: RestoreJob) -> dict[str, str]:
     """Stores that the next start migrates: `3 → 5` by store."""
-    steps = {}
-    for store in job.chosen:
-        own, newest = job.manifest.stores[store].schema, migration.load(store)[-1].number
-        if own < newest:
-            steps[store] = f"{own} → {newest}"
-    return steps
+    return {store: f"{own} → {newest}" for store, own, newest in _schemas(job) if own < newest}
 
 
 def _check_stores(job: RestoreJob) -> None:
-    unknown = [store for store in job.stores if store not in STORES]
+    known = (*STORES, *SHARED_STORES)
+    unknown = [store for store in job.stores if store not in known]
     if unknown:
-        raise Invalid(f"unknown store: {unknown[0]}", hint=f"use one of: {', '.join(STORES)}")
+        raise Invalid(f"unknown store: {unknown[0]}", hint=f"use one of: {', '.join(known)}")
     missing = [store for store in job.stores if store not in job.manifest.stores]
     if missing:
         raise Invalid(
             f"the backup has no store {missing[0]}",
             hint=f"use one of: {', '.join(job.manifest.stores)}",
         )
-    newer = [store for store in job.manifest.stores if store not in STORES]
+    newer = [store for store in job.manifest.stores if store not in known]
     if newer:
         raise VersionRefused(f"the backup has the store {newer[0]}, which this version lacks")
 
 
-def _check_schema(job: RestoreJob, store: str) -> None:
-    own, newest = job.manifest.stores[store].schema, migration.load(store)[-1].number
-    if own > newest:
-        raise VersionRefused(
-            f"{store} has schema {own} in the backup; this version {newest} at most",
-            details={"store": store, "schema": own, "schema_max": newest},
-            hint=f"install agentlip {job.manifest.app_version} or later",
-        )
+def _check_schemas(job: RestoreJob) -> None:
+    for store, own, newest in _schemas(job):
+        if own > newest:
+            raise VersionRefused(
+                f"{store} has schema {own} in the backup; this version {newest} at most",
+                details={"store": store, "schema": own, "schema_max": newest},
+                hint=f"install agentlip {job.manifest.app_version} or later",
+            )
+
+
+def _schemas(job: RestoreJob) -> Iterator[tuple[str, int, int]]:
+    """The schema of each chosen store in the backup, and this version's. Shared ones have none."""
+    for store in set(job.chosen) - set(SHARED_STORES):
+        yield store, job.manifest.stores[store].schema, migration.load(store)[-1].number
 
 
 def _check_files(job: RestoreJob) -> None:
     listed = {file.path for file in job.manifest.files}
     for store in job.chosen:
-        if job.path_of(store) not in listed:
+        if path_of(store) not in listed:
             raise BackupDamaged(f"the backup lacks the file of the store {store}")
     for file in job.manifest.files:
         path = job.backup_path / file.name
@@ -249,8 +262,7 @@ def _check_epoch(job: RestoreJob) -> None:
 def _list_owned(target: DataDir) -> list[str]:
     identity = target.workspace / _IDENTITY
     keys = [f"{_IDENTITY}/{path.name}" for path in identity.glob("*") if path.is_file()]
-    stores = [f"{_DIRECTORY}/{target.database(store).name}" for store in STORES]
-    return [*stores, *_OWNED, *keys]
+    return [*map(path_of, STORES), *_OWNED, *keys]
 
 
 def _kept_exports(job: RestoreJob) -> Sequence[str]:

@@ -4,22 +4,23 @@ The folder has the layout of a workspace. Nothing outside of it is written.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from appliance.backup import restore_job, restore_rules, small_files, store_copy
+from appliance.backup import restore_job, restore_rules, small_files
 from appliance.backup.backup_directory import writing
 from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
+from appliance.backup.store_copy import row_counts
 from appliance.backup.unpack import TellFile, unpack
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
 from appliance.kernel.ids import random_id
-from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import sqlite_name
 from appliance.kernel.store_files import open_database
 from appliance.kernel.whole_file import write_whole
@@ -117,20 +118,11 @@ def count_in(target: DataDir, stores: Iterable[str]) -> Rows:
     return rows
 
 
-def row_counts(connection: sqlite3.Connection) -> dict[str, int]:
-    """The number of rows of each table that a manifest counts."""
-    counts = {}
-    for table in store_copy.tables(connection):
-        counts[table] = int(connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0])
-    return counts
-
-
 def _check_store(made: _Preparation, store: str) -> None:
     """The copy has the rows that the manifest counted, and a schema that this version opens."""
     facts = made.job.manifest.stores[store]
     with closing(sqlite3.connect(made.new.database(store), isolation_level=None)) as connection:
-        state = schema.state(connection, store)
-        if state.too_new:
+        if store in STORES and (state := schema.state(connection, store)).too_new:
             raise VersionRefused(f"{store} needs a newer version: its schema is {state.schema}")
         rows = row_counts(connection)
     wrong = [table for table, count in facts.rows.items() if rows.get(table) != count]
@@ -231,7 +223,7 @@ def _copy_record_store(made: _Preparation) -> None:
     ):
         source.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()
-    made.paths.append(job.path_of(record))
+    made.paths.append(path_of(record))
 
 
 def _present_events(job: RestoreJob) -> int:
@@ -270,15 +262,12 @@ def _write_lost(made: _Preparation, listed: Mapping[Noticed, list[tuple[str, str
     return path
 
 
-class _as_errors:
+@contextmanager
+def _as_errors() -> Iterator[None]:
     """A full disk during a statement is an OSError for `writing`."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        del kind, trace
-        if isinstance(error, sqlite3.Error) and sqlite_name(error).startswith(
-            ("SQLITE_FULL", "SQLITE_IOERR")
-        ):
-            raise OSError(28, "No space left on device") from error
+    try:
+        yield
+    except sqlite3.Error as error:
+        if not sqlite_name(error).startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+            raise
+        raise OSError(28, "No space left on device") from error

@@ -27,9 +27,9 @@ def problems(scratch: DataDir, manifest: BackupManifest, deadline: Deadline) -> 
         if declaration.needed and store not in manifest.stores:
             lines.append(f"{store}: the backup does not contain this store")
     for store, facts in sorted(manifest.stores.items()):
-        path = scratch.dir / Path(facts.file).name
         try:
-            lines += [f"{store}: {text}" for text in _of_store(store, path, facts, deadline)]
+            texts = _of_store(store, scratch.database(store), facts, deadline)
+            lines += [f"{store}: {text}" for text in texts]
         except sqlite3.Error as error:
             deadline.check()  # an interrupted check ends with an error too
             lines.append(f"{store}: {error}")

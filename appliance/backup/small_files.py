@@ -33,11 +33,8 @@ def read_all(datadir: DataDir) -> tuple[SmallFile, ...]:
 
     Raises BackupNotWritable for a file that can't be read or is larger than 16 MiB.
     """
-    return tuple(
-        read
-        for path, kind in _candidates(datadir)
-        if (read := _read(datadir, path, kind)) is not None
-    )
+    files = [_read(datadir, path, kind) for path, kind in _candidates(datadir)]
+    return tuple(file for file in files if file is not None)
 
 
 def identity_of(files: tuple[SmallFile, ...]) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from msgspec import UNSET
+
 from appliance.backup.cut import PinnedStore, not_copied, refusal
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.manifest import StoreFacts
@@ -39,7 +41,7 @@ class CopiedStore:
         if result != "ok":
             raise not_copied(self.store, f"its copy is damaged: {result}")
 
-    def facts(self, pause_ms: float) -> StoreFacts:
+    def facts(self, pause_ms: float, held_by_other: bool = False) -> StoreFacts:
         """Store id, schema and number of rows, all from the copy."""
         declaration = declaration_of(self.store)
         with closing(open_database(self.path, UNUSED)) as connection:
@@ -47,9 +49,10 @@ class CopiedStore:
                 file=file_of(self.store),
                 store_id=meta.read(connection, declaration.id_key) or "",
                 schema=_number(meta.read(connection, "x_schema")),
-                rows={table: _count(connection, table) for table in tables(connection)},
+                rows=row_counts(connection),
                 last_event_id=event_ids.newest(connection) if declaration.numbers_events else 0,
                 pause_ms=pause_ms,
+                held_by_other=held_by_other or UNSET,
             )
 
     def meta(self, key: str) -> str:
@@ -110,9 +113,13 @@ def tables(connection: sqlite3.Connection) -> list[str]:
     return [name for name, _ in rows if name not in virtual and not name.startswith(ignored)]
 
 
-def _count(connection: sqlite3.Connection, name: str) -> int:
-    table = '"' + name.replace('"', '""') + '"'
-    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+def row_counts(connection: sqlite3.Connection) -> dict[str, int]:
+    """The number of rows of each table that a manifest counts."""
+    counts = {}
+    for name in tables(connection):
+        table = '"' + name.replace('"', '""') + '"'
+        counts[name] = int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    return counts
 
 
 def _number(text: str | None) -> int:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from appliance.kernel.errors import Conflict
 from appliance.kernel.ownership import open_own
-from appliance.kernel.store_declaration import DECLARATIONS, file_of
-from appliance.workspace.datadir import DataDir, read_lock
+from appliance.kernel.store_declaration import file_of
+from appliance.workspace.datadir import STORES, DataDir, read_lock
+from appliance.workspace.open_files import open_files
 
 _REMOVED = " (deleted)"  # how the system names an open file that has no name any more
 _LOG = "-wal"
@@ -42,20 +43,14 @@ def find(datadir: DataDir) -> dict[str, dict[str, Path]]:
     folder = datadir.dir.resolve()
     names = {
         f"{folder / file_of(store)}{name}": (store, suffix)
-        for store in DECLARATIONS
+        for store in STORES
         for name, suffix in ((_REMOVED, ""), (_LOG, _LOG), (_LOG + _REMOVED, _LOG))
     }
     removed: dict[str, dict[str, Path]] = {}
-    try:
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                store, suffix = names.get(str(descriptor.readlink()), ("", ""))
-            except OSError:
-                continue  # closed meanwhile
-            if store:
-                removed.setdefault(store, {})[suffix] = descriptor
-    except OSError:
-        return {}
+    for descriptor, name in open_files(Path(f"/proc/{pid}")):
+        if name in names:
+            store, suffix = names[name]
+            removed.setdefault(store, {})[suffix] = descriptor
     return {store: files for store, files in removed.items() if "" in files}
 
 

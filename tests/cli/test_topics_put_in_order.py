@@ -38,9 +38,7 @@ def sent(hub: HubProcess, topics: dict[str, str]) -> list[str]:
     return [_do(hub, *send, f"note {number}").json["message_id"] for number in range(3)]
 
 
-def test_retopic_prints_the_number_of_moved_messages(
-    hub: HubProcess, topics: dict[str, str], sent: list[str]
-) -> None:
+def test_retopic_prints_the_number_of_moved_messages(hub, topics, sent):
     move = ["msg", "retopic", sent[1], "--to-topic-id", topics["there"], "--mode", "later"]
     moved = _do(hub, *move, "--expected-version", 1).json
     assert set(moved) == {"affected_count", "event_ids"}
@@ -56,9 +54,7 @@ def test_retopic_prints_the_number_of_moved_messages(
     assert answer.out == f"moved 1 message to {topics['there']}\n"
 
 
-def test_retopic_of_all_needs_force(
-    hub: HubProcess, topics: dict[str, str], sent: list[str]
-) -> None:
+def test_retopic_of_all_needs_force(hub, topics, sent):
     move = ["msg", "retopic", sent[0], "--to-topic-id", topics["there"], "--mode", "all"]
     refused = agentlip(*move, cwd=hub.workspace)
     assert (refused.code, refused.out) == (1, "")
@@ -67,9 +63,7 @@ def test_retopic_of_all_needs_force(
 
 
 @pytest.mark.parametrize("mode", ["one", "later", "all"])
-def test_retopic_into_another_channel_is_forbidden(
-    hub: HubProcess, topics: dict[str, str], sent: list[str], mode: str
-) -> None:
+def test_retopic_into_another_channel_is_forbidden(hub, topics, sent, mode):
     done = agentlip(
         "msg", "retopic", sent[0], "--to-topic-id", topics["far"], "--mode", mode, "--force",
         cwd=hub.workspace,
@@ -80,9 +74,7 @@ def test_retopic_into_another_channel_is_forbidden(
     assert agentlip(*odd, cwd=hub.workspace).code == 1
 
 
-def test_attachments_are_added_once_and_listed(
-    hub: HubProcess, topics: dict[str, str], sent: list[str]
-) -> None:
+def test_attachments_are_added_once_and_listed(hub, topics, sent):
     add = ["attachment", "add", "--topic-id", topics["here"], "--kind", "url"]
     first = _do(hub, *add, "--value-json", LINK, "--source-message-id", sent[0]).json
     assert set(first) == {"attachment_id", "event_id"}

@@ -73,9 +73,7 @@ def backups(datadir: DataDir) -> BackupDirectory:
 # -- the plan and the check ---------------------------------------------------------------------
 
 
-def test_plan_and_check_of_a_stopped_workspace_write_nothing(
-    newer: OtherProgram, workspace: DataDir
-) -> None:
+def test_plan_and_check_of_a_stopped_workspace_write_nothing(newer, workspace):
     before = digests(workspace.workspace)
     plan = newer.agentlip("migrate", "--plan", "--json", cwd=workspace.workspace).json
     report = newer.agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
@@ -91,9 +89,7 @@ def test_plan_and_check_of_a_stopped_workspace_write_nothing(
     assert "a backup of all stores is made" in text
 
 
-def test_plan_and_check_work_beside_a_running_appliance_and_apply_is_refused(
-    newer: OtherProgram, tmp_path: Path
-) -> None:
+def test_plan_and_check_work_beside_a_running_appliance_and_apply_is_refused(newer, tmp_path):
     with served(tmp_path / "ws") as hub:
         plan = newer.agentlip("migrate", "--plan", "--json", cwd=hub.workspace).json
         assert (plan["running"], plan["steps"]) == (True, 2)
@@ -105,9 +101,7 @@ def test_plan_and_check_work_beside_a_running_appliance_and_apply_is_refused(
         hub.request("POST", "/api/v1/channels", {"name": "still-served"})
 
 
-def test_check_says_when_there_is_nothing_to_do_and_how_the_last_backup_is(
-    workspace: DataDir,
-) -> None:
+def test_check_says_when_there_is_nothing_to_do_and_how_the_last_backup_is(workspace):
     assert agentlip("backup", "create", cwd=workspace.workspace).code == 0
     report = agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
     assert (report.code, report.json["result"]) == (0, "nothing")
@@ -130,9 +124,7 @@ def test_apply_without_consent_changes_nothing(newer: OtherProgram, workspace: D
     assert (schemas(workspace), backups(workspace).names()) == (before, [])
 
 
-def test_apply_makes_a_backup_of_all_stores_first_and_migrates_all(
-    newer: OtherProgram, workspace: DataDir
-) -> None:
+def test_apply_makes_a_backup_of_all_stores_first_and_migrates_all(newer, workspace):
     before = schemas(workspace)
     done = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace).json
     assert set(done["migrated"]) == {"hub", "courier"}
@@ -142,9 +134,7 @@ def test_apply_makes_a_backup_of_all_stores_first_and_migrates_all(
     assert schemas(workspace) == before | {"hub": NEWEST + 1, "courier": before["courier"] + 1}
 
 
-def test_start_makes_one_backup_if_a_store_is_older_and_none_otherwise(
-    newer: OtherProgram, workspace: DataDir
-) -> None:
+def test_start_makes_one_backup_if_a_store_is_older_and_none_otherwise(newer, workspace):
     for _ in range(2):
         started = newer.agentlipd("up", cwd=workspace.workspace)
         assert started.code == 0, started
@@ -192,9 +182,7 @@ def test_failed_migration_changes_nothing_of_its_store_and_names_the_backup(
 # -- what is refused ----------------------------------------------------------------------------
 
 
-def test_nothing_is_migrated_while_a_store_is_damaged(
-    newer: OtherProgram, workspace: DataDir
-) -> None:
+def test_nothing_is_migrated_while_a_store_is_damaged(newer, workspace):
     with workspace.database("courier").open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 8192)
@@ -220,9 +208,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.root
-def test_start_without_room_for_the_backup_is_refused_unless_a_flag_omits_the_backup(
-    newer: OtherProgram, disk: SmallDisk
-) -> None:
+def test_start_without_room_for_the_backup_is_refused_unless_a_flag_omits_the_backup(newer, disk):
     datadir = Filled(disk.root / "ws").datadir
     before = schemas(datadir)
     server = newer.serve(datadir.workspace)
@@ -257,9 +243,7 @@ def test_token_command_does_not_migrate_one_store_alone(tmp_path: Path) -> None:
     assert program.agentlip(*create, cwd=workspace.workspace).code == 0
 
 
-def test_backup_for_a_key_that_is_elsewhere_is_compared_as_it_is_stored(
-    newer: OtherProgram, workspace: DataDir
-) -> None:
+def test_backup_for_a_key_that_is_elsewhere_is_compared_as_it_is_stored(newer, workspace):
     key = str(pyrage.x25519.Identity.generate().to_public())
     workspace.settings_file.write_text(f'[backup]\nrecipients = ["{key}"]\n', encoding="utf-8")
     done = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace)

@@ -111,9 +111,7 @@ def test_listener_gets_the_restored_log_once_and_then_what_is_new(hub: ServedHub
         assert listener.histories[0].epoch == result["plan"]["epoch"]
 
 
-def test_listener_that_was_away_during_the_restore_notices_it(
-    hub: ServedHub, tmp_path: Path
-) -> None:
+def test_listener_that_was_away_during_the_restore_notices_it(hub, tmp_path):
     _, topic = hub.channel_with_topic("general")
     name = Operator(hub).back_up()
     hub.send(topic, "lost")
@@ -159,9 +157,7 @@ def export(hub: ServedHub) -> None:
 
 
 @pytest.mark.parametrize("lost_are_exported", [True, False])
-def test_export_continues_after_a_restore_without_gaps_and_duplicates(
-    hub: ServedHub, lost_are_exported: bool
-) -> None:
+def test_export_continues_after_a_restore_without_gaps_and_duplicates(hub, lost_are_exported):
     _, topic = hub.channel_with_topic("general")
     hub.send_many(topic, ["kept"] * 3)
     export(hub)
@@ -244,9 +240,7 @@ def status_of(hub: ServedHub, client_message_id: str) -> str:
     return next(row["status"] for row in rows if row["client_message_id"] == client_message_id)
 
 
-def test_restored_broker_delivers_nothing_twice_to_its_peer(
-    home: ServedHub, away: ServedHub
-) -> None:
+def test_restored_broker_delivers_nothing_twice_to_its_peer(home, away):
     peer = key_of(away)
     away.stop()
     send(home, peer, "accepted before the cut, delivered after")
@@ -289,9 +283,7 @@ def test_restored_member_sends_nothing_twice(home: ServedHub, away: ServedHub) -
     assert len(received(home)) == 2
 
 
-def test_sends_that_a_restore_of_the_broker_lost_are_reported_and_sent_again_once(
-    home: ServedHub, away: ServedHub
-) -> None:
+def test_sends_that_a_restore_of_the_broker_lost_are_reported_and_sent_again_once(home, away):
     own, broker = key_of(away), key_of(home)
     send(away, broker, "in the backup")
     until(lambda: received(home), what="it was delivered")

@@ -2,7 +2,7 @@
 
 import json
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -55,9 +55,7 @@ def test_head_is_get_without_a_body(resource: NoteResource) -> None:
 
 
 @pytest.mark.parametrize(("method", "body"), [("GET", b"onetwo"), ("HEAD", b"")])
-def test_stream_is_ended_once_whatever_the_method(
-    resource: NoteResource, method: str, body: bytes
-) -> None:
+def test_stream_is_ended_once_whatever_the_method(resource, method, body):
     result = client(resource).simulate_request(method, "/notes.stream")
     assert (result.status_code, result.content) == (200, body)
     assert resource.stream.closed == 1
@@ -128,9 +126,7 @@ def test_falcons_own_errors_have_our_shape(resource: NoteResource) -> None:
         ("0.0.0.0", "10.0.0.9", TOKEN, "POST", 201),
     ],
 )
-def test_access_by_bind_address_token_and_method(
-    resource: NoteResource, bind: str, address: str, token: str | None, method: str, status: int
-) -> None:
+def test_access_by_bind_address_token_and_method(resource, bind, address, token, method, status):
     door = client(resource, token, settings=HttpSettings(host=bind), address=address)
     body = {"body": b'{"text":"x"}', "headers": JSON} if method == "POST" else {}
     result = door.simulate_request(method, "/notes", **body)
@@ -161,9 +157,7 @@ def test_host_of_a_probe_is_validated_only_on_loopback(resource: NoteResource) -
 # --- rates ---------------------------------------------------------------------------
 
 
-def test_the_request_after_the_limit_is_429_until_the_window_turns(
-    resource: NoteResource,
-) -> None:
+def test_the_request_after_the_limit_is_429_until_the_window_turns(resource):
     clock = StillClock(1_700_000_000_250)
     door = client(resource, limits=LimitSettings(per_connection=3), clock=clock)
     lefts = [door.simulate_get("/notes").headers["x-ratelimit-remaining"] for _ in range(3)]
@@ -262,9 +256,7 @@ def test_request_id_is_echoed_when_safe(resource: NoteResource, given: str, echo
 @pytest.mark.parametrize(
     ("access", "statuses"), [("errors", [404]), ("all", [200, 404]), ("off", [])]
 )
-def test_access_log(
-    resource: NoteResource, access: Literal["errors", "all", "off"], statuses: list[int]
-) -> None:
+def test_access_log(resource, access, statuses):
     lines = Lines()
     door = client(resource, lines=lines, access=access)
     door.simulate_get("/notes")
@@ -346,9 +338,7 @@ def test_path_is_mounted_once(resource: NoteResource) -> None:
     ("token", "path", "known"),
     [(TOKEN, "/notes", True), (None, "/notes", False), (TOKEN, "/nowhere", False)],
 )
-def test_connection_knows_whether_its_request_is_authenticated(
-    resource: NoteResource, token: str | None, path: str, known: bool
-) -> None:
+def test_connection_knows_whether_its_request_is_authenticated(resource, token, path, known):
     connection = SimpleNamespace(authenticated=False)
     door = client(resource, token)
     door.simulate_get(path, extras={"agentlip.connection": connection})

@@ -9,15 +9,10 @@ from appliance.kernel import store_declaration
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.store import CHECKPOINT_JOBS, Store
-from appliance.kernel.store_declaration import StoreDeclaration
 from appliance.kernel.store_errors import StoreAbsent, StoreBusy, StoreDetached
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.datadir import DataDir
-from tests.support.board import OtherProgram, notices, put_up
-
-DECLARED = StoreDeclaration(
-    path=".board/notices.db", shared=True, opens="tests.support.board:open_board"
-)
+from tests.support.board import DECLARED, OtherProgram, notices, put_up
 
 
 @pytest.fixture

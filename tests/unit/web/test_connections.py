@@ -54,9 +54,7 @@ def opened(pool: ConnectionPool) -> Iterator[Open]:
 
 
 @pytest.mark.parametrize("state", [IDLE, HEAD, BODY, LINGER])
-def test_any_wait_is_closed_for_a_new_connection(
-    pool: ConnectionPool, opened: Open, state: int
-) -> None:
+def test_any_wait_is_closed_for_a_new_connection(pool, opened, state):
     busy = [opened(WORK, authenticated=True) for _ in range(3)]
     waiting = opened(state)
     new = opened()
@@ -75,9 +73,7 @@ def test_the_oldest_wait_is_closed_first(pool: ConnectionPool, opened: Open) -> 
     assert second not in set(pool)
 
 
-def test_idle_connection_with_unread_bytes_is_closed_last(
-    pool: ConnectionPool, opened: Open
-) -> None:
+def test_idle_connection_with_unread_bytes_is_closed_last(pool, opened):
     asking, idle = opened(sent=b"GET / HTTP/1.1\r\n"), opened()
     opened(WORK, authenticated=True)
     opened(WORK, authenticated=True)
@@ -86,9 +82,7 @@ def test_idle_connection_with_unread_bytes_is_closed_last(
     assert idle not in set(pool)
 
 
-def test_work_without_a_token_is_closed_beyond_its_quota(
-    pool: ConnectionPool, opened: Open
-) -> None:
+def test_work_without_a_token_is_closed_beyond_its_quota(pool, opened):
     connections = opened(WORK, authenticated=True)
     strangers = [opened(WORK), opened(SEND), opened(WORK)]
     newer = [opened(WORK, authenticated=True), opened(WORK, authenticated=True)]
@@ -96,9 +90,7 @@ def test_work_without_a_token_is_closed_beyond_its_quota(
     assert opened().reserved
 
 
-def test_reserved_connection_is_promoted_when_the_pool_has_capacity(
-    pool: ConnectionPool, opened: Open
-) -> None:
+def test_reserved_connection_is_promoted_when_the_pool_has_capacity(pool, opened):
     busy = [opened(WORK, authenticated=True) for _ in range(4)]
     new = opened(HEAD)
     assert new.reserved

@@ -40,9 +40,7 @@ def test_limiter_without_limits_admits_everything(clock: StillClock) -> None:
         ("per_address", {"address": "1"}, {"address": "2"}),
     ],
 )
-def test_each_limit_counts_its_own_key(
-    clock: StillClock, name: str, same: dict[str, str], other: dict[str, str]
-) -> None:
+def test_each_limit_counts_its_own_key(clock, name, same, other):
     rates = limiter(clock, **{name: 5})
     assert admitted(rates, 9, **same) == 5  # type: ignore[arg-type]
     assert admitted(rates, 9, **other) == 5  # type: ignore[arg-type]
@@ -146,9 +144,7 @@ def failed(rates: RateLimiter, times: int, address: str) -> int:
     return count
 
 
-def test_requests_without_a_token_use_only_their_share_of_the_limit_for_all(
-    clock: StillClock,
-) -> None:
+def test_requests_without_a_token_use_only_their_share_of_the_limit_for_all(clock):
     rates = limiter(clock, global_=10)
     assert admitted(rates, 100, token=None) == 5
     assert admitted(rates, 100, token="p") == 5
@@ -210,9 +206,7 @@ def test_network_of(address: str, network: str) -> None:
     assert network_of(address) == network
 
 
-def test_remembered_addresses_are_bounded(
-    clock: StillClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_remembered_addresses_are_bounded(clock, monkeypatch):
     monkeypatch.setattr(limits, "ADDRESSES_MAX", 10)
     rates = limiter(clock, per_address=5, failures_per_address=5)
     for n in range(1000):
