@@ -4,7 +4,7 @@ A checkout imports `appliance`, `doctor` and `migrations`. These names are too g
 somebody else's environment, so the installed copy has other ones (docs/decisions/0061):
 
     appliance/kernel/store.py  →  agentlip/kernel/store.py
-    doctor/check.py            →  agentlip/doctor/check.py
+    doctor/run.py              →  agentlip/doctor/run.py
     migrations/hub/0001_….sql  →  agentlip/migrations/hub/0001_….sql
 
 Imports and the strings that name a module are rewritten while files are copied. The build fails

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from appliance.checks.context import Context
 from appliance.composition import Composition
 from appliance.host import Host
 from appliance.kernel.clock import Clock
@@ -27,7 +28,6 @@ from appliance.web.limits import RateLimiter
 from appliance.web.unsent import UNSENT_BYTES_MAX, UnsentBudget
 from appliance.workspace.datadir import DataDir, WriterLock
 from doctor import live
-from doctor.context import Context
 from doctor.current_settings import CurrentSettings
 from doctor.loops import Checkup
 

@@ -2,9 +2,9 @@
 
 import msgspec
 
+from appliance.checks.check import Severity
+from appliance.checks.context import Context
 from appliance.web.health import ReadinessResult
-from doctor.check import Severity
-from doctor.context import Context
 from doctor.run import is_ready, readiness
 
 _DAMAGED = (".suspended", ".suspect")  # facts of a store: found at the start, or while in use

@@ -4,6 +4,7 @@ import msgspec
 
 from appliance.backup.settings import BackupSettings
 from appliance.broker.settings import BrokerSettings
+from appliance.checks.settings import DoctorSettings
 from appliance.courier.settings import CourierSettings
 from appliance.export.settings import ExportSettings
 from appliance.hooks.settings import HookSettings
@@ -20,7 +21,6 @@ from appliance.roles import RolesSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
-from doctor.settings import DoctorSettings
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

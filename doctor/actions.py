@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from appliance.checks.step import REBUILD
 from appliance.hub import message_repair
 from appliance.hub.message_repair import CannotRepair
 from appliance.kernel import meta
@@ -27,7 +28,6 @@ from appliance.workspace.datadir import DataDir
 from doctor import derived, schema_model
 from doctor.checks.leftovers import FREE_SHARE_MIN, free_share
 from doctor.checks.store_log import log_bytes
-from doctor.step import REBUILD
 
 Arguments = Mapping[str, str]
 Change = Callable[[sqlite3.Connection, Arguments, Clock], str]

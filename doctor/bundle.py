@@ -22,16 +22,16 @@ import msgspec
 
 from appliance import __version__
 from appliance.build import commit
+from appliance.checks.check import Check
+from appliance.checks.context import Context, size_of
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Conflict, Unavailable
 from appliance.kernel.whole_file import whole_file
 from appliance.workspace.datadir import BESIDE, DataDir, pid_alive
 from doctor import live, report, run
-from doctor.check import Check
-from doctor.context import Context, size_of
 from doctor.redaction import Redaction, names_of, secrets_of
-from doctor.settings import DoctorSettings
 from doctor.settings_view import texts_of, view
 
 FOLDER = "agentlip-bundle"

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from doctor.check import DAMAGED_STORE, Finding
+from appliance.checks.check import DAMAGED_STORE, Finding
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -3,6 +3,8 @@
 import sqlite3
 from contextlib import closing
 
+from appliance.checks.check import Finding
+from appliance.checks.context import is_damage, open_read_only
 from appliance.kernel import meta
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Conflict, Unavailable
@@ -11,9 +13,7 @@ from appliance.workspace import row_digest
 from appliance.workspace.datadir import DataDir, HubRunning
 from appliance.workspace.manifest import StoreLost
 from appliance.workspace.stopped_store import stopped_store
-from doctor.check import Finding
 from doctor.checks.store import integrity
-from doctor.context import is_damage, open_read_only
 from doctor.remedies import restore_hint
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import typer
 
+from appliance.checks.check import Check, Cost
 from appliance.cli_support import ProgressLine
 from appliance.kernel.clock import SystemClock
 from doctor import nagios, report, run
-from doctor.check import Check, Cost
 from doctor.checks import CHECKS
 from doctor.cli_options import datadir_of, settings_of
 

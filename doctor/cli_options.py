@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.checks.settings import DoctorSettings
 from appliance.cli_support import OutputClosed, tell
 from appliance.kernel import config
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -18,7 +19,6 @@ from appliance.roles import RolesSettings
 from appliance.workspace.datadir import DataDir, discover
 from doctor import nagios, run
 from doctor.clear import StillDamaged
-from doctor.settings import DoctorSettings
 
 WorkspaceFlag = Annotated[
     Path | None,

@@ -12,12 +12,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.checks.check import Check
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.workspace import swap
 from appliance.workspace.datadir import DataDir
 from doctor import report, run
-from doctor.check import Check
 from doctor.cli_options import (
     JsonFlag,
     WorkspaceFlag,
@@ -33,7 +34,6 @@ from doctor.owner_client import RunningAppliance
 from doctor.plans import rebuild_steps
 from doctor.repair import DONE, AppliedStep, Repair, RepairOutline, needed_stops, outline
 from doctor.run import CheckOutcome
-from doctor.settings import DoctorSettings
 
 app = typer.Typer(
     help="Repair what the checks find: permissions, leftovers, logs, indexes.",

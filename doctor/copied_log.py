@@ -2,12 +2,12 @@
 
 import msgspec
 
+from appliance.checks.check import Severity
+from appliance.checks.context import Context
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import Clock
 from appliance.workspace.datadir import DataDir
-from doctor.check import Severity
-from doctor.context import Context
 from doctor.run import INCLUDED_IN, run_check, select
-from doctor.settings import DoctorSettings
 
 GROUP = "events"
 

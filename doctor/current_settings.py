@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from doctor.sections import section
-from doctor.settings import DoctorSettings
+from appliance.checks.sections import section
+from appliance.checks.settings import DoctorSettings
 
 
 class CurrentSettings:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
+from appliance.checks.check import Severity
+from appliance.checks.context import Context
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.metrics import gauge
-from doctor.check import Severity
-from doctor.context import Context
 from doctor.run import READY_CHECKS, run_check
 
 _findings = gauge(

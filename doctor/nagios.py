@@ -8,10 +8,10 @@ Exit codes are those of Nagios' guidelines for plugins, not those of `agentlip d
 import os
 from collections.abc import Iterator, Sequence
 
-from doctor.check import Finding, Severity
+from appliance.checks.check import Finding, Severity
+from appliance.checks.context import Context
 from doctor.checks.host import free_bytes_min
 from doctor.checks.store_log import log_bytes
-from doctor.context import Context
 from doctor.run import CheckOutcome, worst
 
 OK, WARNING, CRITICAL, UNKNOWN = range(4)

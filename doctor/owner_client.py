@@ -5,6 +5,7 @@ import sqlite3
 
 import msgspec
 
+from appliance.checks.step import Step
 from appliance.hub.message_repair import CannotRepair
 from appliance.kernel.errors import ApplianceError
 from appliance.sdk import discovery
@@ -12,7 +13,6 @@ from appliance.sdk.discovery import Endpoint
 from appliance.workspace.datadir import DataDir, read_lock
 from doctor.actions import StepFailed
 from doctor.repair import OwnerRefused
-from doctor.step import Step
 from doctor.wire import PATH, SECONDS_MAX, STOP, RebuildDone, RebuildOnDamage
 
 # What the appliance needs besides the step itself: its queue, and the complete check before.

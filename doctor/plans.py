@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from appliance.checks.check import Finding, Severity
+from appliance.checks.context import Context
+from appliance.checks.step import REBUILD, Step, Touches
 from appliance.hub.foreign_schema import SEARCH_TRIGGERS
 from appliance.workspace.datadir import STORES, DataDir
 from doctor import schema_model
-from doctor.check import Finding, Severity
-from doctor.context import Context
 from doctor.derived import DERIVED, FTS, INDEXES, SCOPES, TRIGGERS, VIEWS, has_fts5
-from doctor.step import REBUILD, Step, Touches
 
 Plan = Callable[[Context, Sequence[Finding]], Iterable[Step]]
 OWNER_ONLY = "0700"

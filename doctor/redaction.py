@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from appliance.checks.context import Context
 from appliance.kernel.log import is_secret_name
 from appliance.workspace.datadir import DataDir
-from doctor.context import Context
 
 SECRET = "[secret]"
 LONG = "[long word]"

@@ -7,10 +7,10 @@ import shlex
 
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
+from appliance.checks.sections import section
 from appliance.kernel.store_errors import RECOVERY_COMMANDS
 from appliance.workspace import manifest
 from appliance.workspace.datadir import DataDir
-from doctor.sections import section
 
 
 def restore_hint(datadir: DataDir, store: str) -> str:

@@ -16,21 +16,21 @@ from typing import Protocol
 
 import msgspec
 
+from appliance.checks.check import Check, Finding, Severity
+from appliance.checks.context import Context, open_read_only
+from appliance.checks.settings import MIB, DoctorSettings
+from appliance.checks.step import REBUILD, Step, Touches
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Conflict, StorageFull, Unavailable
 from appliance.kernel.store_errors import DISK_FULL_BYTES
 from appliance.workspace.datadir import DataDir
 from doctor import damage
 from doctor.actions import ACTIONS, Target
-from doctor.check import Check, Finding, Severity
 from doctor.checks import CHECKS
-from doctor.context import Context, open_read_only
 from doctor.derived import FTS
 from doctor.ownership import Owner, only_repair, writer_lock
 from doctor.run import COUNTED_MAX, MORE, CheckOutcome, run_check
 from doctor.saved_files import SavedFiles, bytes_needed, prune
-from doctor.settings import MIB, DoctorSettings
-from doctor.step import REBUILD, Step, Touches
 from doctor.wire import STOP
 
 DONE, FAILED, REFUSED = "done", "failed", "refused"

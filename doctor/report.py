@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from appliance import __version__
+from appliance.checks.check import COMMON_PROBLEMS, Check, Cost, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.kernel import meta
 from doctor.causes import name_of
-from doctor.check import COMMON_PROBLEMS, Check, Cost, Finding, Problem, Severity
-from doctor.context import Context
 from doctor.run import INCLUDED_IN, CheckOutcome, worst
 
 _LABELS = {

@@ -7,18 +7,18 @@ from itertools import islice
 
 import msgspec
 
+from appliance.checks.check import DAMAGED_STORE, FINDINGS_MAX, Check, Cost, Finding, Severity
+from appliance.checks.context import Context, is_damage_of_rows
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.readlimit import is_interrupt
 from appliance.workspace.datadir import DataDir
 from doctor.causes import ALWAYS_RUN, explain
-from doctor.check import DAMAGED_STORE, FINDINGS_MAX, Check, Cost, Finding, Severity
 from doctor.checks import CHECKS
-from doctor.context import Context, is_damage_of_rows
 from doctor.live import NotAnswering, ask, off_of
 from doctor.ownership import NOT_SERVING
 from doctor.remedies import restore_hint
-from doctor.settings import DoctorSettings
 
 EXIT_GOOD = 0
 EXIT_WARNINGS = 1

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
+from appliance.checks.context import open_read_only, size_of
+from appliance.checks.step import Step
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.ids import random_id
 from appliance.kernel.ownership import open_own
 from appliance.kernel.whole_file import sync_directory, sync_file, whole_file
 from appliance.workspace.datadir import STORES, DataDir
-from doctor.context import open_read_only, size_of
-from doctor.step import Step
 
 FOLDER = "repairs"
 SAVED = "saved"

@@ -3,12 +3,12 @@ are enabled."""
 
 import msgspec
 
+from appliance.checks.settings import DoctorSettings
 from appliance.host import Host
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from doctor.rebuilds import Rebuilds
 from doctor.resources import routes
-from doctor.settings import DoctorSettings
 from doctor.verdict import Verdicts
 
 

@@ -12,6 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from appliance.checks.check import Cost
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel import subprocess_runner
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid, Unavailable
@@ -19,10 +21,8 @@ from appliance.kernel.lock import GreenletLock
 from appliance.kernel.pool import GreenletPool
 from appliance.workspace.datadir import DataDir
 from doctor import report
-from doctor.check import Cost
 from doctor.checks import CHECKS
 from doctor.run import EXIT_ERRORS, narrow, select
-from doctor.settings import DoctorSettings
 
 KILL_AFTER_SECONDS = 1.0
 REPORT_BYTES_MAX = 4 * 1024 * 1024  # 20 findings of each check are far below this

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from doctor.check import COMMON_PROBLEMS, Check, Cost, Problem
+from appliance.checks.check import COMMON_PROBLEMS, Check, Cost, Problem
 from doctor.checks import CHECKS
 from doctor.run import INCLUDED_IN
 from ops.markdown import code, page, sentence, table

@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 
 import msgspec
 
-from doctor.check import Check
+from appliance.checks.check import Check
 from doctor.plans import PLANS
 
 FIRST = ("host", "settings", "store", "events")

@@ -14,11 +14,11 @@ from appliance.backup.first_data import FirstData
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import check_hashes
+from appliance.checks.check import Check, Cost, Finding, Problem, Severity
+from appliance.checks.context import Context, size_of
+from appliance.checks.sections import section
 from appliance.workspace import swap
 from appliance.workspace.datadir import BESIDE
-from doctor.check import Check, Cost, Finding, Problem, Severity
-from doctor.context import Context, size_of
-from doctor.sections import section
 
 CREATE = "agentlip backup create"
 VERIFY = "agentlip backup verify --latest"

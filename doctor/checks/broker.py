@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from appliance.broker.orphans import find_orphans
 from appliance.broker.retention import is_misconfigured
+from appliance.checks.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.kernel.steady_clock import steady_ms
-from doctor.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
 from doctor.checks.clock import JUMPED, recent_clock_change
-from doctor.context import Context
 from doctor.remedies import copy_hint
 
 FANOUT_MS = 300_000

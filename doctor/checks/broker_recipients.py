@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from doctor.check import NEWEST_IDS_MAX, Check, Finding, Problem, Severity
-from doctor.context import Context
+from appliance.checks.check import NEWEST_IDS_MAX, Check, Finding, Problem, Severity
+from appliance.checks.context import Context
 
 UNKNOWN = (
     "SELECT v.mesh_id, v.recipient, count(*) FROM"

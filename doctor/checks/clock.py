@@ -3,10 +3,10 @@
 import sqlite3
 from collections.abc import Iterator
 
+from appliance.checks.check import Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.kernel.clock import DAY_MS, iso
 from appliance.kernel.steady_clock import read_note
-from doctor.check import Finding, Problem, Severity
-from doctor.context import Context
 
 JUMPED = Problem(
     "jumped",

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from doctor.check import Check, Cost, Finding, Problem, Severity
-from doctor.context import Context
+from appliance.checks.check import Check, Cost, Finding, Problem, Severity
+from appliance.checks.context import Context
 from doctor.remedies import copy_hint
 
 _STATS = "agentlip courier stats"

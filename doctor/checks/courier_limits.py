@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from appliance.checks.check import Check, Cost, Finding, Problem
+from appliance.checks.context import Context
+from appliance.checks.sections import section
 from appliance.courier.settings import CourierSettings
-from doctor.check import Check, Cost, Finding, Problem
-from doctor.context import Context
-from doctor.sections import section
 
 
 def _limits(context: Context) -> Iterator[Finding]:

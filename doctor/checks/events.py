@@ -2,11 +2,19 @@
 
 from collections.abc import Iterator
 
+from appliance.checks.check import (
+    FINDINGS_MAX,
+    NEWEST_IDS_MAX,
+    Check,
+    Cost,
+    Finding,
+    Problem,
+    Severity,
+)
+from appliance.checks.context import Context
 from appliance.export.logs import EVENTS
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
-from doctor.check import FINDINGS_MAX, NEWEST_IDS_MAX, Check, Cost, Finding, Problem, Severity
 from doctor.checks.export import segments
-from doctor.context import Context
 from doctor.remedies import copy_hint, verified_backup
 
 # A restore starts a new epoch and raises event ids by this much, so that none repeats.

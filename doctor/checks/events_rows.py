@@ -12,17 +12,24 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from appliance.checks.check import (
+    CLOCK_BEHIND_WARNING_SECONDS,
+    Check,
+    Cost,
+    Finding,
+    Problem,
+    Severity,
+)
+from appliance.checks.context import Context
+from appliance.checks.step import Step
 from appliance.export.logs import EVENTS
 from appliance.hub import event_replay
 from appliance.hub.event_replay import Break, ReplayedEvent, State
 from appliance.kernel.clock import utc
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
-from doctor.check import CLOCK_BEHIND_WARNING_SECONDS, Check, Cost, Finding, Problem, Severity
 from doctor.checks.export import forged, segments
-from doctor.context import Context
 from doctor.plans import messages
 from doctor.remedies import copy_hint
-from doctor.step import Step
 
 _EPOCHS_MAX = 100
 _BYTES_MAX = 32 * 1024 * 1024

@@ -7,6 +7,9 @@ from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
 
+from appliance.checks.check import Check, Cost, Finding, Problem, Severity
+from appliance.checks.context import Context
+from appliance.checks.sections import section
 from appliance.export import segment, table_writer
 from appliance.export.errors import ExportError
 from appliance.export.logs import EVENTS, INBOX, LOGS, ExportedLog
@@ -18,10 +21,7 @@ from appliance.inbox.settings import InboxSettings
 from appliance.kernel import meta
 from appliance.kernel.clock import iso, utc
 from appliance.workspace import manifest as workspace_manifest
-from doctor.check import Check, Cost, Finding, Problem, Severity
-from doctor.context import Context
 from doctor.remedies import copy_hint
-from doctor.sections import section
 
 
 def _settings(context: Context) -> ExportSettings:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import utc
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.datadir import pid_alive
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
 from doctor.ownership import NOT_SERVING
-from doctor.settings import DoctorSettings
 
 _GIB = 1024**3
 _FULL_BYTES_MAX = StoreSettings().free_bytes_min  # with less free space, writing pauses

@@ -4,11 +4,11 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
 
+from appliance.checks.check import CLOCK_BEHIND_WARNING_SECONDS, Check, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, iso, utc
 from appliance.kernel.steady_clock import CLOCK_KEY, decode, jump_since_ms
-from doctor.check import CLOCK_BEHIND_WARNING_SECONDS, Check, Finding, Problem, Severity
-from doctor.context import Context
 
 # The newest time of each store, by an index or a small table.
 NEWEST = {

@@ -12,6 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
+from appliance.checks.sections import section
+from appliance.checks.step import Step
 from appliance.export.settings import ExportSettings
 from appliance.kernel import meta
 from appliance.kernel.ownership import user_name
@@ -19,11 +23,7 @@ from appliance.workspace import manifest
 from appliance.workspace.datadir import FOLDERS, STORES
 from appliance.workspace.migration import load
 from doctor import schema_model
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
 from doctor.plans import OWNER_ONLY, is_open, restrict
-from doctor.sections import section
-from doctor.step import Step
 
 _MIB = 1024 * 1024
 _OTHERS = 0o077

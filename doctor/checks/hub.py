@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from appliance.checks.check import Check, Cost, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.hub.foreign_schema import search_ready
 from appliance.kernel import meta
-from doctor.check import Check, Cost, Finding, Problem, Severity
-from doctor.context import Context
 from doctor.remedies import copy_hint
 
 

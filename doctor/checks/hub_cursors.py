@@ -3,9 +3,9 @@
 import sqlite3
 from collections.abc import Iterator
 
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.kernel import meta
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
 
 _CURSORS = (
     ("webhook", "x_webhooks", "SELECT id, cursor FROM x_webhooks WHERE cursor > ? ORDER BY id"),

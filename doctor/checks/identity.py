@@ -8,15 +8,15 @@ from pathlib import Path
 
 import msgspec
 
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
+from appliance.checks.sections import section
 from appliance.identity import host
 from appliance.identity.host import HostFingerprint
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
 from appliance.kernel.ownership import read_regular
 from appliance.workspace import manifest
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
-from doctor.sections import section
 
 FOLDER = "identity"
 SECRETS = (

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 import msgspec
 
+from appliance.checks.check import NEWEST_IDS_MAX, Check, Finding, Problem
+from appliance.checks.context import Context
 from appliance.kernel.clock import iso, utc
 from appliance.mesh.instance import COPY, CopyNote
-from doctor.check import NEWEST_IDS_MAX, Check, Finding, Problem
-from doctor.context import Context
 
 T = TypeVar("T")
 RECENT_MS = 600_000  # a refused copy tries again at least every few minutes

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from appliance.checks.check import NEWEST_IDS_MAX, Check, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.kernel.clock import iso
-from doctor.check import NEWEST_IDS_MAX, Check, Finding, Problem, Severity
-from doctor.context import Context
 
 FUTURE_MS = 60_000
 NO_IDS = (

@@ -7,8 +7,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
 
 _MIB = 1024 * 1024
 FREE_SHARE_MIN = 0.25  # a store with fewer unused pages is not vacuumed

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from appliance.checks.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.kernel.steady_clock import steady_ms
 from appliance.mesh.fingerprint import matches
 from appliance.outbox.queries import LOST
-from doctor.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
 from doctor.checks.clock import JUMPED, recent_clock_change
-from doctor.context import Context
 
 _PIECE_ROWS = 500
 LONGEST_WAIT_MS = 3 * 3_600_000  # a Retry-After of at most one hour is obeyed

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
+from appliance.checks.sections import section
 from appliance.outbox.settings import OutboxSettings
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
-from doctor.sections import section
 
 _NEAR = 0.8
 _REFUSED = 0.95  # new sends are refused from here

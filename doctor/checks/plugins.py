@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
+from appliance.checks.sections import section
 from appliance.hub.plugins import source
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
-from doctor.sections import section
 
 PREFIX = "plugin."
 OPEN = "open_"

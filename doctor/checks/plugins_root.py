@@ -5,10 +5,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from appliance.checks.check import Check, Finding, Problem
+from appliance.checks.context import Context
+from appliance.checks.sections import section
 from appliance.hub.plugins.settings import PluginsSettings
-from doctor.check import Check, Finding, Problem
-from doctor.context import Context
-from doctor.sections import section
 
 ROOT = 0
 

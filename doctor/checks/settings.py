@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.kernel import config
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
 
 # Programs that read agentlip.config.ts accept these as well.
 _UNREAD_SUFFIXES = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json")

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from appliance.checks.check import Check, Cost, Finding, Problem, Severity
+from appliance.checks.context import Context, is_damage
 from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.manifest import StoreLost
 from appliance.workspace.schema import NEEDED, SchemaState, state
 from doctor import damage
-from doctor.check import Check, Cost, Finding, Problem, Severity
 from doctor.checks.store_log import LARGE, find_large_log
-from doctor.context import Context, is_damage
 from doctor.remedies import copy_hint, restore_hint
 
 _PROBLEMS_MAX = 10

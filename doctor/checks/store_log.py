@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from doctor.check import Finding, Problem, Severity
-from doctor.context import Context, size_of
+from appliance.checks.check import Finding, Problem, Severity
+from appliance.checks.context import Context, size_of
 
 _MIB = 1 << 20
 LARGE = Problem(

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.hub.foreign_schema import FOREIGN_TRIGGER, SEARCH_TRIGGERS
 from appliance.workspace.migration import load
 from appliance.workspace.upgrade import state
 from doctor import schema_model
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
 from doctor.remedies import restore_hint
 from doctor.schema_model import SchemaObject
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.kernel import meta
 from appliance.kernel.store_declaration import declaration_of
 from appliance.recovery.log_frames import ignored
 from appliance.workspace import manifest, row_digest
 from appliance.workspace.datadir import STORES
 from appliance.workspace.manifest import StoreLost
-from doctor.check import Check, Finding, Problem, Severity
 from doctor.checks.store_log import log_bytes, log_of
-from doctor.context import Context
 from doctor.remedies import copy_hint
 
 

@@ -3,10 +3,10 @@
 import shlex
 from collections.abc import Iterator
 
+from appliance.checks.check import Check, Finding, Problem
+from appliance.checks.context import Context
 from appliance.kernel.clock import DAY_MS
-from doctor.check import Check, Finding, Problem
 from doctor.checks.tokens_file import decode_scopes
-from doctor.context import Context
 
 
 def _expiring(context: Context) -> Iterator[Finding]:

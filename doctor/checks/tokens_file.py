@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
 from appliance.kernel import meta
 from appliance.kernel.auth import ADMIN, SERVER_TOKEN_ID, hash_token
 from appliance.kernel.clock import iso
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
 
 TOLERANCE_MS = 60_000
 _NEW_TOKEN = "agentlipd down; agentlip token rotate server; agentlipd up"

@@ -1,7 +1,7 @@
 """Which module may import which, by the role of its file. A new subsystem needs no line here.
 
     __main__ → cli → process, upgrade → app → composition → doctor → integrations, wsgi → settings
-    → subsystems (every package with a subsystem.py) → cli_support → sdk → web → mesh
+    → subsystems (every package with a subsystem.py) → cli_support → sdk → web, checks → mesh
     → workspace → kernel, shared
 
 Subsystems don't import each other: where two meet is a file in `integrations/`. EXCEPTIONS has the
@@ -24,6 +24,7 @@ OF_PACKAGE = {
     "mesh": 1,
     "web": 2,
     "sdk": 3,
+    "checks": 2,
     "recovery": 4,
     "process": 12,
     "upgrade": 12,
@@ -70,7 +71,6 @@ EXCEPTIONS = (
     ("appliance.hooks.*", "appliance.inbox.rows"),
     ("appliance.mcp.*", "appliance.hub.*"),  # its tools are the hub's verbs
     ("appliance.backup.cli*", "appliance.export.settings"),  # where the exports are
-    ("appliance.settings", "doctor.settings"),  # a section like any other
     ("appliance.*.cli*", "doctor.*"),  # commands that say what the doctor finds
     ("appliance.*", "appliance"),  # the version
     ("doctor.*", "appliance"),

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from appliance.checks.check import COMMON_PROBLEMS, Check, Cost
 from doctor.causes import CAUSES
-from doctor.check import COMMON_PROBLEMS, Check, Cost
 from doctor.checks import CHECKS, MODULES
 
 NAME = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")

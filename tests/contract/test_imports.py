@@ -35,6 +35,8 @@ IMPORTERS = {
     "sqlite3": [
         "appliance.kernel.*",
         "appliance.workspace.*",
+        "appliance.checks.*",
+        "appliance.*.checks",  # reads the rows of its store
         "appliance.recovery.*",  # fills a whole file
         "appliance.backup.*",  # copies and compares whole files
         "appliance.*.restored",  # changes a whole file in a restore
@@ -61,7 +63,7 @@ MISPLACED = [
     ("appliance/web/guard.py", "import appliance.hub.wire"),
     ("appliance/hub/service.py", "import appliance.app"),
     ("appliance/misc.py", ""),
-    ("appliance/hub/service.py", "import doctor.check"),
+    ("appliance/hub/service.py", "import doctor.run"),
     ("appliance/outbox/service.py", "import appliance.inbox.service"),
     ("appliance/hub/wire.py", "import appliance.hub.service"),
     ("appliance/hub/queries.py", "import appliance.hub.service"),

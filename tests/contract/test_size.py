@@ -27,7 +27,9 @@ def test_line_counts_if_it_has_code(text, lines):
     [
         ("appliance/hub/plugins/runner.py", "hub"),
         ("appliance/recovery/page.py", "workspace, recovery, upgrade"),
-        ("doctor/check.py", "doctor"),
+        ("doctor/run.py", "doctor"),
+        ("appliance/checks/context.py", "doctor"),
+        ("appliance/hub/checks.py", "doctor"),
         ("spark/session.py", "spark"),
         ("tests/hub/test_spark.py", "tests"),
         ("appliance/app.py", OTHER),

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import msgspec
 
+from appliance.checks.context import Context
 from appliance.kernel import event_ids
 from appliance.kernel.clock import HOUR_MS, SystemClock, iso
 from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, ClockReading, encode
 from appliance.workspace import row_digest
 from appliance.workspace.datadir import DataDir
 from doctor.cli_options import settings_of
-from doctor.context import Context
 from tests.doctor.workspace import WorkspaceFixture
 
 Break = Callable[[WorkspaceFixture], None]

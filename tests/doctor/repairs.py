@@ -7,12 +7,12 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from appliance.checks.settings import DoctorSettings
+from appliance.checks.step import Step
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import STORES
 from doctor.cli import app
 from doctor.repair import AppliedStep, Repair
-from doctor.settings import DoctorSettings
-from doctor.step import Step
 from tests.doctor.workspace import WorkspaceFixture
 
 # Derived, or a record of what programs did; not what people and agents wrote.

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from appliance.checks.check import Finding, Severity
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import REGISTRY
 from doctor import run
-from doctor.check import Finding, Severity
 from doctor.checks import CHECKS
 from doctor.loops import Checkup
 from tests.doctor.workspace import HEALTHY_COURIER, HEALTHY_STORE, WorkspaceFixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from appliance.checks.check import Finding, Severity
+from appliance.checks.context import open_read_only
 from appliance.workspace.datadir import STORES
-from doctor.check import Finding, Severity
-from doctor.context import open_read_only
 from doctor.run import INCLUDED_IN
 from tests.doctor.backup_breakages import BACKUPS
 from tests.doctor.breakage_table import FILES, STORE_FILES

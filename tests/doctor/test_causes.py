@@ -2,8 +2,8 @@
 
 import pytest
 
+from appliance.checks.check import Finding, Severity
 from doctor.causes import explain
-from doctor.check import Finding, Severity
 
 
 def finding(

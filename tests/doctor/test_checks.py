@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from appliance.checks.check import FINDINGS_MAX, Severity
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import SystemClock
 from appliance.readiness import readiness_of
-from doctor.check import FINDINGS_MAX, Severity
-from doctor.settings import DoctorSettings
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 
 MIB = 1024 * 1024

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
+from appliance.checks.check import Severity
 from doctor import clear
-from doctor.check import Severity
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 from tests.support.smalldisk import small_disk
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.check import Finding
+from appliance.checks.check import Finding
 from doctor.run import examine, select
 from tests.doctor.breakages import LOST, Breakage, UsedWorkspace
 from tests.doctor.test_breakages import BREAKAGES, named, serious

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from appliance.checks.check import Finding, Severity
 from doctor import nagios
-from doctor.check import Finding, Severity
 from doctor.checks import CHECKS
 from doctor.cli import app
 from doctor.run import CheckOutcome

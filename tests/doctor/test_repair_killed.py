@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from appliance.checks.settings import DoctorSettings
+from appliance.checks.step import Step
 from appliance.kernel.clock import SystemClock
 from doctor import actions
 from doctor.repair import DONE, Repair, outline
 from doctor.run import examine, select
 from doctor.saved_files import SAVED, folders
-from doctor.settings import DoctorSettings
-from doctor.step import Step
 from tests.doctor.repairs import (
     apply,
     data_of,

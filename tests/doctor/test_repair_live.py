@@ -14,12 +14,12 @@ from threading import Event
 
 import pytest
 
+from appliance.checks.settings import DoctorSettings
+from appliance.checks.step import Step
 from appliance.kernel.clock import SystemClock
 from doctor import owner_client
 from doctor.owner_client import RunningAppliance
 from doctor.repair import Repair
-from doctor.settings import DoctorSettings
-from doctor.step import Step
 from tests.doctor import live
 from tests.doctor.night import stop_all_threads
 from tests.support.commands import agentlip, command, environment, run

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from appliance.checks.step import Step
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import WriterLock
 from doctor import actions
@@ -21,7 +22,6 @@ from doctor.derived import DERIVED
 from doctor.ownership import RepairRunning, only_repair, writer_lock
 from doctor.repair import DONE, FAILED, REFUSED, DiskUnusable
 from doctor.saved_files import folders
-from doctor.step import Step
 from tests.doctor.repairs import (
     apply,
     doctor,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from appliance.checks.step import Step, Touches
 from doctor.repair import FAILED
-from doctor.step import Step, Touches
 from tests.doctor.repairs import (
     apply,
     data_of,

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from appliance.checks.check import Finding, Severity
 from appliance.cli_support import ProgressLine
 from doctor import cli_check, report
-from doctor.check import Finding, Severity
 from doctor.checks import CHECKS
 from doctor.report import WorkspaceFacts
 from doctor.run import CheckOutcome

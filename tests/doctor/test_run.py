@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from appliance.checks.check import Check, Cost, Finding, Severity
+from appliance.checks.context import Context
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel.errors import Unavailable
 from doctor import run
-from doctor.check import Check, Cost, Finding, Severity
 from doctor.checks import CHECKS
-from doctor.context import Context
-from doctor.settings import DoctorSettings
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 
 

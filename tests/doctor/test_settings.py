@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from appliance.checks.check import Severity
+from appliance.checks.settings import DoctorSettings
 from appliance.settings import Settings
-from doctor.check import Severity
 from doctor.checks.settings import NOT_ABOVE
 from doctor.current_settings import CurrentSettings
 from doctor.run import is_ready, readiness
-from doctor.settings import DoctorSettings
 from tests.doctor.workspace import WorkspaceFixture
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from appliance.checks.check import Severity
 from appliance.workspace.datadir import STORES
 from appliance.workspace.migration import load
 from doctor import run, schema_model
-from doctor.check import Severity
 from tests.doctor.workspace import NOW, WorkspaceFixture
 
 CHECK = "store.objects"

@@ -6,14 +6,14 @@ import gevent
 import pytest
 from gevent.event import Event
 
+from appliance.checks.check import Finding, Severity
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel import subprocess_runner
 from appliance.kernel.subprocess_runner import CommandResult
 from appliance.workspace.datadir import DataDir
 from doctor import verdict
-from doctor.check import Finding, Severity
 from doctor.report import WorkspaceFacts, as_json, report
 from doctor.run import CheckOutcome
-from doctor.settings import DoctorSettings
 from doctor.verdict import VerdictQuery, Verdicts, VerdictUnavailable
 from tests.support.clock import FakeClock
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import msgspec
 
+from appliance.checks.check import COMMON_PROBLEMS, Check, Finding
+from appliance.checks.context import Context
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import DataDir, WriterLock
 from appliance.workspace.schema import create_workspace
-from doctor.check import COMMON_PROBLEMS, Check, Finding
 from doctor.checks import CHECKS
-from doctor.context import Context
 from doctor.live import facts
 from doctor.run import CheckOutcome, examine, is_ready, readiness, run_check
-from doctor.settings import DoctorSettings
 from tests.migrations.store_file import catch_up
 
 NOW = "2026-01-01T00:00:00.000Z"

@@ -82,7 +82,7 @@ def test_wheel_holds_only_the_package_agentlip(wheel: Path) -> None:
         (info,) = [name for name in top if name.endswith(".dist-info")]
         assert top - {info} == {"agentlip"}
         assert archive.read(f"{info}/top_level.txt") == b"agentlip\n"
-    for file in ("doctor/check.py", "export/schemas/events-1.json", "py.typed", "ui/index.html"):
+    for file in ("doctor/run.py", "export/schemas/events-1.json", "py.typed", "ui/index.html"):
         assert f"agentlip/{file}" in names
     for store in ("auth", "broker", "courier", "hub", "inbox", "outbox"):
         migrations = sorted(path.name for path in (ROOT / "migrations" / store).glob("*.sql"))
@@ -126,7 +126,7 @@ def _setup() -> Any:
     ("source", "expected"),
     [
         ("from appliance import x", "from agentlip import x"),
-        ("if x:\n    from doctor.check import y", "if x:\n    from agentlip.doctor.check import y"),
+        ("if x:\n    from doctor.run import y", "if x:\n    from agentlip.doctor.run import y"),
         ("import appliance", "import agentlip as appliance"),
         ("import migrations", "from agentlip import migrations"),
         ("import migrations as files", "from agentlip import migrations as files"),

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from doctor.check import Check, Finding, Problem, Severity
-from doctor.context import Context
+from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.context import Context
 
 
 def _full(context: Context) -> Iterator[Finding]:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from doctor.context import Context
-from doctor.step import Step
+from appliance.checks.context import Context
+from appliance.checks.step import Step
 
 
 class Severity(enum.Enum):

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.store_errors import DISK_FULL_BYTES, is_read_only
 from appliance.workspace.datadir import STORES, DataDir, LockView, ServerFile, read_lock
-from doctor.settings import DoctorSettings
 
 _SUBSYSTEM_OF = {"events": "hub", "mail": "outbox"}  # prefix of a check → subsystem
 _STEPS_BETWEEN_CHECKS = 50_000
