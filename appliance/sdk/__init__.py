@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from appliance.sdk.client import Client as Client
     from appliance.sdk.courier import Consumer as Consumer
     from appliance.sdk.courier import Delivery as Delivery
-    from appliance.sdk.courier import EnvelopeRefused as EnvelopeRefused
     from appliance.sdk.courier import Producer as Producer
-    from appliance.sdk.courier import envelope as envelope
     from appliance.sdk.courier_aio import AsyncConsumer as AsyncConsumer
     from appliance.sdk.courier_aio import AsyncProducer as AsyncProducer
+    from appliance.sdk.courier_frames import EnvelopeRefused as EnvelopeRefused
+    from appliance.sdk.courier_frames import envelope as envelope
     from appliance.sdk.cursor import Cursor as Cursor
     from appliance.sdk.cursor import FileCursor as FileCursor
     from appliance.sdk.discovery import Endpoint as Endpoint
@@ -57,8 +57,9 @@ if TYPE_CHECKING:
 _MODULES = {
     ".aio": ("AsyncClient",),
     ".client": ("Client",),
-    ".courier": ("Consumer", "Delivery", "EnvelopeRefused", "Producer", "envelope"),
+    ".courier": ("Consumer", "Delivery", "Producer"),
     ".courier_aio": ("AsyncConsumer", "AsyncProducer"),
+    ".courier_frames": ("EnvelopeRefused", "envelope"),
     ".cursor": ("Cursor", "FileCursor"),
     ".discovery": ("Endpoint", "HubNotRunning", "find_hub"),
     ".errors": (

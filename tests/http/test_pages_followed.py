@@ -11,12 +11,12 @@ from appliance.sdk.remotereader import RemoteReader
 from tests.support.servedhub import serve
 
 COUNT = 30
-SETTINGS = "[store]\npage_bytes_max = 50000\n"
+CONSTANTS = {"appliance.kernel.reader.PAGE_BYTES_MAX": 50_000}
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as hub:
+    with serve(tmp_path_factory.mktemp("hub"), constants=CONSTANTS) as hub:
         hub.topic_id = hub.channel_with_topic("general")[1]
         results = hub.send_many(hub.topic_id, ["x" * 10_000 + str(n) for n in range(COUNT)])
         hub.ids = [result["message"]["id"] for result in results]
