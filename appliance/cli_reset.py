@@ -39,7 +39,7 @@ def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -
         _tell(session, plan, {"dry_run": True}, "would remove")
         return
     _ask(plan, yes, "agentlipd reset --yes")
-    with rules.hold_locks(datadir):
+    with daemon.hold_locks(datadir):
         rules.wipe(datadir)
     _tell(session, plan, {"dry_run": False}, "removed")
 
@@ -75,7 +75,7 @@ def uninstall(
     for unit in units:
         systemd.uninstall(unit)
     stopping.stop(datadir, note)
-    with rules.hold_locks(datadir):
+    with daemon.hold_locks(datadir):
         rules.wipe(datadir)
     _tell(session, plan, more, "removed")
 

@@ -7,8 +7,7 @@ command leaves no partial workspace; the next one removes the rest.
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,14 +16,9 @@ from appliance.identity.files import read_view
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.wire import KeysDamaged, NoKeys
 from appliance.kernel import config
-from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.ids import random_id
 from appliance.outbox.settings import OutboxSettings
-from appliance.process.daemon import start_lock
-from appliance.process.starting import StartDeadline
-from appliance.workspace import swap
-from appliance.workspace.datadir import DIRECTORY, DataDir, WriterLock
+from appliance.workspace.datadir import DIRECTORY, DataDir
 
 REMOVED = f"{DIRECTORY}.removed-"  # the renamed folder, until it is removed
 
@@ -68,17 +62,8 @@ def plan(datadir: DataDir, environment: Mapping[str, str]) -> ResetPlan:
     )
 
 
-@contextmanager
-def hold_locks(datadir: DataDir) -> Iterator[None]:
-    """Holds the locks, so that nothing runs or starts meanwhile. Raises HubRunning."""
-    clock = SystemClock()
-    with start_lock(datadir, StartDeadline(clock)), WriterLock(datadir, random_id(), clock):
-        swap.settle(datadir)
-        yield
-
-
 def wipe(datadir: DataDir) -> None:
-    """Removes `.agentlip`. Call within `stopped`."""
+    """Removes `.agentlip`. Call within `hold_locks`."""
     if datadir.dir.is_symlink():
         raise ResetFailed(f"{datadir.dir} is a symbolic link: remove its target by hand")
     try:

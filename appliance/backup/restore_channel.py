@@ -20,12 +20,11 @@ from appliance.backup.restore_job import RestoreJob
 from appliance.backup.unpack import unpack
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Invalid
-from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import DECLARATIONS, declaration_of, path_of
 from appliance.kernel.store_files import open_database
 from appliance.workspace import manifest, schema, swap
-from appliance.workspace.datadir import BESIDE, DataDir, WriterLock
+from appliance.workspace.datadir import BESIDE, DataDir
 from appliance.workspace.swap import SwapJournal, SwappedFile
 
 HUB = next(store for store, each in DECLARATIONS.items() if each.numbers_events)
@@ -50,8 +49,7 @@ def make(
     """`channel`: its name or id. Raises what a restore raises, Invalid for an unknown channel."""
     restore_job.check(job)
     restore_job.make_folders(job.target)
-    with WriterLock(job.target, random_id(), clock):
-        swap.settle(job.target)
+    with swap.hold_stopped(job.target, clock):
         new = DataDir(swap.new_folder(job.target))
         try:
             source = _source(job, identities, job.target.dir / swap.FOLDER / "source", clock, log)

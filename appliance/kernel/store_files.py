@@ -9,7 +9,7 @@ from pathlib import Path
 
 _LOG = ("-wal", "-shm")
 BUSY_SECONDS = 5.0
-UNUSED = "ro&immutable=1"
+UNUSED = "unused"
 
 
 class StoreFiles:
@@ -43,7 +43,11 @@ def open_database(
     database: Path, mode: str, busy_seconds: float = BUSY_SECONDS
 ) -> sqlite3.Connection:
     """Opens a file that exists, without a transaction. `mode`: `ro`, `rw`, or UNUSED for a file
-    that nobody changes, because then SQLite makes none beside it."""
+    that nobody uses: SQLite makes none beside it. Only what a killed process left in a log has to
+    be read with the log."""
+    if mode == UNUSED:
+        log = database.with_name(database.name + _LOG[0])
+        mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
     uri = f"{database.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=busy_seconds)
 

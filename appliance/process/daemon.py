@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import msgspec
 
 import appliance
-from appliance.kernel.clock import SystemClock
+from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Conflict, OutOfMemory, Unavailable
 from appliance.kernel.file_lock import file_lock
 from appliance.kernel.log import Log
@@ -209,6 +209,17 @@ def start_lock(
         except OSError as error:
             raise not_writable(error) from error
         yield
+
+
+@contextmanager
+def hold_locks(datadir: DataDir) -> Iterator[Clock]:
+    """Held by a command that changes a stopped workspace: nothing runs or starts meanwhile. An
+    interrupted restore is undone or completed first. Raises HubRunning."""
+    from appliance.workspace import swap
+
+    clock = SystemClock()
+    with start_lock(datadir, StartDeadline(clock)), swap.hold_stopped(datadir, clock):
+        yield clock
 
 
 def check_settings(datadir: DataDir, options: ServerOptions, deadline: StartDeadline) -> None:

@@ -5,7 +5,7 @@ Exit codes: 0 everything is saved, 1 something is lost or nothing was done.
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
@@ -14,14 +14,13 @@ import typer
 from appliance.cli_support import ProgressLine, Session, common
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import Invalid
-from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.recovery.copying import TableRecovery
 from appliance.recovery.engine import RecoveryReport
 from appliance.recovery.engine import recover as recover_store
 from appliance.sdk.discovery import find_workspace
 from appliance.workspace import swap
-from appliance.workspace.datadir import STORES, DataDir, HubRunning, WriterLock
+from appliance.workspace.datadir import STORES, DataDir
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -30,13 +29,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def lock_workspace(session: Session) -> Iterator[tuple[DataDir, Clock, Log]]:
     """The workspace, locked. Raises HubRunning while an appliance runs in it."""
     datadir, clock = find_workspace(session.workspace), SystemClock()
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(WriterLock(datadir, random_id(), clock))
-        except HubRunning as error:
-            error.hint = "agentlipd down"
-            raise
-        swap.settle(datadir)
+    with swap.hold_stopped(datadir, clock):
         yield datadir, clock, Log(sys.stderr.buffer, level="error")
 
 

@@ -1,21 +1,16 @@
 """Migrates all stores of a stopped workspace: `agentlip migrate --apply`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import msgspec
 
-from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.ids import random_id
+from appliance.backup.settings import BackupSettings
+from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
-from appliance.process.daemon import start_lock
-from appliance.process.starting import StartDeadline, announced
+from appliance.process.starting import announced
 from appliance.upgrade import safety_backup
 from appliance.upgrade.errors import MigrationNotPossible
-from appliance.upgrade.plan import MigrationPlan, plan
-from appliance.upgrade.sections import UpgradeSections
-from appliance.workspace import manifest, schema, swap
-from appliance.workspace.datadir import DataDir, WriterLock
+from appliance.upgrade.plan import MigrationPlan
+from appliance.workspace import manifest, schema
+from appliance.workspace.datadir import DataDir
 
 WITHOUT_BACKUP = "agentlip migrate --apply --without-backup"
 
@@ -26,16 +21,6 @@ class AppliedMigration(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str
     backup: str
     migrated: dict[str, list[str]]
-
-
-@contextmanager
-def hold_locks(datadir: DataDir) -> Iterator[Clock]:
-    """Holds the locks, so that nothing runs or starts meanwhile, and completes or undoes a restore
-    that was interrupted. Raises HubRunning."""
-    clock = SystemClock()
-    with start_lock(datadir, StartDeadline(clock)), WriterLock(datadir, random_id(), clock):
-        swap.settle(datadir)
-        yield clock
 
 
 def check_possible(planned: MigrationPlan) -> None:
@@ -51,19 +36,23 @@ def check_possible(planned: MigrationPlan) -> None:
 
 
 def apply(
-    datadir: DataDir, sections: UpgradeSections, clock: Clock, log: Log, *, backup: bool = True
+    datadir: DataDir,
+    planned: MigrationPlan,
+    settings: BackupSettings,
+    clock: Clock,
+    log: Log,
+    *,
+    backup: bool = True,
 ) -> AppliedMigration:
-    """Migrates every store of the subsystems that run. Call within `stopped`.
+    """Migrates every store of a plan that `check_possible` accepts. Call within `hold_locks`.
 
-    All stores are checked first, then a backup is made. Raises MigrationNotPossible and
-    MigrationNotSaved with nothing changed; MigrationFailed with the failed step rolled back.
+    A backup is made first. Raises MigrationNotSaved with nothing changed; MigrationFailed with the
+    failed step rolled back.
     """
-    planned = plan(datadir, sections, locked=True)
-    check_possible(planned)
     pending = {store.store: store for store in planned.stores if store.status == "pending"}
     stores = tuple(pending)
     saved = safety_backup.save(
-        datadir, sections.backup, stores, clock, log, backup=backup, way_out=WITHOUT_BACKUP
+        datadir, settings, stores, clock, log, backup=backup, way_out=WITHOUT_BACKUP
     )
     with safety_backup.naming(saved), announced(datadir, "migrating"):
         for store in stores:

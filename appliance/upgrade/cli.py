@@ -10,6 +10,7 @@ import typer
 from appliance.cli_support import Session, common, note, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
+from appliance.process.daemon import hold_locks
 from appliance.sdk.discovery import find_workspace
 from appliance.upgrade import apply as applying
 from appliance.upgrade import check as checking
@@ -61,13 +62,15 @@ def migrate(
         planned = plan(datadir, sections)
         session.answer(msgspec.to_builtins(planned), "\n".join(_plan_lines(planned)))
         return
-    with applying.hold_locks(datadir) as clock:
+    with hold_locks(datadir) as clock:
         planned = plan(datadir, sections, locked=True)
         applying.check_possible(planned)
         if planned.steps and not yes:
             _ask(session, planned, without_backup)
         log = Log(sys.stderr.buffer, level="error", clock=clock)
-        done = applying.apply(datadir, sections, clock, log, backup=not without_backup)
+        done = applying.apply(
+            datadir, planned, sections.backup, clock, log, backup=not without_backup
+        )
     lines = [f"{store}: applied {', '.join(steps)}" for store, steps in done.migrated.items()]
     lines += [f"the state before is in the backup {done.backup}"] if done.backup else []
     answer = "\n".join(lines) or "nothing to do: all stores have the schema of this version"

@@ -1,17 +1,16 @@
 """What a migration of a workspace would do. Reads only, beside a running appliance too."""
 
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from appliance import __version__
-from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.errors import Unavailable
 from appliance.kernel.store_errors import RECOVERY_COMMANDS
 from appliance.upgrade.sections import UpgradeSections
 from appliance.workspace import manifest
-from appliance.workspace.datadir import BESIDE, STORES, DataDir, read_lock
-from appliance.workspace.schema import SchemaState, StoreDamaged
+from appliance.workspace.datadir import STORES, DataDir, read_lock
+from appliance.workspace.schema import StoreDamaged
 from appliance.workspace.schema_reader import read_state
 from appliance.workspace.upgrade import MigrationEdited, SchemaTooNew, refuse
 
@@ -72,7 +71,7 @@ def plan(datadir: DataDir, sections: UpgradeSections, *, locked: bool = False) -
     lost = {str(lost.details["store"]): lost for lost in manifest.lost_stores(datadir, mode)}
     off = set(STORES) - set(sections.roles.stores)
     stores = tuple(
-        _off(datadir, store) if store in off else _plan(datadir, store, lost, running)
+        _plan_of_unused(datadir, store) if store in off else _plan(datadir, store, lost, running)
         for store in STORES
     )
     pending = [store for store in stores if store.status == "pending"]
@@ -105,37 +104,38 @@ def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:
     return pending
 
 
-def _off(datadir: DataDir, store: str) -> StorePlan:
-    path = datadir.database(store)
+def _plan_of_unused(datadir: DataDir, store: str) -> StorePlan:
     return StorePlan(
-        store=store, file=path.name, status="off", bytes=_bytes(path),
+        store=store, file=datadir.database(store).name, status="off",
+        bytes=datadir.store_bytes(store),
         problem="its subsystem is switched off; it is migrated when it is switched on",
     )  # fmt: skip
 
 
 def _plan(
-    datadir: DataDir,
-    store: str,
-    lost: dict[str, manifest.StoreLost],
-    running: bool,
+    datadir: DataDir, store: str, lost: dict[str, manifest.StoreLost], running: bool
 ) -> StorePlan:
     path = datadir.database(store)
+
+    def refused(status: StoreStatus, problem: str, hint: str) -> StorePlan:
+        return StorePlan(
+            store=store, file=path.name, status=status, bytes=datadir.store_bytes(store),
+            problem=problem, hint=hint,
+        )  # fmt: skip
+
+    recovery = RECOVERY_COMMANDS.get(store, f"agentlip doctor clear {store}")
     if store in lost:
-        return _refused(path, store, "missing", lost[store])
+        return refused("missing", lost[store].message, lost[store].hint)
     if not path.exists():
         return StorePlan(store=store, file=path.name, status="new")
     if datadir.suspect_file(store).exists():
-        return _damaged_plan(path, store, "it was found damaged and has not been cleared")
+        return refused("damaged", "it was found damaged and has not been cleared", recovery)
     try:
         seen = read_state(path, store, running=running)
     except StoreDamaged as error:
-        return _damaged_plan(path, store, error.message)
+        return refused("damaged", error.message, recovery)
     except Unavailable as error:
-        return _refused(path, store, "unreadable", error)
-    return _of_state(path, seen)
-
-
-def _of_state(path: Path, seen: SchemaState) -> StorePlan:
+        return refused("unreadable", error.message, error.hint)
     status: StoreStatus = "pending" if seen.pending else "current"
     problem = hint = ""
     if seen.too_new:
@@ -145,39 +145,14 @@ def _of_state(path: Path, seen: SchemaState) -> StorePlan:
         status, hint = "edited", MigrationEdited.default_hint
         problem = f"changed after they had been applied: {', '.join(seen.edited)}"
     return StorePlan(
-        store=seen.store,
+        store=store,
         file=path.name,
         status=status,
         schema=seen.schema,
         program=seen.program,
         steps=seen.pending,
         rebuilt=seen.optional_missing,
-        bytes=_bytes(path),
+        bytes=datadir.store_bytes(store),
         problem=problem,
         hint=hint,
     )
-
-
-def _damaged_plan(path: Path, store: str, problem: str) -> StorePlan:
-    hint = RECOVERY_COMMANDS.get(store, f"agentlip doctor clear {store}")
-    return StorePlan(
-        store=store, file=path.name, status="damaged", bytes=_bytes(path),
-        problem=problem, hint=hint,
-    )  # fmt: skip
-
-
-def _refused(path: Path, store: str, status: StoreStatus, error: ApplianceError) -> StorePlan:
-    return StorePlan(
-        store=store, file=path.name, status=status, bytes=_bytes(path),
-        problem=error.message, hint=error.hint,
-    )  # fmt: skip
-
-
-def _bytes(path: Path) -> int:
-    total = 0
-    for suffix in ("", *BESIDE):
-        try:
-            total += path.with_name(path.name + suffix).stat().st_size
-        except OSError:
-            continue
-    return total

@@ -129,6 +129,14 @@ class DataDir:
     def database(self, store: str) -> Path:
         return self.workspace / path_of(store)
 
+    def store_bytes(self, store: str) -> int:
+        """The size of the store's files; those that are missing count as empty."""
+        total, database = 0, self.database(store)
+        for suffix in ("", *BESIDE):
+            with suppress(OSError):
+                total += database.with_name(database.name + suffix).stat().st_size
+        return total
+
     def with_stand_ins(self, folder: Path, stores: Collection[str]) -> "DataDir":
         """The same workspace with the files of `stores` in `folder`."""
         return _StandIns(self.workspace, folder, stores)

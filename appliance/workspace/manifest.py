@@ -21,7 +21,7 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.ownership import read_small
 from appliance.kernel.store_declaration import DECLARATIONS, STORE_ID_KEY, declaration_of
-from appliance.kernel.store_files import suspect_marker
+from appliance.kernel.store_files import open_database, suspect_marker
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import epochs
 from appliance.workspace.datadir import BESIDE, MANIFEST, STORES, DataDir
@@ -32,7 +32,6 @@ FILE = MANIFEST
 RECORD_STORE = next(store for store, each in DECLARATIONS.items() if each.keeps_record)
 Mode = Literal["ro", "rw", "unused"]
 _META_KEY = "x_stores"
-_BUSY_SECONDS = 5.0
 
 
 class StoreLost(Conflict):
@@ -168,7 +167,7 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
     manifest = read(datadir, "rw")
     for store in stores:
         path = datadir.database(store)
-        if path.exists():
+        if path.is_file():
             manifest.stores[store] = _identify(path, store, manifest.stores.get(store, ""))
     for name in (TOKEN, IDENTITY):
         if (datadir.dir / file_of(name)).exists():
@@ -195,9 +194,8 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
     restarted = any(declaration_of(name).numbers_events for name in names)
     if restarted and datadir.database(RECORD_STORE).exists():
         # Event numbers begin again: cursors of clients must not be taken for new ones.
-        with _open(datadir.database(RECORD_STORE)) as connection:
+        with closing(open_database(datadir.database(RECORD_STORE), "rw")) as connection:
             connection.execute("DELETE FROM meta WHERE key = 'epoch'")
-            connection.commit()
     _write(datadir, manifest)
 
 
@@ -207,9 +205,11 @@ def _behind(datadir: DataDir, store: str, mode: Mode) -> StoreLost | None:
     epoch = value_in_record(datadir, epochs.KEY, mode)
     continued = {each for _, each in epochs.first_ids(datadir, epoch)}
     database = datadir.database(store)
-    if noted is None or noted.epoch not in {epoch, *continued} or suspect_marker(database).exists():
+    if noted is None or noted.epoch not in {epoch, *continued}:
         return None
-    with suppress(sqlite3.Error), _open(database, mode) as connection:
+    if not database.is_file() or suspect_marker(database).exists():  # a FIFO would not open
+        return None
+    with suppress(sqlite3.Error), closing(open_database(database, mode)) as connection:
         newest = event_ids.newest(connection)
         if newest < noted.number:
             return StoreLost(store, "behind", newest=newest, given_out=noted.number)
@@ -228,12 +228,10 @@ def _leave_events(datadir: DataDir, error: StoreLost, clock: Clock, log: Log) ->
     begun = epochs.Epoch(epoch, iso(now_ms), "", given_out + JUMP + 1, given_out)
     text = epochs.continued(epochs.read(datadir), old, begun)
     datadir.write_private(datadir.dir / epochs.FILE, text)
-    with _open(datadir.database(RECORD_STORE)) as connection:
+    with closing(open_database(datadir.database(RECORD_STORE), "rw")) as connection:
         connection.execute(meta.SET, (epochs.KEY, epoch))
-        connection.commit()
-    with _open(datadir.database(store)) as connection:
+    with closing(open_database(datadir.database(store), "rw")) as connection:
         event_ids.keep_sequence(connection, "events", given_out + JUMP)
-        connection.commit()
 
 
 def _put_aside(database: Path, now_ms: int) -> None:
@@ -266,12 +264,11 @@ def _identify(path: Path, store: str, recorded: str) -> str:
     own_key = declaration_of(store).id_key == STORE_ID_KEY
     if in_file or recorded or not own_key:
         return in_file or recorded  # a file whose id can't be read may be damaged, so don't write
-    with suppress(sqlite3.Error), _open(path) as connection:
+    with suppress(sqlite3.Error), closing(open_database(path, "rw")) as connection:
         connection.execute(
             "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)",
             (STORE_ID_KEY, random_id()),
         )
-        connection.commit()
     return _id_of(path, store, "rw")
 
 
@@ -282,9 +279,8 @@ def _write(datadir: DataDir, manifest: WorkspaceManifest) -> None:
         datadir.write_private(datadir.dir / FILE, text)
     database = datadir.database(RECORD_STORE)
     if database.exists() and _meta(database, _META_KEY, "rw") != text:
-        with suppress(sqlite3.Error), _open(database) as connection:
+        with suppress(sqlite3.Error), closing(open_database(database, "rw")) as connection:
             connection.execute(meta.SET, (_META_KEY, text))
-            connection.commit()
 
 
 def _decode(text: bytes | None) -> WorkspaceManifest:
@@ -303,26 +299,7 @@ def _meta(database: Path, key: str, mode: Mode) -> str:
     if not database.is_file() or suspect_marker(database).exists():
         return ""
     try:
-        with _open(database, mode) as connection:
+        with closing(open_database(database, mode)) as connection:
             return meta.value(connection, key) or ""
     except sqlite3.Error:
         return ""
-
-
-def _open(database: Path, mode: Mode = "rw") -> "closing[sqlite3.Connection]":
-    if database.exists() and not database.is_file():  # opening a FIFO would not end
-        raise sqlite3.OperationalError(f"{database.name} is not a file")
-    uri = read_unused_uri(database) if mode == "unused" else f"{_uri(database)}?mode={mode}"
-    return closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS))
-
-
-def read_unused_uri(database: Path) -> str:
-    """The URI by which SQLite reads a file that nobody uses, without making files beside it; only
-    what a killed process left in a log has to be read with the log."""
-    log = database.with_name(database.name + "-wal")
-    left = log.exists() and log.stat().st_size > 0
-    return f"{_uri(database)}?mode=ro{'' if left else '&immutable=1'}"
-
-
-def _uri(database: Path) -> str:
-    return database.absolute().as_uri()

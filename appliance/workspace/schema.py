@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Collection, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -152,24 +152,17 @@ def create_workspace(
     created: list[str] = []
     existing: list[str] = []
     make_folders(datadir, created, existing)
-    if locked:
-        manifest.check(datadir, accepted, clock, log, stores)
-        _fill(datadir, stores, True, clock, log, created, existing, damaged)
-        return WorkspaceChanges(created=tuple(created), existing=tuple(existing))
-    lock = WriterLock(datadir, "init", clock)
+    running = False
     try:
-        lock.acquire()
+        with nullcontext() if locked else WriterLock(datadir, "init", clock):
+            manifest.check(datadir, accepted, clock, log, stores)
+            _fill(datadir, stores, locked, clock, log, created, existing, damaged)
     except HubRunning:
         if not all(datadir.database(store).exists() for store in stores):
             raise
         existing += [datadir.database(store).name for store in stores]
-        return WorkspaceChanges(created=tuple(created), existing=tuple(existing), running=True)
-    try:
-        manifest.check(datadir, accepted, clock, log, stores)
-        _fill(datadir, stores, False, clock, log, created, existing)
-    finally:
-        lock.release()
-    return WorkspaceChanges(created=tuple(created), existing=tuple(existing))
+        running = True
+    return WorkspaceChanges(created=tuple(created), existing=tuple(existing), running=running)
 
 
 def make_folders(datadir: DataDir, created: list[str], existing: list[str]) -> None:
@@ -220,7 +213,7 @@ def _fill(
     log: Log,
     created: list[str],
     existing: list[str],
-    damaged: dict[str, StoreSuspended] | None = None,
+    damaged: dict[str, StoreSuspended] | None,
 ) -> None:
     for store in stores:
         if damaged is not None and store in damaged:

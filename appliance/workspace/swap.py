@@ -5,14 +5,14 @@
 New files are complete below `.agentlip/restore/new` before the journal is committed. A process that
 finds a journal settles it: before `committed` the new files are removed, from then on the renames
 are continued, which needs no space. The files that were replaced stay below `.agentlip/restore/old`
-until the end. Call everything here with the writer lock held,
-except `settle_if_stopped`.
+until the end. Call everything here with the writer lock held, except the two functions that take
+it.
 """
 
 import errno
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -133,6 +133,20 @@ def settle(datadir: DataDir, reached: Reached = nothing) -> Settled | None:
         _forward(datadir, journal, reached)
     _finish(datadir, journal, reached)
     return Settled("completed", journal.name, journal.keep_as)
+
+
+@contextmanager
+def hold_stopped(datadir: DataDir, clock: Clock) -> Iterator[None]:
+    """Holds the writer lock, and first undoes or completes an interrupted restore. Raises
+    HubRunning with the command that stops the appliance."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(WriterLock(datadir, random_id(), clock))
+        except HubRunning as error:
+            error.hint = "agentlipd down"
+            raise
+        settle(datadir)
+        yield
 
 
 def settle_if_stopped(datadir: DataDir, clock: Clock) -> Settled | None:

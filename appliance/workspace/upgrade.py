@@ -178,7 +178,9 @@ class Upgrade:
     def run(self) -> SchemaState:
         self._check_whole()
         before = state(self._connection, self._store, self._released)
-        self._refuse(before)
+        refuse(before)
+        if not before.schema and meta.has_tables(self._connection):
+            self._refuse_strangers(before)
         if self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise MigrationFailed(
                 f"{self._store}: the file system does not support the shared memory that WAL needs",
@@ -210,11 +212,6 @@ class Upgrade:
         result = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if result != "ok":
             raise StoreDamaged(f"{self._store}: the database is damaged: {result}")
-
-    def _refuse(self, before: SchemaState) -> None:
-        refuse(before)
-        if not before.schema and meta.has_tables(self._connection):
-            self._refuse_strangers(before)
 
     def _refuse_strangers(self, before: SchemaState) -> None:
         """A file that another program made after the shared specification is used as it is."""

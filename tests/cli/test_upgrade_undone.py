@@ -14,7 +14,9 @@ import pytest
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.log import Log
+from appliance.process.daemon import hold_locks
 from appliance.upgrade import apply as applying
+from appliance.upgrade.plan import plan
 from appliance.upgrade.sections import UpgradeSections
 from appliance.workspace import schema
 from appliance.workspace.datadir import STORES, DataDir
@@ -74,8 +76,9 @@ def killed_at(datadir: DataDir, statement: int) -> bool:
 
 
 def apply(datadir: DataDir) -> applying.AppliedMigration:
-    with applying.hold_locks(datadir) as clock:
-        return applying.apply(datadir, UpgradeSections(), clock, Log(level="error"))
+    with hold_locks(datadir) as clock:
+        planned = plan(datadir, UpgradeSections(), locked=True)
+        return applying.apply(datadir, planned, BackupSettings(), clock, Log(level="error"))
 
 
 def test_killed_at_any_statement_a_migration_continues_and_its_backup_is_whole(
