@@ -138,15 +138,10 @@ class BackupDirectory:
         """A new name and an empty directory for its files, not listed yet."""
         stamp = iso(now_ms)[:19].replace("-", "").replace(":", "")
         name = f"{stamp}Z-{random_id()[:6]}"
-        partial = self.root / (_PARTIAL + name)
-        with writing():
-            partial.mkdir(mode=0o700)
-        return name, partial
+        return name, self.begin_named(name)
 
     def begin_named(self, name: str) -> Path:
         """An empty directory for the files of a backup that has its name, such as a fetched one."""
-        if not NAME.match(name):
-            raise BackupNotFound(f"no backup is named {name!r}")
         partial = self.root / (_PARTIAL + name)
         with writing():
             partial.mkdir(mode=0o700)
@@ -155,9 +150,7 @@ class BackupDirectory:
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """An empty directory for a restored copy, which is removed at the end."""
-        path = self.root / f"{_PARTIAL}verify-{random_id()[:6]}"
-        with writing():
-            path.mkdir(mode=0o700)
+        path = self.begin_named(f"verify-{random_id()[:6]}")
         try:
             yield path
         finally:
@@ -212,6 +205,16 @@ def writing() -> Iterator[None]:
             f"the backup can't be written: {error.strerror or error}",
             details={"errno": error.errno or 0},
         ) from error
+
+
+def check_space(needed: int, free: int, hint: str) -> None:
+    """Raises BackupNotWritable if there are less free bytes than needed."""
+    if free < needed:
+        raise BackupNotWritable(
+            f"this needs {needed:,} bytes of free space, and {free:,} are free",
+            details={"bytes_needed": needed, "bytes_free": free},
+            hint=hint,
+        )
 
 
 def _read(path: Path, bytes_max: int) -> bytes:

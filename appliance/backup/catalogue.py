@@ -3,7 +3,6 @@
 Backups never change, so only new ones and those that could not be read are read again.
 """
 
-from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,11 +10,8 @@ import msgspec
 
 from appliance.backup import wire
 from appliance.backup.backup_directory import BackupDirectory, ListedBackup
-from appliance.backup.manifest import BackupManifest, Verification
-from appliance.backup.retention import SAFETY
-from appliance.kernel.clock import utc
-
-FUTURE_MS = 2000  # backups from later than this were made before the clock was set back
+from appliance.backup.manifest import BackupManifest, Verification, moment_ms
+from appliance.backup.retention import FUTURE_MS, SAFETY
 
 
 class BackupFacts(NamedTuple):
@@ -50,7 +46,7 @@ class BackupCatalogue:
         signature = self._now()
         if signature != self._signature:
             self.facts = [
-                BackupFacts(row.name, _ms(row.cut_at), row)
+                BackupFacts(row.name, moment_ms(row.cut_at, row.name), row)
                 for row in map(self.row, self._backups.names())
                 if not row.problem
             ]
@@ -125,13 +121,6 @@ def with_verification(row: wire.Backup, verification: Verification | None) -> wi
             problems=verification.problems[: wire.PROBLEMS_MAX],
         )
     return msgspec.structs.replace(row, verification=result)
-
-
-def _ms(text: str) -> int:
-    try:
-        return int(datetime.fromisoformat(utc(text)).timestamp() * 1000)
-    except ValueError:
-        return 0
 
 
 def _changed(path: Path) -> int:

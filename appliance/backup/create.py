@@ -3,31 +3,30 @@
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from appliance import __version__
 from appliance.backup import keys, small_files, store_copy
-from appliance.backup.backup_directory import BackupDirectory, writing
+from appliance.backup.backup_directory import BackupDirectory, check_space, writing
 from appliance.backup.cut import PinnedStore, common_cut, present_stores
 from appliance.backup.encoding import Source, encode, zstd
-from appliance.backup.errors import BackupNotWritable
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupFile, BackupManifest, Kind, Reason, StoreFacts
 from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import SmallFile
-from appliance.backup.store_copy import CopiedStore
+from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import free_bytes
+from appliance.kernel.store_files import UNUSED, open_database
 from appliance.kernel.whole_file import new_file
 from appliance.workspace import removed_files
-from appliance.workspace.datadir import BESIDE, DIRECTORY, DataDir
+from appliance.workspace.datadir import DIRECTORY, DataDir
 
 TellFile = Callable[[str, int, int], None]
-LEVEL = 3  # of zstd: a higher level is slower by far, and hardly smaller
 _SCRATCH = "scratch."
 _REMOVED = "removed"
 
@@ -138,25 +137,30 @@ class _Work:
             files=tuple(self._files),
         )
 
-    def _copy(self, pinned: PinnedStore) -> CopiedStore:
+    def _copy(self, pinned: PinnedStore) -> Path:
         file = pinned.path.name
-        copied = store_copy.copy(pinned, self._folder / (_SCRATCH + file), self._progress(file))
+        copied = self._folder / (_SCRATCH + file)
+        store_copy.copy(pinned, copied, self._progress(file))
         pinned.connection.close()
         return copied
 
-    def _add_store(self, pinned: PinnedStore, copied: CopiedStore) -> None:
-        file = pinned.path.name
-        copied.check()
-        facts = self._stores[pinned.store] = copied.facts(pinned.pause_ms, pinned.held)
-        declaration = declaration_of(pinned.store)
-        if declaration.numbers_events:
-            self._db_id, self._principals = facts.store_id, copied.principals()
-        if declaration.keeps_record:
-            self._epoch = copied.meta("epoch")
-        with writing(), copied.path.open("rb", buffering=0) as source:
+    def _add_store(self, pinned: PinnedStore, copied: Path) -> None:
+        file, declaration = pinned.path.name, declaration_of(pinned.store)
+        with closing(open_database(copied, UNUSED)) as connection:
+            store_copy.check(connection, pinned.store)
+            facts = store_copy.facts_of(
+                connection, pinned.store, pinned.pause_ms, held_by_other=pinned.held
+            )
+            if declaration.numbers_events:
+                self._db_id = facts.store_id
+                self._principals = store_copy.principals_in(connection)
+            if declaration.keeps_record:
+                self._epoch = meta.read(connection, "epoch") or ""
+        self._stores[pinned.store] = facts
+        with writing(), copied.open("rb", buffering=0) as source:
             mode = pinned.path.stat().st_mode & 0o777
             self._encode(file, path_of(pinned.store), "store", mode, source)
-            copied.path.unlink()
+            copied.unlink()
 
     def _add_small(self, files: Iterable[SmallFile]) -> None:
         for file in files:
@@ -174,7 +178,7 @@ class _Work:
     def _encode(self, name: str, path: str, kind: Kind, mode: int, source: Source) -> None:
         name += ".zst.age" if self._recipients else ".zst"
         with new_file(self._folder / name) as target:
-            done = encode(source, target, level=LEVEL, recipients=self._recipients)
+            done = encode(source, target, recipients=self._recipients)
         self._files.append(
             BackupFile(
                 name=name,
@@ -195,21 +199,12 @@ class _Work:
 
 def bytes_needed(datadir: DataDir) -> int:
     """The size of all stores with their logs, in bytes. Raises StoreNotCopied."""
-    total = 0
-    for store in present_stores(datadir):
-        path = datadir.database(store)
-        for file in (path, *(path.with_name(path.name + suffix) for suffix in BESIDE)):
-            with suppress(OSError):
-                total += file.stat().st_size
-    return total
+    return sum(map(datadir.store_bytes, present_stores(datadir)))
 
 
 def _check_space(datadir: DataDir, backups: BackupDirectory, settings: BackupSettings) -> None:
-    needed = bytes_needed(datadir) + settings.free_bytes_min
-    free = free_bytes(backups.root)
-    if free < needed:
-        raise BackupNotWritable(
-            f"the backup needs {needed:,} bytes of free space, and {free:,} are free",
-            details={"bytes_needed": needed, "bytes_free": free},
-            hint="free space, or lower backup.free_bytes_min: agentlip backup list",
-        )
+    check_space(
+        bytes_needed(datadir) + settings.free_bytes_min,
+        free_bytes(backups.root),
+        "free space, or lower backup.free_bytes_min: agentlip backup list",
+    )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from appliance.backup.errors import BackupLibraryMissing, KeyRefused
 
 CHUNK_BYTES = 1024 * 1024
+LEVEL = 3  # of zstd: a higher level is slower by far, and hardly smaller
 NO_MATCH = "No matching keys found"
 Tell = Callable[[int], None]
 """Called with the number of bytes of the content since its last call."""
@@ -45,16 +46,14 @@ def encode(
     source: Source,
     target: Sink,
     *,
-    level: int,
     recipients: Sequence[Any] = (),
-    tell: Tell | None = None,
 ) -> Encoded:
     """Writes all of `source` to `target`, compressed, and encrypted if there are `recipients`.
 
     Raises the errors of `source` and `target`, and BackupLibraryMissing.
     """
-    content = _Passed(tell)
-    compressed = _Compressed(source, content, level)
+    content = _Passed()
+    compressed = _Compressed(source, content)
     stored = _Stored(target)
     if recipients:
         _piped(lambda: age().encrypt_io(compressed, stored, recipients), compressed, stored)
@@ -162,10 +161,10 @@ class _Passed:
 class _Compressed(_End):
     """Reads the source and gives it out compressed."""
 
-    def __init__(self, source: Source, content: _Passed, level: int) -> None:
+    def __init__(self, source: Source, content: _Passed) -> None:
         self._source = source
         self._content = content
-        self._compressor = zstd().ZstdCompressor(level=level)
+        self._compressor = zstd().ZstdCompressor(level=LEVEL)
         self._waiting = bytearray()
         self._ended = False
 

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from appliance.backup.backup_directory import BackupDirectory, writing
-from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupNotWritable
+from appliance.backup.backup_directory import BackupDirectory, check_space, writing
+from appliance.backup.errors import BackupDamaged, BackupNotFound
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.remote import names_in, read_file, read_manifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import check_hash
 from appliance.backup.target import BackupTarget
 from appliance.kernel.ownership import open_own
+from appliance.kernel.store_errors import free_bytes
 
 Tell = Callable[[str, int, int], None]
 
@@ -49,7 +50,8 @@ def fetch(
     manifest = read_manifest(target, name)
     if _is_whole(backups, manifest):
         return manifest, False
-    _check_space(backups.root, manifest, settings)
+    needed = manifest.stored_bytes + settings.free_bytes_min
+    check_space(needed, free_bytes(backups.root), f"free space: df -h {backups.root}")
     partial_path = backups.begin_named(name)
     try:
         _fetch_files(target, manifest, partial_path, tell)
@@ -78,17 +80,6 @@ def _is_whole(backups: BackupDirectory, manifest: BackupManifest) -> bool:
     except (BackupNotFound, BackupDamaged):
         return False
     return True
-
-
-def _check_space(root: Path, manifest: BackupManifest, settings: BackupSettings) -> None:
-    with writing():
-        free = shutil.disk_usage(root).free
-    needed = manifest.stored_bytes + settings.free_bytes_min
-    if free < needed:
-        raise BackupNotWritable(
-            f"the backup needs {needed:,} bytes with backup.free_bytes_min; {free:,} are free",
-            hint=f"free space: df -h {root}",
-        )
 
 
 def _fetch_files(

@@ -223,7 +223,9 @@ class BackupScheduler(Loop):
             phase = phases.pop(0)
             try:
                 if phase == "verify":
-                    phases = self._after(self._verify(self._of), phases)
+                    result = self._verify(self._of)
+                    after = left_after(self._settings, result, scheduled=True)
+                    phases = [phase for phase in after if phase in phases]
                 else:
                     self._command(phase, *_ARGUMENTS[phase])
                     self._note_success(phase)
@@ -266,14 +268,6 @@ class BackupScheduler(Loop):
             )
         else:
             self.log.warning("backup not verified", name=name, problems=verification.problems[:3])
-
-    @staticmethod
-    def _after(result: str, phases: list[Phase]) -> list[Phase]:
-        """What may follow a verification: a backup that is not good never pushes out another
-        one."""
-        if result == "inconclusive":
-            return [phase for phase in phases if phase != "prune"]
-        return phases if result == "good" else []
 
     def _do_requested(self, request: BackupRequest) -> int:
         """Work for an administrator, which neither waits for the schedule nor delays it."""

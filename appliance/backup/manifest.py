@@ -11,7 +11,7 @@ only accepted if all its paths are those of files that backups contain, and its 
 import hashlib
 import re
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +23,7 @@ from appliance.kernel.store_declaration import path_of
 FILE = "manifest.json"
 BYTES_MAX = 16 * 1024 * 1024  # a larger manifest is damaged
 FORMAT = 1
+_STAMP_CHARACTERS = len("20261120T101112Z")
 Kind = Literal["store", "secret", "settings", "record", "export"]
 _PATHS: dict[Kind, re.Pattern[str]] = {
     "store": re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+"),  # and the file of a store of the manifest
@@ -104,11 +105,7 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cut_ms(self) -> int:
-        """The moment of the cut; 0 if it can't be read."""
-        try:
-            return int(datetime.fromisoformat(utc(self.cut_at)).timestamp() * 1000)
-        except ValueError:
-            return 0
+        return moment_ms(self.cut_at, self.name)
 
     @property
     def encrypted(self) -> bool:
@@ -173,6 +170,15 @@ def is_contained(path: str, kind: Kind, stores: Collection[str] = ()) -> bool:
     if kind == "store" and path not in map(path_of, stores):
         return False
     return _PATHS[kind].fullmatch(path) is not None
+
+
+def moment_ms(cut_at: str, name: str) -> int:
+    """When a cut was made. If its time can't be read, when the name of the backup was given."""
+    try:
+        moment = datetime.fromisoformat(utc(cut_at))
+    except ValueError:
+        moment = datetime.strptime(name[:_STAMP_CHARACTERS], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
 
 
 class _FormatOnly(msgspec.Struct):

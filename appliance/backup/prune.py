@@ -4,15 +4,11 @@ A backup is renamed before its files are deleted (`BackupDirectory.remove`), so 
 killed leaves no half backup.
 """
 
-from contextlib import suppress
-from datetime import UTC, datetime
-
 from appliance.backup.backup_directory import BackupDirectory, ListedBackup
+from appliance.backup.manifest import moment_ms
 from appliance.backup.retention import RetainedBackup, RetentionDecision, decide
 from appliance.backup.settings import BackupSettings
-from appliance.kernel.clock import Clock, utc
-
-_STAMP_CHARACTERS = len("20261120T101112Z")
+from appliance.kernel.clock import Clock
 
 
 def plan(
@@ -38,14 +34,7 @@ def prune(
 
 def _seen(listed: ListedBackup) -> RetainedBackup:
     result = None if listed.verification is None else listed.verification.result
-    stamp = datetime.strptime(listed.name[:_STAMP_CHARACTERS], "%Y%m%dT%H%M%SZ")
-    cut = stamp.replace(tzinfo=UTC)
-    if listed.manifest is None:
-        return RetainedBackup(listed.name, _ms(cut), None, result)
-    with suppress(ValueError):  # its name has the time too
-        cut = datetime.fromisoformat(utc(listed.manifest.cut_at))
-    return RetainedBackup(listed.name, _ms(cut), listed.manifest.reason, result)
-
-
-def _ms(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
+    manifest = listed.manifest
+    if manifest is None:
+        return RetainedBackup(listed.name, moment_ms("", listed.name), None, result)
+    return RetainedBackup(listed.name, manifest.cut_ms, manifest.reason, result)

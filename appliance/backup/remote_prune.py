@@ -6,8 +6,6 @@ The rules and reasons are those of the local backups. In addition, a backup stay
 - belongs to another workspace, or can't be read
 """
 
-from datetime import datetime
-
 import msgspec
 
 from appliance.backup.backup_directory import VERIFICATION, BackupDirectory
@@ -24,7 +22,7 @@ from appliance.backup.retention import RetainedBackup, RetentionDecision, decide
 from appliance.backup.settings import BackupSettings
 from appliance.backup.target import BackupTarget, read_all
 from appliance.backup.upload import removal_order
-from appliance.kernel.clock import Clock, utc
+from appliance.kernel.clock import Clock
 
 _VERIFICATION_BYTES_MAX = 1024 * 1024
 UNFINISHED = "an unfinished copy of a backup that is no longer here"
@@ -72,8 +70,7 @@ def _read(target: BackupTarget, name: str, owner: str) -> RetainedBackup | None:
     """
     try:
         manifest = read_manifest(target, name)
-        cut = datetime.fromisoformat(utc(manifest.cut_at))
-    except (BackupDamaged, VersionRefused, TargetObjectMissing, ValueError):
+    except (BackupDamaged, VersionRefused, TargetObjectMissing):
         return None
     except TargetFailed as error:
         if type(error) is not TargetFailed:
@@ -85,5 +82,5 @@ def _read(target: BackupTarget, name: str, owner: str) -> RetainedBackup | None:
         text = read_all(target, f"{name}/{VERIFICATION}", _VERIFICATION_BYTES_MAX)
         result = msgspec.json.decode(text, type=Verification).result
     except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
-        return RetainedBackup(name, int(cut.timestamp() * 1000), manifest.reason)
-    return RetainedBackup(name, int(cut.timestamp() * 1000), manifest.reason, result)
+        result = None
+    return RetainedBackup(name, manifest.cut_ms, manifest.reason, result)

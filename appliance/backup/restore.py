@@ -8,15 +8,15 @@ completes the restore (`workspace/swap.py`).
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
 
 from appliance.backup import keys, restore_job, restore_prepare, restore_settings
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, check_space
 from appliance.backup.create import create_backup
-from appliance.backup.errors import BackupNotWritable, StoreNotCopied, VerificationFailed
+from appliance.backup.errors import StoreNotCopied, VerificationFailed
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
 from appliance.backup.restore_prepare import PreparedFiles, Rows
@@ -25,9 +25,8 @@ from appliance.backup.restore_settings import ChangedSetting
 from appliance.backup.unpack import TellFile
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.ids import random_id
 from appliance.workspace import schema, swap
-from appliance.workspace.datadir import STORES, DataDir, HubRunning, WriterLock
+from appliance.workspace.datadir import STORES, DataDir, WriterLock
 from appliance.workspace.restoring import Noticed
 from appliance.workspace.swap import SwapJournal, SwappedFile
 
@@ -94,7 +93,8 @@ def plan(
     is, and may be running. Raises what `apply` would raise before its commit."""
     keys.check(job.backup_path, job.manifest, identities)
     running = not job.new and restore_job.is_running(job.target)
-    with tempfile.TemporaryDirectory(prefix="agentlip-restore-") as folder, _PlanLock(job) as mode:
+    folders = tempfile.TemporaryDirectory(prefix="agentlip-restore-")
+    with folders as folder, _hold_for_plan(job) as mode:
         job = msgspec.structs.replace(job, mode=mode)
         restore_job.check(job)
         selection = restore_job.select(job)
@@ -122,11 +122,14 @@ def apply(
     _make_target(job)
     job = msgspec.structs.replace(job, mode="rw")
     others = nullcontext() if job.new else backups.only_writer()
-    with _hold_lock(job.target, clock), others:
-        swap.settle(job.target)
+    with swap.hold_stopped(job.target, clock), others:
         restore_job.check(job)
         selection = restore_job.select(job)
-        _check_space(job, selection)
+        check_space(
+            restore_job.bytes_needed(job, selection),
+            restore_job.bytes_free(job.target),
+            f"free space: df -h {job.target.workspace}; or restore elsewhere: --into DIR",
+        )
         try:
             prepared = restore_prepare.prepare(
                 job,
@@ -152,37 +155,16 @@ def apply(
 
 
 @contextmanager
-def _hold_lock(target: DataDir, clock: Clock) -> Iterator[None]:
-    """Holds the writer lock. Raises HubRunning, with the command that stops the appliance."""
-    lock = WriterLock(target, random_id(), clock)
-    try:
-        lock.acquire()
-    except HubRunning as error:
-        raise HubRunning(error.message, details=error.details, hint="agentlipd down") from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-class _PlanLock:
+def _hold_for_plan(job: RestoreJob) -> Iterator[Mode]:
     """Locks a stopped workspace while a plan reads it: then nothing is left beside its stores."""
-
-    def __init__(self, job: RestoreJob) -> None:
-        self._lock = None if job.new else WriterLock(job.target, "plan")
-
-    def __enter__(self) -> Mode:
-        try:
-            if self._lock is not None:
-                self._lock.acquire()
-        except ApplianceError:  # it runs, or the directory is read-only
-            self._lock = None
-            return "ro"
-        return "rw"
-
-    def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.release()
+    mode: Mode = "rw"
+    with ExitStack() as stack:
+        if not job.new:
+            try:
+                stack.enter_context(WriterLock(job.target, "plan"))
+            except ApplianceError:  # it runs, or the directory is read-only
+                mode = "ro"
+        yield mode
 
 
 def _make_target(job: RestoreJob) -> None:
@@ -190,16 +172,6 @@ def _make_target(job: RestoreJob) -> None:
     if job.new:
         restore_job.check(job)
         restore_job.make_folders(job.target)
-
-
-def _check_space(job: RestoreJob, selection: RestoreSelection) -> None:
-    needed, free = restore_job.bytes_needed(job, selection), restore_job.bytes_free(job.target)
-    if needed > free:
-        raise BackupNotWritable(
-            f"the restore needs {needed:,} bytes, {free:,} are free",
-            details={"bytes_needed": needed, "bytes_free": free},
-            hint=f"free space: df -h {job.target.workspace}; or restore elsewhere: --into DIR",
-        )
 
 
 def _safety_copy(

@@ -15,7 +15,7 @@ from appliance.backup.backup_directory import writing
 from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
-from appliance.backup.store_copy import row_counts
+from appliance.backup.store_copy import facts_of, find_differences, row_counts
 from appliance.backup.unpack import TellFile, unpack
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
@@ -124,15 +124,8 @@ def _check_store(made: _Preparation, store: str) -> None:
     with closing(sqlite3.connect(made.new.database(store), isolation_level=None)) as connection:
         if store in STORES and (state := schema.state(connection, store)).too_new:
             raise VersionRefused(f"{store} needs a newer version: its schema is {state.schema}")
-        rows = row_counts(connection)
-    wrong = [table for table, count in facts.rows.items() if rows.get(table) != count]
-    if wrong or rows.keys() != facts.rows.keys():
-        table = (wrong or sorted(rows.keys() ^ facts.rows.keys()))[0]
-        raise VerificationFailed(
-            f"{store}.{table} has {rows.get(table)} rows; the manifest counted"
-            f" {facts.rows.get(table)}",
-            details={"store": store, "table": table},
-        )
+        for difference in find_differences(facts, facts_of(connection, store)):
+            raise VerificationFailed(f"{store}: {difference}", details={"store": store})
 
 
 def _check_references(made: _Preparation) -> None:

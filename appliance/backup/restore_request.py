@@ -55,7 +55,10 @@ def of(
         backups = BackupDirectory(here, _settings(here))
         folder = backups.path(_newest(backups) if name is None else name)
     settings = BackupSettings() if here is None else _settings(here)
-    manifest = _beside(folder, settings).read(folder.name)
+    if not folder.is_dir():
+        raise BackupNotFound(f"there is no directory {folder}")
+    beside = BackupDirectory(DataDir(folder.parent), settings, root=folder.parent)
+    manifest = beside.read(folder.name)
     target = DataDir(into.expanduser().resolve()) if into is not None else here
     assert target is not None
     job = RestoreJob(folder, manifest, target, settings, stores, into is not None, revive)
@@ -69,15 +72,6 @@ def _newest(backups: BackupDirectory) -> str:
         if listed.manifest is not None and listed.manifest.reason != "before-restore" and not bad:
             return listed.name
     raise BackupNotFound("there is no backup to restore", hint="agentlip backup list")
-
-
-def _beside(folder: Path, settings: BackupSettings) -> BackupDirectory:
-    """The directory of backups that contains `folder`, wherever it is."""
-    if not folder.is_dir():
-        raise BackupNotFound(f"there is no directory {folder}")
-    backups = BackupDirectory(DataDir(folder.parent), settings)
-    backups.root = folder.parent
-    return backups
 
 
 def _workspace(given: Path | None) -> DataDir:

@@ -22,7 +22,6 @@ from appliance.workspace import row_digest
 from appliance.workspace.restoring import RestoreContext
 
 Mode = Literal["ro", "rw"]
-SHOWN_MAX = 20  # ids of each kind in a plan, which people read
 _SEQUENCES = {
     "main": "SELECT seq FROM main.sqlite_sequence WHERE name = ?",
     "present": "SELECT seq FROM present.sqlite_sequence WHERE name = ?",
@@ -47,7 +46,6 @@ class RestoredStore:
             revive=job.revive,
             present=self.present,
             settings_file=job.target.settings_file,
-            shown_max=SHOWN_MAX,
             listed_max=listed_max,
         )
 

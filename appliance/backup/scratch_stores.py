@@ -8,7 +8,7 @@ from pathlib import Path
 
 from appliance.backup.deadline import Deadline
 from appliance.backup.manifest import BackupManifest, StoreFacts
-from appliance.backup.store_copy import CopiedStore
+from appliance.backup.store_copy import facts_of, find_differences
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import DECLARATIONS
@@ -65,20 +65,7 @@ def _of_store(store: str, path: Path, facts: StoreFacts, deadline: Deadline) -> 
                 return
             if state.edited:
                 yield f"it was migrated by another edition of {state.edited[0]}"
-    yield from _differences(facts, CopiedStore(store, path).facts(facts.pause_ms))
-
-
-def _differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
-    for table in sorted(expected.rows.keys() | actual.rows.keys()):
-        before, now = expected.rows.get(table), actual.rows.get(table)
-        if before is None or now is None:
-            yield f"the table {table} is {'missing' if now is None else 'not in the manifest'}"
-        elif before != now:
-            yield f"{table} has {now:,} rows; the manifest says {before:,}"
-    for name in ("store_id", "schema", "last_event_id"):
-        before, now = getattr(expected, name), getattr(actual, name)
-        if before != now:
-            yield f"{name} is {now!r}; the manifest says {before!r}"
+        yield from find_differences(facts, facts_of(connection, store))
 
 
 def _open(path: Path, deadline: Deadline) -> sqlite3.Connection:

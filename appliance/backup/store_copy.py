@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ownership import open_own
 from appliance.kernel.store_declaration import declaration_of, file_of
 from appliance.kernel.store_errors import sqlite_name
-from appliance.kernel.store_files import UNUSED, open_database
 
 PAGES_AT_ONCE = 1024
 PRINCIPALS_MAX = 1_000
@@ -24,55 +23,60 @@ _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _WRITING = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")
 
 
-class CopiedStore:
-    """A complete copy that nobody else uses."""
-
-    def __init__(self, store: str, path: Path) -> None:
-        self.store = store
-        self.path = path
-
-    def check(self) -> None:
-        """Raises StoreNotCopied if the copy, and so the store, is damaged."""
-        try:
-            with closing(open_database(self.path, UNUSED)) as connection:
-                result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        except sqlite3.Error as error:
-            raise not_copied(self.store, f"its copy can't be read: {error}") from error
-        if result != "ok":
-            raise not_copied(self.store, f"its copy is damaged: {result}")
-
-    def facts(self, pause_ms: float, held_by_other: bool = False) -> StoreFacts:
-        """Store id, schema and number of rows, all from the copy."""
-        declaration = declaration_of(self.store)
-        with closing(open_database(self.path, UNUSED)) as connection:
-            return StoreFacts(
-                file=file_of(self.store),
-                store_id=meta.read(connection, declaration.id_key) or "",
-                schema=_number(meta.read(connection, "x_schema")),
-                rows=row_counts(connection),
-                last_event_id=event_ids.newest(connection) if declaration.numbers_events else 0,
-                pause_ms=pause_ms,
-                held_by_other=held_by_other or UNSET,
-            )
-
-    def meta(self, key: str) -> str:
-        """A value of the table `meta`; "" if there is none."""
-        with closing(open_database(self.path, UNUSED)) as connection:
-            return meta.read(connection, key) or ""
-
-    def principals(self) -> tuple[str, ...]:
-        """The tokens and plugins that created messages of the hub, sorted, at most 1,000."""
-        with closing(open_database(self.path, UNUSED)) as connection:
-            if not meta.exists(connection, "x_message_principals"):
-                return ()
-            query = "SELECT DISTINCT principal FROM x_message_principals LIMIT ?"
-            rows = connection.execute(query, (PRINCIPALS_MAX,)).fetchall()
-        return tuple(sorted(row[0] for row in rows))
+def check(connection: sqlite3.Connection, store: str) -> None:
+    """Raises StoreNotCopied if the copy, and so the store, is damaged."""
+    try:
+        result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.Error as error:
+        raise not_copied(store, f"its copy can't be read: {error}") from error
+    if result != "ok":
+        raise not_copied(store, f"its copy is damaged: {result}")
 
 
-def copy(
-    pinned: PinnedStore, target: Path, tell: Callable[[int, int], None] | None = None
-) -> CopiedStore:
+def facts_of(
+    connection: sqlite3.Connection,
+    store: str,
+    pause_ms: float = 0.0,
+    *,
+    held_by_other: bool = False,
+) -> StoreFacts:
+    """Store id, schema and number of rows."""
+    declaration = declaration_of(store)
+    return StoreFacts(
+        file=file_of(store),
+        store_id=meta.read(connection, declaration.id_key) or "",
+        schema=_number(meta.read(connection, "x_schema")),
+        rows=row_counts(connection),
+        last_event_id=event_ids.newest(connection) if declaration.numbers_events else 0,
+        pause_ms=pause_ms,
+        held_by_other=held_by_other or UNSET,
+    )
+
+
+def find_differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
+    """How a store differs from what its manifest says."""
+    for table in sorted(expected.rows.keys() | actual.rows.keys()):
+        before, now = expected.rows.get(table), actual.rows.get(table)
+        if before is None or now is None:
+            yield f"the table {table} is {'missing' if now is None else 'not in the manifest'}"
+        elif before != now:
+            yield f"{table} has {now:,} rows; the manifest says {before:,}"
+    for name in ("store_id", "schema", "last_event_id"):
+        before, now = getattr(expected, name), getattr(actual, name)
+        if before != now:
+            yield f"{name} is {now!r}; the manifest says {before!r}"
+
+
+def principals_in(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The tokens and plugins that created messages of the hub, sorted, at most 1,000."""
+    if not meta.exists(connection, "x_message_principals"):
+        return ()
+    query = "SELECT DISTINCT principal FROM x_message_principals LIMIT ?"
+    rows = connection.execute(query, (PRINCIPALS_MAX,)).fetchall()
+    return tuple(sorted(row[0] for row in rows))
+
+
+def copy(pinned: PinnedStore, target: Path, tell: Callable[[int, int], None] | None = None) -> None:
     """Copies what the pinned connection sees to `target`, readable by the owner only.
 
     `tell` is called with the bytes that are copied and all of them. Raises BackupNotWritable,
@@ -101,7 +105,6 @@ def copy(
             connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
         raise _translate(pinned, error) from error
-    return CopiedStore(pinned.store, target)
 
 
 def tables(connection: sqlite3.Connection) -> list[str]:
@@ -115,11 +118,11 @@ def tables(connection: sqlite3.Connection) -> list[str]:
 
 def row_counts(connection: sqlite3.Connection) -> dict[str, int]:
     """The number of rows of each table that a manifest counts."""
-    counts = {}
-    for name in tables(connection):
-        table = '"' + name.replace('"', '""') + '"'
-        counts[name] = int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-    return counts
+    quoted = {name: '"' + name.replace('"', '""') + '"' for name in tables(connection)}
+    return {
+        name: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+        for name, table in quoted.items()
+    }
 
 
 def _number(text: str | None) -> int:

@@ -49,11 +49,11 @@ def unpack(
             sync_directory(folder)
 
 
-def check_hashes(backup_path: Path, manifest: BackupManifest, tell: TellFile | None = None) -> None:
+def check_hashes(backup_path: Path, manifest: BackupManifest) -> None:
     """Compares size and hash of every file of the backup; this needs no key. Raises
     BackupDamaged."""
     for file in manifest.files:
-        stored.check_hash(backup_path, file, _count(tell, file.name, file.stored_bytes))
+        stored.check_hash(backup_path, file)
 
 
 def _unpack_file(

@@ -12,14 +12,14 @@ from typing import Literal, NamedTuple
 
 from appliance import __version__
 from appliance.backup import keys, scratch_log, scratch_stores
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, check_space
 from appliance.backup.deadline import Deadline, Undecided
 from appliance.backup.errors import BackupDamaged, BackupNotWritable, KeyRefused, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupManifest, Verification
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
 from appliance.backup.settings import BackupSettings
-from appliance.backup.stored import check_hash
+from appliance.backup.stored import pieces
 from appliance.backup.unpack import TellFile, unpack
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
@@ -109,8 +109,9 @@ class Verifier:
             raise Undecided(error.message) from None
         except BackupDamaged as error:
             return [error.message]
-        self._check_space(manifest)
+        needed = manifest.bytes + self._settings.free_bytes_min
         try:
+            check_space(needed, free_bytes(self._backups.root), "")
             with self._backups.scratch() as scratch:
                 return self._restore(path, manifest, identities, DataDir(scratch))
         except BackupDamaged as error:
@@ -123,18 +124,11 @@ class Verifier:
         problems = []
         for file in manifest.files:
             try:
-                check_hash(path, file, lambda _: self._deadline.check())
+                for _ in pieces(path, file):
+                    self._deadline.check()
             except BackupDamaged as error:
                 problems.append(error.message)
         return problems
-
-    def _check_space(self, manifest: BackupManifest) -> None:
-        needed = manifest.bytes + self._settings.free_bytes_min
-        free = free_bytes(self._backups.root)
-        if free < needed:
-            raise Undecided(
-                f"restoring it needs {needed:,} free bytes beside the backups; there are {free:,}"
-            )
 
     def _restore(
         self, path: Path, manifest: BackupManifest, identities: Identities | None, scratch: DataDir

@@ -16,6 +16,7 @@ import msgspec
 
 from appliance.kernel.store_errors import sqlite_name
 
+SHOWN_MAX = 20  # ids of each kind in a plan, which people read
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 NoticeKind = Literal["lost", "lost-delivered", "valid-again", "still-revoked", "sent-again"]
 
@@ -59,7 +60,6 @@ class RestoreContext:
         revive: bool,
         present: bool,
         settings_file: Path,
-        shown_max: int,
         listed_max: int,
     ) -> None:
         self._connection = connection
@@ -70,7 +70,6 @@ class RestoreContext:
         self.revive = revive
         self.present = present
         self.settings_file = settings_file
-        self._shown_max = shown_max
         self._left = listed_max
         self.damaged = False  # the store before turned out to be damaged
         self.notices: list[Noticed] = []
@@ -112,9 +111,9 @@ class RestoreContext:
 
     def _add(self, kind: NoticeKind, noun: str, count: int, selection: str) -> None:
         query = f"SELECT * FROM ({selection}) LIMIT ?"
-        limit = max(self._shown_max, self._left)
+        limit = max(SHOWN_MAX, self._left)
         rows = [(str(a), str(b)) for a, b in self._connection.execute(query, (limit,))]
-        noticed = Noticed(self._store, kind, noun, count, tuple(rows[: self._shown_max]))
+        noticed = Noticed(self._store, kind, noun, count, tuple(rows[:SHOWN_MAX]))
         self.notices.append(noticed)
         self.listed.append((noticed, rows[: self._left]))
         self._left -= len(rows[: self._left])

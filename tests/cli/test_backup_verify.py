@@ -180,7 +180,7 @@ def test_time_limit_and_full_disk_prove_nothing(backups):
     toml = backups.workspace / "agentlip.toml"
     for line, text in (
         ("seconds_max = 0.001", "longer than backup.seconds_max"),
-        ("free_bytes_min = 900000000000000", "free bytes"),
+        ("free_bytes_min = 900000000000000", "of free space"),
     ):
         toml.write_text(f"[backup]\n{line}\n")
         done = verify(backups)

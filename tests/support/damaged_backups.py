@@ -14,8 +14,9 @@ from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.encoding import encode
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
-from appliance.backup.store_copy import CopiedStore
+from appliance.backup.store_copy import facts_of
 from appliance.backup.unpack import unpack
+from appliance.kernel.store_files import UNUSED, open_database
 from appliance.workspace.datadir import DataDir
 
 OF_THE_PROCESS = {"server.json", "port", "writer.lock", "backup.lock"}
@@ -84,7 +85,7 @@ class DamagedBackups:
         for file in manifest.files:
             stored = self.path / file.name
             with (folder / file.path).open("rb") as source, stored.open("wb") as target:
-                done = encode(source, target, level=3)
+                done = encode(source, target)
             files.append(msgspec.structs.replace(file, **done._asdict()))
         shutil.rmtree(folder)
         self.seal(lambda manifest: msgspec.structs.replace(manifest, files=tuple(files)))
@@ -96,6 +97,7 @@ class DamagedBackups:
         folder = self.workspace / "counted"
         wanted = f".agentlip/{manifest.stores[store].file}"
         unpack(self.path, manifest, folder, None, only=lambda file: file.path == wanted)
-        facts = CopiedStore(store, folder / wanted).facts(0.0)
+        with closing(open_database(folder / wanted, UNUSED)) as connection:
+            facts = facts_of(connection, store)
         shutil.rmtree(folder)
         return msgspec.structs.replace(manifest, stores={**manifest.stores, store: facts})

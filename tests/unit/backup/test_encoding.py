@@ -21,7 +21,7 @@ BIG = b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(CHUNK_BYTES // 
 
 def encoded(content: bytes, *recipients: object) -> tuple[bytes, Encoded]:
     target = BytesIO()
-    done = encode(BytesIO(content), target, level=3, recipients=recipients)
+    done = encode(BytesIO(content), target, recipients=recipients)
     return target.getvalue(), done
 
 
@@ -90,7 +90,7 @@ def test_memory_does_not_grow_with_the_file(secret: bool, tmp_path: Path) -> Non
         sink = Endless(0)
         with file.open("wb") as target:
             recipients = [KEY.to_public()] if secret else []
-            encode(Endless(count), target, level=3, recipients=recipients)
+            encode(Endless(count), target, recipients=recipients)
         with file.open("rb") as source:
             decode(source, sink, bytes_max=count, identities=[KEY] if secret else None)
         return sink.written == count
@@ -133,7 +133,7 @@ def test_errors_of_the_disk_come_through_as_they_are(secret: bool) -> None:
     keys = [KEY] if secret else None
     recipients = [KEY.to_public()] if secret else []
     with pytest.raises(OSError, match="No space") as raised:
-        encode(BytesIO(BIG), Full(), level=3, recipients=recipients)
+        encode(BytesIO(BIG), Full(), recipients=recipients)
     assert raised.value.errno == 28
     stored, _ = encoded(BIG, *recipients)
     with pytest.raises(OSError, match="No space"):

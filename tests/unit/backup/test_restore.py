@@ -15,10 +15,10 @@ from appliance.backup.errors import (
     VersionRefused,
 )
 from appliance.backup.manifest import BackupManifest, encode
-from appliance.backup.restore_rules import SHOWN_MAX
 from appliance.kernel.errors import Invalid
 from appliance.workspace import epochs
 from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
+from appliance.workspace.restoring import SHOWN_MAX
 from tests.support.restored_workspace import (
     SETTINGS,
     BackedUp,
@@ -205,7 +205,7 @@ def test_rows_that_the_manifest_did_not_count_are_refused(workspace: BackedUp) -
     hub = made.stores["hub"]
     stores = made.stores | {"hub": replace(hub, rows=hub.rows | {"messages": 6})}
     before = content_of(workspace.datadir)
-    with pytest.raises(VerificationFailed, match=r"hub\.messages has 5 rows"):
+    with pytest.raises(VerificationFailed, match="hub: messages has 5 rows"):
         workspace.restore(changed(made, stores=stores))
     assert content_of(workspace.datadir) == before
 
