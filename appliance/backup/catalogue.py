@@ -10,7 +10,7 @@ import msgspec
 
 from appliance.backup import wire
 from appliance.backup.backup_directory import BackupDirectory, ListedBackup
-from appliance.backup.manifest import BackupManifest, Verification, moment_ms
+from appliance.backup.manifest import Verification, moment_ms
 from appliance.backup.retention import FUTURE_MS, SAFETY
 
 
@@ -87,13 +87,10 @@ class BackupCatalogue:
 
 
 def row_of(listed: ListedBackup) -> wire.Backup:
+    """Without the verification, which may change."""
     manifest = listed.manifest
     if manifest is None:
         return wire.Backup(name=listed.name, problem=listed.problem or "it can't be read")
-    return with_verification(row_of_manifest(manifest), listed.verification)
-
-
-def row_of_manifest(manifest: BackupManifest) -> wire.Backup:
     return wire.Backup(
         name=manifest.name,
         reason=manifest.reason,

@@ -26,7 +26,7 @@ from appliance.backup.unpack import TellFile
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.workspace import schema, swap
-from appliance.workspace.datadir import STORES, DataDir, WriterLock
+from appliance.workspace.datadir import STORES, DataDir, WriterLock, read_lock
 from appliance.workspace.restoring import Noticed
 from appliance.workspace.swap import SwapJournal, SwappedFile
 
@@ -92,7 +92,7 @@ def plan(
     """Makes the new files in a temporary directory (TMPDIR) and compares. The workspace stays as it
     is, and may be running. Raises what `apply` would raise before its commit."""
     keys.check(job.backup_path, job.manifest, identities)
-    running = not job.new and restore_job.is_running(job.target)
+    running = not job.new and read_lock(job.target).held
     folders = tempfile.TemporaryDirectory(prefix="agentlip-restore-")
     with folders as folder, _hold_for_plan(job) as mode:
         job = msgspec.structs.replace(job, mode=mode)

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 import appliance
-from appliance.backup import keys, restore_job
+from appliance.backup import restore_job
 from appliance.backup.backup_directory import writing
 from appliance.backup.errors import VerificationFailed
 from appliance.backup.keys import Identities
@@ -95,7 +95,6 @@ def _source(
     job: RestoreJob, identities: Identities | None, folder: Path, clock: Clock, log: Log
 ) -> Path:
     """The hub's store of the backup in its own directory, migrated to this program's schema."""
-    keys.check(job.backup_path, job.manifest, identities)
     wanted = path_of(HUB)
     with writing():
         folder.mkdir(mode=0o700, parents=True)

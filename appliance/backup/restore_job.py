@@ -17,7 +17,7 @@ from appliance.kernel import event_ids
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
 from appliance.workspace import epochs, manifest, migration
-from appliance.workspace.datadir import BESIDE, SHARED_STORES, STORES, DataDir, read_lock
+from appliance.workspace.datadir import BESIDE, SHARED_STORES, STORES, DataDir
 from appliance.workspace.epochs import Epoch
 from appliance.workspace.open_files import program_with
 
@@ -158,10 +158,6 @@ def given_out(job: RestoreJob) -> int:
 def present_epoch(job: RestoreJob) -> str:
     """The epoch of the workspace before the restore; "" if it can't be read."""
     return "" if job.new else manifest.value_in_record(job.target, epochs.KEY, job.mode)
-
-
-def is_running(target: DataDir) -> bool:
-    return read_lock(target).held
 
 
 def pending(job: RestoreJob) -> dict[str, str]:

@@ -116,20 +116,17 @@ def check_references(files: Mapping[str, Path], before: Mapping[str, Path]) -> N
     had it. Raises RestoreRefused with the reason. Files that can't be read are skipped."""
     for store in files:
         for reference in declaration_of(store).restore.references:
-            broken = _missing(files, store, reference.store, reference.sql, reference.named)
-            known = _missing(before, store, reference.store, reference.sql, reference.named)
+            broken, known = (
+                _values(each.get(store), reference.sql)
+                - _values(each.get(reference.store), reference.named)
+                for each in (files, before)
+            )
             if broken - known:
                 raise RestoreRefused(
                     f"{store} and {reference.store} don't fit: {reference.says}"
                     f" ({', '.join(sorted(broken - known)[:5])})",
                     hint=f"restore both: --store {store} --store {reference.store}",
                 )
-
-
-def _missing(
-    files: Mapping[str, Path], store: str, other: str, naming: str, named: str
-) -> frozenset[str]:
-    return _values(files.get(store), naming) - _values(files.get(other), named)
 
 
 def _values(file: Path | None, sql: str) -> frozenset[str]:

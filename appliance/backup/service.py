@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from appliance.backup import wire
 from appliance.backup.backup_directory import BackupDirectory
-from appliance.backup.catalogue import BackupCatalogue, row_of_manifest, with_verification
+from appliance.backup.catalogue import BackupCatalogue
 from appliance.backup.errors import BackupRunning
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity, BackupRequest
@@ -82,9 +82,8 @@ class Backups:
 
     def _details(self, name: str) -> wire.BackupDetails:
         manifest = self._backups.read(name)
-        row = with_verification(row_of_manifest(manifest), self._backups.verification(name))
         return wire.BackupDetails(
-            backup=row,
+            backup=self._catalogue.row(name),
             db_id=manifest.db_id,
             identity=manifest.identity,
             recipients=manifest.recipients,

@@ -21,7 +21,7 @@ from appliance.backup.errors import (
     TargetObjectMissing,
 )
 from appliance.backup.manifest import BackupFile, BackupManifest
-from appliance.backup.remote import check_names, owner_of
+from appliance.backup.remote import check_names
 from appliance.backup.settings import TargetSettings
 from appliance.backup.stored import pieces
 from appliance.backup.target import BackupTarget, read_all
@@ -125,8 +125,6 @@ class Upload:
         """Removes the manifest first, so that the backup does not count meanwhile, then files that
         are not of the backup. Writes whose backup it is. Returns the files to send."""
         name = manifest.name
-        if f"{name}/{OWNER}" in listed:
-            self._check_owner(manifest)
         check_names(manifest)
         kept = {f"{name}/{file.name}" for file in manifest.files}
         kept |= {f"{name}/{OWNER}", f"{name}/{VERIFICATION}"}
@@ -135,14 +133,6 @@ class Upload:
         self._target.write(f"{name}/{OWNER}", [msgspec.json.encode(BackupOwner(manifest.db_id))])
         missing = _find_missing(manifest, listed)
         return [file for file in manifest.files if file in missing or file.name in damaged]
-
-    def _check_owner(self, manifest: BackupManifest) -> None:
-        owner = owner_of(self._target, manifest.name)
-        if owner not in (None, manifest.db_id):  # None: damaged, so it is written again
-            raise TargetFailed(
-                f"target {self._target.name} has a backup of another workspace with this name",
-                hint="give each workspace a prefix of its own in the url of the target",
-            )
 
     def _send(
         self, path: Path, manifest: BackupManifest, missing: list[BackupFile], state: UploadState

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from appliance import __version__
-from appliance.backup import keys, scratch_log, scratch_stores
+from appliance.backup import scratch_log, scratch_stores
 from appliance.backup.backup_directory import BackupDirectory, check_space
 from appliance.backup.deadline import Deadline, Undecided
 from appliance.backup.errors import BackupDamaged, BackupNotWritable, KeyRefused, VersionRefused
@@ -103,12 +103,6 @@ class Verifier:
         if manifest.encrypted and identities is None and _was_restored(before, manifest):
             self._how = "hashes"
             return []
-        try:
-            keys.check(path, manifest, identities)
-        except KeyRefused as error:
-            raise Undecided(error.message) from None
-        except BackupDamaged as error:
-            return [error.message]
         needed = manifest.bytes + self._settings.free_bytes_min
         try:
             check_space(needed, free_bytes(self._backups.root), "")
@@ -116,7 +110,7 @@ class Verifier:
                 return self._restore(path, manifest, identities, DataDir(scratch))
         except BackupDamaged as error:
             return [error.message]
-        except BackupNotWritable as error:
+        except (KeyRefused, BackupNotWritable) as error:
             raise Undecided(error.message) from None
 
     def _damaged_files(self, path: Path, manifest: BackupManifest) -> list[str]:

@@ -184,13 +184,6 @@ def test_changed_manifest_at_the_target_is_reported_and_replaced(local: TargetBa
     assert report(local).state == "ok"
 
 
-def test_backup_of_another_workspace_is_not_overwritten(local: TargetBackups) -> None:
-    name = local.add(FILES)
-    real = local.access().open(local.settings.targets[0])
-    real.write(f"{name}/upload.json", [b'{"db_id":"other"}'])
-    assert "another workspace" in copy(local)[0].problem
-
-
 def test_damaged_state_file_is_written_again_and_nothing_is_sent(local: TargetBackups) -> None:
     name = local.add(FILES)
     copy(local)
