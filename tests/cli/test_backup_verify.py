@@ -98,18 +98,6 @@ def test_flipped_byte_in_the_manifest_is_found(backups, at):
             "hub: messages has 24 rows; the manifest says 25",
         ),
         (
-            "auth",
-            "DELETE FROM tokens",
-            False,
-            "auth: tokens has 0 rows; the manifest says 1",
-        ),
-        (
-            "hub",
-            "DROP TRIGGER prevent_event_delete;DELETE FROM events WHERE event_id = 10",
-            False,
-            "events has",
-        ),
-        (
             "hub",
             "DROP TRIGGER prevent_event_delete;DELETE FROM events WHERE event_id = 10",
             True,
@@ -131,12 +119,6 @@ def test_flipped_byte_in_the_manifest_is_found(backups, at):
         ),
         (
             "hub",
-            "UPDATE meta SET value = 9999 WHERE key IN ('x_schema', 'x_compat')",
-            True,
-            "newer than this version's",
-        ),
-        (
-            "inbox",
             "UPDATE meta SET value = 9999 WHERE key IN ('x_schema', 'x_compat')",
             True,
             "newer than this version's",
@@ -188,11 +170,9 @@ def test_time_limit_and_full_disk_prove_nothing(backups):
         assert text in done.json[0]["problems"][0]
         assert backups.directory.verification(backups.name).result == "inconclusive"
         assert_only_backups(backups)
-
-
-def test_inconclusive_check_does_not_replace_a_result(backups):
+    toml.unlink()
     assert verify(backups).code == GOOD
-    (backups.workspace / "agentlip.toml").write_text("[backup]\nseconds_max = 0.001\n")
+    toml.write_text("[backup]\nseconds_max = 0.001\n")
     assert verify(backups).code == INCONCLUSIVE
     assert backups.directory.verification(backups.name).result == "good"
 

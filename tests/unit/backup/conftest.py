@@ -69,8 +69,3 @@ class AgeKey:
 @pytest.fixture
 def key(tmp_path: Path) -> AgeKey:
     return AgeKey(tmp_path / "key.txt")
-
-
-@pytest.fixture
-def other_key(tmp_path: Path) -> AgeKey:
-    return AgeKey(tmp_path / "other.txt")

@@ -205,13 +205,6 @@ def test_store_that_cannot_be_copied_is_named(backups: Backups, damage: str) -> 
     assert backups.backups.names() == backups.remains == []
 
 
-def test_too_little_space_is_said_before_anything_is_written(filled: Filled) -> None:
-    backups = Backups(filled.path, free_bytes_min=1 << 60)
-    with pytest.raises(BackupNotWritable, match="free space"):
-        backups.create()
-    assert list(backups.backups.root.iterdir()) == []
-
-
 def test_wrong_recipients_are_refused_without_showing_a_secret(filled: Filled) -> None:
     secret = "AGE-SECRET-KEY-1G8XE"
     for text in ("age1foo", "", secret, "ssh-rsa x"):

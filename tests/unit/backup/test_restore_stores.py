@@ -211,27 +211,18 @@ def test_sends_delivered_since_are_named_and_keep_their_ids(workspace: BackedUp)
     assert ids == [("s1", "s1", "pending")]
 
 
-def test_inbox_numbers_are_not_given_out_twice(workspace: BackedUp) -> None:
-    made = workspace.back_up()
-    execute(workspace.datadir, "inbox", "INSERT INTO sqlite_sequence VALUES ('inbox', 40)")
-    workspace.restore(made)
-    number = "SELECT seq FROM sqlite_sequence WHERE name = 'inbox'"
-    assert workspace.rows(number, "inbox") == [(40 + 2**32,)]
-
-
-@pytest.mark.parametrize("store", ["broker", "outbox", "courier"])
-def test_numbers_of_the_logs_are_not_given_out_twice(workspace: BackedUp, store: str) -> None:
-    set_highest = "INSERT INTO sqlite_sequence VALUES ('log', {})".format
+@pytest.mark.parametrize(
+    ("store", "table"),
+    [("inbox", "inbox"), ("broker", "log"), ("outbox", "log"), ("courier", "log")],
+)
+def test_numbers_are_not_given_out_twice(workspace: BackedUp, store: str, table: str) -> None:
+    set_highest = f"INSERT INTO sqlite_sequence VALUES ('{table}', {{}})".format
     execute(workspace.datadir, store, set_highest(30))
     made = workspace.back_up()
-    execute(
-        workspace.datadir,
-        store,
-        "DELETE FROM sqlite_sequence WHERE name = 'log'",
-        set_highest(50),
-    )
+    forget = f"DELETE FROM sqlite_sequence WHERE name = '{table}'"
+    execute(workspace.datadir, store, forget, set_highest(50))
     workspace.restore(made)
-    number = "SELECT seq FROM sqlite_sequence WHERE name = 'log'"
+    number = f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'"
     assert workspace.rows(number, store) == [(50 + 2**32,)]
 
 

@@ -75,21 +75,6 @@ def test_every_bit_of_a_file_counts(filled: Filled, key: AgeKey, encrypted: bool
             stored.read(path, file, stored.Nowhere(), secret_keys)
 
 
-@pytest.mark.parametrize("which", ["none", "other"])
-def test_wrong_key_is_said_before_anything_is_written(
-    filled: Filled, key: AgeKey, other_key: AgeKey, tmp_path: Path, which: str
-) -> None:
-    backups = Backups(filled.path, recipients=(key.recipient,))
-    manifest = backups.create()
-    path, into = backups.backups.path(manifest.name), tmp_path / "into"
-    identities = None if which == "none" else backups.identities(other_key.file)
-    with pytest.raises(KeyRefused):
-        keys.check(path, manifest, identities)
-    with pytest.raises(KeyRefused):
-        unpack(path, manifest, into, identities)
-    assert not into.exists()
-
-
 def test_damage_is_not_taken_for_a_wrong_key(filled: Filled, key: AgeKey) -> None:
     backups = Backups(filled.path, recipients=(key.recipient,))
     manifest = backups.create()
