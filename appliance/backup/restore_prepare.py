@@ -155,18 +155,22 @@ def _apply_rules(made: _Preparation) -> tuple[dict[Noticed, list[tuple[str, str]
         numbered = declaration_of(store).numbers_events
         floor = max(job.manifest.last_event_id, known) if numbered else 0
         present = Path("/nonexistent") if job.new else job.target.database(store)
-        with restore_rules.open_restored(
-            made.new.database(store), present, store, made.job.mode
-        ) as restored:
-            left = LISTED_MAX - sum(map(len, listed.values()))
-            context = restored.context(job, made.now_ms, left)
-            given_out = restored.apply(context, floor)
-            made.notices += context.notices
-            listed.update(context.listed)
-            if context.damaged or not (restored.present or job.new):
-                made.uncompared.append(store)
-            highest = given_out if numbered else highest
-            made.rows[store] = row_counts(restored.connection)
+        done = restore_rules.apply(
+            job,
+            store,
+            made.new.database(store),
+            present,
+            now_ms=made.now_ms,
+            known=floor,
+            left=LISTED_MAX - sum(map(len, listed.values())),
+        )
+        context = done.context
+        made.notices += context.notices
+        listed.update(context.listed)
+        if context.damaged or not (context.present or job.new):
+            made.uncompared.append(store)
+        highest = done.highest if numbered else highest
+        made.rows[store] = done.rows
     return listed, highest
 
 

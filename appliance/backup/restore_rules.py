@@ -4,15 +4,16 @@ The store before the restore is attached as `present`, if it can be read.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import appliance
 from appliance.backup.errors import RestoreRefused
 from appliance.backup.restore_job import RestoreJob
+from appliance.backup.store_copy import row_counts
 from appliance.kernel import meta
 from appliance.kernel.event_ids import keep_sequence
 from appliance.kernel.store_declaration import declaration_of
@@ -28,76 +29,81 @@ _SEQUENCES = {
 }
 
 
-class RestoredStore:
-    """The new file of a store beside the one before it."""
+class AppliedRules(NamedTuple):
+    """What changed a new file.
 
-    def __init__(self, connection: sqlite3.Connection, store: str, there: bool):
-        self.connection = connection
-        self.store = store
-        self.present = there
+    highest  the highest number that was given out of the first raised table
+    rows     the number of rows of each table after the change
+    """
 
-    def context(self, job: RestoreJob, now_ms: int, listed_max: int) -> RestoreContext:
-        return RestoreContext(
-            self.connection,
-            self.store,
-            schema=int(meta.read(self.connection, "x_schema") or 0),
+    context: RestoreContext
+    highest: int
+    rows: dict[str, int]
+
+
+def apply(
+    job: RestoreJob, store: str, file: Path, present: Path, *, now_ms: int, known: int, left: int
+) -> AppliedRules:
+    """Calls `restored` of the subsystem for the new file of a store, with the one before attached
+    if it can be read, and raises numbers.
+
+    known  a lower limit for the highest number that was given out
+    left   how many entries of notices may be listed
+    """
+    with closing(_connect(file)) as connection:
+        there = is_readable(present, job.mode)
+        if there:
+            uri = f"{present.absolute().as_uri()}?mode={job.mode}"
+            connection.execute("ATTACH ? AS present", (uri,))
+        context = RestoreContext(
+            connection,
+            store,
+            schema=int(meta.read(connection, "x_schema") or 0),
             now_ms=now_ms,
             cut_ms=job.manifest.cut_ms,
             revive=job.revive,
-            present=self.present,
+            present=there,
             settings_file=job.target.settings_file,
-            listed_max=listed_max,
+            listed_max=left,
         )
-
-    def apply(self, context: RestoreContext, highest: int) -> int:
-        """Calls `restored` of the subsystem, and raises numbers. Returns the highest number that
-        was given out of the first raised table; `highest` is a lower limit for it."""
-        declaration, before = declaration_of(self.store), 0
-        sequences = {table: self._sequence(table) for table in declaration.restore.raised}
-        self.connection.execute("BEGIN IMMEDIATE")
-        changed = row_digest.find_changes(self.connection, self.store)
-        if declaration.restored:
-            module = import_module(declaration.restored, appliance.__name__)
-            module.restored(self.connection, context)
-            if context.damaged:  # SQLite refuses every further write of this transaction
-                self._leave_present(context)
-                module.restored(self.connection, context)
-        row_digest.renew(self.connection, self.store, changed)
-        for index, table in enumerate(sequences):
-            number = max(sequences[table], 0 if index else highest)
-            before = before or number
-            if meta.exists(self.connection, table):
-                keep_sequence(self.connection, table, number + JUMP)
-            elif number:  # the migration that adds the table begins with this number
-                self.connection.execute(meta.SET, (f"sequence:{table}", str(number + JUMP)))
-        self.connection.execute("COMMIT")
-        return before
-
-    def _leave_present(self, context: RestoreContext) -> None:
-        """Begins again without the store before, which is damaged."""
-        self.connection.execute("ROLLBACK")
-        self.connection.execute("DETACH present")
-        self.present = context.present = False
-        self.connection.execute("BEGIN IMMEDIATE")
-
-    def _sequence(self, table: str) -> int:
-        numbers = [0]
-        for schema in ("main", "present") if self.present else ("main",):
-            with suppress(sqlite3.OperationalError):
-                row = self.connection.execute(_SEQUENCES[schema], (table,)).fetchone()
-                numbers.append(row[0] if row else 0)
-        return max(numbers)
+        highest = _change(connection, store, context, known)
+        return AppliedRules(context, highest, row_counts(connection))
 
 
-@contextmanager
-def open_restored(file: Path, present: Path, store: str, mode: Mode) -> Iterator[RestoredStore]:
-    """The new file of a store, with the one before attached if it can be read in `mode`."""
-    with closing(_connect(file)) as connection:
-        there = is_readable(present, mode)
-        if there:
-            uri = f"{present.absolute().as_uri()}?mode={mode}"
-            connection.execute("ATTACH ? AS present", (uri,))
-        yield RestoredStore(connection, store, there)
+def _change(connection: sqlite3.Connection, store: str, context: RestoreContext, known: int) -> int:
+    declaration, highest = declaration_of(store), 0
+    tables = declaration.restore.raised
+    given_out = [_find_highest(connection, table, context.present) for table in tables]
+    connection.execute("BEGIN IMMEDIATE")
+    changed = row_digest.find_changes(connection, store)
+    if declaration.restored:
+        module = import_module(declaration.restored, appliance.__name__)
+        module.restored(connection, context)
+        if context.damaged:  # SQLite refuses every further write of this transaction
+            connection.execute("ROLLBACK")
+            connection.execute("DETACH present")
+            context.present = False
+            connection.execute("BEGIN IMMEDIATE")
+            module.restored(connection, context)
+    row_digest.renew(connection, store, changed)
+    for index, table in enumerate(tables):
+        number = max(given_out[index], 0 if index else known)
+        highest = highest or number
+        if meta.exists(connection, table):
+            keep_sequence(connection, table, number + JUMP)
+        elif number:  # the migration that adds the table begins with this number
+            connection.execute(meta.SET, (f"sequence:{table}", str(number + JUMP)))
+    connection.execute("COMMIT")
+    return highest
+
+
+def _find_highest(connection: sqlite3.Connection, table: str, present: bool) -> int:
+    numbers = [0]
+    for schema in ("main", "present") if present else ("main",):
+        with suppress(sqlite3.OperationalError):
+            row = connection.execute(_SEQUENCES[schema], (table,)).fetchone()
+            numbers.append(row[0] if row else 0)
+    return max(numbers)
 
 
 def is_readable(database: Path, mode: Mode) -> bool:

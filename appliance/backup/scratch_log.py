@@ -1,9 +1,8 @@
 """Compares the log that a scratch server gives out with the rows of its file, event by event."""
 
-import sqlite3
 from contextlib import closing
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -45,14 +44,6 @@ class ServedPage(msgspec.Struct, frozen=True):
     has_more: bool = False
 
 
-class Compared(NamedTuple):
-    """How far the log was compared; `problem` is "" while both are the same."""
-
-    last: int
-    events: int
-    problem: str = ""
-
-
 def problems(
     server: ScratchServer, scratch: DataDir, manifest: BackupManifest, deadline: Deadline
 ) -> list[str]:
@@ -60,22 +51,25 @@ def problems(
     lines = []
     if server.db_id != manifest.db_id:
         lines.append(f"the server has db_id {server.db_id}; the manifest says {manifest.db_id}")
+    last = count = 0
     with closing(open_database(scratch.database(HUB), "ro")) as connection:
-        compared = Compared(0, 0)
-        while True:
+        has_more = True
+        while has_more:
             deadline.check()
-            page = _page(server, compared.last)
-            compared = _compare(connection, page.events, compared)
-            if compared.problem:
-                return [*lines, compared.problem]
-            if not page.has_more:
-                break
-        rest = connection.execute(_ROWS, (compared.last, 1)).fetchone()
+            page = _page(server, last)
+            rows = connection.execute(_ROWS, (last, len(page.events))).fetchall()
+            for event, row in zip_longest(page.events, rows):
+                problem = _difference(event, row)
+                if problem:
+                    return [*lines, problem]
+                last, count = row[0], count + 1
+            has_more = page.has_more
+        rest = connection.execute(_ROWS, (last, 1)).fetchone()
     if rest is not None:
         lines.append(f"the server leaves out event {rest[0]}")
     expected = manifest.stores[HUB].rows.get("events", 0)
-    if compared.events != expected:
-        lines.append(f"the server has {compared.events:,} events; the manifest says {expected:,}")
+    if count != expected:
+        lines.append(f"the server has {count:,} events; the manifest says {expected:,}")
     return lines
 
 
@@ -87,18 +81,12 @@ def _page(server: ScratchServer, after: int) -> ServedPage:
         raise ServerFailed(f"the log after event {after} can't be decoded: {error}") from None
 
 
-def _compare(
-    connection: sqlite3.Connection, events: list[ServedEvent], before: Compared
-) -> Compared:
-    last, count = before.last, before.events
-    rows = connection.execute(_ROWS, (last, len(events))).fetchall()
-    for event, row in zip_longest(events, rows):
-        if event is None or row is None:
-            number = event.event_id if row is None else row[0]
-            where = "server" if row is None else "file"
-            return Compared(last, count, f"event {number} is only in the log of the {where}")
-        stored = (*row[:5], row[5].encode().strip())
-        if event.values() != stored:
-            return Compared(last, count, f"event {row[0]}: the server and the file differ")
-        last, count = event.event_id, count + 1
-    return Compared(last, count)
+def _difference(event: ServedEvent | None, row: tuple[Any, ...] | None) -> str:
+    """How an event differs from its row; "" if it doesn't."""
+    if row is None:
+        return f"event {event.event_id if event else 0} is only in the log of the server"
+    if event is None:
+        return f"event {row[0]} is only in the log of the file"
+    if event.values() != (*row[:5], row[5].encode().strip()):
+        return f"event {row[0]}: the server and the file differ"
+    return ""
