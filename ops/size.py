@@ -18,13 +18,13 @@ GENERATED = '"""Generated from'
 """How a module begins that a program writes from something else, which is what people read."""
 # Lines of code that a package may have. Another mechanism needs one less, or a decision here.
 BUDGETS = {
-    "doctor": 5_600, "hub": 6_200, "spark": 4_500, "kernel": 3_200, "backup": 3_400,
+    "doctor": 5_600, "hub": 5_890, "child": 310, "spark": 4_500, "kernel": 3_200, "backup": 3_400,
     "courier": 4_300, "export": 2_800, "broker": 3_100, "sdk": 2_800, "outbox": 2_900,
     "web": 2_700, "workspace, recovery, upgrade": 2_000, OTHER: 8_500, "tests": 53_000,
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
-    "doctor": 7_100, "hub": 7_250, "spark": 5_500, "kernel": 3_400, "backup": 4_900,
+    "doctor": 7_100, "hub": 6_936, "child": 314, "spark": 5_500, "kernel": 3_400, "backup": 4_900,
     "courier": 4_650, "export": 3_550, "broker": 3_850, "sdk": 3_400, "outbox": 3_350,
     "web": 3_250, "workspace, recovery, upgrade": 3_000, OTHER: 9_950, "tests": 60_100,
 }  # fmt: skip

@@ -14,7 +14,7 @@ SLEEPS = {
     "support/until.py until": "the polling itself",
     "unit/hooks/test_service.py tick": "counts the turns of a greenlet",
     "unit/hub/plugins/conftest.py reap": "the event loop notices the end of processes",
-    "unit/hub/plugins/test_line_process.py test_waiting_for_a_child_does_not_block_other_greenlets":
+    "unit/child/test_line_process.py test_waiting_for_a_child_does_not_block_other_greenlets":
         "counts the turns of a greenlet",
     "unit/kernel/test_loop.py test_failed_round_is_logged_and_the_next_one_runs":
         "no round begins after the stop",

@@ -26,7 +26,7 @@ IMPORTERS = {
         "appliance.wsgi",
         "appliance.server",
         "appliance.hub.pipeline",
-        "appliance.hub.plugins.line_process",
+        "appliance.child.line_process",
     ],
     "gunicorn": ["appliance.web.*", "appliance.wsgi"],
     "peewee": ["appliance.*.model", "appliance.*.listings"],

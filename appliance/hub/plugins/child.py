@@ -14,7 +14,8 @@ import types
 from pathlib import Path
 from typing import Any
 
-from appliance.hub.plugins import sandbox, supervisor
+from appliance.child import supervisor
+from appliance.hub.plugins import sandbox
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
 FUNCTIONS = {"linkifier": "enrich", "extractor": "extract"}
@@ -26,7 +27,7 @@ def main() -> None:
     order = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
     if order is None:
         return
-    own_namespace, watched = supervisor.split(raw, order)
+    own_namespace, watched = supervisor.split(raw, subprocesses=order["subprocesses"])
     isolation = sandbox.enter(order, watched, own_namespace)
     _answer(raw, {"isolation": isolation, "pid": _pid()})
     load = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")

@@ -17,7 +17,6 @@ The report contains tested facts: the process finally tries each forbidden actio
 import contextlib
 import itertools
 import os
-import resource
 import secrets
 import signal
 import socket
@@ -26,10 +25,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from appliance.hub.plugins import seccomp, supervisor, syscalls
+from appliance.child import supervisor, syscalls
+from appliance.child.limits import limit
+from appliance.hub.plugins import seccomp
 
 SIBLINGS_MAX = 10_000
-OPEN_FILES_MAX = 64
 LANDLOCK_MIN = 3  # sufficient without other means; older versions don't prevent truncating by name
 SYSTEM_FOLDERS = (
     "/bin", "/lib", "/lib32", "/lib64", "/nix/store", "/sbin", "/usr", "/etc/alternatives",
@@ -61,7 +61,12 @@ def enter(order: dict[str, Any], watched: int, own_namespace: bool) -> dict[str,
         os._exit(0)  # it ended before the signal was set
     os.close(watched)
     landlock = confine(order["data_dir"], order["readable"], network=order["network"])
-    limit(order)
+    limit(
+        memory_bytes=order["memory_bytes"],
+        cpu_seconds=order["cpu_seconds"],
+        file_bytes=order["file_bytes"],
+        processes_max=order["processes_max"] if order["subprocesses"] else None,
+    )
     filtered = seccomp.enforce(network=order["network"], subprocesses=order["subprocesses"])
     foreign = os.geteuid() != order["owner"]
     shut = foreign or landlock >= (1 if filtered else LANDLOCK_MIN)
@@ -215,39 +220,6 @@ def _beside(data_dir: str, root: str) -> list[tuple[str, bool]]:
                     paths.append((path, stat.S_ISDIR(mode)))
         here = os.path.join(here, name)
     return paths
-
-
-def limit(order: dict[str, Any]) -> None:
-    wanted = {
-        "CORE": 0,
-        "AS": order["memory_bytes"],
-        "CPU": order["cpu_seconds"],
-        "FSIZE": order["file_bytes"],
-        "NOFILE": OPEN_FILES_MAX,
-        "MEMLOCK": 0,
-        "MSGQUEUE": 0,
-        "NPROC": _tasks() + order["processes_max"] if order["subprocesses"] else 0,
-    }
-    for name, value in wanted.items():
-        which = getattr(resource, f"RLIMIT_{name}", None)
-        if which is None:  # macOS has fewer limits
-            continue
-        hard = resource.getrlimit(which)[1]
-        if hard != resource.RLIM_INFINITY:
-            value = min(value, hard)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(which, (value, value))
-
-
-def _tasks() -> int:
-    """The threads of this user, which all count towards the limit."""
-    count = 0
-    with contextlib.suppress(OSError):
-        for name in filter(str.isdecimal, os.listdir("/proc")):
-            with contextlib.suppress(OSError):
-                if os.stat(f"/proc/{name}").st_uid == os.geteuid():
-                    count += len(os.listdir(f"/proc/{name}/task"))
-    return count
 
 
 def _write(data_dir: str, *, trusted: bool) -> str:

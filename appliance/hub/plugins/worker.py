@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 import appliance
-from appliance.hub.plugins import metrics, proof, wire
-from appliance.hub.plugins.line_process import (
+from appliance.child.line_process import (
     LineProcess,
     ProcessEnded,
     ResponseLate,
     ResponseTooLong,
     UnrequestedLine,
 )
+from appliance.hub.plugins import metrics, proof, wire
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
 from appliance.kernel.log import Log

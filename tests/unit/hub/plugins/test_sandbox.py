@@ -10,7 +10,8 @@ from pathlib import Path
 import gevent
 import pytest
 
-from appliance.hub.plugins import syscalls, wire, worker
+from appliance.child import syscalls
+from appliance.hub.plugins import wire, worker
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
 from appliance.hub.plugins.worker import PluginFailure, PluginWorker
@@ -232,7 +233,8 @@ def test_a_plugin_that_uses_up_its_processor_time_is_ended(run, monkeypatch):
 def bare(monkeypatch, version, *, filtered=True, root=worker.ROOT):
     """Has the plugin's process meet another Landlock than there is, and a filter or none."""
     code = (
-        f"sys.path.insert(0, {root!r}); from appliance.hub.plugins import seccomp, syscalls;"
+        f"sys.path.insert(0, {root!r}); from appliance.child import syscalls;"
+        " from appliance.hub.plugins import seccomp;"
         f" syscalls.landlock_version = lambda: {version};"
     )
     if not filtered:
@@ -317,7 +319,8 @@ def test_module_is_not_sent_without_required_isolation(data, tmp_path, monkeypat
 def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_path_factory):
     """Also where there is no Landlock: the folder is the appliance's user's alone."""
     copy = tmp_path_factory.mktemp("code") / "appliance"
-    shutil.copytree(Path(worker.ROOT) / "appliance" / "hub" / "plugins", copy / "hub" / "plugins")
+    for name in ("child", "hub/plugins"):
+        shutil.copytree(Path(worker.ROOT) / "appliance" / name, copy / name)
     for folder in (copy, copy / "hub"):
         (folder / "__init__.py").touch()
     if FILTER:

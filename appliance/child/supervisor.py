@@ -1,12 +1,12 @@
-"""The process between the appliance and a plugin, which always ends the plugin.
+"""The process between a parent and the child that works for it, which always ends the child.
 
-    appliance ── socket ── supervisor ── fork ──▶ plugin ──▶ its subprocesses, if allowed
+    parent ── socket ── supervisor ── fork ──▶ child ──▶ its subprocesses, if allowed
 
-It runs no plugin code and reads nothing from the socket. When the appliance closes its end or is
-killed, or when the plugin's process ends, it kills all its descendants and exits. As subreaper it
-also finds orphans and processes in other sessions. When the supervisor itself is killed, the
-kernel kills the plugin (PR_SET_PDEATHSIG; the system call filter keeps the plugin from clearing
-it) and everything in the PID namespace, if there is one. Standard library only.
+It runs no code of the child and reads nothing from the socket. When the parent closes its end or is
+killed, or when the child ends, it kills all its descendants and exits. As subreaper it also finds
+orphans and processes in other sessions. When the supervisor itself is killed, the kernel kills a
+child that has set PR_SET_PDEATHSIG (a filter of system calls can keep it from clearing that) and
+everything in the PID namespace, if there is one. Standard library only.
 """
 
 import contextlib
@@ -16,21 +16,20 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Any
 
-from appliance.hub.plugins import syscalls
+from appliance.child import syscalls
 
 ROUND_SECONDS = 0.005  # between two rounds of killing descendants
 
 
-def split(raw: socket.socket, order: dict[str, Any]) -> tuple[bool, int]:
-    """Returns in the plugin's process: whether it has its own PID namespace, and a descriptor that
-    hangs up when the supervisor ends. Never returns in the supervisor."""
+def split(raw: socket.socket, *, subprocesses: bool) -> tuple[bool, int]:
+    """Returns in the child: whether it has its own PID namespace, and a descriptor that hangs up
+    when the supervisor ends. Never returns in the supervisor. `raw`: the socket to the parent."""
     with contextlib.suppress(OSError):
         os.setsid()  # already a leader if the parent started it as one
     if sys.platform == "linux":
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-    own_namespace = _new_namespace(bool(order["subprocesses"]))
+    own_namespace = _new_namespace(subprocesses)
     watched, kept_open = os.pipe()
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
@@ -53,14 +52,14 @@ def split(raw: socket.socket, order: dict[str, Any]) -> tuple[bool, int]:
 
 
 def is_gone(watched: int) -> bool:
-    """Whether the supervisor has ended. For the plugin's process."""
+    """Whether the supervisor has ended. For the child."""
     poll = select.poll()
     poll.register(watched, 0)
     return bool(poll.poll(0))
 
 
 def _watch(raw: socket.socket, child: int, wake: int) -> None:
-    """Until the appliance hangs up or the plugin ends."""
+    """Until the parent hangs up or the child ends."""
     poll = select.poll()
     poll.register(raw.fileno(), getattr(select, "POLLRDHUP", 0))
     poll.register(wake, select.POLLIN)
@@ -140,7 +139,7 @@ def _is_ours(child: int) -> bool:
 
 def _new_namespace(subprocesses: bool) -> bool:
     """Create a PID namespace for the next child. Root can; other users also need a user namespace,
-    which is created only for plugins with subprocesses."""
+    which is created only for children with subprocesses."""
     if sys.platform != "linux":
         return False
     if os.geteuid() == 0:

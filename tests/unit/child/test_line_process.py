@@ -7,7 +7,7 @@ import sys
 import gevent
 import pytest
 
-from appliance.hub.plugins.line_process import (
+from appliance.child.line_process import (
     LineProcess,
     ProcessEnded,
     ResponseLate,
