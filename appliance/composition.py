@@ -30,7 +30,7 @@ from appliance.identity.settings import IdentitySettings
 from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
 from appliance.inbox.resources import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
-from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of, open_inbox
+from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of
 from appliance.integrations.courier_outbox import TriggerWebhooks
 from appliance.integrations.hooks_inbox import OwnNames, OwnUrl
 from appliance.integrations.hooks_outbox import HookSender
@@ -230,7 +230,7 @@ class MeshMember:
             host.served, host.section(IdentitySettings), host.clock, host.log, os.environ,
             has_remote_brokers=bool(brokers),
         )  # fmt: skip
-        opened = open_inbox(host, keys, brokers) if host.runs("inbox") else None
+        opened = OpenInbox(host, keys, brokers) if host.runs("inbox") else None
         sending: tuple[Subsystem, ...] = ()
         if host.runs("outbox"):
             outbox = open_outbox(host, keys, opened, broker, brokers, targets)
@@ -257,8 +257,8 @@ class MeshMember:
         subsystems: list[Subsystem] = []
         if host.runs("hooks"):
             needs = HooksNeeds(
-                inbox.inbox, inbox.store, book, in_ci(os.environ), OwnNames(inbox, keys),
-                OwnUrl(host.section(HttpSettings).host, host.served),
+                inbox.inbox, inbox.inbox.events.call, inbox.store, book, in_ci(os.environ),
+                OwnNames(inbox, keys), OwnUrl(host.section(HttpSettings).host, host.served),
                 None if self.outbox is None else HookSender(self.outbox),
             )  # fmt: skip
             subsystems.append(HooksSubsystem(host, needs))

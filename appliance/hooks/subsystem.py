@@ -19,10 +19,8 @@ from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 
 
-class InboxEvents(Protocol):
+class HookedInbox(Protocol):
     """What hooks need of the inbox."""
-
-    listeners: list[Callable[[InboxEvent], None]]
 
     @property
     def meshes(self) -> list[str]: ...
@@ -31,10 +29,11 @@ class InboxEvents(Protocol):
 
 
 class HooksNeeds(msgspec.Struct, frozen=True):
-    """`own` returns this member's key and names in a mesh, `url` the URL of this appliance. Without
-    `send` hooks can't send."""
+    """`listen` takes a function that is called with each event. `own` returns this member's key and
+    names in a mesh, `url` the URL of this appliance. Without `send` hooks can't send."""
 
-    inbox: InboxEvents
+    inbox: HookedInbox
+    listen: Callable[[Callable[[InboxEvent], None]], None]
     store: Store
     book: TokenBook
     off_in_ci: bool
@@ -69,7 +68,7 @@ class HooksSubsystem(Subsystem):
         self._inbox = inbox
         self.loops: list[Loop] = []
         if self.hooks.enabled:
-            inbox.listeners.append(self.hooks.on_event)
+            needs.listen(self.hooks.on_event)
             self.loops = [
                 *(HookRunner(self.hooks, clock, log) for _ in range(settings.at_once_max)),
                 Pruner("hook_grants", 30.0, self.hooks.prune_grants, clock, log),

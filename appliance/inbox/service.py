@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from appliance.inbox import broker_pages, listings, metrics, queries, wire, writes
-from appliance.inbox.event import InboxEvent, of_fact
+from appliance.inbox.event import of_fact
+from appliance.inbox.events import InboxEvents
 from appliance.inbox.settings import InboxSettings
 from appliance.kernel.auth import Principal
 from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import Clock, iso, utc
 from appliance.kernel.errors import ApplianceError, Unavailable
-from appliance.kernel.feed import Feed, FeedSubscription
+from appliance.kernel.feed import FeedSubscription
 from appliance.kernel.log import Log
 from appliance.kernel.page import take_page
 from appliance.kernel.reader import PAGE_BYTES_MAX
@@ -56,7 +57,7 @@ class SupportsKeyRotation(Protocol):
 
 
 class Inbox:
-    """Call `open` with its store first. `listeners` are called with each event after its commit.
+    """Commits of `store` are published to `events`.
 
     own_key         our current public key; `is_own` also accepts recent former ones
     broker_clients  by mesh; a mesh without one only receives
@@ -65,6 +66,8 @@ class Inbox:
 
     def __init__(
         self,
+        store: Store,
+        events: InboxEvents,
         settings: InboxSettings,
         clock: Clock,
         log: Log,
@@ -74,28 +77,21 @@ class Inbox:
     ) -> None:
         self.settings = settings
         self.clock = clock
-        self.feed = Feed()
+        self.events = events
+        self.feed = events.feed
         self.broker_clients: dict[str, BrokerClient] = {}
-        self.listeners: list[Callable[[InboxEvent], None]] = []
         self.polls = WaitLimit(settings.waiting_max, wire.TooManyPolls)
         self.streams = WaitLimit(settings.streams_max, wire.TooManyEventStreams)
         self.lag_ms: dict[str, int] = {}
-        self.revoked: dict[str, str] = {}
-        self.schema_version = 0
+        self.revoked: dict[str, str] = store.read(queries.revoked)
+        self.schema_version = store.read(queries.schema_version)
         self._next_copy_note_ms = 0
         self._log = log
         self._own_key = own_key
         self._is_own = is_own
-        self._meshes = {settings.mesh, *meshes}
-        self._store: Store
-
-    def open(self, store: Store) -> None:
-        """Set the store, whose commits call `publish`."""
+        self._meshes = {settings.mesh, *meshes, *store.read(listings.meshes)}
         self._store = store
-        self._meshes.update(store.read(listings.meshes))
-        self.revoked = store.read(queries.revoked)
-        self.schema_version = store.read(queries.schema_version)
-        self.feed.jump(store.read(queries.head))
+        self.find_unpublished()
 
     @property
     def meshes(self) -> list[str]:
@@ -128,21 +124,13 @@ class Inbox:
                 self._note_lag(push)
         return done
 
-    def publish(self, events: list[Any]) -> None:
-        """Called on the event loop after a commit."""
-        self.feed.publish(events)
-        for event in events:
-            self._notify(event)
-
     def find_unpublished(self) -> None:
         """After a restart of the writer, let readers read what it stored but did not publish."""
         self.feed.jump(self._store.read(queries.head))
 
     def announce(self, name: str, mesh: str, **facts: Any) -> None:
         """Publish an event that is not a message to current readers."""
-        event = of_fact(name, mesh, self.feed.head, **facts)
-        self.feed.publish([event])
-        self._notify(event)
+        self.events.publish([of_fact(name, mesh, self.feed.head, **facts)])
 
     def note_revoked(self, mesh: str, pubkey: str) -> None:
         """Remember across restarts that the broker revoked our key. If the disk is full, the broker
@@ -170,13 +158,6 @@ class Inbox:
         if self.revoked.pop(mesh, None) is not None:
             with suppress(Unavailable):
                 self._store.write(writes.note_accepted, mesh)
-
-    def _notify(self, event: InboxEvent) -> None:
-        for listener in self.listeners:
-            try:
-                listener(event)
-            except Exception as error:
-                self._log.error("a listener of the inbox failed", error)
 
     def _note_lag(self, push: Push) -> None:
         try:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
 from appliance.host import Host
 from appliance.inbox import metrics, queries, wire
 from appliance.inbox.broker_connection import STATES, BrokerConnection
+from appliance.inbox.events import InboxEvents
 from appliance.inbox.http_broker_client import HttpBrokerClient
 from appliance.inbox.loops import Sweeper
 from appliance.inbox.resources import OutboxStatus, StatusSources, routes
@@ -20,7 +20,6 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
-from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.tool import Tool
 from appliance.mesh.instance import instance_here
@@ -29,26 +28,26 @@ from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer
 STORE = "inbox"
 
 
-class OpenInbox(NamedTuple):
+class OpenInbox:
     """The inbox and its store. The outbox asks it for revoked keys, and the inbox asks the outbox
     for its state: so it is open before both subsystems are built."""
 
-    inbox: Inbox
-    store: Store
-    keys: MemberKeys
-    brokers: Mapping[str, BrokerEndpoint]
+    def __init__(self, host: Host, keys: MemberKeys, brokers: Mapping[str, BrokerEndpoint]) -> None:
+        self.keys = keys
+        self.brokers = brokers
+        events = InboxEvents(host.log)
+        # One reader is enough: reads are short, and long polls don't occupy it.
+        self.store = host.open_store(
+            STORE, {"readers": 1}, publish=events.publish, restarted=self._find_unpublished
+        )
+        self.store.seed_ids(self.store.read(queries.last_id))
+        self.inbox = Inbox(
+            self.store, events, host.section(InboxSettings), host.clock, host.log,
+            lambda: keys.public_hex, keys.is_own, brokers,
+        )  # fmt: skip
 
-
-def open_inbox(host: Host, keys: MemberKeys, brokers: Mapping[str, BrokerEndpoint]) -> OpenInbox:
-    settings = host.section(InboxSettings)
-    inbox = Inbox(settings, host.clock, host.log, lambda: keys.public_hex, keys.is_own, brokers)
-    # One reader is enough: reads are short, and long polls don't occupy it.
-    store = host.open_store(
-        STORE, {"readers": 1}, publish=inbox.publish, restarted=inbox.find_unpublished
-    )
-    store.seed_ids(store.read(queries.last_id))
-    inbox.open(store)
-    return OpenInbox(inbox, store, keys, brokers)
+    def _find_unpublished(self) -> None:
+        self.inbox.find_unpublished()
 
 
 class InboxNeeds(msgspec.Struct, frozen=True):
@@ -68,11 +67,11 @@ class InboxSubsystem(Subsystem):
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: InboxNeeds) -> None:
-        inbox, store, keys, brokers = needs.opened
+        inbox, keys, brokers = needs.opened.inbox, needs.opened.keys, needs.opened.brokers
         settings, outbox_status, clock = inbox.settings, needs.outbox_status, host.clock
         self.inbox = inbox
-        self.store = store
-        self.stores = (store,)
+        self.store = needs.opened.store
+        self.stores = (self.store,)
         self.connections = {
             mesh: BrokerConnection(
                 endpoint,
@@ -91,7 +90,7 @@ class InboxSubsystem(Subsystem):
                 endpoint, keys.in_mesh(mesh), clock, self.connections[mesh].send
             )
         self.loops: list[Loop] = [
-            Sweeper(store, settings, clock, host.log),
+            Sweeper(self.store, settings, clock, host.log),
             *self.connections.values(),
         ]
         self.local: dict[str, wire.LinkState] = {}

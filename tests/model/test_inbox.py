@@ -97,7 +97,7 @@ class InboxMachine(RuleBasedStateMachine):
             return outcomes
 
         store.write_many = unsteady
-        self.inbox.service.listeners.append(self.count)
+        self.inbox.service.events.call(self.count)
         self.receiver = BrokerConnection(
             ENDPOINT, self.inbox.service, OWN, self.clock, self.inbox.log, dial=self.dial
         )

@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 from appliance.identity import keys
+from appliance.inbox.events import InboxEvents
 from appliance.inbox.service import Inbox
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.kernel.batch import BatchRunner
@@ -76,21 +77,22 @@ class InboxFixture:
         create_workspace(self.datadir, clock=self.clock, log=self.log)
         meshes = [endpoint.mesh for endpoint in self.settings.brokers]
         own = OWN.public_hex
-        self.service = Inbox(
-            self.settings, self.clock, self.log, lambda: own, lambda key: key == own, meshes
-        )
+        published = InboxEvents(self.log)
         self.store = Store(
             "inbox",
             self.datadir.database("inbox"),
             StoreSettings(readers=1, free_bytes_min=0),
             self.clock,
             self.log,
-            publish=self.service.publish,
+            publish=published.publish,
             runner=runner,
         )
-        self.service.open(self.store)
+        self.service = Inbox(
+            self.store, published, self.settings, self.clock, self.log,
+            lambda: own, lambda key: key == own, meshes,
+        )  # fmt: skip
         self.events: list[Any] = []
-        self.service.listeners.append(self.events.append)
+        published.call(self.events.append)
 
     def rows(self, sql: str = "SELECT client_message_id FROM inbox ORDER BY number") -> list[Any]:
         import sqlite3

@@ -225,7 +225,7 @@ class MeshFixture:
 
     def _open_inbox(self) -> None:
         self.inbox = inbox.InboxFixture(self.folder, self.clock, self.points["inbox"].runner())
-        self.inbox.service.listeners.append(self._count)
+        self.inbox.service.events.call(self._count)
         self.connection = BrokerConnection(
             ENDPOINT, self.inbox.service, inbox.OWN, self.clock, self.inbox.log,
             dial=lambda *_: FrameConnection(self),

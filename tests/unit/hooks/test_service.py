@@ -38,7 +38,7 @@ class HooksFixture:
             url=lambda: "http://127.0.0.1:1", announce=self.inbox.service.announce,
         )  # fmt: skip
         self.service.send = self.sent.append
-        self.inbox.service.listeners.append(self.service.on_event)
+        self.inbox.service.events.call(self.service.on_event)
 
     def receive(self, *pushes):
         for push_ in pushes:
