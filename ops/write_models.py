@@ -1,7 +1,8 @@
 """Writes `model.py` and `rows.py` of each store's package from the migrations: every table as a
-peewee model, and its row as a tuple that needs no peewee.
+peewee model, and its row as a tuple that needs no peewee. And the names of the exported logs for
+the Spark jobs, which have nothing else of the appliance.
 
-The SQL files are the truth; a test compares. Run it after a migration: `just models`.
+The files in `migrations/` are the truth; a test compares. Run it after a change: `just models`.
 """
 
 import io
@@ -13,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from appliance.export.logs import LOGS
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.schema import migrate
@@ -50,6 +52,13 @@ CLASSES = {
 }  # fmt: skip
 FIELDS = {"INTEGER": "Integer", "TEXT": "Text", "BLOB": "Blob", "REAL": "Double"}
 TYPES = {"INTEGER": "int", "TEXT": "str", "BLOB": "bytes", "REAL": "float"}
+LOGS_FILE = '''"""Generated from the declarations of stores by `just models`: the exported logs."""
+
+from typing import Literal
+
+LogKind = Literal[{0}]
+LOGS = ({0})
+'''
 _ONE_OF = re.compile(r"(\w+) TEXT [^,]*?CHECK \(\1 IN \(([^)]*)\)\)")
 
 
@@ -70,7 +79,8 @@ def write_models() -> None:
 
 def render() -> dict[str, str]:
     """The text of each file, by its path from the root of the tree."""
-    files = {}
+    kinds = ", ".join(f'"{kind}"' for kind in LOGS)
+    files = {"appliance/shared/exported_logs.py": LOGS_FILE.format(kinds)}
     with tempfile.TemporaryDirectory() as folder:
         for store, classes in CLASSES.items():
             path = Path(folder) / store

@@ -1,14 +1,15 @@
-"""The logs that are exported: a row for each, with its store, table and columns.
+"""The logs that are exported, as `migrations/<store>/store.toml` declares them.
 
 The columns of the files are in schemas/<kind>-1.json. A column is read from the column of the same
-name, or with the expression given here.
+name, or with an expression.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from appliance.export import schema, wire
+from appliance.export import schema
 from appliance.export.errors import LogUnknown
+from appliance.kernel.store_declaration import DECLARATIONS, LogDeclaration
 
 
 def _time(column: str) -> str:
@@ -23,14 +24,9 @@ def _time_of_others(column: str) -> str:
 
 
 class ExportedLog(NamedTuple):
-    """A log and where its rows are.
+    """A log and where its rows are; the fields are those of its declaration.
 
-    kind         its name in paths, manifests and requests
-    key          the column of the row's number
     expressions  what is selected for a column, if not the column of the same name
-    payload      the column whose length counts for `export.segment_bytes_max`
-    scope        what a token needs to read it over HTTP
-    kept         its rows are never removed from the store
     """
 
     kind: str
@@ -87,33 +83,21 @@ class ExportedLog(NamedTuple):
         return self.expressions.get(name, name)
 
 
-def _of_store(kind: str) -> ExportedLog:
-    times = {"ts": "at_ms", "accepted_at": "accepted_ms", "delivered_at": "delivered_ms"}
-    expressions = {name: _time(column) for name, column in times.items()}
-    return ExportedLog(kind, kind, "log", "event_id", expressions, wire.DELIVERY)
+def _exported(store: str, log: LogDeclaration) -> ExportedLog:
+    expressions = {
+        **{name: _time(column) for name, column in log.times.items()},
+        **{name: _time_of_others(column) for name, column in log.times_of_others.items()},
+        **log.columns,
+    }
+    return ExportedLog(
+        log.kind or store, store, log.table, log.key, expressions, log.scope, log.payload, log.kept
+    )
 
 
-EVENTS = ExportedLog(
-    "events", "hub", "events", "event_id", {}, wire.READ, payload="data_json", kept=True
-)
-INBOX = ExportedLog(
-    "inbox",
-    "inbox",
-    "inbox",
-    "number",
-    {
-        "event_id": "number",
-        "ts": _time("received_at"),
-        "name": "'message.received'",
-        "message_id": "id",
-        "sent_at": _time_of_others("created_at"),
-    },
-    wire.DELIVERY,
-)
-LOGS = {
-    log.kind: log
-    for log in (EVENTS, _of_store("broker"), _of_store("outbox"), INBOX, _of_store("courier"))
-}
+_DECLARED = [_exported(store, each.log) for store, each in DECLARATIONS.items() if each.log]
+LOGS = {log.kind: log for log in sorted(_DECLARED, key=lambda log: (not log.kept, log.kind))}
+"""The logs that stores declare, those first whose rows are kept."""
+EVENTS, INBOX = LOGS["events"], LOGS["inbox"]
 
 
 def log_of(kind: str) -> ExportedLog:

@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from appliance.kernel.errors import Invalid, Missing, Unavailable
 from appliance.kernel.scopes import Scopes
+from appliance.shared.exported_logs import LogKind
 
 READ = "export:read"
 DELIVERY = "export:delivery"
@@ -93,17 +94,14 @@ class SegmentList(Struct, frozen=True):
     begins_after: int = 0
 
 
-Kind = Literal["events", "broker", "outbox", "inbox", "courier"]
-
-
 class SegmentsQuery(Struct, frozen=True):
     after: Count = 0
     limit: Annotated[int, Meta(ge=1)] = 100
-    log: Kind = "events"
+    log: LogKind = "events"
 
 
 class SegmentQuery(Struct, frozen=True):
-    log: Kind = "events"
+    log: LogKind = "events"
 
 
 class Snapshot(Struct, frozen=True):

@@ -101,6 +101,29 @@ class RecoveryRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     finish: str = ""
 
 
+class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the store that is exported as a log, with a schema in `export/schemas`.
+
+    kind     its name in paths, manifests and requests; default: the store's name
+    key      the column of the row's number
+    columns  what is selected for a column of the schema, if not the column of the same name
+    times    the same, for columns with milliseconds; `times_of_others`: for text of other programs
+    scope    what a token needs to read it over HTTP
+    payload  the column whose length counts for `export.segment_bytes_max`
+    kept     its rows are never removed from the store
+    """
+
+    kind: str = ""
+    table: str = "log"
+    key: str = "event_id"
+    columns: dict[str, str] = {}
+    times: dict[str, str] = {}
+    times_of_others: dict[str, str] = {}
+    scope: str = "export:delivery"
+    payload: str | None = None
+    kept: bool = False
+
+
 class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Every field has the default of an ordinary store.
 
@@ -122,6 +145,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id_key: str = STORE_ID_KEY  # the key in `meta` of an id that only this file has
     recovery: RecoveryRules = RecoveryRules()
     restore: RestoreRules = RestoreRules()
+    log: LogDeclaration | None = None
     digests: dict[
         str, str
     ] = {}  # table → a query of its rows, whose digest is kept (row_digest.py)

@@ -1,6 +1,6 @@
 """JOBS: the table of jobs. A job is a folder of three files: schema, transforms, job."""
 
-from spark.jobs.archive import plan as archive
+from appliance.shared.exported_logs import LOGS
 from spark.jobs.delivery import plan as delivery
 from spark.request import BRONZE, OPTIONAL, SILVER, JobArgument, JobDefinition, parse_day
 
@@ -54,7 +54,7 @@ JOBS = {
         "copy old segments of all logs to an archive with a catalogue",
         BRONZE,
         plan="spark.jobs.archive.plan",
-        logs=archive.LOGS,
+        logs=LOGS,
         arguments=(
             JobArgument(
                 "before",

@@ -13,13 +13,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from appliance.shared.exported_logs import LOGS
 from spark import segments
 from spark.dataset import writable, write_whole
 from spark.errors import SchemaVersionUnknown, SegmentTorn
 from spark.request import JobRequest
 from spark.segments import SegmentFile
 
-LOGS = ("events", "outbox", "broker", "inbox", "courier")
 CATALOGUE = "catalogue.json"
 SCHEMA_VERSION = 1
 SEGMENT = ("epoch", "date", "first_event_id", "last_event_id", "previous_event_id", "rows",

@@ -19,9 +19,9 @@ from spark.segments import EpochEnd, SegmentFile
 
 SCHEMA = "delivery-1"
 PAIR_DAYS = 1  # days before an ack in which its delivery is looked for
-LOGS = ("outbox", "broker", "courier")
 AFTER = {"outbox": 0, "broker": PAIR_DAYS, "courier": 0}  # days that rows of a day reach forward
 BEFORE = {"outbox": 0, "broker": 0, "courier": PAIR_DAYS}  # … and back
+LOGS = tuple(AFTER)  # those whose rows this job understands
 OBJECTIVES = {  # seconds; of which a report shows how many met them
     "accept_to_deliver": 5.0,
     "deliver_to_ack": 60.0,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from appliance.export import rounds, segment, verify, wire
+from appliance.export import rounds, segment, verify
 from appliance.export.arrow_log_reader import ArrowLog, open_fast
 from appliance.export.compact import tidy
 from appliance.export.errors import BadEvent, LogUnknown, OtherHistory, SegmentTorn
@@ -23,6 +23,8 @@ from appliance.export.segment import SegmentLimits
 from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
 from appliance.kernel.clock import SystemClock
+from appliance.shared import exported_logs
+from appliance.shared.exported_logs import LogKind
 from appliance.shared.segment_chain import JUMP
 from tests.support.clock import FakeClock
 from tests.support.exports import Logged, StoreLog, ids_in, manifests
@@ -55,7 +57,7 @@ def rows(out, kind: str):
 
 
 def test_wire_and_doctor_know_every_log():
-    assert list(LOGS) == list(get_args(wire.Kind))
+    assert tuple(LOGS) == get_args(LogKind) == exported_logs.LOGS
     with pytest.raises(LogUnknown, match="no log 'mail'"):
         log_of("mail")
 
