@@ -1,7 +1,8 @@
 """The recipe "a subsystem" of CONTRIBUTING, followed: a folder of its own and six lines elsewhere.
 
 The copy of the tree is served, and every part of the new subsystem is called: store, route, scope,
-socket, loop, setting, metric, check, role, command, tool and what a restore says.
+socket, loop, setting, metric, check, role, command, tool, log, a store that others write too, and
+what a restore says.
 """
 
 import json
@@ -15,6 +16,7 @@ import pytest
 
 from appliance.workspace.datadir import DataDir
 from tests.contract.test_walls import ROOT
+from tests.support.board import OtherProgram
 from tests.support.commands import environment
 from tests.support.servedhub import Client
 from tests.support.socketclient import SocketClient
@@ -69,6 +71,11 @@ def tree(tmp_path_factory):
         lines.insert(lines.index(before) + 1, line)
         file.write_text("\n".join(lines), encoding="utf-8")
     assert len(ELSEWHERE) <= 6
+    (target / "ops").mkdir()
+    for name in ("size.py", "write_models.py"):
+        shutil.copy(ROOT / "ops" / name, target / "ops")
+    written = run(target, "ops.write_models")  # as CONTRIBUTING says: just models
+    assert written.returncode == 0, written
     return target
 
 
@@ -168,6 +175,19 @@ def test_its_tool(client):
         "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
     )
     assert answer.body["result"]["structuredContent"] == {"notes": ["a", "b"]}
+
+
+def test_its_log(client, tree, served):
+    done = run(tree, "appliance", "--workspace", served, "export", "segments", "--log", "toy")
+    assert b"toy: 2 rows in 1 segment" in done.stdout, done
+
+
+def test_its_store_that_other_programs_write(client, served):
+    assert client.get("/toy/v1/notices").body["code"] == "STORE_ABSENT"
+    program = OtherProgram(served / ".board" / "notices.db")
+    program.write("foreign")
+    assert client.get("/toy/v1/notices").body == {"notes": ["foreign"]}
+    program.process.communicate()
 
 
 def test_its_command(client, tree, served):

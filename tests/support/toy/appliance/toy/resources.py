@@ -22,11 +22,22 @@ class NotesResource:
         reply(resp, self._toy.notes(), 201)
 
 
+class NoticesResource:
+    def __init__(self, toy: Toy) -> None:
+        self._toy = toy
+
+    def on_get(self, _req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._toy.notices())
+
+
 def routes(toy: Toy) -> list[Route]:
     return [
         Route("/toy/v1/notes", NotesResource(toy), {
             "GET": Operation(wire.READ, reply=wire.Notes, summary="All notes"),
             "POST": Operation(wire.WRITE, body=wire.AddNote, reply=wire.Notes, status=201,
                               errors=(wire.TooManyNotes,), summary="Add a note"),
+        }),
+        Route("/toy/v1/notices", NoticesResource(toy), {
+            "GET": Operation(wire.READ, reply=wire.Notes, summary="All notices"),
         }),
     ]  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from appliance.toy import wire
+from appliance.toy.board import STORE as BOARD
 from appliance.toy.loops import NoteCounter
 from appliance.toy.resources import routes
 from appliance.toy.service import Toy
@@ -31,8 +32,9 @@ class ToySubsystem(Subsystem):
 
     def __init__(self, host: Host) -> None:
         self._store = host.open_store(STORE)
-        self.stores = (self._store,)
-        self._toy = Toy(self._store, host.section(ToySettings))
+        board = host.open_store(BOARD)
+        self.stores = (self._store, board)
+        self._toy = Toy(self._store, board, host.section(ToySettings))
         self.loops = (NoteCounter(self._toy, host.clock, host.log),)
 
     def routes(self) -> list[Route]:
