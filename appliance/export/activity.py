@@ -3,13 +3,12 @@
 The rows are read twice: first the counts, then the histograms of the rows that are listed.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from appliance.export import sums
+from appliance.export import gold, sums
 from appliance.export.errors import EmptyRange
-from appliance.export.gold import ACTIVITY, Gold
+from appliance.export.gold import ACTIVITY, Gold, GoldRows
 from appliance.export.report_wire import Activity, ActivityReport, Pair
 from appliance.shared.histogram import RELATIVE_ERROR
 
@@ -29,40 +28,27 @@ VIEWS = {
 _LIMITED = (CHANNELS, TOPICS, SENDERS)
 
 
-class ActivityRows(NamedTuple):
+def select(folder: Path, first: str | None, last: str | None, channel: str | None) -> GoldRows:
     """The rows of some days, and of all channels or those with one name or id."""
-
-    tables: Gold
-    first: str
-    last: str
-    channel: str | None
-    channel_ids: frozenset[str] | None
-
-    def rows(self, table: str, columns: list[str]) -> Iterator[Any]:
-        for row in self.tables.rows(table, ["channel_id", *columns], self.first, self.last):
-            if self.channel_ids is None or row["channel_id"] in self.channel_ids:
-                yield row
-
-
-def select(gold: Path, first: str | None, last: str | None, channel: str | None) -> ActivityRows:
-    tables = Gold(gold, ACTIVITY)
-    ids = None
+    tables = Gold(folder, ACTIVITY)
+    ids: set[str] = set()
     if channel is not None:
         names = tables.names("channels", "channel_id", "name")
-        ids = frozenset({channel, *(key for key, name in names.items() if name == channel)})
-    first = first or (tables.days[0] if tables.days else "")
-    last = last or (tables.days[-1] if tables.days else "")
-    return ActivityRows(tables, first, last, channel, ids)
+        ids = {channel, *(key for key, name in names.items() if name == channel)}
+    return gold.select(
+        tables, first, last, ("channel_id",),
+        lambda row: channel is None or row["channel_id"] in ids,
+    )  # fmt: skip
 
 
 def report(
-    gold: Path, first: str | None, last: str | None, channel: str | None, top: int
+    folder: Path, first: str | None, last: str | None, channel: str | None, top: int
 ) -> ActivityReport:
     """Sum up the days from `first` to `last`. Raises EmptyRange if there is no activity.
 
     `channel` is a name or an id.
     """
-    selected = select(gold, first, last, channel)
+    selected = select(folder, first, last, channel)
     columns = [*KEYS[1:], *COUNTED, "active_seconds"]
     counts = dict(
         zip(
@@ -97,7 +83,7 @@ def report(
 
 
 def _activities(
-    selected: ActivityRows, counts: dict[str, dict[str, list[Any]]], listed: dict[str, list[str]]
+    selected: GoldRows, counts: dict[str, dict[str, list[Any]]], listed: dict[str, list[str]]
 ) -> dict[str, list[Activity]]:
     waits = sums.histograms_by(
         selected.rows(ACTIVITY, [*KEYS[1:], BUCKETS]),
@@ -133,7 +119,7 @@ def pair_of(row: Any) -> tuple[str, str]:
     return row["sender"] or NOBODY, row["answers"] or NOBODY
 
 
-def _pairs(selected: ActivityRows, top: int) -> tuple[list[Pair], int]:
+def _pairs(selected: GoldRows, top: int) -> tuple[list[Pair], int]:
     """The pairs with most replies, and the number of other pairs."""
     columns = ["sender", "answers"]
     rows = selected.rows("pairs", [*columns, "replies"])

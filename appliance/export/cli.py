@@ -12,10 +12,11 @@ import typer
 
 from appliance.cli_support import ProgressLine, Session, common, note, plain_app, write_now
 from appliance.export import rounds, snapshot, table_writer, verify
+from appliance.export.compact import Tidied
 from appliance.export.exporter import ExportRound
 from appliance.export.logs import EVENTS, LOGS, ExportedLog, log_of
 from appliance.export.manifests import SNAPSHOT, SegmentDirectory
-from appliance.export.rounds import Exports, LogRound, LogTidied
+from appliance.export.rounds import Exports
 from appliance.export.segment import name_of
 from appliance.export.settings import ExportSettings, Format
 from appliance.export.source import open_log
@@ -225,7 +226,7 @@ def _progress(session: Session) -> Callable[[int], None]:
     return add
 
 
-def _tell(session: Session, done: list[LogRound], out: Path) -> None:
+def _tell(session: Session, done: list[ExportRound], out: Path) -> None:
     answer = {"out": str(out), **_of_events(done, out), "logs": msgspec.to_builtins(done)}
     lines = [_line(round_, out) for round_ in done if round_.log == EVENTS.kind]
     lines += [
@@ -242,18 +243,17 @@ def _tell(session: Session, done: list[LogRound], out: Path) -> None:
     session.answer(answer, "\n".join(lines) or f"nothing new under {out}")
 
 
-def _of_events(done: Sequence[LogRound | LogTidied], out: Path | None = None) -> dict[str, Any]:
+def _of_events(done: Sequence[ExportRound | Tidied], out: Path | None = None) -> dict[str, Any]:
     """The result for the hub's log, whose fields are those of the answer too."""
-    for round_ in done:
-        if round_.log == EVENTS.kind:
-            fields: dict[str, Any] = msgspec.to_builtins(round_)
-            return {name: value for name, value in fields.items() if name not in ("log", "state")}
-    last = SegmentDirectory(out).last_event_id() if out else 0
-    answer: dict[str, Any] = msgspec.to_builtins(ExportRound(last_event_id=last))
-    return answer
+    of_events = next((round_ for round_ in done if round_.log == EVENTS.kind), None)
+    if of_events is None:
+        last = SegmentDirectory(out).last_event_id() if out else 0
+        of_events = ExportRound(last_event_id=last)
+    fields: dict[str, Any] = msgspec.to_builtins(of_events)
+    return {name: value for name, value in fields.items() if name not in ("log", "state")}
 
 
-def _line(done: LogRound, out: Path | None = None) -> str:
+def _line(done: ExportRound, out: Path | None = None) -> str:
     where = f" under {out}" if out else ""
     waiting = f"; {done.waiting:,} pending" if done.waiting else ""
     if not done.segments:

@@ -15,7 +15,7 @@ import msgspec
 from appliance.export import archive, manifests, segment, table_writer
 from appliance.export.errors import SegmentTorn
 from appliance.export.exporter import limits_of
-from appliance.export.logs import log_of
+from appliance.export.logs import EVENTS, log_of
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.schema import ExportColumn
 from appliance.export.settings import ExportSettings
@@ -27,11 +27,12 @@ class Tidied(msgspec.Struct):
     written: int = 0
     replaced: int = 0
     removed: int = 0
+    log: str = EVENTS.kind
 
 
 def tidy(directory: SegmentDirectory, settings: ExportSettings, clock: Clock) -> Tidied:
     """Run compaction, then retention. The caller must have locked the directory."""
-    done = Tidied()
+    done = Tidied(log=directory.kind)
     alive = segment.live(directory.manifests())
     columns = log_of(directory.kind).columns
     for group in segment.compactable(alive, limits_of(settings), settings.compact_count_min):

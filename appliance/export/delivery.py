@@ -5,11 +5,11 @@ A route, a subscription or a stream is a destination of one of the logs.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from appliance.export import sums
+from appliance.export import gold, sums
 from appliance.export.errors import EmptyRange
-from appliance.export.gold import DELIVERY, Gold
+from appliance.export.gold import DELIVERY, Gold, GoldRows
 from appliance.export.report_wire import (
     DeadLetterCause,
     DeliveryReport,
@@ -26,33 +26,17 @@ BUCKETS = "buckets"
 Stage = tuple[str, str, str]
 
 
-class DeliveryRows(NamedTuple):
+def select(folder: Path, first: str | None, last: str | None, log: str | None) -> GoldRows:
     """The rows of some days, and of all logs or one."""
-
-    tables: Gold
-    first: str
-    last: str
-    log: str | None
-
-    def rows(self, table: str, columns: list[str]) -> Iterator[Any]:
-        columns = ["log", "destination", *columns]
-        for row in self.tables.rows(table, columns, self.first, self.last):
-            if self.log in (None, row["log"]):
-                yield row
-
-
-def select(gold: Path, first: str | None, last: str | None, log: str | None) -> DeliveryRows:
-    tables = Gold(gold, DELIVERY)
-    first = first or (tables.days[0] if tables.days else "")
-    last = last or (tables.days[-1] if tables.days else "")
-    return DeliveryRows(tables, first, last, log)
+    tables, always = Gold(folder, DELIVERY), ("log", "destination")
+    return gold.select(tables, first, last, always, lambda row: log in (None, row["log"]))
 
 
 def report(
-    gold: Path, first: str | None, last: str | None, log: str | None, top: int
+    folder: Path, first: str | None, last: str | None, log: str | None, top: int
 ) -> DeliveryReport:
     """Sum up the days from `first` to `last`. Raises EmptyRange if nothing happened."""
-    selected = select(gold, first, last, log)
+    selected = select(folder, first, last, log)
     latency, latency_left = _latency(selected, top)
     outcomes, outcomes_left = _outcomes(selected, top)
     dead_letters, dead_left = _dead_letters(selected, top)
@@ -81,7 +65,7 @@ def stage_of(row: Any) -> Stage:
     return row["log"], row["destination"], row["stage"]
 
 
-def _latency(selected: DeliveryRows, top: int) -> tuple[list[StageLatency], int]:
+def _latency(selected: GoldRows, top: int) -> tuple[list[StageLatency], int]:
     objectives: dict[Stage, float] = {}
 
     def with_objective(rows: Iterator[Any]) -> Iterator[Any]:
@@ -115,14 +99,14 @@ def _order(stage: Stage) -> int:
     return STAGES.index(stage[2]) if stage[2] in STAGES else len(STAGES)
 
 
-def _outcomes(selected: DeliveryRows, top: int) -> tuple[list[DestinationOutcome], int]:
+def _outcomes(selected: GoldRows, top: int) -> tuple[list[DestinationOutcome], int]:
     rows = selected.rows("outcomes", list(OUTCOMES))
     (counts,) = sums.columns_by(rows, [destination_of], OUTCOMES)
     listed = sorted(counts, key=lambda key: (-counts[key][0], -counts[key][3], key))[:top]
     return [DestinationOutcome(*key, *counts[key]) for key in listed], len(counts) - len(listed)
 
 
-def _dead_letters(selected: DeliveryRows, top: int) -> tuple[list[DeadLetterCause], int]:
+def _dead_letters(selected: GoldRows, top: int) -> tuple[list[DeadLetterCause], int]:
     examples: dict[Stage, str | None] = {}
     counts: dict[Stage, int] = {}
     for row in selected.rows(DEAD_LETTERS, ["cause", "count", "example"]):

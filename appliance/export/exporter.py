@@ -9,11 +9,12 @@ import msgspec
 
 from appliance.export import segment, table_writer
 from appliance.export.errors import OtherHistory
+from appliance.export.logs import EVENTS
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.segment import Piece, Run, SegmentLimits
 from appliance.export.settings import ExportSettings, Format
 from appliance.export.source import Batch, StoredLog
-from appliance.export.table_writer import Constant, TableFile
+from appliance.export.table_writer import TableFile
 from appliance.export.wire import SCHEMA_VERSION, SegmentManifest
 from appliance.kernel.clock import Clock, iso
 from appliance.shared import segment_chain
@@ -22,6 +23,7 @@ from appliance.shared.segment_chain import JUMP, SPARSE, Gap
 ProgressCallback = Callable[[int], None]
 SegmentCallback = Callable[[SegmentManifest], None]
 GAPS_MAX = 100
+EXPORTED = "exported"
 
 
 class MissingRows(msgspec.Struct, frozen=True):
@@ -32,7 +34,7 @@ class MissingRows(msgspec.Struct, frozen=True):
 
 
 class ExportRound(msgspec.Struct):
-    """The result of one round.
+    """The result of one round for one log. `state` is EXPORTED or NO_LOG.
 
     waiting  events of a segment that is not due yet
     missing  events that the store lost before they were exported
@@ -46,6 +48,8 @@ class ExportRound(msgspec.Struct):
     waiting: int = 0
     missing: int = 0
     gaps: list[MissingRows] = []
+    log: str = EVENTS.kind
+    state: str = EXPORTED
 
 
 class Exporter:
@@ -87,7 +91,7 @@ class Exporter:
         self._epoch = self._log.epoch
         start = self._start()
         self._done = done
-        result = self._round = ExportRound(last_event_id=start)
+        result = self._round = ExportRound(last_event_id=start, log=self._log.log.kind)
         if due_only and not self._is_anything_due(start):
             result.waiting = self._log.count(start)
             return result
@@ -221,7 +225,7 @@ class Exporter:
 
     def _with_epoch(self, batch: Batch, run: Run) -> list[Sequence[Any]]:
         columns = list(batch.part(run.start, run.stop))
-        columns.insert(self._epoch_at, Constant(self._epoch, run.stop - run.start))
+        columns.insert(self._epoch_at, [self._epoch] * (run.stop - run.start))
         return columns
 
     def _now(self) -> int:

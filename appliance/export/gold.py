@@ -4,9 +4,9 @@ A version never changes, and `current` is resolved once, so a job that publishes
 does not disturb a reader. The manifest lists the files and their sizes.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -68,6 +68,33 @@ class Gold:
             for row in self.rows(table, [key, name])
             if wanted is None or row[key] in wanted
         }
+
+
+class GoldRows(NamedTuple):
+    """The rows of some days that `keep` keeps, with the columns `always` beside those asked for."""
+
+    tables: Gold
+    first: str
+    last: str
+    always: tuple[str, ...]
+    keep: Callable[[Any], bool]
+
+    def rows(self, table: str, columns: list[str]) -> Iterator[Any]:
+        return filter(
+            self.keep, self.tables.rows(table, [*self.always, *columns], self.first, self.last)
+        )
+
+
+def select(
+    tables: Gold,
+    first: str | None,
+    last: str | None,
+    always: tuple[str, ...],
+    keep: Callable[[Any], bool],
+) -> GoldRows:
+    """Without `first` or `last`: from the oldest day, or to the newest."""
+    days = tables.days or [""]
+    return GoldRows(tables, first or days[0], last or days[-1], always, keep)
 
 
 def exists(gold: Path, job: str) -> bool:

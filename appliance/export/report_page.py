@@ -12,7 +12,7 @@ import msgspec
 from appliance.export import activity, delivery
 from appliance.export.cells import LEVELS, Cells, Level
 from appliance.export.errors import EmptyRange
-from appliance.export.gold import ACTIVITY, DELIVERY, exists
+from appliance.export.gold import ACTIVITY, DELIVERY, GoldRows, exists
 from appliance.export.report_text import display
 from appliance.export.report_wire import ActivityReport, DeliveryReport
 
@@ -125,9 +125,7 @@ class _Ranks:
         return self._ranks.get(key, NAMES_MAX)
 
 
-def _add_activity(
-    cube: _Cube, selected: activity.ActivityRows, report: ActivityReport
-) -> dict[str, list[Any]]:
+def _add_activity(cube: _Cube, selected: GoldRows, report: ActivityReport) -> dict[str, list[Any]]:
     """Add the cells and return the names by rank."""
     channels = _Ranks(row.key for row in report.channels)
     topics = _Ranks(row.key for row in report.topics)
@@ -155,9 +153,7 @@ def _add_activity(
     }  # fmt: skip
 
 
-def _add_delivery(
-    cube: _Cube, selected: delivery.DeliveryRows, report: DeliveryReport
-) -> dict[str, list[Any]]:
+def _add_delivery(cube: _Cube, selected: GoldRows, report: DeliveryReport) -> dict[str, list[Any]]:
     """Add the cells and return the destinations and causes by rank."""
     rows: list[Any] = [*report.outcomes, *report.latency, *report.dead_letters]
     listed = list(dict.fromkeys((row.log, row.destination) for row in rows))[:NAMES_MAX]

@@ -2,17 +2,10 @@
 
 from typing import Any
 
-import msgspec
+from msgspec.structs import asdict
 
 from appliance.cli_support import Session, note, write_line
-from appliance.export.report_wire import (
-    Activity,
-    ActivityReport,
-    DeadLetterCause,
-    DeliveryReport,
-    DestinationOutcome,
-    StageLatency,
-)
+from appliance.export.report_wire import Activity, ActivityReport, DeliveryReport, StageLatency
 
 Columns = list[tuple[str, str]]
 VIEWS = {"day": "days", "channel": "channels", "topic": "topics", "sender": "senders"}
@@ -82,12 +75,12 @@ def show_delivery(session: Session, report: DeliveryReport, by: str) -> None:
         note(STAGE_MEANS.format(error=report.quantile_error))
         left = report.left_out["latency"]
     elif by == "destination":
-        rows = [_fields(row) for row in report.outcomes]
+        rows = [asdict(row) for row in report.outcomes]
         session.table(rows, OUTCOMES, empty="no deliveries")
         note(OUTCOME_MEANS)
         left = report.left_out["outcomes"]
     else:
-        rows = [_fields(row) for row in report.dead_letters]
+        rows = [asdict(row) for row in report.dead_letters]
         session.table(rows, CAUSES, empty="no dead letters")
         left = report.left_out["dead_letters"]
     _more(len(rows), left)
@@ -113,7 +106,7 @@ def _more(shown: int, left: int) -> None:
 
 
 def _activity(row: Activity) -> dict[str, Any]:
-    return _fields(row) | {
+    return asdict(row) | {
         "p50": duration(row.reply_seconds),
         "p95": duration(row.reply_p95_seconds),
         "active": duration(row.active_seconds),
@@ -121,14 +114,10 @@ def _activity(row: Activity) -> dict[str, Any]:
 
 
 def _stage(row: StageLatency) -> dict[str, Any]:
-    return _fields(row) | {
+    return asdict(row) | {
         "p50": duration(row.p50_seconds),
         "p95": duration(row.p95_seconds),
         "p99": duration(row.p99_seconds),
         "objective": duration(row.objective_seconds),
         "met": share(row.attainment),
     }
-
-
-def _fields(row: Activity | StageLatency | DestinationOutcome | DeadLetterCause) -> dict[str, Any]:
-    return msgspec.structs.asdict(row)

@@ -9,6 +9,7 @@ import msgspec
 from appliance.export import arrow_log_reader, compact, segment, source
 from appliance.export.errors import ExportError, LibraryMissing, OutputBusy, OutputNotWritable
 from appliance.export.exporter import (
+    EXPORTED,
     Exporter,
     ExportRound,
     ProgressCallback,
@@ -23,21 +24,9 @@ from appliance.kernel.clock import Clock
 from appliance.shared import segment_chain
 from appliance.workspace.datadir import DataDir
 
-EXPORTED = "exported"
 WAITING = "waiting"  # some rows are not exported yet
 NO_LOG = "no log yet"  # its subsystem never ran, or a version that wrote none
 _ENDS_ALL = (OutputBusy, OutputNotWritable, LibraryMissing)
-
-
-class LogRound(ExportRound):
-    """The result of one round for one log. `state` is EXPORTED or NO_LOG."""
-
-    log: str = EVENTS.kind
-    state: str = EXPORTED
-
-
-class LogTidied(compact.Tidied):
-    log: str = EVENTS.kind
 
 
 class LogStatus(msgspec.Struct):
@@ -95,41 +84,38 @@ class Exports:
         due_only: bool = False,
         tell: ProgressCallback | None = None,
         done: SegmentCallback | None = None,
-    ) -> list[LogRound]:
+    ) -> list[ExportRound]:
         """Export each log to its end. If a log can't be exported, the others are, and then its
         error is raised."""
-        results: list[LogRound] = []
+        results: list[ExportRound] = []
         failure: ExportError | LogUnreadable | None = None
         for log in self._logs:
             try:
                 number = source.newest_of(self._datadir, log)
                 if number is None or not (number or self._has_folder(log)):
                     state = NO_LOG if number is None else EXPORTED
-                    results.append(LogRound(log=log.kind, state=state))
+                    results.append(ExportRound(log=log.kind, state=state))
                     continue
                 directory = self._lock(log)
                 with arrow_log_reader.open_fast(self._datadir, format_name, log) as reader:
                     limits = limits_of(self._settings)
                     exporter = Exporter(reader, directory, format_name, limits, self._clock)
-                    result = exporter.run(due_only=due_only, tell=tell, done=done)
+                    results.append(exporter.run(due_only=due_only, tell=tell, done=done))
             except _ENDS_ALL:
                 raise
             except (ExportError, LogUnreadable) as error:
                 failure = failure or error
-            else:
-                results.append(LogRound(**msgspec.structs.asdict(result), log=log.kind))
         if failure is not None:
             raise failure
         return results
 
-    def tidy(self) -> list[LogTidied]:
+    def tidy(self) -> list[compact.Tidied]:
         """Compact the segments of each log and remove those past their retention."""
-        results = []
-        for log in self._logs:
-            if self._has_folder(log):
-                tidied = compact.tidy(self._lock(log), self._settings, self._clock)
-                results.append(LogTidied(**msgspec.structs.asdict(tidied), log=log.kind))
-        return results
+        return [
+            compact.tidy(self._lock(log), self._settings, self._clock)
+            for log in self._logs
+            if self._has_folder(log)
+        ]
 
     def _has_folder(self, log: ExportedLog) -> bool:
         """The hub's is always created; the others when they get their first segment."""

@@ -68,9 +68,8 @@ class Segments:
     def open(self, manifest: SegmentManifest, start: int, stop: int) -> Iterator[bytes]:
         """The bytes in chunks. The file is opened now, so a later removal does not matter."""
         path = self._catalogues[manifest.kind].data(manifest)
-        chunk = DOWNLOAD_CHUNK_BYTES
         try:
-            return FileChunks(in_thread(_open, path, manifest.bytes, start, stop), chunk)
+            return FileChunks(in_thread(_open, path, manifest.bytes, start, stop))
         except FileNotFoundError:
             raise wire.SegmentNotFound from None
 
@@ -132,10 +131,9 @@ class Snapshots:
     def open(self, name: str, file: wire.SnapshotFile, start: int, stop: int) -> Iterator[bytes]:
         path = self._out / manifests.SNAPSHOT / name / file.file
         try:
-            part = in_thread(_open, path, file.bytes, start, stop)
+            return FileChunks(in_thread(_open, path, file.bytes, start, stop))
         except FileNotFoundError:
             raise wire.SnapshotNotFound from None
-        return FileChunks(part, DOWNLOAD_CHUNK_BYTES)
 
     def _read_all(self) -> dict[str, wire.SnapshotManifest]:
         entries = {}
@@ -195,9 +193,8 @@ class Reports:
 class FileChunks:
     """An iterator that the server closes at the end of the response, also after an error."""
 
-    def __init__(self, part: FileRange, chunk_bytes: int) -> None:
+    def __init__(self, part: FileRange) -> None:
         self._part: FileRange | None = part
-        self._chunk = chunk_bytes
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -207,7 +204,7 @@ class FileChunks:
         if part is None or part.start >= part.stop:
             self.close()
             raise StopIteration
-        size = min(self._chunk, part.stop - part.start)
+        size = min(DOWNLOAD_CHUNK_BYTES, part.stop - part.start)
         data = in_thread(os.pread, part.descriptor, size, part.start)
         self._part = part._replace(start=part.start + len(data))
         if not data:  # the file was truncated: the response ends early

@@ -11,6 +11,7 @@ from appliance.export import segment
 from appliance.export.errors import BadEvent
 from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.segment import Run
+from appliance.kernel import meta
 from appliance.kernel.clock import utc
 from appliance.kernel.errors import Unavailable
 from appliance.sdk.reader import open_database
@@ -19,7 +20,6 @@ from appliance.workspace.datadir import DataDir
 ROWS = 20_000  # per read: about 15 MB of text
 TABLES_VERSION = 1
 META = "SELECT key, value FROM meta LIMIT 100"
-TABLE = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
 
 
 class LogUnreadable(Unavailable):
@@ -61,8 +61,6 @@ class Rows:
         return instant_ms(self.ids[index], self._times[index])
 
     def part(self, start: int, stop: int) -> list[Any]:
-        if stop - start == len(self.ids):
-            return list(self._columns)
         return [column[start:stop] for column in self._columns]
 
     def payload_bytes(self, start: int, stop: int) -> int:
@@ -77,15 +75,15 @@ class StoredLog:
         self.log = log
         self._datadir = datadir
         self._connection = connection
-        meta = self._meta()
-        if meta.get("schema_version") != str(TABLES_VERSION):
+        notes = self._notes()
+        version = notes.get("schema_version", "unknown")
+        if version != str(TABLES_VERSION):
             raise LogUnreadable(
-                f"the database has schema version {meta.get('schema_version', 'unknown')};"
-                f" this program knows {TABLES_VERSION}"
+                f"the database has schema version {version}; this program knows {TABLES_VERSION}"
             )
-        self.workspace_id: str | None = meta.get("db_id")
+        self.workspace_id: str | None = notes.get("db_id")
 
-    def _meta(self) -> dict[str, str]:
+    def _notes(self) -> dict[str, str]:
         """The notes of the workspace, which are in the hub's database."""
         if self.log.store == EVENTS.store:
             return dict(self._ask(META))
@@ -97,10 +95,10 @@ class StoredLog:
     def epoch(self) -> str:
         auth = self._datadir.database("auth")
         with sqlite_errors("auth"), closing(open_database(auth)) as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
-        if row is None:
+            epoch = meta.value(connection, "epoch")
+        if epoch is None:
             raise LogUnreadable("the workspace has no epoch yet", hint="agentlipd up")
-        return str(row[0])
+        return epoch
 
     def newest(self) -> int:
         """The number of the newest event, or 0."""
@@ -187,7 +185,7 @@ def newest_of(datadir: DataDir, log: ExportedLog) -> int | None:
     if not database.exists():
         return None
     with sqlite_errors(log.store), closing(open_database(database)) as connection:
-        if connection.execute(TABLE, (log.table,)).fetchone() is None:
+        if not meta.exists(connection, log.table):
             return None
         (number,) = connection.execute(log.newest).fetchone()
     return int(number or 0)

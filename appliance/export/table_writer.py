@@ -170,8 +170,6 @@ class ParquetFile:
 
     def _array(self, values: Any, kind: Any) -> Any:
         arrow = self._arrow
-        if isinstance(values, Constant):
-            return arrow.repeat(arrow.scalar(values.value, kind), values.length)
         if isinstance(values, arrow.ChunkedArray):
             return values if values.type == kind else values.cast(kind)
         if not arrow.types.is_timestamp(kind):
@@ -207,24 +205,6 @@ class JsonLinesFile:
 
     def abandon(self) -> None:
         self._file.abandon()
-
-
-class Constant(Sequence[Any]):
-    """A column with the same value in each row."""
-
-    def __init__(self, value: Any, length: int) -> None:
-        self.value = value
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Constant(self.value, len(range(*index.indices(self.length))))
-        if not -self.length <= index < self.length:
-            raise IndexError
-        return self.value
 
 
 def arrow_schema(columns: Sequence[ExportColumn]) -> Any:

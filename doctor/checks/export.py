@@ -15,7 +15,6 @@ from appliance.export.errors import ExportError
 from appliance.export.logs import EVENTS, INBOX, LOGS, ExportedLog
 from appliance.export.manifests import RETENTION, SegmentDirectory, check
 from appliance.export.settings import ExportSettings
-from appliance.export.source import TABLE
 from appliance.export.wire import SegmentManifest
 from appliance.inbox.settings import InboxSettings
 from appliance.kernel import meta
@@ -65,7 +64,7 @@ def _waited_seconds(
     context: Context, connection: sqlite3.Connection, log: ExportedLog, last: int
 ) -> float:
     """The age of the first row after row `last`; 0 without rows or without a log."""
-    if connection.execute(TABLE, (log.table,)).fetchone() is None:
+    if not meta.exists(connection, log.table):
         return 0.0
     row = connection.execute(log.first_after, (last,)).fetchone()
     return 0.0 if row is None else _age_seconds(context, row[1] or "")
@@ -116,7 +115,7 @@ def forged(context: Context, log: ExportedLog, manifest: SegmentManifest) -> lis
         stored.name for stored in log.stored_columns if not stored.type.startswith("timestamp")
     ]
     for _, connection in context.opened(log.store):
-        if connection.execute(TABLE, (log.table,)).fetchone() is None:
+        if not meta.exists(connection, log.table):
             continue
         (oldest,) = connection.execute(f"SELECT min({column}) FROM {table}").fetchone()
         if oldest is None and _is_kept(context, log, manifest):
