@@ -150,25 +150,15 @@ class CourierAdmin:
     def peek(self, who: Principal, query: wire.PeekQuery) -> wire.EnvelopePage:
         stream = self._courier.find_stream(who, SUBSCRIBE, query.stream)
         limit = min(query.limit, PAGE_MAX)
-        envelopes: list[wire.EnvelopeDetails] = []
-        left = DELIVERY_BYTES_MAX
-        skipping = query.after is not None
-        for item in stream.iterate(query.state):
-            if skipping:
-                skipping = item.id != query.after
-                continue
-            details = self._details(item)
-            left -= _bytes(details)  # the history can be larger than the envelope
-            if envelopes and (len(envelopes) == limit or left < 0):
-                return wire.EnvelopePage(envelopes, True, self._courier.boot_id)
-            envelopes.append(details)
-        if skipping:
+        items = stream.iterate(query.state)
+        if query.after is not None and all(item.id != query.after for item in items):
             raise wire.NoSuchEnvelope(
                 "the envelope in `after` is no longer in the stream",
                 details={"field": "after", "id": query.after, "stream": query.stream},
                 hint="start again without after",
             )
-        return wire.EnvelopePage(envelopes, False, self._courier.boot_id)
+        page, more = take_page(map(self._details, items), limit, DELIVERY_BYTES_MAX, _bytes)
+        return wire.EnvelopePage(page, more, self._courier.boot_id)
 
     def envelope(self, who: Principal, query: wire.EnvelopeQuery) -> wire.EnvelopeDetails:
         stream = self._courier.find_stream(who, SUBSCRIBE, query.stream)

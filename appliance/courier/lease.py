@@ -14,7 +14,6 @@ what it holds, and loses what it holds when it ends. Courier applies these rules
 memory, the broker to rows of its delivery queue.
 """
 
-from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.kernel.state_machine import StateMachine
 
 READY, LEASED, DONE, DEAD = "ready", "leased", "done", "dead"
@@ -39,15 +38,3 @@ def renewed_until(claimed_at: float, now: float, lease_time: float, total_max: f
     """The end of a lease that is renewed at `now`: `lease_time` from now, but no later than
     `total_max` after the claim. All four in one unit."""
     return min(now + lease_time, claimed_at + total_max)
-
-
-def retry_delay_seconds(
-    attempts: int, attempts_max: int, retry: RetrySettings, random_unit: float = 0.5
-) -> float | None:
-    """Seconds until work whose `attempts`-th attempt failed is ready again; None: no more attempts.
-
-    `attempts_max` 0 means that there is no limit.
-    """
-    if attempts_max and attempts >= attempts_max:
-        return None
-    return delay_seconds(retry, attempts, random_unit)

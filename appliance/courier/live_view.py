@@ -16,7 +16,7 @@ from appliance.courier.access import READ, require
 from appliance.courier.envelope import encode
 from appliance.courier.policy import matches
 from appliance.courier.service import CREDIT_MAX, DELIVERY_BYTES_MAX, VIEW_ROWS_MAX, Courier
-from appliance.courier.sockets import error_frame
+from appliance.courier.sockets import answer_error, error_frame
 from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
@@ -162,7 +162,7 @@ class LiveViewSocket:
                 if credit < 0 or (watcher.credit or 0) + credit > limit:
                     raise wire.CreditTooHigh(details={"field": "credit", "limit": limit})
             except ApplianceError as error:
-                self._socket.answer(error_frame(error))
+                answer_error(self._socket, error)
             else:
                 watcher.credit = (watcher.credit or 0) + credit
                 self._live.wakeup.set()

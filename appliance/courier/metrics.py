@@ -14,8 +14,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from appliance.courier.queue import STREAMS_MAX, Queue
-from appliance.courier.settings import CourierSettings
+from appliance.courier.queue import Queue
 from appliance.courier.stream import Stream
 from appliance.courier.stream_stats import BOUNDS_MS, StreamStats
 from appliance.kernel.metrics import REGISTRY, counter, gauge
@@ -47,21 +46,10 @@ class CourierCollector:
 
     def __init__(self) -> None:
         self._queue: Queue | None = None
-        self._settings = CourierSettings()
-        self._patterns: dict[str, str] = {}
         self._now: Callable[[], float] = lambda: 0.0
 
-    def watch(self, queue: Queue, settings: CourierSettings, now: Callable[[], float]) -> None:
-        self._queue, self._settings, self._now = queue, settings, now
-        self._patterns = {}
-
-    def _pattern_of(self, stream: str) -> str:
-        if len(self._patterns) > 2 * STREAMS_MAX:
-            self._patterns.clear()
-        pattern = self._patterns.get(stream)
-        if pattern is None:
-            pattern = self._patterns[stream] = self._settings.pattern_of(stream)
-        return pattern
+    def watch(self, queue: Queue, now: Callable[[], float]) -> None:
+        self._queue, self._now = queue, now
 
     def describe(self) -> Iterable[Metric]:
         return []
@@ -71,7 +59,7 @@ class CourierCollector:
             return
         groups: dict[str, list[Stream]] = {}
         for stream in self._queue.streams.values():
-            groups.setdefault(self._pattern_of(stream.name), []).append(stream)
+            groups.setdefault(stream.label, []).append(stream)
         for pattern in ("other", *self._queue.forgotten_stats):  # a counter never falls
             groups.setdefault(pattern, [])
         yield from self._counters(groups)

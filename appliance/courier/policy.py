@@ -8,8 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from appliance.courier.lease import retry_delay_seconds
-from appliance.kernel.retry import RetrySettings
+from appliance.kernel.retry import RetrySettings, delay_seconds
 
 OverflowPolicy = Literal["reject", "drop_oldest", "block"]
 TtlAction = Literal["drop", "dead"]
@@ -52,12 +51,13 @@ class StreamPolicy(msgspec.Struct, frozen=True):
         second, because immediate redeliveries would use up the attempts at once; None when they
         are used up.
         """
+        if self.deliveries_max and attempts >= self.deliveries_max:
+            return None
         first = self.backoff_seconds
         if first is None:
             first = 1.0 if self.deliveries_max else 0.0
         retry = RetrySettings(first, BACKOFF_SECONDS_MAX)
-        delay = retry_delay_seconds(attempts, self.deliveries_max, retry)
-        return None if delay is None else round(delay * 1000)
+        return round(delay_seconds(retry, attempts, 0.5) * 1000)
 
 
 @lru_cache(maxsize=4096)

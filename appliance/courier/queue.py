@@ -58,7 +58,10 @@ class Queue:
         stream = self.streams.get(name)
         if stream is None:
             policy = self._policy_of(name)
-            stream = Stream(name, policy, self.timers, self._deferred, self.changes, self.outcomes)
+            stream = Stream(
+                name, policy, self.timers, self._deferred, self.changes, self.outcomes,
+                self._label_of(name),
+            )  # fmt: skip
             self.streams[name] = stream
             self._last_used_ms[name] = now
             for consumer in self._pattern_consumers:
@@ -207,8 +210,7 @@ class Queue:
     def _forget(self, stream: Stream) -> None:
         for subscription in stream.subscriptions:
             subscription.consumer.subscriptions.remove(subscription)
-        label = self._label_of(stream.name)
-        self.forgotten_stats.setdefault(label, StreamStats()).add(stream.stats)
+        self.forgotten_stats.setdefault(stream.label, StreamStats()).add(stream.stats)
         if stream.policy.durable:
             self.changes.append(StreamForgotten(stream.name))
         del self.streams[stream.name], self._last_used_ms[stream.name]
@@ -233,7 +235,7 @@ class Queue:
 
     def set_paused(self, stream: Stream, until: float | None) -> None:
         """Pause a stream without writing it to the journal."""
-        stream.pause(until)
+        stream.paused, stream.paused_until = True, until
         if until is None:
             self._timed_pauses.discard(stream)
         else:
@@ -241,7 +243,7 @@ class Queue:
             self.timers.wake()
 
     def resume(self, stream: Stream, now: float) -> None:
-        stream.resume()
+        stream.paused, stream.paused_until = False, None
         self._timed_pauses.discard(stream)
         if stream.policy.durable:
             self.changes.append(StreamResumed(stream.name))

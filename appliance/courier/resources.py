@@ -4,7 +4,7 @@ from typing import Any
 
 import falcon
 
-from appliance.courier import wire
+from appliance.courier import metrics, wire
 from appliance.courier.access import USE
 from appliance.courier.admin import CourierAdmin
 from appliance.courier.live_view import LiveView, LiveViewEvents
@@ -100,14 +100,14 @@ class StreamResource:
 class CourierMetricsResource:
     """`/v1/metrics`: JSON by stream, or Prometheus text if `Accept` asks for text."""
 
-    def __init__(self, admin: CourierAdmin, exposition: Any) -> None:
+    def __init__(self, admin: CourierAdmin) -> None:
         self._admin = admin
-        self._exposition = exposition
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         accepted = req.env.get("HTTP_ACCEPT", "")
         if "text/plain" in accepted or "openmetrics" in accepted:
-            reply_bytes(resp, self._exposition(), media="text/plain; version=0.0.4; charset=utf-8")
+            media = "text/plain; version=0.0.4; charset=utf-8"
+            reply_bytes(resp, metrics.exposition(), media=media)
         else:
             reply(resp, self._admin.all_stats(req.context.principal))
 
@@ -151,12 +151,12 @@ class RegistrationResource:
         reply(resp, registration(host, number, self._courier.boot_id, self._auth, streams))
 
 
-def routes(courier: Courier, admin: CourierAdmin, exposition: Any, auth: str) -> list[Route]:
-    """`exposition` returns the Prometheus text; `auth` is yes or optional, for `/v1/advertise`."""
+def routes(courier: Courier, admin: CourierAdmin, auth: str) -> list[Route]:
+    """`auth` is yes or optional, for `/v1/advertise`."""
     envelopes = EnvelopeResource(courier, admin)
     return [
         *_envelope_routes(courier, envelopes),
-        *_read_routes(courier, admin, envelopes, exposition, auth),
+        *_read_routes(courier, admin, envelopes, auth),
         *_admin_routes(admin),
     ]
 
@@ -193,7 +193,7 @@ def _envelope_routes(courier: Courier, envelopes: EnvelopeResource) -> list[Rout
 
 
 def _read_routes(
-    courier: Courier, admin: CourierAdmin, envelopes: EnvelopeResource, exposition: Any, auth: str
+    courier: Courier, admin: CourierAdmin, envelopes: EnvelopeResource, auth: str
 ) -> list[Route]:
     views = ViewResource(courier, admin)
     return [
@@ -209,7 +209,7 @@ def _read_routes(
             "GET": Operation(USE, query=wire.StatsQuery,
                              summary="Statistics of one stream, or of all streams"),
         }),
-        Route("/v1/metrics", CourierMetricsResource(admin, exposition), {
+        Route("/v1/metrics", CourierMetricsResource(admin), {
             "GET": Operation(USE,
                              summary="Statistics of all streams; Prometheus text by `Accept`"),
         }),

@@ -83,7 +83,7 @@ class Courier:
         self._buckets: dict[str, TokenBucket] = {}
         if journal is not None:
             self.pipeline.recover(journal)
-        metrics.watch(self.queue, settings, self.now)
+        metrics.watch(self.queue, self.now)
 
     def now(self) -> float:
         """Milliseconds of the monotonic clock. The queue uses them for all times."""

@@ -107,7 +107,7 @@ class ConsumerSocket:
             try:
                 self._handle(decode_frame(_decode_control, message))
             except ApplianceError as error:
-                self._send_error(error)
+                answer_error(self._socket, error)
         self._apply()
 
     def _handle(self, frame: wire.ConsumerFrame) -> None:
@@ -156,10 +156,7 @@ class ConsumerSocket:
 
     def _report_lost(self, ids: Sequence[str]) -> None:
         for id_ in ids:
-            self._send_error(wire.LeaseLost(), id=id_[:200])
-
-    def _send_error(self, error: ApplianceError, **more: Any) -> None:
-        self._socket.answer(error_frame(error, **more))
+            answer_error(self._socket, wire.LeaseLost(), id=id_[:200])
 
 
 class ProducerSocket:
@@ -224,7 +221,7 @@ class ProducerSocket:
         except (msgspec.DecodeError, RecursionError):
             parts = []
         if not parts:
-            self._send_error(error, **seq_of(message))
+            answer_error(self._socket, error, **seq_of(message))
             return []
         if len(parts) > wire.BATCH_MAX:
             self._refuse_array(len(parts), seq_of(parts[0]))
@@ -234,7 +231,7 @@ class ProducerSocket:
             try:
                 frames.append(decode_frame(_decode_publish, part))
             except ApplianceError as problem:
-                self._send_error(problem, **seq_of(part))
+                answer_error(self._socket, problem, **seq_of(part))
         return frames
 
     def _handle(self, frame: wire.PublishFrame, bytes_max: int) -> None:
@@ -245,7 +242,7 @@ class ProducerSocket:
             self._pending.append(parse(frame.envelope, frame.to, bytes_max))
             self._seqs.append(frame.seq)
         except ApplianceError as error:
-            self._send_error(error, seq=frame.seq)
+            answer_error(self._socket, error, seq=frame.seq)
 
     def _insert(self) -> None:
         """Enqueue what was read together for one stream; if it is refused, message by message."""
@@ -274,7 +271,7 @@ class ProducerSocket:
                 bounds = list(range(count + 1))
             if len(bounds) == 2 or not isinstance(error, Exhausted):
                 more = {"count": count} if count > 1 else {}
-                self._send_error(error, seq=seqs[0], **more)
+                answer_error(self._socket, error, seq=seqs[0], **more)
                 return
             for start, end in pairwise(bounds):
                 self._put(stream, parsed[start:end], seqs[start:end], ())
@@ -285,10 +282,7 @@ class ProducerSocket:
         error = Invalid(
             f"more than {limit} envelopes in an array", hint=f"send at most {limit} in one array"
         )
-        self._send_error(error, **first, count=count, limit=limit)
-
-    def _send_error(self, error: ApplianceError, **more: Any) -> None:
-        self._socket.answer(error_frame(error, **more))
+        answer_error(self._socket, error, **first, count=count, limit=limit)
 
 
 def count_fitting(items: Sequence[StreamItem], bytes_max: int) -> int:
@@ -339,6 +333,10 @@ def seq_of(part: bytes | msgspec.Raw) -> dict[str, int]:
 
 def as_list(ids: str | list[str]) -> list[str]:
     return [ids] if isinstance(ids, str) else ids
+
+
+def answer_error(socket: Socket, error: ApplianceError, **more: Any) -> None:
+    socket.answer(error_frame(error, **more))
 
 
 def error_frame(error: ApplianceError, **more: Any) -> bytes:

@@ -48,11 +48,13 @@ class Stream:
         deferred_streams: set["Stream"] | None = None,
         changes: list[change.JournalChange] | None = None,
         outcomes: outcome_log.OutcomeLog | None = None,
+        label: str = "other",
     ) -> None:
         """The stream adds itself to `deferred_streams` while dispatch waits for a quick consumer,
         and to `changes` what is written to the journal (change.py) if it is durable."""
         self.name = name
         self.policy = policy
+        self.label = label  # in metrics, where users' names would be too many
         self.items: dict[str, StreamItem] = {}
         self.dead: dict[str, StreamItem] = {}
         self.ready_queue = ReadyQueue(policy.aging_ms)
@@ -421,12 +423,6 @@ class Stream:
         else:
             return False
         return True
-
-    def pause(self, until: float | None) -> None:
-        self.paused, self.paused_until = True, until
-
-    def resume(self) -> None:
-        self.paused, self.paused_until = False, None
 
     def counts(self) -> dict[str, int]:
         return {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from appliance.courier import metrics, wire
+from appliance.courier import wire
 from appliance.courier.access import SCOPED, USE
 from appliance.courier.admin import CourierAdmin
 from appliance.courier.enqueue import WebhookSink
@@ -79,7 +79,7 @@ class CourierSubsystem(Subsystem):
 
     def routes(self) -> list[Route]:
         auth = "yes" if self.courier.settings.tokens else "optional"
-        return routes(self.courier, self.admin, metrics.exposition, auth)
+        return routes(self.courier, self.admin, auth)
 
     def sockets(self) -> list[SocketRoute]:
         return [

@@ -11,7 +11,6 @@ from urllib.parse import quote
 import msgspec
 from websockets.sync.client import ClientConnection, connect
 
-from appliance.courier import metrics
 from appliance.courier.access import SCOPED, USE
 from appliance.courier.admin import CourierAdmin
 from appliance.courier.loops import Tick
@@ -87,7 +86,7 @@ class CourierFixture:
         free = frozenset() if self.settings.tokens else frozenset({USE})
         http = HttpSettings()
         self.app = make_app(
-            routes(self.service, self.admin, metrics.exposition, "optional"),
+            routes(self.service, self.admin, "optional"),
             Guard(book, http, self.clock, log, free, {USE: SCOPED}),
             RateLimiter(NO_LIMITS, self.clock),
             log=log,

@@ -14,7 +14,7 @@ TOKENS = CourierSettings(tokens=(TokenSettings("file", ["streams:*:admin"]),))
 
 def test_openapi_needs_no_token_on_loopback_until_tokens_are_configured():
     for settings, needed in ((CourierSettings(), [{"bearer": []}, {}]), (TOKENS, [{"bearer": []}])):
-        described = routes(None, None, None, "optional")
+        described = routes(None, None, "optional")
         paths = openapi.document(described, FREE_ON_LOOPBACK | free_scopes(settings))["paths"]
         assert paths["/v1/enqueue"]["post"]["security"] == needed
         assert paths["/v1/streams/purge"]["post"]["security"] == needed

@@ -3,9 +3,6 @@
 import pytest
 
 from appliance.courier import lease
-from appliance.kernel.retry import RetrySettings
-
-RETRY = RetrySettings(initial_seconds=1.0, max_seconds=8.0)
 
 
 def test_done_is_final_and_a_dead_letter_can_only_be_redriven():
@@ -23,11 +20,3 @@ def test_only_leased_work_can_be_settled():
 )
 def test_a_renewed_lease_ends_within_its_total(now, until):
     assert lease.renewed_until(100.0, now, lease_time=30.0, total_max=100.0) == until
-
-
-@pytest.mark.parametrize(
-    ("attempts", "attempts_max", "seconds"),
-    [(1, 3, 1.0), (2, 3, 2.0), (3, 3, None), (4, 3, None), (9, 0, 8.0)],
-)
-def test_delay_grows_until_no_attempts_are_left(attempts, attempts_max, seconds):
-    assert lease.retry_delay_seconds(attempts, attempts_max, RETRY) == seconds

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.courier.policy import matches, most_specific
+from appliance.courier.policy import StreamPolicy, matches, most_specific
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,12 @@ def test_most_specific_pattern_wins():
     assert most_specific(globs, "agents/Bo/inbox") == "agents/*/inbox"
     assert most_specific(globs, "agents/Bo/outbox") == "agents/*"
     assert most_specific(["a/*"], "b") is None
+
+
+@pytest.mark.parametrize(
+    ("attempts", "deliveries_max", "ms"),
+    [(1, 3, 1_000), (2, 3, 2_000), (3, 3, None), (4, 3, None), (9, 0, 60_000)],
+)
+def test_delay_grows_until_no_attempts_are_left(attempts, deliveries_max, ms):
+    policy = StreamPolicy(deliveries_max=deliveries_max, backoff_seconds=1.0)
+    assert policy.retry_delay_ms(attempts) == ms
