@@ -1,7 +1,6 @@
 """The broker's listings: history, members, destinations, webhooks and their deliveries."""
 
 from collections.abc import Callable
-from contextlib import closing
 from functools import cache
 from typing import Any
 
@@ -23,7 +22,7 @@ from appliance.broker.queries import push_of, subscribers
 from appliance.broker.rows import MemberRow, WebhookRow
 from appliance.kernel.clock import iso
 from appliance.kernel.model import fields, given, literal, statement
-from appliance.kernel.page import ROW_BYTES, take_page, text_bytes
+from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
 _ROWS = given("rows")
@@ -206,10 +205,13 @@ def webhook_deliveries(
     last row: its rank and id. `wall_iso` shows a time of the steady clock."""
     rank, row_id = map(int, after.split(".")[1:]) if after else (-1, -1)
     values = {"mesh": mesh_id, "recipient": f"webhook:{webhook_id}", "key": rank, "row": row_id}
-    with closing(reader.execute(_DELIVERIES, {**values, "rows": limit + 1})) as rows:
-        page, more = take_page(
-            rows, limit, reader.limit.page_bytes_max, lambda row: ROW_BYTES + text_bytes(row[-1])
-        )
+    page, more = reader.page(
+        _DELIVERIES,
+        {**values, "rows": limit + 1},
+        limit=limit,
+        make=tuple,
+        size=lambda row: ROW_BYTES + text_bytes(row[-1]),
+    )
     last = "1.{}.{}".format(*page[-1][:2]) if page else after
     return [_webhook_delivery(wall_iso, *row[2:]) for row in page], more, last
 

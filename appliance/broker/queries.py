@@ -67,8 +67,7 @@ def last_history(reader: Executor) -> str | None:
 
 def broker_id(reader: Executor) -> str:
     """The id that members sign requests for; created with the store."""
-    row = reader.execute("SELECT value FROM meta WHERE key = 'broker_id'").fetchone()
-    return str(row[0])
+    return str(meta.value(reader, "broker_id"))
 
 
 def epoch(reader: Executor) -> str:
@@ -79,8 +78,8 @@ def epoch(reader: Executor) -> str:
 def signed_after(reader: Executor) -> int:
     """Signatures must be newer than this time in ms: a restore that could not keep the nonces that
     were used since the backup sets it. 0: no limit."""
-    row = reader.execute("SELECT value FROM meta WHERE key = 'signed_after_ms'").fetchone()
-    return int(row[0]) if row is not None and str(row[0]).isdecimal() else 0
+    text = meta.value(reader, "signed_after_ms") or ""
+    return int(text) if text.isdecimal() else 0
 
 
 def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[UsedNonceRow]:
@@ -95,8 +94,8 @@ def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[UsedNonceRow]
 
 def noted_ms(reader: Executor, key: str) -> int | None:
     """The time stored under `key` by `retention_writes.note_time`."""
-    row = reader.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if row is None else int(row[0])
+    text = meta.value(reader, key)
+    return None if text is None else int(text)
 
 
 # -- accepting -------------------------------------------------------------------------------

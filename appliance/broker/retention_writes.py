@@ -1,6 +1,7 @@
 """Deletes old messages and expired ids, each in a transaction."""
 
 from appliance.broker.log_writes import log_dead_of_message
+from appliance.kernel import meta
 from appliance.kernel.batch import Tx
 
 
@@ -58,8 +59,4 @@ def sweep_dedupe(tx: Tx, now_ms: int, limit: int) -> int:
 
 def note_time(tx: Tx, key: str) -> None:
     """Store the current time under a key that the next process reads as well."""
-    tx.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?)"
-        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (key, str(tx.now_ms)),
-    )
+    tx.execute(meta.SET, (key, str(tx.now_ms)))

@@ -14,7 +14,6 @@ from appliance.broker.access import NONCES_MAX, Signatures
 from appliance.broker.directory import Directory
 from appliance.broker.dispatch import Dispatch, MemberRunsElsewhere
 from appliance.broker.member_connection import MemberConnection
-from appliance.broker.rate_limit import MeshRateLimit
 from appliance.broker.rows import MemberRow, MeshRow
 from appliance.broker.settings import BrokerSettings
 from appliance.broker.validation import Command, DedupeRecord
@@ -26,6 +25,7 @@ from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
+from appliance.kernel.token_bucket import TokenBucket
 from appliance.mesh.instance import MemberInstance, note_copy
 
 Answer = tuple[int, dict[str, Any]]
@@ -57,7 +57,7 @@ class Broker:
         self.signatures = Signatures(lambda: self.directory, clock)
         self.steady = SteadyClock(store, clock, log)
         self.epoch = ""
-        self._rate_limit = MeshRateLimit(settings.rate_per_second)
+        self._buckets: dict[str, TokenBucket] = {}  # by mesh
 
     @property
     def logs(self) -> bool:
@@ -159,26 +159,32 @@ class Broker:
     def _limit(self, admitted: Sequence[tuple[int, Command]], answers: list[Answer | None]) -> None:
         """Refuse what exceeds the rate limit, except ids that are known already."""
         now = self.clock.monotonic()
-        over = [
-            (index, command)
-            for index, command in admitted
-            if not self._rate_limit.take(command.mesh_id, 1, now)
-        ]
+        over = []
+        for index, command in admitted:
+            bucket = self._bucket(command.mesh_id)
+            if bucket is not None and (wait := bucket.take(1, now)):
+                over.append((index, command, wait))
         if not over:
             return
-        ids = [(command.mesh_id, command.client_message_id) for _, command in over]
+        ids = [(command.mesh_id, command.client_message_id) for _, command, _ in over]
         try:
             records = self.store.read(queries.dedupe_records, ids)
         except ApplianceError as error:
             records = []
-            for index, _ in over:
+            for index, _, _ in over:
                 answers[index] = self._refusal(error)
-        for (index, command), record in zip(over, records, strict=False):
+        for (index, command, wait), record in zip(over, records, strict=False):
             if record is not None:
                 answers[index] = self._duplicate_answer(command, record)
             else:
-                wait = max(self._rate_limit.wait_seconds(command.mesh_id, now), 0.001)
-                answers[index] = self._refusal(wire.MeshBusy(retry_after=wait))
+                answers[index] = self._refusal(wire.MeshBusy(retry_after=max(wait, 0.001)))
+
+    def _bucket(self, mesh_id: str) -> TokenBucket | None:
+        """The rate limit of a mesh, with bursts of one second; None: there is no limit."""
+        rate = float(self.settings.rate_per_second)
+        if rate > 0 and mesh_id not in self._buckets:
+            self._buckets[mesh_id] = TokenBucket(rate, rate, self.clock.monotonic())
+        return self._buckets.get(mesh_id)
 
     def _write(self, commands: list[Command]) -> list[CallOutcome]:
         """All in one transaction; if that fails because of one command, each in its own. Then a
@@ -271,7 +277,8 @@ class Broker:
                 result.record.history_id,
             )
             return 201, receipt.to_body()
-        self._rate_limit.give_back(command.mesh_id, 1, self.clock.monotonic())
+        if (bucket := self._bucket(command.mesh_id)) is not None:
+            bucket.give_back(1, self.clock.monotonic())
         if result.record is None:
             details = {"kind": command.kind, "ref": command.ref[:100]}
             return self._refusal(wire.NoSuchDestination(details=details))

@@ -3,7 +3,6 @@
 import pytest
 
 from appliance.broker import loops, retention, wire
-from appliance.broker.rate_limit import MeshRateLimit
 from appliance.kernel.clock import DAY_MS
 from tests.support.broker import BrokerFixture, key
 
@@ -156,17 +155,6 @@ def test_time_an_id_is_kept():
 )
 def test_sweep_is_due_after_its_time_and_when_the_clock_went_back(last, due):
     assert retention.is_due(DAY_MS, last, 24.0) is due
-
-
-def test_limit_lets_a_second_through_and_then_its_rate():
-    limiter = MeshRateLimit(10)
-    assert [limiter.take("m", 1, 0.0) for _ in range(11)] == [1] * 10 + [0]
-    assert limiter.wait_seconds("m", 0.0) == pytest.approx(0.1)
-    assert limiter.take("m", 5, 0.25) == 2
-    assert limiter.take("other", 10, 0.25) == 10
-    limiter.give_back("m", 100, 0.25)
-    assert limiter.take("m", 100, 0.25) == 10
-    assert MeshRateLimit(0).take("m", 1000, 0.0) == 1000
 
 
 def test_unknown_member_has_no_name(broker):
