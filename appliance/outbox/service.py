@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -350,11 +350,13 @@ class Outbox:
             raise wire.InsufficientStorage(
                 retry_after=5.0, details={"level": self.gauge.level, "fill": self.gauge.fill_ratio}
             )
-        rule = states.reply_to(acceptance.state, acceptance.same)
-        if rule.status == 202:
-            count(kind, rule.status_word).inc()
-            return 202, wire.Accepted(new.client_message_id, status=rule.status_word)
-        if rule.status == 200:
+        state, same = acceptance.state, acceptance.same
+        if state is None or (same and state in (states.PENDING, states.INFLIGHT)):
+            word: Literal["queued", "inflight"]
+            word = "inflight" if state == states.INFLIGHT else "queued"
+            count(kind, word).inc()
+            return 202, wire.Accepted(new.client_message_id, status=word)
+        if same and state == states.DONE:
             count(kind, "duplicate").inc()
             return 200, wire.Accepted(
                 new.client_message_id,
@@ -365,12 +367,12 @@ class Outbox:
         count(kind, "conflict").inc()
         fields: dict[str, Any] = {
             "client_message_id": new.client_message_id,
-            "conflict": rule.conflict,
+            "conflict": f"outbox_{state}_fingerprint_{'match' if same else 'mismatch'}",
             "daemon_fingerprint_prefix": prefix(new.fingerprint),
         }
-        if rule.with_broker_id:
+        if state == states.DONE:
             fields["broker_message_id"] = acceptance.broker_message_id
-        if rule.with_reason:
+        if same and state == states.DEAD:
             fields["reason"] = acceptance.last_error or ""
         raise wire.IdReused(extra=fields)
 

@@ -1,35 +1,6 @@
-"""States and transitions of a send, and the reply to a duplicate in each state."""
-
-import pytest
+"""States and transitions of a send."""
 
 from appliance.outbox import states
-
-
-@pytest.mark.parametrize(
-    ("state", "same", "status", "expected"),
-    [
-        (None, True, 202, "queued"),
-        ("pending", True, 202, "queued"),
-        ("pending", False, 409, "outbox_pending_fingerprint_mismatch"),
-        ("inflight", True, 202, "inflight"),
-        ("inflight", False, 409, "outbox_inflight_fingerprint_mismatch"),
-        ("done", True, 200, ""),
-        ("done", False, 409, "outbox_done_fingerprint_mismatch"),
-        ("dead", True, 409, "outbox_dead_fingerprint_match"),
-        ("dead", False, 409, "outbox_dead_fingerprint_mismatch"),
-        ("aborted", True, 409, "outbox_aborted_fingerprint_match"),
-        ("aborted", False, 409, "outbox_aborted_fingerprint_mismatch"),
-    ],
-)
-def test_duplicate_reply_is_that_of_the_table(state, same, status, expected):
-    answer = states.reply_to(state, same)
-    assert (answer.status, answer.status_word or answer.conflict) == (status, expected)
-    assert answer.with_broker_id == (state == "done")
-    assert answer.with_reason == (state == "dead" and same)
-
-
-def test_reply_table_has_eleven_rows():
-    assert len(states.DUPLICATE_REPLIES) == 11
 
 
 def test_transitions_are_those_of_the_contract():
@@ -49,8 +20,3 @@ def test_transitions_are_those_of_the_contract():
         ("dead", "send again"): "pending",
     }
     assert set(states.RETIRABLE) == {"pending", "dead"}
-
-
-def test_aborted_is_final_and_done_unless_the_broker_loses_it():
-    assert states.SEND.events("aborted") == ()
-    assert states.SEND.events("done") == ("lose",)
