@@ -8,22 +8,12 @@ Level = Literal["normal", "high", "full", "degraded"]
 HIGH, FULL, DEGRADED = 0.80, 0.95, 1.0
 
 
-def fill(bytes_used: int, bytes_max: int, open_sends: int, sends_max: int) -> float:
-    """The fill of the file or of the queue, whichever is fuller; 1.0 is the limit."""
-    return max(bytes_used / bytes_max, open_sends / sends_max)
-
-
-def level(fill_ratio: float) -> Level:
+def level_of(fill_ratio: float) -> Level:
     if fill_ratio >= DEGRADED:
         return "degraded"
     if fill_ratio >= FULL:
         return "full"
     return "high" if fill_ratio >= HIGH else "normal"
-
-
-def accepts_sends(level_now: Level) -> bool:
-    """Whether new sends are accepted."""
-    return level_now in ("normal", "high")
 
 
 class Gauge:
@@ -51,15 +41,16 @@ class Gauge:
 
     @property
     def fill_ratio(self) -> float:
-        return fill(self._bytes, self._bytes_max, self._open, self._sends_max)
+        """The fill of the file or of the queue, whichever is fuller; 1.0 is the limit."""
+        return max(self._bytes / self._bytes_max, self._open / self._sends_max)
 
     @property
     def level(self) -> Level:
-        return level(self.fill_ratio)
+        return level_of(self.fill_ratio)
 
     @property
     def free_sends(self) -> int:
         """How many more sends can be accepted."""
-        if not accepts_sends(self.level):
+        if self.fill_ratio >= FULL:
             return 0
         return max(0, math.ceil(FULL * self._sends_max) - self._open)

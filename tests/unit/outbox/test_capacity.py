@@ -18,8 +18,9 @@ from appliance.outbox import capacity
     ],
 )
 def test_level_decides_whether_sends_are_accepted(filled, level, accepts):
-    assert capacity.level(filled) == level
-    assert capacity.accepts_sends(level) is accepts
+    gauge = capacity.Gauge(sends_max=100, bytes_max=10_000)
+    gauge.set_usage(0, round(filled * 10_000))
+    assert (gauge.level, gauge.free_sends > 0) == (level, accepts)
 
 
 def test_gauge_estimates_between_measurements():
