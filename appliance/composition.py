@@ -66,7 +66,7 @@ from appliance.tokens.subsystem import TokensNeeds, TokensSubsystem
 from appliance.web.guard import Guard
 from appliance.web.health import ReadinessResult
 from appliance.web.settings import HttpSettings
-from appliance.web.webhook_caller import WebhookCaller
+from appliance.web.webhook_caller import CONNECT_SECONDS, REPLY_SECONDS, WebhookCaller
 from appliance.workspace import epochs
 from doctor.rebuilds import Rebuilds
 from doctor.subsystem import DoctorNeeds, DoctorSubsystem
@@ -131,9 +131,7 @@ class Composition:
         if self.hub is not None and host.runs("webhooks"):
             webhooks = Webhooks(self.hub, host.section(WebhookSettings), host.clock, host.log)
         limits = host.section(OutboxSettings)
-        caller = WebhookCaller(
-            host.section(WebhookSettings), limits.connect_seconds, limits.reply_seconds
-        )
+        caller = WebhookCaller(host.section(WebhookSettings), CONNECT_SECONDS, REPLY_SECONDS)
         calls_webhooks = host.runs("outbox") and limits.enabled and "outbox" not in host.damaged
         broker = None
         if host.runs("broker"):

@@ -218,9 +218,9 @@ def prepare(
             "a file with a token was readable by other users; its mode was corrected", file=name
         )
     stores = settings.roles.stores
-    for store, checked in (("inbox", settings.inbox), ("outbox", settings.outbox)):
+    for store in ("inbox", "outbox"):
         if store in stores:
-            damaged |= find_damage(datadir, store, checked.check_bytes_max)
+            damaged |= find_damage(datadir, store)
     healthy = tuple(store for store in stores if store not in damaged)
     backup = not flags.migrate_without_backup
     saved = safety_backup.save(datadir, settings.backup, healthy, clock, log, backup=backup)

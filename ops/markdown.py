@@ -48,6 +48,8 @@ def plain_name(kind: Any) -> str:
         return PLAIN[kind.__name__]
     if get_origin(kind) is Literal:
         return " or ".join(code(json_text(choice)) for choice in get_args(kind))
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return "table"
     inner = get_args(kind)[0] if get_origin(kind) is tuple else None
     if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
         return "list of tables"

@@ -79,6 +79,9 @@ def comment(text: str) -> list[str]:
 
 def toml(value: Any) -> str:
     """Booleans, numbers, strings and lists are written in TOML as in JSON."""
+    if isinstance(value, msgspec.Struct):
+        entries = msgspec.structs.asdict(value).items()
+        return f"{{ {', '.join(f'{name} = {toml(entry)}' for name, entry in entries)} }}"
     return json.dumps(list(value) if isinstance(value, tuple) else value)
 
 

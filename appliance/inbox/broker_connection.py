@@ -63,7 +63,7 @@ class BrokerConnection(Loop):
     name = "inbox_link"
     interval_seconds = 0.005
     push_max = 200  # messages stored in one transaction
-    retry = RetrySettings(0.5, 30.0, jitter=0.25)  # before reconnecting
+    retry = RetrySettings()  # before reconnecting
 
     def __init__(
         self,

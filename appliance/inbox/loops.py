@@ -10,6 +10,7 @@ from appliance.kernel.store import Store
 
 ROUNDS_MAX = 50
 FREE_SHARE_MIN = 0.25
+VACUUM_BYTES_MAX = 512 * 1024 * 1024  # VACUUM of a larger file delays its writes for too long
 PRUNED_ROWS_MAX = 2000  # rows deleted in one transaction
 VACUUM_INTERVAL_DAYS = 7.0  # time between two checks whether VACUUM is worthwhile
 
@@ -52,7 +53,7 @@ class Sweeper(Loop):
         pages, free, size = self._store.read(_pages)
         if not free or free / pages < FREE_SHARE_MIN:
             return False
-        if pages * size > self._settings.check_bytes_max:
+        if pages * size > VACUUM_BYTES_MAX:
             return False
         self._store.vacuum()
         return True

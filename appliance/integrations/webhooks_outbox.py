@@ -12,7 +12,7 @@ from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.subsystem import Subsystem
 from appliance.outbox import wire as outbox_wire
-from appliance.outbox.service import Outbox
+from appliance.outbox.service import BATCH_MAX, Outbox
 from appliance.outbox.target import Outgoing, RetryLater, Undeliverable
 from appliance.outbox.webhook import WEBHOOK, WebhookCall, WebhookDirectory
 
@@ -92,7 +92,7 @@ class WebhookPost:
                 client_message_id=event.key,
                 target=WEBHOOK,
             )
-            for event in events[: self._outbox.settings.batch_max]
+            for event in events[:BATCH_MAX]
         ]
         try:
             results = self._outbox.send_many(sends, internal=True, principal=PRINCIPAL)

@@ -1,11 +1,14 @@
 """How long to wait between attempts: exponential backoff with jitter. Pure."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 EXPONENT_MAX = 64  # beyond it every delay is the longest one, and the power stays a finite number
 
 
-class RetrySettings(msgspec.Struct, frozen=True):
+class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The delays of one kind of retry, in seconds.
 
     initial_seconds  delay after the first failure
@@ -15,10 +18,14 @@ class RetrySettings(msgspec.Struct, frozen=True):
                      together don't come back together
     """
 
-    initial_seconds: float = 1.0
-    max_seconds: float = 60.0
-    factor: float = 2.0
-    jitter: float = 0.0
+    initial_seconds: Annotated[float, Meta(gt=0)] = 0.5
+    max_seconds: Annotated[float, Meta(gt=0)] = 30.0
+    factor: Annotated[float, Meta(ge=1)] = 2.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.25
+
+    @property
+    def initial_ms(self) -> int:
+        return max(1, round(self.initial_seconds * 1000))
 
 
 def delay_seconds(

@@ -13,7 +13,7 @@ from appliance.kernel.idempotency import KeyedRequest, Reply
 from appliance.mesh.fingerprint import fingerprint
 from appliance.outbox import listings, metrics, queries, states, wire, writes
 from appliance.outbox.rows import SendRow
-from appliance.outbox.service import ADMIN_ACTOR, STEP_ROWS_MAX, Outbox
+from appliance.outbox.service import ADMIN_ACTOR, META_BYTES_MAX, STEP_ROWS_MAX, Outbox
 from appliance.outbox.views import meta_of
 from appliance.outbox.writes import Successor
 
@@ -140,7 +140,7 @@ class OutboxAdmin:
         meta: Any = meta_of(row) if patch.meta is UNSET else patch.meta
         text = _encode(meta).decode() if meta else None
         self._outbox.check_size("message", len(body), self._outbox.settings.message_bytes_max)
-        self._outbox.check_size("meta", len(text or ""), self._outbox.settings.meta_bytes_max)
+        self._outbox.check_size("meta", len(text or ""), META_BYTES_MAX)
         self._outbox.check_for_target(row.target, body, meta)
         digest = fingerprint(
             row.destination_kind,

@@ -29,6 +29,8 @@ from appliance.outbox.target import (
 )
 from appliance.web.webhook_caller import seconds_of
 
+CONNECT_SECONDS = 5.0
+REPLY_SECONDS = 15.0  # for the whole response
 REPLY_BYTES_MAX = 1024 * 1024  # size of a broker's response; a larger one is an error
 ACCEPT = "/broker/v1/accept"
 BATCH = "/broker/v1/accept/batch"
@@ -56,8 +58,8 @@ class HttpBrokerTarget(BatchTarget):
         broker_id: str | None = None,
     ) -> None:
         limits = HttpLimits(
-            settings.connect_seconds,
-            settings.reply_seconds,
+            CONNECT_SECONDS,
+            REPLY_SECONDS,
             REPLY_BYTES_MAX,
             settings.concurrency_max,
         )

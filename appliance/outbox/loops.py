@@ -11,6 +11,7 @@ from appliance.outbox.service import BROKER, STEP_ROWS_MAX, Outbox
 
 IDEMPOTENCY_HOURS = 24.0  # hours to remember keys of redrive, drop and prune
 IDLE_SECONDS = 30.0
+POLL_SECONDS = 0.5  # between checks for due retries
 COMPARE_ROWS = 1000  # the most that a broker compares in one request
 COMPARE_PAGES_MAX = 100  # in one round, so that another mesh is not kept waiting
 SWEEP_BATCHES_MAX = 10  # batches of STEP_ROWS_MAX pending sends in one round
@@ -28,11 +29,11 @@ class Drain(Loop):
     def __init__(self, outbox: Outbox, sender: Sender) -> None:
         super().__init__(outbox.clock, outbox.log, work=outbox.delivery_work)
         self._sender = sender
-        self._poll_seconds = self.interval_seconds = outbox.settings.poll_seconds
+        self.interval_seconds = POLL_SECONDS
         self._paused_until = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        self.interval_seconds = self._poll_seconds
+        self.interval_seconds = POLL_SECONDS
         if self.clock.monotonic() < self._paused_until:
             return {"claimed": 0}
         try:

@@ -36,11 +36,14 @@ from appliance.outbox.target import (
     RetryLater,
     Undeliverable,
 )
-from appliance.outbox.wire import MailNotAllowed, MessageTooLarge
+from appliance.outbox.wire import MailNotAllowed
 from appliance.web import safe_connect
 from appliance.web.address import BadWebhookUrl
 from appliance.web.safe_connect import Resolve
 
+CONNECT_SECONDS = 5.0
+REPLY_SECONDS = 30.0  # for each reply of the server
+DELIVERY_SECONDS = 120.0  # for the whole delivery of one mail
 RECIPIENTS_MAX = 10  # recipients of one mail
 ANYWHERE = "*"
 REPLY_CHARACTERS_MAX = 200
@@ -83,12 +86,6 @@ class MailTarget(DeliveryTarget):
 
     def check(self, body: bytes, meta: Meta | None) -> None:
         """Raises Invalid if no mail can be made of it."""
-        limit = self._settings.message_bytes_max
-        if len(body) > limit:
-            raise MessageTooLarge(
-                f"the mail's text has more than {limit} bytes (mail.message_bytes_max)",
-                details={"field": "message", "bytes_max": limit},
-            )
         problem = mime.meta_problem(meta)
         if problem:
             raise Invalid(problem, details={"field": "meta"})
@@ -125,7 +122,7 @@ class MailTarget(DeliveryTarget):
         message_id = self._message_id(send.client_message_id)
         text = self._message(send, recipients, message_id)
         try:
-            with time_limit(self._settings.delivery_seconds):
+            with time_limit(DELIVERY_SECONDS):
                 result = session.submit(recipients, text)
         except TimeoutError:
             result = session.failure(TIMED_OUT)
@@ -301,11 +298,10 @@ class PinnedSmtp(smtplib.SMTP):
 
     def __init__(self, settings: MailSettings, address: str, tls: ssl.SSLContext | None) -> None:
         name = settings.sender.partition("@")[2]  # the default would look it up in DNS
-        super().__init__(local_hostname=name, timeout=settings.connect_seconds)
+        super().__init__(local_hostname=name, timeout=CONNECT_SECONDS)
         self._host = settings.host
         self._address = address
         self._tls = tls
-        self._reply_seconds = settings.reply_seconds
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         connected = socket.create_connection((self._address, port), timeout)
@@ -315,7 +311,7 @@ class PinnedSmtp(smtplib.SMTP):
         except BaseException:
             connected.close()
             raise
-        connected.settimeout(self._reply_seconds)
+        connected.settimeout(REPLY_SECONDS)
         return connected
 
 

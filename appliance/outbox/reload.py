@@ -9,8 +9,7 @@ from appliance.outbox.settings import OutboxSettings
 
 NEED_RESTART = frozenset(
     {
-        "enabled", "brokers", "concurrency_max", "poll_seconds", "connect_seconds",
-        "reply_seconds", "check_bytes_max",
+        "enabled", "brokers", "concurrency_max",
     }
 )  # fmt: skip
 

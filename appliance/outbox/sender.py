@@ -34,6 +34,7 @@ from appliance.outbox.writes import DeliveryOutcome
 
 WINDOWS_MAX = 20  # groups of destinations to search for a due send in one claim
 SLOW_SECONDS = 2.0
+DELIVER_MAX = 200  # sends in one request, which is the limit of a broker
 RUN_MAX = 20  # ordered sends that a target delivers one after another; a kill repeats as many
 RUN_SECONDS = 1.0  # after which such a run ends, so that a kill repeats no older delivery
 INTERRUPTED = "the delivery was interrupted"
@@ -106,10 +107,9 @@ class Sender:
     def _claim(
         self, name: str, route: RouteState, target: DeliveryTarget, now_ms: int, probe: bool
     ) -> list[SendRow]:
-        settings = self._outbox.settings
         in_order = self._is_in_order(name)
         one_by_one = RUN_MAX if in_order else 1
-        limit = settings.deliver_max if isinstance(target, BatchTarget) else one_by_one
+        limit = DELIVER_MAX if isinstance(target, BatchTarget) else one_by_one
         if probe:
             limit = min(limit, PROBE_SENDS_MAX)
         oldest_ms = now_ms - self._max_age_ms(name)
@@ -273,7 +273,7 @@ class Sender:
         after a failed write or a killed greenlet."""
         if not self._may_have_orphans:
             return
-        delay_ms = self._outbox.settings.backoff_first_ms
+        delay_ms = self._outbox.settings.retry.initial_ms
         args = (delay_ms, INTERRUPTED, tuple(self._in_flight), self._outbox.logs)
         released = self._outbox.store.write(writes.reset_inflight, *args)
         self._may_have_orphans = False

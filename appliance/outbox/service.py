@@ -49,6 +49,9 @@ from appliance.outbox.views import (
 )
 from appliance.outbox.writes import Acceptance, NewSend
 
+META_BYTES_MAX = 16_384  # size of meta as JSON, as a broker accepts it
+BATCH_MAX = 500  # sends in one POST /v1/send/batch
+ACCEPTS_MAX = 64  # concurrent send requests; more get 429
 RETRY_AFTER_MAX_MS = 3_600_000  # longest Retry-After that is obeyed
 BROKER = "broker"
 ADMIN_ACTOR = "operator"
@@ -122,8 +125,8 @@ class Outbox:
     def open(self) -> None:
         """Call at the start: continue the steady clock, and end waits above their limit."""
         self.steady.open()
-        settings = self.settings
-        self.store.write(writes.cap_waits, RETRY_AFTER_MAX_MS + settings.backoff_max_ms)
+        longest_ms = RETRY_AFTER_MAX_MS + round(self.settings.retry.max_seconds * 1000)
+        self.store.write(writes.cap_waits, longest_ms)
 
     def wake(self, routes: Collection[str]) -> None:
         """New sends are pending on these routes: deliver them, if one has capacity."""
@@ -214,10 +217,9 @@ class Outbox:
     ) -> list[tuple[int, wire.Accepted] | ApplianceError]:
         """Each item by itself, in order; a refused one doesn't affect the others. Items without an
         id get the key of the request with their index appended."""
-        if len(commands) > self.settings.batch_max:
+        if len(commands) > BATCH_MAX:
             raise Invalid(
-                f"more than {self.settings.batch_max} items (outbox.batch_max)",
-                details={"field": "items", "max": self.settings.batch_max},
+                f"more than {BATCH_MAX} items", details={"field": "items", "max": BATCH_MAX}
             )
 
         def prepare(index: int) -> NewSend | ApplianceError:
@@ -262,7 +264,7 @@ class Outbox:
         if not internal:
             self.check_size("message", len(body), settings.message_bytes_max)
         meta = _encode(command.meta).decode() if command.meta else None
-        self.check_size("meta", len(meta or ""), settings.meta_bytes_max)
+        self.check_size("meta", len(meta or ""), META_BYTES_MAX)
         self.check_for_target(target, body, command.meta)
         return NewSend(
             client_message_id=key or given or self._ids.new(""),
@@ -320,10 +322,8 @@ class Outbox:
             )
 
     def _accept(self, new_sends: Sequence[NewSend]) -> list[Acceptance]:
-        if self._in_flight >= self.settings.accept_concurrency_max:
-            raise wire.DaemonBusy(
-                retry_after=1.0, details={"max": self.settings.accept_concurrency_max}
-            )
+        if self._in_flight >= ACCEPTS_MAX:
+            raise wire.DaemonBusy(retry_after=1.0, details={"max": ACCEPTS_MAX})
         self._in_flight += 1
         try:
             results = self.store.write(

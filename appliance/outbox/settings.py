@@ -9,9 +9,7 @@ from appliance.kernel.retry import RetrySettings
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
-Share = Annotated[float, Meta(ge=0, le=1)]
 Days = Annotated[float, Meta(ge=0)]
-Time = Annotated[float, Meta(gt=0)]
 Host = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]*$", max_length=253)]
 DedupeMode = Literal["retention_scoped", "permanent"]
 To = Annotated[str, Meta(min_length=1, max_length=300)]
@@ -44,13 +42,9 @@ class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sender: Address = ""  # mail address in From, and the envelope sender
     sender_name: DisplayName = "Agentlip"  # display name in From
     allow: tuple[Address, ...] = ()  # allowed recipients: ops@x.org, @x.org, or * for all
-    message_bytes_max: Positive = 65_536  # text of a mail; outbox.message_bytes_max applies too
     allow_loopback: bool = True  # the SMTP server may be on this machine
     allow_private: bool = False  # the SMTP server may be in a private network, such as 10.0.0.0/8
     allow_plain: bool = False  # allow security "none" to servers on other machines
-    connect_seconds: Time = 5.0  # time to connect to the SMTP server
-    reply_seconds: Time = 30.0  # time for each reply of the SMTP server
-    delivery_seconds: Time = 120.0  # time for the whole delivery of one mail
 
 
 class OrderedDestination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,35 +65,17 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     in_order: tuple[OrderedDestination, ...] = ()
     """destinations delivered in order; see docs/reference/outbox.md"""
     message_bytes_max: Positive = 65_536  # size of a message body in UTF-8
-    meta_bytes_max: Positive = 16_384  # size of meta as JSON
-    batch_max: Positive = 500  # sends in one POST /v1/send/batch
-    accept_concurrency_max: Positive = 64  # concurrent send requests; more get 429
     sends_max: Positive = 1_000_000  # undelivered sends; new sends are refused at 95 %
     bytes_max: Positive = 5 * 1024**3  # size of the database file; new sends are refused at 95 %
-    deliver_max: Annotated[int, Meta(ge=1, le=200)] = 200  # sends in one request to a broker
     concurrency_max: Positive = 16  # concurrent deliveries
-    poll_seconds: Time = 0.5  # interval between checks for due retries
-    connect_seconds: Time = 5.0  # time to connect to a broker
-    reply_seconds: Time = 15.0  # time for the whole response of a broker
-    backoff_first_ms: Positive = 500  # delay after the first failure
-    backoff_factor: Annotated[float, Meta(ge=1)] = 2.0  # growth of the delay with each failure
-    backoff_max_ms: Positive = 30_000  # longest delay, unless the receiver asks for more
-    backoff_jitter: Share = 0.25  # random share by which a delay varies
+    retry: RetrySettings = RetrySettings()
+    """delays after failures: the first and the longest one, how much longer each is than the one
+    before, and the random share by which it varies; a receiver can ask for a longer one"""
     dedupe_mode: DedupeMode = "retention_scoped"  # how long brokers remember ids
     dedupe_retention_days: int = 7  # days the broker remembers ids; at least 7
     max_age_hours: Positive | None = None  # age at which a send expires; unset: from dedupe_*
     payload_days: Days = 7.0  # days to keep payloads of delivered sends
     log_days: Days = 7.0  # days to keep the log of sends and attempts; 0: no log
-    check_bytes_max: Positive = 512 * 1024 * 1024  # larger files get the quick check at start
-
-    @property
-    def retry(self) -> RetrySettings:
-        return RetrySettings(
-            self.backoff_first_ms / 1000,
-            self.backoff_max_ms / 1000,
-            self.backoff_factor,
-            self.backoff_jitter,
-        )
 
     @property
     def retention_days(self) -> int | None:

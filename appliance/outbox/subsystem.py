@@ -99,7 +99,7 @@ class OutboxSubsystem(Subsystem):
             last_id = self.store.read(queries.last_id)
             self.store.seed_ids(last_id)
             self.outbox.open()
-            delay_ms = self.outbox.settings.backoff_first_ms
+            delay_ms = self.outbox.settings.retry.initial_ms
             logs = self.outbox.logs
             released = self.store.write(writes.reset_inflight, delay_ms, RESTARTED, (), logs)
             watch.run_once(clock.now_ms())

@@ -329,7 +329,7 @@ class InsufficientStorage(Unavailable):
 class DaemonBusy(Exhausted):
     code = "DAEMON_BUSY"
     default_message = "daemon_busy"
-    default_hint = "send batches, or fewer concurrent requests (outbox.accept_concurrency_max)"
+    default_hint = "send batches, or fewer concurrent requests"
 
 
 class OutboxOff(Unavailable):

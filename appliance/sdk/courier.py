@@ -44,7 +44,7 @@ WINDOW_MAX = 5_000
 FRAME_ENVELOPES = 100
 FRAME_BYTES_MAX = 200 * 1024
 RENEW_SECONDS_MAX = 15.0
-RECONNECT = RetrySettings(initial_seconds=0.2, max_seconds=10.0, jitter=0.25)
+RECONNECT = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
 DEFAULT_LEASE_MS = 30_000
 
 _encode = msgspec.json.Encoder().encode

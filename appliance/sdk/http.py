@@ -24,7 +24,7 @@ from appliance.sdk.errors import refusal
 REQUEST_TIMEOUT_SECONDS = 30.0
 REPLY_BYTES_MAX = 64 * 1024 * 1024
 RETRY_AFTER_SECONDS_MIN = 0.01
-BACKOFF = RetrySettings(initial_seconds=0.2, max_seconds=10.0, jitter=0.25)
+BACKOFF = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
 RETRY_AFTER_SECONDS_MAX = 3600.0
 NO_HEADERS: Mapping[str, str] = {}
 BUSY = frozenset({429, 502, 503, 504})

@@ -27,7 +27,7 @@ from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
 
 T = TypeVar("T")
 
-RECONNECT = RetrySettings(initial_seconds=1.0, max_seconds=30.0, jitter=0.25)
+RECONNECT = RetrySettings(initial_seconds=1.0, max_seconds=30.0)
 GOING_AWAY_WAIT_SECONDS = 5.0
 OPEN_TIMEOUT_SECONDS = 10.0
 HELLO_TIMEOUT_SECONDS = 30.0

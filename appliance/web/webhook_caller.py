@@ -16,6 +16,8 @@ from appliance.web import safe_connect
 from appliance.web.address import BadWebhookUrl, Rules, check_url
 from appliance.web.safe_connect import Resolve
 
+CONNECT_SECONDS = 5.0
+REPLY_SECONDS = 15.0  # for the whole response
 ANSWER_BYTES_MAX = 65_536  # how much of a response is read; its content is ignored
 RETRY_AFTER_SECONDS_MAX = 86_400.0
 _USER_AGENT = "agentlip-webhook/1"

@@ -26,12 +26,15 @@ def is_damaged(database: Path, *, quick: bool) -> bool:
     return row is None or row[0] != "ok"
 
 
-def find_damage(datadir: DataDir, store: str, full_bytes_max: int) -> dict[str, StoreSuspended]:
+FULL_CHECK_BYTES_MAX = 512 * 1024 * 1024  # the check of a larger file delays the start for too long
+
+
+def find_damage(datadir: DataDir, store: str) -> dict[str, StoreSuspended]:
     """Checks a store before anything opens it, because its rows exist nowhere else. A larger file
-    than `full_bytes_max` gets only the quick check."""
+    than `FULL_CHECK_BYTES_MAX` gets only the quick check."""
     database = datadir.database(store)
     if not database.exists() or not is_damaged(
-        database, quick=database.stat().st_size > full_bytes_max
+        database, quick=database.stat().st_size > FULL_CHECK_BYTES_MAX
     ):
         return {}
     return {store: StoreSuspended(store, StoreDamaged(f"{store}: the database is damaged"))}

@@ -24,7 +24,6 @@ NOT_ABOVE = (
     ("doctor", "loop_delay_warning_seconds", "loop_delay_error_seconds"),
     ("doctor", "wal_warning_bytes", "wal_error_bytes"),
     ("http", "unauthenticated_connections_max", "connections_max"),
-    ("outbox", "backoff_first_ms", "backoff_max_ms"),
 )
 """Sections, and two of their settings: the first must not be above the second, unless that is 0."""
 

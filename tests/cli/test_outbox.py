@@ -15,13 +15,15 @@ pytestmark = pytest.mark.slow
 
 SETTINGS = """
 [outbox]
-poll_seconds = 0.05
 
 [[outbox.brokers]]
 mesh = "default"
 url = "{url}"
 """
-CONSTANTS = {"appliance.kernel.reader.PAGE_BYTES_MAX": 2000}
+CONSTANTS = {
+    "appliance.kernel.reader.PAGE_BYTES_MAX": 2000,
+    "appliance.outbox.loops.POLL_SECONDS": 0.05,
+}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def test_settings_are_reloaded_without_a_restart(hub, run):
             0, "changed: message_bytes_max\nneeds a restart (agentlipd restart): concurrency_max\n",
         )  # fmt: skip
         assert "more than 10 bytes" in run("outbox", "send", "#alerts", "x" * 11).err
-        file.write_text("[outbox]\nbatch_max = 0\n")
+        file.write_text("[outbox]\nsends_max = 0\n")
         refused = run("outbox", "reload", "--json")
         assert refused.code == 1
         assert json.loads(refused.err)["code"] == "BAD_SETTINGS"

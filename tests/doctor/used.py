@@ -13,14 +13,14 @@ from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
 SETTINGS = """
-[outbox]
-poll_seconds = 0.05
-
 [[courier.streams]]
 pattern = "durable/*"
 durable = true
 """
-CONSTANTS = {"appliance.broker.loops.Deliverer.interval_seconds": 0.05}
+CONSTANTS = {
+    "appliance.broker.loops.Deliverer.interval_seconds": 0.05,
+    "appliance.outbox.loops.POLL_SECONDS": 0.05,
+}
 LAB = "/broker/v1/meshes/lab"
 
 

@@ -206,7 +206,7 @@ class MeshFixture:
             self._furnish()
         self.outbox = outbox.OutboxFixture(
             self.inbox.datadir.database("outbox"), self.clock, self.line,
-            self.points["outbox"].runner(), mesh="lab", backoff_jitter=0.0,
+            self.points["outbox"].runner(), mesh="lab", retry=RetrySettings(jitter=0.0),
         )  # fmt: skip
 
     def _furnish(self) -> None:
@@ -230,7 +230,7 @@ class MeshFixture:
             ENDPOINT, self.inbox.service, inbox.OWN, self.clock, self.inbox.log,
             dial=lambda *_: FrameConnection(self),
         )  # fmt: skip
-        self.connection.retry = RetrySettings(0.001, 0.001, jitter=0.25)
+        self.connection.retry = RetrySettings(0.001, 0.001)
         self.connection.push_max = 1  # a commit and an ack for each
 
     def _count(self, event: Any) -> None:

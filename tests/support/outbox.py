@@ -123,7 +123,7 @@ class OutboxFixture:
         self.sweep = Sweep(self.service)
         self.service.open()
         self.store.write(
-            writes.reset_inflight, self.settings.backoff_first_ms, "restarted", (), True
+            writes.reset_inflight, self.settings.retry.initial_ms, "restarted", (), True
         )
 
     def logged(self, message):

@@ -6,12 +6,11 @@ from tests.support.fake_broker import serve_fake_broker
 from tests.support.servedhub import serve
 from tests.support.until import until
 
+CONSTANTS = {"appliance.outbox.loops.POLL_SECONDS": 0.05}
 SETTINGS = """
 [outbox]
 mesh = "ops"
-poll_seconds = 0.05
-backoff_first_ms = 20
-backoff_max_ms = 100
+retry = {{ initial_seconds = 0.02, max_seconds = 0.1 }}
 
 [[outbox.brokers]]
 mesh = "ops"
@@ -32,7 +31,7 @@ def broker_server():
 @pytest.fixture(scope="module")
 def hub(broker_server, tmp_path_factory):
     settings = SETTINGS.format(url=broker_server.url)
-    with serve(tmp_path_factory.mktemp("outbox"), settings=settings) as hub:
+    with serve(tmp_path_factory.mktemp("outbox"), settings=settings, constants=CONSTANTS) as hub:
         yield hub
 
 

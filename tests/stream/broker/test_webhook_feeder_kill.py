@@ -15,12 +15,13 @@ from tests.support.webhook_receiver import webhook_receiver
 
 pytestmark = pytest.mark.slow
 
-CONSTANTS = {"appliance.broker.webhook_feeder.MeshWebhookFeeder.interval_seconds": 0.05}
+CONSTANTS = {
+    "appliance.broker.webhook_feeder.MeshWebhookFeeder.interval_seconds": 0.05,
+    "appliance.outbox.loops.POLL_SECONDS": 0.05,
+}
 SETTINGS = """
 [outbox]
-poll_seconds = 0.05
-backoff_first_ms = 50
-backoff_max_ms = 200
+retry = { initial_seconds = 0.05, max_seconds = 0.2 }
 """
 
 

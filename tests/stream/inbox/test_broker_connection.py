@@ -36,7 +36,7 @@ ROUNDS_MAX = 400
 
 @pytest.fixture
 def inbox(tmp_path, monkeypatch):
-    monkeypatch.setattr(BrokerConnection, "retry", RetrySettings(0.02, 0.1, jitter=0.25))
+    monkeypatch.setattr(BrokerConnection, "retry", RetrySettings(0.02, 0.1))
     monkeypatch.setattr(broker_connection, "HELLO_SECONDS", 2.0)
     inbox = InboxFixture(tmp_path)
     yield inbox

@@ -13,9 +13,7 @@ pytestmark = pytest.mark.slow
 
 SETTINGS = """
 [outbox]
-poll_seconds = 0.05
-backoff_first_ms = 20
-backoff_max_ms = 100
+retry = {{ initial_seconds = 0.02, max_seconds = 0.1 }}
 
 [mail]
 host = "127.0.0.1"
@@ -23,9 +21,11 @@ port = {port}
 security = "none"
 sender = "agent@example.org"
 allow = ["@example.com"]
-reply_seconds = 30
-delivery_seconds = 0.5
 """
+CONSTANTS = {
+    "appliance.outbox.loops.POLL_SECONDS": 0.05,
+    "appliance.outbox.mail.DELIVERY_SECONDS": 0.5,
+}
 SENDS = 12
 
 
@@ -33,6 +33,7 @@ def test_each_mail_keeps_one_message_id_despite_kills_of_both_sides(tmp_path):
     with mail_server(tmp_path / "mail") as server:
         (tmp_path / "hub").mkdir()
         hub = ServedHub(tmp_path / "hub", "--no-limits", settings=SETTINGS.format(port=server.port))
+        hub.constants = CONSTANTS
         try:
             hub.start()
             server.rule(data="cut")  # takes the letter, and the answer is lost
@@ -74,6 +75,7 @@ def test_command_line_sends_a_mail(tmp_path):
     with mail_server(tmp_path / "mail") as server:
         (tmp_path / "hub").mkdir()
         hub = ServedHub(tmp_path / "hub", settings=SETTINGS.format(port=server.port))
+        hub.constants = CONSTANTS
         try:
             hub.start()
             done = agentlip(

@@ -11,11 +11,10 @@ from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
 TIMES = 5
+CONSTANTS = {"appliance.outbox.loops.POLL_SECONDS": 0.05}
 SETTINGS = """
 [outbox]
-poll_seconds = 0.05
-backoff_first_ms = 20
-backoff_max_ms = 200
+retry = {{ initial_seconds = 0.02, max_seconds = 0.2 }}
 
 [[outbox.brokers]]
 mesh = "default"
@@ -35,6 +34,7 @@ def test_accepted_sends_are_delivered_once_despite_kills_and_cuts(tmp_path):
         broker_server.before = sometimes_cut
         broker_server.after = lambda _path: randomness.random() < 0.1
         hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS.format(url=broker_server.url))
+        hub.constants = CONSTANTS
         accepted, attempted = {}, {}
         try:
             for time in range(TIMES):

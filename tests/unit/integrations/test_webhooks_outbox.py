@@ -14,8 +14,6 @@ EVENTS = [OutgoingEvent("wh", n, f"k{n}", f"m{n}", "application/json", "{}") for
 
 
 class FakeOutbox:
-    settings = SimpleNamespace(batch_max=3)
-
     def __init__(self, results):
         self.results = results
 
@@ -35,7 +33,8 @@ class FakeOutbox:
         (wire.InsufficientStorage(), 0),
     ],
 )
-def test_events_are_taken_up_to_the_first_that_is_refused(results, taken):
+def test_events_are_taken_up_to_the_first_that_is_refused(results, taken, monkeypatch):
+    monkeypatch.setattr("appliance.integrations.webhooks_outbox.BATCH_MAX", 3)
     assert WebhookPost(FakeOutbox(results)).take(EVENTS) == taken
 
 

@@ -10,6 +10,7 @@ from nacl.signing import SigningKey, VerifyKey
 
 from appliance.kernel.clock import SystemClock
 from appliance.mesh.fingerprint import fingerprint
+from appliance.outbox import broker_http
 from appliance.outbox.broker_http import HttpBrokerTarget
 from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
@@ -52,6 +53,12 @@ def broker_server():
         yield broker_server
 
 
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr(broker_http, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(broker_http, "REPLY_SECONDS", 0.3)
+
+
 @pytest.fixture
 def target(broker_server):
     made = make(broker_server.url)
@@ -60,9 +67,7 @@ def target(broker_server):
 
 
 def make(url, signer=None, broker_id=None, **settings):
-    settings = msgspec.structs.replace(
-        OutboxSettings(), connect_seconds=1.0, reply_seconds=0.3, **settings
-    )
+    settings = msgspec.structs.replace(OutboxSettings(), **settings)
     return HttpBrokerTarget(url, signer, SystemClock(), settings, broker_id=broker_id)
 
 

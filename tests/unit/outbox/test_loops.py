@@ -4,7 +4,7 @@ import pytest
 
 from appliance.kernel.errors import Invalid
 from appliance.outbox import loops, wire, writes
-from appliance.outbox.loops import IDLE_SECONDS, BrokerComparison, Drain
+from appliance.outbox.loops import IDLE_SECONDS, POLL_SECONDS, BrokerComparison, Drain
 
 HOUR = 3600
 
@@ -17,7 +17,7 @@ def test_drain_interval_is_longer_while_nothing_is_pending(outbox):
     outbox.send(key="k1")
     drain.run_once(outbox.clock.now_ms())
     assert outbox.row("k1").status == "pending"
-    assert drain.interval_seconds == outbox.settings.poll_seconds
+    assert drain.interval_seconds == POLL_SECONDS
 
 
 def test_comparison_with_a_restored_broker_continues_where_it_was_stopped(outbox, monkeypatch):

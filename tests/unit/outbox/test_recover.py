@@ -12,7 +12,6 @@ from appliance.kernel.store_files import suspect_marker
 from appliance.outbox import states, wire, writes
 from appliance.outbox.recover import CLIENT_ID, LOST
 from appliance.outbox.rows import SendRow
-from appliance.outbox.settings import OutboxSettings
 from appliance.recovery.pages import TABLE_LEAF
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
@@ -67,9 +66,8 @@ def spoil(database, pages):
         damage.overwrite(database, page)
 
 
-def is_refused(datadir, **settings):
-    checked = OutboxSettings(**settings)
-    return bool(find_damage(datadir, "outbox", checked.check_bytes_max))
+def is_refused(datadir):
+    return bool(find_damage(datadir, "outbox"))
 
 
 def spoil_leaf(database):
@@ -185,7 +183,7 @@ def test_ids_of_lost_sends_stay_used(datadir):
         outbox.store.close()
 
 
-def test_inconsistent_index_is_found_by_the_full_check_only(datadir):
+def test_inconsistent_index_is_found_by_the_full_check_only(datadir, monkeypatch):
     """Pages are whole; a row is missing in an index: a claim would never see that send."""
     database = datadir.database("outbox")
     with closing(sqlite3.connect(database)) as connection, connection:
@@ -194,7 +192,9 @@ def test_inconsistent_index_is_found_by_the_full_check_only(datadir):
             "UPDATE sqlite_schema SET sql = replace(sql, '''pending''', '''gone''')"
             " WHERE name = 'outbox_pending'"
         )
-    assert not is_refused(datadir, check_bytes_max=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("appliance.workspace.integrity.FULL_CHECK_BYTES_MAX", 1)
+        assert not is_refused(datadir)
     assert is_refused(datadir)
     assert recovered(datadir, "outbox").tables["outbox"].read == SENDS
     assert not is_refused(datadir)

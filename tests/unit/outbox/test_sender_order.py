@@ -12,8 +12,9 @@ from tests.support.fake_broker import always
 from tests.support.outbox import with_paused_pool
 
 
-def test_only_one_run_of_a_destination_is_in_flight(new_outbox):
-    outbox, pool = with_paused_pool(new_outbox, ordered=True, deliver_max=2)
+def test_only_one_run_of_a_destination_is_in_flight(new_outbox, monkeypatch):
+    monkeypatch.setattr("appliance.outbox.sender.DELIVER_MAX", 2)
+    outbox, pool = with_paused_pool(new_outbox, ordered=True)
     for number in range(3):
         outbox.send(str(number))
     for _ in range(3):
@@ -74,8 +75,9 @@ def test_ordered_dead_letter_unblocks_the_next_send(new_outbox):
     assert outbox.statuses() == {"bad": "dead", "good": "done"}
 
 
-def test_ordered_destinations_are_served_in_turn(new_outbox):
-    outbox = new_outbox(ordered=True, deliver_max=3)
+def test_ordered_destinations_are_served_in_turn(new_outbox, monkeypatch):
+    monkeypatch.setattr("appliance.outbox.sender.DELIVER_MAX", 3)
+    outbox = new_outbox(ordered=True)
     for rule in range(20):
         for number in range(2):
             outbox.send(f"{number}", to=f"#t{rule:02}")

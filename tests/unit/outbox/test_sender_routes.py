@@ -77,8 +77,9 @@ def test_a_poisoned_send_does_not_starve_the_others(outbox):
     assert set(statuses.values()) == {"done"}
 
 
-def test_concurrent_deliveries_of_a_route_are_limited(new_outbox):
-    outbox, pool = with_paused_pool(new_outbox, deliver_max=1)
+def test_concurrent_deliveries_of_a_route_are_limited(new_outbox, monkeypatch):
+    monkeypatch.setattr("appliance.outbox.sender.DELIVER_MAX", 1)
+    outbox, pool = with_paused_pool(new_outbox)
     for number in range(10):
         outbox.send(key=f"k{number}")
     outbox.round()
@@ -89,8 +90,9 @@ def test_concurrent_deliveries_of_a_route_are_limited(new_outbox):
     assert len(pool.work) == CONCURRENCY_MAX
 
 
-def test_slow_routes_get_at_most_half_of_the_pool(new_outbox):
-    outbox, pool = with_paused_pool(new_outbox, size=8, deliver_max=1)
+def test_slow_routes_get_at_most_half_of_the_pool(new_outbox, monkeypatch):
+    monkeypatch.setattr("appliance.outbox.sender.DELIVER_MAX", 1)
+    outbox, pool = with_paused_pool(new_outbox, size=8)
 
     def slow(_item):
         outbox.clock.pass_seconds(3)

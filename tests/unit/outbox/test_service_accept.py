@@ -215,8 +215,8 @@ def test_key_of_a_batch_is_extended_by_the_index(outbox, monkeypatch):
     assert (len(outbox.statuses()), turns) == (2, [1, 1])
 
 
-def test_a_batch_has_a_limit(new_outbox):
-    outbox = new_outbox(batch_max=2)
+def test_a_batch_has_a_limit(outbox, monkeypatch):
+    monkeypatch.setattr("appliance.outbox.service.BATCH_MAX", 2)
     with pytest.raises(ApplianceError):
         outbox.service.send_many([wire.Send("#a", "x")] * 3)
 

@@ -59,8 +59,8 @@ def test_a_file_that_is_too_large_counts_as_full(new_outbox):
     assert outbox.send(key="again")[0] == 202
 
 
-def test_concurrent_requests_are_limited(new_outbox):
-    outbox = new_outbox(accept_concurrency_max=3)
+def test_concurrent_requests_are_limited(outbox, monkeypatch):
+    monkeypatch.setattr("appliance.outbox.service.ACCEPTS_MAX", 3)
     greenlets = [gevent.spawn(outbox.send, "x", f"k{number}") for number in range(10)]
     gevent.joinall(greenlets)
     busy = [result for result in greenlets if not result.successful()]

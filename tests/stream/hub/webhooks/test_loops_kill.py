@@ -7,11 +7,10 @@ from tests.support.servedhub import ServedHub
 from tests.support.until import until
 from tests.support.webhook_receiver import webhook_receiver
 
+CONSTANTS = {"appliance.outbox.loops.POLL_SECONDS": 0.05}
 SETTINGS = """
 [outbox]
-poll_seconds = 0.05
-backoff_first_ms = 20
-backoff_max_ms = 100
+retry = {{ initial_seconds = 0.02, max_seconds = 0.1 }}
 
 [[courier.triggers]]
 id = "failed"
@@ -24,6 +23,7 @@ do = [{{ action = "webhook", to = "{url}", payload = {{ build = "${{env.id}}" }}
 def test_each_event_arrives_signed_and_once_despite_kills_and_failures(tmp_path):
     with webhook_receiver() as receiver, webhook_receiver() as other:
         hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS.format(url=other.url))
+        hub.constants = CONSTANTS
         try:
             hub.start()
             _, topic = hub.channel_with_topic("one")

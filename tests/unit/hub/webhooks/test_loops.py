@@ -16,6 +16,7 @@ from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
+from appliance.kernel.retry import RetrySettings
 from appliance.outbox.webhook import WebhookTarget
 from appliance.web.webhook_caller import WebhookCaller
 from appliance.workspace import schema
@@ -42,7 +43,7 @@ class DeliveryFixture:
         self.hub_env, self.receiver = hub_env, receiver
         hub_env.clock.ms = SystemClock().now_ms()  # the library compares with the real time
         self.lines = io.BytesIO()
-        self.out = OutboxFixture(path, backoff_jitter=0.0)
+        self.out = OutboxFixture(path, retry=RetrySettings(jitter=0.0))
         self.out.clock = hub_env.clock
         self.settings = msgspec.structs.replace(WebhookSettings(), **settings)
         self.join()
@@ -207,16 +208,19 @@ def test_event_handed_over_twice_is_sent_once(fixture, monkeypatch):
     assert len(fixture.out.statuses()) == 3
 
 
-def test_events_wait_in_the_log_while_the_outbox_refuses(new_fixture):
+def test_events_wait_in_the_log_while_the_outbox_refuses(new_fixture, monkeypatch):
     fixture = new_fixture()
     webhook_id, _ = fixture.made()
     number = fixture.post()
     settings = fixture.out.service.settings
-    for refusal in ({"enabled": False}, {"accept_concurrency_max": 0}):
-        fixture.out.service.settings = msgspec.structs.replace(settings, **refusal)
-        assert fixture.feed() == {"handed": 0, "moved": 0, "held": 1}
+    for name, value in (
+        ("settings", msgspec.structs.replace(settings, enabled=False)),
+        ("_in_flight", 64),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(fixture.out.service, name, value)
+            assert fixture.feed() == {"handed": 0, "moved": 0, "held": 1}
         assert fixture.webhook(webhook_id).cursor < number
-    fixture.out.service.settings = settings
     fixture.out.service.gauge.set_usage(settings.sends_max, 0)  # full
     assert fixture.feed()["handed"] == 0
     fixture.out.service.gauge.set_usage(0, 0)
