@@ -13,7 +13,7 @@ import re
 import shlex
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -216,24 +216,30 @@ def discover(start: Path, home: Path | None = None) -> DataDir:
     directory above that others can write is not used by mistake. Directories listed in
     `AGENTLIP_CEILING_DIRECTORIES`, and those above them, are not searched.
     """
-    start = start.resolve()
-    last = _home() if home is None else home.resolve()
-    ceilings = _ceilings()
     searched: list[str] = []
-    device = _device(start)
-    for directory in (start, *start.parents):
-        if device is None or _device(directory) != device or directory in ceilings:
-            break
+    for directory in upwards(start, home):
         searched.append(str(directory))
         if _is_workspace(directory):
             return DataDir(directory)
-        if directory == last:
-            break
+    searched = searched or [str(start.resolve())]
     raise WorkspaceNotFound(
-        f"no workspace found; looked for {DIRECTORY}/{_MARKERS[0]} in: "
-        + ", ".join(searched or [str(start)]),
-        details={"searched": searched or [str(start)]},
+        f"no workspace found; looked for {DIRECTORY}/{_MARKERS[0]} in: " + ", ".join(searched),
+        details={"searched": searched},
     )
+
+
+def upwards(start: Path, home: Path | None = None) -> Iterator[Path]:
+    """The directories that a search for a workspace goes through."""
+    start = start.resolve()
+    last = _home() if home is None else home.resolve()
+    ceilings = _ceilings()
+    device = _device(start)
+    for directory in (start, *start.parents):
+        if device is None or _device(directory) != device or directory in ceilings:
+            return
+        yield directory
+        if directory == last:
+            return
 
 
 def _is_workspace(directory: Path) -> bool:

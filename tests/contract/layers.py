@@ -23,6 +23,7 @@ OF_PACKAGE = {
     "workspace": 1,
     "mesh": 1,
     "child": 1,
+    "busfile": 1,
     "web": 2,
     "sdk": 3,
     "checks": 2,

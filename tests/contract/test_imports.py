@@ -37,6 +37,7 @@ IMPORTERS = {
         "appliance.workspace.*",
         "appliance.checks.*",
         "appliance.*.checks",  # reads the rows of its store
+        "appliance.busfile.*",  # works without a server
         "appliance.recovery.*",  # fills a whole file
         "appliance.backup.*",  # copies and compares whole files
         "appliance.*.restored",  # changes a whole file in a restore

@@ -1,0 +1,223 @@
+"""The file of a bus: where it is, connections, transactions, and SQLite's errors in words."""
+
+import os
+import select
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from appliance.busfile import schema
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.errors import FileSystemReadOnly, Missing, StorageFull, Unavailable
+from appliance.kernel.ownership import WorkspaceNotTrusted, open_own
+from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, is_read_only, sqlite_name
+from appliance.workspace.datadir import DIRECTORY as DATA
+from appliance.workspace.datadir import upwards
+
+DIRECTORY = ".worker-state"
+BUSY_TIMEOUT_MS = 5000
+_CACHED_STATEMENTS = 256
+_SWITCH_RETRY_SECONDS = 0.01
+_IGNORED = b"# The bus is not part of the repository; its export may be.\n*\n!bus.jsonl\n"
+
+
+class BusMissing(Missing):
+    code = "BUS_MISSING"
+    default_message = "there is no worker bus here"
+    default_hint = "create a workspace here: agentlip init; or name one: --workspace DIR"
+
+
+class BusBusy(Unavailable):
+    code = "BUS_BUSY"
+    default_message = "another program has kept the bus locked for 5 seconds"
+    default_hint = "try again; `fuser -v .worker-state/bus.db` lists the programs that use it"
+
+
+class BusDamaged(Unavailable):
+    code = "BUS_DAMAGED"
+    default_message = "the file of the bus is damaged"
+    default_hint = "sqlite3 .worker-state/bus.db '.recover' writes what can be read as SQL"
+
+
+class BusNotWritable(Unavailable):
+    code = "BUS_NOT_WRITABLE"
+    default_message = "the file of the bus can't be opened for writing"
+    default_hint = "check owner and mode: ls -ld .worker-state .worker-state/bus.db"
+
+
+class BusPaths:
+    """The paths of the bus of one workspace. Creating one reads nothing."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace.absolute()
+        self.dir = self.workspace / DIRECTORY
+        self.database = self.dir / "bus.db"
+        self.blobs = self.dir / "blobs"
+        self.export = self.dir / "bus.jsonl"
+        self.workers = self.dir / "workers"
+
+    def __repr__(self) -> str:
+        return f"BusPaths({str(self.workspace)!r})"
+
+
+def find_paths(explicit: Path | None = None, start: Path | None = None) -> BusPaths:
+    """The bus of the given workspace, or the nearest one above `start`.
+
+    A folder with the file is preferred to nearer ones without it: the export may be part of a
+    repository, and each of its worktrees then has a folder of that name. Raises BusMissing.
+    """
+    if explicit is not None:
+        return BusPaths(explicit.expanduser().resolve())
+    folders = list(upwards(start or Path.cwd()))
+    for name in (f"{DIRECTORY}/bus.db", DIRECTORY, DATA):
+        for folder in folders:
+            if (folder / name).exists():
+                return BusPaths(_trusted(folder, folder / name))
+    raise BusMissing(
+        f"no worker bus found; looked for {DIRECTORY} and {DATA} in: "
+        + ", ".join(map(str, folders)),
+        details={"searched": [str(folder) for folder in folders]},
+    )
+
+
+def _trusted(folder: Path, path: Path) -> Path:
+    """`folder`, unless the bus in it belongs to another user."""
+    owners = {part.lstat().st_uid for part in (path, path.parent)} | {path.stat().st_uid}
+    if owners - {0, os.geteuid()}:
+        raise WorkspaceNotTrusted(f"{path} belongs to another user")
+    return folder
+
+
+def connect(paths: BusPaths, *, durable: bool = False, create: bool = True) -> sqlite3.Connection:
+    """A connection for one thread, with the pragmas of the specification.
+
+    durable  each commit waits for the disk (`synchronous` FULL); without it, a power failure may
+             undo the last commits, the end of a process does not
+    create   make the file if it is missing; otherwise raises BusMissing
+    """
+    if not paths.database.exists():
+        if not create:
+            raise BusMissing(f"there is no worker bus in {paths.workspace}")
+        _create_folder(paths)
+    with errors_of(paths.dir):
+        connection = sqlite3.connect(
+            paths.database, isolation_level=None, cached_statements=_CACHED_STATEMENTS
+        )
+        try:
+            _prepare(connection, durable)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _create_folder(paths: BusPaths) -> None:
+    try:
+        paths.dir.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with os.fdopen(open_own(paths.dir / ".gitignore", flags, 0o666), "wb") as file:
+                file.write(_IGNORED)
+    except OSError as error:
+        raise unwritable(error, paths.workspace) from error
+
+
+def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
+    # Text of other programs may be anything; a reader that fails on it would stop all agents.
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
+    connection.execute("PRAGMA foreign_keys = ON")
+    _switch_to_wal(connection)
+    connection.execute(
+        "PRAGMA synchronous = NORMAL" if not durable else "PRAGMA synchronous = FULL"
+    )
+    if not schema.is_open(connection):
+        with transaction(connection):
+            schema.open_schema(connection)
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """SQLite does not wait for locks here if several programs create the file at once."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if sqlite_name(error) != "SQLITE_BUSY" or clock.monotonic() > deadline:
+                raise
+            select.select([], [], [], _SWITCH_RETRY_SECONDS)
+            continue
+        if mode != "wal":
+            raise BusNotWritable(f"SQLite can't use its log here; journal_mode is {mode}")
+        return
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """A transaction that writes: all of the block or nothing. Keep it short: others wait.
+
+    Raises BusBusy if another program has the file locked for too long, StorageFull, BusDamaged.
+    """
+    yield from _within(connection, "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Several reads of the same state."""
+    yield from _within(connection, "BEGIN")
+
+
+def _within(connection: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
+    try:
+        connection.execute(begin)
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException as error:
+        if connection.in_transaction:  # SQLite itself rolls back on some errors
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            raise translate(error, _folder(connection)) from None
+        raise
+
+
+def _folder(connection: sqlite3.Connection) -> Path:
+    rows = connection.execute("PRAGMA database_list").fetchall()
+    return Path(rows[0][2] if rows else "").parent
+
+
+@contextmanager
+def errors_of(folder: Path) -> Iterator[None]:
+    """Translates SQLite's errors with `translate`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, folder) from None
+
+
+def translate(error: sqlite3.Error, folder: Path) -> Exception:
+    """The error for a client. Only BusBusy means that another program was first."""
+    name = sqlite_name(error)
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
+        return BusBusy()
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
+        if is_read_only(folder):
+            return FileSystemReadOnly()
+        if name == "SQLITE_FULL" or free_bytes(folder) < DISK_FULL_BYTES:
+            return StorageFull()
+        return BusNotWritable(f"the file of the bus can't be read or written: {error}")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
+        return BusDamaged(f"the file of the bus is damaged: {error}")
+    return error
+
+
+def unwritable(error: OSError, folder: Path) -> Exception:
+    """The error for a client when a file beside the database can't be written."""
+    if is_read_only(folder):
+        return FileSystemReadOnly()
+    if free_bytes(folder) < DISK_FULL_BYTES:
+        return StorageFull()
+    return BusNotWritable(f"a file of the bus can't be written: {error.strerror}")

@@ -1,0 +1,94 @@
+"""The tables of a bus: creates them, and adopts a file that another program has made."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+
+from appliance.kernel.errors import Conflict
+
+VERSION = 1
+SPECIFIED, OURS = "schema_v1.sql", "schema_x.sql"
+_TABLE = re.compile(r"^CREATE (?:TABLE|TRIGGER) (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
+
+
+class BusSchemaNewer(Conflict):
+    code = "BUS_SCHEMA_NEWER"
+    default_message = "the bus has a newer schema than this program"
+    default_hint = "install the newest version of agentlip; nothing in the file was changed"
+
+
+class BusSchemaUnknown(Conflict):
+    code = "BUS_SCHEMA_UNKNOWN"
+    default_message = "the file is not a worker bus"
+    default_hint = "sqlite3 .worker-state/bus.db .schema; move the file away if it is not a bus"
+
+
+def open_schema(connection: sqlite3.Connection) -> None:
+    """Makes the tables in a new file, and ours in one that another program has made.
+
+    Run it in a transaction that writes. Nothing of the specification is altered in a file that
+    has it. Raises BusSchemaNewer and BusSchemaUnknown, and then nothing has changed.
+    """
+    present = _objects(connection)
+    if not present:
+        _create(connection, SPECIFIED)
+    else:
+        _check_version(connection, present)
+    _create(connection, OURS)
+
+
+def is_open(connection: sqlite3.Connection) -> bool:
+    """Whether nothing has to be created. Raises BusSchemaNewer and BusSchemaUnknown."""
+    present = _objects(connection)
+    if present:
+        _check_version(connection, present)
+    return _names(OURS) <= present
+
+
+def _check_version(connection: sqlite3.Connection, present: set[str]) -> None:
+    text = ""
+    if "meta" in present:
+        query = "SELECT value FROM meta WHERE key = 'schema_version'"
+        text = str((connection.execute(query).fetchone() or ("",))[0])
+    if text.isdecimal() and int(text) > VERSION:
+        raise BusSchemaNewer(
+            f"the bus has schema version {int(text)}; this program knows version {VERSION}",
+            details={"schema_version": int(text), "known": VERSION},
+        )
+    missing = sorted(_names(SPECIFIED) - present)
+    if text != str(VERSION) or missing:
+        wrong = f"it lacks {', '.join(missing)}" if missing else f"its version is {text!r}"
+        raise BusSchemaUnknown(f"the file is not a worker bus: {wrong}")
+
+
+def _objects(connection: sqlite3.Connection) -> set[str]:
+    query = "SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+    return {str(name) for (name,) in connection.execute(query)}
+
+
+def _create(connection: sqlite3.Connection, file: str) -> None:
+    for statement in _statements(file):
+        connection.execute(statement)
+
+
+@cache
+def _names(file: str) -> frozenset[str]:
+    """The tables and triggers that a file creates."""
+    return frozenset(_TABLE.findall(_text(file)))
+
+
+def _statements(file: str) -> Iterator[str]:
+    """One by one: `executescript` would commit the transaction."""
+    statement = ""
+    for line in _text(file).splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+@cache
+def _text(file: str) -> str:
+    return (resources.files(__package__) / file).read_text(encoding="utf-8")

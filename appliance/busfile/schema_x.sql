@@ -1,0 +1,61 @@
+-- What this program adds to a bus, also to one that another program has made.
+CREATE TABLE IF NOT EXISTS workers (
+    task_id TEXT PRIMARY KEY,
+    state TEXT NOT NULL,
+    branch TEXT,
+    worktree TEXT,
+    description TEXT,
+    created_at_ms INTEGER NOT NULL,
+    state_changed_at_ms INTEGER NOT NULL
+);
+
+-- The fencing token of a claim. It outlives the claim's row, and only rises.
+CREATE TABLE IF NOT EXISTS x_fences (
+    task_id TEXT PRIMARY KEY,
+    fence INTEGER NOT NULL
+);
+INSERT INTO x_fences
+SELECT task_id, 1 FROM task_claims
+WHERE task_id NOT IN (SELECT task_id FROM x_fences);
+
+-- Programs of others raise the number too. Not an upsert: the conflict clause of their
+-- INSERT OR REPLACE would replace the one in here.
+CREATE TRIGGER IF NOT EXISTS x_task_claims_raise_fence AFTER INSERT ON task_claims BEGIN
+    INSERT INTO x_fences
+    SELECT new.task_id, 0
+    WHERE NOT EXISTS (SELECT 1 FROM x_fences WHERE task_id = new.task_id);
+    UPDATE x_fences SET fence = fence + 1 WHERE task_id = new.task_id;
+END;
+
+CREATE TABLE IF NOT EXISTS x_dependencies (
+    task_id TEXT NOT NULL,
+    needs TEXT NOT NULL,
+    PRIMARY KEY (task_id, needs)
+);
+
+-- A cursor that no longer holds back pruning. It counts again after the next ack.
+CREATE TABLE IF NOT EXISTS x_retired_cursors (
+    agent_id TEXT PRIMARY KEY,
+    last_acked_seq INTEGER NOT NULL,
+    retired_at_ms INTEGER NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS x_reviews (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    task_id TEXT NOT NULL,
+    decision TEXT NOT NULL, -- pending, approved, rejected
+    reviewer TEXT,
+    comment TEXT,
+    requested_at_ms INTEGER NOT NULL,
+    decided_at_ms INTEGER,
+    stops INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS x_reviews_task ON x_reviews(task_id, id);
+
+CREATE TABLE IF NOT EXISTS x_operations (
+    task_id TEXT PRIMARY KEY,
+    kind TEXT NOT NULL,
+    step TEXT NOT NULL,
+    facts TEXT NOT NULL,
+    started_at_ms INTEGER NOT NULL
+);
