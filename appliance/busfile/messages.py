@@ -1,0 +1,276 @@
+"""Messages and cursors: publish, poll, ack, and threads.
+
+Delivery is at least once. A cursor is one number for each agent, so an ack also covers everything
+before it: handle messages in order, and stop at the first failure.
+"""
+
+import sqlite3
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from appliance.busfile import blobs, payloads
+from appliance.busfile.blobs import BLOB_BYTES_MAX, INLINE_BYTES_MAX
+from appliance.busfile.retention import LAG_MAX, check_lag
+from appliance.kernel.errors import Conflict, Invalid, PayloadTooLarge
+
+POLL_MAX = 100  # messages (specification)
+POLL_BYTES_MAX = 4 * 1024 * 1024  # other programs may store large payloads in the row
+THREAD_MAX = 500
+CHAIN_MAX = 100
+NAME_LENGTH_MAX = 256
+_COLUMNS = (
+    "seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref"
+)
+
+
+class MessageIdReused(Conflict):
+    code = "BUS_MESSAGE_ID_REUSED"
+    default_message = "the id belongs to a message with other content"
+    default_hint = "use a new id for a new message, and the same content for a retry"
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to publish. `payload` is any JSON value; without `to_agent` all agents get it."""
+
+    from_agent: str
+    type: str
+    to_agent: str | None = None
+    correlation_id: str | None = None
+    in_reply_to: str | None = None
+    payload: Any = None
+    payload_ref: str | None = None
+    id: str = msgspec.field(default_factory=lambda: str(uuid.uuid4()))
+
+
+class Published(msgspec.Struct, frozen=True):
+    """`duplicate`: the same message had been published before."""
+
+    seq: int
+    id: str
+    duplicate: bool = False
+
+
+class BusMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message as it is delivered, in the order of the table's columns.
+
+    payload_error  blob_missing, or decode_failed if it is not JSON; `payload` is then its text
+    """
+
+    seq: int
+    id: str
+    ts_ms: int
+    from_agent: str
+    to_agent: str | None
+    type: str
+    correlation_id: str | None = None
+    in_reply_to: str | None = None
+    payload: Any = None
+    payload_ref: str | None = None
+    payload_error: str | None = None
+
+
+def with_blob(folder: Path, message: NewMessage) -> NewMessage:
+    """The message to publish: a large payload is in a blob afterwards.
+
+    Call it before the transaction. A blob whose message is never published is an orphan.
+    """
+    payloads.check(message.type, message.payload)
+    text = _encode(message.payload)
+    if text is None:
+        return message
+    if len(text) <= INLINE_BYTES_MAX:
+        return msgspec.structs.replace(message, payload=msgspec.Raw(text))
+    if len(text) > BLOB_BYTES_MAX:
+        raise PayloadTooLarge(
+            f"the payload has {len(text):,} bytes; the limit is {BLOB_BYTES_MAX:,}",
+            hint="write a file in the workspace, and send its path",
+        )
+    ref = blobs.save(folder, text)
+    return msgspec.structs.replace(message, payload=None, payload_ref=ref)
+
+
+def publish(
+    connection: sqlite3.Connection, now_ms: int, message: NewMessage, *, lag_max: int = LAG_MAX
+) -> Published:
+    """Adds the message. Repeating it with the same id and content is harmless.
+
+    Raises MessageIdReused, AgentLags if `lag_max` messages wait for a live agent that would get
+    this one, and PayloadTooLarge for a payload that `with_blob` has to store first.
+    """
+    _check_names(message)
+    text = _encode(message.payload)
+    if text is not None and len(text) > INLINE_BYTES_MAX:
+        raise PayloadTooLarge(f"a payload above {INLINE_BYTES_MAX:,} bytes has to be a blob")
+    stored = text.decode() if text is not None else None
+    values = (message.from_agent, message.to_agent, message.type, message.correlation_id,
+              message.in_reply_to, stored, message.payload_ref)  # fmt: skip
+    added = connection.execute(
+        "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to,"
+        " payload, payload_ref) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        (message.id, now_ms, *values),
+    )
+    if not added.rowcount:
+        return _published_before(connection, message.id, values)
+    seq = added.lastrowid or 0
+    check_lag(connection, now_ms, message.to_agent, seq, lag_max)
+    return Published(seq, message.id)
+
+
+def _published_before(
+    connection: sqlite3.Connection, id_: str, values: tuple[str | None, ...]
+) -> Published:
+    query = f"SELECT {_COLUMNS} FROM messages WHERE id = ?"
+    row = connection.execute(query, (id_,)).fetchone()
+    *names, payload, ref = row[3:]
+    if (*names, ref) != (*values[:5], values[6]) or _decode(payload) != _decode(values[5]):
+        raise MessageIdReused(f"message {id_} has other content", details={"seq": row[0]})
+    return Published(row[0], id_, duplicate=True)
+
+
+def poll(
+    connection: sqlite3.Connection,
+    agent: str,
+    limit: int = POLL_MAX,
+    bytes_max: int = POLL_BYTES_MAX,
+) -> list[BusMessage]:
+    """The next messages for the agent, oldest first. Its cursor stays where it is.
+
+    At least one message is returned if there is one, whatever `bytes_max` is. A payload in a blob
+    is added by `with_payload`.
+    """
+    # Two searches by index: a condition with OR reads the messages to all other agents too.
+    rows = connection.execute(
+        f"SELECT * FROM (SELECT {_COLUMNS} FROM messages WHERE to_agent IS NULL AND seq > ?1"
+        f" ORDER BY seq LIMIT ?3) UNION ALL SELECT * FROM (SELECT {_COLUMNS} FROM messages"
+        " WHERE to_agent = ?2 AND seq > ?1 ORDER BY seq LIMIT ?3) ORDER BY seq LIMIT ?3",
+        (cursor(connection, agent), agent, min(limit, POLL_MAX)),
+    )
+    messages: list[BusMessage] = []
+    bytes_left = bytes_max
+    for row in rows:
+        bytes_left -= len(row[8] or "")
+        if messages and bytes_left < 0:
+            break
+        messages.append(_message(row))
+    return messages
+
+
+def with_payload(folder: Path, message: BusMessage) -> BusMessage:
+    """The message with the payload of its blob."""
+    if message.payload_ref is None:
+        return message
+    content = blobs.load(folder, message.payload_ref)
+    if content is None:
+        return msgspec.structs.replace(message, payload_error="blob_missing")
+    payload, error = _payload(content.decode("utf-8", "replace"))
+    return msgspec.structs.replace(message, payload=payload, payload_error=error)
+
+
+def ack(connection: sqlite3.Connection, now_ms: int, agent: str, seq: int) -> int:
+    """Advances the agent's cursor; it never goes back. Returns where it is.
+
+    Raises Invalid for a number that no message has had: later messages would be skipped.
+    """
+    check_name("agent", agent)
+    if not 0 <= seq <= head(connection):
+        raise Invalid(f"no message has the number {seq}; the last one is {head(connection)}")
+    rows = connection.execute(
+        "INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms) VALUES (?, ?, ?)"
+        " ON CONFLICT (agent_id) DO UPDATE SET"
+        " last_acked_seq = max(cursors.last_acked_seq, excluded.last_acked_seq),"
+        " updated_at_ms = excluded.updated_at_ms RETURNING last_acked_seq",
+        (agent, seq, now_ms),
+    )
+    return int(rows.fetchall()[0][0])
+
+
+def thread(
+    connection: sqlite3.Connection, correlation_id: str, after: int = 0, limit: int = THREAD_MAX
+) -> list[BusMessage]:
+    """Messages with this correlation, oldest first: everything about a task."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM messages WHERE correlation_id = ? AND seq > ? ORDER BY seq"
+        " LIMIT ?",
+        (correlation_id, after, limit),
+    )
+    return [_message(row) for row in rows]
+
+
+def reply_chain(connection: sqlite3.Connection, id_: str) -> list[BusMessage]:
+    """The message and those that it replies to, newest first. Ends where one has been pruned."""
+    rows = connection.execute(
+        "WITH RECURSIVE chain (id, depth) AS (SELECT ?, 0 UNION"
+        " SELECT m.in_reply_to, depth + 1 FROM chain JOIN messages m USING (id)"
+        " WHERE m.in_reply_to IS NOT NULL AND depth < ?)"
+        f" SELECT {_COLUMNS} FROM (SELECT id, min(depth) AS depth FROM chain GROUP BY id)"
+        " JOIN messages USING (id) ORDER BY depth",
+        (id_, CHAIN_MAX - 1),
+    )
+    return [_message(row) for row in rows]
+
+
+def after(connection: sqlite3.Connection, seq: int, limit: int = THREAD_MAX) -> list[BusMessage]:
+    """All messages behind a number, whoever they are for."""
+    query = f"SELECT {_COLUMNS} FROM messages WHERE seq > ? ORDER BY seq LIMIT ?"
+    return [_message(row) for row in connection.execute(query, (seq, limit))]
+
+
+def cursor(connection: sqlite3.Connection, agent: str) -> int:
+    """The number of the last message that the agent has acked; 0 if there is none."""
+    query = "SELECT last_acked_seq FROM cursors WHERE agent_id = ?"
+    row = connection.execute(query, (agent,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def head(connection: sqlite3.Connection) -> int:
+    """The number of the newest message that was ever published."""
+    query = "SELECT seq FROM sqlite_sequence WHERE name = 'messages'"
+    row = connection.execute(query).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _message(row: Sequence[Any]) -> BusMessage:
+    payload, error = _payload(row[8])
+    values = (*row[:8], payload, row[9], error)
+    return BusMessage(*values)
+
+
+def _payload(text: str | None) -> tuple[Any, str | None]:
+    """(payload, payload_error)."""
+    try:
+        return (msgspec.json.decode(text) if text is not None else None), None
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return text, "decode_failed"
+
+
+def _decode(text: str | None) -> Any:
+    return _payload(text)[0]
+
+
+def _encode(payload: Any) -> bytes | None:
+    try:
+        return None if payload is None else msgspec.json.encode(payload)
+    except (TypeError, ValueError, RecursionError, UnicodeError) as error:
+        raise Invalid(f"the payload has no JSON form: {error}") from None
+
+
+def _check_names(message: NewMessage) -> None:
+    check_name("from_agent", message.from_agent)
+    check_name("type", message.type)
+    check_name("id", message.id)
+    for name in ("to_agent", "correlation_id", "in_reply_to"):
+        if (value := getattr(message, name)) is not None:
+            check_name(name, value)
+
+
+def check_name(kind: str, name: str) -> str:
+    """A name of an agent, task or type: printable text of limited length. Raises Invalid."""
+    if not (0 < len(name) <= NAME_LENGTH_MAX and name.isprintable() and name == name.strip()):
+        raise Invalid(
+            f"{kind}: 1 to {NAME_LENGTH_MAX} printable characters, without spaces around them",
+        )
+    return name

@@ -1,0 +1,98 @@
+"""What the payloads of the specification's message types contain. Pure.
+
+Every type may have more keys, which are kept, and other types may have any payload.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from appliance.kernel.errors import Invalid
+
+Progress = Annotated[float, Meta(ge=0, le=1)]
+
+
+class BusPayload(Struct, frozen=True):
+    """A payload without known keys: agent_started, agent_stopped, review_request, task_claim."""
+
+
+class TaskAssign(BusPayload, frozen=True):
+    description: str | None = None
+    branch: str | None = None
+
+
+class TaskProgress(BusPayload, frozen=True):
+    progress: Progress | None = None
+    message: str | None = None
+
+
+class TaskDone(BusPayload, frozen=True):
+    branch: str | None = None
+    commit: str | None = None
+
+
+class TaskFailed(BusPayload, frozen=True):
+    reason: str | None = None
+
+
+class TaskBlocked(BusPayload, frozen=True):
+    on: str | list[str] | None = None
+    reason: str | None = None
+
+
+class HeartbeatPayload(BusPayload, frozen=True):
+    status: str | None = None
+    current_task: str | None = None
+    progress: Progress | None = None
+
+
+class StateChange(BusPayload, frozen=True, rename={"from_state": "from", "to_state": "to"}):
+    to_state: str
+    from_state: str | None = None  # None: the worker is new
+
+
+class ReviewResult(BusPayload, frozen=True):
+    approved: bool | None = None
+    comment: str | None = None
+
+
+PAYLOADS: dict[str, type[BusPayload]] = {
+    "task_assign": TaskAssign,
+    "task_claim": BusPayload,
+    "task_progress": TaskProgress,
+    "task_done": TaskDone,
+    "task_failed": TaskFailed,
+    "task_blocked": TaskBlocked,
+    "heartbeat": HeartbeatPayload,
+    "state_change": StateChange,
+    "review_request": BusPayload,
+    "review_result": ReviewResult,
+    "agent_started": BusPayload,
+    "agent_stopped": BusPayload,
+}
+
+
+def typed(type_: str, payload: Any) -> BusPayload | None:
+    """The payload as its type defines it; None for other types and for a payload that differs.
+
+    Other programs write what they like, so a reader must not depend on it.
+    """
+    try:
+        return _convert(type_, payload)
+    except msgspec.ValidationError:
+        return None
+
+
+def check(type_: str, payload: Any) -> None:
+    """Raises Invalid if the payload is not what the type's other readers expect."""
+    try:
+        _convert(type_, payload)
+    except msgspec.ValidationError as error:
+        known = ", ".join(PAYLOADS[type_].__struct_encode_fields__) or "any object"
+        raise Invalid(f"payload of {type_}: {error}", hint=f"keys of {type_}: {known}") from None
+
+
+def _convert(type_: str, payload: Any) -> BusPayload | None:
+    kind = PAYLOADS.get(type_)
+    return msgspec.convert(payload or {}, kind) if kind else None

@@ -1,0 +1,149 @@
+"""What bounds a bus: how far an agent may be behind, what may be pruned, and space.
+
+The cursors of live agents hold back both. A cursor is live while its agent shows a sign of life, a
+heartbeat or an ack, within some days, and until it is retired.
+"""
+
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from appliance.busfile import blobs
+from appliance.kernel.clock import DAY_MS, HOUR_MS
+from appliance.kernel.errors import Exhausted, Missing
+
+LAG_MAX = 10_000  # messages that wait for one agent
+LIVE_MS = 7 * DAY_MS
+PRUNE_BATCH_MAX = 1000  # rows of one transaction, so that others wait for some milliseconds
+BLOB_AGE_MS = HOUR_MS  # younger ones may belong to a message that is about to be published
+FREE_RATIO = 0.25  # unused pages; with fewer, a vacuum costs more than it gives
+# Parameter: signs of life after this time.
+LIVE_CURSORS = """SELECT agent_id, last_acked_seq AS position FROM cursors
+    LEFT JOIN x_retired_cursors USING (agent_id, last_acked_seq)
+    LEFT JOIN heartbeats USING (agent_id)
+    WHERE retired_at_ms IS NULL AND max(updated_at_ms, coalesce(ts_ms, 0)) > ?"""
+
+
+class AgentLags(Exhausted):
+    code = "BUS_AGENT_LAGS"
+    default_message = "too many messages wait for an agent"
+    default_hint = "start that agent, or retire its cursor"
+
+
+class CursorRow(msgspec.Struct, frozen=True):
+    """A cursor, and whether it holds back pruning."""
+
+    agent_id: str
+    last_acked_seq: int
+    updated_at_ms: int
+    live: bool
+
+
+def check_lag(
+    connection: sqlite3.Connection, now_ms: int, to_agent: str | None, seq: int, lag_max: int
+) -> None:
+    """Raises AgentLags if more messages than `lag_max` wait for an agent that gets message `seq`.
+
+    Only agents that are far behind are counted, which are few.
+    """
+    behind = connection.execute(
+        f"SELECT agent_id, position FROM ({LIVE_CURSORS}) WHERE position < ?"
+        " AND (? IS NULL OR agent_id = ?) ORDER BY position",
+        (now_ms - LIVE_MS, seq - lag_max, to_agent, to_agent),
+    ).fetchall()
+    for agent, position in behind:
+        counted = connection.execute(
+            "SELECT count(*) FROM (SELECT 1 FROM messages WHERE to_agent IS NULL AND seq > ?1"
+            " LIMIT ?3) UNION ALL SELECT count(*) FROM (SELECT 1 FROM messages"
+            " WHERE to_agent = ?2 AND seq > ?1 LIMIT ?3)",
+            (position, agent, lag_max + 1),
+        )
+        if sum(count for (count,) in counted) > lag_max:
+            raise AgentLags(
+                f"{agent} has more than {lag_max:,} messages to read",
+                details={"agent": agent, "last_acked_seq": position},
+            )
+
+
+def cursors(connection: sqlite3.Connection, now_ms: int) -> list[CursorRow]:
+    """All cursors, the one that is furthest behind first."""
+    rows = connection.execute(
+        "SELECT agent_id, last_acked_seq, updated_at_ms, agent_id IN"
+        f" (SELECT agent_id FROM ({LIVE_CURSORS})) FROM cursors ORDER BY last_acked_seq, agent_id",
+        (now_ms - LIVE_MS,),
+    )
+    return [CursorRow(agent, seq, at_ms, bool(live)) for agent, seq, at_ms, live in rows]
+
+
+def retire_cursor(connection: sqlite3.Connection, now_ms: int, agent: str) -> int:
+    """The cursor holds nothing back until its agent acks again. Returns where it is."""
+    added = connection.execute(
+        "INSERT OR REPLACE INTO x_retired_cursors (agent_id, last_acked_seq, retired_at_ms)"
+        " SELECT agent_id, last_acked_seq, ? FROM cursors WHERE agent_id = ?"
+        " RETURNING last_acked_seq",
+        (now_ms, agent),
+    ).fetchall()
+    if not added:
+        raise Missing(
+            f"{agent} has no cursor", hint="sqlite3 .worker-state/bus.db 'SELECT * FROM cursors'"
+        )
+    return int(added[0][0])
+
+
+def prunable(connection: sqlite3.Connection, now_ms: int, below: int | None = None) -> int:
+    """The number up to which messages may be pruned: every live cursor is there, the exporter if
+    it has ever run, and `below`."""
+    (position,) = connection.execute(
+        f"SELECT min(position) FROM (SELECT position FROM ({LIVE_CURSORS}) UNION ALL"
+        " SELECT nullif(last_seq, 0) FROM export_state UNION ALL SELECT ? UNION ALL"
+        " SELECT seq FROM sqlite_sequence WHERE name = 'messages')",
+        (now_ms - LIVE_MS, below),
+    ).fetchone()
+    return int(position or 0)
+
+
+def prune(
+    connection: sqlite3.Connection, now_ms: int, older_than_ms: int, below: int | None = None
+) -> int:
+    """Deletes messages that are old enough and that nobody waits for, up to PRUNE_BATCH_MAX.
+
+    Returns how many; call it in a new transaction until that is 0.
+    """
+    deleted = connection.execute(
+        "DELETE FROM messages WHERE seq IN (SELECT seq FROM messages WHERE seq <= ? AND ts_ms < ?"
+        " ORDER BY seq LIMIT ?)",
+        (prunable(connection, now_ms, below), now_ms - older_than_ms, PRUNE_BATCH_MAX),
+    )
+    return deleted.rowcount
+
+
+def missing_blobs(connection: sqlite3.Connection, folder: Path, limit: int = 100) -> list[str]:
+    """References of messages whose blob is missing."""
+    refs = connection.execute(
+        "SELECT DISTINCT payload_ref FROM messages WHERE payload_ref IS NOT NULL ORDER BY 1"
+    )
+    present = set(blobs.names(folder))
+    return [ref for (ref,) in refs if ref not in present][:limit]
+
+
+def orphan_blobs(connection: sqlite3.Connection, folder: Path, now_ms: int) -> list[Path]:
+    """Blobs that no message refers to, except new ones."""
+    query = "SELECT DISTINCT payload_ref FROM messages WHERE payload_ref IS NOT NULL"
+    used = {ref for (ref,) in connection.execute(query)}
+    paths = [folder / name for name in blobs.names(folder) if name not in used]
+    return [path for path in paths if path.stat().st_mtime * 1000 < now_ms - BLOB_AGE_MS]
+
+
+def vacuum(connection: sqlite3.Connection, *, always: bool = False) -> bool:
+    """Gives unused pages back to the disk, if they are many. Outside of a transaction.
+
+    Writers wait for as long as it takes, so it is for quiet hours.
+    """
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    if not always and free < pages * FREE_RATIO:
+        return False
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return True
