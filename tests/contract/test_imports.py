@@ -54,7 +54,12 @@ IMPORTERS = {
         "doctor.*",
     ],
     "pyarrow": [],  # by name, when a Parquet file is opened: not all have it
-    "threading": ["appliance.kernel.*", "appliance.sdk.*", "appliance.export.prefetch"],
+    "threading": [
+        "appliance.kernel.*",
+        "appliance.sdk.*",
+        "appliance.busfile.heartbeats",  # in an agent's process, while the agent blocks
+        "appliance.export.prefetch",
+    ],
     "asyncio": ["appliance.sdk.aio", "appliance.sdk.courier_aio"],
 }
 

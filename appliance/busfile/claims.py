@@ -1,0 +1,249 @@
+"""Claims of tasks, paths and slots, for a time, with fencing tokens.
+
+    free ──claim──▶ held ──release──▶ free
+                     │ ▲ renew
+          lease ends ▼ │ renew, if nobody else has claimed it
+                  expired ──claim by another──▶ held
+
+A claim is valid until `lease_until_ms`. The fence of a task rises with each claim, also of other
+programs, and outlives the claim, so a write with an older one can be refused. A claim on
+`path:GLOB` excludes others whose paths overlap, and `slot:NAME:N` is one of N.
+"""
+
+import select
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from appliance.busfile import globs
+from appliance.busfile.file import transaction
+from appliance.busfile.messages import check_name
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import Conflict, Invalid, Lost
+
+LEASE_MS = 60_000
+RENEW_MS = 30_000
+LEASE_MS_MAX = 3_600_000
+WAIT_POLL_SECONDS = 0.25
+PATH, SLOT = "path:", "slot:"
+SLOTS_MAX = 1000
+T = TypeVar("T")
+_CLAIM = """SELECT task_id, claimed_by, claimed_at_ms, lease_until_ms, coalesce(fence, 0)
+    FROM task_claims LEFT JOIN x_fences USING (task_id) """
+
+
+class ClaimHeld(Conflict):
+    code = "BUS_CLAIM_HELD"
+    default_message = "another agent has the claim"
+
+
+class ClaimLost(Lost):
+    code = "BUS_CLAIM_LOST"
+    default_message = "the claim is no longer held"
+    default_hint = "stop the work on it, then claim it again"
+
+
+class BusClaim(msgspec.Struct, frozen=True):
+    """A claim as it is in the file, with its fence. It may have expired."""
+
+    task_id: str
+    claimed_by: str
+    claimed_at_ms: int
+    lease_until_ms: int
+    fence: int
+
+    def valid(self, now_ms: int) -> bool:
+        return self.lease_until_ms > now_ms
+
+
+def claim(
+    connection: sqlite3.Connection,
+    now_ms: int,
+    task: str,
+    agent: str,
+    lease_ms: int = LEASE_MS,
+) -> BusClaim:
+    """Takes the claim, also an expired one of another agent. Raises ClaimHeld if it is valid.
+
+    That includes a claim of the same agent, which may be that of another process: `renew` it.
+    """
+    _check(task, agent, lease_ms)
+    for present in _rivals(connection, task):
+        if present.valid(now_ms):
+            raise _held(present, task, agent, now_ms)
+    connection.execute("DELETE FROM task_claims WHERE task_id = ?", (task,))
+    connection.execute(
+        "INSERT INTO task_claims (task_id, claimed_by, claimed_at_ms, lease_until_ms)"
+        " VALUES (?, ?, ?, ?)",
+        (task, agent, now_ms, now_ms + lease_ms),
+    )
+    return _required(connection, task)
+
+
+def claim_slot(
+    connection: sqlite3.Connection,
+    now_ms: int,
+    name: str,
+    slots: int,
+    agent: str,
+    lease_ms: int = LEASE_MS,
+) -> BusClaim:
+    """Takes the first free one of `slot:NAME:1` … `slot:NAME:slots`. Raises ClaimHeld."""
+    if not 1 <= slots <= SLOTS_MAX:
+        raise Invalid(f"slots: 1 to {SLOTS_MAX:,}")
+    first: ClaimHeld | None = None
+    for number in range(1, slots + 1):
+        try:
+            return claim(connection, now_ms, f"{SLOT}{name}:{number}", agent, lease_ms)
+        except ClaimHeld as held:
+            first = first or held
+    raise first or ClaimHeld()
+
+
+def renew(
+    connection: sqlite3.Connection,
+    now_ms: int,
+    task: str,
+    agent: str,
+    fence: int | None = None,
+    lease_ms: int = LEASE_MS,
+) -> BusClaim:
+    """Begins a new lease. An expired claim that nobody else has taken is renewed as well.
+
+    Raises ClaimLost if another agent has claimed the task since, or with another fence.
+    """
+    _check(task, agent, lease_ms)
+    own = require(connection, task, agent, fence)
+    if task.startswith(PATH):  # meanwhile somebody may have claimed an overlapping path
+        for rival in _rivals(connection, task):
+            if rival.task_id != task and rival.valid(now_ms) and not own.valid(now_ms):
+                raise _lost(rival, task)
+    connection.execute(
+        "UPDATE task_claims SET lease_until_ms = ? WHERE task_id = ?", (now_ms + lease_ms, task)
+    )
+    return _required(connection, task)
+
+
+def release(
+    connection: sqlite3.Connection, task: str, agent: str, fence: int | None = None
+) -> bool:
+    """Ends the claim; False if the task is not claimed. Raises ClaimLost if another has it."""
+    if _read(connection, task) is None:
+        return False
+    require(connection, task, agent, fence)
+    connection.execute("DELETE FROM task_claims WHERE task_id = ?", (task,))
+    return True
+
+
+def require(
+    connection: sqlite3.Connection,
+    task: str,
+    agent: str,
+    fence: int | None = None,
+    now_ms: int | None = None,
+) -> BusClaim:
+    """The agent's claim. Raises ClaimLost if another has it, or the fence is another one, or with
+    `now_ms` if it has expired."""
+    present = _read(connection, task)
+    if (
+        present is None
+        or present.claimed_by != agent
+        or fence not in (None, present.fence)
+        or (now_ms is not None and not present.valid(now_ms))
+    ):
+        raise _lost(present, task)
+    return present
+
+
+def holder(connection: sqlite3.Connection, now_ms: int, task: str) -> BusClaim | None:
+    """The valid claim of the task."""
+    present = _read(connection, task)
+    return present if present and present.valid(now_ms) else None
+
+
+def path_claims(connection: sqlite3.Connection, now_ms: int) -> list[BusClaim]:
+    """The valid claims of paths; `task_id` has the glob behind `path:`."""
+    return [present for present in _paths(connection) if present.valid(now_ms)]
+
+
+def wait(
+    connection: sqlite3.Connection,
+    clock: Clock,
+    seconds: float,
+    attempt: Callable[[int], T],
+    pause: Callable[[float], object] = lambda seconds: select.select([], [], [], seconds),
+) -> T:
+    """Calls `attempt(now_ms)`, each time in a transaction, until it does not raise ClaimHeld.
+
+    Raises the last ClaimHeld after these seconds.
+    """
+    deadline = clock.monotonic() + seconds
+    while True:
+        try:
+            with transaction(connection):
+                return attempt(clock.now_ms())
+        except ClaimHeld:
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                raise
+            pause(min(left, WAIT_POLL_SECONDS))
+
+
+def _check(task: str, agent: str, lease_ms: int) -> None:
+    check_name("agent", agent)
+    check_name("task", task)
+    if task.startswith(PATH):
+        globs.check_glob(task.removeprefix(PATH))
+    if not 0 < lease_ms <= LEASE_MS_MAX:
+        raise Invalid(f"lease_ms: 1 to {LEASE_MS_MAX:,}")
+
+
+def _rivals(connection: sqlite3.Connection, task: str) -> list[BusClaim]:
+    """The claims that exclude one of `task`: its own, and those of overlapping paths."""
+    if not task.startswith(PATH):
+        present = _read(connection, task)
+        return [present] if present else []
+    glob = task.removeprefix(PATH)
+    rivals = _paths(connection)
+    return [rival for rival in rivals if globs.overlap(glob, rival.task_id.removeprefix(PATH))]
+
+
+def _paths(connection: sqlite3.Connection) -> list[BusClaim]:
+    query = _CLAIM + "WHERE task_id GLOB 'path:*' ORDER BY task_id"
+    return [BusClaim(*row) for row in connection.execute(query)]
+
+
+def _read(connection: sqlite3.Connection, task: str) -> BusClaim | None:
+    row = connection.execute(_CLAIM + "WHERE task_id = ?", (task,)).fetchone()
+    return BusClaim(*row) if row else None
+
+
+def _required(connection: sqlite3.Connection, task: str) -> BusClaim:
+    present = _read(connection, task)
+    assert present is not None
+    return present
+
+
+def _held(present: BusClaim, task: str, agent: str, now_ms: int) -> ClaimHeld:
+    age = max(0, now_ms - present.claimed_at_ms) // 1000
+    left = -(-(present.lease_until_ms - now_ms) // 1000)
+    rival = "" if present.task_id == task else f" as {present.task_id}"
+    hint = f"wait {left} s, or write to {present.claimed_by}, who can release it"
+    if present.claimed_by == agent:
+        hint = "renew it, or release it first"
+    return ClaimHeld(
+        f"{present.claimed_by} has {task}{rival} for {age} s; its lease ends in {left} s",
+        details=msgspec.to_builtins(present),
+        hint=hint,
+    )
+
+
+def _lost(present: BusClaim | None, task: str) -> ClaimLost:
+    if present is None:
+        return ClaimLost(f"nobody has a claim of {task}")
+    return ClaimLost(
+        f"{present.claimed_by} has {present.task_id}, with fence {present.fence}",
+        details=msgspec.to_builtins(present),
+    )

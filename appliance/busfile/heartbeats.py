@@ -1,0 +1,156 @@
+"""Heartbeats: one row for each agent, the levels of their age, and a thread that sends them."""
+
+import sqlite3
+import threading
+from typing import Literal, Self, get_args
+
+import msgspec
+
+from appliance.busfile.file import BusPaths, connect, transaction
+from appliance.busfile.messages import check_name
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.errors import ApplianceError, Invalid
+
+INTERVAL_SECONDS = 10.0
+WARN_MS, STALE_MS, DEAD_MS = 30_000, 100_000, 300_000
+Status = Literal["idle", "working", "blocked"]
+HeartbeatLevel = Literal["ok", "WARN", "STALE", "DEAD"]
+
+
+class BusHeartbeat(msgspec.Struct, frozen=True):
+    """What an agent last reported of itself."""
+
+    agent_id: str
+    ts_ms: int
+    status: str
+    current_task: str | None = None
+    progress: float | None = None
+
+    def age_ms(self, now_ms: int) -> int:
+        return age_ms(now_ms, self.ts_ms)
+
+
+def age_ms(now_ms: int, at_ms: int) -> int:
+    """Never negative, also if the clock has gone back since."""
+    return max(0, now_ms - at_ms)
+
+
+def level(age: int | None) -> HeartbeatLevel | None:
+    """The level of a heartbeat by its age in milliseconds; None if there was none."""
+    if age is None:
+        return None
+    if age < WARN_MS:
+        return "ok"
+    if age < STALE_MS:
+        return "WARN"
+    return "STALE" if age < DEAD_MS else "DEAD"
+
+
+def beat(
+    connection: sqlite3.Connection,
+    now_ms: int,
+    agent: str,
+    status: str = "idle",
+    task: str | None = None,
+    progress: float | None = None,
+) -> None:
+    """Records that the agent is alive."""
+    check_name("agent", agent)
+    if status not in get_args(Status):
+        raise Invalid(f"status: one of {', '.join(get_args(Status))}")
+    if progress is not None and not 0 <= progress <= 1:
+        raise Invalid("progress: 0 to 1")
+    connection.execute(
+        "INSERT INTO heartbeats (agent_id, ts_ms, status, current_task, progress)"
+        " VALUES (?, ?, ?, ?, ?) ON CONFLICT (agent_id) DO UPDATE SET ts_ms = excluded.ts_ms,"
+        " status = excluded.status, current_task = excluded.current_task,"
+        " progress = excluded.progress",
+        (agent, now_ms, status, task, progress),
+    )
+
+
+def read(connection: sqlite3.Connection, agent: str) -> BusHeartbeat | None:
+    """The agent's last heartbeat."""
+    query = "SELECT agent_id, ts_ms, status, current_task, progress FROM heartbeats"
+    row = connection.execute(query + " WHERE agent_id = ?", (agent,)).fetchone()
+    return BusHeartbeat(*row) if row else None
+
+
+class HeartbeatThread:
+    """Sends heartbeats from a thread with a connection of its own, so that the agent may block.
+
+    The first heartbeat is written before the constructor returns, and a change of the status at
+    once. A heartbeat that fails is tried again after the interval; `error` has the reason.
+    """
+
+    def __init__(
+        self,
+        paths: BusPaths,
+        agent: str,
+        status: Status = "working",
+        task: str | None = None,
+        *,
+        interval_seconds: float = INTERVAL_SECONDS,
+        clock: Clock | None = None,
+    ) -> None:
+        self.error: ApplianceError | None = None
+        self._paths = paths
+        self._agent = agent
+        self._interval = interval_seconds
+        self._clock = clock or SystemClock()
+        self._state: tuple[str, str | None, float | None] = (status, task, None)
+        self._stopped = False
+        self._changed = threading.Condition()
+        connection = connect(paths)
+        try:
+            self._write(connection)
+        finally:
+            connection.close()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    def report(
+        self, status: Status, task: str | None = None, progress: float | None = None
+    ) -> None:
+        """Changes what the heartbeats contain."""
+        with self._changed:
+            self._state = (status, task, progress)
+            self._changed.notify()
+
+    def stop(self, timeout_seconds: float = 10.0) -> bool:
+        """Ends the thread; False if it still waits for the file."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        connection: sqlite3.Connection | None = None
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._has_news, self._interval)
+                if self._stopped:
+                    break
+            try:
+                connection = connection or connect(self._paths)
+                self._write(connection)
+                self.error = None
+            except ApplianceError as error:
+                self.error = error
+        if connection:
+            connection.close()
+
+    def _has_news(self) -> bool:
+        return self._stopped or self._state != self._written
+
+    def _write(self, connection: sqlite3.Connection) -> None:
+        self._written = self._state  # also if it fails: it is tried again after the interval
+        with transaction(connection):
+            beat(connection, self._clock.now_ms(), self._agent, *self._written)

@@ -1,0 +1,142 @@
+"""Claims, leases and fences; paths and slots; waiting."""
+
+import pytest
+
+from appliance.busfile import claims
+from appliance.busfile.claims import LEASE_MS, ClaimHeld, ClaimLost
+from appliance.kernel.errors import Invalid
+from tests.support.bus import NOW
+from tests.support.clock import FakeClock
+
+ENDS = NOW + LEASE_MS
+
+
+def claim(bus, agent="a", now=NOW, task="t", **options):
+    return bus.run(claims.claim, now, task, agent, **options)
+
+
+def renew(bus, agent="a", now=NOW, task="t", **options):
+    return bus.run(claims.renew, now, task, agent, **options)
+
+
+def foreign_claim(bus, agent, now, task="t"):
+    """As the specification replaces an expired claim."""
+    bus.run(lambda c: c.execute("DELETE FROM task_claims WHERE task_id = ?", (task,)))
+    values = (task, agent, now, now + LEASE_MS)
+    bus.run(lambda c: c.execute("INSERT INTO task_claims VALUES (?, ?, ?, ?)", values))
+
+
+def test_first_wins_until_the_lease_ends(bus):
+    assert claim(bus).fence == 1
+    with pytest.raises(ClaimHeld, match=r"a has t for 59 s; its lease ends in 1 s") as held:
+        claim(bus, "b", ENDS - 1)
+    assert held.value.hint == "wait 1 s, or write to a, who can release it"
+    assert held.value.details["claimed_by"] == "a"
+    assert claim(bus, "b", ENDS).fence == 2
+    assert bus.run(claims.holder, ENDS, "t").claimed_by == "b"
+    assert bus.run(claims.holder, ENDS + LEASE_MS, "t") is None
+
+
+def test_own_valid_claim_is_not_given_twice(bus):
+    claim(bus)
+    with pytest.raises(ClaimHeld) as held:
+        claim(bus)
+    assert held.value.hint == "renew it, or release it first"
+
+
+def test_renewal_keeps_the_fence_and_works_after_the_end_if_nobody_came(bus):
+    first = claim(bus)
+    assert renew(bus, now=NOW + 30_000).lease_until_ms == NOW + 90_000
+    assert renew(bus, now=NOW + 500_000, fence=first.fence).fence == first.fence
+
+
+@pytest.mark.parametrize("claimer", ["ours", "foreign"])
+def test_stale_fence_is_refused_after_another_claim(bus, claimer):
+    first = claim(bus)
+    (foreign_claim if claimer == "foreign" else claim)(bus, "a", ENDS)
+    for call in (
+        lambda: renew(bus, now=ENDS, fence=first.fence),
+        lambda: bus.run(claims.release, "t", "a", first.fence),
+        lambda: bus.run(claims.require, "t", "a", first.fence),
+    ):
+        with pytest.raises(ClaimLost, match="with fence 2"):
+            call()
+    assert bus.run(claims.require, "t", "a", 2).fence == 2
+
+
+def test_insert_or_replace_of_another_program_raises_the_fence(bus):
+    claim(bus)
+    replace = "INSERT OR REPLACE INTO task_claims VALUES ('t', 'x', 1, 2)"
+    for _ in range(2):
+        bus.run(lambda connection: connection.execute(replace))
+    assert bus.rows("SELECT fence FROM x_fences") == [(3,)]
+
+
+def test_release_is_idempotent_and_the_fence_outlives_it(bus):
+    claim(bus)
+    with pytest.raises(ClaimLost):
+        bus.run(claims.release, "t", "b")
+    assert bus.run(claims.release, "t", "a")
+    assert not bus.run(claims.release, "t", "a")
+    with pytest.raises(ClaimLost, match="nobody has a claim of t"):
+        renew(bus)
+    assert claim(bus).fence == 2
+
+
+def test_expired_claim_is_not_enough_where_the_time_counts(bus):
+    claim(bus)
+    assert bus.run(claims.require, "t", "a", now_ms=ENDS - 1)
+    with pytest.raises(ClaimLost):
+        bus.run(claims.require, "t", "a", now_ms=ENDS)
+
+
+def test_claims_of_overlapping_paths_exclude_each_other(bus):
+    claim(bus, task="path:src/api/**")
+    claim(bus, "b", task="path:docs")
+    with pytest.raises(ClaimHeld, match=r"a has path:src/\*\*/x.py as path:src/api/\*\*"):
+        claim(bus, "b", task="path:src/**/x.py")
+    listed = bus.run(claims.path_claims, NOW)
+    assert [path.task_id for path in listed] == ["path:docs", "path:src/api/**"]
+    claim(bus, "b", ENDS, task="path:src")
+    with pytest.raises(ClaimLost, match="b has path:src"):
+        renew(bus, now=ENDS, task="path:src/api/**")
+    with pytest.raises(Invalid):
+        claim(bus, task="path:../other")
+
+
+def test_slots_are_given_until_all_are_taken(bus):
+    taken = [bus.run(claims.claim_slot, NOW, "gpu", 2, agent) for agent in "ab"]
+    assert [slot.task_id for slot in taken] == ["slot:gpu:1", "slot:gpu:2"]
+    with pytest.raises(ClaimHeld, match="a has slot:gpu:1"):
+        bus.run(claims.claim_slot, NOW, "gpu", 2, "c")
+    with pytest.raises(Invalid):
+        bus.run(claims.claim_slot, NOW, "gpu", 0, "c")
+
+
+def test_clock_that_jumps_forward_ends_leases_and_backward_keeps_them(bus):
+    first = claim(bus)
+    assert claim(bus, "b", NOW + 86_400_000).fence == 2
+    with pytest.raises(ClaimLost):
+        renew(bus, now=NOW + 86_400_000, fence=first.fence)
+    with pytest.raises(ClaimHeld, match="b has t for 0 s"):  # never a negative age
+        claim(bus)
+    assert renew(bus, "b", NOW).lease_until_ms == ENDS  # a renewal corrects the lease
+
+
+def test_wait_returns_the_claim_once_it_is_free(bus):
+    clock = FakeClock(NOW)
+    claim(bus)
+
+    def attempt(now_ms):
+        return claims.claim(bus.connection, now_ms, "t", "b")
+
+    with pytest.raises(ClaimHeld):
+        claims.wait(bus.connection, clock, 5, attempt, clock.pass_seconds)
+    assert claims.wait(bus.connection, clock, 60, attempt, clock.pass_seconds).claimed_by == "b"
+    assert ENDS <= clock.now_ms() <= ENDS + 1000
+
+
+@pytest.mark.parametrize("lease_ms", [0, 3_600_001])
+def test_lease_has_bounds(bus, lease_ms):
+    with pytest.raises(Invalid):
+        claim(bus, lease_ms=lease_ms)

@@ -1,0 +1,68 @@
+"""Levels, rows and the thread of heartbeats."""
+
+import time
+
+import pytest
+
+from appliance.busfile import heartbeats
+from appliance.busfile.file import transaction
+from appliance.busfile.heartbeats import HeartbeatThread
+from appliance.kernel.errors import Invalid
+from tests.support.bus import NOW
+from tests.support.until import until
+
+
+@pytest.mark.parametrize(
+    ("age", "level"),
+    [
+        (None, None), (0, "ok"), (29_999, "ok"), (30_000, "WARN"), (99_999, "WARN"),
+        (100_000, "STALE"), (299_999, "STALE"), (300_000, "DEAD"),
+    ],
+)  # fmt: skip
+def test_level_by_age(age, level):
+    assert heartbeats.level(age) == level
+
+
+def test_heartbeat_replaces_the_one_before(bus):
+    bus.run(heartbeats.beat, NOW, "a", "working", "task", 0.5)
+    bus.run(heartbeats.beat, NOW + 5, "a")
+    last = bus.run(heartbeats.read, "a")
+    assert last == heartbeats.BusHeartbeat("a", NOW + 5, "idle")
+    assert last.age_ms(NOW - 86_400_000) == 0  # the clock has gone back
+    assert bus.run(heartbeats.read, "b") is None
+
+
+@pytest.mark.parametrize("values", [("a", "asleep"), ("", "idle"), ("a", "idle", None, 1.01)])
+def test_bad_heartbeat_is_refused(bus, values):
+    with pytest.raises(Invalid):
+        bus.run(heartbeats.beat, NOW, *values)
+
+
+def row(bus):
+    return bus.rows("SELECT status, current_task, progress FROM heartbeats")
+
+
+def test_thread_writes_first_then_every_change_at_once_and_stops_at_once(bus):
+    before = time.monotonic()
+    with HeartbeatThread(bus.paths, "a", task="t", interval_seconds=600) as thread:
+        assert row(bus) == [("working", "t", None)]
+        thread.report("blocked", "t", 0.25)
+        until(lambda: row(bus) == [("blocked", "t", 0.25)])
+    assert time.monotonic() - before < 60
+    assert thread.stop()
+
+
+def test_thread_repeats_while_the_agent_blocks(bus):
+    with HeartbeatThread(bus.paths, "a", interval_seconds=0.01):
+        first = bus.run(heartbeats.read, "a").ts_ms
+        until(lambda: bus.run(heartbeats.read, "a").ts_ms > first)
+
+
+def test_thread_survives_a_failure_and_reports_it(bus):
+    with HeartbeatThread(bus.paths, "a", interval_seconds=0.01) as thread:
+        with transaction(bus.connection):
+            bus.connection.execute("ALTER TABLE heartbeats RENAME TO x_gone")
+        until(lambda: thread.error is not None)
+        with transaction(bus.connection):
+            bus.connection.execute("ALTER TABLE x_gone RENAME TO heartbeats")
+        until(lambda: thread.error is None)
