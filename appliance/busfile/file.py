@@ -180,11 +180,12 @@ def _within(connection: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Conn
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
-            raise translate(error, _folder(connection)) from None
+            raise translate(error, folder_of(connection)) from None
         raise
 
 
-def _folder(connection: sqlite3.Connection) -> Path:
+def folder_of(connection: sqlite3.Connection) -> Path:
+    """The folder of the connection's file."""
     rows = connection.execute("PRAGMA database_list").fetchall()
     return Path(rows[0][2] if rows else "").parent
 

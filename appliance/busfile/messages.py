@@ -22,7 +22,7 @@ POLL_BYTES_MAX = 4 * 1024 * 1024  # other programs may store large payloads in t
 THREAD_MAX = 500
 CHAIN_MAX = 100
 NAME_LENGTH_MAX = 256
-_COLUMNS = (
+COLUMNS = (
     "seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref"
 )
 
@@ -123,7 +123,7 @@ def publish(
 def _published_before(
     connection: sqlite3.Connection, id_: str, values: tuple[str | None, ...]
 ) -> Published:
-    query = f"SELECT {_COLUMNS} FROM messages WHERE id = ?"
+    query = f"SELECT {COLUMNS} FROM messages WHERE id = ?"
     row = connection.execute(query, (id_,)).fetchone()
     *names, payload, ref = row[3:]
     if (*names, ref) != (*values[:5], values[6]) or _decode(payload) != _decode(values[5]):
@@ -144,8 +144,8 @@ def poll(
     """
     # Two searches by index: a condition with OR reads the messages to all other agents too.
     rows = connection.execute(
-        f"SELECT * FROM (SELECT {_COLUMNS} FROM messages WHERE to_agent IS NULL AND seq > ?1"
-        f" ORDER BY seq LIMIT ?3) UNION ALL SELECT * FROM (SELECT {_COLUMNS} FROM messages"
+        f"SELECT * FROM (SELECT {COLUMNS} FROM messages WHERE to_agent IS NULL AND seq > ?1"
+        f" ORDER BY seq LIMIT ?3) UNION ALL SELECT * FROM (SELECT {COLUMNS} FROM messages"
         " WHERE to_agent = ?2 AND seq > ?1 ORDER BY seq LIMIT ?3) ORDER BY seq LIMIT ?3",
         (cursor(connection, agent), agent, min(limit, POLL_MAX)),
     )
@@ -155,7 +155,7 @@ def poll(
         bytes_left -= len(row[8] or "")
         if messages and bytes_left < 0:
             break
-        messages.append(_message(row))
+        messages.append(to_message(row))
     return messages
 
 
@@ -193,11 +193,10 @@ def thread(
 ) -> list[BusMessage]:
     """Messages with this correlation, oldest first: everything about a task."""
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM messages WHERE correlation_id = ? AND seq > ? ORDER BY seq"
-        " LIMIT ?",
+        f"SELECT {COLUMNS} FROM messages WHERE correlation_id = ? AND seq > ? ORDER BY seq LIMIT ?",
         (correlation_id, after, limit),
     )
-    return [_message(row) for row in rows]
+    return [to_message(row) for row in rows]
 
 
 def reply_chain(connection: sqlite3.Connection, id_: str) -> list[BusMessage]:
@@ -206,17 +205,17 @@ def reply_chain(connection: sqlite3.Connection, id_: str) -> list[BusMessage]:
         "WITH RECURSIVE chain (id, depth) AS (SELECT ?, 0 UNION"
         " SELECT m.in_reply_to, depth + 1 FROM chain JOIN messages m USING (id)"
         " WHERE m.in_reply_to IS NOT NULL AND depth < ?)"
-        f" SELECT {_COLUMNS} FROM (SELECT id, min(depth) AS depth FROM chain GROUP BY id)"
+        f" SELECT {COLUMNS} FROM (SELECT id, min(depth) AS depth FROM chain GROUP BY id)"
         " JOIN messages USING (id) ORDER BY depth",
         (id_, CHAIN_MAX - 1),
     )
-    return [_message(row) for row in rows]
+    return [to_message(row) for row in rows]
 
 
 def after(connection: sqlite3.Connection, seq: int, limit: int = THREAD_MAX) -> list[BusMessage]:
     """All messages behind a number, whoever they are for."""
-    query = f"SELECT {_COLUMNS} FROM messages WHERE seq > ? ORDER BY seq LIMIT ?"
-    return [_message(row) for row in connection.execute(query, (seq, limit))]
+    query = f"SELECT {COLUMNS} FROM messages WHERE seq > ? ORDER BY seq LIMIT ?"
+    return [to_message(row) for row in connection.execute(query, (seq, limit))]
 
 
 def cursor(connection: sqlite3.Connection, agent: str) -> int:
@@ -233,7 +232,7 @@ def head(connection: sqlite3.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def _message(row: Sequence[Any]) -> BusMessage:
+def to_message(row: Sequence[Any]) -> BusMessage:
     payload, error = _payload(row[8])
     values = (*row[:8], payload, row[9], error)
     return BusMessage(*values)

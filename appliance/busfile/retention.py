@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from appliance.busfile import blobs
+from appliance.busfile.file import errors_of, folder_of, transaction
 from appliance.kernel.clock import DAY_MS, HOUR_MS
 from appliance.kernel.errors import Exhausted, Missing
 
@@ -144,6 +145,9 @@ def vacuum(connection: sqlite3.Connection, *, always: bool = False) -> bool:
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     if not always and free < pages * FREE_RATIO:
         return False
-    connection.execute("VACUUM")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    with transaction(connection):  # it has pruned messages; the next search makes it again
+        connection.execute("DROP TABLE IF EXISTS x_messages_fts")
+    with errors_of(folder_of(connection)):
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return True

@@ -1,0 +1,64 @@
+"""Full-text search in messages. The index belongs to this program and can be made again.
+
+It has the sender, type, correlation and inline payload of a message, not payloads in blobs. Other
+programs don't write it, so a search first adds what is new.
+"""
+
+import sqlite3
+
+from appliance.busfile.file import snapshot, transaction
+from appliance.busfile.messages import COLUMNS, BusMessage, to_message
+from appliance.kernel.errors import Invalid, Unavailable
+
+INDEX_BATCH_MAX = 1000  # messages of one transaction
+SEARCH_MAX = 200
+QUERY_LENGTH_MAX = 1000
+
+
+class SearchUnavailable(Unavailable):
+    code = "BUS_SEARCH_UNAVAILABLE"
+    default_message = "this SQLite has no full-text search"
+    default_hint = "use a Python whose SQLite has FTS5: python3 -c 'import sqlite3'"
+
+
+def search(connection: sqlite3.Connection, text: str, limit: int = 50) -> list[BusMessage]:
+    """Messages with all words of `text`, newest first. Outside of a transaction."""
+    words = text[: QUERY_LENGTH_MAX + 1].split()
+    if not words or len(text) > QUERY_LENGTH_MAX:
+        raise Invalid(f"search for words, up to {QUERY_LENGTH_MAX:,} characters")
+    while index(connection):
+        pass
+    quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words)
+    with snapshot(connection):
+        rows = connection.execute(
+            f"SELECT {COLUMNS} FROM x_messages_fts f JOIN messages ON seq = f.rowid"
+            " WHERE x_messages_fts MATCH ? ORDER BY f.rowid DESC LIMIT ?",
+            (quoted, min(limit, SEARCH_MAX)),
+        )
+        return [to_message(row) for row in rows]
+
+
+def index(connection: sqlite3.Connection) -> int:
+    """Adds the next messages to the index. Returns how many; 0 if it is complete."""
+    with transaction(connection):
+        _create(connection)
+        query = "SELECT rowid FROM x_messages_fts ORDER BY rowid DESC LIMIT 1"
+        (last,) = connection.execute(query).fetchone() or (0,)
+        added = connection.execute(
+            "INSERT INTO x_messages_fts (rowid, content) SELECT seq, from_agent || ' ' || type"
+            " || ' ' || coalesce(correlation_id, '') || ' ' || coalesce(payload, '')"
+            " FROM messages WHERE seq > ? ORDER BY seq LIMIT ?",
+            (last, INDEX_BATCH_MAX),
+        )
+        return added.rowcount
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    try:
+        connection.execute(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS x_messages_fts USING fts5 (content, content = '')"
+        )
+    except sqlite3.OperationalError as error:
+        if "no such module" in str(error):
+            raise SearchUnavailable from None
+        raise

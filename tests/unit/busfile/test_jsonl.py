@@ -1,0 +1,98 @@
+"""The export: columns of the table, crashes at each step, other exporters."""
+
+import fcntl
+import json
+
+import pytest
+
+from appliance.busfile import jsonl
+from appliance.busfile.jsonl import ExportRunning, export
+
+
+def lines(bus):
+    return [json.loads(line) for line in bus.paths.export.read_text().splitlines()]
+
+
+def numbers(bus):
+    return [line["seq"] for line in lines(bus)]
+
+
+def test_lines_have_the_columns_of_the_table_and_references_of_blobs(bus):
+    bus.send(id="m", payload={"a": "ü"}, to_agent="x")
+    bus.send(payload="x" * 5000)
+    assert export(bus.connection, bus.paths) == 2
+    first, second = lines(bus)
+    assert list(first) == [
+        "seq", "id", "ts_ms", "from_agent", "to_agent", "type", "correlation_id", "in_reply_to",
+        "payload", "payload_ref",
+    ]  # fmt: skip
+    assert (first["payload"], first["to_agent"]) == ('{"a":"ü"}', "x")
+    assert (second["payload"], second["payload_ref"][:7]) == (None, "sha256-")
+    assert export(bus.connection, bus.paths) == 0
+    assert bus.rows("SELECT last_seq FROM export_state") == [(2,)]
+
+
+def test_many_messages_are_exported_in_batches(bus, monkeypatch):
+    monkeypatch.setattr(jsonl, "BATCH_MAX", 3)
+    for _ in range(7):
+        bus.send()
+    assert jsonl.lag(bus.connection, bus.paths.export) is None
+    assert export(bus.connection, bus.paths) == 7
+    assert numbers(bus) == [1, 2, 3, 4, 5, 6, 7]
+    bus.send()
+    assert jsonl.lag(bus.connection, bus.paths.export) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b'{"seq":2,"id":"tor',  # the crash was in the write of a line
+        b'{"seq":3}\nnot json',
+        b'{"seq":3}\nnot json\n',
+        b"x" * 200_000,
+    ],
+)
+def test_torn_line_is_cut_off_and_nothing_is_missing_or_repeated(bus, damage):
+    for _ in range(3):
+        bus.send()
+    export(bus.connection, bus.paths)
+    with bus.paths.export.open("ab") as file:
+        file.write(damage)
+    bus.send()
+    export(bus.connection, bus.paths)
+    text = bus.paths.export.read_bytes()
+    assert text.endswith(b"\n")
+    assert text.count(b'{"seq":4,') == text.count(b'{"seq":1,') == 1
+
+
+def test_crash_between_append_and_update_repeats_nothing(bus):
+    bus.send()
+    export(bus.connection, bus.paths)
+    bus.run(lambda c: c.execute("UPDATE export_state SET last_seq = 0"))
+    bus.send()
+    assert export(bus.connection, bus.paths) == 1
+    assert numbers(bus) == [1, 2]
+
+
+def test_export_that_was_moved_away_continues(bus):
+    bus.send()
+    export(bus.connection, bus.paths)
+    bus.paths.export.rename(bus.paths.dir / "old.jsonl")
+    bus.send()
+    export(bus.connection, bus.paths)
+    assert numbers(bus) == [2]
+
+
+def test_second_exporter_is_refused(bus):
+    bus.send()
+    with bus.paths.export.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(ExportRunning):
+            export(bus.connection, bus.paths)
+    assert export(bus.connection, bus.paths) == 1
+
+
+def test_link_is_not_followed(bus, tmp_path):
+    bus.paths.export.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Exception, match="can't be written"):
+        export(bus.connection, bus.paths)

@@ -1,0 +1,63 @@
+"""Full-text search in messages."""
+
+import sqlite3
+
+import pytest
+
+from appliance.busfile import retention, search
+from appliance.kernel.clock import DAY_MS
+from appliance.kernel.errors import Invalid
+from tests.support.bus import NOW, BusFixture
+
+
+def numbers(bus, text, **options):
+    return [message.seq for message in search.search(bus.connection, text, **options)]
+
+
+def test_all_words_are_in_the_message_newest_first(bus, monkeypatch):
+    monkeypatch.setattr(search, "INDEX_BATCH_MAX", 2)
+    for text in ("red apple", "green apple", "red tomato", 'apple "red"', "apples"):
+        bus.send(payload={"text": text}, correlation_id="fruit-7")
+    assert numbers(bus, "apple red") == [4, 1]
+    assert numbers(bus, "apple", limit=1) == [4]
+    assert numbers(bus, "fruit-7 tomato") == [3]
+    assert numbers(bus, 'red" OR "green') == []
+    bus.send(payload="red apple")
+    assert numbers(bus, "RED apple") == [6, 4, 1]
+
+
+@pytest.mark.parametrize("text", ["", "  ", "x" * 1001])
+def test_bad_query_is_refused(bus, text):
+    with pytest.raises(Invalid):
+        search.search(bus.connection, text)
+
+
+def test_pruned_messages_are_not_results_also_after_a_vacuum(bus):
+    bus.send(payload="old apple")
+    assert numbers(bus, "apple") == [1]
+    bus.run(retention.prune, NOW + DAY_MS, 0)
+    assert numbers(bus, "apple") == []
+    bus.send(payload="new apple")
+    retention.vacuum(bus.connection, always=True)
+    assert numbers(bus, "apple") == [2]
+
+
+def test_sqlite_without_full_text_search_is_an_error_in_words():
+    class Without(sqlite3.Connection):
+        def execute(self, query, *parameters):
+            if "VIRTUAL" in query:
+                raise sqlite3.OperationalError("no such module: fts5")
+            return super().execute(query, *parameters)
+
+    connection = sqlite3.connect(":memory:", factory=Without, isolation_level=None)
+    with pytest.raises(search.SearchUnavailable):
+        search.search(connection, "a")
+
+
+def test_program_that_follows_the_specification_writes_beside_the_index(bus, tmp_path):
+    assert numbers(bus, "apple") == []
+    other = sqlite3.connect(BusFixture(tmp_path).paths.database)
+    insert = "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES ('i', 1, 'pear', 't')"
+    other.execute(insert)
+    other.commit()
+    assert numbers(bus, "pear") == [1]
