@@ -43,6 +43,10 @@ COMMANDS = {
             "appliance.courier.cli:app",
             "Envelopes: enqueue, subscribe, stats, dead letters.",
         ),
+        "bus": (
+            "appliance.bus.cli:app",
+            "A team of agents on one machine: messages, claims, cursors.",
+        ),
     },
     "Other appliances, people": {
         "outbox": (

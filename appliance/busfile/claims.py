@@ -11,6 +11,7 @@ programs, and outlives the claim, so a write with an older one can be refused. A
 """
 
 import select
+import shlex
 import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
@@ -163,6 +164,11 @@ def holder(connection: sqlite3.Connection, now_ms: int, task: str) -> BusClaim |
     return present if present and present.valid(now_ms) else None
 
 
+def all_claims(connection: sqlite3.Connection) -> list[BusClaim]:
+    """Every claim, also those that have expired."""
+    return [BusClaim(*row) for row in connection.execute(_CLAIM + "ORDER BY task_id")]
+
+
 def path_claims(connection: sqlite3.Connection, now_ms: int) -> list[BusClaim]:
     """The valid claims of paths; `task_id` has the glob behind `path:`."""
     return [present for present in _paths(connection) if present.valid(now_ms)]
@@ -230,9 +236,12 @@ def _held(present: BusClaim, task: str, agent: str, now_ms: int) -> ClaimHeld:
     age = max(0, now_ms - present.claimed_at_ms) // 1000
     left = -(-(present.lease_until_ms - now_ms) // 1000)
     rival = "" if present.task_id == task else f" as {present.task_id}"
-    hint = f"wait {left} s, or write to {present.claimed_by}, who can release it"
+    hint = (
+        f"wait: --wait {max(left, 1)}; or ask for it: agentlip bus send release_request"
+        f" --to {shlex.quote(present.claimed_by)} --task {shlex.quote(present.task_id)}"
+    )
     if present.claimed_by == agent:
-        hint = "renew it, or release it first"
+        hint = f"agentlip bus renew {shlex.quote(task)}, or release it first"
     return ClaimHeld(
         f"{present.claimed_by} has {task}{rival} for {age} s; its lease ends in {left} s",
         details=msgspec.to_builtins(present),

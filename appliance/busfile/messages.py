@@ -54,7 +54,7 @@ class Published(msgspec.Struct, frozen=True):
     duplicate: bool = False
 
 
-class BusMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+class BusMessage(msgspec.Struct, frozen=True):
     """A message as it is delivered, in the order of the table's columns.
 
     payload_error  blob_missing, or decode_failed if it is not JSON; `payload` is then its text
@@ -106,29 +106,27 @@ def publish(
     if text is not None and len(text) > INLINE_BYTES_MAX:
         raise PayloadTooLarge(f"a payload above {INLINE_BYTES_MAX:,} bytes has to be a blob")
     stored = text.decode() if text is not None else None
-    values = (message.from_agent, message.to_agent, message.type, message.correlation_id,
-              message.in_reply_to, stored, message.payload_ref)  # fmt: skip
-    added = connection.execute(
+    query = f"SELECT {COLUMNS} FROM messages WHERE id = ?"
+    if row := connection.execute(query, (message.id,)).fetchone():
+        return _published_before(to_message(row), message, stored)
+    seq = connection.execute(
         "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to,"
-        " payload, payload_ref) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        (message.id, now_ms, *values),
-    )
-    if not added.rowcount:
-        return _published_before(connection, message.id, values)
-    seq = added.lastrowid or 0
+        " payload, payload_ref) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (message.id, now_ms, message.from_agent, message.to_agent, message.type,
+         message.correlation_id, message.in_reply_to, stored, message.payload_ref),
+    ).lastrowid  # fmt: skip
+    assert seq is not None
     check_lag(connection, now_ms, message.to_agent, seq, lag_max)
     return Published(seq, message.id)
 
 
-def _published_before(
-    connection: sqlite3.Connection, id_: str, values: tuple[str | None, ...]
-) -> Published:
-    query = f"SELECT {COLUMNS} FROM messages WHERE id = ?"
-    row = connection.execute(query, (id_,)).fetchone()
-    *names, payload, ref = row[3:]
-    if (*names, ref) != (*values[:5], values[6]) or _decode(payload) != _decode(values[5]):
-        raise MessageIdReused(f"message {id_} has other content", details={"seq": row[0]})
-    return Published(row[0], id_, duplicate=True)
+def _published_before(present: BusMessage, message: NewMessage, stored: str | None) -> Published:
+    for name in ("from_agent", "to_agent", "type", "correlation_id", "in_reply_to", "payload_ref"):
+        if getattr(present, name) != getattr(message, name):
+            raise MessageIdReused(f"message {message.id} has another {name}")
+    if present.payload != _payload(stored)[0]:
+        raise MessageIdReused(f"message {message.id} has another payload")
+    return Published(present.seq, message.id, duplicate=True)
 
 
 def poll(
@@ -218,6 +216,18 @@ def after(connection: sqlite3.Connection, seq: int, limit: int = THREAD_MAX) -> 
     return [to_message(row) for row in connection.execute(query, (seq, limit))]
 
 
+def latest(
+    connection: sqlite3.Connection, limit: int, correlation_id: str | None = None
+) -> list[BusMessage]:
+    """The newest messages, or those with this correlation, oldest first."""
+    where = "WHERE correlation_id = ?2" if correlation_id is not None else ""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM messages {where} ORDER BY seq DESC LIMIT ?1",
+        (limit, correlation_id)[: 2 if where else 1],
+    ).fetchall()
+    return [to_message(row) for row in reversed(rows)]
+
+
 def cursor(connection: sqlite3.Connection, agent: str) -> int:
     """The number of the last message that the agent has acked; 0 if there is none."""
     query = "SELECT last_acked_seq FROM cursors WHERE agent_id = ?"
@@ -244,10 +254,6 @@ def _payload(text: str | None) -> tuple[Any, str | None]:
         return (msgspec.json.decode(text) if text is not None else None), None
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return text, "decode_failed"
-
-
-def _decode(text: str | None) -> Any:
-    return _payload(text)[0]
 
 
 def _encode(payload: Any) -> bytes | None:

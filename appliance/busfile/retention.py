@@ -29,7 +29,7 @@ LIVE_CURSORS = """SELECT agent_id, last_acked_seq AS position FROM cursors
 class AgentLags(Exhausted):
     code = "BUS_AGENT_LAGS"
     default_message = "too many messages wait for an agent"
-    default_hint = "start that agent, or retire its cursor"
+    default_hint = "start that agent, or let its messages go: agentlip bus cursor retire NAME"
 
 
 class CursorRow(msgspec.Struct, frozen=True):
@@ -86,9 +86,7 @@ def retire_cursor(connection: sqlite3.Connection, now_ms: int, agent: str) -> in
         (now_ms, agent),
     ).fetchall()
     if not added:
-        raise Missing(
-            f"{agent} has no cursor", hint="sqlite3 .worker-state/bus.db 'SELECT * FROM cursors'"
-        )
+        raise Missing(f"{agent} has no cursor", hint="agentlip bus cursor list")
     return int(added[0][0])
 
 
@@ -134,6 +132,15 @@ def orphan_blobs(connection: sqlite3.Connection, folder: Path, now_ms: int) -> l
     used = {ref for (ref,) in connection.execute(query)}
     paths = [folder / name for name in blobs.names(folder) if name not in used]
     return [path for path in paths if path.stat().st_mtime * 1000 < now_ms - BLOB_AGE_MS]
+
+
+def delete_orphans(connection: sqlite3.Connection, folder: Path, now_ms: int) -> int:
+    """Deletes orphan blobs; returns how many. In a transaction that writes, so that no message
+    with one of them is published meanwhile."""
+    orphans = orphan_blobs(connection, folder, now_ms)
+    for path in orphans:
+        path.unlink(missing_ok=True)
+    return len(orphans)
 
 
 def vacuum(connection: sqlite3.Connection, *, always: bool = False) -> bool:

@@ -30,7 +30,9 @@ def test_first_wins_until_the_lease_ends(bus):
     assert claim(bus).fence == 1
     with pytest.raises(ClaimHeld, match=r"a has t for 59 s; its lease ends in 1 s") as held:
         claim(bus, "b", ENDS - 1)
-    assert held.value.hint == "wait 1 s, or write to a, who can release it"
+    assert held.value.hint == (
+        "wait: --wait 1; or ask for it: agentlip bus send release_request --to a --task t"
+    )
     assert held.value.details["claimed_by"] == "a"
     assert claim(bus, "b", ENDS).fence == 2
     assert bus.run(claims.holder, ENDS, "t").claimed_by == "b"
@@ -41,7 +43,7 @@ def test_own_valid_claim_is_not_given_twice(bus):
     claim(bus)
     with pytest.raises(ClaimHeld) as held:
         claim(bus)
-    assert held.value.hint == "renew it, or release it first"
+    assert held.value.hint == "agentlip bus renew t, or release it first"
 
 
 def test_renewal_keeps_the_fence_and_works_after_the_end_if_nobody_came(bus):

@@ -35,6 +35,7 @@ def test_repeated_publish_is_one_message(bus):
     again = bus.send(id="m", payload={"b": 2, "a": 1}, now=NOW + 5)
     assert (first.duplicate, again.duplicate, again.seq) == (False, True, first.seq)
     assert bus.rows("SELECT count(*) FROM messages") == [(1,)]
+    assert bus.send().seq == 2
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_repeated_publish_is_one_message(bus):
 )
 def test_id_with_other_content_is_a_conflict(bus, changed):
     bus.send(id="m", payload={"a": 1})
-    with pytest.raises(MessageIdReused, match="m has other content"):
+    with pytest.raises(MessageIdReused, match="message m has another"):
         bus.send(id="m", **{"payload": {"a": 1}, **changed})
 
 

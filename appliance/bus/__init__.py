@@ -1,0 +1,1 @@
+"""The worker bus on the command line. The file and its rules are in `busfile`."""

@@ -1,0 +1,438 @@
+"""`agentlip bus`: messages, claims and cursors of a team of agents, without a server."""
+
+import select
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import typer
+
+from appliance.busfile import claims, dependencies, jsonl, messages, retention
+from appliance.busfile import search as fulltext
+from appliance.busfile.consumer import PollInterval
+from appliance.busfile.file import BusPaths, connect, find_paths, snapshot, transaction
+from appliance.busfile.messages import BusMessage, NewMessage
+from appliance.cli_support import Session, common, plain_app, until_signalled
+from appliance.kernel.clock import DAY_MS, SystemClock, iso
+from appliance.kernel.errors import Invalid
+
+app = plain_app(
+    "A team of agents on one machine: messages, claims, cursors. No server is needed.\n\n"
+    "Example: agentlip bus claim task-7 --agent ada"
+)
+cursor = plain_app("Cursors of agents: list, retire.")
+app.add_typer(cursor, name="cursor")
+T = TypeVar("T")
+CLOCK = SystemClock()
+
+AgentFlag = Annotated[
+    str, typer.Option("--agent", help="Your name on the bus.", envvar="AGENTLIP_AGENT")
+]
+TaskArgument = Annotated[
+    str, typer.Argument(metavar="TASK", help="A task, 'path:GLOB', or 'slot:NAME:NUMBER'.")
+]
+FenceFlag = Annotated[
+    int | None, typer.Option("--fence", help="Only if the claim still has this fence.")
+]
+LeaseFlag = Annotated[
+    float, typer.Option("--lease", min=0.001, max=3600, help="Seconds until the claim ends.")
+]
+WaitFlag = Annotated[
+    float, typer.Option("--wait", min=0, max=86_400, help="Wait up to this many seconds.")
+]
+LimitFlag = Annotated[int, typer.Option("--limit", min=1, max=500, help="Most rows to print.")]
+LISTED = [
+    ("SEQ", "seq"), ("TIME", "time"), ("FROM", "from_agent"), ("TO", "to"), ("TYPE", "type"),
+    ("TASK", "correlation_id"), ("PAYLOAD", "text"),
+]  # fmt: skip
+
+
+@contextmanager
+def opened(session: Session, *, create: bool = True) -> Iterator[tuple[BusPaths, Any]]:
+    """The bus of the session's workspace. Commands that only read don't create it."""
+    paths = find_paths(session.workspace)
+    with closing(connect(paths, create=create)) as connection:
+        yield paths, connection
+
+
+def write(session: Session, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Calls `function(connection, …)` in a transaction that writes."""
+    with opened(session) as (_, connection), transaction(connection):
+        return function(connection, *arguments, **options)
+
+
+def read(session: Session, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Calls `function(connection, …)` in a transaction that reads."""
+    with opened(session, create=False) as (_, connection), snapshot(connection):
+        return function(connection, *arguments, **options)
+
+
+@app.command("send")
+@common
+def send(
+    session: Session,
+    type_: Annotated[str, typer.Argument(metavar="TYPE", help="Such as task_done, or your own.")],
+    payload: Annotated[
+        str | None, typer.Argument(help="Payload as JSON; - reads it from standard input.")
+    ] = None,
+    agent: AgentFlag = ...,  # type: ignore[assignment]
+    to: Annotated[str | None, typer.Option("--to", help="One agent; without it, all.")] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="The task it is about (correlation_id).")
+    ] = None,
+    reply_to: Annotated[
+        str | None, typer.Option("--reply-to", help="Id of the message that this one answers.")
+    ] = None,
+    id_: Annotated[
+        str | None, typer.Option("--id", help="Id of the message, for a retry; random by default.")
+    ] = None,
+) -> None:
+    """Send a message to one agent or to all.
+
+    Example: agentlip bus send task_done '{"commit": "a1b2c3d4"}' --task task-7 --agent ada
+    """
+    value = _json(sys.stdin.read() if payload == "-" else payload)
+    message = NewMessage(
+        from_agent=agent,
+        type=type_,
+        to_agent=to,
+        correlation_id=task,
+        in_reply_to=reply_to,
+        payload=value,
+        **({"id": id_} if id_ else {}),
+    )
+    with opened(session) as (paths, connection):
+        message = messages.with_blob(paths.blobs, message)
+        with transaction(connection):
+            published = messages.publish(connection, CLOCK.now_ms(), message)
+    duplicate = " (sent before)" if published.duplicate else ""
+    session.answer(
+        msgspec.to_builtins(published), f"sent {published.id} as {published.seq}{duplicate}"
+    )
+
+
+@app.command("poll")
+@common
+def poll(
+    session: Session,
+    agent: AgentFlag = ...,  # type: ignore[assignment]
+    limit: LimitFlag = 100,
+    wait: WaitFlag = 0,
+    ack_them: Annotated[
+        bool, typer.Option("--ack", help="Ack the messages once they are printed.")
+    ] = False,
+) -> None:
+    """Print the messages for an agent that it has not acked, oldest first.
+
+    They are printed again until you ack them: handle them in order, then ack the last one.
+
+    Example: agentlip bus poll --agent ada --wait 60 --json
+    """
+    deadline = CLOCK.monotonic() + wait
+    interval = PollInterval()
+    with opened(session) as (paths, connection):
+        while True:
+            with snapshot(connection):
+                batch = messages.poll(connection, agent, limit)
+            left = deadline - CLOCK.monotonic()
+            if batch or left <= 0:
+                break
+            select.select([], [], [], min(left, interval.after(0)))
+        _print(session, paths, batch, "no new messages")
+        sys.stdout.flush()
+        if ack_them and batch:
+            with transaction(connection):
+                messages.ack(connection, CLOCK.now_ms(), agent, batch[-1].seq)
+
+
+@app.command("ack")
+@common
+def ack(
+    session: Session,
+    seq: Annotated[int, typer.Argument(metavar="SEQ", help="Number of a message.")],
+    agent: AgentFlag = ...,  # type: ignore[assignment]
+) -> None:
+    """Report that a message and all before it are handled.
+
+    Example: agentlip bus ack 12 --agent ada
+    """
+    position = write(session, messages.ack, CLOCK.now_ms(), agent, seq)
+    session.answer({"agent": agent, "last_acked_seq": position}, f"{agent} has acked {position}")
+
+
+@app.command("tail")
+@common
+def tail(
+    session: Session,
+    limit: LimitFlag = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new messages until Ctrl-C.")
+    ] = False,
+    task: Annotated[
+        str | None, typer.Option("--task", help="Only messages about this task.")
+    ] = None,
+) -> None:
+    """Print the last messages, whoever they are for.
+
+    Example: agentlip bus tail --follow
+    """
+    with opened(session, create=follow) as (paths, connection):
+        with snapshot(connection):
+            position = messages.head(connection)
+            batch = messages.latest(connection, limit, task)
+        if not follow:
+            _print(session, paths, batch, "no messages")
+            return
+        interval = PollInterval()
+        with until_signalled():
+            while True:
+                for message in batch:
+                    _print_now(session, paths, message)
+                    position = max(position, message.seq)
+                select.select([], [], [], interval.after(len(batch)))
+                with snapshot(connection):
+                    batch = (
+                        messages.after(connection, position)
+                        if task is None
+                        else messages.thread(connection, task, position)
+                    )
+
+
+@app.command("search")
+@common
+def search(
+    session: Session,
+    words: Annotated[list[str], typer.Argument(help="Words that a message must have.")],
+    limit: LimitFlag = 50,
+) -> None:
+    """Find messages by words, newest first. Payloads above 4,096 bytes are not searched.
+
+    Example: agentlip bus search merge conflict
+    """
+    with opened(session, create=False) as (paths, connection):
+        rows = fulltext.search(connection, " ".join(words), limit)
+        _print(session, paths, rows, "no message has these words")
+
+
+@app.command("claim")
+@common
+def claim(
+    session: Session,
+    task: TaskArgument,
+    agent: AgentFlag = ...,  # type: ignore[assignment]
+    lease: LeaseFlag = claims.LEASE_MS / 1000,
+    wait: WaitFlag = 0,
+    slots: Annotated[
+        int | None, typer.Option("--slots", help="TASK names slots: take one of this many.")
+    ] = None,
+) -> None:
+    """Claim a task, a path or a slot. The first agent wins; renew the claim while you work.
+
+    Examples: agentlip bus claim task-7 --agent ada;
+    agentlip bus claim 'path:src/api/**' --agent ada; agentlip bus claim gpu --slots 2 --agent ada
+    """
+    lease_ms = int(lease * 1000)
+    with opened(session) as (_, connection):
+
+        def attempt(now_ms: int) -> claims.BusClaim:
+            if slots is not None:
+                return claims.claim_slot(connection, now_ms, task, slots, agent, lease_ms)
+            return claims.claim(connection, now_ms, task, agent, lease_ms)
+
+        _answer_claim(session, claims.wait(connection, CLOCK, wait, attempt), "claimed")
+
+
+@app.command("renew")
+@common
+def renew(
+    session: Session,
+    task: TaskArgument,
+    agent: AgentFlag = ...,  # type: ignore[assignment]
+    fence: FenceFlag = None,
+    lease: LeaseFlag = claims.LEASE_MS / 1000,
+) -> None:
+    """Renew a claim. Do it every 30 seconds while you work.
+
+    Example: agentlip bus renew task-7 --agent ada
+    """
+    lease_ms = int(lease * 1000)
+    renewed = write(session, claims.renew, CLOCK.now_ms(), task, agent, fence, lease_ms)
+    _answer_claim(session, renewed, "renewed")
+
+
+@app.command("release")
+@common
+def release(
+    session: Session,
+    task: TaskArgument,
+    agent: AgentFlag = ...,  # type: ignore[assignment]
+    fence: FenceFlag = None,
+) -> None:
+    """Release a claim, so that others can have it.
+
+    Example: agentlip bus release task-7 --agent ada
+    """
+    released = write(session, claims.release, task, agent, fence)
+    text = f"released {task}" if released else f"{task} was not claimed"
+    session.answer({"task_id": task, "released": released}, text)
+
+
+@app.command("claims")
+@common
+def list_claims(session: Session) -> None:
+    """List the claims, also those that have expired.
+
+    Example: agentlip bus claims
+    """
+    now_ms = CLOCK.now_ms()
+    rows = [
+        {**msgspec.to_builtins(row), "left_seconds": max(0, row.lease_until_ms - now_ms) // 1000}
+        for row in read(session, claims.all_claims)
+    ]
+    columns = [("TASK", "task_id"), ("AGENT", "claimed_by"), ("FENCE", "fence"),
+               ("LEFT S", "left_seconds")]  # fmt: skip
+    session.table(rows, columns, empty="no claims")
+
+
+@app.command("need")
+@common
+def need(
+    session: Session,
+    task: Annotated[str, typer.Argument(metavar="TASK")],
+    needs: Annotated[
+        str, typer.Argument(metavar="OTHER", help="A task that has to be done first.")
+    ],
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the dependency.")] = False,
+) -> None:
+    """Let a task wait until another one is done.
+
+    Example: agentlip bus need tests api
+    """
+    write(session, dependencies.remove if remove else dependencies.add, task, needs)
+    after = write(session, dependencies.needs_of, task)
+    session.answer({"task_id": task, "needs": after}, f"{task} needs: {', '.join(after) or '-'}")
+
+
+@app.command("ready")
+@common
+def ready(session: Session) -> None:
+    """List tasks that can be started: nobody has them, and what they need is done.
+
+    Example: agentlip bus ready
+    """
+    tasks = read(session, dependencies.ready, CLOCK.now_ms())
+    session.table([{"task_id": task} for task in tasks], [("TASK", "task_id")], "no task is ready")
+
+
+@cursor.command("list")
+@common
+def list_cursors(session: Session) -> None:
+    """List what each agent has acked, and which cursors hold back pruning.
+
+    Example: agentlip bus cursor list
+    """
+    rows = [
+        {**msgspec.to_builtins(row), "updated_at": iso(row.updated_at_ms)}
+        for row in read(session, retention.cursors, CLOCK.now_ms())
+    ]
+    columns = [("AGENT", "agent_id"), ("ACKED", "last_acked_seq"), ("LIVE", "live"),
+               ("UPDATED", "updated_at")]  # fmt: skip
+    session.table(rows, columns, empty="no agent has acked a message")
+
+
+@cursor.command("retire")
+@common
+def retire(
+    session: Session, agent: Annotated[str, typer.Argument(metavar="NAME", help="An agent.")]
+) -> None:
+    """Stop waiting for an agent that is gone. Its cursor counts again once it acks a message.
+
+    Example: agentlip bus cursor retire ada
+    """
+    position = write(session, retention.retire_cursor, CLOCK.now_ms(), agent)
+    session.answer(
+        {"agent": agent, "last_acked_seq": position}, f"retired {agent}, which has acked {position}"
+    )
+
+
+@app.command("export")
+@common
+def export(session: Session) -> None:
+    """Append new messages to .worker-state/bus.jsonl.
+
+    Example: agentlip bus export
+    """
+    with opened(session, create=False) as (paths, connection):
+        count = jsonl.export(connection, paths)
+    session.answer({"exported": count, "file": str(paths.export)}, f"exported {count} messages")
+
+
+@app.command("archive")
+@common
+def archive(
+    session: Session,
+    days: Annotated[
+        float, typer.Option("--older-than", min=0, help="Only messages older than these days.")
+    ] = 7,
+    vacuum: Annotated[
+        bool, typer.Option("--vacuum", help="Shrink the file if many pages are unused.")
+    ] = False,
+    delete_blobs: Annotated[
+        bool, typer.Option("--blobs", help="Delete payloads that no message refers to.")
+    ] = False,
+) -> None:
+    """Export all messages, then prune those that every live agent has acked.
+
+    Example: agentlip bus archive --older-than 30 --vacuum
+    """
+    pruned = deleted = 0
+    with opened(session, create=False) as (paths, connection):
+        exported = jsonl.export(connection, paths)
+        while True:
+            with transaction(connection):
+                count = retention.prune(connection, CLOCK.now_ms(), int(days * DAY_MS))
+            pruned += count
+            if not count:
+                break
+        if delete_blobs:
+            with transaction(connection):  # nobody publishes a reference meanwhile
+                deleted = retention.delete_orphans(connection, paths.blobs, CLOCK.now_ms())
+        shrunk = vacuum and retention.vacuum(connection)
+    session.answer(
+        {"exported": exported, "pruned": pruned, "blobs_deleted": deleted, "vacuumed": shrunk},
+        f"exported {exported} and pruned {pruned} messages, deleted {deleted} blobs",
+    )
+
+
+def _json(text: str | None) -> Any:
+    try:
+        return msgspec.json.decode(text) if text is not None else None
+    except msgspec.DecodeError as error:
+        raise Invalid(
+            f"the payload is not JSON: {error}", hint='quote it: \'{"commit": "a1b2"}\''
+        ) from None
+
+
+def _answer_claim(session: Session, made: claims.BusClaim, verb: str) -> None:
+    text = f"{verb} {made.task_id} until {iso(made.lease_until_ms)}, fence {made.fence}"
+    session.answer(msgspec.to_builtins(made), text)
+
+
+def _print(session: Session, paths: BusPaths, batch: Sequence[BusMessage], empty: str) -> None:
+    session.table([_row(session, paths, message) for message in batch], LISTED, empty)
+
+
+def _print_now(session: Session, paths: BusPaths, message: BusMessage) -> None:
+    session.line(_row(session, paths, message), LISTED)
+
+
+def _row(session: Session, paths: BusPaths, stored: BusMessage) -> dict[str, Any]:
+    message = messages.with_payload(paths.blobs, stored)
+    row: dict[str, Any] = msgspec.to_builtins(message)
+    if session.machine:
+        return row
+    payload = msgspec.json.encode(message.payload).decode() if message.payload is not None else ""
+    row["text"] = message.payload_error or payload
+    return {**row, "time": iso(message.ts_ms), "to": message.to_agent or "all"}
