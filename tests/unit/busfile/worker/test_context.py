@@ -1,0 +1,73 @@
+"""The context file of a worktree, and task ids."""
+
+import os
+
+import pytest
+
+from appliance.busfile.worker.context import (
+    FILE_NAME,
+    ContextRefused,
+    InvalidTaskId,
+    TaskContext,
+    branch_of,
+    check_task_id,
+    read_context,
+    write_context,
+)
+from appliance.kernel.errors import Invalid
+
+CONTEXT = TaskContext("skills-abc", "/workspace", "feat/skills-abc")
+
+
+@pytest.mark.parametrize("task", ["a", "skills-abc", "A.b_c-9", "0" * 64])
+def test_task_id_can_be_part_of_a_branch(task):
+    assert branch_of(check_task_id(task), "feat") == f"feat/{task}"
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["", "-a", ".a", "a/b", "a b", "a\n", "../a", "a..b", "a.", "a.lock", "0" * 65, "ä", "a\0"],
+)
+def test_other_ids_are_refused(task):
+    with pytest.raises(InvalidTaskId):
+        check_task_id(task)
+
+
+@pytest.mark.parametrize("branch_type", ["", "Feat", "a/b", "-x", "x" * 17])
+def test_other_types_of_branches_are_refused(branch_type):
+    with pytest.raises(Invalid):
+        branch_of("a", branch_type)
+
+
+def test_context_is_read_from_a_folder_below(tmp_path):
+    write_context(tmp_path, CONTEXT)
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert read_context(below) == CONTEXT
+    assert read_context(tmp_path.parent) is None
+
+
+def test_context_is_never_a_link(tmp_path):
+    (tmp_path / "real").mkdir()
+    write_context(tmp_path / "real", CONTEXT)
+    (tmp_path / FILE_NAME).symlink_to(tmp_path / "real" / FILE_NAME)
+    with pytest.raises(ContextRefused, match="it is a link"):
+        read_context(tmp_path)
+    write_context(tmp_path, CONTEXT)
+    assert not (tmp_path / FILE_NAME).is_symlink()
+    assert read_context(tmp_path) == CONTEXT
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"task": "../x", "workspace": "", "branch": ""}']
+)
+def test_damaged_context_is_refused(tmp_path, text):
+    (tmp_path / FILE_NAME).write_text(text)
+    with pytest.raises(ContextRefused):
+        read_context(tmp_path)
+
+
+def test_context_that_is_a_pipe_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / FILE_NAME)
+    with pytest.raises(ContextRefused):
+        read_context(tmp_path)

@@ -1,0 +1,160 @@
+"""Git through its command line, on real repositories."""
+
+import pytest
+
+from appliance.busfile.worker.git import (
+    BranchDiverged,
+    Git,
+    GitFailed,
+    GitUnavailable,
+    MergeConflict,
+    NotARepository,
+)
+from tests.support.repository import commit, git, new_repository
+
+
+@pytest.mark.parametrize("name", ["integration", "main", "master", "trunk"])
+def test_integration_branch_falls_back_to_the_one_that_exists(tmp_path, name):
+    folder = new_repository(tmp_path / "here", name)
+    assert Git(folder).integration().name == name
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_integration_of_origin_comes_first_whether_or_not_it_exists_here(tmp_path, kept):
+    origin = new_repository(tmp_path / "origin")
+    git(origin, "branch", "integration")
+    git(tmp_path, "clone", "--quiet", str(origin), "here")
+    here = tmp_path / "here"
+    if kept:
+        git(here, "branch", "integration", "origin/integration")
+    git(origin, "switch", "--quiet", "integration")
+    newest = commit(origin, {"new.txt": "new"})
+    Git(here).fetch()
+    target = Git(here).integration()
+    assert (target.name, target.tip, target.local is not None) == ("integration", newest, kept)
+
+
+def test_diverged_integration_branch_is_refused(tmp_path):
+    origin = new_repository(tmp_path / "origin")
+    git(tmp_path, "clone", "--quiet", str(origin), "here")
+    commit(origin, {"a": "1"})
+    commit(tmp_path / "here", {"b": "1"})
+    Git(tmp_path / "here").fetch()
+    with pytest.raises(BranchDiverged, match="main and origin/main have diverged"):
+        Git(tmp_path / "here").integration()
+
+
+def test_fetch_without_origin_does_nothing(repository):
+    before = git(repository, "for-each-ref")
+    Git(repository).fetch()
+    assert git(repository, "for-each-ref") == before
+
+
+def test_fetch_from_a_missing_origin_fails_with_gits_text(repository):
+    git(repository, "remote", "add", "origin", str(repository / "absent"))
+    with pytest.raises(GitFailed, match="git fetch: "):
+        Git(repository).fetch()
+
+
+def test_folder_outside_of_git_is_refused(tmp_path):
+    with pytest.raises(NotARepository):
+        Git(tmp_path).top()
+
+
+def test_missing_git_is_unavailable(repository, monkeypatch):
+    monkeypatch.setenv("PATH", str(repository))
+    with pytest.raises(GitUnavailable):
+        Git(repository).top()
+
+
+def test_command_that_takes_too_long_is_killed_with_all_it_started(repository):
+    hook = repository / ".git" / "hooks" / "pre-commit"
+    hook.write_text("#!/bin/sh\nsleep 600\n")
+    hook.chmod(0o755)
+    with pytest.raises(GitUnavailable, match="git commit took longer"):
+        Git(repository).attempt("commit", "--allow-empty", "-m", "x", seconds_max=0.3)
+
+
+def conflicting(repository):
+    """The branch `side` conflicts with main in `Base name.txt`, and is checked out."""
+    commit(repository, {"Base name.txt": "base\n", "kept": "1"})
+    git(repository, "switch", "--quiet", "-c", "side")
+    commit(repository, {"Base name.txt": "ours\n"})
+    git(repository, "switch", "--quiet", "main")
+    commit(repository, {"Base name.txt": "theirs\n"})
+    git(repository, "switch", "--quiet", "side")
+    return Git(repository)
+
+
+def test_conflicting_rebase_stays_in_progress_with_its_files(repository):
+    ours = conflicting(repository)
+    assert ours.rebase("main").unmerged == ["Base name.txt"]
+    assert ours.is_rebasing()
+    assert ours.branch() == "side"
+    assert ours.status().unmerged == ["Base name.txt"]
+
+
+def test_rebase_over_uncommitted_changes_fails_and_changes_nothing(repository):
+    ours = conflicting(repository)
+    (repository / "kept").write_text("2")
+    with pytest.raises(GitFailed, match="git rebase: "):
+        ours.rebase("main")
+    assert not ours.is_rebasing()
+    assert ours.status().changed == ["kept"]
+
+
+def test_status_has_both_kinds_of_entries_and_new_names(repository):
+    commit(repository, {"a b": "1", "c": "1" * 100})
+    (repository / "a b").write_text("2")
+    git(repository, "mv", "c", "d e")
+    assert sorted(Git(repository).status().changed) == ["a b", "d e"]
+
+
+def test_conflicting_merge_names_the_files_and_changes_no_branch(repository):
+    ours = conflicting(repository)
+    before = git(repository, "for-each-ref")
+    with pytest.raises(MergeConflict) as caught:
+        ours.merge_commit(ours.target("main"), "side", "merge")
+    assert caught.value.files == ["Base name.txt"]
+    assert git(repository, "for-each-ref") == before
+
+
+@pytest.mark.parametrize("checked_out", [True, False])
+def test_merge_moves_the_branch_and_the_checkout_that_has_it(repository, checked_out):
+    git(repository, "switch", "--quiet", "-c", "side")
+    commit(repository, {"new.txt": "new"})
+    if checked_out:
+        git(repository, "switch", "--quiet", "main")
+    ours = Git(repository)
+    target = ours.target("main")
+    made = ours.merge_commit(target, "side", "merge side")
+    ours.advance(target, made)
+    assert ours.commit_of("main") == made
+    assert ours.contains(made, "side")
+    assert ours.status().changed == []
+    assert (repository / "new.txt").exists()
+    assert ours.merge_commit(ours.target("main"), "side", "again") == made, "nothing to merge"
+
+
+def test_branch_that_moved_meanwhile_is_not_advanced(repository):
+    git(repository, "switch", "--quiet", "-c", "side")
+    target = Git(repository).target("main")
+    made = commit(repository, {"new.txt": "new"})
+    git(repository, "branch", "-f", "main", commit(repository, {"other.txt": "new"}))
+    with pytest.raises(GitFailed):
+        Git(repository).advance(target, made)
+
+
+def test_removing_a_worktree_keeps_uncommitted_files(repository):
+    ours = Git(repository)
+    folder = repository / "worktrees" / "t"
+    ours.run("worktree", "add", "--quiet", "-b", "feat/t", str(folder))
+    ours.run("worktree", "lock", str(folder))
+    (folder / "work.txt").write_text("work")
+    with pytest.raises(GitFailed):
+        ours.remove_worktree(folder)
+    assert ours.worktrees() == {repository: "main", folder: "feat/t"}
+    (folder / "work.txt").unlink()
+    ours.remove_worktree(folder)
+    ours.remove_worktree(folder)
+    assert not folder.exists()
