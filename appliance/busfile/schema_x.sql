@@ -46,6 +46,7 @@ CREATE TABLE IF NOT EXISTS x_reviews (
     decision TEXT NOT NULL, -- pending, approved, rejected
     reviewer TEXT,
     comment TEXT,
+    head TEXT, -- the commit under review
     requested_at_ms INTEGER NOT NULL,
     decided_at_ms INTEGER,
     stops INTEGER NOT NULL DEFAULT 0
