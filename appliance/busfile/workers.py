@@ -1,0 +1,255 @@
+"""Workers and their states: one table of transitions. Each change publishes its `state_change`.
+
+    (new) → ASSIGNED → WORKING → IN_REVIEW → APPROVED → COMPLETED
+                         ↓  ↑        ↑
+                       CONFLICTED ───┘
+
+Every state before COMPLETED can become FAILED, and FAILED becomes ASSIGNED again by `spawn`. STALE
+is not a state: `status_rows` computes it from the age of the heartbeat. The id of a worker is the
+id of its task.
+"""
+
+import itertools
+import sqlite3
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from appliance.busfile import heartbeats
+from appliance.busfile.messages import NewMessage, publish
+from appliance.kernel.errors import Conflict, Missing
+
+State = Literal["ASSIGNED", "WORKING", "CONFLICTED", "IN_REVIEW", "APPROVED", "COMPLETED", "FAILED"]
+TRANSITIONS: Mapping[State | None, tuple[State, ...]] = {
+    None: ("ASSIGNED",),
+    "ASSIGNED": ("WORKING", "FAILED"),
+    "WORKING": ("IN_REVIEW", "CONFLICTED", "FAILED"),
+    "CONFLICTED": ("IN_REVIEW", "WORKING", "FAILED"),
+    "IN_REVIEW": ("APPROVED", "WORKING", "FAILED"),
+    "APPROVED": ("COMPLETED", "WORKING", "FAILED"),
+    "COMPLETED": (),
+    "FAILED": ("ASSIGNED",),
+}
+JUDGED = ("WORKING", "CONFLICTED")  # only in these states an agent must have a heartbeat
+REVIEWED = ("IN_REVIEW", "APPROVED", "COMPLETED")
+LATE = ("STALE", "DEAD")
+ROWS_MAX = 10_000
+TEXT_MAX = 700  # characters of a text in a message; the rows have all of it
+LIST_BYTES_MAX = 1_000
+LAG_MAX = 1_000_000  # a reader that has ended must not stop the work of the others
+
+STATUS = """
+SELECT w.task_id AS task, w.state, w.branch, w.worktree, w.description, w.created_at_ms,
+  w.state_changed_at_ms, h.ts_ms AS beat_at_ms, h.status AS activity, h.progress, r.decision
+FROM workers w
+LEFT JOIN heartbeats h ON h.agent_id = w.task_id
+LEFT JOIN (SELECT task_id, decision, max(id) FROM x_reviews GROUP BY task_id) r
+  ON r.task_id = w.task_id
+WHERE (:task IS NULL OR w.task_id = :task) AND (:state IS NULL OR w.state = :state)
+ORDER BY w.created_at_ms, w.task_id LIMIT :rows_max
+"""
+
+
+class InvalidTransition(Conflict):
+    code = "INVALID_TRANSITION"
+    default_message = "the task can't change from its state to that one"
+    default_hint = "agentlip worker show TASK"
+
+
+class StaleState(Conflict):
+    code = "STALE_STATE"
+    default_message = "another command changed the state of the task meanwhile"
+    default_hint = "agentlip worker show TASK; then run the same command again"
+
+
+class UnknownTask(Missing):
+    code = "UNKNOWN_TASK"
+    default_message = "there is no worker for this task"
+    default_hint = "agentlip worker list; agentlip worker spawn TASK makes one"
+
+
+class WorkerRow(msgspec.Struct, frozen=True):
+    task: str
+    state: State
+    branch: str | None
+    worktree: str | None
+    description: str | None
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """A row of `agentlip worker status`. `age_ms`: since the last change of state. `activity`: what
+    the last heartbeat reported. `status`: what a person should notice."""
+
+    task: str
+    state: State
+    status: str
+    age_ms: int
+    heartbeat_age_ms: int | None
+    activity: str | None
+    progress: float | None
+    review: str | None
+    branch: str | None
+    worktree: str | None
+    description: str | None
+    created_at_ms: int
+    state_changed_at_ms: int
+
+
+def read_worker(connection: sqlite3.Connection, task: str) -> WorkerRow | None:
+    row = connection.execute(
+        "SELECT task_id, state, branch, worktree, description FROM workers WHERE task_id = ?",
+        (task,),
+    ).fetchone()
+    return WorkerRow(*row) if row else None
+
+
+def require_worker(connection: sqlite3.Connection, task: str) -> WorkerRow:
+    """Raises UnknownTask."""
+    row = read_worker(connection, task)
+    if row is None:
+        raise UnknownTask(f"there is no worker for the task {task}")
+    return row
+
+
+def create(
+    connection: sqlite3.Connection,
+    now_ms: int,
+    task: str,
+    *,
+    branch: str | None,
+    worktree: str | None = None,
+    description: str | None = None,
+    actor: str,
+) -> None:
+    """Makes a worker, or assigns a failed one again. Raises InvalidTransition."""
+    before = read_worker(connection, task)
+    if before is None:
+        connection.execute(
+            "INSERT INTO workers (task_id, state, created_at_ms, state_changed_at_ms)"
+            " VALUES (?, 'ASSIGNED', ?, ?)",
+            (task, now_ms, now_ms),
+        )
+        _publish_change(connection, now_ms, task, None, "ASSIGNED", actor)
+    else:
+        transition(connection, now_ms, task, before.state, "ASSIGNED", actor=actor)
+    connection.execute(
+        "UPDATE workers SET branch = ?, worktree = ?, description = coalesce(?, description)"
+        " WHERE task_id = ?",
+        (branch, worktree, description, task),
+    )
+
+
+def transition(
+    connection: sqlite3.Connection,
+    now_ms: int,
+    task: str,
+    before: State,
+    after: State,
+    *,
+    actor: str,
+) -> None:
+    """Changes the state, if it is still `before`, and publishes the change in this transaction.
+
+    Raises UnknownTask, StaleState and InvalidTransition.
+    """
+    current = require_worker(connection, task).state
+    if current != before:
+        raise StaleState(
+            f"{task} is {current}, not {before}: another command changed it",
+            details={"state": current},
+        )
+    if after not in TRANSITIONS[before]:
+        raise InvalidTransition(
+            f"{task} is {before}, which can't become {after}",
+            details={"state": before, "possible": TRANSITIONS[before]},
+        )
+    connection.execute(
+        "UPDATE workers SET state = ?, state_changed_at_ms = ? WHERE task_id = ?",
+        (after, now_ms, task),
+    )
+    _publish_change(connection, now_ms, task, before, after, actor)
+
+
+def _publish_change(
+    connection: sqlite3.Connection,
+    now_ms: int,
+    task: str,
+    before: State | None,
+    after: State,
+    actor: str,
+) -> None:
+    announce(connection, now_ms, "state_change", task, {"from": before, "to": after}, actor=actor)
+
+
+def announce(
+    connection: sqlite3.Connection,
+    now_ms: int,
+    kind: str,
+    task: str,
+    payload: dict[str, Any],
+    *,
+    actor: str,
+    to: str | None = None,
+) -> None:
+    """Publishes a message about a task; to everybody without `to`. Long texts and lists are cut,
+    because a message of a transaction must fit into its row."""
+    limited = {name: _limited(value) for name, value in payload.items()}
+    message = NewMessage(
+        from_agent=actor, to_agent=to, type=kind, correlation_id=task, payload=limited
+    )
+    publish(connection, now_ms, message, lag_max=LAG_MAX)
+
+
+def _limited(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > TEXT_MAX:
+        return value[:TEXT_MAX] + "…"
+    if isinstance(value, list):
+        lengths = itertools.accumulate(len(str(item).encode()) for item in value)
+        return [
+            item for item, length in zip(value, lengths, strict=True) if length < LIST_BYTES_MAX
+        ]
+    return value
+
+
+def status_rows(
+    connection: sqlite3.Connection,
+    now_ms: int,
+    *,
+    task: str | None = None,
+    state: str | None = None,
+    late_only: bool = False,
+    rows_max: int = ROWS_MAX,
+) -> list[WorkerStatus]:
+    """Workers, the oldest first. `late_only`: those without a heartbeat for 100 s that need one."""
+    values = {"task": task, "state": state, "rows_max": rows_max}
+    cursor = connection.execute(STATUS, values)
+    names = [column[0] for column in cursor.description]
+    rows = [_status(dict(zip(names, row, strict=True)), now_ms) for row in cursor]
+    return [row for row in rows if not late_only or row.status in LATE]
+
+
+def _status(row: dict[str, Any], now_ms: int) -> WorkerStatus:
+    beat_at_ms = row.pop("beat_at_ms")
+    beat_age_ms = None if beat_at_ms is None else heartbeats.age_ms(now_ms, beat_at_ms)
+    decision = row.pop("decision")
+    age_ms = heartbeats.age_ms(now_ms, row["state_changed_at_ms"])
+    level = heartbeats.level(age_ms if beat_age_ms is None else beat_age_ms)
+    return WorkerStatus(
+        **row,
+        status=_noticed(row["state"], row["activity"], level),
+        age_ms=age_ms,
+        heartbeat_age_ms=beat_age_ms,
+        review=decision if row["state"] in REVIEWED or decision == "rejected" else None,
+    )
+
+
+def _noticed(state: State, activity: str | None, level: str | None) -> str:
+    """A conflict is normal work, so an agent that is late matters more."""
+    if state == "FAILED":
+        return "error"
+    if state not in JUDGED or level is None:
+        return "ok"
+    if level in LATE:
+        return level
+    return "blocked" if state == "CONFLICTED" or activity == "blocked" else level

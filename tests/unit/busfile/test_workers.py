@@ -1,0 +1,238 @@
+"""The states of workers: the table, compare-and-set, and the message of each change."""
+
+import itertools
+import json
+import sqlite3
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from appliance.busfile import file, schema, workers
+from appliance.busfile.workers import TRANSITIONS, InvalidTransition, StaleState, UnknownTask
+
+STATES = tuple(state for state in TRANSITIONS if state)
+# The table of the contract, written a second time.
+PATHS = {
+    "ASSIGNED": "WORKING FAILED",
+    "WORKING": "IN_REVIEW CONFLICTED FAILED",
+    "CONFLICTED": "IN_REVIEW WORKING FAILED",
+    "IN_REVIEW": "APPROVED WORKING FAILED",
+    "APPROVED": "COMPLETED WORKING FAILED",
+    "COMPLETED": "",
+    "FAILED": "ASSIGNED",
+}
+
+
+@pytest.fixture
+def connection(tmp_path):
+    connection = file.connect(file.BusPaths(tmp_path))
+    yield connection
+    connection.close()
+
+
+def put(connection, task, state, at_ms=0):
+    connection.execute(
+        "INSERT OR REPLACE INTO workers VALUES (?, ?, NULL, NULL, 'text', ?, ?)",
+        (task, state, at_ms, at_ms),
+    )
+
+
+def changes(connection, task="t"):
+    rows = connection.execute(
+        "SELECT payload FROM messages WHERE type = 'state_change' AND correlation_id = ?"
+        " ORDER BY seq",
+        (task,),
+    )
+    return [tuple(json.loads(payload).values()) for (payload,) in rows]
+
+
+@pytest.mark.parametrize(("before", "after"), [*itertools.product(STATES, STATES)])
+def test_every_pair_of_states_follows_the_table(connection, before, after):
+    put(connection, "t", before)
+    if after in PATHS[before].split():
+        with file.transaction(connection):
+            workers.transition(connection, 1, "t", before, after, actor="me")
+        assert workers.require_worker(connection, "t").state == after
+        assert changes(connection) == [(before, after)]
+    else:
+        with pytest.raises(InvalidTransition), file.transaction(connection):
+            workers.transition(connection, 1, "t", before, after, actor="me")
+        assert workers.require_worker(connection, "t").state == before
+        assert changes(connection) == []
+
+
+def test_change_from_a_state_that_another_command_has_left_is_stale(connection):
+    put(connection, "t", "IN_REVIEW")
+    with pytest.raises(StaleState, match="t is IN_REVIEW, not WORKING"):
+        workers.transition(connection, 1, "t", "WORKING", "CONFLICTED", actor="me")
+
+
+def test_state_and_message_are_one_transaction(connection):
+    put(connection, "t", "ASSIGNED")
+    connection.execute(
+        "CREATE TEMP TRIGGER broken BEFORE INSERT ON messages"
+        " BEGIN SELECT raise(ABORT, 'no message'); END"
+    )
+    with pytest.raises(sqlite3.IntegrityError), file.transaction(connection):
+        workers.transition(connection, 1, "t", "ASSIGNED", "WORKING", actor="me")
+    assert workers.require_worker(connection, "t").state == "ASSIGNED"
+    assert changes(connection) == []
+
+
+def test_unknown_task_is_missing(connection):
+    with pytest.raises(UnknownTask):
+        workers.transition(connection, 1, "t", "ASSIGNED", "WORKING", actor="me")
+
+
+def test_only_a_failed_task_is_created_again(connection):
+    for state in STATES:
+        put(connection, state, state)
+        if state == "FAILED":
+            workers.create(connection, 1, state, branch="b", actor="me")
+            continue
+        with pytest.raises(InvalidTransition):
+            workers.create(connection, 1, state, branch="b", actor="me")
+    assert changes(connection, "FAILED") == [("FAILED", "ASSIGNED")]
+
+
+class WorkerMachine(RuleBasedStateMachine):
+    """Two callers, each of which may have read an old state, and a model of one task."""
+
+    def __init__(self):
+        super().__init__()
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        with file.transaction(self.connection):
+            schema.open_schema(self.connection)
+        self.state = None
+        self.history = []
+        self.seen = [None, None]
+
+    @rule(caller=st.integers(0, 1))
+    def read(self, caller):
+        row = workers.read_worker(self.connection, "t")
+        self.seen[caller] = row.state if row else None
+
+    @rule(caller=st.integers(0, 1), after=st.sampled_from(STATES))
+    def change(self, caller, after):
+        before = self.seen[caller]
+        if before is None:
+            return
+        possible = before == self.state and after in TRANSITIONS[before]
+        try:
+            with file.transaction(self.connection):
+                workers.transition(self.connection, 1, "t", before, after, actor="me")
+        except StaleState:
+            assert before != self.state
+        except InvalidTransition:
+            assert not possible
+            assert before == self.state
+        else:
+            assert possible
+            self.history.append((before, after))
+            self.state = after
+
+    @rule()
+    def create(self):
+        try:
+            with file.transaction(self.connection):
+                workers.create(self.connection, 1, "t", branch=None, actor="me")
+        except InvalidTransition:
+            assert self.state not in (None, "FAILED")
+        else:
+            self.history.append((self.state, "ASSIGNED"))
+            self.state = "ASSIGNED"
+
+    @invariant()
+    def the_messages_are_a_path_in_the_table(self):
+        assert changes(self.connection) == self.history
+        state = None
+        for before, after in self.history:
+            assert before == state
+            assert after in TRANSITIONS[before]
+            state = after
+        row = workers.read_worker(self.connection, "t")
+        assert (row.state if row else None) == state
+
+    def teardown(self):
+        self.connection.close()
+
+
+TestWorkerMachine = WorkerMachine.TestCase
+TestWorkerMachine.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+
+
+# -- status --------------------------------------------------------------------------------------
+
+NOW = 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("state", "beat_seconds", "activity", "status"),
+    [
+        ("WORKING", 29.9, "working", "ok"),
+        ("WORKING", 30, "working", "WARN"),
+        ("WORKING", 100, "working", "STALE"),
+        ("WORKING", 300, "working", "DEAD"),
+        ("WORKING", -50, "working", "ok"),
+        ("WORKING", 5, "blocked", "blocked"),
+        ("WORKING", 300, "blocked", "DEAD"),
+        ("WORKING", None, None, "DEAD"),
+        ("CONFLICTED", 40, "working", "blocked"),
+        ("CONFLICTED", 100, "working", "STALE"),
+        ("ASSIGNED", 999, "working", "ok"),
+        ("IN_REVIEW", 999, "working", "ok"),
+        ("APPROVED", 999, "blocked", "ok"),
+        ("COMPLETED", None, None, "ok"),
+        ("FAILED", 5, "working", "error"),
+    ],
+)
+def test_status_follows_state_and_heartbeat(connection, state, beat_seconds, activity, status):
+    put(connection, "t", state)
+    if beat_seconds is not None:
+        beat = (NOW - int(beat_seconds * 1000), activity)
+        connection.execute("INSERT INTO heartbeats VALUES ('t', ?, ?, 't', NULL)", beat)
+    (row,) = workers.status_rows(connection, NOW)
+    assert row.status == status
+    assert row.heartbeat_age_ms == (None if beat_seconds is None else max(0, beat_seconds * 1000))
+    late = workers.status_rows(connection, NOW, late_only=True)
+    assert len(late) == (status in ("STALE", "DEAD"))
+
+
+def test_ages_are_never_negative(connection):
+    put(connection, "t", "WORKING", at_ms=NOW + 5_000)
+    (row,) = workers.status_rows(connection, NOW)
+    assert (row.age_ms, row.status) == (0, "ok")
+
+
+@pytest.mark.parametrize(
+    ("state", "decision", "review"),
+    [
+        ("ASSIGNED", "pending", None),
+        ("WORKING", "pending", None),
+        ("WORKING", "rejected", "rejected"),
+        ("IN_REVIEW", "pending", "pending"),
+        ("APPROVED", "approved", "approved"),
+        ("IN_REVIEW", None, None),
+    ],
+)
+def test_review_is_that_of_the_newest_row(connection, state, decision, review):
+    put(connection, "t", state)
+    insert = "INSERT INTO x_reviews (task_id, decision, requested_at_ms) VALUES ('t', ?, 0)"
+    if decision:
+        connection.execute(insert, ("rejected",))
+        connection.execute(insert, (decision,))
+    (row,) = workers.status_rows(connection, NOW)
+    assert row.review == review
+
+
+def test_rows_are_selected_by_state_and_task(connection):
+    for at_ms, state in enumerate(STATES):
+        put(connection, f"t-{state}", state, at_ms)
+    tasks = [row.task for row in workers.status_rows(connection, NOW)]
+    assert tasks == [f"t-{state}" for state in STATES]
+    (row,) = workers.status_rows(connection, NOW, state="FAILED")
+    assert row.task == "t-FAILED"
+    (row,) = workers.status_rows(connection, NOW, task="t-WORKING")
+    assert row.state == "WORKING"
