@@ -1,7 +1,7 @@
 """Locks of files (`flock`), between processes.
 
 They are the operating system's: a lock ends with the process that holds it, however that process
-ends. The programs that this process starts do not keep it.
+ends. The programs that this process starts do not keep it, unless they inherit the descriptor.
 """
 
 import fcntl
@@ -20,8 +20,10 @@ POLL_SECONDS = 0.03
 @contextmanager
 def file_lock(
     path: Path, busy: ApplianceError, seconds_left: Callable[[], float] = lambda: 0.0
-) -> Iterator[None]:
+) -> Iterator[int]:
     """Holds the lock of this file, which is created and stays, so that all lock the same one.
+
+    Yields the descriptor: a program that inherits it keeps the lock.
 
     Raises `busy` if another process holds the lock and no seconds are left, and OSError if the
     file can't be opened.
@@ -32,7 +34,7 @@ def file_lock(
             if not seconds_left():
                 raise busy
             select.select([], [], [], POLL_SECONDS)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

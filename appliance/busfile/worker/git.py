@@ -57,14 +57,11 @@ class BranchDiverged(Conflict):
 class MergeConflict(Conflict):
     code = "MERGE_CONFLICT"
     default_message = "the branch conflicts with the integration branch"
-    default_hint = "let the agent rebase: agentlip worker request-changes TASK 'rebase, please'"
+    default_hint = "the agent rebases with agentlip worker done, in the worktree of the task"
 
-    def __init__(self, branch: str, target: str, files: list[str]) -> None:
+    def __init__(self, message: str, files: list[str]) -> None:
         self.files = files
-        super().__init__(
-            f"{branch} conflicts with {target} in {', '.join(files)}",
-            details={"files": files},
-        )
+        super().__init__(message, details={"files": files})
 
 
 class GitResult(NamedTuple):
@@ -196,6 +193,10 @@ class Git(NamedTuple):
                 unmerged.append(entry.split(" ", 10)[10])
         return FileStatus(changed, unmerged)
 
+    def is_clean(self) -> bool:
+        """Whether there is nothing that removing this worktree would lose."""
+        return not self.run("status", "--porcelain")
+
     def target(self, name: str) -> TargetBranch | None:
         """The branch `name`, from here or from origin, whichever is newer; None if it is absent."""
         local = self.commit_of(f"refs/heads/{name}")
@@ -255,7 +256,9 @@ class Git(NamedTuple):
         )  # fmt: skip
         tree, *files = result.output.splitlines() or [""]
         if result.code == 1:
-            raise MergeConflict(branch, target.name, [name for name in files if name])
+            files = [name for name in files if name]
+            text = f"{branch} conflicts with {target.name} in {', '.join(files)}"
+            raise MergeConflict(text, files)
         if result.code:
             raise failure("merge-tree", result)
         return self.run("commit-tree", tree, "-p", target.tip, "-p", branch, "-m", message)
@@ -272,11 +275,13 @@ class Git(NamedTuple):
         name, before = f"refs/heads/{target.name}", target.local or NO_COMMIT
         self.run("update-ref", "-m", "agentlip worker merge", name, commit, before)
 
-    def remove_worktree(self, folder: Path) -> None:
-        """Removes a worktree, also a locked one. Raises GitFailed if it has uncommitted files."""
+    def remove_worktree(self, folder: Path, *, force: bool = False) -> None:
+        """Removes a worktree, also a locked one. Raises GitFailed if it has uncommitted files,
+        which `force` removes too."""
         if folder in self.worktrees():
             self.attempt("worktree", "unlock", str(folder))
-            self.run("worktree", "remove", str(folder), seconds_max=LONG_SECONDS_MAX)
+            words = ["--force"] if force else []
+            self.run("worktree", "remove", *words, str(folder), seconds_max=LONG_SECONDS_MAX)
 
 
 def failure(name: str, result: GitResult) -> GitFailed:

@@ -1,0 +1,162 @@
+"""Ends a task: `merge` into the integration branch, or `cancel`. Both remove the worktree."""
+
+from appliance.busfile import workers
+from appliance.busfile.worker import reviews
+from appliance.busfile.worker.git import Git, GitFailed, MergeConflict
+from appliance.busfile.worker.operations import (
+    Team,
+    WorkerOperation,
+    WorkerOutcome,
+    write_operation,
+)
+from appliance.busfile.worker.spawning import target_of
+from appliance.busfile.workers import InvalidTransition, WorkerRow
+from appliance.kernel.errors import Conflict
+
+CLEANUP = ("worktree", "gate")
+
+
+class UncommittedChanges(Conflict):
+    code = "UNCOMMITTED_CHANGES"
+    default_message = "the worktree has changes that are not committed"
+    default_hint = "commit them in the worktree, or remove them; git status lists them"
+
+
+class ChangedSinceApproval(Conflict):
+    code = "CHANGED_SINCE_APPROVAL"
+    default_message = "the branch has other commits than those that were approved"
+    default_hint = "agentlip worker request-changes TASK; then done and approve again"
+
+
+def merge(team: Team, git: Git, task: str) -> WorkerOutcome:
+    """Merges what was approved. A conflict makes the task WORKING again. Raises MergeConflict."""
+    row = team.worker(task)
+    if row.state == "COMPLETED":
+        return _repeated(team, git, row, discard=False)
+    if row.state != "APPROVED" or row.branch is None:
+        raise InvalidTransition(f"{task} is {row.state}; only an APPROVED task is merged")
+    _check_mergeable(team, git, row)
+    target = target_of(git, row.branch)
+    try:
+        commit = git.merge_commit(target, row.branch, f"Merge {row.branch}: {_subject(row)}")
+    except MergeConflict as error:
+        _return_to_agent(team, row, error)
+        raise MergeConflict(f"{error.message}; {task} is WORKING again", error.files) from None
+    facts = {"target": target._asdict(), "commit": commit, "branch": row.branch}
+    operation = WorkerOperation(task, "merge", "begin", facts)
+    team.begin(operation)
+    operation = team.proceed(operation, "advance")
+    try:
+        git.advance(target, commit)
+    except GitFailed:
+        team.end(task)
+        raise
+    return _complete(team, git, operation)
+
+
+def recover_merge(team: Team, git: Git, operation: WorkerOperation) -> None:
+    """Finishes a merge that has reached the integration branch; otherwise nothing has happened."""
+    facts = operation.facts
+    tip = git.commit_of(f"refs/heads/{facts['target']['name']}")
+    if tip is None or not git.contains(tip, facts["commit"]):
+        team.end(operation.task)
+        return
+    _complete(team, git, operation)
+
+
+def cancel(team: Team, git: Git, task: str, discard: bool) -> WorkerOutcome:
+    """Makes the task FAILED, then removes its worktree, unless that has uncommitted changes. The
+    branch stays, and `spawn` continues it."""
+    row = team.worker(task)
+    if row.state == "FAILED":
+        return _repeated(team, git, row, discard)
+    operation = WorkerOperation(task, "cancel", "worktree", {"discard": discard})
+    team.reach("before FAILED")
+    with team.change() as (connection, now_ms):
+        workers.transition(connection, now_ms, task, row.state, "FAILED", actor=team.actor)
+        payload = {"reason": f"cancelled by {team.actor}"}
+        workers.announce(connection, now_ms, "task_failed", task, payload, actor=team.actor)
+        write_operation(connection, now_ms, operation)
+    team.reach("worktree")
+    kept = _clean_up(team, git, operation, discard)
+    return WorkerOutcome(task, "FAILED", True, f"{task} is FAILED{kept}")
+
+
+def recover_cancel(team: Team, git: Git, operation: WorkerOperation) -> None:
+    _clean_up(team, git, operation, operation.facts["discard"])
+
+
+def _complete(team: Team, git: Git, operation: WorkerOperation) -> WorkerOutcome:
+    task, facts = operation.task, operation.facts
+    target, commit, branch = facts["target"]["name"], facts["commit"], facts["branch"]
+    operation = team.proceed(operation, "complete")
+    with team.change() as (connection, now_ms):
+        if workers.require_worker(connection, task).state == "APPROVED":
+            workers.transition(connection, now_ms, task, "APPROVED", "COMPLETED", actor=team.actor)
+            payload = {"branch": branch, "commit": commit, "into": target}
+            workers.announce(connection, now_ms, "task_done", task, payload, actor=team.actor)
+    operation = team.proceed(operation, "worktree")
+    kept = _clean_up(team, git, operation, discard=False)
+    message = f"{task} is COMPLETED: {branch} is merged into {target} as {commit[:12]}{kept}"
+    return WorkerOutcome(task, "COMPLETED", True, message, {"commit": commit, "into": target})
+
+
+def _clean_up(team: Team, git: Git, operation: WorkerOperation, discard: bool) -> str:
+    """Removes the worktree, the merged branch and the files of the review. Returns what stays."""
+    task = operation.task
+    folder = team.folder(task)
+    kept = ""
+    try:
+        git.remove_worktree(folder, force=discard)
+    except GitFailed:
+        kept = f"; {folder} has uncommitted changes and stays: cancel --discard removes it"
+    if operation.kind == "merge" and not kept:
+        operation = team.proceed(operation, "branch")
+        result = git.attempt("branch", "-D", operation.facts["branch"])
+        if result.code and git.commit_of(operation.facts["branch"]):
+            kept = f"; the branch {operation.facts['branch']} is checked out and stays"
+    team.proceed(operation, "gate")
+    reviews.remove_gate(team, task)
+    team.reach("before end")
+    team.end(task)
+    return kept
+
+
+def _repeated(team: Team, git: Git, row: WorkerRow, discard: bool) -> WorkerOutcome:
+    """The task already is in its last state; its worktree may still be there."""
+    kept = ""
+    if row.worktree and team.folder(row.task).exists():
+        try:
+            git.remove_worktree(team.folder(row.task), force=discard)
+        except GitFailed:
+            kept = "; its worktree has uncommitted changes and stays: cancel --discard removes it"
+    return WorkerOutcome(row.task, row.state, False, f"{row.task} already is {row.state}{kept}")
+
+
+def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> None:
+    folder = team.folder(row.task)
+    if folder in git.worktrees() and not git.at(folder).is_clean():
+        raise UncommittedChanges(f"{folder} has changes that are not committed")
+    review = reviews.latest_review(team.connection, row.task)
+    head = git.commit_of(f"refs/heads/{row.branch}")
+    if head is None:
+        raise GitFailed(f"the branch {row.branch} does not exist")
+    if review and review.head not in (None, head):
+        raise ChangedSinceApproval(
+            f"{row.branch} is at {head[:12]}, and {str(review.head)[:12]} was approved",
+            details={"head": head, "approved": review.head},
+        )
+
+
+def _return_to_agent(team: Team, row: WorkerRow, error: MergeConflict) -> None:
+    with team.change() as (connection, now_ms):
+        workers.transition(connection, now_ms, row.task, "APPROVED", "WORKING", actor=team.actor)
+        reviews.decide_review(connection, now_ms, row.task, "rejected", team.actor, error.message)
+        payload = {"approved": False, "comment": error.message, "files": error.files}
+        workers.announce(
+            connection, now_ms, "review_result", row.task, payload, actor=team.actor, to=row.task
+        )
+
+
+def _subject(row: WorkerRow) -> str:
+    return (row.description or row.task).splitlines()[0][:72]

@@ -1,0 +1,124 @@
+"""The review gate: a row for each request of a review, and an external program if one is set.
+
+    git config agentlip.reviewGate PROGRAM
+
+The program is called as `PROGRAM enable|approve|reject|remove TASK [COMMENT]` in the workspace. If
+it does not exist, that is a warning; if `approve` or `reject` fails, the state stays as it is.
+"""
+
+import shlex
+import sqlite3
+import subprocess
+from typing import Literal, NamedTuple
+
+from appliance.busfile.worker.operations import Team
+from appliance.kernel.errors import Conflict
+
+SETTING = "agentlip.reviewGate"
+GATE_SECONDS_MAX = 60.0
+STOPS_MAX = 20
+"""How often an agent is kept from ending its turn for one review."""
+
+Decision = Literal["pending", "approved", "rejected"]
+GateVerb = Literal["enable", "approve", "reject", "remove"]
+
+
+class GateRefused(Conflict):
+    code = "GATE_REFUSED"
+    default_message = "the review gate refused, so the state is unchanged"
+    default_hint = f"run the program that 'git config {SETTING}' names by hand"
+
+
+class ReviewRow(NamedTuple):
+    """`head`: the commit under review, None before the first `done`."""
+
+    id: int
+    decision: Decision
+    reviewer: str | None
+    comment: str | None
+    head: str | None
+    stops: int
+
+
+def latest_review(connection: sqlite3.Connection, task: str) -> ReviewRow | None:
+    row = connection.execute(
+        "SELECT id, decision, reviewer, comment, head, stops FROM x_reviews"
+        " WHERE task_id = ? ORDER BY id DESC LIMIT 1",
+        (task,),
+    ).fetchone()
+    return ReviewRow(*row) if row else None
+
+
+def request_review(
+    connection: sqlite3.Connection, now_ms: int, task: str, head: str | None
+) -> None:
+    """Opens a review, or names the commit of the open one."""
+    latest = latest_review(connection, task)
+    if latest and latest.decision == "pending":
+        connection.execute(
+            "UPDATE x_reviews SET head = ?, requested_at_ms = ? WHERE id = ?",
+            (head, now_ms, latest.id),
+        )
+        return
+    connection.execute(
+        "INSERT INTO x_reviews (task_id, decision, head, requested_at_ms)"
+        " VALUES (?, 'pending', ?, ?)",
+        (task, head, now_ms),
+    )
+
+
+def decide_review(
+    connection: sqlite3.Connection,
+    now_ms: int,
+    task: str,
+    decision: Decision,
+    reviewer: str,
+    comment: str | None,
+) -> None:
+    """Decides the open review; a decision after an approval gets a row of its own."""
+    latest = latest_review(connection, task)
+    if latest is None or latest.decision != "pending":
+        request_review(connection, now_ms, task, latest.head if latest else None)
+    connection.execute(
+        "UPDATE x_reviews SET decision = ?, reviewer = ?, comment = ?, decided_at_ms = ?"
+        " WHERE task_id = ? AND decision = 'pending'",
+        (decision, reviewer, comment, now_ms, task),
+    )
+
+
+def count_stop(connection: sqlite3.Connection, task: str) -> int:
+    """How often the agent was kept from ending its turn, this time included; 0 without a review."""
+    latest = latest_review(connection, task)
+    if latest is None:
+        return 0
+    connection.execute("UPDATE x_reviews SET stops = stops + 1 WHERE id = ?", (latest.id,))
+    return latest.stops + 1
+
+
+def call_gate(team: Team, verb: GateVerb, task: str, comment: str | None = None) -> None:
+    """Calls the external program, if one is set. Raises GateRefused for its failures."""
+    setting = team.git.attempt("config", "--get", SETTING).output.strip()
+    if not setting:
+        return
+    words = [*shlex.split(setting), verb, task, *([comment] if comment else [])]
+    try:
+        done = subprocess.run(
+            words, cwd=team.paths.workspace, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=GATE_SECONDS_MAX, check=False,
+        )  # fmt: skip
+    except (FileNotFoundError, PermissionError):
+        team.warn(f"the review gate {words[0]} does not exist; git config --unset {SETTING}")
+        return
+    except subprocess.TimeoutExpired:
+        raise GateRefused(f"{words[0]} {verb} took longer than {GATE_SECONDS_MAX:.0f} s") from None
+    if done.returncode:
+        text = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-500:]
+        raise GateRefused(f"{words[0]} {verb}: {text or f'exit code {done.returncode}'}")
+
+
+def remove_gate(team: Team, task: str) -> None:
+    """Has the program remove its files. A failure does not stop what ends the task."""
+    try:
+        call_gate(team, "remove", task)
+    except GateRefused as error:
+        team.warn(error.message)
