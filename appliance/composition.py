@@ -11,6 +11,7 @@ from appliance import __version__
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
 from appliance.broker.webhook_feeder import MeshWebhooks
+from appliance.bus.subsystem import BusNeeds, BusSubsystem
 from appliance.courier import subsystem as courier
 from appliance.courier import wire as courier_wire
 from appliance.courier.settings import CourierSettings
@@ -151,6 +152,7 @@ class Composition:
         subsystems: list[Subsystem | None] = [
             self.tokens,
             hub or HealthSubsystem(host, hub_needs),
+            BusSubsystem(host, BusNeeds(self.tokens.book)) if host.runs("bus") else None,
             broker,
             *member.subsystems,
         ]

@@ -39,6 +39,7 @@ class RolesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhooks: bool = True  # delivery of hub events to URLs; needs `hub` and `outbox`
     plugins: bool = True  # plugins that process hub messages; needs `hub`
     mcp: bool = True  # tools for agents at `/mcp`; needs `hub`
+    bus: bool = True  # the worker bus of .worker-state, over HTTP and for tools
     courier: bool = True  # streams of envelopes between programs
     outbox: bool = True  # sends to meshes, webhooks and mail, stored until delivered
     inbox: bool = True  # messages received from meshes

@@ -4,6 +4,7 @@ import msgspec
 
 from appliance.backup.settings import BackupSettings
 from appliance.broker.settings import BrokerSettings
+from appliance.bus.settings import BusSettings
 from appliance.checks.settings import DoctorSettings
 from appliance.courier.settings import CourierSettings
 from appliance.export.settings import ExportSettings
@@ -32,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreSettings = StoreSettings()
     roles: RolesSettings = RolesSettings()
     hub: HubSettings = HubSettings()
+    bus: BusSettings = BusSettings()
     courier: CourierSettings = CourierSettings()
     inbox: InboxSettings = InboxSettings()
     hooks: HookSettings = HookSettings()

@@ -22,6 +22,7 @@ let
     ];
     plugins = [ "hub" ];
     mcp = [ "hub" ];
+    bus = [ ];
     courier = [ ];
     outbox = [ ];
     inbox = [ ];

@@ -1,1 +1,2 @@
-"""The worker bus on the command line. The file and its rules are in `busfile`."""
+"""The worker bus in the appliance, over HTTP and for tools, and on the command line, which needs no
+server. The file and its rules are in `busfile`."""

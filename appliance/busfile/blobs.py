@@ -41,6 +41,14 @@ def load(folder: Path, ref: str) -> bytes | None:
         return None
 
 
+def size(folder: Path, ref: str) -> int:
+    """Bytes of a blob; 0 if it is missing or `ref` does not name a blob."""
+    try:
+        return (folder / ref).lstat().st_size if _NAME.fullmatch(ref) else 0
+    except OSError:
+        return 0
+
+
 def names(folder: Path) -> Iterator[str]:
     """The references of all blobs in the folder, without temporary files."""
     if folder.is_dir():

@@ -113,6 +113,11 @@ def connect(paths: BusPaths, *, durable: bool = False, create: bool = True) -> s
     return connection
 
 
+def open_store(path: Path, synchronous: str) -> sqlite3.Connection:
+    """The connection of a store of the appliance, whose file is the bus."""
+    return connect(BusPaths(path.parent.parent), durable=synchronous == "FULL")
+
+
 def _create_folder(paths: BusPaths) -> None:
     try:
         paths.dir.mkdir(mode=0o700, exist_ok=True)

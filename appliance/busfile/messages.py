@@ -134,8 +134,9 @@ def poll(
     agent: str,
     limit: int = POLL_MAX,
     bytes_max: int = POLL_BYTES_MAX,
+    after: int | None = None,
 ) -> list[BusMessage]:
-    """The next messages for the agent, oldest first. Its cursor stays where it is.
+    """The next messages for the agent behind `after` (its cursor), oldest first. The cursor stays.
 
     At least one message is returned if there is one, whatever `bytes_max` is. A payload in a blob
     is added by `with_payload`.
@@ -145,7 +146,7 @@ def poll(
         f"SELECT * FROM (SELECT {COLUMNS} FROM messages WHERE to_agent IS NULL AND seq > ?1"
         f" ORDER BY seq LIMIT ?3) UNION ALL SELECT * FROM (SELECT {COLUMNS} FROM messages"
         " WHERE to_agent = ?2 AND seq > ?1 ORDER BY seq LIMIT ?3) ORDER BY seq LIMIT ?3",
-        (cursor(connection, agent), agent, min(limit, POLL_MAX)),
+        (cursor(connection, agent) if after is None else after, agent, min(limit, POLL_MAX)),
     )
     messages: list[BusMessage] = []
     bytes_left = bytes_max
@@ -166,6 +167,21 @@ def with_payload(folder: Path, message: BusMessage) -> BusMessage:
         return msgspec.structs.replace(message, payload_error="blob_missing")
     payload, error = _payload(content.decode("utf-8", "replace"))
     return msgspec.structs.replace(message, payload=payload, payload_error=error)
+
+
+def with_payloads(folder: Path, messages: list[BusMessage], bytes_max: int) -> list[BusMessage]:
+    """Messages from the front with the payloads of their blobs, at least one.
+
+    It ends at the message whose blob would exceed `bytes_max`; a later poll returns that one.
+    """
+    complete: list[BusMessage] = []
+    for message in messages:
+        if message.payload_ref is not None:
+            bytes_max -= blobs.size(folder, message.payload_ref)
+            if complete and bytes_max < 0:
+                break
+        complete.append(with_payload(folder, message))
+    return complete
 
 
 def ack(connection: sqlite3.Connection, now_ms: int, agent: str, seq: int) -> int:

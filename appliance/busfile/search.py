@@ -23,34 +23,48 @@ class SearchUnavailable(Unavailable):
 
 def search(connection: sqlite3.Connection, text: str, limit: int = 50) -> list[BusMessage]:
     """Messages with all words of `text`, newest first. Outside of a transaction."""
+    quoted = _quoted(text)
+    added = 1
+    while added:
+        with transaction(connection):
+            added = index(connection)
+    with snapshot(connection):
+        return _find(connection, quoted, limit)
+
+
+def find(connection: sqlite3.Connection, text: str, limit: int = 50) -> list[BusMessage]:
+    """Like `search`, in what is indexed."""
+    return _find(connection, _quoted(text), limit)
+
+
+def _quoted(text: str) -> str:
     words = text[: QUERY_LENGTH_MAX + 1].split()
     if not words or len(text) > QUERY_LENGTH_MAX:
         raise Invalid(f"search for words, up to {QUERY_LENGTH_MAX:,} characters")
-    while index(connection):
-        pass
-    quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words)
-    with snapshot(connection):
-        rows = connection.execute(
-            f"SELECT {COLUMNS} FROM x_messages_fts f JOIN messages ON seq = f.rowid"
-            " WHERE x_messages_fts MATCH ? ORDER BY f.rowid DESC LIMIT ?",
-            (quoted, min(limit, SEARCH_MAX)),
-        )
-        return [to_message(row) for row in rows]
+    return " ".join('"' + word.replace('"', '""') + '"' for word in words)
+
+
+def _find(connection: sqlite3.Connection, quoted: str, limit: int) -> list[BusMessage]:
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM x_messages_fts f JOIN messages ON seq = f.rowid"
+        " WHERE x_messages_fts MATCH ? ORDER BY f.rowid DESC LIMIT ?",
+        (quoted, min(limit, SEARCH_MAX)),
+    )
+    return [to_message(row) for row in rows]
 
 
 def index(connection: sqlite3.Connection) -> int:
     """Adds the next messages to the index. Returns how many; 0 if it is complete."""
-    with transaction(connection):
-        _create(connection)
-        query = "SELECT rowid FROM x_messages_fts ORDER BY rowid DESC LIMIT 1"
-        (last,) = connection.execute(query).fetchone() or (0,)
-        added = connection.execute(
-            "INSERT INTO x_messages_fts (rowid, content) SELECT seq, from_agent || ' ' || type"
-            " || ' ' || coalesce(correlation_id, '') || ' ' || coalesce(payload, '')"
-            " FROM messages WHERE seq > ? ORDER BY seq LIMIT ?",
-            (last, INDEX_BATCH_MAX),
-        )
-        return added.rowcount
+    _create(connection)
+    query = "SELECT rowid FROM x_messages_fts ORDER BY rowid DESC LIMIT 1"
+    (last,) = connection.execute(query).fetchone() or (0,)
+    added = connection.execute(
+        "INSERT INTO x_messages_fts (rowid, content) SELECT seq, from_agent || ' ' || type"
+        " || ' ' || coalesce(correlation_id, '') || ' ' || coalesce(payload, '')"
+        " FROM messages WHERE seq > ? ORDER BY seq LIMIT ?",
+        (last, INDEX_BATCH_MAX),
+    )
+    return added.rowcount
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -1,0 +1,95 @@
+"""Background loops of the worker bus: they notice other programs, export, and delete by age."""
+
+from contextlib import closing, suppress
+from typing import Any
+
+from appliance.bus import metrics, queries, writes
+from appliance.bus.service import Bus
+from appliance.bus.settings import BusSettings
+from appliance.busfile import jsonl
+from appliance.busfile.file import BusPaths, connect
+from appliance.kernel.clock import DAY_MS, Clock
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.store import Store
+from appliance.kernel.store_errors import StoreAbsent
+from appliance.kernel.threads import in_thread
+
+WATCH_SECONDS = 0.1  # a foreign message reaches those who wait within a quarter of a second
+IDLE_SECONDS = 3600.0  # `Bus.awaited` ends the pause
+ROUNDS_MAX = 50
+
+
+class BusWatcher(Loop):
+    """While somebody waits, reads a number that SQLite changes with each commit of any program."""
+
+    name = "bus_watcher"
+
+    def __init__(self, bus: Bus, store: Store, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log, bus.awaited)
+        self._bus = bus
+        self._store = store
+        self._version: tuple[int, int] | None = None
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        self.interval_seconds = WATCH_SECONDS if self._bus.waiting else IDLE_SECONDS
+        if self._bus.waiting:
+            with suppress(StoreAbsent):
+                version = self._store.read(queries.version)
+                if version != self._version:
+                    self._version = version
+                    self._bus.note_commit(version[1])
+                    return {"commits": 1}
+        return {"commits": 0}
+
+
+class BusExporter(Loop):
+    """Appends new messages to bus.jsonl. Another program may do it too; then that one is enough."""
+
+    name = "bus_exporter"
+    interval_seconds = 10.0
+
+    def __init__(self, paths: BusPaths, store: Store, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log)
+        self._paths = paths
+        self._store = store
+        self._head = 0
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        count = 0
+        with suppress(StoreAbsent, jsonl.ExportRunning):
+            head = self._store.read(queries.head)
+            if head != self._head:
+                count = in_thread(_export, self._paths)
+                self._head = head
+        metrics.exported.inc(count)
+        return {"messages": count}
+
+
+class BusPruner(Loop):
+    """Deletes messages older than `bus.retention_days` that every live agent has acked."""
+
+    name = "bus_pruner"
+    interval_seconds = 600.0
+
+    def __init__(self, store: Store, settings: BusSettings, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log)
+        self._store = store
+        self._settings = settings
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        age_ms = int(self._settings.retention_days * DAY_MS)
+        total = 0
+        if self._store.path.exists():  # a write would make the file
+            for _ in range(ROUNDS_MAX):
+                removed = self._store.write(writes.prune, age_ms)
+                total += removed
+                if not removed:
+                    break
+        metrics.pruned.inc(total)
+        return {"messages": total}
+
+
+def _export(paths: BusPaths) -> Any:
+    with closing(connect(paths, durable=True, create=False)) as connection:
+        return jsonl.export(connection, paths)

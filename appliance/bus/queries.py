@@ -1,0 +1,54 @@
+"""Read functions of the worker bus: `appliance/busfile` on a connection of the store's readers."""
+
+from pathlib import Path
+from typing import Any
+
+from appliance.busfile import claims, messages, workers
+from appliance.busfile.claims import BusClaim
+from appliance.busfile.messages import BusMessage
+from appliance.busfile.workers import State, WorkerStatus
+
+REPLY_BYTES_MAX = 1024 * 1024  # payloads in one reply; further messages are in the next
+
+
+def poll(
+    reader: Any, blobs: Path, agent: str, after: int | None, limit: int
+) -> tuple[list[BusMessage], int]:
+    """The next messages for the agent, with their payloads, and the number of the newest one."""
+    with reader.snapshot():
+        rows = messages.poll(reader, agent, limit, REPLY_BYTES_MAX, after=after)
+        return messages.with_payloads(blobs, rows, REPLY_BYTES_MAX), messages.head(reader)
+
+
+def follow(reader: Any, blobs: Path, agent: str | None, after: int) -> list[BusMessage]:
+    """A page of the messages behind `after`: for the agent, or all."""
+    with reader.snapshot():
+        if agent is None:
+            rows = messages.after(reader, after, messages.POLL_MAX)
+        else:
+            rows = messages.poll(reader, agent, bytes_max=REPLY_BYTES_MAX, after=after)
+    return messages.with_payloads(blobs, rows, REPLY_BYTES_MAX)
+
+
+def head(reader: Any) -> int:
+    return messages.head(reader)
+
+
+def version(reader: Any) -> tuple[int, int]:
+    """A number that changes with each commit of another connection, and the newest message."""
+    (number,) = reader.execute("PRAGMA data_version").fetchone()
+    return int(number), messages.head(reader)
+
+
+def holder(reader: Any, now_ms: int, task: str) -> BusClaim | None:
+    return claims.holder(reader, now_ms, task)
+
+
+def all_claims(reader: Any, now_ms: int) -> list[BusClaim]:
+    return [present for present in claims.all_claims(reader) if present.valid(now_ms)]
+
+
+def worker_rows(
+    reader: Any, now_ms: int, task: str | None, state: State | None
+) -> list[WorkerStatus]:
+    return workers.status_rows(reader, now_ms, task=task, state=state)

@@ -1,0 +1,166 @@
+"""The worker bus over HTTP: what a program without access to the file uses, such as a container."""
+
+from typing import Any
+
+import falcon
+
+from appliance.bus import wire
+from appliance.bus.service import Bus
+from appliance.bus.sse import event_stream
+from appliance.busfile.claims import BusClaim, ClaimHeld, ClaimLost
+from appliance.busfile.messages import MessageIdReused, Published
+from appliance.busfile.retention import AgentLags
+from appliance.busfile.search import SearchUnavailable
+from appliance.busfile.workers import InvalidTransition, StaleState, UnknownTask, WorkerStatus
+from appliance.kernel.auth import TokenBook
+from appliance.kernel.route import Operation, Route
+from appliance.web.media import reply
+
+
+class BusMessagesResource:
+    def __init__(self, bus: Bus, book: TokenBook) -> None:
+        self._bus = bus
+        self._book = book
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._bus.poll(req.context.query))
+
+    def on_post(self, req: Any, resp: falcon.Response, command: wire.PublishBusMessage) -> None:
+        published = self._bus.publish(command, req.context.idempotency_key)
+        reply(resp, published, 200 if published.duplicate else 201)
+
+    def on_get_stream(self, req: Any, resp: falcon.Response) -> None:
+        resp.stream = event_stream(
+            self._bus, self._book, req.context.principal, req.context.query,
+            req.get_header("Last-Event-ID"),
+        )  # fmt: skip
+        resp.content_type = "text/event-stream"
+        resp.set_header("X-Accel-Buffering", "no")
+
+    def on_get_search(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._bus.search(req.context.query))
+
+    def on_post_ack(self, _req: Any, resp: falcon.Response, command: wire.BusAck) -> None:
+        reply(resp, self._bus.ack(command))
+
+
+class BusClaimsResource:
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    def on_get(self, _req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._bus.claims())
+
+    def on_post(self, _req: Any, resp: falcon.Response, command: wire.ClaimTask) -> None:
+        reply(resp, self._bus.claim(command), 201)
+
+    def on_post_renew(self, _req: Any, resp: falcon.Response, command: wire.RenewClaim) -> None:
+        reply(resp, self._bus.renew(command))
+
+    def on_post_release(self, _req: Any, resp: falcon.Response, command: wire.ReleaseClaim) -> None:
+        reply(resp, self._bus.release(command))
+
+
+class BusWorkersResource:
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._bus.workers(req.context.query))
+
+    def on_post_beat(self, _req: Any, resp: falcon.Response, command: wire.Beat) -> None:
+        reply(resp, self._bus.beat(command))
+
+    def on_get_worker(self, _req: Any, resp: falcon.Response, task: str) -> None:
+        reply(resp, self._bus.worker(task))
+
+    def on_post_state(
+        self, _req: Any, resp: falcon.Response, command: wire.ChangeState, task: str
+    ) -> None:
+        reply(resp, self._bus.change_state(task, command))
+
+
+def routes(bus: Bus, book: TokenBook) -> list[Route]:
+    messages, claims, workers = (
+        BusMessagesResource(bus, book), BusClaimsResource(bus), BusWorkersResource(bus)
+    )  # fmt: skip
+    return [*_messages(messages), *_claims(claims), *_workers(workers)]
+
+
+def _messages(messages: BusMessagesResource) -> list[Route]:
+    return [
+        Route("/bus/v1/messages", messages, {
+            "GET": Operation(wire.READ, query=wire.BusPollQuery, reply=wire.BusMessages,
+                             errors=(wire.TooManyBusWaits,),
+                             summary="List the next messages for an agent, or wait for one"),
+            "POST": Operation(wire.WRITE, body=wire.PublishBusMessage, reply=Published, status=201,
+                              repeat_status=200, keyed=True,
+                              errors=(MessageIdReused, AgentLags),
+                              example={"from_agent": "ada", "type": "task_progress",
+                                       "correlation_id": "task-7", "payload": {"progress": 0.5}},
+                              summary="Publish a message to an agent or to all"),
+        }),
+        Route("/bus/v1/stream", messages, {
+            "GET": Operation(wire.READ, query=wire.BusStreamQuery, media="text/event-stream",
+                             errors=(wire.TooManyBusStreams,),
+                             summary="Stream messages as server-sent events"),
+        }, suffix="stream"),
+        Route("/bus/v1/search", messages, {
+            "GET": Operation(wire.READ, query=wire.BusSearchQuery, reply=wire.BusMessages,
+                             errors=(SearchUnavailable,),
+                             summary="Find messages by their words, newest first"),
+        }, suffix="search"),
+        Route("/bus/v1/acks", messages, {
+            "POST": Operation(wire.WRITE, body=wire.BusAck, reply=wire.BusCursor,
+                              example={"agent": "ada", "seq": 41},
+                              summary="Ack all messages up to a number"),
+        }, suffix="ack"),
+    ]  # fmt: skip
+
+
+def _claims(claims: BusClaimsResource) -> list[Route]:
+    return [
+        Route("/bus/v1/claims", claims, {
+            "GET": Operation(wire.READ, reply=wire.Claims, summary="List the valid claims"),
+            "POST": Operation(wire.WRITE, body=wire.ClaimTask, reply=BusClaim, status=201,
+                              errors=(ClaimHeld, wire.TooManyBusWaits),
+                              example={"task": "task-7", "agent": "ada"},
+                              summary="Claim a task, a path or a slot, or wait for it"),
+        }),
+        Route("/bus/v1/claims/renew", claims, {
+            "POST": Operation(wire.WRITE, body=wire.RenewClaim, reply=BusClaim,
+                              errors=(ClaimLost,),
+                              example={"task": "task-7", "agent": "ada", "fence": 1},
+                              summary="Renew the lease of a claim"),
+        }, suffix="renew"),
+        Route("/bus/v1/claims/release", claims, {
+            "POST": Operation(wire.WRITE, body=wire.ReleaseClaim, reply=wire.Released,
+                              errors=(ClaimLost,),
+                              example={"task": "task-7", "agent": "ada", "fence": 1},
+                              summary="Release a claim"),
+        }, suffix="release"),
+    ]  # fmt: skip
+
+
+def _workers(workers: BusWorkersResource) -> list[Route]:
+    return [
+        Route("/bus/v1/heartbeats", workers, {
+            "POST": Operation(wire.WRITE, body=wire.Beat, reply=wire.Beaten,
+                              example={"agent": "ada", "status": "working", "task": "task-7"},
+                              summary="Report that an agent is alive, and what it does"),
+        }, suffix="beat"),
+        Route("/bus/v1/workers", workers, {
+            "GET": Operation(wire.READ, query=wire.WorkersQuery, reply=wire.Workers,
+                             summary="List workers with their states and heartbeats"),
+        }),
+        Route("/bus/v1/workers/{task}", workers, {
+            "GET": Operation(wire.READ, reply=WorkerStatus, errors=(UnknownTask,),
+                             summary="Show a worker"),
+        }, suffix="worker"),
+        Route("/bus/v1/workers/{task}/state", workers, {
+            "POST": Operation(wire.WRITE, body=wire.ChangeState, reply=WorkerStatus,
+                              errors=(UnknownTask, StaleState, InvalidTransition),
+                              example={"from": "WORKING", "to": "FAILED", "actor": "ada"},
+                              summary="Change the state of a worker, if it is what it was"),
+        }, suffix="state"),
+    ]  # fmt: skip

@@ -1,0 +1,261 @@
+"""The worker bus as the appliance offers it: publish, poll and wait, claims, heartbeats, workers.
+
+Programs beside the appliance write the same file. While somebody waits, the watcher (`loops.py`)
+notices their commits, so that a wait ends for both kinds of writers.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import msgspec
+
+from appliance.bus import metrics, queries, wire, writes
+from appliance.busfile import messages, search, workers
+from appliance.busfile.blobs import INLINE_BYTES_MAX
+from appliance.busfile.claims import BusClaim, ClaimHeld
+from appliance.busfile.file import BusPaths
+from appliance.busfile.messages import NewMessage, Published
+from appliance.busfile.workers import UnknownTask, WorkerStatus
+from appliance.kernel.caller import WaitLimit, is_there
+from appliance.kernel.clock import Clock
+from appliance.kernel.feed import Feed, FeedSubscription
+from appliance.kernel.store import Store
+from appliance.kernel.store_errors import StoreAbsent
+from appliance.kernel.threads import in_thread
+from appliance.kernel.wakeup import Wakeup
+
+WAITING_MAX = 1000  # long polls and waits for claims; each holds a connection
+STREAMS_MAX = 100
+QUEUE_MAX = 1000  # messages that wait for one stream
+INDEX_STEPS_MAX = 100  # transactions of one search; a longer backlog is for the next one
+
+
+class BusFeed(Feed):
+    """Messages of this appliance, in the order of their numbers. Between two of them other programs
+    may have published: then everybody who listens reads the table."""
+
+    def publish(self, items: list[wire.BusItem]) -> None:
+        if items[0].number == self.head + 1:
+            super().publish(items)
+        else:
+            self.jump(items[-1].number)
+
+
+class Bus:
+    def __init__(self, store: Store, feed: Feed, paths: BusPaths, clock: Clock) -> None:
+        self.feed = feed
+        self.paths = paths
+        self.polls = WaitLimit(WAITING_MAX, wire.TooManyBusWaits)
+        self.streams = WaitLimit(STREAMS_MAX, wire.TooManyBusStreams)
+        self.awaited = Wakeup()  # set when somebody begins to wait
+        self._store = store
+        self._clock = clock
+        self._claimants: set[Wakeup] = set()
+        self._listeners = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a commit of another program must be noticed soon."""
+        return bool(self._claimants) or self._listeners > 0
+
+    def note_commit(self, head: int) -> None:
+        """Another connection has committed; `head` is the number of the newest message."""
+        if head > self.feed.head:
+            self.feed.jump(head)
+        self.wake_claimants()
+
+    def wake_claimants(self) -> None:
+        for claimant in self._claimants:
+            claimant.set()
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def publish(self, command: wire.PublishBusMessage, key: str | None) -> Published:
+        """`key`: the id, if the message has none."""
+        fields = {**msgspec.structs.asdict(command), "id": command.id or key}
+        message = NewMessage(**{name: value for name, value in fields.items() if value is not None})
+        published: Published = self._store.write(writes.publish, self._with_blob(message))
+        if not published.duplicate:
+            metrics.published.inc()
+        return published
+
+    def _with_blob(self, message: NewMessage) -> NewMessage:
+        """The message to publish. A blob is written in a thread, because it waits for the disk."""
+        if len(msgspec.json.encode(message.payload)) > INLINE_BYTES_MAX:
+            return in_thread(messages.with_blob, self.paths.blobs, message)
+        return messages.with_blob(self.paths.blobs, message)
+
+    def poll(self, query: wire.BusPollQuery) -> wire.BusMessages:
+        """The next messages for an agent; waits for the first one if `query.wait` is set."""
+        page = self._page(query)
+        seconds = min(query.wait, wire.WAIT_SECONDS_MAX)
+        if page.messages or seconds <= 0:
+            return page
+        with self._listening(query.agent, self.polls, "poll") as subscription:
+            deadline = self._clock.monotonic() + seconds
+            while True:
+                # Messages published before the subscription began are in the table.
+                page = self._page(query)
+                left = deadline - self._clock.monotonic()
+                if page.messages or left <= 0 or self.feed.closed or not is_there():
+                    return page
+                subscription.wait(left)
+                subscription.take(1)
+                subscription.recover()
+
+    def _page(self, query: wire.BusPollQuery) -> wire.BusMessages:
+        try:
+            rows, head = self._store.read(
+                queries.poll, self.paths.blobs, query.agent, query.after, query.limit
+            )
+        except StoreAbsent:
+            return wire.BusMessages([], 0)
+        return wire.BusMessages(rows, head)
+
+    @contextmanager
+    def _listening(self, agent: str, limit: WaitLimit, kind: str) -> Iterator[FeedSubscription]:
+        subscription = self.listen(agent, 1)
+        with ExitStack() as ending:
+            ending.callback(self.end_listening, subscription)
+            ending.callback(limit.enter(subscription.wake))
+            ending.enter_context(metrics.sessions.labels(kind).track_inprogress())
+            yield subscription
+
+    def listen(self, agent: str | None, queue_max: int = QUEUE_MAX) -> FeedSubscription:
+        """Subscribe to the messages for an agent, or to all. End it with `end_listening`."""
+        self._listeners += 1
+        self.awaited.set()
+        return self.feed.subscribe(queue_max, lambda item: item.concerns(agent))
+
+    def end_listening(self, subscription: FeedSubscription) -> None:
+        self._listeners -= 1
+        self.feed.unsubscribe(subscription)
+
+    def read_after(self, agent: str | None, after: int) -> list[messages.BusMessage]:
+        """A page of stored messages, for event streams."""
+        try:
+            rows: list[messages.BusMessage] = self._store.read(
+                queries.follow, self.paths.blobs, agent, after
+            )
+        except StoreAbsent:
+            return []
+        return rows
+
+    def head(self) -> int:
+        """The number of the newest message; 0 without a file."""
+        number: int = self._read_or(0, queries.head)
+        return number
+
+    def search(self, query: wire.BusSearchQuery) -> wire.BusMessages:
+        """Messages with all words, newest first."""
+        for _ in range(INDEX_STEPS_MAX):
+            if not self._store.write(search.index):
+                break
+        rows = self._store.read_slow(search.find, query.q, query.limit)
+        return wire.BusMessages(rows, self.head())
+
+    def ack(self, command: wire.BusAck) -> wire.BusCursor:
+        seq = self._store.write(writes.ack, command.agent, command.seq)
+        return wire.BusCursor(command.agent, seq)
+
+    # -- claims ------------------------------------------------------------------------------
+
+    def claim(self, command: wire.ClaimTask) -> BusClaim:
+        """Takes a claim; waits for it if `command.wait` is set. Raises ClaimHeld."""
+        deadline = self._clock.monotonic() + min(command.wait, wire.WAIT_SECONDS_MAX)
+        try:
+            return self._try_claim(command)
+        except ClaimHeld:
+            if command.wait <= 0:
+                raise
+        changed = Wakeup()
+        with ExitStack() as ending:
+            self._claimants.add(changed)
+            ending.callback(self._claimants.discard, changed)
+            ending.callback(self.polls.enter(changed.set))
+            ending.enter_context(metrics.sessions.labels("claim").track_inprogress())
+            self.awaited.set()
+            while True:
+                changed.clear()
+                try:
+                    return self._try_claim(command)
+                except ClaimHeld as held:
+                    left = deadline - self._clock.monotonic()
+                    if left <= 0 or self.feed.closed or not is_there():
+                        raise
+                    # A lease ends without a commit.
+                    lease_left = (held.details["lease_until_ms"] - self._clock.now_ms()) / 1000
+                    changed.wait(max(0.01, min(left, lease_left)))
+
+    def _try_claim(self, command: wire.ClaimTask) -> BusClaim:
+        lease_ms = int(command.lease_seconds * 1000)
+        try:
+            taken: BusClaim = self._store.write(writes.claim, command.task, command.agent, lease_ms)
+        except ClaimHeld:
+            metrics.claims.labels("held").inc()
+            raise
+        metrics.claims.labels("claimed").inc()
+        return taken
+
+    def renew(self, command: wire.RenewClaim) -> BusClaim:
+        lease_ms = int(command.lease_seconds * 1000)
+        renewed: BusClaim = self._store.write(
+            writes.renew, command.task, command.agent, command.fence, lease_ms
+        )
+        return renewed
+
+    def release(self, command: wire.ReleaseClaim) -> wire.Released:
+        released = self._store.write(writes.release, command.task, command.agent, command.fence)
+        self.wake_claimants()
+        return wire.Released(released)
+
+    def complete(self, task: str, agent: str, fence: int, payload: Any) -> Published:
+        """Publishes task_done and releases the claim, in one commit. Raises ClaimLost."""
+        message = self._with_blob(
+            NewMessage(from_agent=agent, type="task_done", correlation_id=task, payload=payload)
+        )
+        published: Published = self._store.write(writes.complete, message, fence)
+        self.wake_claimants()
+        return published
+
+    def claims(self) -> wire.Claims:
+        return wire.Claims(self._read_or([], queries.all_claims, self._clock.now_ms()))
+
+    # -- workers -----------------------------------------------------------------------------
+
+    def beat(self, command: wire.Beat) -> wire.Beaten:
+        ts_ms = self._store.write(
+            writes.beat, command.agent, command.status, command.task, command.progress
+        )
+        return wire.Beaten(command.agent, ts_ms)
+
+    def workers(self, query: wire.WorkersQuery) -> wire.Workers:
+        now_ms = self._clock.now_ms()
+        return wire.Workers(self._read_or([], queries.worker_rows, now_ms, None, query.state))
+
+    def worker(self, task: str) -> WorkerStatus:
+        """Raises UnknownTask."""
+        now_ms = self._clock.now_ms()
+        rows: list[WorkerStatus] = self._read_or([], queries.worker_rows, now_ms, task, None)
+        if not rows:
+            raise UnknownTask(f"there is no worker for the task {task}")
+        return rows[0]
+
+    def change_state(self, task: str, command: wire.ChangeState) -> WorkerStatus:
+        """Repeating a change that has been made is harmless."""
+        try:
+            self._store.write(
+                writes.change_state, task, command.from_state, command.to, command.actor
+            )
+        except workers.StaleState as stale:
+            if stale.details["state"] != command.to:
+                raise
+        return self.worker(task)
+
+    def _read_or(self, empty: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What `function` reads; `empty` as long as there is no file."""
+        try:
+            return self._store.read(function, *arguments)
+        except StoreAbsent:
+            return empty

@@ -1,0 +1,58 @@
+"""The worker bus as a subsystem of the appliance."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from appliance.bus import wire
+from appliance.bus.loops import BusExporter, BusPruner, BusWatcher
+from appliance.bus.resources import routes
+from appliance.bus.service import Bus, BusFeed
+from appliance.bus.settings import BusSettings
+from appliance.bus.tools import tools
+from appliance.busfile.file import BusPaths
+from appliance.host import Host
+from appliance.kernel.auth import TokenBook
+from appliance.kernel.loop import Loop
+from appliance.kernel.route import Route
+from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.tool import Tool
+
+STORE = "bus"
+
+
+class BusNeeds(msgspec.Struct, frozen=True):
+    book: TokenBook
+
+
+class BusSubsystem(Subsystem):
+    name = "bus"
+    paths = ("/bus/v1",)
+    scopes = wire.SCOPES
+
+    def __init__(self, host: Host, needs: BusNeeds) -> None:
+        settings, paths = host.section(BusSettings), BusPaths(host.datadir.workspace)
+        feed = BusFeed()
+        # Group commit needs no second reader, and one connection sees the commits of others.
+        store = host.open_store(STORE, {"readers": 1}, publish=feed.publish)
+        self.stores = (store,)
+        self.bus = Bus(store, feed, paths, host.clock)
+        self._book = needs.book
+        self._feed = feed
+        loops: list[Loop] = [
+            BusWatcher(self.bus, store, host.clock, host.log),
+            BusPruner(store, settings, host.clock, host.log),
+        ]
+        if settings.export:
+            loops.append(BusExporter(paths, store, host.clock, host.log))
+        self.loops = loops
+
+    def routes(self) -> list[Route]:
+        return routes(self.bus, self._book)
+
+    def tools(self) -> Sequence[Tool]:
+        return tools(self.bus)
+
+    def drain(self) -> None:
+        self._feed.close()
+        self.bus.wake_claimants()

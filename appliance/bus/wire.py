@@ -1,0 +1,161 @@
+"""Structs and errors of the worker bus over HTTP. Messages, claims and workers have the fields of
+their tables."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from appliance.busfile.claims import LEASE_MS, LEASE_MS_MAX, BusClaim
+from appliance.busfile.messages import NAME_LENGTH_MAX, POLL_MAX, BusMessage
+from appliance.busfile.workers import State, WorkerStatus
+from appliance.kernel.errors import Unavailable
+from appliance.kernel.scopes import Scopes
+
+READ, WRITE = "bus:read", "bus:write"
+SCOPES = Scopes(frozenset({READ, WRITE}), {READ: (WRITE,)})
+WAIT_SECONDS_MAX = 60.0  # longest long poll; a longer one is clamped
+
+BusName = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
+WaitSeconds = Annotated[
+    float, Meta(ge=0, description=f"wait up to this many seconds, at most {WAIT_SECONDS_MAX:.0f}")
+]
+Lease = Annotated[float, Meta(gt=0, le=LEASE_MS_MAX / 1000, description="seconds")]
+SequenceNumber = Annotated[int, Meta(ge=0, le=2**62)]
+DEFAULT_LEASE_SECONDS = LEASE_MS / 1000
+
+
+class PublishBusMessage(Struct, frozen=True, forbid_unknown_fields=True):
+    """Without `to_agent` all agents get it. Without `id`, the Idempotency-Key of the request is the
+    id; a message with a known id is published once."""
+
+    from_agent: BusName
+    type: BusName
+    to_agent: BusName | None = None
+    correlation_id: BusName | None = None
+    in_reply_to: BusName | None = None
+    payload: Any = None
+    id: BusName | None = None
+
+
+class BusPollQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """`after`: messages with a higher number; default: the agent's cursor."""
+
+    agent: BusName
+    after: SequenceNumber | None = None
+    limit: Annotated[int, Meta(ge=1, le=POLL_MAX)] = POLL_MAX
+    wait: WaitSeconds = 0.0
+
+
+class BusMessages(Struct, frozen=True):
+    """`head`: the number of the newest message of the bus."""
+
+    messages: list[BusMessage]
+    head: int
+
+
+class BusStreamQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Without `agent`, the messages to all agents. `after`: default: new messages only."""
+
+    agent: BusName | None = None
+    after: SequenceNumber | None = None
+
+
+class BusSearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    q: Annotated[str, Meta(min_length=1, max_length=1000)]
+    limit: Annotated[int, Meta(ge=1, le=POLL_MAX)] = 20
+
+
+class BusAck(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything up to `seq` has been handled."""
+
+    agent: BusName
+    seq: SequenceNumber
+
+
+class BusCursor(Struct, frozen=True):
+    agent: str
+    last_acked_seq: int
+
+
+class ClaimTask(Struct, frozen=True, forbid_unknown_fields=True):
+    task: BusName
+    agent: BusName
+    lease_seconds: Lease = DEFAULT_LEASE_SECONDS
+    wait: WaitSeconds = 0.0
+
+
+class RenewClaim(Struct, frozen=True, forbid_unknown_fields=True):
+    task: BusName
+    agent: BusName
+    fence: int | None = None
+    lease_seconds: Lease = DEFAULT_LEASE_SECONDS
+
+
+class ReleaseClaim(Struct, frozen=True, forbid_unknown_fields=True):
+    task: BusName
+    agent: BusName
+    fence: int | None = None
+
+
+class Released(Struct, frozen=True):
+    """`released`: false if nobody had the claim."""
+
+    released: bool
+
+
+class Claims(Struct, frozen=True):
+    claims: list[BusClaim]
+
+
+class Beat(Struct, frozen=True, forbid_unknown_fields=True):
+    """`status`: idle, working or blocked. `progress`: 0 to 1."""
+
+    agent: BusName
+    status: BusName = "working"
+    task: BusName | None = None
+    progress: float | None = None
+
+
+class Beaten(Struct, frozen=True):
+    agent: str
+    ts_ms: int
+
+
+class WorkersQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    state: State | None = None
+
+
+class Workers(Struct, frozen=True):
+    workers: list[WorkerStatus]
+
+
+class ChangeState(Struct, frozen=True, forbid_unknown_fields=True, rename={"from_state": "from"}):
+    """The state changes only if it still is `from`."""
+
+    from_state: State
+    to: State
+    actor: BusName
+
+
+class TooManyBusWaits(Unavailable):
+    code = "TOO_MANY_BUS_WAITS"
+    default_message = "too many callers wait for the bus"
+    default_hint = "poll without `wait`, or end some of the waits"
+
+
+class TooManyBusStreams(Unavailable):
+    code = "TOO_MANY_BUS_STREAMS"
+    default_message = "too many event streams of the bus"
+    default_hint = "close a stream that is no longer read"
+
+
+class BusItem(msgspec.Struct, frozen=True):
+    """A message on its way to those who wait for it."""
+
+    number: int
+    data: bytes
+    to_agent: str | None
+
+    def concerns(self, agent: str | None) -> bool:
+        return agent is None or self.to_agent is None or self.to_agent == agent
