@@ -28,7 +28,6 @@ OF_PACKAGE = {
     "sdk": 3,
     "checks": 2,
     "recovery": 4,
-    "bus": 5,
     "process": 12,
     "upgrade": 12,
     "integrations": 8,
