@@ -1,0 +1,277 @@
+"""The bus of a served appliance, beside programs that write the same file."""
+
+import json
+import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+
+from appliance.busfile import messages, workers
+from appliance.busfile.claims import ClaimHeld, claim
+from appliance.busfile.file import BusPaths, connect, transaction
+from appliance.busfile.messages import NewMessage
+from tests.support.servedhub import serve
+from tests.support.until import until
+
+SEND = {"from_agent": "ada", "type": "task_progress", "payload": {"progress": 0.5}}
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("bus")) as hub:
+        yield hub
+
+
+@pytest.fixture
+def paths(hub):
+    return BusPaths(hub.datadir.workspace)
+
+
+@contextmanager
+def other_program(paths):
+    """A connection as the command line and other programs have it."""
+    with closing(connect(paths)) as connection:
+        yield connection
+
+
+def publish_beside(paths, **fields):
+    fields = {"from_agent": "eve", "type": "note", **fields}
+    with other_program(paths) as connection, transaction(connection):
+        return messages.publish(connection, 1, NewMessage(**fields)).seq
+
+
+def poll(client, agent, **parameters):
+    query = "&".join(f"{name}={value}" for name, value in {"agent": agent, **parameters}.items())
+    answer = client.get(f"/bus/v1/messages?{query}")
+    assert answer.status == 200, answer
+    return answer.body["messages"]
+
+
+def test_reads_make_no_file_and_the_first_write_does(tmp_path):
+    with serve(tmp_path) as hub:
+        assert hub.http.get("/bus/v1/messages?agent=ada").body == {"messages": [], "head": 0}
+        assert hub.http.get("/bus/v1/claims").body == {"claims": []}
+        assert hub.http.get("/bus/v1/workers").body == {"workers": []}
+        assert not (tmp_path / ".worker-state").exists()
+        assert hub.http.post("/bus/v1/messages", SEND).status == 201
+        assert (tmp_path / ".worker-state" / "bus.db").is_file()
+    assert poll_file(tmp_path, "bob") == [{"progress": 0.5}]
+
+
+def poll_file(workspace, agent):
+    with other_program(BusPaths(workspace)) as connection:
+        return [message.payload for message in messages.poll(connection, agent)]
+
+
+def test_message_is_published_once_by_id_or_key(hub):
+    for body, headers in (
+        ({**SEND, "id": "once"}, {}),
+        (SEND, {"Idempotency-Key": "key-once"}),
+    ):
+        first = hub.http.post("/bus/v1/messages", body, headers=headers)
+        again = hub.http.post("/bus/v1/messages", body, headers=headers)
+        assert (first.status, again.status) == (201, 200)
+        assert again.body == {**first.body, "duplicate": True}
+        changed = hub.http.post("/bus/v1/messages", {**body, "type": "other"}, headers=headers)
+        assert (changed.status, changed.body["code"]) == (409, "BUS_MESSAGE_ID_REUSED")
+
+
+def test_poll_and_ack_both_kinds_of_writers(hub, paths):
+    agent = "both"
+    first = hub.http.post("/bus/v1/messages", {**SEND, "to_agent": agent}).body["seq"]
+    second = publish_beside(paths, to_agent=agent, payload={"n": 2})
+    polled = poll(hub.http, agent, after=first - 1)
+    assert [(m["seq"], m["payload"]) for m in polled] == [
+        (first, {"progress": 0.5}), (second, {"n": 2})
+    ]  # fmt: skip
+    acked = hub.http.post("/bus/v1/acks", {"agent": agent, "seq": second})
+    assert acked.body == {"agent": agent, "last_acked_seq": second}
+    assert poll(hub.http, agent) == []
+    assert hub.http.post("/bus/v1/acks", {"agent": agent, "seq": second + 99}).status == 400
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_waiting_poller_gets_the_message_of_any_program(hub, paths, beside):
+    agent = f"waiting-{beside}"
+    hub.http.post("/bus/v1/acks", {"agent": agent, "seq": 0})
+    head = hub.http.get(f"/bus/v1/messages?agent={agent}").body["head"]
+    with ThreadPoolExecutor(1) as pool:
+        client = hub.connect()
+        waiting = pool.submit(poll, client, agent, after=head, wait=30)
+        until(lambda: b'bus_sessions{kind="poll"} 1.0' in hub.http.get("/metrics").raw, 10, "waits")
+        began = time.monotonic()
+        if beside:
+            publish_beside(paths, to_agent=agent)
+        else:
+            hub.http.post("/bus/v1/messages", {**SEND, "to_agent": agent})
+        (message,) = waiting.result(20)
+        assert time.monotonic() - began < 20
+        assert message["from_agent"] == ("eve" if beside else "ada")
+        client.close()
+
+
+def test_stream_continues_without_a_gap_between_both_kinds_of_writers(hub, paths):
+    agent = "streamed"
+    head = hub.http.get(f"/bus/v1/messages?agent={agent}").body["head"]
+    client = hub.connect()
+    client.connection.request(
+        "GET", f"/bus/v1/stream?agent={agent}&after={head}",
+        headers={"Authorization": f"Bearer {hub.token}"},
+    )  # fmt: skip
+    reply = client.connection.getresponse()
+    seen, complete = [], threading.Event()
+
+    def read():
+        for line in iter(reply.readline, b""):
+            if line.startswith(b"data: "):
+                seen.append(json.loads(line[6:])["payload"])
+                if len(seen) == 20:
+                    complete.set()
+                    return
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for number in range(20):
+        if number % 2:
+            publish_beside(paths, to_agent=agent, payload=number)
+        else:
+            body = {**SEND, "type": "note", "to_agent": agent, "payload": number}
+            assert hub.http.post("/bus/v1/messages", body).status == 201
+    assert complete.wait(30), seen
+    assert seen == list(range(20))
+    thread.join()
+    client.close()
+
+
+def test_claim_is_exclusive_across_programs_and_its_fence_grows(hub, paths):
+    taken = hub.http.post("/bus/v1/claims", {"task": "t1", "agent": "ada"})
+    assert (taken.status, taken.body["fence"]) == (201, 1)
+    with (
+        other_program(paths) as connection,
+        pytest.raises(ClaimHeld, match="ada has t1"),
+        transaction(connection),
+    ):
+        claim(connection, int(time.time() * 1000), "t1", "eve")
+    held = hub.http.post("/bus/v1/claims", {"task": "t1", "agent": "bob"})
+    assert (held.status, held.body["code"]) == (409, "BUS_CLAIM_HELD")
+    assert held.body["details"]["claimed_by"] == "ada"
+    wrong = {"task": "t1", "agent": "ada", "fence": 7}
+    assert hub.http.post("/bus/v1/claims/renew", wrong).status == 409
+    own = {"task": "t1", "agent": "ada", "fence": 1}
+    assert hub.http.post("/bus/v1/claims/renew", own).status == 200
+    assert hub.http.post("/bus/v1/claims/release", own).body == {"released": True}
+    assert hub.http.post("/bus/v1/claims/release", own).body == {"released": False}
+    again = hub.http.post("/bus/v1/claims", {"task": "t1", "agent": "bob"})
+    assert again.body["fence"] == 2
+    assert [row["task_id"] for row in hub.http.get("/bus/v1/claims").body["claims"]] == ["t1"]
+
+
+@pytest.mark.parametrize("how", ["release", "beside", "expiry"])
+def test_waiting_for_a_claim_ends_when_it_is_free(hub, paths, how):
+    task = f"wait-{how}"
+    lease = 1.0 if how == "expiry" else 60.0
+    held = {"task": task, "agent": "ada", "lease_seconds": lease}
+    assert hub.http.post("/bus/v1/claims", held).status == 201
+    client = hub.connect()
+    with ThreadPoolExecutor(1) as pool:
+        body = {"task": task, "agent": "bob", "wait": 30}
+        waiting = pool.submit(client.post, "/bus/v1/claims", body)
+        if how != "expiry":
+            metric = b'bus_sessions{kind="claim"} 1.0'
+            until(lambda: metric in hub.http.get("/metrics").raw, 10, "it waits")
+        if how == "release":
+            hub.http.post("/bus/v1/claims/release", {"task": task, "agent": "ada"})
+        elif how == "beside":
+            with other_program(paths) as connection, transaction(connection):
+                connection.execute("DELETE FROM task_claims WHERE task_id = ?", (task,))
+        answer = waiting.result(25)
+    assert (answer.status, answer.body["claimed_by"], answer.body["fence"]) == (201, "bob", 2)
+    client.close()
+
+
+def test_workers_and_their_heartbeats(hub, paths):
+    with other_program(paths) as connection, transaction(connection):
+        workers.create(connection, int(time.time() * 1000), "w1", branch="feat/w1", actor="eve")
+    beat = {"agent": "w1", "status": "working", "task": "w1", "progress": 0.25}
+    assert hub.http.post("/bus/v1/heartbeats", beat).status == 200
+    assert hub.http.post("/bus/v1/heartbeats", {"agent": "w1", "status": "asleep"}).status == 400
+    row = hub.http.get("/bus/v1/workers/w1").body
+    assert (row["state"], row["activity"], row["progress"]) == ("ASSIGNED", "working", 0.25)
+    change = {"from": "ASSIGNED", "to": "WORKING", "actor": "ada"}
+    for _ in range(2):  # repeating it is harmless
+        changed = hub.http.post("/bus/v1/workers/w1/state", change)
+        assert (changed.status, changed.body["state"]) == (200, "WORKING")
+    wrong = {"from": "WORKING", "to": "COMPLETED", "actor": "ada"}
+    refused = hub.http.post("/bus/v1/workers/w1/state", wrong)
+    assert (refused.status, refused.body["code"]) == (409, "INVALID_TRANSITION")
+    stale = hub.http.post("/bus/v1/workers/w1/state", {**change, "to": "FAILED"})
+    assert (stale.status, stale.body["code"]) == (409, "STALE_STATE")
+    listed = hub.http.get("/bus/v1/workers?state=WORKING").body["workers"]
+    assert [worker["task"] for worker in listed] == ["w1"]
+    assert hub.http.get("/bus/v1/workers/nobody").status == 404
+
+
+def test_large_payload_is_a_blob_and_replies_are_bounded(hub, paths):
+    agent, text = "large", "x" * 300_000
+    for _ in range(5):
+        body = {**SEND, "type": "note", "to_agent": agent, "payload": text}
+        assert hub.http.post("/bus/v1/messages", body).status == 201
+    assert len(list(paths.blobs.iterdir())) == 1
+    polled = [m for m in poll(hub.http, agent) if m["to_agent"] == agent]
+    assert 1 <= len(polled) < 5
+    assert all(message["payload"] == text for message in polled)
+
+
+def test_search_finds_what_other_programs_published(hub, paths):
+    publish_beside(paths, payload={"note": "Quagmire"})
+    matches = hub.http.get("/bus/v1/search?q=quagmire").body["messages"]
+    assert [message["payload"] for message in matches] == [{"note": "Quagmire"}]
+
+
+def test_tools_claim_and_complete_a_task(hub):
+    def call(name, **arguments):
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                "params": {"name": name, "arguments": arguments}}  # fmt: skip
+        return hub.http.post("/mcp", body).body["result"]["structuredContent"]
+
+    taken = call("claim_task", task="tool-1", agent="ada")
+    call("renew_claim", task="tool-1", agent="ada", fence=taken["fence"])
+    sent = call("bus_send", from_agent="eve", to_agent="ada", type="note", payload=1)
+    polled = call("bus_poll", agent="ada", after=sent["seq"] - 1)
+    assert [message["payload"] for message in polled["messages"]] == [1]
+    call("complete_task", task="tool-1", agent="ada", fence=taken["fence"])
+    assert hub.http.post("/bus/v1/claims", {"task": "tool-1", "agent": "bob"}).status == 201
+
+
+def test_scopes_and_role(hub):
+    issued = hub.http.post("/api/v1/tokens", {"name": "r", "scopes": ["bus:read"]}).body["secret"]
+    reader = hub.connect(issued)
+    assert reader.get("/bus/v1/claims").status == 200
+    assert reader.post("/bus/v1/messages", SEND).status == 403
+    reader.close()
+    stranger = hub.connect(None)
+    assert stranger.get("/bus/v1/claims").status == 401
+    stranger.close()
+
+
+def test_foreign_lock_delays_only_the_bus(hub, paths):
+    publish_beside(paths)
+    with closing(sqlite3.connect(paths.database, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        client = hub.connect()
+        with ThreadPoolExecutor(1) as pool:
+            blocked = pool.submit(client.post, "/bus/v1/messages", SEND)
+            assert hub.http.post("/api/v1/channels", {"name": "beside-a-lock"}).status == 201
+            assert not blocked.done()
+            connection.execute("ROLLBACK")
+            assert blocked.result(20).status == 201
+        client.close()
+
+
+def test_export_is_kept_up_to_date(hub, paths):
+    seq = publish_beside(paths, payload="exported")
+    until(lambda: f'"seq":{seq},' in paths.export.read_text() if paths.export.exists() else False,
+          30, "it is exported")  # fmt: skip
