@@ -9,7 +9,7 @@ import typer
 
 from appliance.cli_support import former_command
 from appliance.kernel.errors import Invalid
-from appliance.workspace.datadir import STORES
+from appliance.workspace.datadir import SHARED_STORES, STORES
 from doctor import cli_bundle, cli_check, cli_repair, report
 from doctor.actions import fold_log
 from doctor.clear import accept_rows, clear_suspect
@@ -38,6 +38,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
+
+_STORES = (*STORES, *SHARED_STORES)
 
 former_command(cli_repair.app, "salvage", "agentlip recover STORE")
 app.add_typer(cli_repair.app, name="repair")
@@ -131,7 +133,7 @@ def explain(
 @report_failure
 def clear(
     ctx: typer.Context,
-    store: Annotated[str, typer.Argument(help=f"Store: {', '.join(STORES)}.")],
+    store: Annotated[str, typer.Argument(help=f"Store: {', '.join(_STORES)}.")],
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -139,8 +141,8 @@ def clear(
 
     If another program changed tokens or members, their rows are accepted as they are.
     """
-    if store not in STORES:
-        raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(STORES)}")
+    if store not in _STORES:
+        raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(_STORES)}")
     datadir = datadir_of(option(ctx, "workspace", workspace))
     cleared = clear_suspect(datadir, store)
     accepted = accept_rows(datadir, store)

@@ -9,7 +9,7 @@ import msgspec
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context, is_damage
 from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached
-from appliance.workspace.datadir import DataDir
+from appliance.workspace.datadir import SHARED_STORES, DataDir
 from appliance.workspace.manifest import StoreLost
 from appliance.workspace.schema import NEEDED, SchemaState, state
 from doctor import damage
@@ -23,8 +23,14 @@ _Find = Callable[[Context], Iterator[Finding]]
 QUICK_CHECK_BYTES_MAX = 64 * 1024 * 1024  # larger files are checked with `--all` only
 
 
+def _with_shared(context: Context) -> tuple[str, ...]:
+    """All stores, also those that other programs write, if they have a file."""
+    shared = [store for store in SHARED_STORES if context.datadir.database(store).exists()]
+    return (*context.stores, *(store for store in shared if store not in context.off))
+
+
 def _suspect(context: Context) -> Iterator[Finding]:
-    for store in context.stores:
+    for store in _with_shared(context):
         if context.number(f"{store}.suspended"):
             yield SUSPENDED.finding(
                 store,
@@ -164,14 +170,14 @@ def _add_hint(find: _Find) -> _Find:
 @_add_hint
 def _quick_check(context: Context) -> Iterator[Finding]:
     """Large files are left to the full check: it takes about a second for each gigabyte."""
-    for store, connection in context.opened():
+    for store, connection in context.opened(*_with_shared(context)):
         if context.datadir.database(store).stat().st_size <= QUICK_CHECK_BYTES_MAX:
             yield from _check_result(store, connection, damage.QUICK)
 
 
 @_add_hint
 def _integrity(context: Context) -> Iterator[Finding]:
-    for store, connection in context.opened():
+    for store, connection in context.opened(*_with_shared(context)):
         yield from integrity(store, connection)
 
 

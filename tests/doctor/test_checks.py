@@ -9,9 +9,11 @@ import pytest
 
 from appliance.checks.check import FINDINGS_MAX, Severity
 from appliance.checks.settings import DoctorSettings
+from appliance.kernel import store_declaration
 from appliance.kernel.clock import SystemClock
 from appliance.readiness import readiness_of
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
+from tests.support import board
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -158,6 +160,20 @@ def test_large_write_ahead_log_is_found(workspace, size: int, expected: list[str
         file.truncate(size * MIB)
     assert severities(workspace, "store.wal") == expected
     log.unlink()
+
+
+def test_store_that_other_programs_write_is_checked_if_it_has_a_file(workspace, monkeypatch):
+    monkeypatch.setitem(store_declaration.DECLARATIONS, "board", board.DECLARED)
+    monkeypatch.setattr("doctor.checks.store.SHARED_STORES", ("board",))
+    assert severities(workspace, "store.integrity") == []
+    path = workspace.data.database("board")
+    board.open_board(path, "FULL").close()
+    assert severities(workspace, "store.integrity") == []
+    damaged = path.read_bytes()[:-100] + b"\xff" * 100
+    path.write_bytes(damaged[:4096] + b"\xff" * (len(damaged) - 4096))
+    for name in ("store.whole", "store.integrity"):
+        (finding,) = workspace.find(name)
+        assert finding.subject == "board"
 
 
 def test_suspect_store_is_critical(workspace) -> None:
