@@ -210,9 +210,7 @@ class Bundle:
             self._left_out["metrics.txt"] = "the appliance is not running"
             return
         try:
-            text = live.read_metrics(
-                self._datadir, server, self._settings.ask_seconds_max, METRICS_BYTES_MAX
-            )
+            text = live.read_metrics(self._datadir, server, live.ASK_SECONDS_MAX, METRICS_BYTES_MAX)
         except live.NotAnswering as error:
             self._left_out["metrics.txt"] = self._redaction.text(str(error))
             return

@@ -16,7 +16,7 @@ from appliance.kernel.readlimit import is_interrupt
 from appliance.workspace.datadir import DataDir
 from doctor.causes import ALWAYS_RUN, explain
 from doctor.checks import CHECKS
-from doctor.live import NotAnswering, ask, off_of
+from doctor.live import ASK_SECONDS_MAX, NotAnswering, ask, off_of
 from doctor.ownership import NOT_SERVING
 from doctor.remedies import restore_hint
 
@@ -77,7 +77,7 @@ def context_outside(
         context.live_error = "server.json is missing or can't be read"
         return context
     try:
-        context.live = ask(datadir, server, settings.ask_seconds_max).facts or {}
+        context.live = ask(datadir, server, ASK_SECONDS_MAX).facts or {}
         context.off = off_of(context.live)
     except NotAnswering as error:
         context.live_error = str(error)

@@ -22,12 +22,9 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wal_error_bytes: int = 500 * MIB  # write-ahead log above this size: error
     loop_delay_warning_seconds: float = 0.5  # delay of the event loop above this: warning
     loop_delay_error_seconds: float = 5.0  # delay of the event loop above this: error
-    writer_warning_seconds: float = 5.0  # a batch that takes longer: warning
     token_expiry_warning_days: float = 7.0  # a token that expires within this time: warning
     send_waiting_warning_seconds: float = 3600.0  # a send that waits longer: warning
     oldest_ready_warning_seconds: float = 3600.0  # an envelope that is ready for longer: warning
-    ask_seconds_max: float = 2.0  # time limit for the response of a running appliance
     check_seconds_max: float = 5.0  # time limit of a cheap check
     expensive_seconds_max: float = 3600.0  # time limit of an expensive check (`--all`)
     verdict_seconds_max: float = 30.0  # time limit of all cheap checks together, for these two
-    logs_warning_bytes: int = 100 * MIB  # log files larger than this together: warning

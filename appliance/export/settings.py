@@ -17,7 +17,6 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     export_dir: str = ".agentlip/export"  # directory of segments, relative to the workspace
     export_format: Format = "parquet"  # format of segments; parquet needs the extra [export]
     export_seconds: Seconds = 60.0  # seconds between two export rounds
-    export_lag_warning_seconds: Seconds = 3600.0  # delay after which the doctor warns
     segment_rows_max: Positive = 500_000  # events per segment; a job reads one in seconds
     segment_bytes_max: Positive = 256 * 1024 * 1024  # payload per segment; limits memory of jobs
     segment_open_seconds: Seconds = 300.0  # a segment that is not full is closed after this time

@@ -39,6 +39,7 @@ PATH = "/broker/v1/link"
 REPLACED, CONNECTED = 4003, 4004
 ELSEWHERE = "MEMBER_RUNS_ELSEWHERE"
 SLOW_FAILURES = 100  # count as so many failures: the longest backoff
+TEXT_BYTES_MAX = 256 * 1024  # one message with its meta
 TEXT_MAX = 500  # characters of a broker's text that is logged and stored
 REVOKED, ROTATED = "member_revoked", "member_keypair_rotated"
 EPOCH_CHARACTERS_MAX = 64
@@ -147,9 +148,7 @@ class BrokerConnection(Loop):
 
     def _connect(self) -> None:
         self._set_state("connecting", "")
-        frame_bytes_max = (
-            ESCAPED_BYTES_MAX * self._inbox.settings.text_bytes_max + FRAME_OVERHEAD_BYTES
-        )
+        frame_bytes_max = ESCAPED_BYTES_MAX * TEXT_BYTES_MAX + FRAME_OVERHEAD_BYTES
         endpoint = self._endpoint
         self._link = self._dial(endpoint_of(endpoint.url), PATH, endpoint.ca_file, frame_bytes_max)
         self._last_receipt = self.clock.monotonic()
@@ -286,7 +285,7 @@ class BrokerConnection(Loop):
             self._refuse("push", "text")
         elif (size := _size(push)) is None:
             self._refuse("push", "meta")
-        elif size > self._inbox.settings.text_bytes_max:
+        elif size > TEXT_BYTES_MAX:
             self._refuse("size", "body")
         else:
             return push

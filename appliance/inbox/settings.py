@@ -30,4 +30,3 @@ class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streams_max: Positive = 32  # concurrent event streams
     queue_max: Positive = 1000  # events queued for one reader before it reads the table again
     retention_days: Seconds = 30.0  # how long messages and runs of hooks are kept
-    text_bytes_max: Positive = 256 * 1024  # size of one message with its meta; larger is refused

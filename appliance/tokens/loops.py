@@ -11,6 +11,7 @@ from appliance.kernel.store import Store
 from appliance.tokens import writes
 from appliance.tokens.settings import AuthSettings
 
+LAST_USED_SECONDS = 60.0  # between two writes of the last use of tokens
 PURGE_INTERVAL_SECONDS = 3600.0
 
 
@@ -34,7 +35,7 @@ class TokenMaintenance(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         counts = {"ended": self._book.end(now_ms), "noted": 0, "forgotten": 0}
         now = self.clock.monotonic()
-        if now - self._recorded_at >= self._settings.last_used_seconds:
+        if now - self._recorded_at >= LAST_USED_SECONDS:
             self._recorded_at = now
             counts["noted"] = self.record_use(now_ms)
         if now - self._purged_at >= PURGE_INTERVAL_SECONDS:

@@ -8,5 +8,4 @@ class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     scrape_token_file: str | None = None  # file with a token that can only read /metrics
     grace_seconds: float = 300.0  # time a rotated secret stays valid; hub spec §6.6
-    last_used_seconds: float = 60.0  # interval for storing the last use of tokens
     forget_days: float = 90.0  # days to keep revoked and expired tokens in the list

@@ -22,6 +22,8 @@ from appliance.kernel.clock import iso, utc
 from appliance.workspace import manifest as workspace_manifest
 from doctor.remedies import copy_hint
 
+LAG_SECONDS_MAX = 3600.0  # the export is that far behind only if its rounds fail
+
 
 def _settings(context: Context) -> ExportSettings:
     return section(context.datadir.settings_file, "export", ExportSettings) or ExportSettings()
@@ -51,7 +53,7 @@ def _lag(context: Context) -> Iterator[Finding]:
         last = _catalogue(context, log).last_event_id()
         for _, connection in context.opened(log.store):
             waited = _waited_seconds(context, connection, log, last)
-            if waited > settings.export_lag_warning_seconds:
+            if waited > LAG_SECONDS_MAX:
                 late[f"{log.kind} after {last}"] = waited
     if late:
         yield BEHIND.finding(

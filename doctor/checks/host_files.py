@@ -33,6 +33,7 @@ _LOG = "agentlipd.log"
 _CHECKED_ELSEWHERE = ("token", "server.json", "identity")
 _LISTED_MAX = 3  # more open files have one cause: a `chmod -R`, or a copy
 _UNFINISHED = ".partial-"  # a backup that is made or verified, in a private directory
+LOGS_BYTES_MAX = 100 * _MIB  # above it, somebody should look which file grows
 FILES_MAX = 10_000  # files of the data directory whose permissions are read
 
 
@@ -350,12 +351,11 @@ def _logs(context: Context) -> Iterator[Finding]:
 
 def _too_large(context: Context, folder: Path) -> Iterator[Finding]:
     sizes = [entry.state.st_size for entry in _entries(context, folder) if not entry.is_folder]
-    limit = context.settings.logs_warning_bytes
-    if sum(sizes) > limit:
+    if sum(sizes) > LOGS_BYTES_MAX:
         yield TOO_LARGE.finding(
             folder.name,
             f"the logs take {sum(sizes) / _MIB:.0f} MiB in {len(sizes)} files, more than"
-            f" {limit / _MIB:.0f}",
+            f" {LOGS_BYTES_MAX / _MIB:.0f}",
             f"delete files that nobody needs: ls -lS {folder}",
         )
 

@@ -18,6 +18,7 @@ from doctor.remedies import copy_hint, restore_hint
 
 _PROBLEMS_MAX = 10
 _REINDEX = "agentlip doctor repair --run store.integrity --yes"
+BATCH_SECONDS_MAX = 5.0  # a batch that takes longer is reported
 RESTARTS_MAX = 3  # restarts of the writer within half a minute
 _Find = Callable[[Context], Iterator[Finding]]
 QUICK_CHECK_BYTES_MAX = 64 * 1024 * 1024  # larger files are checked with `--all` only
@@ -74,7 +75,7 @@ def _stalled(context: Context, store: str) -> Iterator[Finding]:
     stalled = context.number(f"{store}.stalled_seconds") or 0.0
     limit = context.number(f"{store}.stalled_seconds_max")
     refusing = limit is not None and stalled > limit
-    if refusing or stalled > context.settings.writer_warning_seconds:
+    if refusing or stalled > BATCH_SECONDS_MAX:
         waiting = context.number(f"{store}.queue_jobs") or 0
         yield STALLED.finding(
             store,
