@@ -21,6 +21,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.subprocess_runner import CommandResult, run
 from appliance.kernel.wakeup import Wakeup
 
+QUEUE_MAX = 1000  # waiting runs; more are dropped
 GRANTS_MAX = 10_000  # valid grants; beyond that the oldest is revoked
 ACTS_MAX = 100  # sends that one run can request, including refused ones
 GRANT_SECONDS = 300.0  # time in which a run can send
@@ -136,11 +137,9 @@ class HookService:
         for command in self.settings.commands:
             if not matching.matches(command, names, event.mesh):
                 continue
-            if len(self._queue) >= self.settings.queue_max:
+            if len(self._queue) >= QUEUE_MAX:
                 metrics.runs.labels(matching.label(command.on), "dropped").inc()
-                self._log.warning(
-                    "a hook run was dropped: queue full (hooks.queue_max)", hook=command.on
-                )
+                self._log.warning("a hook run was dropped: queue full", hook=command.on)
                 continue
             self._queue.append(
                 HookJob(

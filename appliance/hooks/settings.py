@@ -29,4 +29,3 @@ class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hops_max: Positive = 4  # hooks in a row that can reply to each other
     seconds_max: Seconds = 30.0  # time of a run; then its process group gets SIGTERM
     at_once_max: Annotated[int, Meta(ge=1, le=64)] = 8  # concurrent runs
-    queue_max: Positive = 1000  # waiting runs; more are dropped

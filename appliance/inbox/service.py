@@ -27,6 +27,9 @@ LATE_SECONDS_MAX = 7 * 86_400
 PAGE_MAX = 1000  # messages in one reply; a larger limit is clamped
 LIST_MAX = 10_000  # topics or members in one reply; a larger limit is clamped
 WAIT_SECONDS_MAX = 60.0  # longest long poll; a longer one is clamped
+WAITING_MAX = 64  # concurrent long polls
+STREAMS_MAX = 32  # concurrent event streams
+QUEUE_MAX = 1000  # events queued for one reader before it reads the table again
 TOPICS_MAX = 10_000  # remembered subscriptions of one mesh
 
 
@@ -80,8 +83,8 @@ class Inbox:
         self.events = events
         self.feed = events.feed
         self.broker_clients: dict[str, BrokerClient] = {}
-        self.polls = WaitLimit(settings.waiting_max, wire.TooManyPolls)
-        self.streams = WaitLimit(settings.streams_max, wire.TooManyEventStreams)
+        self.polls = WaitLimit(WAITING_MAX, wire.TooManyPolls)
+        self.streams = WaitLimit(STREAMS_MAX, wire.TooManyEventStreams)
         self.lag_ms: dict[str, int] = {}
         self.revoked: dict[str, str] = store.read(queries.revoked)
         self.schema_version = store.read(queries.schema_version)
@@ -216,7 +219,7 @@ class Inbox:
         return self._store.read(queries.messages, queries.MessageFilter(mesh, cursor))
 
     def listen(self, mesh: str) -> FeedSubscription:
-        return self.feed.subscribe(self.settings.queue_max, lambda event: event.mesh == mesh)
+        return self.feed.subscribe(QUEUE_MAX, lambda event: event.mesh == mesh)
 
     def _filter(self, query: wire.InboxQuery, mesh: str) -> queries.MessageFilter:
         after, newer_ms = _since(query.since)

@@ -26,7 +26,4 @@ class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh = "default"  # mesh that is read if a request names none
     brokers: tuple[BrokerEndpoint, ...] = ()  # brokers to receive from; see docs/reference/inbox.md
     public_health_check: bool = False  # serve /v1/health, /v1/version, /v1/compat without a token
-    waiting_max: Positive = 64  # concurrent long polls
-    streams_max: Positive = 32  # concurrent event streams
-    queue_max: Positive = 1000  # events queued for one reader before it reads the table again
     retention_days: Seconds = 30.0  # how long messages and runs of hooks are kept

@@ -259,13 +259,13 @@ class BadCursor(Invalid):
 class TooManyEventStreams(Exhausted):
     code = "TOO_MANY_STREAMS"
     default_message = "too_many_streams"
-    default_hint = "close one, or raise inbox.streams_max"
+    default_hint = "close one of them"
 
 
 class TooManyPolls(Exhausted):
     code = "DAEMON_BUSY"
     default_message = "daemon_busy"
-    default_hint = "use GET /v1/events, or raise inbox.waiting_max"
+    default_hint = "use GET /v1/events"
 
 
 class TooManyTopics(Exhausted):

@@ -291,7 +291,7 @@ def test_running_hook_does_not_block_the_event_loop(new_hooks):
 def test_at_most_eight_hooks_run_concurrently(new_hooks, tmp_path):
     gate = tmp_path / "gate"
     code = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)"
-    hooks = new_hooks(python(code), queue_max=10)
+    hooks = new_hooks(python(code))
     runners = [HookRunner(hooks.service, hooks.inbox.clock, hooks.inbox.log) for _ in range(8)]
 
     def count(outcome):
@@ -311,11 +311,12 @@ def test_at_most_eight_hooks_run_concurrently(new_hooks, tmp_path):
             runner.stop()
 
 
-def test_full_queue_drops_runs(new_hooks):
-    hooks = new_hooks(python("pass"), queue_max=2)
+def test_full_queue_drops_runs(new_hooks, monkeypatch):
+    monkeypatch.setattr("appliance.hooks.service.QUEUE_MAX", 2)
+    hooks = new_hooks(python("pass"))
     hooks.receive(*(push(n) for n in range(5)))
     assert hooks.run_all() == ["ok", "ok"]
-    assert len(hooks.inbox.logged("a hook run was dropped: queue full (hooks.queue_max)")) == 3
+    assert len(hooks.inbox.logged("a hook run was dropped: queue full")) == 3
 
 
 def test_run_interrupted_by_a_crash_is_lost(new_hooks):

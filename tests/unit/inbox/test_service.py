@@ -200,8 +200,9 @@ def test_a_poll_ends_empty_and_its_cursor_goes_on(inbox):
     assert (page_.messages, page_.next) == ([], 1)
 
 
-def test_polls_have_a_limit_and_end_with_the_process(tmp_path):
-    inbox = InboxFixture(tmp_path, waiting_max=1)
+def test_polls_have_a_limit_and_end_with_the_process(tmp_path, monkeypatch):
+    monkeypatch.setattr("appliance.inbox.service.WAITING_MAX", 1)
+    inbox = InboxFixture(tmp_path)
     try:
         waiting = gevent.spawn(page, inbox, since="0", wait=30)
         gevent_until(lambda: inbox.service.polls.waiting == 1)
@@ -262,8 +263,9 @@ def test_event_stream_resumes_after_last_event_id(filled):
             stream(filled, last=wrong)
 
 
-def test_lagging_reader_continues_from_the_table(tmp_path):
-    inbox = InboxFixture(tmp_path, queue_max=2)
+def test_lagging_reader_continues_from_the_table(tmp_path, monkeypatch):
+    monkeypatch.setattr("appliance.inbox.service.QUEUE_MAX", 2)
+    inbox = InboxFixture(tmp_path)
     try:
         opened = stream(inbox)
         pieces = iter(opened)
@@ -278,8 +280,9 @@ def test_lagging_reader_continues_from_the_table(tmp_path):
         inbox.close()
 
 
-def test_streams_have_a_limit(tmp_path):
-    inbox = InboxFixture(tmp_path, streams_max=1)
+def test_streams_have_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr("appliance.inbox.service.STREAMS_MAX", 1)
+    inbox = InboxFixture(tmp_path)
     try:
         opened = stream(inbox)
         with pytest.raises(wire.TooManyEventStreams) as refusal:
