@@ -221,7 +221,7 @@ def test_a_hub_that_ends_and_comes_back(tmp_path, way) -> None:
         assert last.event_id >= follow.numbers[-1] - 1  # the last one may not be confirmed
 
 
-def test_a_rotated_token_is_not_noticed(tmp_path) -> None:
+def test_client_reads_a_rotated_token_and_continues(tmp_path) -> None:
     with serve(tmp_path) as hub:
         _, topic_id = hub.channel_with_topic("general")
         with following(workspace=tmp_path) as follow:
