@@ -43,9 +43,15 @@ COMMANDS = {
             "appliance.courier.cli:app",
             "Envelopes: enqueue, subscribe, stats, dead letters.",
         ),
+    },
+    "Teams of agents, without a server": {
         "bus": (
             "appliance.bus.cli:app",
             "A team of agents on one machine: messages, claims, cursors.",
+        ),
+        "worker": (
+            "appliance.bus.cli_worker:app",
+            "Tasks with branches and worktrees: spawn, start, done, approve, merge, status.",
         ),
     },
     "Other appliances, people": {

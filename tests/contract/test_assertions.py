@@ -9,9 +9,11 @@ TESTS = ROOT / "tests"
 # Where the time is the subject. Everything else waits with `until`.
 SLEEPS = {
     "stream/courier/test_sockets_soak.py request_health_repeatedly": "the pace of a load",
+    "support/busworker.py work": "work that takes a part of a lease",
     "support/mailserver.py handle_DATA": "a server that keeps its client waiting",
     "support/served.py _wait_until_gone": "work that looks for its client now and then",
     "support/until.py until": "the polling itself",
+    "unit/busfile/test_claims_processes.py team": "the pace at which workers are killed",
     "unit/hooks/test_service.py tick": "counts the turns of a greenlet",
     "unit/hub/plugins/conftest.py reap": "the event loop notices the end of processes",
     "unit/child/test_line_process.py test_waiting_for_a_child_does_not_block_other_greenlets":

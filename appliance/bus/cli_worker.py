@@ -1,0 +1,461 @@
+"""`agentlip worker`: tasks with branches and worktrees, from spawn to merge. It needs no server."""
+
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from appliance.busfile import file, workers
+from appliance.busfile.worker import commands, guard, guard_hooks, report
+from appliance.busfile.worker.context import NotInWorktree, read_context
+from appliance.busfile.worker.git import Git
+from appliance.busfile.worker.operations import Team, WorkerOutcome
+from appliance.busfile.worker.run import run_command
+from appliance.busfile.worker.spawning import SpawnOptions
+from appliance.busfile.workers import WorkerStatus
+from appliance.cli_support import (
+    Session,
+    common,
+    note,
+    plain_app,
+    until_signalled,
+    write_line,
+)
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.errors import Invalid
+
+app = plain_app(
+    "Tasks of a team of agents, each with a branch and a worktree.\n\n"
+    "The orchestrator runs spawn, approve, request-changes, merge and cancel in the workspace."
+    " The agent runs start, done, fail and heartbeat in the task's worktree.\n\n"
+    "Example: agentlip worker spawn fix-login --description 'the login times out'"
+)
+guard_app = plain_app("The guard of claimed paths, in git and in the agent harness.")
+app.add_typer(guard_app, name="guard")
+
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.")]
+TaskFlag = Annotated[
+    str | None, typer.Option("--task", help="Id of the task (default: the one of this worktree).")
+]
+JsonStateFlag = Annotated[
+    str | None, typer.Option("--state", help="Only tasks in this state, such as IN_REVIEW.")
+]
+SUMMARY_CHARACTERS = 30
+WATCH_SECONDS = 2.0
+COLUMNS = [
+    ("TASK", "task"), ("STATE", "state"), ("AGE", "age"), ("HEARTBEAT", "heartbeat"),
+    ("STATUS", "status"), ("REVIEW", "review"), ("SUMMARY", "summary"),
+]  # fmt: skip
+REVIEW = {"pending": "pending", "approved": "approved", "rejected": "REJECTED"}
+HOOKS = ("pre-commit", "pre-push", "pre-tool-use", "stop")
+CLEAR_SCREEN = "\x1b[H\x1b[2J"
+AGENT = "AGENTLIP_AGENT"
+
+
+@app.command("spawn")
+@common
+def spawn(
+    session: Session,
+    task: TaskArgument,
+    description: Annotated[
+        str | None, typer.Option("--description", help="What the agent has to do.")
+    ] = None,
+    from_branch: Annotated[
+        str | None,
+        typer.Option(
+            "--from-branch",
+            help="Start from this branch, rebase on it and merge into it"
+            " (default: the integration branch).",
+        ),
+    ] = None,
+    branch_type: Annotated[
+        str, typer.Option("--type", help="First part of the branch's name, such as fix.")
+    ] = "feat",
+    no_fetch: Annotated[
+        bool, typer.Option("--no-fetch", help="Do not fetch from origin first.")
+    ] = False,
+    no_worktree: Annotated[
+        bool, typer.Option("--no-worktree", help="Make the branch only.")
+    ] = False,
+) -> None:
+    """Make a task: its branch, its worktree and its row. No agent is started.
+
+    Example: agentlip worker spawn fix-login --type fix --description 'the login times out'
+    """
+    options = SpawnOptions(description, from_branch, branch_type, not no_fetch, not no_worktree)
+    _perform(session, lambda team: commands.spawn(team, task, options))
+
+
+@app.command("start")
+@common
+def start(session: Session, task: TaskFlag = None) -> None:
+    """Begin the work: the first heartbeat, then WORKING.
+
+    Example: agentlip worker start
+    """
+    _perform(session, lambda team: commands.start(team, _task(task)))
+
+
+@app.command("done")
+@common
+def done(
+    session: Session,
+    task: TaskFlag = None,
+    skip_rebase: Annotated[
+        bool, typer.Option("--skip-rebase", help="After a conflict: do not rebase once more.")
+    ] = False,
+) -> None:
+    """Rebase on the integration branch and request the review. The exit code is 2 on a conflict.
+
+    Example: agentlip worker done
+    """
+    _perform(
+        session,
+        lambda team: commands.done(team, _task(task), skip_rebase=skip_rebase, folder=Path.cwd()),
+    )
+
+
+@app.command("approve")
+@common
+def approve(
+    session: Session,
+    task: TaskArgument,
+    comment: Annotated[str | None, typer.Argument(help="Comment for the agent.")] = None,
+) -> None:
+    """Approve the commits under review.
+
+    Example: agentlip worker approve fix-login
+    """
+    _perform(session, lambda team: commands.approve(team, task, comment))
+
+
+@app.command("request-changes")
+@common
+def request_changes(
+    session: Session,
+    task: TaskArgument,
+    comment: Annotated[str | None, typer.Argument(help="What the agent has to change.")] = None,
+) -> None:
+    """Return the task to its agent.
+
+    Example: agentlip worker request-changes fix-login 'add a test'
+    """
+    _perform(session, lambda team: commands.request_changes(team, task, comment))
+
+
+@app.command("merge")
+@common
+def merge(session: Session, task: TaskArgument) -> None:
+    """Merge an approved task into the integration branch; remove its worktree and its branch.
+
+    Example: agentlip worker merge fix-login
+    """
+    _perform(session, lambda team: commands.merge(team, task))
+
+
+@app.command("cancel")
+@common
+def cancel(
+    session: Session,
+    task: TaskArgument,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Remove uncommitted changes of the worktree too.")
+    ] = False,
+) -> None:
+    """Make a task FAILED and remove its worktree. Its branch stays.
+
+    Example: agentlip worker cancel fix-login
+    """
+    _perform(session, lambda team: commands.cancel(team, task, discard))
+
+
+@app.command("fail")
+@common
+def fail(
+    session: Session,
+    reason: Annotated[str, typer.Argument(help="Why the task can't be done.")],
+    task: TaskFlag = None,
+) -> None:
+    """Give up the task. Its branch and its worktree stay.
+
+    Example: agentlip worker fail 'the service has no test account'
+    """
+    _perform(session, lambda team: commands.fail(team, _task(task), reason))
+
+
+@app.command("heartbeat")
+@common
+def heartbeat(
+    session: Session,
+    status: Annotated[str, typer.Option("--status", help="idle, working or blocked.")] = "working",
+    progress: Annotated[
+        float | None, typer.Option("--progress", min=0, max=1, help="From 0 to 1.")
+    ] = None,
+    task: TaskFlag = None,
+) -> None:
+    """Report that the agent is alive, at least every 30 seconds.
+
+    Example: agentlip worker heartbeat --status blocked
+    """
+    with _team(session, recover=False) as team:
+        _print(session, commands.heartbeat(team, _task(task), status, progress))
+
+
+@app.command("run")
+@common
+def run(
+    session: Session,
+    command: Annotated[list[str], typer.Argument(help="The agent's command, after --.")],
+    task: TaskFlag = None,
+) -> None:
+    """Run a command, and keep the heartbeat and the claims of the task until it ends.
+
+    Signals are passed to the command, and its exit code is the exit code.
+
+    Example: agentlip worker run -- ./agent.sh
+    """
+    with _team(session) as team:
+        raise typer.Exit(run_command(team, _task(task), command))
+
+
+@app.command("status")
+@common
+def status(
+    session: Session,
+    state: JsonStateFlag = None,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Only tasks whose agent is STALE or DEAD.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")] = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.2, help="Seconds between repetitions.")
+    ] = WATCH_SECONDS,
+) -> None:
+    """Show all tasks: state, heartbeat, and what needs attention.
+
+    Example: agentlip worker status --watch
+    """
+    if state is not None and state not in workers.TRANSITIONS:
+        known = ", ".join(name for name in workers.TRANSITIONS if name)
+        raise Invalid(f"{state!r} is not a state", hint=f"use one of {known}")
+    with _team(session) as team, until_signalled():
+        while True:
+            rows = workers.status_rows(
+                team.connection, team.clock.now_ms(), state=state, late_only=stale
+            )
+            if watch and not session.machine and sys.stdout.isatty():
+                write_line(CLEAR_SCREEN)
+            _print_status(session, rows)
+            if not watch:
+                return
+            sys.stdout.flush()
+            select.select([], [], [], every)
+
+
+@app.command("list")
+@common
+def list_tasks(session: Session, state: JsonStateFlag = None) -> None:
+    """List the tasks with their branches.
+
+    Example: agentlip worker list --state FAILED
+    """
+    with _team(session) as team:
+        rows = workers.status_rows(team.connection, team.clock.now_ms(), state=state)
+    session.table(
+        [msgspec.to_builtins(row) for row in rows],
+        [("TASK", "task"), ("STATE", "state"), ("BRANCH", "branch"), ("WORKTREE", "worktree"),
+         ("DESCRIPTION", "description")],
+        empty="no tasks; 'agentlip worker spawn TASK' makes one",
+    )  # fmt: skip
+
+
+@app.command("show")
+@common
+def show(session: Session, task: TaskArgument) -> None:
+    """Show a task, its history, and why it does not go on.
+
+    Example: agentlip worker show fix-login
+    """
+    with _team(session) as team:
+        shown = report.describe_task(team, task)
+    if session.machine:
+        session.answer(msgspec.to_builtins(shown), "")
+        return
+    row = _row(shown.task)
+    lines = [(heading.lower(), row[key]) for heading, key in COLUMNS[:-1]]
+    lines += [("branch", shown.task.branch), ("worktree", shown.task.worktree)]
+    lines += [("description", shown.task.description), ("reason", shown.reason)]
+    for name, value in lines:
+        write_line(f"{name + ':':<13}{'-' if value is None else value}")
+    for line in (*shown.transitions, *shown.errors):
+        write_line(_message_line(line))
+
+
+@app.command("logs")
+@common
+def logs(
+    session: Session,
+    task: TaskArgument,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 50,
+) -> None:
+    """List the newest messages about a task.
+
+    Example: agentlip worker logs fix-login --jsonl
+    """
+    with _team(session) as team:
+        team.worker(task)
+        messages = report.task_messages(team.connection, task, limit)
+    if session.machine:
+        session.table([msgspec.to_builtins(line) for line in messages], [], "")
+        return
+    for line in messages:
+        write_line(_message_line(line))
+
+
+@app.command("stats")
+@common
+def stats(session: Session) -> None:
+    """Count tasks by state, and messages by type.
+
+    Example: agentlip worker stats
+    """
+    with _team(session) as team:
+        counts = report.count_all(team.connection)
+    if session.machine:
+        session.answer(counts, "")
+        return
+    rows = [{"of": of, "name": name, "count": number}
+            for of, numbers in counts.items() for name, number in numbers.items()]  # fmt: skip
+    session.table(rows, [("OF", "of"), ("NAME", "name"), ("COUNT", "count")], empty="no tasks")
+
+
+# -- the guard -----------------------------------------------------------------------------------
+
+
+@guard_app.command("install")
+@common
+def install_guard(session: Session) -> None:
+    """Install the guard in this checkout, which spawn does for worktrees.
+
+    Example: agentlip worker guard install
+    """
+    context = read_context(Path.cwd())
+    git = Git(Git(Path.cwd()).top())
+    guard_hooks.install(git, context.task if context else None, note)
+    session.answer({"checkout": str(git.folder)}, f"the guard is installed in {git.folder}")
+
+
+@guard_app.command("check")
+@common
+def check_guard(
+    session: Session,
+    hook: Annotated[str, typer.Argument(help=f"One of {', '.join(HOOKS)}.")] = HOOKS[0],
+) -> None:
+    """Check as a hook does; the input is the hook's. The exit code is 2 if a path is claimed.
+
+    Example: agentlip worker guard check pre-commit
+    """
+    if hook not in HOOKS:
+        raise Invalid(f"{hook!r} is not a hook", hint=f"use one of {', '.join(HOOKS)}")
+    context = read_context(Path.cwd())
+    if not _paths(session).database.exists():  # nobody has claimed anything
+        return
+    with _team(session, recover=False) as team:
+        agent = context.task if context else _actor()
+        match hook:
+            case "pre-commit":
+                guard.check_commit(team, Path.cwd(), agent)
+            case "pre-push":
+                guard.check_push(team, Path.cwd(), agent, sys.stdin.read())
+            case "pre-tool-use":
+                guard.check_tool(team, agent, sys.stdin.buffer.read())
+            case _ if context:
+                guard.check_stop(team, context.task)
+
+
+# -- what the commands share ---------------------------------------------------------------------
+
+
+@contextmanager
+def _team(session: Session, *, recover: bool = True) -> Iterator[Team]:
+    """The team of this workspace, after what killed commands have begun was recovered."""
+    paths = _paths(session)
+    connection = file.connect(paths)
+    try:
+        team = commands.open_team(paths, connection, SystemClock(), _actor(), note)
+        if recover:
+            team.recover()
+        yield team
+    finally:
+        connection.close()
+
+
+def _paths(session: Session) -> file.BusPaths:
+    """The workspace of this worktree, or the nearest one above; in a repository without one, the
+    repository."""
+    if session.workspace is None and (context := read_context(Path.cwd())):
+        return file.BusPaths(Path(context.workspace))
+    try:
+        return file.find_paths(session.workspace)
+    except file.BusMissing:
+        return file.BusPaths(Git(Path.cwd()).top())
+
+
+def _actor() -> str:
+    return os.environ.get(AGENT) or commands.ORCHESTRATOR
+
+
+def _task(named: str | None) -> str:
+    """Raises NotInWorktree."""
+    if named is not None:
+        return named
+    context = read_context(Path.cwd())
+    if context is None:
+        raise NotInWorktree
+    return context.task
+
+
+def _perform(session: Session, command: Callable[[Team], WorkerOutcome]) -> None:
+    with _team(session) as team:
+        _print(session, command(team))
+
+
+def _print(session: Session, outcome: WorkerOutcome) -> None:
+    session.answer(msgspec.to_builtins(outcome), outcome.message)
+
+
+def _print_status(session: Session, rows: list[WorkerStatus]) -> None:
+    shown = [msgspec.to_builtins(row) if session.machine else _row(row) for row in rows]
+    session.table(shown, COLUMNS, empty="no tasks; 'agentlip worker spawn TASK' makes one")
+
+
+def _row(row: WorkerStatus) -> dict[str, Any]:
+    beat = row.heartbeat_age_ms
+    return {
+        "task": row.task,
+        "state": row.state,
+        "age": _duration(row.age_ms),
+        "heartbeat": "--" if beat is None else _duration(beat),
+        "status": row.status,
+        "review": REVIEW.get(row.review or "", "-"),
+        "summary": (row.description or "")[:SUMMARY_CHARACTERS],
+    }
+
+
+def _duration(milliseconds: int) -> str:
+    seconds = milliseconds // 1000
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def _message_line(line: report.TaskMessage) -> str:
+    payload = msgspec.json.encode(line.payload).decode() if line.payload is not None else ""
+    return f"{line.at}  {line.type}  {line.sender}  {payload}".rstrip()

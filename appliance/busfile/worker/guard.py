@@ -1,0 +1,164 @@
+"""The guard of path claims: which paths of a change are claimed by somebody else.
+
+A claim on `path:GLOB` counts while its lease runs. Paths are relative to the root of a checkout, so
+a claim covers the same file in all worktrees. A person overrides the guard by the environment
+variable AGENTLIP_GUARD_OVERRIDE with a reason, and the override is published.
+"""
+
+import os
+import re
+import select
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from appliance.busfile import workers
+from appliance.busfile.claims import PATH, path_claims
+from appliance.busfile.globs import matches
+from appliance.busfile.worker import reviews
+from appliance.busfile.worker.git import Git
+from appliance.busfile.worker.operations import Team
+from appliance.busfile.worker.spawning import target_of
+from appliance.kernel.errors import Conflict, Invalid
+
+OVERRIDE = "AGENTLIP_GUARD_OVERRIDE"
+SHOWN_MAX = 5
+WAIT_SECONDS = 30.0  # until a decision; harnesses end a Stop hook after 60 seconds
+POLL_SECONDS = 0.5
+# Fields of a tool's input that name the file it changes.
+PATH_FIELDS = ("file_path", "notebook_path", "path")
+WRITING_TOOLS = re.compile(r"edit|write|patch|notebook|create|delete|move", re.IGNORECASE)
+
+
+class PathClaimed(Conflict):
+    code = "PATH_CLAIMED"
+    default_message = "another agent has claimed a path of this change"
+    default_hint = (
+        "wait for the claim, or ask its owner: agentlip bus send OWNER; a person overrides it with"
+        f" {OVERRIDE}=REASON"
+    )
+
+
+class TurnNotOver(Conflict):
+    code = "TURN_NOT_OVER"
+    default_message = "the task's review is not decided, so the agent goes on"
+    default_hint = "agentlip worker show TASK"
+
+
+def check_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> None:
+    """Raises PathClaimed, unless a person overrides it."""
+    now_ms = team.clock.now_ms()
+    refused = {
+        path: claim
+        for claim in path_claims(team.connection, now_ms)
+        if claim.claimed_by != agent
+        for path in paths
+        if matches(claim.task_id.removeprefix(PATH), path)
+    }
+    if not refused:
+        return
+    reason = os.environ.get(OVERRIDE)
+    if reason:
+        payload = {"hook": hook, "reason": reason, "paths": sorted(refused)[:SHOWN_MAX]}
+        with team.change() as (connection, at_ms):
+            workers.announce(connection, at_ms, "guard_override", agent, payload, actor=agent)
+        return
+    lines = [
+        f"{path} is claimed by {claim.claimed_by} ({claim.task_id},"
+        f" {max(0, now_ms - claim.claimed_at_ms) // 1000} s ago)"
+        for path, claim in sorted(refused.items())[:SHOWN_MAX]
+    ]
+    owner = next(iter(refused.values())).claimed_by
+    raise PathClaimed(
+        "; ".join(lines),
+        details={"paths": sorted(refused), "owner": owner},
+        hint=f"wait for the claim, or ask its owner: agentlip bus send {owner}; a person overrides"
+        f" it with {OVERRIDE}=REASON",
+    )
+
+
+# -- what the hooks check ------------------------------------------------------------------------
+
+
+def check_commit(team: Team, folder: Path, agent: str) -> None:
+    """`pre-commit`: the staged files."""
+    result = Git(folder).attempt("diff", "--cached", "--name-only", "-z", keep_index=True)
+    check_paths(team, agent, _names(result.output), "pre-commit")
+
+
+def check_push(team: Team, folder: Path, agent: str, lines: str) -> None:
+    """`pre-push`: what the pushed commits change, compared with the branch they are made for."""
+    git = Git(folder)
+    for line in lines.splitlines():
+        local = line.split(" ")[1] if line.count(" ") == 3 else ""
+        if local.strip("0"):  # all zeros: a branch is deleted
+            base = target_of(git, git.branch()).tip
+            result = git.attempt("diff", "--name-only", "-z", f"{base}...{local}")
+            check_paths(team, agent, _names(result.output), "pre-push")
+
+
+def check_tool(team: Team, agent: str, raw: bytes) -> None:
+    """`PreToolUse` of an agent harness: the file that a tool is about to change."""
+    call = read_hook_input(raw)
+    fields = call.get("tool_input")
+    if not isinstance(fields, dict) or not WRITING_TOOLS.search(str(call.get("tool_name"))):
+        return
+    folder = Path(str(call.get("cwd") or Path.cwd()))
+    named = [str(fields[name]) for name in PATH_FIELDS if fields.get(name)]
+    paths = [_in_checkout(team, (folder / name).resolve()) for name in named]
+    check_paths(team, agent, [path for path in paths if path], "PreToolUse")
+
+
+def check_stop(team: Team, task: str, wait_seconds: float = WAIT_SECONDS) -> None:
+    """`Stop` of an agent harness: waits for the review's decision, for some time, then sends the
+    agent back to work. After STOPS_MAX times the turn may end. Raises TurnNotOver."""
+    end = team.clock.monotonic() + wait_seconds
+    while team.clock.monotonic() < end and team.worker(task).state == "IN_REVIEW":
+        select.select([], [], [], POLL_SECONDS)
+    reason = _unfinished(team, task)
+    if reason is None:
+        return
+    with team.change() as (connection, _):
+        stops = reviews.count_stop(connection, task)
+    if 0 < stops <= reviews.STOPS_MAX:
+        raise TurnNotOver(f"{reason} ({stops} of {reviews.STOPS_MAX})")
+
+
+def _unfinished(team: Team, task: str) -> str | None:
+    """Why the agent has to go on; None if its turn may end."""
+    state = team.worker(task).state
+    review = reviews.latest_review(team.connection, task)
+    if state == "IN_REVIEW":
+        return f"{task} waits for its review: look again with agentlip worker show {task}"
+    if state == "CONFLICTED":
+        return f"{task} has conflicts: resolve them, git rebase --continue, agentlip worker done"
+    if state != "WORKING":
+        return None
+    if review and review.decision == "rejected":
+        return f"changes were requested: {review.comment or 'without a comment'}"
+    return f"{task} is not handed in: agentlip worker done, or agentlip worker fail REASON"
+
+
+def read_hook_input(raw: bytes) -> dict[str, Any]:
+    try:
+        call = msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        raise Invalid(f"the hook's input is not JSON: {error}") from None
+    if not isinstance(call, dict):
+        raise Invalid("the hook's input is not a JSON object")
+    return call
+
+
+def _in_checkout(team: Team, path: Path) -> str | None:
+    """The path from the root of its checkout; None outside of the repository."""
+    worktrees = team.paths.workspace / "worktrees"
+    if path.is_relative_to(worktrees):
+        return "/".join(path.relative_to(worktrees).parts[1:])
+    top = team.git.top()
+    return path.relative_to(top).as_posix() if path.is_relative_to(top) else None
+
+
+def _names(output: str) -> list[str]:
+    return [name for name in output.split("\0") if name]

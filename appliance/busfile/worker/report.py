@@ -1,0 +1,118 @@
+"""What a person reads about a task: its history, its messages, and why it is stuck."""
+
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from appliance.busfile import workers
+from appliance.busfile.worker.operations import Team, read_operation
+from appliance.busfile.worker.reviews import ReviewRow, latest_review
+from appliance.busfile.workers import LATE, WorkerStatus
+from appliance.kernel.clock import iso
+
+LINES_MAX = 200
+OF_TASK = """
+SELECT seq, ts_ms, from_agent, to_agent, type, payload FROM messages
+WHERE correlation_id = ? ORDER BY seq DESC LIMIT ?
+"""
+WAITED_FOR = """
+SELECT d.needs, w.state FROM x_dependencies d LEFT JOIN workers w ON w.task_id = d.needs
+WHERE d.task_id = ? AND w.state IS NOT 'COMPLETED' ORDER BY d.needs LIMIT 20
+"""
+
+
+class TaskMessage(msgspec.Struct, frozen=True):
+    """The payload is empty if it is in a blob or fails to decode."""
+
+    seq: int
+    at: str
+    sender: str
+    to: str | None
+    type: str
+    payload: Any
+
+
+class TaskReport(msgspec.Struct, frozen=True):
+    """`reason`: why the task does not go on, and the command that helps."""
+
+    task: WorkerStatus
+    reason: str
+    review: dict[str, Any] | None
+    transitions: list[TaskMessage]
+    errors: list[TaskMessage]
+
+
+def task_messages(connection: sqlite3.Connection, task: str, limit: int) -> list[TaskMessage]:
+    """The newest messages about a task, the oldest of them first."""
+    rows = connection.execute(OF_TASK, (task, limit)).fetchall()
+    return [
+        TaskMessage(seq, iso(ts_ms), sender, to, kind, _decoded(payload))
+        for seq, ts_ms, sender, to, kind, payload in reversed(rows)
+    ]
+
+
+def describe_task(team: Team, task: str) -> TaskReport:
+    team.worker(task)
+    (row,) = workers.status_rows(team.connection, team.clock.now_ms(), task=task)
+    messages = task_messages(team.connection, task, LINES_MAX)
+    review = latest_review(team.connection, task)
+    errors = [line for line in messages if line.type in ("task_failed", "task_blocked")]
+    return TaskReport(
+        row,
+        _why_stuck(team, row, review, errors),
+        review._asdict() if review else None,
+        [line for line in messages if line.type == "state_change"],
+        errors,
+    )
+
+
+def count_all(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
+    """Tasks by state, and messages by type."""
+    queries = {
+        "tasks": "SELECT state, count(*) FROM workers GROUP BY state ORDER BY state",
+        "messages": "SELECT type, count(*) FROM messages GROUP BY type ORDER BY type LIMIT 100",
+    }
+    return {name: dict(connection.execute(query).fetchall()) for name, query in queries.items()}
+
+
+def _why_stuck(
+    team: Team, row: WorkerStatus, review: ReviewRow | None, errors: list[TaskMessage]
+) -> str:
+    task = row.task
+    if operation := read_operation(team.connection, task):
+        return f"{operation.kind} is at the step {operation.step}, or was interrupted there"
+    if needs := team.connection.execute(WAITED_FOR, (task,)).fetchall():
+        listed = ", ".join(f"{name} ({state or 'not spawned'})" for name, state in needs)
+        return f"it needs tasks that are not COMPLETED: {listed}"
+    if row.status in LATE:
+        seconds = (row.age_ms if row.heartbeat_age_ms is None else row.heartbeat_age_ms) // 1000
+        return (
+            f"its agent sent the last heartbeat {seconds} s ago and has probably ended: start it"
+            f" again, or agentlip worker cancel {task}"
+        )
+    last = errors[-1].payload if errors and isinstance(errors[-1].payload, dict) else {}
+    match row.state:
+        case "ASSIGNED":
+            return "no agent has started it: agentlip worker start, in its worktree"
+        case "CONFLICTED":
+            files = ", ".join(map(str, last.get("files", []))) or "its branch"
+            return f"conflicts in {files}: resolve, git rebase --continue, agentlip worker done"
+        case "IN_REVIEW":
+            return f"it waits for a review: agentlip worker approve {task}, or request-changes"
+        case "APPROVED":
+            return f"it waits for the merge: agentlip worker merge {task}"
+        case "FAILED":
+            return f"{last.get('reason', 'it failed')}; agentlip worker spawn {task} continues it"
+        case "WORKING" if row.activity == "blocked":
+            return f"its agent reports that it is blocked: agentlip worker logs {task}"
+        case "WORKING" if review and review.decision == "rejected":
+            return f"its agent works on requested changes: {review.comment or 'no comment'}"
+    return "it is not stuck"
+
+
+def _decoded(payload: str | None) -> Any:
+    try:
+        return msgspec.json.decode(payload) if payload else None
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,67 @@
+"""Runs an agent's program and keeps its heartbeat and its claims for as long as it runs."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from appliance.busfile import claims, workers
+from appliance.busfile.heartbeats import HeartbeatThread
+from appliance.busfile.worker.operations import Team
+from appliance.kernel.errors import ApplianceError, Invalid
+
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+EXIT_SIGNALLED = 128
+
+
+def run_command(team: Team, task: str, words: Sequence[str]) -> int:
+    """The exit code of the command, 128 and the number for a signal. Raises Invalid."""
+    team.worker(task)
+    with HeartbeatThread(team.paths, task, status="working", task=task):
+        try:
+            child = subprocess.Popen(list(words))
+        except OSError as error:
+            raise Invalid(f"{words[0]} can't be started: {error.strerror}") from None
+        with _signals_to(child):
+            code = _wait(team, task, child)
+    with team.change() as (connection, now_ms):
+        workers.announce(connection, now_ms, "agent_stopped", task, {"code": code}, actor=task)
+    return code if code >= 0 else EXIT_SIGNALLED - code
+
+
+def _wait(team: Team, task: str, child: "subprocess.Popen[bytes]") -> int:
+    while True:
+        try:
+            return child.wait(claims.RENEW_MS / 1000)
+        except subprocess.TimeoutExpired:
+            try:
+                _renew_claims(team, task)
+            except ApplianceError as error:  # the next round tries again, before the lease ends
+                team.warn(f"claims of {task} are not renewed: {error.message}")
+
+
+def _renew_claims(team: Team, task: str) -> None:
+    """Renews leases that still run; an expired one may be somebody else's by now."""
+    query = "SELECT task_id FROM task_claims WHERE claimed_by = ? AND lease_until_ms > ?"
+    with team.change() as (connection, now_ms):
+        for (name,) in connection.execute(query, (task, now_ms)).fetchall():
+            claims.renew(connection, now_ms, name, task)
+
+
+@contextmanager
+def _signals_to(child: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Signals to this process go to the child, which decides what they mean."""
+
+    def pass_on(number: int, frame: Any) -> None:
+        del frame
+        if number != signal.SIGINT or not sys.stdin.isatty():  # a terminal sends it to both
+            child.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
