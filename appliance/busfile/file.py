@@ -1,9 +1,10 @@
 """The file of a bus: where it is, connections, transactions, and SQLite's errors in words."""
 
 import os
+import random
 import select
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ DIRECTORY = ".worker-state"
 BUSY_TIMEOUT_MS = 5000
 _CACHED_STATEMENTS = 256
 _SWITCH_RETRY_SECONDS = 0.01
+_PAUSE_SECONDS = (0.0002, 0.002)  # between two attempts to begin a transaction
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
 _IGNORED = b"# The bus is not part of the repository; its export may be.\n*\n!bus.jsonl\n"
 
 
@@ -166,18 +169,39 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
     Raises BusBusy if another program has the file locked for too long, StorageFull, BusDamaged.
     """
-    yield from _within(connection, "BEGIN IMMEDIATE")
+    yield from _within(connection, _begin_writing)
 
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Several reads of the same state."""
-    yield from _within(connection, "BEGIN")
+    yield from _within(connection, lambda reader: reader.execute("BEGIN"))
 
 
-def _within(connection: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
+def _begin_writing(connection: sqlite3.Connection) -> None:
+    """Waits with short random pauses. SQLite's own grow to 100 ms, so under load the program that
+    has waited for longest would wait for longer still."""
+    connection.execute("PRAGMA busy_timeout = 0").fetchall()
+    clock = SystemClock()
+    deadline = clock.monotonic() + BUSY_TIMEOUT_MS / 1000
     try:
-        connection.execute(begin)
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if not sqlite_name(error).startswith(_BUSY) or clock.monotonic() > deadline:
+                    raise
+            select.select([], [], [], random.uniform(*_PAUSE_SECONDS))
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
+
+
+def _within(
+    connection: sqlite3.Connection, begin: Callable[[sqlite3.Connection], object]
+) -> Iterator[sqlite3.Connection]:
+    try:
+        begin(connection)
         yield connection
         connection.execute("COMMIT")
     except BaseException as error:
@@ -207,7 +231,7 @@ def errors_of(folder: Path) -> Iterator[None]:
 def translate(error: sqlite3.Error, folder: Path) -> Exception:
     """The error for a client. Only BusBusy means that another program was first."""
     name = sqlite_name(error)
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
+    if name.startswith(_BUSY):
         return BusBusy()
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
         if is_read_only(folder):

@@ -100,10 +100,10 @@ def test_table_that_vanishes_is_damage_and_not_a_lost_race(tmp_path):
         connection.execute("SELECT * FROM task_claims")
 
 
-def test_lock_of_another_program_is_busy_after_the_timeout(tmp_path):
+def test_lock_of_another_program_is_busy_after_the_timeout(tmp_path, monkeypatch):
     paths = BusPaths(tmp_path)
     connection, other = connect(paths), connect(paths)
-    connection.execute("PRAGMA busy_timeout = 20").fetchall()
+    monkeypatch.setattr(file, "BUSY_TIMEOUT_MS", 20)
     with transaction(other), pytest.raises(file.BusBusy), transaction(connection):
         pass
     with transaction(connection):
