@@ -1,14 +1,25 @@
 """Runs the checks; readiness and exit codes follow from their findings."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from functools import cache
 from itertools import islice
 
 import msgspec
 
-from appliance.checks.check import DAMAGED_STORE, FINDINGS_MAX, Check, Cost, Finding, Severity
-from appliance.checks.context import Context, is_damage_of_rows
+from appliance.checks.check import (
+    COPY,
+    DAMAGED_STORE,
+    FINDINGS_MAX,
+    RESTORE,
+    THIS_CHECK,
+    Check,
+    Cost,
+    Finding,
+    Severity,
+)
+from appliance.checks.context import Context, is_damage_of_rows, subsystem_of
 from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -18,7 +29,7 @@ from doctor.causes import ALWAYS_RUN, explain
 from doctor.checks import CHECKS
 from doctor.live import ASK_SECONDS_MAX, NotAnswering, ask, off_of
 from doctor.ownership import NOT_SERVING
-from doctor.remedies import restore_hint
+from doctor.remedies import copy_hint, restore_hint
 
 EXIT_GOOD = 0
 EXIT_WARNINGS = 1
@@ -140,9 +151,26 @@ def run_check(context: Context, check: Check, findings_max: int | None = None) -
         last = findings[limit - 1]
         more = Finding(last.severity, MORE, f"and {count - limit} more", problem=last.problem)
         findings.append(more)
-    named = (msgspec.structs.replace(finding, check=check.name) for finding in findings)
     seconds = round(context.clock.monotonic() - began, 4)
-    return CheckOutcome(check.name, check.inspects, tuple(named), seconds)
+    named = tuple(_named(context, check, findings))
+    return CheckOutcome(check.name, check.inspects, named, seconds)
+
+
+def _named(context: Context, check: Check, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings with the name of their check, and with the commands that their hints mean."""
+
+    @cache
+    def command(hint: str, store: str) -> str:
+        if hint == COPY:
+            return copy_hint(context.datadir, subsystem_of(check.name))
+        if hint == RESTORE:
+            return "" if context.disk_problem else restore_hint(context.datadir, store)
+        return hint.replace(THIS_CHECK, check.name)
+
+    for finding in findings:
+        store = finding.subject.partition(".")[0] if finding.hint == RESTORE else ""
+        hint = command(finding.hint, store)
+        yield msgspec.structs.replace(finding, check=check.name, hint=hint)
 
 
 def examine(

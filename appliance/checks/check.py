@@ -72,6 +72,12 @@ class Problem(msgspec.Struct, frozen=True):
         )
 
 
+COPY = "restore a copy of the store that was verified"
+"""A hint that the doctor replaces by the commands for the store of the check's subsystem."""
+RESTORE = "recover the store, or restore a copy"
+"""The same for the store that the subject begins with, after damage was read from it."""
+THIS_CHECK = "{check}"
+"""In a hint: the name of the check that has the finding."""
 FINDINGS_MAX = 20  # findings of a check; more are only counted
 NEWEST_IDS_MAX = 20_000  # ids that a cheap check compares
 CLOCK_BEHIND_WARNING_SECONDS = 60.0  # a stored time further ahead: the clock was set back

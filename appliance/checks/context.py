@@ -73,8 +73,7 @@ class Context:
 
     def is_off(self, name: str) -> bool:
         """Whether a check or setting, by its dotted name, belongs to a subsystem that is off."""
-        first = name.partition(".")[0]
-        return _SUBSYSTEM_OF.get(first, first) in self.off
+        return subsystem_of(name) in self.off
 
     def set_deadline(self, seconds: float) -> None:
         """Interrupt reads after `seconds` from now."""
@@ -143,6 +142,12 @@ class Context:
 
     def _is_late(self) -> bool:
         return self.clock.monotonic() > self._deadline
+
+
+def subsystem_of(name: str) -> str:
+    """The subsystem of a check or setting, by its dotted name."""
+    first = name.partition(".")[0]
+    return _SUBSYSTEM_OF.get(first, first)
 
 
 def size_of(path: Path) -> int:

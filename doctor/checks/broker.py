@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 from appliance.broker.orphans import find_orphans
 from appliance.broker.retention import is_misconfigured
-from appliance.checks.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
+from appliance.checks.check import COPY, FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel.steady_clock import steady_ms
-from doctor.checks.clock import JUMPED, recent_clock_change
-from doctor.remedies import copy_hint
 
 FANOUT_MS = 300_000
 LONGEST_WAIT_MS = 3 * 3_600_000  # longer than any delay or lease by default
@@ -23,7 +22,6 @@ def _orphans(context: Context) -> Iterator[Finding]:
             yield ORPHAN.finding(
                 f"message {orphan.broker_message_id}",
                 f"{orphan.message} ({orphan.rule})",
-                copy_hint(context.datadir, "broker"),
             )
 
 
@@ -83,7 +81,6 @@ def _clock(context: Context) -> Iterator[Finding]:
                 f"{count} deliveries wait for up to {(latest_ms - now_ms) / 3_600_000:.1f} hours,"
                 " longer than any delay",
             )
-        yield from recent_clock_change(context, connection, "broker", "waiting deliveries")
 
 
 FAILING = Problem(
@@ -115,6 +112,15 @@ ORPHAN = Problem(
     "Keep the output of `agentlip broker orphans --json` and a copy of the store. There is no"
     " automatic repair.",
     Severity.ERROR,
+    hint=COPY,
+)
+UNKNOWN_RECIPIENT = Problem(
+    "unknown",
+    "Nobody will take these deliveries, so they wait until their messages are removed.",
+    "Another program changed the store: members are only revoked, never removed. There is no"
+    " automatic repair.",
+    Severity.ERROR,
+    hint="agentlip broker orphans --json",
 )
 CHECKS = (
     Check(
@@ -128,8 +134,8 @@ CHECKS = (
         name="broker.clock",
         inspects="no delivery waits too long",
         find=_clock,
-        reads="the waiting deliveries, and the last clock change that the broker noted",
-        problems=(FUTURE, JUMPED),
+        reads="the waiting deliveries",
+        problems=(FUTURE,),
     ),
     Check(
         name="broker.retention",
@@ -145,5 +151,32 @@ CHECKS = (
         find=_orphans,
         reads="all ids, messages, histories and deliveries in the broker's store",
         problems=(ORPHAN,),
+    ),
+    Check(
+        name="broker.recipients",
+        inspects="every waiting delivery has a member, webhook or queue as its recipient",
+        find=find_rows(
+            "broker",
+            RowRule(
+                UNKNOWN_RECIPIENT,
+                "SELECT substr(v.recipient, 1, 24), count(*), coalesce(m.slug, v.mesh_id) FROM"
+                " (SELECT mesh_id, recipient FROM delivery_queue ORDER BY id DESC LIMIT :newest)"
+                " AS v LEFT JOIN mesh AS m ON m.id = v.mesh_id"
+                " WHERE NOT EXISTS (SELECT 1 FROM member AS m WHERE m.mesh_id = v.mesh_id"
+                " AND m.pubkey = v.recipient)"
+                " AND NOT EXISTS (SELECT 1 FROM webhook AS w WHERE w.mesh_id = v.mesh_id"
+                " AND 'webhook:' || w.id = v.recipient)"
+                " AND NOT EXISTS (SELECT 1 FROM place AS p WHERE p.mesh_id = v.mesh_id"
+                " AND p.kind = 'queue' AND p.name = substr(v.recipient, 7)"
+                " AND v.recipient LIKE 'queue:%')"
+                " GROUP BY v.mesh_id, v.recipient ORDER BY v.mesh_id, v.recipient",
+                "recipient {0}",
+                "{1} deliveries of mesh {2} wait for a recipient that is missing among its members,"
+                " webhooks and queues",
+                ("delivery_queue", "member", "webhook", "place", "mesh"),
+            ),
+        ),
+        reads="the newest waiting deliveries, members, webhooks and queues in `broker.sqlite3`",
+        problems=(UNKNOWN_RECIPIENT,),
     ),
 )

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from appliance.checks.check import Check, Cost, Finding, Problem, Severity
+from appliance.checks.check import COPY, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
-from doctor.remedies import copy_hint
+from appliance.checks.rows import RowRule, find_rows
 
 _STATS = "agentlip courier stats"
 _DURABLE = "declare a pattern durable: docs/reference/courier.md"
@@ -40,21 +40,6 @@ def _memory(context: Context) -> Iterator[Finding]:
             "courier",
             f"{envelopes:.0f} envelopes are in memory only and are lost at a restart{no_consumer}",
         )
-
-
-def _journal(context: Context) -> Iterator[Finding]:
-    for connection in context.with_tables("courier", "journal"):
-        broken = connection.execute(
-            "SELECT number, stream FROM journal WHERE CASE WHEN json_valid(CAST(body AS TEXT))"
-            " THEN json_extract(CAST(body AS TEXT), '$.id') IS NOT id ELSE 1 END"
-        )
-        hint = copy_hint(context.datadir, "courier")
-        for number, stream in broken:
-            yield ALTERED.finding(
-                "courier.journal",
-                f"journal row {number} of stream {stream} does not contain its envelope",
-                hint,
-            )
 
 
 FULL = Problem(
@@ -96,6 +81,7 @@ ALTERED = Problem(
     " consumers.",
     "There is no automatic repair. Compare with a copy of the store.",
     Severity.ERROR,
+    hint=COPY,
 )
 CHECKS = (
     Check(
@@ -128,7 +114,17 @@ CHECKS = (
         name="courier.journal",
         inspects="every envelope of a durable stream is readable",
         cost=Cost.EXPENSIVE,
-        find=_journal,
+        find=find_rows(
+            "courier",
+            RowRule(
+                ALTERED,
+                "SELECT number, stream FROM journal WHERE CASE WHEN json_valid(CAST(body AS TEXT))"
+                " THEN json_extract(CAST(body AS TEXT), '$.id') IS NOT id ELSE 1 END",
+                "courier.journal",
+                "journal row {0} of stream {1} does not contain its envelope",
+                ("journal",),
+            ),
+        ),
         reads="all rows of the courier's journal",
         problems=(ALTERED,),
     ),

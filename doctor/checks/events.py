@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from appliance.checks.check import (
+    COPY,
     FINDINGS_MAX,
     NEWEST_IDS_MAX,
     Check,
@@ -12,10 +13,11 @@ from appliance.checks.check import (
     Severity,
 )
 from appliance.checks.context import Context
+from appliance.checks.rows import RowRule, find_rows
 from appliance.export.logs import EVENTS
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
 from doctor.checks.export import segments
-from doctor.remedies import copy_hint, verified_backup
+from doctor.remedies import verified_backup
 
 # A restore starts a new epoch and raises event ids by this much, so that none repeats.
 _PREVIOUS = (
@@ -27,6 +29,7 @@ GAPS = (
     " DESC) AS previous FROM (SELECT event_id FROM events ORDER BY event_id DESC LIMIT :newest))"
     f" AS newest WHERE event_id - {_PREVIOUS} BETWEEN 2 AND :jump - 1 ORDER BY event_id"
 )
+_CREATED = "SELECT entity_id FROM events WHERE name = 'message.created'"
 _KINDS = "('channel', 'topic', 'message', 'attachment', 'topic_attachment')"
 NO_SCOPE = (
     "SELECT event_id, name FROM (SELECT * FROM events WHERE scope_channel_id IS NULL"
@@ -55,7 +58,6 @@ def _gaps(context: Context, newest: int) -> Iterator[Finding]:
                 "events",
                 f"no events between {previous} and {event_id}: another program added or removed"
                 f" rows; {kept or 'no copy contains them'}",
-                copy_hint(context.datadir, "hub"),
                 severity=Severity.ERROR if kept else Severity.WARNING,
             )
 
@@ -82,25 +84,11 @@ def _scope(context: Context) -> Iterator[Finding]:
             )
 
 
-def _pairs(context: Context) -> Iterator[Finding]:
-    made = "SELECT entity_id FROM events WHERE name = 'message.created'"
-    for _, connection in context.opened("hub"):
-        for problem, sql, sentence in (
-            (NO_EVENT, f"SELECT id FROM messages EXCEPT {made}", "it has no message.created event"),
-            (
-                NO_MESSAGE,
-                f"{made} EXCEPT SELECT id FROM messages",
-                "its message.created event exists, but the message is missing",
-            ),
-        ):
-            for (subject,) in connection.execute(sql):
-                yield problem.finding(f"message {subject}", sentence)
-
-
 _GAP = Problem(
     "gap",
     "Another program added or removed events. It is an error if a copy contains them.",
     "Restore the backup that the hint names; a segment has them as rows: `agentlip export`.",
+    hint=COPY,
 )
 UNSCOPED = Problem(
     "no-scope",
@@ -148,7 +136,21 @@ CHECKS = (
         name="events.pairs",
         inspects="every message has its message.created event and vice versa",
         cost=Cost.EXPENSIVE,
-        find=_pairs,
+        find=find_rows(
+            "hub",
+            RowRule(
+                NO_EVENT,
+                f"SELECT id FROM messages EXCEPT {_CREATED}",
+                "message {0}",
+                "it has no message.created event",
+            ),
+            RowRule(
+                NO_MESSAGE,
+                f"{_CREATED} EXCEPT SELECT id FROM messages",
+                "message {0}",
+                "its message.created event exists, but the message is missing",
+            ),
+        ),
         reads="all messages and all `message.created` events in the hub's store",
         problems=(NO_EVENT, NO_MESSAGE),
     ),

@@ -5,7 +5,7 @@ The cheap checks read the newest events and a random sample; the expensive one r
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from weakref import WeakKeyDictionary
@@ -14,6 +14,8 @@ import msgspec
 
 from appliance.checks.check import (
     CLOCK_BEHIND_WARNING_SECONDS,
+    COPY,
+    THIS_CHECK,
     Check,
     Cost,
     Finding,
@@ -29,11 +31,10 @@ from appliance.kernel.clock import utc
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
 from doctor.checks.export import forged, segments
 from doctor.plans import messages
-from doctor.remedies import copy_hint
 
 _EPOCHS_MAX = 100
 _BYTES_MAX = 32 * 1024 * 1024
-_REPAIR = "agentlip doctor repair --run {} --data --yes"
+_REPAIR = f"agentlip doctor repair --run {THIS_CHECK} --data --yes"
 FROM = f"SELECT {event_replay.COLUMNS} FROM events WHERE event_id >= ? ORDER BY event_id LIMIT 1"
 FIRST_AFTER = "SELECT min(event_id) FROM events WHERE event_id > ?"
 LAST_BEFORE = "SELECT max(event_id) FROM events WHERE event_id < ?"
@@ -48,7 +49,6 @@ _WORDS = {
     "value_json": "value",
 }
 Key = tuple[str, str]
-_Find = Callable[[Context], Iterator[Finding]]
 _WINDOWS: "WeakKeyDictionary[Context, _Window]" = WeakKeyDictionary()
 NEWEST_ROWS_MAX = 1_000  # newest rows of a table that a cheap check reads
 SAMPLED_ROWS = 100  # random rows that a cheap check reads besides
@@ -86,7 +86,7 @@ def _rows(context: Context) -> Iterator[Finding]:
 def _compare(
     kind: str, entity_id: str, state: State, row: State | None, only: frozenset[str] | None = None
 ) -> Iterator[Finding]:
-    subject, hint = f"{kind} {entity_id}", _REPAIR if kind == "message" else ""
+    subject, hint = f"{kind} {entity_id}", _REPAIR if kind == "message" else COPY
     if row is None:
         yield MISSING.finding(subject, f"its events exist, but the {kind} is missing", hint)
         return
@@ -181,20 +181,6 @@ def _seconds(text: str) -> float | None:
 
 
 # -- everything --------------------------------------------------------------------------------
-
-
-def _add_hint(name: str, find: _Find) -> _Find:
-    """The same findings. The hint of a message is its repair; that of others restores a copy."""
-
-    def wrapped(context: Context) -> Iterator[Finding]:
-        copy = None
-        for finding in find(context):
-            hint = finding.hint.format(name)
-            if not hint and finding.severity is Severity.ERROR:
-                hint = copy = copy_hint(context.datadir, "hub") if copy is None else copy
-            yield msgspec.structs.replace(finding, hint=hint)
-
-    return wrapped
 
 
 def _restored(context: Context, findings: Sequence[Finding]) -> Iterable[Step]:
@@ -316,6 +302,7 @@ _MIXED = Problem(
     " wrong results.",
     "The log is never rewritten. Restore a backup if there is one from before.",
     Severity.ERROR,
+    hint=COPY,
 )
 _TIME = Problem(
     "time",
@@ -329,6 +316,7 @@ _GAP = Problem(
     "Events of a message are missing, so its history is incomplete.",
     "Restore a backup if there is one from before.",
     Severity.ERROR,
+    hint=COPY,
 )
 _NEWEST = "the newest 1,000 events"
 ABOVE_SEQUENCE = Problem(
@@ -342,12 +330,13 @@ END = Problem(
     "The newest events were deleted. Clients that have read them know more than the hub.",
     "Restore a backup if there is one; otherwise the events are lost.",
     Severity.ERROR,
+    hint=COPY,
 )
 CHECKS = (
     Check(
         name="events.rows",
         inspects="rows are as their events say: the newest ones and a random sample",
-        find=_add_hint("events.rows", _rows),
+        find=_rows,
         repair=_restored,
         reads=f"{_NEWEST}, 100 random ones, and their rows",
         problems=(DIFFERS, MISSING),
@@ -355,14 +344,14 @@ CHECKS = (
     Check(
         name="events.order",
         inspects="the newest events are in the order in which they happened",
-        find=_add_hint("events.order", _order),
+        find=_order,
         reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
         problems=(_MIXED, _TIME, ABOVE_SEQUENCE),
     ),
     Check(
         name="events.deleted",
         inspects="none of the newest events was deleted",
-        find=_add_hint("events.deleted", _deleted),
+        find=_deleted,
         reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
         problems=(_GAP, END),
     ),
@@ -371,7 +360,7 @@ CHECKS = (
         inspects="every row is as its events say, and every event follows from those before",
         cost=Cost.EXPENSIVE,
         includes="events.rows",
-        find=_add_hint("events.rows-all", _everything),
+        find=_everything,
         repair=_restored,
         reads="the whole event log, and the rows of channels, topics, messages and attachments",
         problems=(DIFFERS, MISSING, _MIXED, _TIME, _GAP),

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from appliance.checks.check import Check, Cost, Finding, Problem, Severity
+from appliance.checks.check import COPY, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.rows import RowRule, find_rows
 from appliance.hub.foreign_schema import search_ready
 from appliance.kernel import meta
-from doctor.remedies import copy_hint
 
 
 def _identity(context: Context) -> Iterator[Finding]:
@@ -18,26 +18,12 @@ def _identity(context: Context) -> Iterator[Finding]:
         db_id = meta.read(connection, "db_id")
         if not db_id:
             yield NO_ID.finding(
-                "hub",
-                "the table meta has no db_id, so the database can't be identified",
-                copy_hint(context.datadir, "hub"),
+                "hub", "the table meta has no db_id, so the database can't be identified"
             )
         server = context.server()
         if server is not None and context.lock().held and db_id and server.db_id != db_id:
             yield OTHER_DATABASE.finding(
                 "hub", "the running hub serves another database than this workspace's"
-            )
-
-
-def _channels(context: Context) -> Iterator[Finding]:
-    for _, connection in context.opened("hub"):
-        rows = connection.execute(
-            "SELECT m.id FROM messages AS m JOIN topics AS t ON t.id = m.topic_id"
-            " WHERE m.channel_id <> t.channel_id"
-        )
-        for (message_id,) in rows:
-            yield WRONG_CHANNEL.finding(
-                f"message {message_id}", "the message's channel differs from its topic's channel"
             )
 
 
@@ -82,6 +68,7 @@ NO_ID = Problem(
     "Clients can't detect that the database was replaced.",
     "There is no automatic repair. Put a copy of the store back that has an id.",
     Severity.ERROR,
+    hint=COPY,
 )
 OTHER_DATABASE = Problem(
     "other-database",
@@ -111,6 +98,21 @@ STALE = Problem(
     Severity.ERROR,
     hint="agentlip doctor repair rebuild fts --yes",
 )
+AHEAD = Problem(
+    "ahead",
+    "The event log was replaced by an older copy, or events were deleted. The receiver gets no"
+    " events until the log has reached its cursor.",
+    "Restore the newer copy if there is one.",
+    Severity.ERROR,
+    hint="agentlip doctor --run events.deleted",
+)
+# The highest event id that was given out. A restore raises it above all cursors.
+_END = (
+    "max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0),"
+    " coalesce((SELECT max(event_id) FROM events), 0))"
+)
+
+_LEFT_OUT = "its cursor is {1}, but the log ends at {2}: events up to there will be left out"
 CHECKS = (
     Check(
         name="hub.identity",
@@ -130,7 +132,16 @@ CHECKS = (
         name="hub.channels",
         inspects="every message is in its topic's channel",
         cost=Cost.EXPENSIVE,
-        find=_channels,
+        find=find_rows(
+            "hub",
+            RowRule(
+                WRONG_CHANNEL,
+                "SELECT m.id FROM messages AS m JOIN topics AS t ON t.id = m.topic_id"
+                " WHERE m.channel_id <> t.channel_id",
+                "message {0}",
+                "the message's channel differs from its topic's channel",
+            ),
+        ),
         reads="the channel of every message and of its topic",
         problems=(WRONG_CHANNEL,),
     ),
@@ -141,5 +152,30 @@ CHECKS = (
         find=_search_in_step,
         reads="the full-text index and all messages, in a temporary copy of the hub's store",
         problems=(STALE,),
+    ),
+    Check(
+        name="hub.cursors",
+        inspects="no webhook or plugin has passed the end of the event log",
+        find=find_rows(
+            "hub",
+            RowRule(
+                AHEAD,
+                f"SELECT id, cursor, last FROM x_webhooks, (SELECT {_END} AS last)"
+                " WHERE cursor > last ORDER BY id",
+                "webhook {0}",
+                _LEFT_OUT,
+                ("events", "x_webhooks"),
+            ),
+            RowRule(
+                AHEAD,
+                f"SELECT plugin, cursor, last FROM x_plugin_cursors, (SELECT {_END} AS last)"
+                " WHERE cursor > last ORDER BY plugin",
+                "plugin {0}",
+                _LEFT_OUT,
+                ("events", "x_plugin_cursors"),
+            ),
+        ),
+        reads="the cursors of webhooks and plugins, and the highest event id in the hub's store",
+        problems=(AHEAD,),
     ),
 )

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from appliance.checks.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel.steady_clock import steady_ms
 from appliance.mesh.fingerprint import matches
 from appliance.outbox.queries import LOST
-from doctor.checks.clock import JUMPED, recent_clock_change
 
 _PIECE_ROWS = 500
 LONGEST_WAIT_MS = 3 * 3_600_000  # a Retry-After of at most one hour is obeyed
@@ -65,19 +65,6 @@ def _clock(context: Context) -> Iterator[Finding]:
                 "outbox",
                 f"{count} sends wait for up to {(latest_ms - now_ms) / 3_600_000:.1f} hours,"
                 " longer than any retry",
-            )
-        yield from recent_clock_change(context, connection, "outbox", "waiting sends")
-
-
-def _chain(context: Context) -> Iterator[Finding]:
-    for connection in context.with_tables("outbox", "outbox"):
-        rows = connection.execute(
-            "SELECT id, superseded_by FROM outbox AS old WHERE superseded_by IS NOT NULL AND"
-            " NOT EXISTS (SELECT 1 FROM outbox AS new WHERE new.id = old.superseded_by)"
-        )
-        for send_id, successor in rows:
-            yield BROKEN_CHAIN.finding(
-                f"send {send_id}", f"its successor {successor} does not exist"
             )
 
 
@@ -154,13 +141,23 @@ CHECKS = (
         name="outbox.clock",
         inspects="pending sends have plausible times",
         find=_clock,
-        reads="the times of waiting sends, and the last clock change that the outbox noted",
-        problems=(FUTURE, JUMPED),
+        reads="the times of waiting sends",
+        problems=(FUTURE,),
     ),
     Check(
         name="outbox.chain",
         inspects="every redriven send has its successor",
-        find=_chain,
+        find=find_rows(
+            "outbox",
+            RowRule(
+                BROKEN_CHAIN,
+                "SELECT id, superseded_by FROM outbox AS old WHERE superseded_by IS NOT NULL AND"
+                " NOT EXISTS (SELECT 1 FROM outbox AS new WHERE new.id = old.superseded_by)",
+                "send {0}",
+                "its successor {1} does not exist",
+                ("outbox",),
+            ),
+        ),
         reads="the sends that were redriven, and their successors",
         problems=(BROKEN_CHAIN,),
     ),

@@ -2,11 +2,9 @@
 
 import shlex
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import msgspec
-
-from appliance.checks.check import Check, Cost, Finding, Problem, Severity
+from appliance.checks.check import RESTORE, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context, is_damage
 from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached
 from appliance.workspace.datadir import SHARED_STORES, DataDir
@@ -14,13 +12,12 @@ from appliance.workspace.manifest import StoreLost
 from appliance.workspace.schema import NEEDED, SchemaState, state
 from doctor import damage
 from doctor.checks.store_log import LARGE, find_large_log
-from doctor.remedies import copy_hint, restore_hint
+from doctor.remedies import copy_hint
 
 _PROBLEMS_MAX = 10
 _REINDEX = "agentlip doctor repair --run store.integrity --yes"
 BATCH_SECONDS_MAX = 5.0  # a batch that takes longer is reported
 RESTARTS_MAX = 3  # restarts of the writer within half a minute
-_Find = Callable[[Context], Iterator[Finding]]
 QUICK_CHECK_BYTES_MAX = 64 * 1024 * 1024  # larger files are checked with `--all` only
 
 
@@ -107,7 +104,7 @@ def _opens(context: Context) -> Iterator[Finding]:
         except sqlite3.Error as error:
             problem, hint = UNOPENABLE, f"ls -l {database}; fuser -v {database}"
             if is_damage(error):
-                problem, hint = OPENS_DAMAGED, _restore_hint(context, store)
+                problem, hint = OPENS_DAMAGED, RESTORE
             yield problem.finding(store, f"the database can't be opened: {error}", hint)
 
 
@@ -150,25 +147,6 @@ def _instead(datadir: DataDir, store: str) -> str:
     )
 
 
-def _restore_hint(context: Context, store: str) -> str:
-    """How to restore a store in which damage was read; nothing while files can't be written."""
-    return "" if context.disk_problem else restore_hint(context.datadir, store)
-
-
-def _add_hint(find: _Find) -> _Find:
-    """The same findings. Those that have no hint say how to restore the store."""
-
-    def wrapped(context: Context) -> Iterator[Finding]:
-        for finding in find(context):
-            if not finding.hint:
-                hint = _restore_hint(context, finding.subject.partition(".")[0])
-                finding = msgspec.structs.replace(finding, hint=hint)
-            yield finding
-
-    return wrapped
-
-
-@_add_hint
 def _quick_check(context: Context) -> Iterator[Finding]:
     """Large files are left to the full check: it takes about a second for each gigabyte."""
     for store, connection in context.opened(*_with_shared(context)):
@@ -176,7 +154,6 @@ def _quick_check(context: Context) -> Iterator[Finding]:
             yield from _check_result(store, connection, damage.QUICK)
 
 
-@_add_hint
 def _integrity(context: Context) -> Iterator[Finding]:
     for store, connection in context.opened(*_with_shared(context)):
         yield from integrity(store, connection)
@@ -319,6 +296,7 @@ DAMAGED = Problem(
     "Pages of the file are damaged. Requests that read them fail or return wrong rows.",
     "Stop the appliance, keep the file, and use the command that the finding names.",
     Severity.ERROR,
+    hint=RESTORE,
 )
 DAMAGED_INDEX = Problem(
     "damaged-index",
@@ -332,6 +310,7 @@ ORPHANED_ROW = Problem(
     "A row refers to a row that doesn't exist.",
     "There is no automatic repair. The hint restores a copy; look at both tables first.",
     Severity.ERROR,
+    hint=RESTORE,
 )
 CHECKS = (
     Check(

@@ -3,15 +3,12 @@
 import sqlite3
 from collections.abc import Iterator, Mapping
 
-import msgspec
-
-from appliance.checks.check import Check, Finding, Problem, Severity
+from appliance.checks.check import RESTORE, Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.hub.foreign_schema import FOREIGN_TRIGGER, SEARCH_TRIGGERS
 from appliance.workspace.migration import load
 from appliance.workspace.upgrade import state
 from doctor import schema_model
-from doctor.remedies import restore_hint
 from doctor.schema_model import SchemaObject
 
 _REPAIR = "agentlip doctor repair --run store.objects --yes"
@@ -28,16 +25,13 @@ def _objects(context: Context) -> Iterator[Finding]:
     for store, connection in context.opened():
         present = schema_model.actual(connection)
         model = schema_model.read_expected(connection, store)
-        for finding in _of_store(store, model, present):
-            table = finding.problem == "missing" and not finding.hint
-            hint = restore_hint(context.datadir, store) if table else finding.hint
-            yield msgspec.structs.replace(finding, hint=hint)
+        yield from _of_store(store, model, present)
 
 
 def _of_store(
     store: str, model: Mapping[str, SchemaObject], present: Mapping[str, SchemaObject]
 ) -> Iterator[Finding]:
-    """Without hints for tables. What belonged to a table that is missing is not listed."""
+    """What belonged to a table that is missing is not listed."""
     for name, wanted in sorted(model.items()):
         there = present.get(name)
         if there is None:
@@ -65,7 +59,6 @@ def _migratable(context: Context) -> Iterator[Finding]:
             yield HALF_MIGRATED.finding(
                 store,
                 f"the next start can't migrate it: {', '.join(schema.pending)}: {error}",
-                restore_hint(context.datadir, store),
             )
 
 
@@ -84,7 +77,7 @@ def _missing(store: str, wanted: SchemaObject) -> Finding:
     return MISSING.finding(
         f"{store}.{wanted.name}",
         f"the {wanted.kind}{_of(wanted)} is missing; {loses}",
-        _hint(wanted),
+        RESTORE if wanted.kind == "table" else _REPAIR,
         severity=_severity(wanted),
     )
 
@@ -93,7 +86,7 @@ def _altered(store: str, wanted: SchemaObject) -> Finding:
     return ALTERED.finding(
         f"{store}.{wanted.name}",
         f"the {wanted.kind}{_of(wanted)} differs from what the migrations of this program made",
-        _hint(wanted),
+        "" if wanted.kind == "table" else _REPAIR,
         severity=_severity(wanted),
     )
 
@@ -108,7 +101,9 @@ def _lacking(wanted: SchemaObject, there: SchemaObject) -> frozenset[str]:
 
 def _altered_table(store: str, wanted: SchemaObject, lacking: frozenset[str]) -> Finding:
     return MISSING.finding(
-        f"{store}.{wanted.name}", f"the table lacks columns: {', '.join(sorted(lacking))}"
+        f"{store}.{wanted.name}",
+        f"the table lacks columns: {', '.join(sorted(lacking))}",
+        RESTORE,
     )
 
 
@@ -121,16 +116,13 @@ def _severity(wanted: SchemaObject) -> Severity:
     return Severity.WARNING if slow else Severity.ERROR
 
 
-def _hint(wanted: SchemaObject) -> str:
-    return "" if wanted.kind == "table" else _REPAIR
-
-
 HALF_MIGRATED = Problem(
     "half-migrated",
     "The record of migrations does not fit the tables, for example after a migration by hand. The"
     " appliance does not start.",
     "Restore a copy: the hint names the commands.",
     Severity.ERROR,
+    hint=RESTORE,
 )
 MISSING = Problem(
     "missing",

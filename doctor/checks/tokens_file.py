@@ -7,9 +7,9 @@ import msgspec
 
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel import meta
 from appliance.kernel.auth import ADMIN, SERVER_TOKEN_ID, hash_token
-from appliance.kernel.clock import iso
 
 TOLERANCE_MS = 60_000
 _NEW_TOKEN = "agentlipd down; agentlip token rotate server; agentlipd up"
@@ -74,22 +74,6 @@ def decode_scopes(text: str) -> list[str]:
         return []
 
 
-def _used(context: Context) -> Iterator[Finding]:
-    for connection in context.with_tables("auth", "tokens"):
-        rows = connection.execute(
-            "SELECT id, last_used_ms, min(coalesce(expires_ms, revoked_ms),"
-            " coalesce(revoked_ms, expires_ms)) AS ended FROM tokens"
-            " WHERE last_used_ms > ended + ? ORDER BY id",
-            (TOLERANCE_MS,),
-        )
-        for token_id, used_ms, ended_ms in rows:
-            yield USED_AFTER_END.finding(
-                f"token {token_id}",
-                f"the token was used at {iso(used_ms)}, after its end at {iso(ended_ms)}: the clock"
-                " was set, or another program changed the store",
-            )
-
-
 FOREIGN = Problem(
     "foreign",
     "The file was copied from another workspace, or restored from before a rotation. A running"
@@ -130,7 +114,20 @@ CHECKS = (
     Check(
         name="tokens.ended",
         inspects="no token was used after its end",
-        find=_used,
+        find=find_rows(
+            "auth",
+            RowRule(
+                USED_AFTER_END,
+                "SELECT id, last_used_ms, min(coalesce(expires_ms, revoked_ms),"
+                " coalesce(revoked_ms, expires_ms)) AS ended FROM tokens"
+                f" WHERE last_used_ms > ended + {TOLERANCE_MS} ORDER BY id",
+                "token {0}",
+                "the token was used at {1}, after its end at {2}: the clock was set, or another"
+                " program changed the store",
+                ("tokens",),
+                times=(1, 2),
+            ),
+        ),
         reads="the tokens in `auth.sqlite3`, their ends, and when they were used last",
         problems=(USED_AFTER_END,),
     ),

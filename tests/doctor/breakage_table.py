@@ -289,6 +289,5 @@ STORE_FILES = (
         by.clock_set,
         ("host.clock:jumped",),
         _REPORT,
-        {"outbox.clock:jumped": "host.clock:jumped"},
     ),
 )
