@@ -10,7 +10,7 @@ from appliance.sdk.discovery import ANY_ADDRESS, Endpoint
 from appliance.workspace.datadir import DataDir, ServerFile
 
 OFF = "off."
-ASK_SECONDS_MAX = 2.0  # time limit for the response of a running appliance
+ASK_SECONDS_MAX = 5.0  # time limit for the response of a running appliance
 _BODY_BYTES_MAX = 1024 * 1024
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 

@@ -66,7 +66,7 @@ FILES = (
     ),
     Breakage(
         "settings contradict each other",
-        write("agentlip.toml", "[courier]\nlease_ms = 7_200_000\n"),
+        write("agentlip.toml", "[courier]\nbytes_max = 1_000_000_000\n"),
         ("settings.file:contradictory",),
         PEOPLE,
     ),

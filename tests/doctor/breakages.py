@@ -303,6 +303,10 @@ def no_segment(workspace: WorkspaceFixture) -> None:
 
 
 def export_behind(workspace: WorkspaceFixture) -> None:
-    shutil.rmtree(workspace.data.dir / "export")
     with workspace.data.settings_file.open("a") as file:
-        file.write("\n[export]\nexport = true\nexport_lag_warning_seconds = 0.001\n")
+        file.write("\n[export]\nexport = true\n")
+    workspace.execute(
+        "INSERT INTO log (at_ms, name, stream, durability, sample_rate, message_id, accepted_ms)"
+        " VALUES (1, 'envelope.acked', 's', 'durable', 1, 'm', 1)",
+        store="courier",
+    )
