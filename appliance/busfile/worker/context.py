@@ -79,6 +79,8 @@ def read_context(folder: Path) -> TaskContext | None:
 def _read(path: Path) -> TaskContext:
     try:
         with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
+            if os.fstat(file.fileno()).st_uid not in (0, os.geteuid()):
+                raise ContextRefused(f"{path} is refused: it belongs to another user")
             raw = file.read(SMALL_FILE_BYTES_MAX)
     except OSError as error:
         reason = "it is a link" if path.is_symlink() else error.strerror or str(error)

@@ -71,3 +71,11 @@ def test_context_that_is_a_pipe_is_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / FILE_NAME)
     with pytest.raises(ContextRefused):
         read_context(tmp_path)
+
+
+def test_context_of_another_user_is_refused(tmp_path):
+    """Whoever can write above the worktree would choose the bus."""
+    write_context(tmp_path, TaskContext("t", str(tmp_path), "feat/t"))
+    os.chown(tmp_path / FILE_NAME, 65_534, -1)
+    with pytest.raises(ContextRefused, match="another user"):
+        read_context(tmp_path)
