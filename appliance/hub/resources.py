@@ -10,13 +10,7 @@ from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import event_stream
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.route import OPEN, Operation, Route
-from appliance.web.media import reply, reply_bytes
-
-
-def answer(resp: falcon.Response, result: Reply) -> None:
-    reply_bytes(resp, result.body, result.status)
-    if result.replayed:
-        resp.set_header("Idempotency-Replayed", "true")
+from appliance.web.media import reply, reply_bytes, reply_change
 
 
 class HealthReporter(Protocol):
@@ -43,8 +37,7 @@ class ChannelsResource(HubResource):
         reply(resp, self._hub.list_channels(req.context.query, req.context.principal))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateChannel) -> None:
-        context = req.context
-        answer(resp, self._hub.create_channel(command, context.principal, context.idempotency_key))
+        reply_change(req, resp, self._hub.create_channel, command)
 
 
 class HubTopicsResource(HubResource):
@@ -52,17 +45,12 @@ class HubTopicsResource(HubResource):
         reply(resp, self._hub.list_topics(channel_id, req.context.query, req.context.principal))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateTopic) -> None:
-        context = req.context
-        answer(resp, self._hub.create_topic(command, context.principal, context.idempotency_key))
+        reply_change(req, resp, self._hub.create_topic, command)
 
     def on_patch_item(
         self, req: Any, resp: falcon.Response, topic_id: str, command: wire.RenameTopic
     ) -> None:
-        context = req.context
-        answer(
-            resp,
-            self._hub.rename_topic(topic_id, command, context.principal, context.idempotency_key),
-        )
+        reply_change(req, resp, self._hub.rename_topic, topic_id, command)
 
 
 class MessagesResource(HubResource):
@@ -70,8 +58,7 @@ class MessagesResource(HubResource):
         reply(resp, self._hub.page_messages(req.context.query, req.context.principal))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMessage) -> None:
-        context = req.context
-        answer(resp, self._hub.create_message(command, context.principal, context.idempotency_key))
+        reply_change(req, resp, self._hub.create_message, command)
 
     def on_get_item(self, req: Any, resp: falcon.Response, message_id: str) -> None:
         reply(resp, self._hub.get_message(message_id, req.context.principal))
@@ -79,13 +66,7 @@ class MessagesResource(HubResource):
     def on_patch_item(
         self, req: Any, resp: falcon.Response, message_id: str, command: wire.PatchMessage
     ) -> None:
-        context = req.context
-        answer(
-            resp,
-            self._hub.patch_message(
-                message_id, command, context.principal, context.idempotency_key
-            ),
-        )
+        reply_change(req, resp, self._hub.patch_message, message_id, command)
 
     def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
         """A key in the header applies to items without a key: each gets its index appended.
@@ -111,11 +92,7 @@ class AttachmentsResource(HubResource):
     def on_post(
         self, req: Any, resp: falcon.Response, topic_id: str, command: wire.AddAttachment
     ) -> None:
-        context = req.context
-        answer(
-            resp,
-            self._hub.add_attachment(topic_id, command, context.principal, context.idempotency_key),
-        )
+        reply_change(req, resp, self._hub.add_attachment, topic_id, command)
 
 
 class SearchResource(HubResource):

@@ -222,9 +222,7 @@ def _is_command(hint: str) -> bool:
 
 def _refusal(error: ApplianceError) -> dict[str, Any]:
     """A refusal for the model: message, code and hint."""
-    body = error.to_body() | {"hint": hint_for_model(error)}
-    if error.retry_after is not None:
-        body["retry_after"] = error.retry_after
+    body = error.to_item_body() | {"hint": hint_for_model(error)}
     return {"content": [{"type": "text", "text": _encode(body).decode()}], "isError": True}
 
 

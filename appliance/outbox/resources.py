@@ -12,7 +12,7 @@ from appliance.outbox import destination, wire
 from appliance.outbox.admin import Command, OutboxAdmin, Verb
 from appliance.outbox.expiry import MaxAgeTooLong, RetentionTooShort
 from appliance.outbox.service import Outbox
-from appliance.web.media import reply, reply_bytes
+from appliance.web.media import reply, reply_bytes, reply_stored
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -86,9 +86,7 @@ class OutboxResource:
     def _answer(self, req: Any, resp: falcon.Response, verb: Verb, command: Command) -> None:
         context = req.context
         result = self._admin.execute(verb, command, context.principal.id, context.idempotency_key)
-        reply_bytes(resp, result.body, result.status)
-        if result.replayed:
-            resp.set_header("Idempotency-Replayed", "true")
+        reply_stored(resp, result)
 
 
 def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:

@@ -1,9 +1,12 @@
 """Encodes replies as JSON."""
 
+from collections.abc import Callable
 from typing import Any
 
 import falcon
 import msgspec
+
+from appliance.kernel.idempotency import Reply
 
 encode = msgspec.json.Encoder().encode
 
@@ -21,3 +24,18 @@ def reply_bytes(
     resp.data = data
     resp.status = status
     resp.content_type = media
+
+
+def reply_stored(resp: falcon.Response, result: Reply) -> None:
+    """Reply to a change, or to its repetition with the same idempotency key."""
+    reply_bytes(resp, result.body, result.status)
+    if result.replayed:
+        resp.set_header("Idempotency-Replayed", "true")
+
+
+def reply_change(
+    req: falcon.Request, resp: falcon.Response, verb: Callable[..., Reply], *arguments: Any
+) -> None:
+    """Reply with the result of `verb`, called with the caller and the idempotency key too."""
+    context = req.context
+    reply_stored(resp, verb(*arguments, context.principal, context.idempotency_key))

@@ -4,14 +4,13 @@ from typing import Any
 
 import falcon
 
-from appliance.hub.resources import answer
 from appliance.hub.webhooks import wire
 from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.wire import ADMIN
 from appliance.kernel.route import Operation, Route
 from appliance.kernel.webhook_signature import BadSecret
 from appliance.web.address import BadWebhookUrl
-from appliance.web.media import reply
+from appliance.web.media import reply, reply_change, reply_stored
 
 EXAMPLE = {"url": "https://ci.example.com/hooks/agentlip", "events": {"names": ["message.created"]}}
 
@@ -24,8 +23,7 @@ class WebhooksResource:
         reply(resp, self._webhooks.list_all(req.context.query))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateWebhook) -> None:
-        context = req.context
-        answer(resp, self._webhooks.create(command, context.principal, context.idempotency_key))
+        reply_change(req, resp, self._webhooks.create, command)
 
     def on_get_item(self, req: Any, resp: falcon.Response, webhook_id: str) -> None:
         reply(resp, self._webhooks.show(webhook_id))
@@ -33,11 +31,10 @@ class WebhooksResource:
     def on_patch_item(
         self, req: Any, resp: falcon.Response, webhook_id: str, command: wire.ChangeWebhook
     ) -> None:
-        who, key = req.context.principal, req.context.idempotency_key
-        answer(resp, self._webhooks.change(webhook_id, command, who, key))
+        reply_change(req, resp, self._webhooks.change, webhook_id, command)
 
     def on_delete_item(self, req: Any, resp: falcon.Response, webhook_id: str) -> None:
-        answer(resp, self._webhooks.delete(webhook_id))
+        reply_stored(resp, self._webhooks.delete(webhook_id))
 
     def on_get_pending(self, req: Any, resp: falcon.Response, webhook_id: str) -> None:
         reply(resp, self._webhooks.pending(webhook_id, req.context.query.limit))
