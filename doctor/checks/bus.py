@@ -1,0 +1,196 @@
+"""Checks of the worker bus, whose file other programs write too."""
+
+from collections.abc import Iterator
+
+from appliance.busfile import jsonl, retention
+from appliance.busfile.file import BusPaths
+from appliance.busfile.heartbeats import DEAD_MS
+from appliance.checks.check import Check, Cost, Finding, Problem, Severity
+from appliance.checks.context import Context
+from appliance.checks.rows import RowRule, find_rows
+from appliance.kernel.clock import DAY_MS
+
+BEHIND_MAX = 10_000  # messages that the export lacks, if somebody keeps one
+TABLES = ("task_claims", "heartbeats", "messages", "cursors")
+
+
+def _journal_mode(context: Context) -> Iterator[Finding]:
+    for _, connection in context.opened("bus"):
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        if mode != "wal":
+            yield OTHER_MODE.finding("bus.db", f"its journal mode is {mode}")
+
+
+def _export(context: Context) -> Iterator[Finding]:
+    paths = BusPaths(context.datadir.workspace)
+    for connection in context.with_tables("bus", "messages", "export_state"):
+        lag = jsonl.lag(connection, paths.export)
+        if lag is not None and lag > BEHIND_MAX:
+            yield BEHIND.finding("bus.jsonl", f"it lacks {lag:,} messages")
+
+
+def _blobs(context: Context) -> Iterator[Finding]:
+    paths = BusPaths(context.datadir.workspace)
+    for connection in context.with_tables("bus", "messages"):
+        for ref in retention.missing_blobs(connection, paths.blobs):
+            yield BLOB_MISSING.finding(ref, "a message refers to it, and the file is missing")
+        orphans = retention.orphan_blobs(connection, paths.blobs, context.clock.now_ms())
+        if orphans:
+            size = sum(path.stat().st_size for path in orphans)
+            yield ORPHANS.finding("blobs", f"{len(orphans)} blobs, {size:,} bytes, have no message")
+
+
+def _worktrees(context: Context) -> Iterator[Finding]:
+    workspace = context.datadir.workspace
+    for connection in context.with_tables("bus", "workers"):
+        known = set()
+        for task, state, worktree in connection.execute(
+            "SELECT task_id, state, worktree FROM workers WHERE worktree IS NOT NULL"
+        ):
+            known.add(workspace / worktree)
+            if state not in ("COMPLETED", "FAILED") and not (workspace / worktree).is_dir():
+                yield NO_WORKTREE.finding(f"task {task}", f"it is {state}; {worktree} is missing")
+        folder = workspace / "worktrees"
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if path.is_dir() and path not in known:
+                yield NO_WORKER.finding(f"worktrees/{path.name}", "no task has this worktree")
+
+
+OTHER_MODE = Problem(
+    "other-mode",
+    "Readers and writers block each other, and a crash may lose more.",
+    "The next command of the bus switches it back. Find the program that changed it.",
+    hint="agentlip bus claims",
+)
+EXPIRED = Problem(
+    "expired",
+    "Its holder ended without releasing it. Anybody can claim it now, so nothing is blocked.",
+    "Release it, if nobody goes on with the task.",
+    Severity.INFO,
+    "agentlip bus claims",
+)
+DEAD_HOLDER = Problem(
+    "dead-holder",
+    "The holder has sent no heartbeat for five minutes, and others wait until its lease ends.",
+    "Release it for the holder, if that one is gone.",
+    hint="agentlip bus release TASK --agent HOLDER",
+)
+ABOVE_HEAD = Problem(
+    "above-head",
+    "The agent skips the next messages: another program set its cursor too high, or messages were"
+    " removed with their numbers.",
+    "Set it back to the number that the agent has really handled.",
+    Severity.ERROR,
+    "sqlite3 .worker-state/bus.db 'UPDATE cursors SET last_acked_seq = N WHERE agent_id = NAME'",
+)
+BEHIND = Problem(
+    "behind",
+    "People and git don't see the newest messages, and no message behind it is pruned.",
+    "Export the rest, or remove the file if nobody needs it.",
+    hint="agentlip bus export",
+)
+BLOB_MISSING = Problem(
+    "missing",
+    "The message is delivered without its payload, as `blob_missing`.",
+    "Restore the file from a backup, or have the sender publish the message again.",
+    Severity.ERROR,
+    "agentlip backup list",
+)
+ORPHANS = Problem(
+    "orphans",
+    "They only take space: their messages were pruned, or never published.",
+    "Remove them while pruning.",
+    Severity.INFO,
+    "agentlip bus archive --blobs",
+)
+NO_WORKTREE = Problem(
+    "no-worktree",
+    "The agent of the task has lost its files. Commits are still in the branch.",
+    "Cancel the task and spawn it again, which continues its branch.",
+    hint="agentlip worker cancel TASK; agentlip worker spawn TASK",
+)
+NO_WORKER = Problem(
+    "no-worker",
+    "Somebody made it by hand, or removed the row. The bus ignores it.",
+    "Remove it when its changes are safe.",
+    Severity.INFO,
+    "git worktree list; git worktree remove PATH",
+)
+
+CHECKS = (
+    Check(
+        name="bus.mode",
+        inspects="the file of the worker bus has a write-ahead log, as all programs expect",
+        find=_journal_mode,
+        reads="the journal mode of `.worker-state/bus.db`",
+        problems=(OTHER_MODE,),
+    ),
+    Check(
+        name="bus.claims",
+        inspects="no claim of the worker bus expired long ago, and holders send heartbeats",
+        find=find_rows(
+            "bus",
+            RowRule(
+                EXPIRED,
+                "SELECT task_id, claimed_by, lease_until_ms FROM task_claims"
+                f" WHERE lease_until_ms < :now_ms - {DAY_MS} ORDER BY task_id",
+                "claim {0}",
+                "the lease of {1} ended at {2}",
+                TABLES,
+                times=(2,),
+            ),
+            RowRule(
+                DEAD_HOLDER,
+                "SELECT task_id, claimed_by, ts_ms FROM task_claims JOIN heartbeats"
+                " ON agent_id = claimed_by WHERE lease_until_ms > :now_ms"
+                f" AND ts_ms < :now_ms - {DEAD_MS} ORDER BY task_id",
+                "claim {0}",
+                "the last heartbeat of its holder {1} was at {2}",
+                TABLES,
+                times=(2,),
+            ),
+        ),
+        reads="the claims and heartbeats in `.worker-state/bus.db`",
+        problems=(EXPIRED, DEAD_HOLDER),
+    ),
+    Check(
+        name="bus.cursors",
+        inspects="no cursor of the worker bus is above the newest message",
+        find=find_rows(
+            "bus",
+            RowRule(
+                ABOVE_HEAD,
+                "SELECT agent_id, last_acked_seq FROM cursors WHERE last_acked_seq >"
+                " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)"
+                " ORDER BY agent_id",
+                "cursor of {0}",
+                "it is at {1}, which no message has had",
+                TABLES,
+            ),
+        ),
+        reads="the cursors in `.worker-state/bus.db`",
+        problems=(ABOVE_HEAD,),
+    ),
+    Check(
+        name="bus.export",
+        inspects="the export of the worker bus is not far behind, if there is one",
+        find=_export,
+        reads="`export_state` in `.worker-state/bus.db`",
+        problems=(BEHIND,),
+    ),
+    Check(
+        name="bus.worktrees",
+        inspects="workers and worktrees belong together",
+        find=_worktrees,
+        reads="the workers in `.worker-state/bus.db`, and the folders in `worktrees`",
+        problems=(NO_WORKTREE, NO_WORKER),
+    ),
+    Check(
+        name="bus.blobs",
+        inspects="every blob of the worker bus is there, and has a message",
+        find=_blobs,
+        cost=Cost.EXPENSIVE,
+        reads="all messages in `.worker-state/bus.db`, and the names of the blobs",
+        problems=(BLOB_MISSING, ORPHANS),
+    ),
+)

@@ -1,0 +1,110 @@
+"""The rows of the table of checks for the worker bus."""
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+
+from appliance.busfile import blobs, messages, workers
+from appliance.busfile.claims import claim
+from appliance.busfile.file import BusPaths, connect, transaction
+from appliance.busfile.heartbeats import DEAD_MS, beat
+from appliance.busfile.messages import NewMessage
+from appliance.kernel.clock import DAY_MS, HOUR_MS
+from doctor.checks import bus
+from tests.doctor.workspace import WorkspaceFixture
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return WorkspaceFixture(tmp_path)
+
+
+@pytest.fixture
+def paths(workspace):
+    return BusPaths(workspace.data.workspace)
+
+
+@pytest.fixture
+def connection(paths):
+    with closing(connect(paths)) as connection:
+        yield connection
+
+
+NOW_MS = int(time.time() * 1000)
+CHECKS = [check.name for check in bus.CHECKS]
+
+
+def problems(workspace, name):
+    return [(finding.problem, finding.subject) for finding in workspace.find(name)]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_without_a_file_and_with_a_fresh_one_nothing_is_found(workspace, paths, name):
+    assert problems(workspace, name) == []
+    connect(paths).close()
+    assert problems(workspace, name) == []
+
+
+def test_expired_claims_and_claims_of_agents_without_heartbeat(workspace, connection):
+    with transaction(connection):
+        claim(connection, NOW_MS - 2 * DAY_MS, "old", "ada")
+        claim(connection, NOW_MS, "dead", "bob", 3_600_000)
+        claim(connection, NOW_MS, "alive", "eve", 3_600_000)
+        beat(connection, NOW_MS - DEAD_MS - 60_000, "bob")
+        beat(connection, NOW_MS, "eve")
+    assert problems(workspace, "bus.claims") == [
+        ("expired", "claim old"), ("dead-holder", "claim dead")
+    ]  # fmt: skip
+
+
+def test_cursor_above_the_newest_message(workspace, connection):
+    with transaction(connection):
+        seq = messages.publish(connection, NOW_MS, NewMessage(from_agent="a", type="t")).seq
+        messages.ack(connection, NOW_MS, "good", seq)
+        connection.execute("INSERT INTO cursors VALUES ('bad', ?, 1)", (seq + 1,))
+    assert problems(workspace, "bus.cursors") == [("above-head", "cursor of bad")]
+
+
+def test_other_journal_mode(workspace, paths, connection):
+    connection.close()
+    with closing(sqlite3.connect(paths.database)) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+    assert problems(workspace, "bus.mode") == [("other-mode", "bus.db")]
+
+
+def test_export_that_is_behind(workspace, paths, connection, monkeypatch):
+    monkeypatch.setattr(bus, "BEHIND_MAX", 1)
+    with transaction(connection):
+        for _ in range(2):
+            messages.publish(connection, NOW_MS, NewMessage(from_agent="a", type="t"))
+    assert problems(workspace, "bus.export") == [], "nobody keeps an export"
+    paths.export.touch()
+    assert problems(workspace, "bus.export") == [("behind", "bus.jsonl")]
+
+
+def test_missing_blobs_and_those_without_a_message(workspace, paths, connection):
+    ref, missing = blobs.save(paths.blobs, b"1" * 5000), "sha256-" + "0" * 64
+    with transaction(connection):
+        message = NewMessage(from_agent="a", type="t", payload_ref=missing)
+        messages.publish(connection, NOW_MS, message)
+    assert problems(workspace, "bus.blobs") == [("missing", missing)], "the other is new"
+    old = time.time() - 2 * HOUR_MS / 1000
+    os.utime(paths.blobs / ref, (old, old))
+    assert problems(workspace, "bus.blobs") == [("missing", missing), ("orphans", "blobs")]
+
+
+def test_worktrees_without_a_task_and_tasks_without_a_worktree(workspace, paths, connection):
+    with transaction(connection):
+        for task in ("kept", "lost"):
+            workers.create(
+                connection, NOW_MS, task, branch=f"feat/{task}",
+                worktree=f"worktrees/{task}", actor="a",
+            )  # fmt: skip
+    for name in ("kept", "stray"):
+        (paths.workspace / "worktrees" / name).mkdir(parents=True)
+    assert problems(workspace, "bus.worktrees") == [
+        ("no-worktree", "task lost"), ("no-worker", "worktrees/stray")
+    ]  # fmt: skip
