@@ -18,7 +18,10 @@ WAIT_SECONDS_MAX = 60.0  # longest long poll; a longer one is clamped
 
 BusName = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
 WaitSeconds = Annotated[
-    float, Meta(ge=0, description=f"wait up to this many seconds, at most {WAIT_SECONDS_MAX:.0f}")
+    float,
+    Meta(
+        ge=0, le=86_400, description=f"wait up to this many seconds, at most {WAIT_SECONDS_MAX:.0f}"
+    ),
 ]
 Lease = Annotated[float, Meta(gt=0, le=LEASE_MS_MAX / 1000, description="seconds")]
 SequenceNumber = Annotated[int, Meta(ge=0, le=2**62)]
@@ -114,7 +117,7 @@ class Beat(Struct, frozen=True, forbid_unknown_fields=True):
     agent: BusName
     status: BusName = "working"
     task: BusName | None = None
-    progress: float | None = None
+    progress: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
 class Beaten(Struct, frozen=True):

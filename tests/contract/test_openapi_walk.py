@@ -23,9 +23,15 @@ CHECKS = [
     response_schema_conformance,
     status_code_conformance,
 ]
-ENDLESS = {"GET /api/v1/events/stream", "GET /v1/live", "GET /v1/events"}  # these respond forever
+ENDLESS = {
+    "GET /api/v1/events/stream",
+    "GET /v1/live",
+    "GET /v1/events",
+    "GET /bus/v1/stream",
+}  # these respond forever
 EXAMPLES = 8  # the same ones each time, for each of some hundred operations
 CONSTANTS = {
+    "appliance.bus.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.hub.service.WAIT_SECONDS_MAX": 0.02,
     "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,
     "appliance.courier.enqueue.BLOCK_MS": 50,

@@ -30,7 +30,8 @@ TOOLS = {
     "status", "list_channels", "list_topics", "read_topic", "read_message", "wait_events",
     "post_message", "create_topic", "create_channel", "edit_message", "delete_message", "search",
     "doctor", "courier_enqueue", "courier_receive", "courier_ack", "outbox_send", "outbox_inspect",
-    "outbox_drop", "inbox_list", "inbox_topics", "inbox_subscribe",
+    "outbox_drop", "inbox_list", "inbox_topics", "inbox_subscribe", "claim_task", "renew_claim",
+    "complete_task", "bus_send", "bus_poll",
 }  # fmt: skip
 
 

@@ -16,9 +16,6 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 SETTINGS = """
-[outbox]
-poll_seconds = 0.05
-
 [[outbox.brokers]]
 mesh = "default"
 url = "{url}"
@@ -28,7 +25,11 @@ url = "{url}"
 def test_send_is_delivered_once_and_has_a_status(tmp_path):
     with (
         serve_fake_broker() as broker_server,
-        serve(tmp_path, settings=SETTINGS.format(url=broker_server.url)) as served,
+        serve(
+            tmp_path,
+            settings=SETTINGS.format(url=broker_server.url),
+            constants={"appliance.outbox.loops.POLL_SECONDS": 0.05},
+        ) as served,
         Client(served.workspace) as client,
     ):
         accepted = client.send("#alerts", "done", meta={"a": 1}, client_message_id="k1")

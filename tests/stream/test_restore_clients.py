@@ -203,7 +203,8 @@ def home(tmp_path: Path):
 def away(tmp_path: Path, home: ServedHub):
     broker = f'[[outbox.brokers]]\nmesh = "lab"\nurl = "http://127.0.0.1:{home.port}"\n'
     settings = (
-        f'[outbox]\nmesh = "lab"\nbackoff_first_ms = 50\nbackoff_max_ms = 300\n{QUICK}{broker}'
+        '[outbox]\nmesh = "lab"\nretry = { initial_seconds = 0.05, max_seconds = 0.3 }\n'
+        f"{QUICK}{broker}"
     )
     hub = ServedHub(tmp_path / "away", "--no-limits", settings=settings)
     hub.constants = CONSTANTS

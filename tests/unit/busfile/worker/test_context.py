@@ -74,7 +74,7 @@ def test_context_that_is_a_pipe_is_refused_without_waiting(tmp_path):
 
 
 def test_context_of_another_user_is_refused(tmp_path):
-    """Whoever can write above the worktree would choose the bus."""
+    """Else everybody who can write above the worktree would choose the bus."""
     write_context(tmp_path, TaskContext("t", str(tmp_path), "feat/t"))
     os.chown(tmp_path / FILE_NAME, 65_534, -1)
     with pytest.raises(ContextRefused, match="another user"):
