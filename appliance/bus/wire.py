@@ -65,7 +65,7 @@ class BusStreamQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BusSearchQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    q: Annotated[str, Meta(min_length=1, max_length=1000)]
+    q: Annotated[str, Meta(min_length=1, max_length=300)]
     limit: Annotated[int, Meta(ge=1, le=POLL_MAX)] = 20
 
 
