@@ -28,7 +28,7 @@ CEILINGS = {
     "doctor": 7_210, "hub": 6_900, "child": 314, "spark": 5_500, "kernel": 3_380, "backup": 4_710,
     "courier": 4_580, "export": 3_450, "broker": 3_760, "sdk": 3_230, "outbox": 3_190,
     "web": 3_225, "workspace, recovery, upgrade": 2_830, "busfile, bus": 3_820, OTHER: 9_920,
-    "tests": 62_800,
+    "tests": 62_850,
 }  # fmt: skip
 NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
