@@ -239,13 +239,14 @@ def read(pieces, count):
 
 def test_event_stream_sends_stored_then_new_events_of_one_mesh(filled):
     opened = stream(filled, since=3)
-    reader = gevent.spawn(read, iter(opened), 4)
-    gevent.sleep(0)
+    pieces = iter(opened)
+    stored = read(pieces, 2)
+    reader = gevent.spawn(read, pieces, 2)
     filled.service.receive(push(7, mesh="lab"))
     filled.service.announce("daemon_disconnect", "lab", reason="lost")
     filled.service.announce("peer_join", "default", pubkey=ALICE)
     filled.service.receive(push(8))
-    text = reader.get(timeout=5)
+    text = stored + reader.get(timeout=5)
     assert [line for line in text.splitlines() if line.startswith(("id", "event"))] == [
         "id: 4", "event: message", "id: 6", "event: message", "event: peer_join",
         "id: 8", "event: message",
