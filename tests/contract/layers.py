@@ -7,9 +7,9 @@
 Subsystems don't import each other: where two meet is a file in `integrations/`. EXCEPTIONS has the
 few imports that are allowed in addition, with their reasons.
 
-Inside a subsystem: subsystem, cli → resources, loops → service → writes, listings → queries →
-model, rows → wire, metrics → settings. Files named after a noun have no role; they must not make a
-cycle.
+Inside a subsystem: subsystem, cli → resources, loops → service, checks → writes, listings →
+queries → model, rows → wire, metrics → settings. Files named after a noun have no role; they must
+not make a cycle.
 """
 
 from collections.abc import Iterator
@@ -59,6 +59,7 @@ OF_ROLE = {
     "writes": 4,
     "listings": 4,
     "service": 5,
+    "checks": 5,
     "resources": 6,
     "loops": 6,
     "cli": 7,

@@ -64,7 +64,8 @@ def tree(tmp_path_factory):
     for name in ("appliance", "doctor", "migrations"):
         kept_out = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, target / name, ignore=kept_out)
-        shutil.copytree(TOY / name, target / name, ignore=kept_out, dirs_exist_ok=True)
+    for folder in TOY.iterdir():
+        shutil.copytree(folder, target / folder.name, ignore=kept_out, dirs_exist_ok=True)
     for name, before, line in ELSEWHERE:
         file = target / name
         lines = file.read_text(encoding="utf-8").split("\n")

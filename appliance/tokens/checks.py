@@ -1,5 +1,6 @@
-"""Checks of the token file, and of tokens in ways that their table should not allow."""
+"""Checks of tokens: those that expire soon, the token file, what the table should not allow."""
 
+import shlex
 import sqlite3
 from collections.abc import Iterator
 
@@ -10,9 +11,33 @@ from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel import meta
 from appliance.kernel.auth import ADMIN, SERVER_TOKEN_ID, hash_token
+from appliance.kernel.clock import DAY_MS
 
 TOLERANCE_MS = 60_000
 _NEW_TOKEN = "agentlipd down; agentlip token rotate server; agentlipd up"
+
+
+def _expiring(context: Context) -> Iterator[Finding]:
+    now_ms = context.clock.now_ms()
+    until_ms = now_ms + int(context.settings.token_expiry_warning_days * DAY_MS)
+    for _, connection in context.opened("auth"):
+        rows = connection.execute(
+            "SELECT id, name, scopes, expires_ms FROM tokens WHERE revoked_ms IS NULL"
+            " AND expires_ms > ? AND expires_ms <= ? ORDER BY expires_ms",
+            (now_ms, until_ms),
+        )
+        for token_id, name, scopes, expires_ms in rows:
+            hours = (expires_ms - now_ms) / 3_600_000
+            left = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+            yield EXPIRING.finding(
+                f"token {token_id}",
+                f"the token expires in {left}; clients using it will then receive 401",
+                " ".join(
+                    [f"agentlip token revoke {token_id} && agentlip token create"]
+                    + [f"--name {shlex.quote(name)}"]
+                    + [f"--scope {shlex.quote(scope)}" for scope in decode_scopes(scopes)]
+                ),
+            )
 
 
 def _file(context: Context) -> Iterator[Finding]:
@@ -74,6 +99,11 @@ def decode_scopes(text: str) -> list[str]:
         return []
 
 
+EXPIRING = Problem(
+    "expiring",
+    "Clients that use the token will receive 401.",
+    "Revoke it, create a new one with the same name and scopes, and give it to the clients.",
+)
 FOREIGN = Problem(
     "foreign",
     "The file was copied from another workspace, or restored from before a rotation. A running"
@@ -97,6 +127,13 @@ USED_AFTER_END = Problem(
     hint="agentlip token list",
 )
 CHECKS = (
+    Check(
+        name="tokens.expiring",
+        inspects="no token expires within the next days",
+        find=_expiring,
+        reads="the tokens in `auth.sqlite3` and when they expire",
+        problems=(EXPIRING,),
+    ),
     Check(
         name="tokens.file",
         inspects="the token file holds the token of this workspace",
