@@ -1,16 +1,25 @@
-"""Checks of the outbox: dead letters, old sends, times, chains and fingerprints."""
+"""Checks of the outbox: dead letters, sends that wait, claims, capacity, lost ids."""
 
 from collections.abc import Iterator
 
 from appliance.checks.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
+from appliance.checks.sections import section
 from appliance.kernel.steady_clock import steady_ms
 from appliance.mesh.fingerprint import matches
 from appliance.outbox.queries import LOST
+from appliance.outbox.settings import OutboxSettings
 
 _PIECE_ROWS = 500
 LONGEST_WAIT_MS = 3 * 3_600_000  # a Retry-After of at most one hour is obeyed
+_NEAR = 0.8
+_REFUSED = 0.95  # new sends are refused from here
+CLAIMED = "SELECT count(*), min(id) FROM outbox WHERE status = 'inflight'"
+OPEN = (
+    "SELECT (SELECT count(*) FROM outbox WHERE status = 'pending')"
+    " + (SELECT count(*) FROM outbox WHERE status = 'inflight')"
+)
 
 
 def _dead(context: Context) -> Iterator[Finding]:
@@ -87,6 +96,41 @@ def _fingerprints(context: Context) -> Iterator[Finding]:
                     )
 
 
+def _claims(context: Context) -> Iterator[Finding]:
+    """While an appliance runs, claims are its own."""
+    if context.lock().held:
+        return
+    for connection in context.with_tables("outbox", "outbox"):
+        count, first = connection.execute(CLAIMED).fetchone()
+        if count:
+            yield LEFT_BEHIND.finding(
+                f"send {first}",
+                f"{count} sends were being delivered when the appliance ended; the next start"
+                " delivers them again, and receivers recognize them by their ids",
+            )
+
+
+def _room(context: Context) -> Iterator[Finding]:
+    settings = section(context.datadir.settings_file, "outbox", OutboxSettings)
+    if settings is None:
+        return
+    for connection in context.with_tables("outbox", "outbox"):
+        (count,) = connection.execute(OPEN).fetchone()
+        size = context.datadir.database("outbox").stat().st_size
+        for used, limit, words in (
+            (count, settings.sends_max, "undelivered sends"),
+            (size, settings.bytes_max, "bytes of the database file"),
+        ):
+            share = used / limit
+            if share >= _NEAR:
+                refused = "; new sends are refused" if share >= _REFUSED else ""
+                yield FULL.finding(
+                    "outbox",
+                    f"{used} of at most {limit} {words}{refused}",
+                    severity=Severity.ERROR if refused else Severity.WARNING,
+                )
+
+
 DEAD_LETTERS = Problem(
     "dead-letters",
     "These sends failed finally and are never delivered.",
@@ -121,6 +165,20 @@ ALTERED = Problem(
     "Another program changed the send after it was accepted. The broker may refuse it.",
     "Look at it: `agentlip outbox inspect ID`. Drop it if it is wrong: `agentlip outbox drop ID`.",
     Severity.ERROR,
+)
+LEFT_BEHIND = Problem(
+    "left-behind",
+    "The appliance was killed while it delivered. Nothing is lost.",
+    "Nothing has to be done: the next start returns the sends to the queue.",
+    Severity.INFO,
+    hint="agentlipd up",
+)
+FULL = Problem(
+    "full",
+    "From 95 % of a limit on, the outbox refuses new sends.",
+    "Repair what keeps sends from being delivered, or raise `outbox.sends_max` or"
+    " `outbox.bytes_max`.",
+    hint="agentlip outbox status",
 )
 CHECKS = (
     Check(
@@ -168,5 +226,19 @@ CHECKS = (
         find=_fingerprints,
         reads="all sends whose payload is still stored",
         problems=(ALTERED,),
+    ),
+    Check(
+        name="outbox.claims",
+        inspects="no ended process left sends that it was delivering",
+        find=_claims,
+        reads="the sends with the state `inflight` in `outbox.sqlite3`, if no appliance runs",
+        problems=(LEFT_BEHIND,),
+    ),
+    Check(
+        name="outbox.room",
+        inspects="undelivered sends and the file are below 80 % of their limits",
+        find=_room,
+        reads="the number of open sends, the size of `outbox.sqlite3`, and the section [outbox]",
+        problems=(FULL,),
     ),
 )
