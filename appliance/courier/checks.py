@@ -1,10 +1,12 @@
-"""Checks of the courier: full streams, old envelopes, memory streams, the journal."""
+"""Checks of the courier: full streams, waiting envelopes, memory, journals."""
 
 from collections.abc import Iterator
 
 from appliance.checks.check import COPY, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
+from appliance.checks.sections import section
+from appliance.courier.settings import CourierSettings
 
 _STATS = "agentlip courier stats"
 _DURABLE = "declare a pattern durable: docs/reference/courier.md"
@@ -40,6 +42,28 @@ def _memory(context: Context) -> Iterator[Finding]:
             "courier",
             f"{envelopes:.0f} envelopes are in memory only and are lost at a restart{no_consumer}",
         )
+
+
+def _limits(context: Context) -> Iterator[Finding]:
+    settings = section(context.datadir.settings_file, "courier", CourierSettings)
+    if settings is None:
+        return
+    for connection in context.with_tables("courier", "journal"):
+        rows = connection.execute(
+            "SELECT stream, count(*), sum(length(body)) FROM journal WHERE reason IS NULL"
+            " GROUP BY stream ORDER BY stream"
+        )
+        for stream, count, size in rows:
+            policy = settings.policy_of(stream)
+            for used, limit, words in (
+                (count, policy.depth_max, "envelopes"),
+                (size, policy.bytes_max, "bytes"),
+            ):
+                if used > limit:
+                    yield OVER_LIMIT.finding(
+                        f"stream {stream}",
+                        f"its journal has {used} {words}, but the stream is limited to {limit}",
+                    )
 
 
 FULL = Problem(
@@ -82,6 +106,13 @@ ALTERED = Problem(
     "There is no automatic repair. Compare with a copy of the store.",
     Severity.ERROR,
     hint=COPY,
+)
+OVER_LIMIT = Problem(
+    "over-limit",
+    "The limit was lowered, or another program wrote to the store. New envelopes are refused or"
+    " replace old ones, as the stream's overflow policy says.",
+    "Let consumers take the envelopes, purge the stream, or raise its limit.",
+    hint="agentlip courier stats",
 )
 CHECKS = (
     Check(
@@ -127,5 +158,13 @@ CHECKS = (
         ),
         reads="all rows of the courier's journal",
         problems=(ALTERED,),
+    ),
+    Check(
+        name="courier.limits",
+        inspects="the journals of durable streams are within the streams' limits",
+        cost=Cost.EXPENSIVE,
+        find=_limits,
+        reads="all envelopes in `courier.sqlite3`, and the section [courier] of the settings",
+        problems=(OVER_LIMIT,),
     ),
 )
