@@ -7,13 +7,13 @@ from contextlib import closing
 
 import pytest
 
+from appliance.bus import checks
 from appliance.busfile import blobs, messages, workers
 from appliance.busfile.claims import claim
 from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.heartbeats import DEAD_MS, beat
 from appliance.busfile.messages import NewMessage
 from appliance.kernel.clock import DAY_MS, HOUR_MS
-from doctor.checks import bus
 from tests.doctor.workspace import WorkspaceFixture
 
 
@@ -34,14 +34,14 @@ def connection(paths):
 
 
 NOW_MS = int(time.time() * 1000)
-CHECKS = [check.name for check in bus.CHECKS]
+NAMES = [check.name for check in checks.CHECKS]
 
 
 def problems(workspace, name):
     return [(finding.problem, finding.subject) for finding in workspace.find(name)]
 
 
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_without_a_file_and_with_a_fresh_one_nothing_is_found(workspace, paths, name):
     assert problems(workspace, name) == []
     connect(paths).close()
@@ -76,7 +76,7 @@ def test_other_journal_mode(workspace, paths, connection):
 
 
 def test_export_that_is_behind(workspace, paths, connection, monkeypatch):
-    monkeypatch.setattr(bus, "BEHIND_MAX", 1)
+    monkeypatch.setattr(checks, "BEHIND_MAX", 1)
     with transaction(connection):
         for _ in range(2):
             messages.publish(connection, NOW_MS, NewMessage(from_agent="a", type="t"))
