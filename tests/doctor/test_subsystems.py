@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from appliance.hub.plugins import checks as plugin_checks
 from appliance.identity import keys
 from appliance.kernel.auth import hash_token
 from appliance.kernel.clock import HOUR_MS, SystemClock, iso
-from doctor.checks import plugins_root
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 
 SECOND_MS = 1000
@@ -307,8 +307,8 @@ PLUGIN = '[[plugins.use]]\nname = "mine"\ntype = "linkifier"\nmodule = "mine.py"
 
 def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(plugins_root, "_owner", lambda context: 0)
-    monkeypatch.setattr(plugins_root, "_readable", lambda path, uid, gid: True)
+    monkeypatch.setattr(plugin_checks, "_owner", lambda context: 0)
+    monkeypatch.setattr(plugin_checks, "_readable", lambda path, uid, gid: True)
 
 
 def test_a_plugin_that_will_run_as_root_is_found(
@@ -322,7 +322,7 @@ def test_a_plugin_that_will_run_as_root_is_found(
     with workspace.running():
         assert problems(workspace, "plugins.root") == []
     workspace.data.settings_file.write_text(PLUGIN)
-    monkeypatch.setattr(plugins_root, "_readable", lambda path, uid, gid: False)
+    monkeypatch.setattr(plugin_checks, "_readable", lambda path, uid, gid: False)
     assert problems(workspace, "plugins.root") == [("warning", "root")]
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert problems(workspace, "plugins.root") == []
@@ -330,7 +330,7 @@ def test_a_plugin_that_will_run_as_root_is_found(
 
 @pytest.mark.parametrize(("mode", "expected"), [(0o755, True), (0o700, False)])
 def test_a_library_is_readable_by_its_modes(tmp_path: Path, mode: int, expected: bool) -> None:
-    readable: Callable[[Path, int, int], bool] = plugins_root._readable
+    readable: Callable[[Path, int, int], bool] = plugin_checks._readable
     library = tmp_path / "library"
     library.mkdir()
     (library / "os.py").touch(mode=0o644)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from appliance.hub.plugins.checks import MEANING
 from appliance.hub.plugins.wire import Isolation, gaps
-from doctor.checks.plugins import MEANING
 from tests.doctor.workspace import WorkspaceFixture
 
 HEALTHY_PLUGIN = {"broken": 0.0, "paused": 0.0, "lag_events": 5.0, "lag_events_max": 9.0}
