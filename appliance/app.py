@@ -57,9 +57,8 @@ class Appliance:
         empty files in their place."""
         self.settings = settings
         self.datadir = datadir
-        self._doctor_settings = CurrentSettings(
-            settings.doctor, settings_file or datadir.settings_file
-        )
+        file = settings_file or datadir.settings_file
+        self._doctor_settings = CurrentSettings(settings.doctor, file)
         self.lock = lock
         self.clock = clock
         self.log = log
@@ -72,7 +71,7 @@ class Appliance:
             self.writers = WriterProcess(clock, log, lock.descriptor, settings.log.level)
         host = Host(
             settings, read_settings or (lambda: settings), self.off, datadir, served or datadir,
-            clock, log, instance_id, damaged, self.writers,
+            clock, log, instance_id, damaged, self.writers, file,
         )  # fmt: skip
         composition = Composition(host)
         self.identity = composition.identity

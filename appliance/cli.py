@@ -100,6 +100,7 @@ COMMANDS = {
             "appliance.upgrade.cli:upgrade_app",
             "Check whether this version can open the workspace: --check.",
         ),
+        "config": ("doctor.cli_config:app", "Settings: show, with where each comes from."),
         "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
         "export": (
             "appliance.export.cli:app",

@@ -70,6 +70,7 @@ from appliance.web.settings import HttpSettings
 from appliance.web.webhook_caller import CONNECT_SECONDS, REPLY_SECONDS, WebhookCaller
 from appliance.workspace import epochs
 from doctor.rebuilds import Rebuilds
+from doctor.settings_view import effective
 from doctor.subsystem import DoctorNeeds, DoctorSubsystem
 
 ROLE_PATHS = RolePaths(
@@ -115,7 +116,8 @@ def doctor_of(host: Host, parts: Sequence[Subsystem]) -> DoctorSubsystem:
         return Store(name, path, settings, host.clock, host.log)
 
     rebuilds = Rebuilds(opened, enabled, open_store, host.clock, host.log)
-    return DoctorSubsystem(host, DoctorNeeds(rebuilds))
+    settings = effective(host.settings_file, os.environ, host.settings)
+    return DoctorSubsystem(host, DoctorNeeds(rebuilds, settings))
 
 
 class Composition:

@@ -1,6 +1,7 @@
 """What every subsystem gets from the process."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -19,7 +20,8 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 
 class Host(msgspec.Struct, frozen=True):
     """`served` has empty files for damaged stores. `off`: the roles that don't run, with the
-    setting that switches each off. `read_settings` reads the settings again."""
+    setting that switches each off. `read_settings` reads the settings again, `settings_file` is
+    one of their sources."""
 
     settings: msgspec.Struct
     read_settings: Callable[[], msgspec.Struct]
@@ -31,6 +33,7 @@ class Host(msgspec.Struct, frozen=True):
     instance_id: str = ""
     damaged: Mapping[str, StoreSuspended] = MappingProxyType({})
     writers: WriterProcess | None = None  # None: no store is written
+    settings_file: Path = Path("agentlip.toml")
 
     def runs(self, role: str) -> bool:
         return role not in self.off

@@ -10,6 +10,7 @@ from appliance.web.health import READ_DOCTOR
 from appliance.web.media import reply
 from doctor.rebuilds import Rebuilds
 from doctor.run import UnknownCheck
+from doctor.settings_view import SettingsView
 from doctor.verdict import (
     DoctorVerdict,
     ExpensiveCheck,
@@ -31,6 +32,9 @@ from doctor.wire import (
 REPAIR_DOCTOR = "doctor:repair"
 """The scope of repairs. No token can have it itself: only `admin` includes it."""
 
+READ_SETTINGS = "settings:read"
+"""The scope of settings, which have paths and addresses. Only `admin` includes it."""
+
 
 class DoctorResource:
     def __init__(self, verdicts: Verdicts) -> None:
@@ -48,7 +52,15 @@ class RepairResource:
         reply(resp, self._rebuilds.apply(command, req.context.principal.label))
 
 
-def routes(verdicts: Verdicts, rebuilds: Rebuilds) -> list[Route]:
+class SettingsResource:
+    def __init__(self, settings: SettingsView) -> None:
+        self._settings = settings
+
+    def on_get(self, _req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._settings)
+
+
+def routes(verdicts: Verdicts, rebuilds: Rebuilds, settings: SettingsView) -> list[Route]:
     return [
         Route("/api/v1/doctor", DoctorResource(verdicts), {
             "GET": Operation(READ_DOCTOR, reply=DoctorVerdict, query=VerdictQuery,
@@ -61,5 +73,9 @@ def routes(verdicts: Verdicts, rebuilds: Rebuilds) -> list[Route]:
                                       RebuildTooLong, RebuildOnDamage, CannotRepair),
                               example={"what": "indexes", "store": "hub"},
                               summary="Build derived data again in the running appliance"),
+        }),
+        Route("/api/v1/settings", SettingsResource(settings), {
+            "GET": Operation(READ_SETTINGS, reply=SettingsView,
+                             summary="List the settings, and where each comes from"),
         }),
     ]  # fmt: skip

@@ -1,6 +1,7 @@
-"""The settings for a support bundle: where each value comes from, without texts that people wrote.
+"""Where the value of each setting comes from: for the operator, and for a support bundle.
 
-Numbers, switches, and words from a fixed set are shown. Other values are replaced by their kind.
+Numbers, switches, and words from a fixed set are shown, texts that people wrote only to the
+operator. Lists of structs can have secrets in them, so they are always replaced by their kind.
 """
 
 import tomllib
@@ -15,6 +16,7 @@ from appliance.kernel.ownership import read_regular
 from appliance.settings import Settings
 
 DEFAULT, FILE, ENVIRONMENT = "default", "agentlip.toml", "environment"
+COMMAND_LINE = "command line"
 _FILE_BYTES_MAX = 1024 * 1024
 
 
@@ -34,6 +36,21 @@ class SettingsView(msgspec.Struct, frozen=True):
     settings: dict[str, SettingView]
     unknown: dict[str, int]
     error: str = ""
+
+
+def effective(file: Path, environment: Mapping[str, str], settings: msgspec.Struct) -> SettingsView:
+    """The view for the operator of a process that has these settings. What neither the file nor the
+    environment explains was given on the command line."""
+    shown, raw = view(file, environment)
+    sources = {FILE: _flat(raw[0]), ENVIRONMENT: raw[1]}
+    current = _flat(msgspec.to_builtins(settings))
+    for path, field in _fields():
+        origin = shown.settings[path].origin
+        given = sources.get(origin, {}).get(path, _default(field))
+        if msgspec.to_builtins(msgspec.convert(given, field.type)) != current[path]:
+            origin = COMMAND_LINE
+        shown.settings[path] = _view(field, current[path], origin, texts=True)
+    return shown
 
 
 def view(file: Path, environment: Mapping[str, str]) -> tuple[SettingsView, list[dict[str, Any]]]:
@@ -99,14 +116,24 @@ def _fields() -> list[tuple[str, msgspec.structs.FieldInfo]]:
     ]
 
 
+def _flat(sections: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        f"{section}.{name}": value
+        for section, values in sections.items()
+        for name, value in (values.items() if isinstance(values, dict) else ())
+    }
+
+
 def _default(field: msgspec.structs.FieldInfo) -> Any:
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return None if field.default is msgspec.NODEFAULT else field.default
 
 
-def _view(field: msgspec.structs.FieldInfo, value: Any, origin: str) -> SettingView:
-    if value is None or isinstance(value, bool | int | float):
+def _view(
+    field: msgspec.structs.FieldInfo, value: Any, origin: str, *, texts: bool = False
+) -> SettingView:
+    if value is None or isinstance(value, bool | int | float) or (texts and _is_text(value)):
         return SettingView(value, origin)
     if isinstance(value, str) and (value == _default(field) or value in _words(field.type)):
         return SettingView(value, origin)
@@ -116,6 +143,12 @@ def _view(field: msgspec.structs.FieldInfo, value: Any, origin: str) -> SettingV
         return SettingView(None, origin, f"{type(value).__name__} of {len(value)}")
     except TypeError:
         return SettingView(None, origin, type(value).__name__)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+    )
 
 
 def _words(kind: Any) -> set[Any]:

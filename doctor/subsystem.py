@@ -1,5 +1,5 @@
-"""The doctor in the running appliance: its report and its repairs over HTTP. It runs whatever roles
-are enabled."""
+"""The doctor in the running appliance: its report, its repairs and the settings over HTTP. It runs
+whatever roles are enabled."""
 
 import msgspec
 
@@ -9,23 +9,26 @@ from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from doctor.rebuilds import Rebuilds
 from doctor.resources import routes
+from doctor.settings_view import SettingsView
 from doctor.verdict import Verdicts
 
 
 class DoctorNeeds(msgspec.Struct, frozen=True):
     rebuilds: Rebuilds
+    settings: SettingsView
 
 
 class DoctorSubsystem(Subsystem):
     name = "doctor"
-    paths = ("/api/v1/doctor",)
+    paths = ("/api/v1/doctor", "/api/v1/settings")
 
     def __init__(self, host: Host, needs: DoctorNeeds) -> None:
         self.verdicts = Verdicts(host.datadir, host.section(DoctorSettings), host.clock)
         self._rebuilds = needs.rebuilds
+        self._settings = needs.settings
 
     def routes(self) -> list[Route]:
-        return routes(self.verdicts, self._rebuilds)
+        return routes(self.verdicts, self._rebuilds, self._settings)
 
     def facts(self) -> dict[str, float]:
         return {"doctor.steps_running": float(bool(self._rebuilds.running))}

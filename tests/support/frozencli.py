@@ -211,6 +211,7 @@ def _rest(run: Recorder) -> None:
     run("agentlip init")
     run("agentlip doctor")
     run("agentlip doctor check")
+    run("agentlip config show", "http.port")
     run("agentlip doctor list")
     run("agentlip doctor explain", "store")
     run("agentlip doctor clear", "hub")
