@@ -1,8 +1,9 @@
 """CHECKS: all checks, in the order in which they run and are listed.
 
-Host, settings, stores and events come first, because their findings explain others. Those of the
-subsystems follow by name. A module in this folder, and `checks.py` or `checks_….py` in a package of
-the appliance, is found by its name. How findings are repaired is in `doctor/plans.py`.
+The checks of the host, the settings, the stores and the events come first, because their findings
+explain others. The other groups follow by name. A module in this folder, and `checks.py` or
+`checks_….py` in a package of the appliance, is found by its name. How findings are repaired is in
+`doctor/plans.py`.
 """
 
 from collections.abc import Iterator
@@ -18,21 +19,22 @@ from doctor.plans import PLANS
 FIRST = ("host", "settings", "store", "events")
 
 
-def _find_modules() -> Iterator[tuple[str, str]]:
-    """Each module with checks, after the name of what it checks: `hub_events` of
-    `appliance.hub.checks_events`."""
-    for own in iter_modules(__path__, f"{__name__}."):
-        yield own.name.rpartition(".")[2], own.name
+def _find_modules() -> Iterator[str]:
+    for module in iter_modules(__path__, f"{__name__}."):
+        yield module.name
     for module in walk_packages(appliance.__path__, f"{appliance.__name__}."):
-        package, _, name = module.name.rpartition(".")
-        if not module.ispkg and name.startswith("checks"):
-            yield package.rpartition(".")[2] + name.removeprefix("checks"), module.name
+        if not module.ispkg and module.name.rpartition(".")[2].startswith("checks"):
+            yield module.name
 
 
-_MODULES = dict(_find_modules())
-MODULES = (*FIRST, *sorted(_MODULES.keys() - {*FIRST}))
-CHECKS: tuple[Check, ...] = tuple(
+def _place(check: Check) -> tuple[int, str]:
+    return FIRST.index(check.group) if check.group in FIRST else len(FIRST), check.group
+
+
+_DECLARED: list[Check] = [
+    check for name in _find_modules() for check in getattr(import_module(name), "CHECKS", ())
+]
+CHECKS = tuple(
     msgspec.structs.replace(check, repair=PLANS.get(check.name, check.repair))
-    for name in MODULES
-    for check in getattr(import_module(_MODULES[name]), "CHECKS", ())
+    for check in sorted(_DECLARED, key=_place)
 )

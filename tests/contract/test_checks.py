@@ -6,7 +6,7 @@ import pytest
 
 from appliance.checks.check import COMMON_PROBLEMS, Check, Cost
 from doctor.causes import CAUSES
-from doctor.checks import CHECKS, MODULES
+from doctor.checks import CHECKS
 
 NAME = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
 PROBLEM = re.compile(r"[a-z]+(-[a-z]+)*")
@@ -17,11 +17,6 @@ IDS = [check.name for check in CHECKS]
 def test_names_are_unique_and_have_the_shape_group_and_noun():
     assert len(set(IDS)) == len(IDS)
     assert [name for name in IDS if not NAME.fullmatch(name)] == []
-
-
-def test_groups_are_modules_or_listed_with_another():
-    """`--group` and the pages of the docs follow the groups, so a group has one module."""
-    assert {check.group for check in CHECKS} - set(MODULES) == set()
 
 
 def test_causes_name_problems_that_their_checks_declare():
