@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 
+from appliance.backup.remedies import restore_hint
 from appliance.checks.check import Finding
 from appliance.checks.context import is_damage, open_read_only
 from appliance.kernel import meta
@@ -14,7 +15,6 @@ from appliance.workspace.datadir import DataDir, HubRunning
 from appliance.workspace.manifest import StoreLost
 from appliance.workspace.stopped_store import stopped_store
 from doctor.checks.store import integrity
-from doctor.remedies import restore_hint
 
 
 class StillDamaged(Conflict):

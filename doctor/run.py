@@ -8,6 +8,7 @@ from itertools import islice
 
 import msgspec
 
+from appliance.backup.remedies import copy_hint, restore_hint
 from appliance.checks.check import (
     COPY,
     DAMAGED_STORE,
@@ -29,7 +30,6 @@ from doctor.causes import ALWAYS_RUN, explain
 from doctor.checks import CHECKS
 from doctor.live import ASK_SECONDS_MAX, NotAnswering, ask, off_of
 from doctor.ownership import NOT_SERVING
-from doctor.remedies import copy_hint, restore_hint
 
 EXIT_GOOD = 0
 EXIT_WARNINGS = 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from appliance.backup.remedies import verified_backup
 from appliance.checks.check import (
     COPY,
     FINDINGS_MAX,
@@ -17,7 +18,6 @@ from appliance.checks.rows import RowRule, find_rows
 from appliance.export.logs import EVENTS
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
 from doctor.checks.export import segments
-from doctor.remedies import verified_backup
 
 # A restore starts a new epoch and raises event ids by this much, so that none repeats.
 _PREVIOUS = (

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
 
+from appliance.backup.remedies import copy_hint
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.sections import section
@@ -20,7 +21,6 @@ from appliance.inbox.settings import InboxSettings
 from appliance.kernel import meta
 from appliance.kernel.clock import iso, utc
 from appliance.workspace import manifest as workspace_manifest
-from doctor.remedies import copy_hint
 
 LAG_SECONDS_MAX = 3600.0  # the export is that far behind only if its rounds fail
 

@@ -4,6 +4,7 @@ import shlex
 import sqlite3
 from collections.abc import Iterator
 
+from appliance.backup.remedies import copy_hint
 from appliance.checks.check import RESTORE, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context, is_damage
 from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached
@@ -12,7 +13,6 @@ from appliance.workspace.manifest import StoreLost
 from appliance.workspace.schema import NEEDED, SchemaState, state
 from doctor import damage
 from doctor.checks.store_log import LARGE, find_large_log
-from doctor.remedies import copy_hint
 
 _PROBLEMS_MAX = 10
 _REINDEX = "agentlip doctor repair --run store.integrity --yes"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from appliance.backup.remedies import copy_hint
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.kernel import meta
@@ -11,7 +12,6 @@ from appliance.workspace import manifest, row_digest
 from appliance.workspace.datadir import STORES
 from appliance.workspace.manifest import StoreLost
 from doctor.checks.store_log import log_bytes, log_of
-from doctor.remedies import copy_hint
 
 
 def _record(context: Context) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.backup import remedies
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.create import create_backup
 from appliance.backup.settings import BackupSettings
@@ -16,7 +17,7 @@ from appliance.checks.check import Check, Finding
 from appliance.checks.context import Context
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.manifest import remember
-from doctor import remedies, run
+from doctor import run
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.backup_commands import verified
 from tests.support.commands import ROOT
