@@ -15,9 +15,9 @@ from appliance.checks.check import (
 )
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
+from appliance.export.checks import segments
 from appliance.export.logs import EVENTS
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
-from doctor.checks.export import segments
 
 # A restore starts a new epoch and raises event ids by this much, so that none repeats.
 _PREVIOUS = (

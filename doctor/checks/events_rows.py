@@ -24,12 +24,13 @@ from appliance.checks.check import (
 )
 from appliance.checks.context import Context
 from appliance.checks.step import Step
+from appliance.export.checks import segments
 from appliance.export.logs import EVENTS
 from appliance.hub import event_replay
 from appliance.hub.event_replay import Break, ReplayedEvent, State
+from appliance.integrations.checks_exported_rows import forged
 from appliance.kernel.clock import utc
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
-from doctor.checks.export import forged, segments
 from doctor.plans import messages
 
 _EPOCHS_MAX = 100
