@@ -100,6 +100,7 @@ def test_nothing_is_written_into_a_frame_that_stalled(monkeypatch):
         received += piece
     assert b"late" not in received
     assert received[:1000] == b"x" * 1000
+    served.peer.close()
     assert served.running.get(timeout=10) == 1008
 
 
@@ -131,6 +132,7 @@ def test_client_with_too_many_posted_bytes_is_closed(monkeypatch):
     with gevent.Timeout(10):
         while served.peer.recv(1 << 20):
             pass
+        served.peer.close()
         assert served.running.get() == POLICY_VIOLATION
 
 
@@ -217,12 +219,14 @@ def test_socket_without_memory_is_closed_with_1001():
     served = Served(on_messages=fail)
     served.peer.sendall(frame(TEXT, b"x"))
     assert b"the operating system gives" in served.read(40)
+    served.peer.close()
     assert served.running.get(timeout=10) == GOING_AWAY
 
 
 def _be_closed_within_a_frame():
     served = Served(on_messages=lambda _: served.socket.close(TOO_BIG))
     served.peer.sendall(frame(TEXT, b"x" * BIG) + frame(TEXT, b"x" * BIG)[: BIG // 2])
+    served.peer.shutdown(gevent_socket.SHUT_WR)  # no close frame follows: nobody waits for it
     assert served.running.get(timeout=10) == TOO_BIG
     served.peer.close()
 
