@@ -25,6 +25,7 @@ overflow_policy = "block"
 urls = false
 """
 CONSTANTS = {
+    "appliance.web.worker.SWEEP_SECONDS": 0.05,
     "appliance.web.sse_stream.HEARTBEAT_SECONDS": 3600,  # nothing is sent on a stream
     "appliance.hub.service.WAITING_MAX": 2,
     "appliance.courier.service.WAITING_MAX": 2,
