@@ -4,6 +4,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import typer
 from typer.main import get_command
 
 from appliance import cli, cli_daemon
-from tests.contract.test_walls import ROOT, tracked
+from tests.contract.test_walls import ROOT, parsed, tracked
 
-PROGRAMS = {"agentlip": cli.app, "agentlipd": cli_daemon.app}
+PROGRAMS: dict[str, Any] = {
+    "agentlip": get_command(cli.app),
+    "agentlipd": get_command(cli_daemon.app),
+}
 # A command with what follows on the same line: words, options, and what they are given.
 COMMAND = re.compile(r"(?<![\w./-])(agentlipd?)((?: +[^\s'\"`|;()]+)*)")
 SCRIPT = re.compile(r"(?<![\w./-])(?:\./)?(ops/[a-z][\w./-]*\w)")
@@ -26,13 +30,18 @@ PLAIN = ("appliance/ui/index.html", "ops/up", "ops/down", "ops/demo", "ops/engin
 ENDS_SENTENCE = (",", ".", ":", ";", "?", "…")
 
 
-def texts() -> Iterator[tuple[str, str]]:
+@cache
+def texts() -> list[tuple[str, str]]:
+    return list(find_texts())
+
+
+def find_texts() -> Iterator[tuple[str, str]]:
     """(file:line, text) of every string of the product that may be shown to somebody."""
     for file in sorted(tracked("*.py")):
         position = file.relative_to(ROOT)
         if position.parts[0] not in PRODUCT:
             continue
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = parsed(file)
         inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
                   for part in ast.walk(node) if part is not node}  # fmt: skip
         for node in ast.walk(tree):
@@ -57,7 +66,7 @@ def problem(program: str, rest: str) -> str | None:
 
     Words after the command are its arguments, or the rest of a sentence.
     """
-    command: Any = get_command(PROGRAMS[program])
+    command = PROGRAMS[program]
     context = typer.Context(command)
     known = set(options(command, context))
     named = program
@@ -162,7 +171,7 @@ SENDING = {
 
 @pytest.mark.parametrize("name", SENDING)
 def test_each_way_of_sending_points_to_the_others(name):
-    command: Any = get_command(cli.app)
+    command = PROGRAMS["agentlip"]
     for word in name.split()[1:]:
         command = command.get_command(typer.Context(command), word)
     text = " ".join(command.help.split())

@@ -13,7 +13,7 @@ import grimp
 import pytest
 
 from tests.contract import layers
-from tests.contract.test_walls import ROOT, tracked
+from tests.contract.test_walls import ROOT, parsed, tracked
 
 # A library, and the only modules that may import it. A name ending in `.*` is a package with
 # all its modules.
@@ -116,7 +116,7 @@ def test_two_packages_need_each_module_of_the_kernel(graph):
 def test_package_init_exports_nothing():
     loud = {}
     for file in tracked("appliance/*__init__.py", "doctor/*__init__.py"):
-        body = ast.parse(file.read_text(encoding="utf-8")).body
+        body = parsed(file).body
         allowed = 2 if file.parent.name == "appliance" else 1  # its docstring, and __version__
         if len(body) > allowed:
             loud[str(file.relative_to(ROOT))] = len(body)
@@ -211,7 +211,7 @@ def test_modules_that_call_themselves_pure_are(graph):
     """Their docstring says "Pure"; then nothing they import, however far, does I/O or waits."""
     pure = []
     for file in tracked("appliance/*.py"):
-        output = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        output = ast.get_docstring(parsed(file)) or ""
         if re.search(r"\b[Pp]ure[.:]", output):
             pure.append(
                 str(file.relative_to(ROOT))

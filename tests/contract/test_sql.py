@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.contract.test_walls import ROOT
+from tests.contract.test_walls import ROOT, parsed
 
 FOLDERS = ("appliance", "doctor")
 SQL = re.compile(
@@ -26,7 +26,7 @@ TOOLS = frozenset({"len", "self", "shlex", "str", "database"})  # the latter two
 
 def pieces(file: Path) -> Iterator[tuple[str, int]]:
     """What is put into the SQL texts of a file: as it is written, and where."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.JoinedStr):
             text = "".join(
                 part.value if isinstance(part, ast.Constant) else "x" for part in node.values

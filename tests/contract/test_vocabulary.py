@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ops.size import GENERATED
-from tests.contract.test_walls import ROOT, tracked
+from tests.contract.test_walls import ROOT, parsed, tracked
 
 WORDS = {
     "house": "name what the fixture is: BrokerFixture, store",
@@ -127,7 +127,7 @@ def classes() -> dict[str, list[str]]:
     """Where the product defines a class of each name. Classes inside classes don't count."""
     defined_in = defaultdict(list)
     for file in tracked("appliance/*.py", "doctor/*.py", "ops/*.py"):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        for node in parsed(file).body:
             if isinstance(node, ast.ClassDef):
                 defined_in[node.name].append(str(file.relative_to(ROOT)))
     return defined_in
