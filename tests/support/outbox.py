@@ -21,6 +21,26 @@ from appliance.outbox.settings import OutboxSettings
 from tests.support.clock import FakeClock
 from tests.support.fake_broker import FakeBroker, ScriptedTarget
 
+EVERYTHING = {
+    "to": "#alerts",
+    "mesh": "ops",
+    "priority": "low",
+    "meta": {"a": 1},
+    "reply_to_id": "msg_1",
+}
+
+
+def dead(outbox, key="k1", message="hello", **more):
+    """Sends a message, and makes it a dead letter."""
+    outbox.send(message, key=key, **(more or EVERYTHING))
+    outbox.set(key, "dead", last_error="404: no such topic")
+
+
+def redrive(outbox, any_id="k1", **more):
+    if not more.keys() & {"auto", "new_client_id"}:
+        more["auto"] = True
+    return outbox.admin.redrive(wire.Redrive(id=any_id, **more), "ann").redriven
+
 
 class Faults(BatchRunner):
     """Commits that fail before or after they happened, when the test says so."""

@@ -13,6 +13,12 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHub]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def ids(hub: ServedHub) -> tuple[str, str]:
+    """A channel and its topic."""
+    return hub.channel_with_topic("general")
+
+
 @pytest.fixture
 def channel_and_topics(hub: ServedHub, request: pytest.FixtureRequest) -> tuple[str, str, str]:
     """A channel and two of its topics."""

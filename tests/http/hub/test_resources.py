@@ -27,17 +27,6 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub")) as hub:
-        yield hub
-
-
-@pytest.fixture(scope="module")
-def ids(hub):
-    return hub.channel_with_topic("general")
-
-
 def patch(hub, message_id, **command):
     return hub.http.patch(f"/api/v1/messages/{message_id}", command)
 

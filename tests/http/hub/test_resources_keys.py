@@ -4,19 +4,6 @@ import threading
 
 import pytest
 
-from tests.support.servedhub import serve
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub")) as hub:
-        yield hub
-
-
-@pytest.fixture(scope="module")
-def ids(hub):
-    return hub.channel_with_topic("general")
-
 
 def keyed(hub, key, method, path, command, client=None):
     return (client or hub.http)(method, path, command, headers={"Idempotency-Key": key})

@@ -14,17 +14,6 @@ from tests.support.socketclient import SocketClient
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub")) as hub:
-        yield hub
-
-
-@pytest.fixture(scope="module")
-def ids(hub):
-    return hub.channel_with_topic("general")
-
-
 def message(ids, content, sender="s"):
     return {"topic_id": ids[1], "sender": sender, "content_raw": content}
 

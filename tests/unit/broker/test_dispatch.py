@@ -12,14 +12,6 @@ from appliance.mesh.push import Push
 from tests.support.broker import BrokerFixture, key
 
 
-@pytest.fixture
-def broker(tmp_path):
-    broker = BrokerFixture(tmp_path)
-    yield broker
-    assert broker.orphans() == []
-    broker.close()
-
-
 def test_every_subscriber_gets_a_message_once_and_its_row_goes(broker):
     bert, cleo = broker.connect("bert"), broker.connect("cleo")
     _, sent = broker.send("m1", meta={"a": 1}, priority="now", reply_to_id="r1")

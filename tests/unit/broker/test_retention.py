@@ -9,14 +9,6 @@ from tests.support.broker import BrokerFixture, key
 DAY_SECONDS = 86_400
 
 
-@pytest.fixture
-def broker(tmp_path):
-    broker = BrokerFixture(tmp_path)
-    yield broker
-    assert broker.orphans() == []
-    broker.close()
-
-
 def keep(broker, mode="retention_scoped", dedupe=14, messages=7):
     broker.registry.change_mesh("lab", wire.ChangeMesh(mode, dedupe, messages))
 

@@ -21,14 +21,6 @@ NOTHING = {
 }
 
 
-@pytest.fixture
-def broker(tmp_path):
-    broker = BrokerFixture(tmp_path)
-    yield broker
-    assert broker.orphans() == []
-    broker.close()
-
-
 # -- the answers of contract §7 ----------------------------------------------------------
 
 

@@ -8,20 +8,6 @@ from appliance.courier.wire import EnvelopeQuery, Pause, Selection
 from appliance.kernel.errors import Unavailable
 from tests.support.courier import ANYBODY
 from tests.support.courier import INBOX as STREAM
-from tests.support.courier_durable import DurableCourierFixture
-
-
-@pytest.fixture
-def start_courier(tmp_path):
-    fixtures = []
-
-    def start(**values):
-        fixtures.append(DurableCourierFixture(tmp_path, **values))
-        return fixtures[-1]
-
-    yield start
-    for fixture in fixtures:
-        fixture.store.close(10)
 
 
 def test_acked_ids_are_limited_in_number_and_time(start_courier, monkeypatch):

@@ -9,23 +9,9 @@ from appliance.courier.policy import StreamPolicy
 from appliance.courier.queue import Queue
 from appliance.kernel.errors import Unavailable
 from tests.support.courier import INBOX
-from tests.support.courier_durable import DurableCourierFixture
 
 MEMORY = {"streams": [{"pattern": "none/*", "durable": True}]}
 COLUMNS = "name, message_id, consumer, attempt, error"
-
-
-@pytest.fixture
-def start_courier(tmp_path):
-    fixtures = []
-
-    def start(**values):
-        fixtures.append(DurableCourierFixture(tmp_path, **values))
-        return fixtures[-1]
-
-    yield start
-    for fixture in fixtures:
-        fixture.store.close(10)
 
 
 def logged(courier, columns=COLUMNS):

@@ -9,19 +9,7 @@ import pytest
 
 from appliance.outbox import listings, wire
 from appliance.outbox.rows import SendRow
-
-EVERYTHING = {
-    "to": "#alerts",
-    "mesh": "ops",
-    "priority": "low",
-    "meta": {"a": 1},
-    "reply_to_id": "msg_1",
-}
-
-
-def dead(outbox, key="k1", message="hello", **more):
-    outbox.send(message, key=key, **(more or EVERYTHING))
-    outbox.set(key, "dead", last_error="404: no such topic")
+from tests.support.outbox import dead
 
 
 def test_a_list_is_paged_without_gaps_or_repetitions(outbox):

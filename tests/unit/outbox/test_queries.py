@@ -8,25 +8,7 @@ import pytest
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.outbox import wire
-
-EVERYTHING = {
-    "to": "#alerts",
-    "mesh": "ops",
-    "priority": "low",
-    "meta": {"a": 1},
-    "reply_to_id": "msg_1",
-}
-
-
-def redrive(outbox, any_id="k1", **more):
-    if not more.keys() & {"auto", "new_client_id"}:
-        more["auto"] = True
-    return outbox.admin.redrive(wire.Redrive(id=any_id, **more), "ann").redriven
-
-
-def dead(outbox, key="k1", message="hello", **more):
-    outbox.send(message, key=key, **(more or EVERYTHING))
-    outbox.set(key, "dead", last_error="404: no such topic")
+from tests.support.outbox import dead, redrive
 
 
 def test_repeated_redrives_form_one_chain(outbox):
