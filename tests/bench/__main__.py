@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.bench import machine
 from tests.bench.backup import suite as backup
 from tests.bench.broker import suite as broker
 from tests.bench.courier import suite as courier
@@ -17,6 +18,7 @@ from tests.bench.doctor import suite as doctor
 from tests.bench.export import suite as export
 from tests.bench.hub import suite as hub
 from tests.bench.outbox import suite as outbox
+from tests.bench.runner import Options
 from tests.bench.target import Refused
 
 SUITES: dict[str, Any] = {
@@ -58,12 +60,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     flags = parse(arguments)
     try:
+        machine.require_linux()
         result = SUITES[flags.suite].run(
-            flags.rows,
-            quick=flags.quick,
-            workspace=flags.workspace,
-            parent=flags.directory,
-            messages=flags.messages,
+            Options(flags.rows, flags.quick, flags.workspace, flags.directory, flags.messages)
         )
     except Refused as error:
         print(error, file=sys.stderr)

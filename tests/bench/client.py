@@ -149,35 +149,14 @@ def closed_loop(target: Target, requests: Sequence[bytes], clients: int) -> Answ
 
 
 class WebSocket:
-    """A client that has said hello. Text frames only; answers no pings."""
+    """Text frames only; answers no pings."""
 
-    def __init__(
-        self,
-        target: Target,
-        after: int,
-        subscriptions: dict[str, list[str]] | None,
-        receive_buffer_bytes: int | None = None,
-    ) -> None:
+    def __init__(self, target: Target, path: str, receive_buffer_bytes: int | None = None) -> None:
         self.sock = connect(target, receive_buffer_bytes)
         self._buffer = bytearray()
-        self._upgrade(target)
-        hello: dict[str, Any] = {"type": "hello", "after_event_id": after}
-        if subscriptions is not None:
-            hello["subscriptions"] = subscriptions
-        self.sent_hello_at = NOW()
-        self.sock.sendall(masked(json.dumps(hello).encode()))
-        while not (frames := self.receive()):
-            pass
-        answer = json.loads(frames[0])
-        if answer.get("type") != "hello_ok":
-            raise RowFailed(f"expected hello_ok, got {frames[0][:200]!r}")
-        self.replay_until: int = answer["replay_until"]
-        self.early = frames[1:]
-
-    def _upgrade(self, target: Target) -> None:
         key = base64.b64encode(os.urandom(16)).decode()
         self.sock.sendall(
-            f"GET /ws HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
+            f"GET {path} HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
             f"Authorization: Bearer {target.token}\r\nUpgrade: websocket\r\n"
             f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
             "Sec-WebSocket-Version: 13\r\n\r\n".encode()
@@ -201,6 +180,9 @@ class WebSocket:
         del self._buffer[:used]
         return frames
 
+    def say(self, text: bytes) -> None:
+        self.sock.sendall(masked(text))
+
     def rest(self) -> bytes:
         """Bytes that came and belong to no whole frame yet; they are handed over."""
         rest = bytes(self._buffer)
@@ -209,6 +191,31 @@ class WebSocket:
 
     def close(self) -> None:
         self.sock.close()
+
+
+class HubSocket(WebSocket):
+    """A client of the hub that has said hello."""
+
+    def __init__(
+        self,
+        target: Target,
+        after: int,
+        subscriptions: dict[str, list[str]] | None,
+        receive_buffer_bytes: int | None = None,
+    ) -> None:
+        super().__init__(target, "/ws", receive_buffer_bytes)
+        hello: dict[str, Any] = {"type": "hello", "after_event_id": after}
+        if subscriptions is not None:
+            hello["subscriptions"] = subscriptions
+        self.sent_hello_at = NOW()
+        self.say(json.dumps(hello).encode())
+        while not (frames := self.receive()):
+            pass
+        answer = json.loads(frames[0])
+        if answer.get("type") != "hello_ok":
+            raise RowFailed(f"expected hello_ok, got {frames[0][:200]!r}")
+        self.replay_until: int = answer["replay_until"]
+        self.early = frames[1:]
 
 
 def masked(payload: bytes, opcode: int = 1) -> bytes:
@@ -248,7 +255,7 @@ def split(buffer: bytes | bytearray) -> tuple[list[bytes], int]:
 
 
 def pipelined(
-    socket_: WebSocket, frames: Sequence[bytes], window: int, answered: Callable[[bytes], None]
+    socket_: HubSocket, frames: Sequence[bytes], window: int, answered: Callable[[bytes], None]
 ) -> None:
     """All `frames` (masked) with at most `window` unanswered; each answer is handed on."""
     sent = min(window, len(frames))

@@ -9,8 +9,7 @@ from typing import Any
 from appliance.kernel.ids import random_id
 from appliance.mesh.fingerprint import fingerprint
 from appliance.mesh.signing import hello_text, public_key, request_text, sign
-from tests.bench.client import NOW, encode
-from tests.bench.courier.wire import CourierSocket
+from tests.bench.client import NOW, Http, WebSocket, encode
 from tests.bench.target import RowFailed, Target
 
 MESH, TOPIC = "bench", "alerts"
@@ -60,8 +59,6 @@ def signed(target: Target, path: str, content: Any) -> bytes:
 
 @cache
 def broker_id(target: Target) -> str:
-    from tests.bench.client import Http
-
     http = Http(target)
     id_: str = http.call("GET", "/broker/v1/status")["broker_id"]
     http.close()
@@ -89,8 +86,6 @@ def batches(target: Target, run: str, count: int, size: int, kind: str) -> list[
 
 def furnish(target: Target) -> None:
     """The mesh, its two members, the topic; made once for an appliance."""
-    from tests.bench.client import Http
-
     root = f"/broker/v1/meshes/{MESH}"
     http = Http(target)
     for path, content in (
@@ -106,7 +101,7 @@ def furnish(target: Target) -> None:
     http.close()
 
 
-class Receiver(CourierSocket):
+class Receiver(WebSocket):
     """A link of the receiver: notes what comes, and acks it in one frame."""
 
     def __init__(self, target: Target) -> None:

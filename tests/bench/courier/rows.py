@@ -75,7 +75,7 @@ def c1(bench: CourierBench) -> Row:
             "per s",
         ),
     ]
-    row.min_served = floors.queue_without_sockets()
+    row.floor = floors.queue_without_sockets()
     return row
 
 
@@ -126,7 +126,7 @@ def c3(bench: CourierBench) -> Row:
         Figure("confirmed p50", milliseconds(times, 0.5), "ms"),
         Figure("confirmed p99", milliseconds(times, 0.99), "ms"),
     ]
-    row.min_served = floors.echo(publishes("s", 1)[0], bench.sizes.singles)
+    row.floor = floors.echo(publishes("s", 1)[0], bench.sizes.singles)
     return row
 
 
@@ -226,7 +226,7 @@ def c6(bench: CourierBench) -> Row:
     ]
     database = bench.target.database.with_name("courier.sqlite3")
     singles = bench.sizes.singles // 4
-    row.min_served = {
+    row.floor = {
         "what": "the journal's rows by SQLite alone, synchronous FULL",
         **floors.journal(database, [(1, singles), (BATCH, singles // 10)]),
     }

@@ -1,14 +1,11 @@
 """Runs the courier's rows against a new or an existing appliance."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tests.bench import runner
-from tests.bench.courier.rows import ROWS as RUNS
-from tests.bench.courier.rows import CourierBench, CourierSizes
+from tests.bench.courier.rows import ROWS, CourierBench, CourierSizes
+from tests.bench.runner import Options
 
-ROWS = tuple(RUNS)
 # Default settings, except for a pattern of durable streams and capacity for a whole row.
 TOML = """
 [courier]
@@ -20,22 +17,6 @@ durable = true
 """
 
 
-def run(
-    wanted: Sequence[str],
-    *,
-    quick: bool,
-    workspace: Path | None,
-    parent: Path | None,
-    messages: int | None = None,
-) -> dict[str, Any]:
-    del messages
-    return runner.run(
-        "courier",
-        RUNS,
-        lambda target: CourierBench(target, CourierSizes(quick)),
-        TOML,
-        wanted,
-        quick=quick,
-        workspace=workspace,
-        parent=parent,
-    )
+def run(options: Options) -> dict[str, Any]:
+    sizes = CourierSizes(options.quick)
+    return runner.run("courier", ROWS, lambda target: CourierBench(target, sizes), TOML, options)

@@ -6,7 +6,7 @@ import select
 from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
-from tests.bench.client import NOW, RECEIVE_BYTES, Http, connect, encode, masked, split
+from tests.bench.client import NOW, Http, WebSocket, encode, masked
 from tests.bench.target import RowFailed, Target
 
 ENVELOPE_BYTES = 256
@@ -60,44 +60,7 @@ def publishes(stream: str, count: int) -> list[bytes]:
     ]
 
 
-class CourierSocket:
-    """A WebSocket of the courier. `receive` returns the frames that one `recv` completed."""
-
-    def __init__(self, target: Target, path: str) -> None:
-        self.sock = connect(target)
-        self._buffer = bytearray()
-        self.sock.sendall(
-            f"GET {path} HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
-            f"Authorization: Bearer {target.token}\r\nUpgrade: websocket\r\n"
-            "Connection: Upgrade\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
-            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
-        )
-        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
-            self._take()
-        if int(self._buffer[9:12]) != 101:
-            raise RowFailed(f"upgrade refused: {bytes(self._buffer[:200])!r}")
-        del self._buffer[: end + 4]
-
-    def _take(self) -> None:
-        data = self.sock.recv(RECEIVE_BYTES)
-        if not data:
-            raise RowFailed("the server closed a WebSocket in the middle of a row")
-        self._buffer += data
-
-    def receive(self) -> list[bytes]:
-        self._take()
-        frames, used = split(self._buffer)
-        del self._buffer[:used]
-        return frames
-
-    def say(self, frame: bytes) -> None:
-        self.sock.sendall(masked(frame))
-
-    def close(self) -> None:
-        self.sock.close()
-
-
-class BenchConsumer(CourierSocket):
+class BenchConsumer(WebSocket):
     """Receives, and acks and grants credit with one frame for each `recv`."""
 
     def __init__(self, target: Target, stream: str, credit: int, query: str = "") -> None:
@@ -161,7 +124,7 @@ class BatchProducer:
         self.http.close()
 
 
-class FrameProducer(CourierSocket):
+class FrameProducer(WebSocket):
     """Sends frames on a socket with at most `window` unconfirmed; with 0 the caller sends them."""
 
     def __init__(self, target: Target, frames: Sequence[bytes], window: int) -> None:

@@ -8,10 +8,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
-import traceback
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,11 +17,11 @@ import pyarrow.parquet as parquet
 
 from appliance.export.schema import columns
 from appliance.export.table_writer import LEVEL, ROW_GROUP_ROWS, arrow_schema
-from tests.bench import machine
+from tests.bench import machine, runner
 from tests.bench.client import NOW
 from tests.bench.figures import Figure, Row, median
 from tests.bench.hub import history
-from tests.bench.served import Served
+from tests.bench.runner import Options
 from tests.bench.target import RowFailed
 from tests.support.commands import environment
 
@@ -35,50 +31,25 @@ EVENTS = 1_000_000
 SECONDS_MAX = 600
 
 
-def run(
-    wanted: Sequence[str],
-    *,
-    quick: bool,
-    workspace: Path | None,
-    parent: Path | None,
-    messages: int | None,
-) -> dict[str, Any]:
-    """`workspace`: one that is there already; its log is exported elsewhere and stays as it is."""
-    machine.require_linux()
-    with tempfile.TemporaryDirectory(prefix="agentlip-bench-", dir=parent) as name:
-        position = Path(name)
-        conditions = machine.conditions(position)
-        row: dict[str, Any]
-        try:
-            if workspace is None:
-                workspace = position / "house"
-                with Served(workspace) as served:  # the server itself makes the schema
-                    database = served.target.database
-                history.fill(database, messages or (20_000 if quick else EVENTS))
-            row = s1(workspace, position, 1 if quick else 5).as_json()
-        except (RowFailed, OSError) as error:
-            traceback.print_exc(file=sys.stderr)
-            row = {"row": "S1", "reached": False, "failed": str(error)}
-        conditions["load_after"] = machine.load()
-    return {
-        "suite": "export",
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "quick": quick,
-        "conditions": conditions,
-        "rows": [row] if "S1" in wanted else [],
-        "left_out": {},
-        "warnings": [
-            f"S1: others used {item['others_cores']} cores: the machine was not quiet"
-            for item in row.get("runs", [])
-            if item["others_cores"] > machine.OTHER_CORES_MAX
-        ],
-    }
+def run(options: Options) -> dict[str, Any]:
+    """The log of a workspace that is there already is exported elsewhere and stays as it is."""
+    with runner.own_folder(options.parent) as (folder, conditions):
+        row = runner.measure_row("S1", lambda: s1(options, folder))
+    warnings = [
+        f"S1: others used {item['others_cores']} cores: the machine was not quiet"
+        for item in row.get("runs", [])
+        if item["others_cores"] > machine.OTHER_CORES_MAX
+    ]
+    return runner.result("export", [row], options, conditions, warnings)
 
 
-def s1(workspace: Path, position: Path, repeats: int) -> Row:
+def s1(options: Options, position: Path) -> Row:
+    workspace = options.workspace or position / "workspace"
+    if options.workspace is None:
+        history.make(workspace, options.messages or (20_000 if options.quick else EVENTS))
     row = Row("S1", "export of the log to Parquet with manifests, one process")
     out, rates, floors = position / "out", [], []
-    for _ in range(repeats):
+    for _ in range(1 if options.quick else 5):
         shutil.rmtree(out, ignore_errors=True)
         with Use() as use:
             output = export(workspace, out)

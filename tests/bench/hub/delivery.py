@@ -13,7 +13,7 @@ from tests.bench.client import (
     NOW,
     RECEIVE_BYTES,
     Http,
-    WebSocket,
+    HubSocket,
     check,
     closed_loop,
     masked,
@@ -82,7 +82,7 @@ class Paced:
         self._requests = bench.posts(topic, count)
         self._idle = [Http(bench.target) for _ in range(PACED_CONNECTIONS)]
         self._unanswered: dict[Http, int] = {}
-        self._listener = WebSocket(bench.target, bench.head(), {"channels": [], "topics": [topic]})
+        self._listener = HubSocket(bench.target, bench.head(), {"channels": [], "topics": [topic]})
         self._next = 0
         self._begin = 0.0
 
@@ -180,7 +180,7 @@ def _eight_producers(bench: Bench, topic: str, count: int) -> None:
 
 
 def _socket_producer(bench: Bench, topic: str, count: int) -> None:
-    connection = WebSocket(bench.target, 0, NOTHING)
+    connection = HubSocket(bench.target, 0, NOTHING)
     pipelined(connection, bench.frames(topic, count), WINDOW, lambda _: None)
     connection.close()
 
@@ -235,7 +235,7 @@ class Subscriber:
 
     def __init__(self, target: Target, topic: str, after: int) -> None:
         subscriptions: dict[str, list[str]] = {"channels": [], "topics": [topic]}
-        connection = WebSocket(target, after, subscriptions, SUBSCRIBER_BUFFER_BYTES)
+        connection = HubSocket(target, after, subscriptions, SUBSCRIBER_BUFFER_BYTES)
         connection.sock.setblocking(False)
         self.sock: socket.socket = connection.sock
         self.size = 0

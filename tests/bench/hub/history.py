@@ -1,12 +1,14 @@
 """Fills a stopped workspace with a long past, straight into SQLite and through its schema."""
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.bench.hub.bench import CONTENT_BYTES, SENDER
+from tests.bench.served import Served
 
 CHANNEL = "ch_BENCHHISTORY"
 TOPIC = "topic_BENCHHISTORY"
@@ -22,6 +24,14 @@ EVENTS = (
     "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, entity_type, entity_id,"
     " data_json) VALUES (?, 'message.created', ?, ?, 'message', ?, ?)"
 )
+
+
+def make(workspace: Path, count: int) -> None:
+    """A stopped workspace with `count` messages."""
+    print(f"a workspace with {count:,} messages", file=sys.stderr, flush=True)
+    with Served(workspace) as served:  # the server itself makes the schema
+        database = served.target.database
+    fill(database, count)
 
 
 def fill(database: Path, count: int) -> None:

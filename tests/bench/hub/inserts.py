@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.bench.client import Http, WebSocket, closed_loop, one_by_one, pipelined
+from tests.bench.client import Http, HubSocket, closed_loop, one_by_one, pipelined
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
 from tests.bench.hub import floors
 from tests.bench.hub.bench import Bench
@@ -112,7 +112,7 @@ def _batches(bench: Bench, row: Row, connections: int) -> float:
 def _requests(bench: Bench, row: Row) -> float:
     topic, count = bench.topic(), bench.sizes.bulk_inserts
     frames = bench.frames(topic, count)
-    connection = WebSocket(bench.target, 0, NOTHING)
+    connection = HubSocket(bench.target, 0, NOTHING)
     texts: list[bytes] = []
     with Meter(bench.target.pid) as meter:
         pipelined(connection, frames, WINDOW, texts.append)

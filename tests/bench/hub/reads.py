@@ -7,7 +7,7 @@ import select
 import signal
 from typing import Any
 
-from tests.bench.client import NOW, Http, WebSocket, check, encode, one_by_one, split
+from tests.bench.client import NOW, Http, HubSocket, check, encode, one_by_one, split
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
 from tests.bench.hub import floors, searches
 from tests.bench.hub.bench import Bench
@@ -52,7 +52,7 @@ def p6(bench: Bench) -> Row:
 def _replay(bench: Bench, row: Row, after: int, until: int) -> tuple[float, list[float]]:
     """One replay: its seconds, and the probe's delays while it lasted."""
     with Meter(bench.target.pid) as meter, Probe(bench.target) as probe:
-        connection = WebSocket(bench.target, after, None, 4 << 20)
+        connection = HubSocket(bench.target, after, None, 4 << 20)
         if connection.replay_until != until:
             raise RowFailed("something was written during a replay")
         early = b"".join(connection.early)
@@ -77,7 +77,7 @@ def _replay(bench: Bench, row: Row, after: int, until: int) -> tuple[float, list
     return ended - began, delays
 
 
-def _until_last(connection: WebSocket, until: int) -> tuple[list[bytes], float]:
+def _until_last(connection: HubSocket, until: int) -> tuple[list[bytes], float]:
     """Raw bytes up to the event `until`, looking for which is all that is done meanwhile; and
     when the last of them were there."""
     last = b'"event_id":%d,' % until
@@ -96,7 +96,7 @@ def _until_last(connection: WebSocket, until: int) -> tuple[list[bytes], float]:
         tail = data[-64:]
 
 
-def _finish(connection: WebSocket, pieces: list[bytes], at: float) -> tuple[list[bytes], float]:
+def _finish(connection: HubSocket, pieces: list[bytes], at: float) -> tuple[list[bytes], float]:
     """The rest of the last frame, if it was cut."""
     while True:
         whole = b"".join(pieces)

@@ -2,16 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tests.bench import machine, runner
-from tests.bench.outbox.rows import ROWS as RUNS
-from tests.bench.outbox.rows import OutboxBench, Sizes
+from tests.bench.outbox.rows import ROWS, OutboxBench, Sizes
+from tests.bench.runner import Options
 from tests.bench.target import Refused
 
-ROWS = tuple(RUNS)
 # As shipped, but for room for the whole of a row, and two brokers: none, and a sink.
 TOML = """
 [outbox]
@@ -27,17 +24,8 @@ url = "http://127.0.0.1:{port}"
 """
 
 
-def run(
-    wanted: Sequence[str],
-    *,
-    quick: bool,
-    workspace: Path | None,
-    parent: Path | None,
-    messages: int | None = None,
-) -> dict[str, Any]:
-    del messages
-    machine.require_linux()
-    if workspace is not None:
+def run(options: Options) -> dict[str, Any]:
+    if options.workspace is not None:
         raise Refused("the outbox is measured with brokers of the suite's own: no --workspace")
     sink = subprocess.Popen(
         [sys.executable, "-m", "tests.bench.outbox.sink"],
@@ -47,9 +35,9 @@ def run(
     try:
         assert sink.stdout is not None
         toml = TOML.format(port=int(sink.stdout.readline()))
-        with runner.own_appliance(parent, toml) as (target, conditions):
-            bench = OutboxBench(target, Sizes(quick))
-            return runner.measure("outbox", RUNS, bench, wanted, conditions, quick)
+        with runner.own_appliance(options.parent, toml) as (target, conditions):
+            bench = OutboxBench(target, Sizes(options.quick))
+            return runner.measure("outbox", ROWS, bench, options, conditions)
     finally:
         sink.kill()
         sink.wait()
