@@ -5,11 +5,11 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox.target import BatchTarget, Outgoing, Result, item_of, result_of
+from tests.support.http_server import http_server
 
 Answer = tuple[int, Any, float | None]
 
@@ -140,74 +140,33 @@ def respond(server: FakeBrokerServer, lock: Any, content: Any) -> tuple[int, dic
 
 @contextmanager
 def serve_fake_broker():
-    """A served Scene, on a port of its own."""
-    server = FakeBrokerServer()
+    """A served broker, on a port of its own."""
+    broker = FakeBrokerServer()
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
+    def refuse_other_broker():
+        """The reply to a request that is signed for another broker."""
+        broker.refusals += 1
+        reply = {"error": "the signature is for another broker", "code": "WRONG_BROKER",
+                "details": {"broker_id": broker.broker_id}}  # fmt: skip
+        return 401, {}, json.dumps(reply).encode()
 
-        def setup(self):
-            server.connections += 1
-            super().setup()
+    def reply(request):
+        broker.connections = server.connections
+        signed_for = request.headers.get("x-agentlip-broker", broker.broker_id)
+        if request.method == "GET" or signed_for != broker.broker_id:
+            return refuse_other_broker()
+        broker.requests.append((request.path, request.headers, request.body))
+        try:
+            given = broker.before(request.path, request.body)
+        except ConnectionCut:
+            return None
+        given = given or respond(broker, lock, json.loads(request.body))
+        return None if broker.after(request.path) else given
 
-        def do_GET(self):
-            self.refuse_other_broker()
-
-        def refuse_other_broker(self):
-            """The reply to a request that is signed for another broker."""
-            server.refusals += 1
-            reply = {"error": "the signature is for another broker", "code": "WRONG_BROKER",
-                    "details": {"broker_id": server.broker_id}}  # fmt: skip
-            self.answer(401, {}, json.dumps(reply).encode())
-
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.headers.get("X-Agentlip-Broker", server.broker_id) != server.broker_id:
-                self.refuse_other_broker()
-                return
-            server.requests.append(
-                (self.path, {k.lower(): v for k, v in self.headers.items()}, body)
-            )
-            try:
-                given = server.before(self.path, body)
-            except ConnectionCut:
-                self.close_connection = True
-                return
-            status, headers, content = given or respond(server, lock, json.loads(body))
-            if server.after(self.path):
-                self.close_connection = True
-                return
-            self.answer(status, headers, content)
-
-        def answer(self, status, headers, content):
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_args):
-            pass
-
-    class HttpServer(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_args):
-            pass
-
-    http_server = HttpServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    server.url = f"http://127.0.0.1:{http_server.server_port}"
-    try:
-        yield server
-    finally:
-        http_server.shutdown()
-        http_server.server_close()
-        thread.join()
+    with http_server(reply) as server:
+        broker.url = f"http://127.0.0.1:{server.port}"
+        yield broker
 
 
 def signed_text(path: str, headers: dict[str, str], body: bytes) -> bytes:

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
@@ -13,6 +12,7 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
 from appliance.sdk.discovery import Endpoint
+from tests.support.http_server import HttpRequest, Reply, http_server
 
 Answer = tuple[int, dict[str, str], Any]
 
@@ -30,49 +30,16 @@ class FakeHttp:
 
 @contextmanager
 def http_hub(fake: FakeHttp) -> Iterator[Endpoint]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def reply(request: HttpRequest) -> Reply | None:
+        fake.requests.append(request._asdict())
+        answer = fake.next()
+        if isinstance(answer, str):
+            return None
+        status, headers, value = answer
+        return status, headers, value if isinstance(value, bytes) else json.dumps(value).encode()
 
-        def do_POST(self) -> None:
-            size = int(self.headers.get("Content-Length") or 0)
-            fake.requests.append(
-                {
-                    "method": self.command,
-                    "path": self.path,
-                    "headers": {name.lower(): value for name, value in self.headers.items()},
-                    "body": self.rfile.read(size),
-                }
-            )
-            answer = fake.next()
-            if answer == "hang up":
-                self.close_connection = True
-                self.connection.close()
-                return
-            assert not isinstance(answer, str)
-            status, headers, value = answer
-            text = value if isinstance(value, bytes) else json.dumps(value).encode()
-            self.send_response(status)
-            for name, header in headers.items():
-                self.send_header(name, header)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_GET = do_PATCH = do_POST
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield Endpoint("127.0.0.1", server.server_address[1], token="t" * 64)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(reply) as server:
+        yield Endpoint("127.0.0.1", server.port, token="t" * 64)
 
 
 Part = Callable[[ServerConnection], None]

@@ -5,7 +5,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
 from appliance.kernel.errors import ApplianceError, Invalid
 from tests.support.backups_for_targets import TargetBackups
+from tests.support.http_server import HttpRequest, Reply, http_server
 from tests.support.s3server import ACCESS, SECRET, S3Server
 
 KEYS = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
@@ -37,30 +37,18 @@ def opened(
 @contextmanager
 def server(answer: bytes) -> Iterator[str]:
     """Answers every request with these bytes; b"" answers nothing."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if answer:
-                self.wfile.write(answer)
-            else:
-                done.wait(20)
-            self.close_connection = True
-
-        do_GET = do_PUT = do_DELETE = do_HEAD = do_POST = do
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
     done = threading.Event()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
-        thread.start()
+
+    def reply(_request: HttpRequest) -> bytes | None:
+        if not answer:
+            done.wait(20)
+        return answer
+
+    with http_server(reply) as running:
         try:
-            yield f"http://127.0.0.1:{running.server_port}"
+            yield f"http://127.0.0.1:{running.port}"
         finally:
             done.set()
-            running.shutdown()
 
 
 def http_answer(status: str, body: bytes = b"", length: int | None = None) -> bytes:
@@ -213,32 +201,19 @@ def test_truncated_download_is_unreachable(tmp_path: Path) -> None:
 
 
 def test_request_that_breaks_is_repeated_as_often_as_the_settings_say(tmp_path: Path) -> None:
-    asked: list[str] = []
+    modified = {"ETag": '"x"', "Last-Modified": "Mon, 02 Feb 2026 00:00:00 GMT"}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.headers.get("Range", ""))
-            first = len(asked) == 1
-            self.send_response(200 if first else 206)
-            self.send_header("ETag", '"x"')
-            self.send_header("Last-Modified", "Mon, 02 Feb 2026 00:00:00 GMT")
-            self.send_header("Content-Length", "6" if first else "3")
-            self.send_header("Content-Range", "bytes 3-5/6")
-            self.end_headers()
-            self.wfile.write(b"abc" if first else b"def")
-            self.close_connection = True
+    def reply(request: HttpRequest) -> Reply:
+        if "range" in request.headers:
+            return 206, modified | {"Content-Range": "bytes 3-5/6"}, b"def"
+        return 200, modified | {"Content-Length": "6", "Connection": "close"}, b"abc"
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        endpoint = f"http://127.0.0.1:{running.server_port}"
+    with http_server(reply) as running:
+        endpoint = f"http://127.0.0.1:{running.port}"
         target = TargetSettings(name="t", url="s3://b/p", endpoint=endpoint)
         machine = TargetBackups(tmp_path, target, upload_attempts_max=2)
         assert b"".join(machine.access(**KEYS).open(target).read("x/y")) == b"abcdef"
-        running.shutdown()
-    assert asked == ["", "bytes=3-5"]
+    assert [request.headers.get("range") for request in running.requests] == [None, "bytes=3-5"]
 
 
 def test_nothing_listens_is_unreachable(tmp_path: Path) -> None:
