@@ -10,8 +10,8 @@ from appliance.workspace.row_digest import digested
 STORE = "broker"
 
 
-def create_mesh(tx: Tx, command: wire.CreateMesh, limit: int) -> MeshRow:
-    _check_limit(tx, "SELECT count(*) FROM mesh", (), limit)
+def create_mesh(tx: Tx, command: wire.CreateMesh) -> MeshRow:
+    _check_limit(tx, "SELECT count(*) FROM mesh", (), queries.MESHES_MAX)
     row = MeshRow(
         tx.new_id("mesh_"),
         command.slug,
@@ -39,8 +39,8 @@ def change_mesh(tx: Tx, mesh_id: str, command: wire.ChangeMesh) -> None:
 
 
 @digested(STORE)
-def add_member(tx: Tx, mesh_id: str, pubkey: str, name: str, limit: int) -> None:
-    _check_limit(tx, "SELECT count(*) FROM member", (), limit)
+def add_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
+    _check_limit(tx, "SELECT count(*) FROM member", (), queries.MEMBERS_MAX)
     _insert_member(tx, mesh_id, pubkey, name)
 
 
@@ -87,10 +87,13 @@ def rotate_member(tx: Tx, mesh_id: str, old: str, new: str, name: str) -> None:
     )
 
 
-def create_destination(tx: Tx, mesh_id: str, kind: str, name: str, limit: int) -> bool:
+def create_destination(tx: Tx, mesh_id: str, kind: str, name: str) -> bool:
     """False: it exists already."""
     _check_limit(
-        tx, "SELECT count(*) FROM place WHERE mesh_id = ? AND kind = ?", (mesh_id, kind), limit
+        tx,
+        "SELECT count(*) FROM place WHERE mesh_id = ? AND kind = ?",
+        (mesh_id, kind),
+        queries.DESTINATIONS_MAX,
     )
     return (
         tx.execute(
@@ -102,7 +105,7 @@ def create_destination(tx: Tx, mesh_id: str, kind: str, name: str, limit: int) -
     )
 
 
-def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str, limit: int) -> bool:
+def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bool:
     """False: it was subscribed before."""
     if not queries.destination_exists(tx, mesh_id, kind, name):
         raise wire.NoSuchDestination(details={"kind": kind, "name": name[:100]})
@@ -114,7 +117,7 @@ def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str, limit
         tx,
         "SELECT count(*) FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ?",
         (mesh_id, kind, name),
-        limit,
+        queries.SUBSCRIBERS_MAX,
     )
     return (
         tx.execute(
@@ -138,8 +141,10 @@ def unsubscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> 
     )
 
 
-def add_webhook(tx: Tx, mesh_id: str, url: str, secret: str, limit: int) -> str:
-    _check_limit(tx, "SELECT count(*) FROM webhook WHERE mesh_id = ?", (mesh_id,), limit)
+def add_webhook(tx: Tx, mesh_id: str, url: str, secret: str) -> str:
+    _check_limit(
+        tx, "SELECT count(*) FROM webhook WHERE mesh_id = ?", (mesh_id,), queries.DESTINATIONS_MAX
+    )
     webhook_id = tx.new_id("bhook_")
     tx.execute(
         "INSERT INTO webhook (mesh_id, id, url, added_ms, secret) VALUES (?, ?, ?, ?, ?)",

@@ -163,7 +163,6 @@ def destinations(
     kind: wire.TopicOrQueue,
     after: str,
     limit: int,
-    subscribers_max: int,
 ) -> tuple[list[wire.Destination], bool]:
     """In the order of names, after the name `after`."""
     return reader.page(
@@ -174,7 +173,7 @@ def destinations(
             kind,
             row[0],
             iso(row[1]),
-            list(subscribers(reader, mesh_id, kind, row[0], subscribers_max)),
+            list(subscribers(reader, mesh_id, kind, row[0])),
         ),
         size=lambda destination: (
             ROW_BYTES + sum(len(subscriber) + 3 for subscriber in destination.subscribers)

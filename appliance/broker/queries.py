@@ -30,27 +30,33 @@ def push_of(mesh: str, message_id: str, row: Sequence[Any]) -> Push:
     )  # fmt: skip
 
 
+MESHES_MAX = 1_000  # they are kept in memory with their members
+MEMBERS_MAX = 10_000  # of all meshes together, for the same reason
+DESTINATIONS_MAX = 10_000  # topics, queues or webhooks of one mesh
+SUBSCRIBERS_MAX = 2_000  # of one topic or queue: each message makes a row for each
+
+
 # -- meshes and members ---------------------------------------------------------------------
 
 
-def directory(reader: Executor, meshes_max: int, members_max: int) -> Directory:
+def directory(reader: Executor) -> Directory:
     meshes = reader.execute(
         "SELECT id, slug, dedupe_mode, dedupe_retention_days, message_retention_days,"
         " concurrency, created_ms FROM mesh ORDER BY slug LIMIT ?",
-        (meshes_max,),
+        (MESHES_MAX,),
     )
     members = reader.execute(
         "SELECT mesh_id, pubkey, name, added_ms, revoked_ms, successor FROM member"
         " ORDER BY mesh_id, name, pubkey LIMIT ?",
-        (members_max,),
+        (MEMBERS_MAX,),
     )
     queues = reader.execute(
         "SELECT mesh_id, name, subscriber FROM subscription WHERE kind = 'queue'"
         " ORDER BY mesh_id, name LIMIT ?",
-        (members_max * 10,),
+        (MEMBERS_MAX * 10,),
     )
     webhooks = reader.execute(
-        f"SELECT {WEBHOOK_COLUMNS} FROM webhook ORDER BY id LIMIT ?", (members_max,)
+        f"SELECT {WEBHOOK_COLUMNS} FROM webhook ORDER BY id LIMIT ?", (MEMBERS_MAX,)
     )
     return Directory(
         [MeshRow(*row) for row in meshes.fetchall()],
@@ -159,13 +165,11 @@ def current_key(reader: Executor, mesh_id: str, pubkey: str) -> str | None:
     return None
 
 
-def subscribers(
-    reader: Executor, mesh_id: str, kind: str, name: str, limit: int
-) -> tuple[str, ...]:
+def subscribers(reader: Executor, mesh_id: str, kind: str, name: str) -> tuple[str, ...]:
     rows = reader.execute(
         "SELECT subscriber FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ?"
         " ORDER BY subscriber LIMIT ?",
-        (mesh_id, kind, name, limit),
+        (mesh_id, kind, name, SUBSCRIBERS_MAX),
     ).fetchall()
     return tuple([row[0] for row in rows])
 
@@ -242,7 +246,7 @@ def webhooks_with_work(
 
 
 def destination(
-    reader: Executor, mesh_id: str, kind: wire.TopicOrQueue, name: str, limit: int
+    reader: Executor, mesh_id: str, kind: wire.TopicOrQueue, name: str
 ) -> wire.Destination:
     row = reader.execute(
         "SELECT created_ms FROM place WHERE mesh_id = ? AND kind = ? AND name = ?",
@@ -250,7 +254,7 @@ def destination(
     ).fetchone()
     if row is None:
         raise wire.NoSuchDestination(details={"kind": kind, "name": name[:100]})
-    keys = list(subscribers(reader, mesh_id, kind, name, limit))
+    keys = list(subscribers(reader, mesh_id, kind, name))
     return wire.Destination(kind, name, iso(row[0]), keys)
 
 

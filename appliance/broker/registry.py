@@ -25,6 +25,7 @@ from appliance.mesh import signing
 
 SWEPT = "swept_ms"
 ALL = wire.MeshRowsQuery()
+SECRET_GRACE_MS = 24 * HOUR_MS  # how long a replaced webhook secret still signs
 FANOUT_SECONDS_MAX = 300.0  # age below which the orphan check ignores delivery rows
 PAGE_MAX = 500  # rows in one reply; a larger limit is clamped
 ORPHAN_ROWS_MAX = 1_000  # orphans listed by one orphan check
@@ -50,7 +51,7 @@ class Registry:
         return wire.MeshList([views.mesh_to_wire(row) for row in rows])
 
     def create_mesh(self, command: wire.CreateMesh) -> wire.MeshReply:
-        row = self._store.write(admin_writes.create_mesh, command, self._settings.meshes_max)
+        row = self._store.write(admin_writes.create_mesh, command)
         self._broker.reload()
         return wire.MeshReply(views.mesh_to_wire(row))
 
@@ -66,7 +67,7 @@ class Registry:
 
     def members(self, slug: str, query: wire.MeshRowsQuery = ALL) -> wire.MemberList:
         mesh = self._mesh(slug)
-        limit = min(query.limit, self._settings.members_max)
+        limit = min(query.limit, queries.MEMBERS_MAX)
         page, more, last = self._store.read(listings.members, mesh.id, query.after, limit)
         rows = [self._to_wire(row) for row in page]
         return wire.MemberList(rows, more, last)
@@ -74,8 +75,7 @@ class Registry:
     def add_member(self, slug: str, command: wire.AddMember) -> wire.MemberReply:
         mesh = self._mesh(slug)
         check_key(command.pubkey)
-        limit = self._settings.members_max
-        self._store.write(admin_writes.add_member, mesh.id, command.pubkey, command.name, limit)
+        self._store.write(admin_writes.add_member, mesh.id, command.pubkey, command.name)
         self._broker.reload()
         return self._member(mesh, command.pubkey)
 
@@ -125,22 +125,16 @@ class Registry:
     def destinations(
         self, slug: str, kind: wire.TopicOrQueue, query: wire.MeshRowsQuery = ALL
     ) -> wire.DestinationList:
-        mesh, settings = self._mesh(slug), self._settings
-        limit = min(query.limit, settings.destinations_max)
-        page, more = self._store.read(
-            listings.destinations, mesh.id, kind, query.after, limit, settings.subscribers_max
-        )
+        mesh, limit = self._mesh(slug), min(query.limit, queries.DESTINATIONS_MAX)
+        page, more = self._store.read(listings.destinations, mesh.id, kind, query.after, limit)
         return wire.DestinationList(page, more, page[-1].name if page else query.after)
 
     def create_destination(
         self, slug: str, kind: wire.TopicOrQueue, name: str
     ) -> tuple[wire.DestinationReply, bool]:
         mesh = self._mesh(slug)
-        made = self._store.write(
-            admin_writes.create_destination, mesh.id, kind, name, self._settings.destinations_max
-        )
-        limit = self._settings.subscribers_max
-        destination = self._store.read(queries.destination, mesh.id, kind, name, limit)
+        made = self._store.write(admin_writes.create_destination, mesh.id, kind, name)
+        destination = self._store.read(queries.destination, mesh.id, kind, name)
         return wire.DestinationReply(destination), made
 
     def subscribe(self, slug: str, kind: str, name: str, subscriber: str) -> wire.ChangeReply:
@@ -151,8 +145,7 @@ class Registry:
             self._check_webhook_url(None)
         else:
             subscriber = self._broker.directory.find(mesh.id, subscriber).pubkey
-        limit = self._settings.subscribers_max
-        done = self._store.write(admin_writes.subscribe, mesh.id, kind, name, subscriber, limit)
+        done = self._store.write(admin_writes.subscribe, mesh.id, kind, name, subscriber)
         self._broker.reload()
         return wire.ChangeReply(done)
 
@@ -168,7 +161,7 @@ class Registry:
 
     def webhooks(self, slug: str, query: wire.MeshRowsQuery = ALL) -> webhook_wire.MeshWebhookList:
         mesh, steady = self._mesh(slug), self._broker.steady
-        limit = min(query.limit, self._settings.destinations_max)
+        limit = min(query.limit, queries.DESTINATIONS_MAX)
         page, more = self._store.read(listings.webhooks, mesh.id, query.after, limit)
         last = page[-1].id if page else query.after
         now_ms = steady.now_ms()
@@ -185,12 +178,10 @@ class Registry:
         self, slug: str, command: webhook_wire.CreateMeshWebhook
     ) -> webhook_wire.MeshWebhookChanged:
         """Add a webhook; only this reply contains its secret."""
-        mesh, limit = self._mesh(slug), self._settings.destinations_max
+        mesh = self._mesh(slug)
         self._check_webhook_url(command.url)
         secret = check_secret(command.secret) or webhook_signature.new_secret()
-        webhook_id = self._store.write(
-            admin_writes.add_webhook, mesh.id, command.url, secret, limit
-        )
+        webhook_id = self._store.write(admin_writes.add_webhook, mesh.id, command.url, secret)
         self._broker.reload()
         return webhook_wire.MeshWebhookChanged(self.show_webhook(slug, webhook_id).webhook, secret)
 
@@ -206,9 +197,8 @@ class Registry:
         secret = (
             webhook_signature.new_secret() if command.new_secret else check_secret(command.secret)
         )
-        grace_ms = int(self._settings.webhook_secret_grace_hours * HOUR_MS)
         self._store.write(
-            admin_writes.change_webhook, mesh.id, webhook_id, command, secret, grace_ms
+            admin_writes.change_webhook, mesh.id, webhook_id, command, secret, SECRET_GRACE_MS
         )
         self._broker.reload()
         self._broker.dispatch.webhook_work.set()

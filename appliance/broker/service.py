@@ -34,6 +34,7 @@ MENTIONS_MAX = 50  # members named in one message's meta.mentions
 RETRY_SECONDS_MAX = 60.0  # longest delay before a failed delivery is repeated
 RETRY_AFTER_SECONDS_MAX = 3_600.0  # longest Retry-After accepted from a webhook
 WINDOW_MAX = 256  # unacked deliveries of one connection
+LEASE_SECONDS = 30.0  # a delivery that is not acked for this long is made again
 CLAIM_MAX = 500  # deliveries claimed in one transaction
 
 
@@ -69,7 +70,7 @@ class Broker:
         self.store.seed_ids(self.store.read(queries.last_history))
         self.steady.open()
         with suppress(Unavailable):  # the disk is full: nothing can be delivered either
-            longest = max(RETRY_SECONDS_MAX, RETRY_AFTER_SECONDS_MAX, self.settings.lease_seconds)
+            longest = max(RETRY_SECONDS_MAX, RETRY_AFTER_SECONDS_MAX, LEASE_SECONDS)
             self.store.write(writes.cap_waits, int(2000 * longest))
         self.epoch = self.store.read(queries.epoch)
         used = self.store.read(queries.used_nonces, self.clock.now_ms(), NONCES_MAX)
@@ -85,10 +86,7 @@ class Broker:
 
     def reload(self) -> None:
         """Read meshes and members from the store after a change."""
-        settings = self.settings
-        self.directory = self.store.read(
-            queries.directory, settings.meshes_max, settings.members_max
-        )
+        self.directory = self.store.read(queries.directory)
         metrics.misconfigured.set(
             sum(
                 retention.is_misconfigured(
@@ -191,9 +189,8 @@ class Broker:
         command that fails stops those behind it to the same destination, to keep their order."""
         if not commands:
             return []
-        limit = self.settings.subscribers_max
         try:
-            results = self._write_with_nonces((writes.accept_many, (commands, limit, self.logs)))
+            results = self._write_with_nonces((writes.accept_many, (commands, self.logs)))
             return [CallOutcome(result) for result in results]
         except Unavailable as error:
             return [CallOutcome(error=error) for _ in commands]
@@ -211,7 +208,7 @@ class Broker:
         return outcomes
 
     def _write_alone(self, command: Command) -> CallOutcome:
-        call = (writes.accept, (command, self.settings.subscribers_max, self.logs))
+        call = (writes.accept, (command, self.logs))
         try:
             return self.store.write_many([call])[0]
         except Unavailable as error:
@@ -370,10 +367,9 @@ class Broker:
         acks, demands = self.dispatch.next_batch(CLAIM_MAX)
         if not acks and not demands:
             return False
-        lease_ms = int(self.settings.lease_seconds * 1000)
         try:
             acked, claims = self.store.write(
-                writes.ack_and_claim, acks, demands, lease_ms, self.logs
+                writes.ack_and_claim, acks, demands, int(LEASE_SECONDS * 1000), self.logs
             )
         except BaseException:
             self.dispatch.put_back(acks, demands)

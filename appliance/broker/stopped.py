@@ -6,14 +6,12 @@ from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.stopped_store import stopped_store
 
-_ROWS_MAX = 1_000_000  # meshes and members that are read; the settings allow fewer
-
 
 def revoke_member(datadir: DataDir, slug: str, key_or_name: str) -> wire.MemberReply:
     """Raises MeshNotFound, NoSuchMember, HubRunning and MigrationPending."""
     clock = SystemClock()
     with stopped_store(datadir, "broker", clock) as store:
-        directory = store.read(queries.directory, _ROWS_MAX, _ROWS_MAX)
+        directory = store.read(queries.directory)
         member = directory.find(directory.mesh(slug).id, key_or_name)
         store.write(admin_writes.revoke_member, member.mesh_id, member.pubkey, True)
         revoked_ms = member.revoked_ms or clock.now_ms()

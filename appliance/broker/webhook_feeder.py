@@ -15,7 +15,7 @@ import msgspec
 from appliance.broker import metrics, queries, views, writes
 from appliance.broker.log_writes import DeliveryAck
 from appliance.broker.rows import WebhookRow
-from appliance.broker.service import CLAIM_MAX, Broker
+from appliance.broker.service import CLAIM_MAX, LEASE_SECONDS, Broker
 from appliance.broker.writes import Claim, Demand
 from appliance.kernel import webhook_signature
 from appliance.kernel.clock import DAY_MS
@@ -65,7 +65,7 @@ class MeshWebhookFeeder(Loop):
         demands = self._demands()
         if not demands:
             return {"handed": 0}
-        lease_ms = int(broker.settings.lease_seconds * 1000)
+        lease_ms = int(LEASE_SECONDS * 1000)
         _, claims = broker.store.write(writes.ack_and_claim, (), demands, lease_ms, broker.logs)
         taken = self._outbox.take([message_of(claim) for claim in claims])
         acks = [DeliveryAck(row.owner, row.id, row.push.message_id) for row in claims[:taken]]

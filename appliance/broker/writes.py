@@ -56,29 +56,27 @@ def remember_nonces(tx: Tx, used: Sequence[UsedNonceRow]) -> None:
 # -- accepting (B2 and B3) -------------------------------------------------------------------
 
 
-def accept_many(
-    tx: Tx, commands: Sequence[Command], fanout_max: int, logs: bool
-) -> list[AcceptResult]:
+def accept_many(tx: Tx, commands: Sequence[Command], logs: bool) -> list[AcceptResult]:
     """All in one transaction. If one fails, all are rolled back; the caller then writes each
     alone."""
-    results = [_accept(tx, command, fanout_max) for command in commands]
+    results = [_accept(tx, command) for command in commands]
     new = [result.record.broker_message_id for result in results if result.record and result.is_new]
     if logs and new:
         log_writes.log_accepted(tx, new)
     return results
 
 
-def accept(tx: Tx, command: Command, fanout_max: int, logs: bool) -> AcceptResult:
-    return accept_many(tx, [command], fanout_max, logs)[0]
+def accept(tx: Tx, command: Command, logs: bool) -> AcceptResult:
+    return accept_many(tx, [command], logs)[0]
 
 
-def _accept(tx: Tx, command: Command, fanout_max: int) -> AcceptResult:
+def _accept(tx: Tx, command: Command) -> AcceptResult:
     """Reads before it writes, so that a refusal leaves nothing to roll back."""
     mesh_id = command.mesh_id
     record = queries.dedupe_record(tx, mesh_id, command.client_message_id)
     if record is not None:
         return AcceptResult(record)
-    recipients = recipients_of(tx, command, fanout_max)
+    recipients = recipients_of(tx, command)
     if recipients is None:
         return AcceptResult(None)
     made = DedupeRecord(tx.new_id("bmsg_"), tx.new_id("bh_"), command.fingerprint, True, tx.now_ms)
@@ -100,7 +98,7 @@ def _accept(tx: Tx, command: Command, fanout_max: int) -> AcceptResult:
     return AcceptResult(made, is_new=True)
 
 
-def recipients_of(tx: Tx, command: Command, fanout_max: int) -> tuple[str, ...] | None:
+def recipients_of(tx: Tx, command: Command) -> tuple[str, ...] | None:
     """Whose deliveries to create; None: the destination does not exist. The sender is left out."""
     mesh_id, kind, ref = command.mesh_id, command.kind, command.ref
     if kind == "dm":
@@ -110,7 +108,7 @@ def recipients_of(tx: Tx, command: Command, fanout_max: int) -> tuple[str, ...] 
         return None
     if kind == "queue":
         return (f"queue:{ref}",)
-    subscribers = queries.subscribers(tx, mesh_id, kind, ref, fanout_max)
+    subscribers = queries.subscribers(tx, mesh_id, kind, ref)
     return tuple([key for key in subscribers if key != command.sender_pubkey])
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from appliance.broker import wire as broker
 from appliance.broker.orphans import RULES
+from appliance.broker.queries import MESHES_MAX
 from appliance.broker.registry import ORPHAN_ROWS_MAX
-from appliance.broker.settings import BrokerSettings
 from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.outbox import wire as outbox
 from appliance.outbox.admin import REDRIVE_MAX
@@ -22,7 +22,7 @@ SENTENCE = max((sentence for _, sentence, _ in RULES), key=len)
 
 def meshes():
     row = broker.Mesh(SLUG, "retention_scoped", 3999, 36_500, "allow_concurrent", TIME)
-    return row, BrokerSettings().meshes_max
+    return row, MESHES_MAX
 
 
 def orphans():

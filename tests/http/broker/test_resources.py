@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from appliance.broker import access, wire
+from appliance.broker import access, queries, wire
 from appliance.kernel.store_errors import StoreFull
 from appliance.mesh.signing import request_text, rotation_text, sign
 from appliance.web.settings import LimitSettings
@@ -423,10 +423,10 @@ def test_member_needs_a_key_that_can_sign(broker, pubkey):
     assert answer.status_code == 400
 
 
-def test_limits_of_meshes_members_and_places_hold(tmp_path):
-    broker = BrokerFixture(
-        tmp_path, members_max=3, meshes_max=1, destinations_max=1, subscribers_max=2
-    )
+def test_limits_of_meshes_members_and_places_hold(broker, monkeypatch):
+    limits = {"MEMBERS_MAX": 3, "MESHES_MAX": 1, "DESTINATIONS_MAX": 1, "SUBSCRIBERS_MAX": 2}
+    for name, value in limits.items():
+        monkeypatch.setattr(queries, name, value)
     client = broker.client(TOKEN)
     for path, body in (
         ("/broker/v1/meshes", {"slug": "m"}),
@@ -437,7 +437,6 @@ def test_limits_of_meshes_members_and_places_hold(tmp_path):
         assert (answer.status_code, answer.json["code"]) == (409, "TOO_MANY"), path
     full = client.simulate_put(f"{LAB}/topics/alerts/subscribers/anna")
     assert (full.status_code, full.json["code"]) == (409, "TOO_MANY")
-    broker.close()
 
 
 def test_status_counts_and_orphans_are_looked_for(broker):

@@ -23,11 +23,8 @@ pytestmark = pytest.mark.slow
 
 PATH, ACCEPT = "/broker/v1/link", "/broker/v1/accept"
 LAB = "/broker/v1/meshes/lab"
-SETTINGS = """
-[broker]
-lease_seconds = 1.0
-"""
 CONSTANTS = {
+    "appliance.broker.service.LEASE_SECONDS": 1.0,
     "appliance.broker.member_socket.HELLO_SECONDS_MAX": 1.0,
     "appliance.broker.loops.LeaseSweeper.interval_seconds": 0.2,
 }
@@ -35,7 +32,7 @@ CONSTANTS = {
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("broker"), settings=SETTINGS, constants=CONSTANTS) as hub:
+    with serve(tmp_path_factory.mktemp("broker"), constants=CONSTANTS) as hub:
         furnish(hub)
         yield hub
 
@@ -354,7 +351,7 @@ def test_invalid_frame_is_answered_and_changes_nothing(hub):
 
 def test_killed_in_the_middle_again_and_again_nothing_is_lost_or_stored_twice(tmp_path):
     """Accepted sends are delivered; the others are sent again under their ids."""
-    with serve(tmp_path, settings=SETTINGS) as hub:
+    with serve(tmp_path, constants=CONSTANTS) as hub:
         furnish(hub)
         waiting = [[f"k{n}-{m}" for m in range(10)] for n in range(400)]
         accepted, got = {}, {}
@@ -389,7 +386,7 @@ def kill_amid(hub, accepted, chance):
 
 def test_a_writer_that_is_killed_again_and_again_costs_no_message(tmp_path):
     """Accepted sends are delivered once; the others are sent again under their ids."""
-    with serve(tmp_path, "--no-limits", settings=SETTINGS) as hub:
+    with serve(tmp_path, "--no-limits", constants=CONSTANTS) as hub:
         furnish(hub)
         accepted, got = {}, {}
         with linked(hub, "bert") as bert:

@@ -3,12 +3,11 @@
 import msgspec
 import pytest
 
-from appliance.broker import webhook_wire, wire
-from appliance.broker.settings import BrokerSettings
+from appliance.broker import queries, webhook_wire, wire
 from tests.support.broker import BrokerFixture
 
 BYTES = 1 << 20
-MANY = BrokerSettings().subscribers_max
+MANY = queries.SUBSCRIBERS_MAX
 KEYS = [f"{number:064x}" for number in range(5000)]
 
 
