@@ -1,8 +1,8 @@
 """Merges small segments and removes segments past their retention.
 
 The new segment is complete before its manifest lists the segments it replaces. These remain for
-`export.replaced_seconds`, for readers that listed them before. Then first their manifests are
-removed, then the files.
+a day, for readers that listed them before. Then first their manifests are removed, then the
+files.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,10 @@ from appliance.export.manifests import SegmentDirectory
 from appliance.export.schema import ExportColumn
 from appliance.export.settings import ExportSettings
 from appliance.export.wire import SegmentManifest
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import DAY_MS, Clock, iso
+
+COUNT_MIN = 8  # adjacent segments of a day that are worth merging
+REPLACED_MS = DAY_MS  # longer than a job reads the segments that it listed
 
 
 class Tidied(msgspec.Struct):
@@ -35,7 +38,7 @@ def tidy(directory: SegmentDirectory, settings: ExportSettings, clock: Clock) ->
     done = Tidied(log=directory.kind)
     alive = segment.live(directory.manifests())
     columns = log_of(directory.kind).columns
-    for group in segment.compactable(alive, limits_of(settings), settings.compact_count_min):
+    for group in segment.compactable(alive, limits_of(settings), COUNT_MIN):
         compact(directory, group, columns, clock)
         done.written += 1
         done.replaced += len(group)
@@ -96,7 +99,7 @@ def _retain(
 ) -> None:
     """Remove segments. Where the log begins then is noted before, so a reader can tell removed
     days from missing segments, also after a crash."""
-    replaced_before = iso(now_ms - int(settings.replaced_seconds * 1000))
+    replaced_before = iso(now_ms - REPLACED_MS)
     dates_before = _dates_before(settings.keep_days, now_ms)
     every = directory.manifests()
     alive = segment.live(every)

@@ -22,6 +22,7 @@ from appliance.shared.segment_chain import JUMP, SPARSE, Gap
 
 ProgressCallback = Callable[[int], None]
 SegmentCallback = Callable[[SegmentManifest], None]
+BYTES_MAX = 256 << 20  # payload of a segment, which limits the memory of jobs
 GAPS_MAX = 100
 EXPORTED = "exported"
 
@@ -257,7 +258,5 @@ class _Open(msgspec.Struct):
 
 def limits_of(settings: ExportSettings) -> SegmentLimits:
     return SegmentLimits(
-        settings.segment_rows_max,
-        settings.segment_bytes_max,
-        int(settings.segment_open_seconds * 1000),
+        settings.segment_rows_max, BYTES_MAX, int(settings.segment_open_seconds * 1000)
     )

@@ -15,7 +15,6 @@ from appliance.export.errors import EmptyRange, ExportError, SegmentMissing, Tab
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.report_wire import ActivityQuery, DeliveryQuery
-from appliance.export.settings import ExportSettings
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.errors import Invalid
 from appliance.kernel.page import take_page
@@ -24,12 +23,13 @@ from appliance.kernel.threads import in_thread
 from appliance.workspace.command_runner import CommandRunner, error_of
 
 REPORTS_MAX = 2  # reports over HTTP at the same time; others get 503
+REPORT_SECONDS_MAX = 60.0  # a report over HTTP that takes longer is aborted
 REPORT_ROWS_MAX = 1_000  # largest number of rows of a list in a report over HTTP
 DOWNLOAD_CHUNK_BYTES = 256 * 1024  # bytes of a download that are read at once
 SEGMENTS_PAGE_MAX = 1_000  # largest number of segments in one response
 BESIDE_BYTES = 100  # added per row for the rest of the page, which is more than it needs
 EXIT_INVALID = 1  # exit code of the command line for invalid arguments
-RAISE_LIMIT = "request a smaller range, or raise export.report_seconds_max"
+TOO_SLOW = "request a smaller range"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -150,9 +150,8 @@ class Snapshots:
 class Reports:
     """Runs reports with the command line, because they read many files and rows."""
 
-    def __init__(self, child: CommandRunner, settings: ExportSettings) -> None:
+    def __init__(self, child: CommandRunner) -> None:
         self._child = child
-        self._settings = settings
         self._running = 0
 
     def activity(self, query: ActivityQuery) -> bytes:
@@ -173,9 +172,7 @@ class Reports:
         arguments += [f"--{flag}={value}" for flag, value in options.items() if value is not None]
         self._running += 1
         try:
-            done = self._child.run(
-                arguments, self._settings.report_seconds_max, too_slow_hint=RAISE_LIMIT
-            )
+            done = self._child.run(arguments, REPORT_SECONDS_MAX, too_slow_hint=TOO_SLOW)
         finally:
             self._running -= 1
         if done.code == 0:

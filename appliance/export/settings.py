@@ -18,12 +18,8 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     export_format: Format = "parquet"  # format of segments; parquet needs the extra [export]
     export_seconds: Seconds = 60.0  # seconds between two export rounds
     segment_rows_max: Positive = 500_000  # events per segment; a job reads one in seconds
-    segment_bytes_max: Positive = 256 * 1024 * 1024  # payload per segment; limits memory of jobs
     segment_open_seconds: Seconds = 300.0  # a segment that is not full is closed after this time
-    compact_count_min: Positive = 8  # smallest number of adjacent segments of a day to merge
-    replaced_seconds: Annotated[float, Meta(ge=0)] = 86_400.0  # seconds to keep merged ones
     keep_days: Annotated[int, Meta(ge=0)] = 0  # days after which segments are removed; 0 keeps all
     archive_dir: str = ""  # with one, only segments that this archive has are removed
     snapshots_kept: Annotated[int, Meta(ge=0)] = 5  # newest snapshots to keep; 0 keeps all
     gold_dir: str = ".agentlip/gold"  # directory of the results of jobs, for reports
-    report_seconds_max: Seconds = 60.0  # a report over HTTP that takes longer is aborted

@@ -46,7 +46,7 @@ class ExportSubsystem(Subsystem):
         out = datadir.workspace / settings.export_dir
         self._segments = Segments(out)
         self._snapshots = Snapshots(out)
-        self._reports = Reports(child, settings)
+        self._reports = Reports(child)
         self.loops: list[Loop] = []
         if settings.export:
             newest = partial(_newest, datadir, needs.newest_event)

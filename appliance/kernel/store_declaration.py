@@ -109,7 +109,7 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns  what is selected for a column of the schema, if not the column of the same name
     times    the same, for columns with milliseconds; `times_of_others`: for text of other programs
     scope    what a token needs to read it over HTTP
-    payload  the column whose length counts for `export.segment_bytes_max`
+    payload  the column whose length counts for the size of a segment
     kept     its rows are never removed from the store
     """
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from appliance.export import segment
+from appliance.export.compact import COUNT_MIN
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from tests.support.commands import agentlip, command, environment
@@ -237,11 +238,10 @@ def test_follow_exports_new_events_until_it_is_stopped(logged):
 
 
 def test_follow_merges_small_adjacent_segments(logged):
-    logged.add(600)
-    with following(logged, AGENTLIP_EXPORT__COMPACT_COUNT_MIN="2") as process:
-        assert json.loads(process.stdout.readline())["last_event_id"] == 600
-        logged.add(600)
-        assert json.loads(process.stdout.readline())["last_event_id"] == 1200
+    with following(logged) as process:
+        for number in range(1, COUNT_MIN + 1):
+            logged.add(10)
+            assert json.loads(process.stdout.readline())["last_event_id"] == 10 * number
         until(lambda: any(manifest.replaces for manifest in manifests(out_of(logged))))
     assert ids_in(out_of(logged)) == logged.ids()
 
@@ -300,7 +300,10 @@ def test_all_logs_are_exported_listed_tidied_and_verified(logged):
     assert [listed[kind]["waiting"] for kind in LOGS] == [0, 0, 0, 1, 0]
     assert [listed[kind]["missing"] for kind in LOGS] == [0, 1, 0, 0, 0]
     assert ids_in(out, "inbox") == inbox.ids()[:-1]
-    done = export(logged, "tidy", "--json", AGENTLIP_EXPORT__COMPACT_COUNT_MIN="2")
+    for _ in range(COUNT_MIN - 2):
+        broker.add(1)
+        export(logged, "segments")
+    done = export(logged, "tidy", "--json")
     written = {log["log"]: log["written"] for log in done.json["logs"]}
     assert written == {"events": 0, "broker": 1, "inbox": 0}
     assert done.json["written"] == 0

@@ -197,7 +197,7 @@ def test_archive_does_not_have_a_segment_in_a_damaged_file(out, tmp_path, damage
 
 
 def tidied(tmp_path, out):
-    settings = ExportSettings(keep_days=1, archive_dir=str(out), replaced_seconds=0)
+    settings = ExportSettings(keep_days=1, archive_dir=str(out))
     later = SystemClock()  # years after the events
     directory = SegmentDirectory(tmp_path / "in")
     with directory.only_writer():

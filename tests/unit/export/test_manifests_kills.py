@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.export import manifests, segment
-from appliance.export.compact import tidy
+from appliance.export import compact, manifests, segment
 from appliance.export.exporter import Exporter
 from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.manifests import SegmentDirectory, check
@@ -21,7 +20,7 @@ from tests.support.exports import Logged, StoreLog, ids_in
 pytestmark = pytest.mark.slow
 
 LIMITS = SegmentLimits(rows_max=20, bytes_max=1 << 20, open_ms=1000)
-SETTINGS = ExportSettings(compact_count_min=2, replaced_seconds=0, keep_days=0)
+SETTINGS = ExportSettings()
 STEPS_MAX = 200
 # Compaction and removal in the same millisecond would take fewer steps to count.
 CLOCK = SteppingClock()
@@ -33,10 +32,13 @@ def export(logged: Logged, out: Path, log: ExportedLog = EVENTS) -> None:
         Exporter(reader, directory, "jsonl", LIMITS, CLOCK).run()
 
 
-def clean(out: Path, settings: ExportSettings) -> None:
+def clean(out: Path, replaced_ms: int = compact.REPLACED_MS) -> None:
+    """Compact from two segments on, and keep replaced ones for this time."""
     directory = SegmentDirectory(out)
-    with directory.only_writer():
-        tidy(directory, settings, CLOCK)
+    with pytest.MonkeyPatch.context() as patch, directory.only_writer():
+        patch.setattr(compact, "COUNT_MIN", 2)
+        patch.setattr(compact, "REPLACED_MS", replaced_ms)
+        compact.tidy(directory, SETTINGS, CLOCK)
 
 
 def killed_at(step: int, work: Callable[[], None]) -> bool:
@@ -104,7 +106,6 @@ def test_export_killed_at_any_step_is_continued_by_the_next(tmp_path, kind):
 
 
 def test_compaction_killed_at_any_step_keeps_each_event_once(tmp_path):
-    kept = ExportSettings(compact_count_min=2, replaced_seconds=3600)
     kills = 0
     for step in range(1, STEPS_MAX):
         out = tmp_path / f"out{step}"
@@ -113,15 +114,15 @@ def test_compaction_killed_at_any_step_keeps_each_event_once(tmp_path):
             for _ in range(2):
                 logged.add(2)
                 export(logged, out)
-            clean(out, kept)
+            clean(out)
         logged.add(4)
         export(logged, out)
-        if not killed_at(step, lambda out=out: clean(out, SETTINGS)):
+        if not killed_at(step, lambda out=out: clean(out, replaced_ms=0)):
             break
         kills += 1
         whole(out, logged)
         assert ids_in(out) == logged.ids()
-        clean(out, SETTINGS)
+        clean(out, replaced_ms=0)
         assert ids_in(out) == logged.ids()
         assert segment.problems_of_chain(segment.live(SegmentDirectory(out).manifests())) == []
     assert kills > 30

@@ -2,7 +2,7 @@
 
 import threading
 
-from appliance.export.compact import tidy
+from appliance.export import compact
 from appliance.export.errors import SegmentMissing
 from appliance.export.exporter import Exporter, limits_of
 from appliance.export.manifests import SegmentDirectory
@@ -13,7 +13,7 @@ from tests.support.clock import FakeClock
 from tests.support.exports import Logged, ids_in, manifests
 
 ROUNDS = 60
-SETTINGS = ExportSettings(compact_count_min=3, replaced_seconds=0.4)
+SETTINGS = ExportSettings()
 
 
 def write(logged: Logged, out, done: threading.Event, failed: list[BaseException]) -> None:
@@ -24,14 +24,16 @@ def write(logged: Logged, out, done: threading.Event, failed: list[BaseException
                 logged.add(5)
                 with catalogue.only_writer():
                     Exporter(log, catalogue, "jsonl", limits_of(SETTINGS), SystemClock()).run()
-                    tidy(catalogue, SETTINGS, SystemClock())
+                    compact.tidy(catalogue, SETTINGS, SystemClock())
     except BaseException as error:
         failed.append(error)
     finally:
         done.set()
 
 
-def test_reader_beside_a_writer_sees_each_event_once(tmp_path):
+def test_reader_beside_a_writer_sees_each_event_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(compact, "COUNT_MIN", 3)
+    monkeypatch.setattr(compact, "REPLACED_MS", 400)
     logged, out = Logged(tmp_path / "house", 0), tmp_path / "out"
     done, failed = threading.Event(), []
     writer = threading.Thread(target=write, args=(logged, out, done, failed))
@@ -52,6 +54,6 @@ def test_reader_beside_a_writer_sees_each_event_once(tmp_path):
     assert ids_in(out) == list(range(1, ROUNDS * 5 + 1))
     catalogue = SegmentDirectory(out)
     with catalogue.only_writer():  # segments replaced just now may go a second later
-        tidy(catalogue, SETTINGS, FakeClock(SystemClock().now_ms() + 1000))
+        compact.tidy(catalogue, SETTINGS, FakeClock(SystemClock().now_ms() + 1000))
     assert ids_in(out) == list(range(1, ROUNDS * 5 + 1))
     assert len(manifests(out)) < ROUNDS / 3

@@ -97,20 +97,22 @@ def test_a_snapshot_with_a_wrong_number_of_rows_is_reported(out):
     assert [code for code, _ in problems(out)] == ["SEGMENT_TORN"]
 
 
-def test_compaction_refuses_a_manifest_with_a_wrong_number_of_rows(out):
+def test_compaction_refuses_a_manifest_with_a_wrong_number_of_rows(out, monkeypatch):
+    monkeypatch.setattr(compact, "COUNT_MIN", 2)
     rewrite(manifest_of(out), rows=19)
     directory = SegmentDirectory(out)
     before = [path.name for path in directory.paths()]
     with directory.only_writer(), pytest.raises(SegmentTorn, match=r"60 events.*59"):
-        compact.tidy(directory, ExportSettings(compact_count_min=2), FakeClock())
+        compact.tidy(directory, ExportSettings(), FakeClock())
     assert [path.name for path in directory.paths()] == before
     assert list(out.rglob(".tmp-*")) == []
 
 
-def test_compaction_names_a_segment_that_is_not_of_its_format(out):
+def test_compaction_names_a_segment_that_is_not_of_its_format(out, monkeypatch):
+    monkeypatch.setattr(compact, "COUNT_MIN", 2)
     path = data_of(out)
     path.write_bytes(b"x" * 100)
     rewrite(manifest_of(out), bytes=100, sha256=hashlib.sha256(b"x" * 100).hexdigest())
     directory = SegmentDirectory(out)
     with directory.only_writer(), pytest.raises(SegmentTorn, match=r"cannot be read|41 events"):
-        compact.tidy(directory, ExportSettings(compact_count_min=2), FakeClock())
+        compact.tidy(directory, ExportSettings(), FakeClock())
