@@ -14,7 +14,6 @@ from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.identity.settings import IdentitySettings
 from appliance.inbox.settings import InboxSettings
-from appliance.jobs.settings import JobsSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox.settings import MailSettings, OutboxSettings
@@ -43,7 +42,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outbox: OutboxSettings = OutboxSettings()
     mail: MailSettings = MailSettings()
     export: ExportSettings = ExportSettings()
-    jobs: JobsSettings = JobsSettings()
     backup: BackupSettings = BackupSettings()
     plugins: PluginsSettings = PluginsSettings()
     log: LogSettings = LogSettings()

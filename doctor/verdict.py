@@ -24,6 +24,7 @@ from doctor import report
 from doctor.checks import CHECKS
 from doctor.run import EXIT_ERRORS, narrow, select
 
+SECONDS_MAX = 30.0  # all cheap checks together
 KILL_AFTER_SECONDS = 1.0
 REPORT_BYTES_MAX = 4 * 1024 * 1024  # 20 findings of each check are far below this
 
@@ -103,7 +104,7 @@ class Verdicts:
     def _latest(self) -> _Kept:
         """The kept result while it is young, or the one of a run that ends after now."""
         asked = self._clock.monotonic()
-        with self._lock.timeout(self._settings.verdict_seconds_max):
+        with self._lock.timeout(SECONDS_MAX):
             kept = self._kept
             if kept is not None:
                 age = self._clock.monotonic() - kept.ended
@@ -122,20 +123,19 @@ class Verdicts:
         self._kept = _Kept(self._clock.monotonic(), result)
 
     def _check(self) -> report.DoctorReport | str:
-        seconds_max = self._settings.verdict_seconds_max
         workspace = str(self._datadir.workspace.absolute())
         done = subprocess_runner.run(
             [sys.executable, "-m", __package__, "check", "--json", "--workspace", workspace],
             b"",
             {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             folder=Path(workspace),
-            seconds_max=seconds_max,
+            seconds_max=SECONDS_MAX,
             kill_after_seconds=KILL_AFTER_SECONDS,
             output_bytes_max=REPORT_BYTES_MAX,
             clock=self._clock,
         )
         if done.timed_out:
-            return f"the checks were stopped after {seconds_max:g} s (doctor.verdict_seconds_max)"
+            return f"the checks were stopped after {SECONDS_MAX:g} s"
         if done.code is None or not 0 <= done.code <= EXIT_ERRORS:
             return f"the checks could not run (exit code {done.code})"
         try:

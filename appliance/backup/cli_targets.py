@@ -13,6 +13,7 @@ from appliance.backup.backup_directory import BackupDirectory, writing
 from appliance.backup.cli_opened import BackupSection, Opened, open_workspace, progress
 from appliance.backup.deadline import ended_by_system
 from appliance.backup.settings import TargetSettings
+from appliance.backup.target_s3 import REQUEST_SECONDS_MAX
 from appliance.backup.targets import TargetAccess, TargetReport, UploadOutcome
 from appliance.cli_support import Session, common, note, plain
 from appliance.kernel import config
@@ -149,7 +150,7 @@ def _outside(session: Session, into: Path) -> TargetAccess:
 def _seconds_max(access: TargetAccess) -> float:
     """More than all targets and their requests may take."""
     settings = access.settings
-    each = settings.seconds_max + 2 * settings.request_seconds_max
+    each = settings.seconds_max + 2 * REQUEST_SECONDS_MAX
     return each * max(len(settings.targets), 1)
 
 

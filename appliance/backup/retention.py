@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 from appliance.backup.manifest import Reason
 from appliance.backup.settings import BackupSettings
+from appliance.kernel.clock import DAY_MS
 
 SAFETY: tuple[Reason, ...] = ("before-restore", "before-migration")
+SAFETY_MS = 7 * DAY_MS  # how long a copy from before a restore or a migration stays
 FUTURE_MS = 2000  # clocks differ by less
 
 
@@ -72,7 +74,7 @@ def decide(
     newest_good = good[-1] if good else None
     _keep_newest_good(past, newest_good, reasons)
     _keep_broken(past, newest_good, reasons)
-    _keep_safety(past, settings, now_ms, reasons)
+    _keep_safety(past, now_ms, reasons)
     _keep_by_numbers(past, settings, reasons)
     _keep_last_readable(ordered, reasons)
     return [
@@ -108,15 +110,12 @@ def _keep_broken(
 
 
 def _keep_safety(
-    past: Sequence[RetainedBackup],
-    settings: BackupSettings,
-    now_ms: int,
-    reasons: dict[str, list[str]],
+    past: Sequence[RetainedBackup], now_ms: int, reasons: dict[str, list[str]]
 ) -> None:
     for kept in past:
         age_ms = now_ms - kept.cut_ms
-        if kept.is_safety and age_ms < settings.keep_safety_seconds * 1000:
-            reasons[kept.name].append(f"{kept.reason}, and younger than backup.keep_safety_seconds")
+        if kept.is_safety and age_ms < SAFETY_MS:
+            reasons[kept.name].append(f"{kept.reason}, and younger than a week")
 
 
 def _keep_by_numbers(
@@ -144,7 +143,7 @@ def _why_removed(removed: RetainedBackup, newest_good: RetainedBackup | None) ->
     if removed.is_broken and newest_good is not None:
         return f"damaged, and {newest_good.name} is newer and verified"
     if removed.is_safety:
-        return f"{removed.reason}, and older than backup.keep_safety_seconds"
+        return f"{removed.reason}, and older than a week"
     return "older than all that are kept by backup.keep_…"
 
 

@@ -5,7 +5,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
 TargetName = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,39}$")]
@@ -43,10 +42,7 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_weekly: NotNegative = 0  # newest backup of each of that many weeks
     keep_monthly: NotNegative = 0  # newest backup of each of that many months
     keep_yearly: NotNegative = 0  # newest backup of each of that many years
-    keep_safety_seconds: Annotated[float, Meta(ge=0)] = 604_800.0  # seconds to keep a safety copy
     age_warning_seconds: Seconds = 129_600.0  # the doctor warns if no backup is newer; 36 hours
     seconds_max: Seconds = 3600.0  # a backup, check or upload that takes longer is stopped
     free_bytes_min: NotNegative = 256 * 1024 * 1024  # space that a backup leaves on its disk
-    upload_attempts_max: Positive = 5  # attempts to send one file to a target
-    request_seconds_max: Seconds = 120.0  # one request to a target, with 16 MiB at most
     targets: tuple[TargetSettings, ...] = ()  # where backups are copied to; see TargetSettings

@@ -30,6 +30,7 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
 _CERTIFICATE = re.compile(r"certificate|UnknownIssuer|NotValidForName", re.IGNORECASE)
 _REGION = "us-east-1"  # what servers without regions expect
 _KEY_BYTES_MAX = 4096
+REQUEST_SECONDS_MAX = 120.0  # one request, with _PART_BYTES at most
 CONNECT_SECONDS_MAX = 10.0  # several round trips on a bad connection
 _BACKOFF, _BACKOFF_MAX = timedelta(seconds=1), timedelta(seconds=60)  # between attempts
 _PART_BYTES = 16 * 1024 * 1024  # three are in memory; a file has 10,000 at most, or 160 GB
@@ -166,7 +167,7 @@ def _store(
     client: Any = {
         "allow_http": _may_be_plain(target, endpoint),
         "allow_invalid_certificates": False,
-        "timeout": timedelta(seconds=settings.request_seconds_max),
+        "timeout": timedelta(seconds=REQUEST_SECONDS_MAX),
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS_MAX),
     }
     if certificates is not None:

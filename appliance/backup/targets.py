@@ -36,6 +36,7 @@ from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.workspace.datadir import DataDir
 
 Tell = Callable[[str, int, int], None]
+ATTEMPTS_MAX = 5  # a target that is away for longer gets the file in the next round
 _OF_ONE_SET = (PlainRefused, BackupDamaged, BackupNotFound, VersionRefused)
 
 
@@ -94,7 +95,7 @@ class TargetAccess(NamedTuple):
         if url.scheme == "file" and not url.netloc and url.path not in ("", "/"):
             return DirectoryTarget(target.name, Path(url.path))
         if url.scheme == "s3" and url.netloc:
-            attempts = attempts_max or self.settings.upload_attempts_max
+            attempts = attempts_max or ATTEMPTS_MAX
             workspace = self.datadir.workspace
             return S3Target(target, self.settings, workspace, self.environment, attempts)
         raise Invalid(

@@ -9,6 +9,7 @@ from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel.steady_clock import steady_ms
 
+FAILING_MS = 3_600_000  # shorter failures of a webhook repair themselves
 FANOUT_MS = 300_000
 LONGEST_WAIT_MS = 3 * 3_600_000  # longer than any delay or lease by default
 _HAS_STATE = "SELECT 1 FROM pragma_table_info('webhook') WHERE name = 'disabled_because'"
@@ -42,7 +43,6 @@ def _retention(context: Context) -> Iterator[Finding]:
 
 
 def _webhooks(context: Context) -> Iterator[Finding]:
-    seconds = context.settings.send_waiting_warning_seconds
     for _, connection in context.opened("broker"):
         now_ms = steady_ms(connection, context.clock)
         if not connection.execute(_HAS_STATE).fetchone():  # an older file that is not migrated yet
@@ -54,7 +54,7 @@ def _webhooks(context: Context) -> Iterator[Finding]:
             " FROM webhook AS w JOIN mesh AS m ON m.id = w.mesh_id"
             " WHERE w.disabled_because IS NOT NULL"
             " OR (w.enabled = 1 AND w.failing_since_ms <= ?) ORDER BY m.slug, w.id",
-            (now_ms - int(seconds * 1000),),
+            (now_ms - FAILING_MS,),
         )
         for slug, webhook_id, enabled, because, since_ms, waiting in rows:
             hours = (now_ms - (since_ms or 0)) / 3_600_000

@@ -16,6 +16,7 @@ from appliance.kernel.wakeup import Wakeup
 
 REPLACED, CONNECTED, REVOKED = 4003, 4004, 4401
 CLAIM_MAX = 64  # rows claimed for one connection before it is the next one's turn
+LINKS_MAX = 1_000  # connections of members, including those in this process
 PRESENCE_CONNECTIONS_MAX = 200  # in larger meshes peer_join and peer_leave are not sent
 
 
@@ -41,8 +42,7 @@ class MemberRunsElsewhere(AlreadyConnected):
 class Dispatch:
     """Used on the event loop only."""
 
-    def __init__(self, connections_max: int) -> None:
-        self._connections_max = connections_max
+    def __init__(self) -> None:
         self._by_recipient: dict[tuple[str, str], list[MemberConnection]] = {}
         self._by_owner: dict[str, MemberConnection] = {}
         self._with_demand: dict[MemberConnection, None] = {}
@@ -75,8 +75,8 @@ class Dispatch:
     def attach(self, connection: MemberConnection) -> None:
         """Applies the mesh's policy for several connections of one member, then registers this
         one."""
-        if len(self._by_owner) >= self._connections_max:
-            raise wire.TooManyLinks(details={"limit": self._connections_max})
+        if len(self._by_owner) >= LINKS_MAX:
+            raise wire.TooManyLinks(details={"limit": LINKS_MAX})
         others = self.connections_of(connection.mesh.id, connection.pubkey)
         policy = connection.mesh.concurrency
         if others and policy == "prefer_oldest":

@@ -31,9 +31,9 @@ def push_of(mesh: str, message_id: str, row: Sequence[Any]) -> Push:
 
 
 MESHES_MAX = 1_000  # they are kept in memory with their members
-MEMBERS_MAX = 10_000  # of all meshes together, for the same reason
+MEMBERS_MAX = 10_000  # in all meshes together; they are kept in memory too
 DESTINATIONS_MAX = 10_000  # topics, queues or webhooks of one mesh
-SUBSCRIBERS_MAX = 2_000  # of one topic or queue: each message makes a row for each
+SUBSCRIBERS_MAX = 2_000  # each message of a topic or queue makes a row for each
 
 
 # -- meshes and members ---------------------------------------------------------------------

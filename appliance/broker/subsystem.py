@@ -45,7 +45,7 @@ class BrokerSubsystem(Subsystem):
 
     def __init__(self, host: Host, needs: BrokerNeeds) -> None:
         settings, clock, log = host.section(BrokerSettings), host.clock, host.log
-        dispatch = Dispatch(settings.links_max)
+        dispatch = Dispatch()
         self.store = host.open_store(
             "broker", publish=dispatch.on_commit, restarted=dispatch.wake_all
         )

@@ -24,6 +24,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.webhook_signature import SignedRequest
 
 WAITING_MAX = 200  # sends of one webhook in the outbox, so that a failing receiver doesn't fill it
+PATIENCE_MS = 5 * DAY_MS  # a webhook that fails for longer is disabled
 JSON = "application/json"
 
 _encode = msgspec.json.Encoder().encode
@@ -127,9 +128,8 @@ class MeshWebhooks:
         webhook = broker.directory.webhooks.get(webhook_id)
         if webhook is None or (outcome == "delivered" and webhook.failing_since_ms is None):
             return
-        patience_ms = int(broker.settings.webhook_disable_after_days * DAY_MS)
         changed, cause = broker.store.write(
-            writes.note_call, webhook.mesh_id, webhook_id, outcome, patience_ms
+            writes.note_call, webhook.mesh_id, webhook_id, outcome, PATIENCE_MS
         )
         if changed:
             broker.reload()

@@ -426,8 +426,8 @@ class TooManyRows(Conflict):
 
 
 class TooManyLinks(Unavailable):
-    default_message = "too many members are connected (broker.links_max)"
-    default_hint = "raise broker.links_max"
+    default_message = "too many members are connected"
+    default_hint = "agentlip mesh members MESH"
 
 
 def decode(item: Any) -> AcceptItem:

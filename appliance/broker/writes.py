@@ -17,7 +17,7 @@ from appliance.kernel.delivery import CallOutcome
 from appliance.mesh.push import Push
 
 GONE = "the webhook answered 410 Gone"
-FAILING = "no delivery succeeded for broker.webhook_disable_after_days"
+FAILING = "no delivery succeeded for 5 days"
 FREE = "lease_owner = NULL, lease_until_ms = NULL"
 
 

@@ -10,8 +10,7 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     On a small disk the two limits in bytes are at most half and a quarter of its size.
 
-    Changes of this section take effect without a restart, except that of
-    `verdict_seconds_max`.
+    Changes of this section take effect without a restart.
     """
 
     disk_warning_bytes: int = 1024 * MIB  # free disk space below this: warning
@@ -23,8 +22,5 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loop_delay_warning_seconds: float = 0.5  # delay of the event loop above this: warning
     loop_delay_error_seconds: float = 5.0  # delay of the event loop above this: error
     token_expiry_warning_days: float = 7.0  # a token that expires within this time: warning
-    send_waiting_warning_seconds: float = 3600.0  # a send that waits longer: warning
-    oldest_ready_warning_seconds: float = 3600.0  # an envelope that is ready for longer: warning
     check_seconds_max: float = 5.0  # time limit of a cheap check
     expensive_seconds_max: float = 3600.0  # time limit of an expensive check (`--all`)
-    verdict_seconds_max: float = 30.0  # time limit of all cheap checks together, for these two

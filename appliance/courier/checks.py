@@ -8,6 +8,7 @@ from appliance.checks.rows import RowRule, find_rows
 from appliance.checks.sections import section
 from appliance.courier.settings import CourierSettings
 
+OLDEST_READY_SECONDS = 3600.0  # consumers may pause for less
 _STATS = "agentlip courier stats"
 _DURABLE = "declare a pattern durable: docs/reference/courier.md"
 
@@ -21,7 +22,7 @@ def _capacity(context: Context) -> Iterator[Finding]:
 
 def _waiting(context: Context) -> Iterator[Finding]:
     oldest = context.number("courier.oldest_ready_seconds") or 0.0
-    if oldest > context.settings.oldest_ready_warning_seconds:
+    if oldest > OLDEST_READY_SECONDS:
         yield WAITING.finding(
             "courier", f"an envelope has been ready for {oldest:.0f} s without being delivered"
         )

@@ -7,10 +7,11 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 
 IDLE_SECONDS = 1.0
+AT_ONCE_MAX = 8  # concurrent runs: each is a process
 
 
 class HookRunner(Loop):
-    """Runs one hook at a time; there are hooks.at_once_max of these."""
+    """Runs one hook at a time; there are AT_ONCE_MAX of these."""
 
     name = "hook_runner"
     interval_seconds = 0.001

@@ -3,7 +3,7 @@
 from appliance.kernel.metrics import counter, gauge, histogram
 
 runs = counter("hook_invocations_total", "Hook runs by outcome", ("hook", "outcome"))
-"""outcome: ok, failed, timeout, not_started, dropped; hops: hooks.hops_max was reached"""
+"""outcome: ok, failed, timeout, not_started, dropped; hops: too many hooks have replied in a row"""
 
 seconds = histogram(
     "hook_duration_seconds",

@@ -21,6 +21,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.subprocess_runner import CommandResult, run
 from appliance.kernel.wakeup import Wakeup
 
+HOPS_MAX = 4  # hooks in a row that can reply to each other
 QUEUE_MAX = 1000  # waiting runs; more are dropped
 GRANTS_MAX = 10_000  # valid grants; beyond that the oldest is revoked
 ACTS_MAX = 100  # sends that one run can request, including refused ones
@@ -121,11 +122,11 @@ class HookService:
         self._enqueue(matching.event_names(event, self._own(event.mesh)), event)
 
     def _is_too_deep(self, message: InboxMessage) -> bool:
-        """Whether hooks.hops_max is reached, which ends two hooks that reply to each other."""
-        if matching.hops(message.meta) < self.settings.hops_max:
+        """Whether HOPS_MAX is reached, which ends two hooks that reply to each other."""
+        if matching.hops(message.meta) < HOPS_MAX:
             return False
         metrics.runs.labels("none", "hops").inc()
-        self._log.warning("no hook was run: the message has reached hooks.hops_max", id=message.id)
+        self._log.warning(f"no hook was run: {HOPS_MAX} hooks have replied", id=message.id)
         return True
 
     def on_startup(self, mesh: str) -> None:

@@ -26,6 +26,4 @@ class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Literal["auto", "on", "off"] = "auto"  # auto: off in CI
     commands: tuple[HookCommand, ...] = ()  # commands and their events
     include_own_messages: bool = False  # also run hooks for this member's own messages
-    hops_max: Positive = 4  # hooks in a row that can reply to each other
     seconds_max: Seconds = 30.0  # time of a run; then its process group gets SIGTERM
-    at_once_max: Annotated[int, Meta(ge=1, le=64)] = 8  # concurrent runs

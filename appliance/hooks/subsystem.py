@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from appliance.hooks.loops import HookRunner
+from appliance.hooks.loops import AT_ONCE_MAX, HookRunner
 from appliance.hooks.resources import routes
 from appliance.hooks.service import HookService, SendHookMessage
 from appliance.hooks.settings import HookSettings
@@ -70,7 +70,7 @@ class HooksSubsystem(Subsystem):
         if self.hooks.enabled:
             needs.listen(self.hooks.on_event)
             self.loops = [
-                *(HookRunner(self.hooks, clock, log) for _ in range(settings.at_once_max)),
+                *(HookRunner(self.hooks, clock, log) for _ in range(AT_ONCE_MAX)),
                 Pruner("hook_grants", 30.0, self.hooks.prune_grants, clock, log),
             ]
             self.hooks.mark_lost()

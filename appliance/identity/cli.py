@@ -109,7 +109,7 @@ def archive_cleanup(
 ) -> None:
     """Remove archived keys past their grace period. Stop the appliance first.
 
-    During its grace period (identity.archive_days) a rotated-out key still decrypts data sealed for
+    During its grace period of a week a rotated-out key still decrypts data sealed for
     it, and is kept. Malformed archives that were put aside are removed after 30 days.
 
     Example: agentlip identity archive-cleanup --older-than 14 --yes

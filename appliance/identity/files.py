@@ -10,7 +10,7 @@ from appliance.identity import host, keys, wire
 from appliance.identity.host import HostFingerprint
 from appliance.identity.keys import BadKeys, KeyArchive, KeyPair
 from appliance.identity.mode import choose
-from appliance.identity.settings import ARCHIVE_DAYS_MAX, IdentitySettings
+from appliance.identity.settings import IdentitySettings
 from appliance.kernel.clock import DAY_MS, Clock, iso
 from appliance.kernel.ownership import read_regular
 from appliance.workspace import manifest
@@ -25,6 +25,7 @@ KEYPAIR, NEXT, ARCHIVE, HOST = (
     "host_fingerprint.json",
 )
 SECRETS = (KEYPAIR, NEXT, ARCHIVE, HOST)
+PUT_ASIDE_DAYS_MIN = 30  # a damaged archive that was put aside may be needed for so long
 _FILE_BYTES_MAX = 256 * 1024
 
 
@@ -160,10 +161,10 @@ def clean_archive(
     removed = [key for key in archive.keys if key.expires_at <= iso(now_ms)]
     removed = [key for key in removed if key.rotated_out_at <= before]
     kept = tuple(key for key in archive.keys if key not in removed)
-    aside_days = max(older_days, ARCHIVE_DAYS_MAX)
+    aside_days = max(older_days, PUT_ASIDE_DAYS_MIN)
     put_aside_names = files.put_aside_before(ARCHIVE, now_ms - int(aside_days * DAY_MS))
     if apply and removed:
-        files.write(ARCHIVE, KeyArchive(kept, settings.archive_max))
+        files.write(ARCHIVE, KeyArchive(kept))
     for name in put_aside_names if apply else ():
         files.remove(name)
     return wire.ArchiveCleaned(

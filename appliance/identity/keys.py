@@ -12,6 +12,8 @@ from nacl.public import PrivateKey
 from nacl.signing import SigningKey
 
 ARCHIVE_VERSION = 1
+ARCHIVE_DAYS = 7  # how long a rotated-out key decrypts what was sealed for it
+ARCHIVED_KEYS_MAX = 8  # the oldest is removed first
 MALFORMED = "keypair_archive_malformed"
 DUPLICATE = "keypair_archive_duplicate_key_id"
 
@@ -67,7 +69,7 @@ class KeyArchive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`keypair-archive.json`, oldest first."""
 
     keys: tuple[ArchivedKeyPair, ...] = ()
-    max_archived_keys: int = 8
+    max_archived_keys: int = ARCHIVED_KEYS_MAX
     schema_version: int = ARCHIVE_VERSION
 
 

@@ -240,30 +240,26 @@ class MemberIdentity:
 
     def _put_into_archive(self, old: KeyPair) -> str:
         now_ms = self._clock.now_ms()
-        archived_until = iso(now_ms + int(self._settings.archive_days * DAY_MS))
+        archived_until = iso(now_ms + keys.ARCHIVE_DAYS * DAY_MS)
         entry = keys.archived(old, iso(now_ms), archived_until)
-        limit = self._settings.archive_max
-        archive, surplus = keys.add(self._archive(), entry, iso(now_ms), limit)
+        archive, surplus = keys.add(self._archive(), entry, iso(now_ms), keys.ARCHIVED_KEYS_MAX)
         self._files.write(ARCHIVE, archive)
         if surplus:
             metrics.forced_out.inc(surplus)
-            self._log.warning(
-                "archived keys removed early (identity.archive_max)",
-                keys=surplus,
-            )
+            self._log.warning("archived keys removed early: there are too many", keys=surplus)
         return archived_until
 
     def _archive(self) -> KeyArchive:
         """The stored archive. A malformed one is put aside and replaced by an empty one."""
         text = self._files.read(ARCHIVE)
         if text is None:
-            return KeyArchive(max_archived_keys=self._settings.archive_max)
+            return KeyArchive()
         try:
             return keys.read_archive(text)
         except BadKeys as error:
             kept_as = self._files.put_aside(ARCHIVE, self._clock.now_ms())
             self._log.warning(str(error), kept_as=kept_as)
-            return KeyArchive(max_archived_keys=self._settings.archive_max)
+            return KeyArchive()
 
 
 def _load_or_make(files: IdentityFiles, now: str) -> tuple[KeyPair, bool]:

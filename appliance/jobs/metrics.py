@@ -1,4 +1,4 @@
-"""Metrics of the latest runs of jobs. `job` is a name of a job; there are at most jobs.jobs_max."""
+"""Metrics of the latest runs of jobs. `job` is a name of a job; there are at most JOBS_MAX."""
 
 from appliance.kernel.metrics import gauge
 

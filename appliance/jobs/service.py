@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 
 from appliance.jobs import metrics, wire
-from appliance.jobs.settings import JobsSettings
 from appliance.kernel.clock import utc
 from appliance.kernel.errors import Invalid
 from appliance.kernel.lock import GreenletLock
@@ -15,6 +14,7 @@ from appliance.kernel.threads import in_thread
 from appliance.workspace.datadir import DataDir
 
 FILE = "job-runs.json"
+JOBS_MAX = 50  # jobs whose latest run is kept: each has metrics of its own
 FILE_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -22,8 +22,7 @@ class JobRuns:
     """A malformed file is logged and replaced by the next report: it holds nothing that the next
     run of each job does not bring again."""
 
-    def __init__(self, settings: JobsSettings, datadir: DataDir, log: Log) -> None:
-        self._settings = settings
+    def __init__(self, datadir: DataDir, log: Log) -> None:
         self._datadir = datadir
         self._path = datadir.dir / FILE
         self._log = log
@@ -39,7 +38,7 @@ class JobRuns:
         """Keep the run as the latest of its job; the file is complete before this returns."""
         with self._lock:
             former = self._runs.get(run.job)
-            if former is None and len(self._runs) >= self._settings.jobs_max:
+            if former is None and len(self._runs) >= JOBS_MAX:
                 raise wire.TooManyJobs
             latest = _latest(run, former)
             runs = {**self._runs, run.job: latest}

@@ -3,7 +3,6 @@
 from appliance.host import Host
 from appliance.jobs.resources import routes
 from appliance.jobs.service import JobRuns
-from appliance.jobs.settings import JobsSettings
 from appliance.jobs.wire import SCOPES
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
@@ -15,7 +14,7 @@ class JobsSubsystem(Subsystem):
     scopes = SCOPES
 
     def __init__(self, host: Host) -> None:
-        self._runs = JobRuns(host.section(JobsSettings), host.datadir, host.log)
+        self._runs = JobRuns(host.datadir, host.log)
 
     def routes(self) -> list[Route]:
         return routes(self._runs)

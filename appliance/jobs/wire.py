@@ -61,4 +61,4 @@ class LatestRuns(Struct, frozen=True):
 class TooManyJobs(Exhausted):
     code = "TOO_MANY_JOBS"
     default_message = "too many different jobs have reported a run"
-    default_hint = "raise jobs.jobs_max in agentlip.toml, then: agentlipd restart"
+    default_hint = "agentlip jobs list"

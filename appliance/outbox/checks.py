@@ -12,6 +12,7 @@ from appliance.outbox.queries import LOST
 from appliance.outbox.settings import OutboxSettings
 
 _PIECE_ROWS = 500
+WAITING_MS = 3_600_000  # a broker may be away for less
 LONGEST_WAIT_MS = 3 * 3_600_000  # a Retry-After of at most one hour is obeyed
 _NEAR = 0.8
 _REFUSED = 0.95  # new sends are refused from here
@@ -44,13 +45,12 @@ def _dead(context: Context) -> Iterator[Finding]:
 
 
 def _waiting(context: Context) -> Iterator[Finding]:
-    seconds = context.settings.send_waiting_warning_seconds
     for connection in context.with_tables("outbox", "outbox"):
         now_ms = steady_ms(connection, context.clock)
         rows = connection.execute(
             "SELECT mesh, count(*), min(accepted_steady_ms) FROM outbox WHERE status = 'pending'"
             " AND accepted_steady_ms <= ? GROUP BY mesh ORDER BY mesh",
-            (now_ms - int(seconds * 1000),),
+            (now_ms - WAITING_MS,),
         )
         for mesh, count, oldest_ms in rows:
             hours = (now_ms - oldest_ms) / 3_600_000

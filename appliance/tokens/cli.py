@@ -97,7 +97,7 @@ def rotate_token(
             "--grace",
             metavar="SECONDS",
             min=0,
-            help="Seconds the old secret stays valid (default: auth.grace_seconds).",
+            help="Seconds the old secret stays valid (default: 300).",
         ),
     ] = None,
 ) -> None:

@@ -9,8 +9,8 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
 from appliance.tokens import writes
-from appliance.tokens.settings import AuthSettings
 
+FORGET_MS = 90 * DAY_MS  # revoked and expired tokens are listed for so long
 LAST_USED_SECONDS = 60.0  # between two writes of the last use of tokens
 PURGE_INTERVAL_SECONDS = 3600.0
 
@@ -22,13 +22,10 @@ class TokenMaintenance(Loop):
     interval_seconds = 1.0
     runs_read_only = True  # tokens expire, but nothing is recorded
 
-    def __init__(
-        self, store: Store, book: TokenBook, settings: AuthSettings, clock: Clock, log: Log
-    ) -> None:
+    def __init__(self, store: Store, book: TokenBook, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
         self._store = store
         self._book = book
-        self._settings = settings
         self._recorded_at = clock.monotonic()
         self._purged_at = float("-inf")
 
@@ -40,7 +37,7 @@ class TokenMaintenance(Loop):
             counts["noted"] = self.record_use(now_ms)
         if now - self._purged_at >= PURGE_INTERVAL_SECONDS:
             self._purged_at = now
-            before_ms = now_ms - int(self._settings.forget_days * DAY_MS)
+            before_ms = now_ms - FORGET_MS
             with suppress(Unavailable):  # a full disk: try again in an hour
                 counts["forgotten"] = self._store.write(writes.purge, before_ms)
         return counts

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import SystemClock
 from appliance.tokens.service import Tokens
-from appliance.tokens.settings import AuthSettings
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.stopped_store import stopped_store
 
@@ -16,4 +15,4 @@ def tokens_of(datadir: DataDir) -> Iterator[Tokens]:
     """The token service on this workspace's file. Raises HubRunning and MigrationPending."""
     clock = SystemClock()
     with stopped_store(datadir, "auth", clock) as store:
-        yield Tokens(store, TokenBook(), datadir, clock, AuthSettings().grace_seconds)
+        yield Tokens(store, TokenBook(), datadir, clock)

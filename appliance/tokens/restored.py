@@ -1,22 +1,13 @@
 """A restore brings no token back that was revoked since the backup, and no secret that was
 replaced."""
 
-import os
 import sqlite3
 
-import msgspec
-
-from appliance.kernel import config
-from appliance.kernel.clock import DAY_MS
-from appliance.tokens.settings import AuthSettings
+from appliance.tokens.loops import FORGET_MS
 from appliance.workspace.restoring import RestoreContext
 
 _BOTH = "FROM tokens AS r JOIN present.tokens AS p ON p.id = r.id WHERE r.revoked_ms IS NULL"
 _GONE = "FROM tokens AS r WHERE r.id NOT IN (SELECT id FROM present.tokens)"
-
-
-class _TokenSection(msgspec.Struct, frozen=True):
-    auth: AuthSettings = AuthSettings()
 
 
 def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
@@ -65,5 +56,4 @@ def _revoke(connection: sqlite3.Connection, context: RestoreContext, forgotten: 
 def _may_be_forgotten(context: RestoreContext) -> bool:
     """Whether tokens that were revoked since the backup may have been removed already. If not, a
     token that is missing was created after the backup that an earlier restore brought back."""
-    settings = config.load(_TokenSection, context.settings_file, os.environ).auth
-    return context.now_ms - context.cut_ms >= settings.forget_days * DAY_MS
+    return context.now_ms - context.cut_ms >= FORGET_MS

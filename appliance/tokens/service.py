@@ -44,14 +44,12 @@ class Tokens:
         book: TokenBook,
         datadir: DataDir,
         clock: Clock,
-        grace_seconds: float,
         fixed: Sequence[tuple[str, Principal]] = (),
     ) -> None:
         self._store = store
         self._book = book
         self._datadir = datadir
         self._clock = clock
-        self._grace_seconds = grace_seconds
         self._grantable = declared_scopes()
         self._fixed = list(fixed)
         self._rotating = False
@@ -86,7 +84,7 @@ class Tokens:
 
     def rotate(self, token_id: str, command: wire.RotateToken) -> wire.TokenIssued:
         grace = command.grace_seconds
-        grace_ms = int((self._grace_seconds if grace is None else grace) * 1000)
+        grace_ms = int((wire.GRACE_SECONDS if grace is None else grace) * 1000)
         if token_id == SERVER_TOKEN_ID:
             return self._rotate_server(grace_ms)
         secret = prefixed_token()

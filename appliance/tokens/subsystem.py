@@ -14,7 +14,6 @@ from appliance.tokens import epoch, wire
 from appliance.tokens.loops import TokenMaintenance
 from appliance.tokens.resources import routes
 from appliance.tokens.service import Tokens
-from appliance.tokens.settings import AuthSettings
 
 STORE = "auth"
 
@@ -32,20 +31,18 @@ class TokensSubsystem(Subsystem):
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: TokensNeeds) -> None:
-        settings, clock = host.section(AuthSettings), host.clock
+        clock = host.clock
         self.book = TokenBook()
         # One reader, so that the book is replaced in order. Revoking works on a nearly full disk.
         self.store = host.open_store(STORE, {"readers": 1, "free_bytes_min": 0})
         self.stores = (self.store,)
-        self._tokens = Tokens(
-            self.store, self.book, host.datadir, clock, settings.grace_seconds, needs.fixed
-        )
+        self._tokens = Tokens(self.store, self.book, host.datadir, clock, needs.fixed)
         # Read first: on a full disk a write would fail.
         stored_epoch = self.store.read(meta.value, epoch.KEY)
         self.epoch: str = stored_epoch or (
             random_id() if self.store.settings.read_only else self.store.write(epoch.current)
         )
-        self.loops = (TokenMaintenance(self.store, self.book, settings, clock, host.log),)
+        self.loops = (TokenMaintenance(self.store, self.book, clock, host.log),)
 
     def routes(self) -> list[Route]:
         return routes(self._tokens)

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from appliance.kernel.errors import Conflict, Invalid, Missing
 from appliance.kernel.scopes import Scopes
 
+GRACE_SECONDS = 300.0  # hub spec §6.6
 GRACE_SECONDS_MAX = 7 * 86_400
 DAYS_MAX = 36_500
 SCOPES_MAX = 1000

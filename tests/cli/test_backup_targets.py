@@ -39,7 +39,6 @@ def configure(workspace: Path, s3: S3Server, *more: str, backup: str = "") -> No
     """One target below a prefix of its own; `more` are further tables."""
     text = f"""
 [backup]
-upload_attempts_max = 2
 free_bytes_min = 0
 {backup}
 

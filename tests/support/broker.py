@@ -150,7 +150,7 @@ class BrokerFixture:
         if not self.path.exists():
             migrate(self.path, "broker", clock=self.clock, log=Log(sys.stderr.buffer))
         self.settings = BrokerSettings(**values)
-        dispatch = Dispatch(self.settings.links_max)
+        dispatch = Dispatch()
         self.store = Store(
             "broker",
             self.path,

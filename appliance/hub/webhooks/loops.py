@@ -47,7 +47,7 @@ class WebhookFeeder(Loop):
         self.interval_seconds = FEED_SECONDS
         store, head = self._webhooks.store, self._webhooks.head
         moves, handed, blocked = [], 0, 0
-        for row in store.read(queries.behind, head, self._settings.webhooks_max):
+        for row in store.read(queries.behind, head, writes.WEBHOOKS_MAX):
             cursor, taken = self._serve(row, head)
             handed += taken
             blocked += taken == 0 and cursor == row.cursor

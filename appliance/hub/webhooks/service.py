@@ -14,7 +14,7 @@ from appliance.hub.webhooks import listings, metrics, queries, views, wire, writ
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel import webhook_signature
 from appliance.kernel.auth import Principal
-from appliance.kernel.clock import DAY_MS, HOUR_MS, Clock
+from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.idempotency import Reply, reply_once
 from appliance.kernel.log import Log
@@ -22,6 +22,7 @@ from appliance.kernel.wakeup import Wakeup
 from appliance.kernel.webhook_signature import SignedRequest
 from appliance.web.address import check_url
 
+SECRET_GRACE_MS = DAY_MS  # how long a replaced secret still signs too
 SCAN_ROWS_MAX = 20_000  # events scanned for one preview
 PENDING_MAX = 100  # events in one preview; a larger `limit` is clamped
 FILTERS_MAX = 100  # entries in each of the names, channels and topics of one webhook
@@ -65,9 +66,7 @@ class Webhooks:
         cursor = head if command.cursor is None else min(command.cursor, head)
         identity = keyed_request(principal, "POST", "webhooks", key, command)
         command = msgspec.structs.replace(command, events=self._resolve(command.events))
-        return self._mutate(
-            identity, writes.create, command, secret, cursor, self._settings.webhooks_max
-        )
+        return self._mutate(identity, writes.create, command, secret, cursor)
 
     def change(
         self,
@@ -86,9 +85,8 @@ class Webhooks:
             command = msgspec.structs.replace(command, cursor=within)
         if command.events is not None:
             command = msgspec.structs.replace(command, events=self._resolve(command.events))
-        grace_ms = int(self._settings.secret_grace_hours * HOUR_MS)
         return self._mutate(
-            identity, writes.change, webhook_id, command, _next_secret(command), grace_ms
+            identity, writes.change, webhook_id, command, _next_secret(command), SECRET_GRACE_MS
         )
 
     def delete(self, webhook_id: str) -> Reply:
@@ -99,7 +97,7 @@ class Webhooks:
         return wire.WebhookShown(views.to_wire(row, self._clock.now_ms()))
 
     def list_all(self, query: wire.WebhooksQuery) -> wire.WebhookList:
-        limit = min(query.limit, self._settings.webhooks_max)
+        limit = min(query.limit, writes.WEBHOOKS_MAX)
         rows, more = self._store.read(listings.webhooks, query.after, limit)
         now_ms = self._clock.now_ms()
         last = rows[-1].id if rows else query.after

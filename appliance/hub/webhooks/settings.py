@@ -15,7 +15,5 @@ class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_loopback: bool = True  # allow receivers on this machine, also over plain HTTP
     allow_private: bool = False  # allow receivers in private networks, such as 10.0.0.0/8
     allow_http: bool = False  # allow unencrypted HTTP to other machines
-    webhooks_max: int = 100  # registered webhooks
-    secret_grace_hours: float = 24.0  # hours during which a replaced secret still signs too
     waiting_max: Positive = 1000  # undelivered events of a webhook in the outbox; more wait
     disable_after_days: Days = 5.0  # days of failures before a webhook is disabled; 0: never

@@ -126,5 +126,5 @@ class NoSuchWebhook(Missing):
 
 class TooManyWebhooks(Conflict):
     code = "TOO_MANY_WEBHOOKS"
-    default_message = "the limit of webhooks has been reached (`webhooks.webhooks_max`)"
-    default_hint = "agentlip webhook delete ID, or raise webhooks.webhooks_max"
+    default_message = "the limit of webhooks has been reached"
+    default_hint = "agentlip webhook delete ID"

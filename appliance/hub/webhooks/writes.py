@@ -8,16 +8,15 @@ from appliance.hub.webhooks import queries, views, wire
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 
+WEBHOOKS_MAX = 100  # each round reads all that are behind
 GONE = "the receiver responded with 410 Gone"
 FAILING = "no delivery succeeded for webhooks.disable_after_days"
 
 
-def create(
-    tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int, webhooks_max: int
-) -> Reply:
+def create(tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int) -> Reply:
     (count,) = tx.execute("SELECT count(*) FROM x_webhooks").fetchone()
-    if count >= webhooks_max:
-        raise wire.TooManyWebhooks(details={"limit": webhooks_max})
+    if count >= WEBHOOKS_MAX:
+        raise wire.TooManyWebhooks(details={"limit": WEBHOOKS_MAX})
     row = EventWebhookRow(
         id=tx.new_id("hook_"),
         url=command.url,

@@ -23,7 +23,8 @@ REPORT = {
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    served = ServedHub(tmp_path_factory.mktemp("jobs"), settings="[jobs]\njobs_max = 3\n")
+    served = ServedHub(tmp_path_factory.mktemp("jobs"))
+    served.constants = {"appliance.jobs.service.JOBS_MAX": 3}
     served.start()
     yield served
     served.kill()

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from appliance.hooks.service import HOPS_MAX
 from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
@@ -240,7 +241,7 @@ def test_the_brokers_own_appliance_refuses_sends_once_it_is_revoked(home):
 def test_an_appliance_alone_sends_itself(tmp_path):
     hub = ServedHub(
         tmp_path / "alone",
-        settings='[hooks]\nenabled = "on"\ninclude_own_messages = true\nhops_max = 1\n'
+        settings='[hooks]\nenabled = "on"\ninclude_own_messages = true\n'
         '[[hooks.commands]]\non = "on-dm"\nscopes = ["reply:event"]\n'
         """run = ["python3", "-c", 'print("{\\"reply\\": \\"a hook\\"}")']\n""",
     )
@@ -252,17 +253,15 @@ def test_an_appliance_alone_sends_itself(tmp_path):
         until(lambda: state_of(hub, "default") == "local")
         done = agentlip("outbox", "send", key_of(hub), "note to self", cwd=hub.workspace)
         assert done.code == 0, done
-        until(lambda: len(messages(hub)) == 2, what="the note and the hook's answer are here")
-        note, answer = messages(hub)
+        until(lambda: len(messages(hub)) > 1, what="the note and the hook's answer are here")
+        note, answer, *_ = messages(hub)
         assert (note["body"], note["own"]) == ("note to self", True)
         assert (answer["body"], answer["reply_to_id"]) == (
             "a hook",
             note["broker_message_id"],
         )
         assert answer["meta"] == {"agentlip_hops": 1}
-        until(lambda: len(hub.http.get("/v1/hooks/runs").body["runs"]) == 1)
-        (run,) = hub.http.get("/v1/hooks/runs").body["runs"]
-        assert json.dumps(run["acts"]).count('"sent"') == 1
+        until(lambda: json.dumps(hub.http.get("/v1/hooks/runs").body).count('"sent"') == HOPS_MAX)
     finally:
         hub.stop()
 

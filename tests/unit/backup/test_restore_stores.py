@@ -132,11 +132,13 @@ def test_tokens_that_were_revoked_since_stay_so_unless_asked_for(
         assert (kept, secrets) == ({"t2": "new", "t4": "t4", "t5": "t5"}, [("t2",)])
 
 
-def test_revoked_token_that_was_forgotten_since_stays_revoked(workspace: BackedUp) -> None:
+def test_revoked_token_that_was_forgotten_since_stays_revoked(
+    workspace: BackedUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.tokens.restored.FORGET_MS", 0)
     execute(workspace.datadir, "auth", TOKEN.format("t1"))
     made = workspace.back_up()
     execute(workspace.datadir, "auth", "DELETE FROM tokens")
-    workspace.datadir.settings_file.write_text("[auth]\nforget_days = 0\n")
     done = workspace.restore(made)
     assert noticed(done, "still-revoked", "auth") == {"token that is not known here": 1}
     assert workspace.rows("SELECT count(*) FROM tokens WHERE revoked_ms IS NULL", "auth") == [(0,)]

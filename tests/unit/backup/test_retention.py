@@ -7,13 +7,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.backup.retention import FUTURE_MS, RetainedBackup, decide
+from appliance.backup.retention import FUTURE_MS, SAFETY_MS, RetainedBackup, decide
 from appliance.backup.settings import BackupSettings
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 NOW_MS = int(datetime(2026, 11, 20, 15, 30, tzinfo=UTC).timestamp() * 1000)
-NOTHING = BackupSettings(keep_last=0, keep_hourly=0, keep_daily=0, keep_safety_seconds=0)
+NOTHING = BackupSettings(keep_last=0, keep_hourly=0, keep_daily=0)
 GFS = ("keep_hourly", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
 WORDS = ("hour", "day", "week", "month", "year")
 
@@ -26,7 +26,6 @@ settings = st.builds(
     keep_weekly=numbers,
     keep_monthly=numbers,
     keep_yearly=numbers,
-    keep_safety_seconds=st.sampled_from([0.0, 3600.0, 604_800.0]),
 )
 ages = st.one_of(
     st.integers(-2 * HOUR_MS, 60 * HOUR_MS), st.integers(0, 1200).map(lambda days: days * DAY_MS)
@@ -81,7 +80,7 @@ def test_a_backup_that_can_be_read_remains_if_there_was_any(given_backups, rules
 @given(backups(), settings)
 def test_young_safety_copies_are_kept(given_backups, rules):
     remaining = kept(decide(given_backups, rules, NOW_MS))
-    youngest_ms = NOW_MS - rules.keep_safety_seconds * 1000
+    youngest_ms = NOW_MS - SAFETY_MS
     young = {each.name for each in given_backups if each.is_safety and each.cut_ms > youngest_ms}
     assert young <= remaining
 

@@ -30,7 +30,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
 def opened(
     path: Path, target: TargetSettings, environment: dict[str, str] = KEYS, **settings: Any
 ) -> BackupTarget:
-    machine = TargetBackups(path / "machine", target, **{"request_seconds_max": 1.0, **settings})
+    machine = TargetBackups(path / "machine", target, **settings)
     return machine.access(**environment).open(target, attempts_max=1)
 
 
@@ -184,7 +184,7 @@ def test_silent_and_broken_servers_are_unreachable(tmp_path: Path, answer: bytes
 def test_page_of_a_network_that_wants_a_login_is_a_failure(tmp_path: Path) -> None:
     with server(http_answer("200 OK", b"<html>Sign in to this network</html>")) as endpoint:
         target = TargetSettings(name="t", url="s3://b/p", endpoint=endpoint)
-        machine = TargetBackups(tmp_path, target, upload_attempts_max=1)
+        machine = TargetBackups(tmp_path, target)
         name = machine.add()
         access = machine.access(**KEYS)
         outcomes = targets.upload(access, target, [name], older_may_be_plain=False)
@@ -200,7 +200,7 @@ def test_truncated_download_is_unreachable(tmp_path: Path) -> None:
             list(target.read("x/y"))
 
 
-def test_request_that_breaks_is_repeated_as_often_as_the_settings_say(tmp_path: Path) -> None:
+def test_request_that_breaks_is_repeated_until_it_succeeds(tmp_path: Path) -> None:
     modified = {"ETag": '"x"', "Last-Modified": "Mon, 02 Feb 2026 00:00:00 GMT"}
 
     def reply(request: HttpRequest) -> Reply:
@@ -211,7 +211,7 @@ def test_request_that_breaks_is_repeated_as_often_as_the_settings_say(tmp_path: 
     with http_server(reply) as running:
         endpoint = f"http://127.0.0.1:{running.port}"
         target = TargetSettings(name="t", url="s3://b/p", endpoint=endpoint)
-        machine = TargetBackups(tmp_path, target, upload_attempts_max=2)
+        machine = TargetBackups(tmp_path, target)
         assert b"".join(machine.access(**KEYS).open(target).read("x/y")) == b"abcdef"
     assert [request.headers.get("range") for request in running.requests] == [None, "bytes=3-5"]
 
@@ -254,7 +254,7 @@ def test_names_with_all_kinds_of_characters_come_back(s3: S3Server, tmp_path: Pa
 
 def test_large_file_is_one_object_or_none(s3: S3Server, tmp_path: Path) -> None:
     """Longer than what is sent at once, in pieces that don't end where a part does."""
-    target = opened(tmp_path, s3.target(prefix=tmp_path.name), {}, request_seconds_max=60.0)
+    target = opened(tmp_path, s3.target(prefix=tmp_path.name), {})
     pieces = [bytes([number]) * 1_000_003 for number in range(40)]
 
     def broken() -> Iterator[bytes]:

@@ -329,7 +329,7 @@ def test_run_interrupted_by_a_crash_is_lost(new_hooks):
 
 
 def test_mutual_replies_of_hooks_end_at_the_hop_limit(new_hooks):
-    hooks = new_hooks(python(printed("again"), scopes=("reply:event",)), hops_max=3)
+    hooks = new_hooks(python(printed("again"), scopes=("reply:event",)))
     meta, rounds = None, 0
     while True:
         rounds += 1
@@ -337,8 +337,8 @@ def test_mutual_replies_of_hooks_end_at_the_hop_limit(new_hooks):
         if not hooks.run_all():
             break
         meta = hooks.sent[-1].meta
-    assert (rounds, meta) == (4, {"agentlip_hops": 3})
-    assert hooks.inbox.logged("no hook was run: the message has reached hooks.hops_max")
+    assert (rounds, meta) == (5, {"agentlip_hops": 4})
+    assert hooks.inbox.logged("no hook was run: 4 hooks have replied")
 
 
 @pytest.mark.parametrize("meta", [{"agentlip_hops": "9"}, {"agentlip_hops": True}, {}, None])

@@ -8,6 +8,7 @@ import pytest
 from nacl.signing import VerifyKey
 
 from appliance.identity import files, host, keys, wire
+from appliance.identity.keys import ARCHIVED_KEYS_MAX
 from appliance.identity.mode import KeyMode, choose, in_ci
 from appliance.identity.service import MemberIdentity
 from appliance.identity.settings import IdentitySettings
@@ -302,15 +303,15 @@ def test_archived_key_is_removed_after_its_grace_period(workspace, machine):
 
 
 def test_full_archive_removes_the_oldest_key(workspace, machine):
-    identity = workspace.load(machine, archive_max=2)
+    identity = workspace.load(machine)
     first = identity.public_hex
-    for _ in range(3):
+    for _ in range(ARCHIVED_KEYS_MAX + 1):
         workspace.clock.pass_seconds(1)
         identity.rotate(agree)
     kept = [key.pubkey for key in identity.view().archived]
-    assert len(kept) == 2
+    assert len(kept) == ARCHIVED_KEYS_MAX
     assert first not in kept
-    assert "archived keys removed early (identity.archive_max)" in workspace.log_messages
+    assert "archived keys removed early: there are too many" in workspace.log_messages
 
 
 def test_rotation_refused_by_all_brokers_leaves_nothing(workspace, machine):

@@ -5,9 +5,8 @@ import io
 import msgspec
 import pytest
 
-from appliance.jobs import wire
+from appliance.jobs import service, wire
 from appliance.jobs.service import FILE, JobRuns
-from appliance.jobs.settings import JobsSettings
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import DataDir
@@ -20,8 +19,8 @@ def datadir(tmp_path):
     return made
 
 
-def runs(datadir, jobs_max=3):
-    return JobRuns(JobsSettings(jobs_max=jobs_max), datadir, Log(io.BytesIO()))
+def runs(datadir):
+    return JobRuns(datadir, Log(io.BytesIO()))
 
 
 def run(job="ingest", minute=0, **more):
@@ -59,8 +58,9 @@ def test_failed_run_keeps_the_time_of_the_last_success(datadir, outcome, succeed
     assert kept.record(run(minute=5, outcome=outcome, exit_code=9)).succeeded_at == succeeded_at
 
 
-def test_report_of_one_job_too_many_is_refused_and_changes_nothing(datadir):
-    kept = runs(datadir, jobs_max=2)
+def test_report_of_one_job_too_many_is_refused_and_changes_nothing(datadir, monkeypatch):
+    monkeypatch.setattr(service, "JOBS_MAX", 2)
+    kept = runs(datadir)
     kept.record(run("a"))
     kept.record(run("b"))
     with pytest.raises(wire.TooManyJobs):

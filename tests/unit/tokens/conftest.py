@@ -37,7 +37,7 @@ class TokensFixture:
 
     def start(self) -> None:
         self.book = TokenBook()
-        self.tokens = Tokens(self.file, self.book, self.datadir, self.clock, 300)
+        self.tokens = Tokens(self.file, self.book, self.datadir, self.clock)
 
     def create(self, name="bot", scopes=(READ,), days=None, senders=None) -> wire.TokenIssued:
         return self.tokens.create(wire.CreateToken(name, list(scopes), days, senders))
