@@ -1,4 +1,4 @@
-"""A served hub, and a channel of its own for each test."""
+"""A served hub for each file, with a channel and a topic."""
 
 from collections.abc import Iterator
 
@@ -17,10 +17,3 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHub]:
 def ids(hub: ServedHub) -> tuple[str, str]:
     """A channel and its topic."""
     return hub.channel_with_topic("general")
-
-
-@pytest.fixture
-def channel_and_topics(hub: ServedHub, request: pytest.FixtureRequest) -> tuple[str, str, str]:
-    """A channel and two of its topics."""
-    channel_id = hub.channel(request.node.name[:100])
-    return channel_id, hub.topic(channel_id, "a"), hub.topic(channel_id, "b")
