@@ -14,18 +14,13 @@ SLEEPS = {
     "support/served.py _wait_until_gone": "work that looks for its client now and then",
     "support/until.py until": "the polling itself",
     "unit/busfile/test_claims_processes.py team": "the pace at which workers are killed",
-    "unit/hooks/test_service.py tick": "counts the turns of a greenlet",
     "unit/hub/plugins/conftest.py reap": "the event loop notices the end of processes",
-    "unit/child/test_line_process.py test_waiting_for_a_child_does_not_block_other_greenlets":
-        "counts the turns of a greenlet",
     "unit/kernel/test_loop.py test_failed_round_is_logged_and_the_next_one_runs":
         "no round begins after the stop",
     "unit/kernel/test_pool.py test_time_limit_leaves_short_work_alone": "no timeout comes later",
     "unit/web/test_socket.py body": "the shortest pause in which the loop looks at sockets",
     "unit/web/test_socket.py test_partial_write_continues_where_it_stopped": "a buffer fills up",
 }  # fmt: skip
-# Loops that may have nothing to do, rightly.
-MAY_BE_EMPTY = {"test_notes_of_changes_have_a_kind_and_one_sentence_at_least"}
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 FILES = {
     path.relative_to(TESTS).as_posix(): ast.parse(path.read_text("utf-8"))
@@ -92,7 +87,7 @@ def test_every_test_asserts_something_in_every_case() -> None:
         for _, function in functions()
         if function.name.startswith("test_") and not asserts(function.body)
         if "given" not in called(function.decorator_list)
-    } == MAY_BE_EMPTY
+    } == set()
 
 
 def test_nothing_sleeps_where_time_is_not_the_subject() -> None:

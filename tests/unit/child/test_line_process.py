@@ -57,10 +57,10 @@ def test_waiting_for_a_child_does_not_block_other_greenlets(child):
     requests = gevent.spawn(slow.ask, b"", 10.0, 100)
     turns = 0
     while not requests.ready():
-        gevent.sleep(0.005)
+        gevent.sleep(0)
         turns += 1
     assert requests.get() == b"done"
-    assert turns > 10
+    assert turns > 1000
 
 
 def test_late_child_is_killed(child):

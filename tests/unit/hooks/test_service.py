@@ -280,12 +280,12 @@ def test_running_hook_does_not_block_the_event_loop(new_hooks):
     def tick():
         while True:
             ticks.append(1)
-            gevent.sleep(0.01)
+            gevent.sleep(0)
 
     ticking = gevent.spawn(tick)
     assert hooks.run_all() == ["ok"]
     ticking.kill()
-    assert len(ticks) > 20
+    assert len(ticks) > 1000
 
 
 def test_at_most_eight_hooks_run_concurrently(new_hooks, tmp_path):

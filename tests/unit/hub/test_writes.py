@@ -9,7 +9,7 @@ import gevent
 import msgspec
 import pytest
 
-from appliance.hub import events, wire
+from appliance.hub import wire
 from appliance.kernel import idempotency
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import Unavailable
@@ -259,15 +259,6 @@ def test_clock_set_back_keeps_the_order(env, ids):
     assert [message.id for message in page.messages] == message_ids[::-1]
     (head,) = env.rows("SELECT max(event_id) FROM events")
     assert env.feed.head == head[0]
-
-
-def test_an_event_without_a_scope_is_not_written(env):
-    def unheard(tx):
-        return events.append(tx, "message.created", ("message", "m"), b"{}", channel_id=None)
-
-    with pytest.raises(ValueError, match="no scope"):
-        env.store.write(unheard)
-    assert env.rows("SELECT count(*) FROM events") == [(0,)]
 
 
 SCOPES = {
