@@ -1,11 +1,10 @@
 """An upgrade that is killed continues, and one that is regretted is undone with its backup."""
 
-import os
 import shutil
-import signal
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,12 @@ from appliance.process.daemon import hold_locks
 from appliance.upgrade import apply as applying
 from appliance.upgrade.plan import plan
 from appliance.upgrade.sections import UpgradeSections
-from appliance.workspace import schema
 from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.migration import load, newest
+from tests.migrations.store_file import trace_statements
 from tests.migrations.test_former import FORMER, workspace_of
 from tests.support.commands import agentlip
+from tests.support.forks import killed_at
 from tests.support.hubprocess import HubProcess, served
 from tests.support.programs import OtherProgram, next_step
 
@@ -48,31 +48,9 @@ def schemas(datadir: DataDir) -> dict[str, int]:
     return numbers
 
 
-def killed_at(datadir: DataDir, statement: int) -> bool:
-    """Migrates in a child that kills itself before that statement; False if it got through."""
-    child = os.fork()
-    if child:
-        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    try:
-        seen = 0
-        really: Callable[[Path], sqlite3.Connection] = schema._connect
-
-        def count(_: str) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == statement:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        def connect(database: Path) -> sqlite3.Connection:
-            connection = really(database)
-            connection.set_trace_callback(count)
-            return connection
-
-        schema._connect = connect
-        apply(datadir)
-        os._exit(0)
-    except BaseException:
-        os._exit(1)
+def apply_in_steps(datadir: DataDir, reach: Callable[[], None]) -> None:
+    trace_statements(reach)
+    apply(datadir)
 
 
 def apply(datadir: DataDir) -> applying.AppliedMigration:
@@ -93,7 +71,7 @@ def test_killed_at_any_statement_a_migration_continues_and_its_backup_is_whole(
     while killed:
         statement += 4  # all of them take minutes; those of one store are in tests/migrations
         datadir = workspace_of(BEFORE, tmp_path / "ws")
-        killed = killed_at(datadir, statement)
+        killed = killed_at(statement, partial(apply_in_steps, datadir))
         between = schemas(datadir)
         assert all(before[store] <= between[store] <= after[store] for store in before)
         backups = BackupDirectory(datadir, BackupSettings())

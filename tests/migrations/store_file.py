@@ -2,6 +2,7 @@
 
 import io
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,6 +45,18 @@ class StoreFixture:
             "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'messages_fts_%'"
             " ORDER BY name"
         )
+
+
+def trace_statements(reach: Callable[[], None]) -> None:
+    """Calls `reach` before every statement of a migration, as long as this process runs."""
+    really = schema._connect
+
+    def connect(database: Path) -> sqlite3.Connection:
+        connection = really(database)
+        connection.set_trace_callback(lambda _statement: reach())
+        return connection
+
+    schema._connect = connect
 
 
 def with_step(store: str, sql: str, opens_with: int = 1) -> tuple[Migration, ...]:

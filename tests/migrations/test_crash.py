@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,14 @@ from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, DataDirNotWritable
 from appliance.workspace.migration import Migration, load, newest
 from appliance.workspace.schema import MigrationFailed
-from tests.migrations.store_file import StoreFixture, check_search, say_something, with_step
+from tests.migrations.store_file import (
+    StoreFixture,
+    check_search,
+    say_something,
+    trace_statements,
+    with_step,
+)
+from tests.support.forks import exit_code_of, killed_at
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,31 +48,9 @@ def other_program(store_file: StoreFixture) -> None:
     say_something(store_file, 5)
 
 
-def killed_at(store_file: StoreFixture, statement: int) -> bool:
-    """Migrates in a child that kills itself before that statement; False if it got through."""
-    child = os.fork()
-    if child:
-        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    try:
-        seen = 0
-        really = schema._connect
-
-        def count(_: str) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == statement:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        def connect(database: Path) -> sqlite3.Connection:
-            connection = really(database)
-            connection.set_trace_callback(count)
-            return connection
-
-        schema._connect = connect
-        store_file.migrate()
-        os._exit(0)
-    except BaseException:
-        os._exit(1)
+def migrate(store_file: StoreFixture, reach: Callable[[], None]) -> None:
+    trace_statements(reach)
+    store_file.migrate()
 
 
 @pytest.mark.slow
@@ -86,7 +71,7 @@ def test_killed_at_any_statement_the_next_start_completes(
         folder = tmp_path / str(statement)
         shutil.copytree(tmp_path / "start", folder)
         store_file = StoreFixture(folder)
-        killed = killed_at(store_file, statement)
+        killed = killed_at(statement, partial(migrate, store_file))
         state = store_file.migrate()
         assert not state.pending
         assert not state.optional_missing
@@ -246,13 +231,12 @@ def test_without_room_an_upgrade_fails_whole_and_succeeds_later(
 def test_a_folder_we_may_not_write_is_said(tmp_path: Path) -> None:
     store_file, released = StoreFixture(tmp_path), load("hub")
     os.chmod(tmp_path, 0o555)
-    child = os.fork()
-    if child == 0:
-        try:
-            if os.geteuid() == 0:  # root may write anywhere
-                os.setuid(12345)
-            refusal = refused(store_file, released)
-            os._exit(0 if refusal is not None and "denied" in refusal.message else 1)
-        except BaseException:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def migrate() -> None:
+        if os.geteuid() == 0:  # root may write anywhere
+            os.setuid(12345)
+        refusal = refused(store_file, released)
+        assert refusal is not None
+        assert "denied" in refusal.message
+
+    assert exit_code_of(migrate) == 0

@@ -1,11 +1,11 @@
 """SIGKILL at any moment of a backup: no half backup is listed, and the workspace stays as it
 was."""
 
-import os
-import signal
 import sqlite3
 import sys
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from appliance.backup.store_copy import tables
 from appliance.workspace.datadir import STORES, DataDir
 from tests.support.backup_workspace import Backups
+from tests.support.forks import killed_at
 from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow
@@ -35,25 +36,13 @@ def content(datadir: DataDir) -> dict[str, Any]:
     return result
 
 
-def killed_at(backups: Backups, step: int) -> bool:
-    """Creates a backup in a child that kills itself before that step; False if it finished."""
-    child = os.fork()
-    if child:
-        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    seen = 0
-
+def create(backups: Backups, reach: Callable[[], None]) -> None:
     def count(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal seen
         if event in STEPS and str(backups.datadir.workspace) in str(arguments[0]):
-            seen += 1
-            if seen == step:
-                os.kill(os.getpid(), signal.SIGKILL)
+            reach()
 
-    try:
-        sys.addaudithook(count)
-        backups.create()
-    finally:
-        os._exit(0)
+    sys.addaudithook(count)
+    backups.create()
 
 
 def assert_next_one_is_whole(backups: Backups, before: dict[str, Any], into: Path) -> None:
@@ -70,7 +59,7 @@ def test_kill_before_each_step_leaves_no_half_backup(filled: Filled, tmp_path: P
     backups = Backups(filled.path)
     before = content(filled.datadir)
     step = 0
-    while killed_at(backups, step := step + 1):
+    while killed_at(step := step + 1, partial(create, backups)):
         assert [each.problem for each in backups.backups.list() if each.problem] == []
         if step % 10 == 0:
             assert_next_one_is_whole(backups, before, tmp_path / f"copies-{step}")

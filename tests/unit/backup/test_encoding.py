@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.backup.encoding import CHUNK_BYTES, Encoded, Undecodable, decode, encode, zstd
+from tests.support.forks import exit_code_of
 
 KEY = pyrage.x25519.Identity.generate()
 OTHER = pyrage.x25519.Identity.generate()
@@ -69,17 +70,14 @@ class Endless:
 
 def memory_is_small_for(work: Callable[[], bool]) -> bool:
     """In a process of its own: `work` returns true, and needs less than 64 MiB more."""
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            done = work()
-            grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-            code = 0 if done and grown < 64 * CHUNK_BYTES else 2
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def measure() -> None:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert work()
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+        assert grown < 64 * CHUNK_BYTES
+
+    return exit_code_of(measure) == 0
 
 
 @pytest.mark.parametrize("secret", [False, True])

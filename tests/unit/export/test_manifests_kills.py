@@ -1,8 +1,8 @@
 """Killed with signal 9 before every single step that changes the directory, one after the other."""
 
 import os
-import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
 from tests.support.clock import SteppingClock
 from tests.support.exports import Logged, StoreLog, ids_in
+from tests.support.forks import killed_at
 
 pytestmark = pytest.mark.slow
 
@@ -41,40 +42,21 @@ def clean(out: Path, replaced_ms: int = compact.REPLACED_MS) -> None:
         compact.tidy(directory, SETTINGS, CLOCK)
 
 
-def killed_at(step: int, work: Callable[[], None]) -> bool:
-    """Runs `work` in a child that is killed before that step; False if it came to its end."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _count_down(step)
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) == 0
-    return False
-
-
-def _count_down(step: int) -> None:
-    left = [step]
+def in_steps(work: Callable[[], None], reach: Callable[[], None]) -> None:
+    """Does `work`, and calls `reach` before every change of a file."""
 
     def counted(function):
-        def killing(*args, **kwargs):
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+        def counting(*args, **kwargs):
+            reach()
             return function(*args, **kwargs)
 
-        return killing
+        return counting
 
     os.fsync = counted(os.fsync)
     manifests.sync_directory = counted(manifests.sync_directory)
     for name in ("rename", "unlink", "mkdir", "rmdir"):
         setattr(Path, name, counted(getattr(Path, name)))
+    work()
 
 
 def whole(out: Path, logged: Logged | StoreLog, kind: str = "events") -> None:
@@ -94,7 +76,7 @@ def test_export_killed_at_any_step_is_continued_by_the_next(tmp_path, kind):
     kills = 0
     for step in range(1, STEPS_MAX):
         out = tmp_path / f"out{step}"
-        if not killed_at(step, lambda out=out: export(workspace, out, log)):
+        if not killed_at(step, partial(in_steps, partial(export, workspace, out, log))):
             break
         kills += 1
         whole(out, logged, kind)
@@ -117,7 +99,7 @@ def test_compaction_killed_at_any_step_keeps_each_event_once(tmp_path):
             clean(out)
         logged.add(4)
         export(logged, out)
-        if not killed_at(step, lambda out=out: clean(out, replaced_ms=0)):
+        if not killed_at(step, partial(in_steps, partial(clean, out, replaced_ms=0))):
             break
         kills += 1
         whole(out, logged)

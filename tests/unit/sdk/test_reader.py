@@ -18,6 +18,7 @@ from appliance.sdk.reader import (
     UnknownCursor,
     WorkspaceReader,
 )
+from tests.support.forks import exit_code_of
 from tests.support.workspaces import Filled
 
 
@@ -152,16 +153,13 @@ def test_database_in_a_read_only_directory_is_readable(tmp_path: Path) -> None:
         path.chmod(0o755)
     filled.datadir.dir.chmod(0o555)
     filled.datadir.database("hub").chmod(0o444)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.setuid(65534)
-            with _reader(filled) as reader:
-                code = 0 if len(reader.messages(filled.topic_id)) == 3 else 2
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def read() -> None:
+        os.setuid(65534)
+        with _reader(filled) as reader:
+            assert len(reader.messages(filled.topic_id)) == 3
+
+    assert exit_code_of(read) == 0
 
 
 class _FastClock:
