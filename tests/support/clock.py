@@ -17,9 +17,12 @@ class FakeClock:
     def uptime(self) -> float:
         return self.seconds
 
+    def tick(self, ms: int) -> None:
+        self.pass_seconds(ms / 1000)
+
     def pass_seconds(self, seconds: float) -> None:
-        self.seconds += seconds
-        self.ms += int(seconds * 1000)
+        self.seconds = round(self.seconds + seconds, 6)
+        self.ms += round(seconds * 1000)
 
 
 class SteppingClock(SystemClock):

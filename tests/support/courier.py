@@ -26,7 +26,8 @@ from appliance.web.app import make_app
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
 from appliance.web.settings import HttpSettings
-from tests.support.http import NO_LIMITS, TOKEN, Client, Lines, StillClock
+from tests.support.clock import FakeClock
+from tests.support.http import NO_LIMITS, TOKEN, Client, Lines
 
 ANYBODY = Principal("anybody", "anybody", frozenset())
 SCOPED_TOKEN = "j" * 64
@@ -71,7 +72,7 @@ class CourierFixture:
     """A courier (`service`) with its admin, tick loop and HTTP clients."""
 
     def __init__(self, webhooks: Any = None, **values: Any) -> None:
-        self.clock = StillClock()
+        self.clock = FakeClock()
         self.lines = Lines()
         self.settings = settings_of(**values)
         log = Log(self.lines, clock=self.clock)

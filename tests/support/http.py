@@ -15,30 +15,12 @@ from appliance.web.app import App, make_app
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
 from appliance.web.settings import HttpSettings, LimitSettings
+from tests.support.clock import FakeClock
 
 TOKEN = "t" * 64
 NARROW_TOKEN = "n" * 64
 SCRAPE_TOKEN = "s" * 64
 NO_LIMITS = LimitSettings(per_connection=0, global_=0)
-
-
-class StillClock:
-    """A clock that moves only on request."""
-
-    def __init__(self, ms: int = 1_700_000_000_000) -> None:
-        self.ms = ms
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
-
-    def uptime(self) -> float:
-        return self.ms / 1000
-
-    def tick(self, ms: int) -> None:
-        self.ms += ms
 
 
 class Lines(io.BytesIO):
@@ -62,7 +44,7 @@ def token_book() -> TokenBook:
 def guard_of(
     settings: HttpSettings | None = None, clock: Any = None, lines: Lines | None = None
 ) -> Guard:
-    clock = clock or StillClock()
+    clock = clock or FakeClock()
     log = Log(lines if lines is not None else Lines(), clock=clock)
     return Guard(token_book(), settings or HttpSettings(), clock, log, wire.SCOPES.free)
 
@@ -78,7 +60,7 @@ def app_of(
     unsent: Any = None,
 ) -> App:
     """An app as the appliance builds it, with a clock that stands still."""
-    settings, clock = settings or HttpSettings(), clock or StillClock()
+    settings, clock = settings or HttpSettings(), clock or FakeClock()
     log = Log(lines if lines is not None else Lines(), clock=clock)
     return make_app(
         routes,

@@ -8,13 +8,13 @@ import pytest
 
 from appliance.kernel.route import OPEN, InvalidRoute, Operation, Route
 from appliance.web.settings import HttpSettings, LimitSettings
+from tests.support.clock import FakeClock
 from tests.support.http import (
     NARROW_TOKEN,
     SCRAPE_TOKEN,
     TOKEN,
     Client,
     Lines,
-    StillClock,
     app_of,
 )
 from tests.support.notes import (
@@ -158,7 +158,7 @@ def test_host_of_a_probe_is_validated_only_on_loopback(resource: NoteResource) -
 
 
 def test_the_request_after_the_limit_is_429_until_the_window_turns(resource):
-    clock = StillClock(1_700_000_000_250)
+    clock = FakeClock(1_700_000_000_250)
     door = client(resource, limits=LimitSettings(per_connection=3), clock=clock)
     lefts = [door.simulate_get("/notes").headers["x-ratelimit-remaining"] for _ in range(3)]
     assert lefts == ["2", "1", "0"]
@@ -184,7 +184,7 @@ def test_refusals_carry_the_headers_and_count(resource: NoteResource) -> None:
 
 def test_wrong_tokens_use_up_nothing_of_others(resource: NoteResource) -> None:
     limits = LimitSettings(per_connection=0, global_=40, failures_per_address=5)
-    clock = StillClock()
+    clock = FakeClock()
     app = app_of(note_routes(resource), limits=limits, clock=clock)
     wrong = Client(app, "wrong", address="127.0.0.1")
     codes = [wrong.simulate_get("/notes").status_code for _ in range(50)]
@@ -207,7 +207,7 @@ def test_probes_are_not_limited(resource: NoteResource) -> None:
 
 
 def test_batch_costs_its_items(resource: NoteResource) -> None:
-    clock = StillClock()
+    clock = FakeClock()
     door = client(resource, limits=LimitSettings(per_connection=10), clock=clock)
     batch = {"notes": [{"text": "x"}] * 4}
     lefts = [post(door, batch, "/batch").headers["x-ratelimit-remaining"] for _ in range(2)]
@@ -265,7 +265,7 @@ def test_access_log(resource, access, statuses):
 
 
 def test_slow_request_is_logged_and_nothing_secret_is(resource: NoteResource) -> None:
-    lines, clock = Lines(), StillClock()
+    lines, clock = Lines(), FakeClock()
 
     class Slow(NoteResource):
         def on_post(self, req: Any, resp: Any, command: Note) -> None:

@@ -90,8 +90,7 @@ def test_damaged_store_suspends_its_subsystem_only(tmp_path, store):
 
 def test_store_that_stops_while_it_serves_is_listed_too(tmp_path):
     hub = ServedHub(tmp_path, "--no-limits")
-    hub.start()
-    try:
+    with hub.running():
         damage(hub, "broker")
         answer = hub.http.post("/broker/v1/meshes", {"slug": "m"})
         assert answer.body["code"] == "STORAGE_SUSPECT"
@@ -102,8 +101,6 @@ def test_store_that_stops_while_it_serves_is_listed_too(tmp_path):
         assert "\nSuspended: broker\n" in agentlipd("status", cwd=tmp_path).out
         metrics = hub.http.get("/metrics").raw.decode()
         assert re.search(r'(?m)^agentlip_store_suspended{store="broker"} 1', metrics)
-    finally:
-        hub.stop()
 
 
 def test_store_marked_while_it_served_is_suspended_at_the_next_start(tmp_path):
@@ -126,13 +123,10 @@ def test_signed_requests_to_a_suspended_broker_get_503(tmp_path):
     """Their signature can't be checked, and senders retry after a 503. Other paths need a token."""
     hub = ServedHub(tmp_path, "--no-limits")
     damage(hub, "broker")
-    hub.start()
-    try:
+    with hub.running():
         stranger = hub.connect(None)
         assert stranger.post("/broker/v1/accept", {}).status == 503
         assert stranger.get("/v1/outbox").status == 401
-    finally:
-        hub.stop()
 
 
 @pytest.mark.parametrize("store", ["hub", "auth"])

@@ -10,12 +10,12 @@ from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
 from appliance.web.guard import UNIX, host_name, is_loopback
 from appliance.web.settings import HttpSettings
+from tests.support.clock import FakeClock
 from tests.support.http import (
     NARROW_TOKEN,
     SCRAPE_TOKEN,
     TOKEN,
     Lines,
-    StillClock,
     environ_of,
     guard_of,
 )
@@ -265,7 +265,7 @@ def test_forwarded_scheme_is_used_only_from_trusted_proxies() -> None:
 
 
 def test_token_over_plain_http_from_another_machine_is_logged_once_a_minute() -> None:
-    lines, clock = Lines(), StillClock()
+    lines, clock = Lines(), FakeClock()
     guard = guard_of(PROXIED, clock, lines)
     token = {"HTTP_AUTHORIZATION": f"Bearer {NARROW_TOKEN}"}
     guard.authenticate(environ_of(address="127.0.0.1", **token))

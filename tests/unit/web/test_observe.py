@@ -2,11 +2,12 @@
 
 from appliance.kernel.log import Log
 from appliance.web.observe import ObserveMiddleware
-from tests.support.http import Lines, StillClock
+from tests.support.clock import FakeClock
+from tests.support.http import Lines
 
 
 def test_unknown_methods_are_not_cached() -> None:
-    observe = ObserveMiddleware(Log(Lines()), StillClock(), "instance-1")
+    observe = ObserveMiddleware(Log(Lines()), FakeClock(), "instance-1")
     for number in range(100):
         observe._observer(f"MADEUP{number}", "/notes", "4")
     assert observe._observers == {}
