@@ -18,6 +18,8 @@ from ops.release_errors import FAILED, NOT_READY, NOT_VERIFIED, USAGE
 from tests.contract.test_walls import ROOT, tracked
 from tests.support.installs import EPOCH, tree_in
 
+pytestmark = pytest.mark.slow
+
 VERSION = appliance.__version__
 
 

@@ -62,6 +62,6 @@ def test_every_module_says_what_it_is_for():
     silent = [
         str(file.relative_to(ROOT))
         for file in tracked("appliance/*.py", "doctor/*.py", "tests/*.py")
-        if not ast.get_docstring(parsed(file))
+        if not file.read_text(encoding="utf-8").startswith('"""')
     ]
     assert silent == []

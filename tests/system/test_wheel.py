@@ -15,6 +15,8 @@ import pytest
 import appliance.sdk
 from tests.support.commands import ROOT
 
+pytestmark = pytest.mark.slow
+
 SOURCES = ("appliance", "doctor", "migrations", "pyproject.toml", "setup.py", "README.md")
 POST = """
 from agentlip.sdk import Client, NewMessage
