@@ -200,8 +200,7 @@ def test_laptop_with_hub_outbox_and_courier(tmp_path):
     more = f'{DURABLE}[[outbox.brokers]]\nmesh = "default"\nurl = "http://127.0.0.1:9"\n'
     off = settings("inbox", "broker", "mcp", more=more)
     hub = ServedHub(tmp_path, "--no-limits", settings=off)
-    hub.start()
-    try:
+    with hub.running():
         check_served(hub, LAPTOP | {"identity"})
         check_healthy(hub, {"inbox", "hooks", "broker", "mcp"})
         assert open_stores(hub) == {"auth", "db", "courier", "outbox"}
@@ -216,22 +215,17 @@ def test_laptop_with_hub_outbox_and_courier(tmp_path):
         rotated = hub.http.post("/v1/identity/rotate")
         assert (rotated.status, rotated.body["code"]) == (409, "ROTATION_NEEDS_INBOX")
         assert '"level":"error"' not in hub.log_text
-    finally:
-        hub.stop()
 
 
 def test_inbox_without_outbox_says_that_nothing_is_sent(tmp_path):
     hub = ServedHub(tmp_path, "--no-limits", settings=settings("outbox"))
-    hub.start()
-    try:
+    with hub.running():
         health = hub.http.get("/v1/health").body
         version = hub.http.get("/v1/version").body
         assert not {"send", "topic_post"} & {*version["ipc_features"]}
         assert (health["queue_depth"], health["inflight"]) == (0, 0)
         rotated = hub.http.post("/v1/identity/rotate")
         assert rotated.body.get("code") != "ROTATION_NEEDS_INBOX"
-    finally:
-        hub.stop()
 
 
 def test_every_path_is_known_to_be_of_its_subsystem(tmp_path):

@@ -71,8 +71,7 @@ def test_lease_is_renewed_while_a_handler_runs(hub, stream):
 def test_consumer_reconnects_after_a_restart(tmp_path):
     (tmp_path / "agentlip.toml").write_text(TOML)
     hub = HubProcess(tmp_path, "--no-limits")
-    hub.start()
-    try:
+    with hub.running():
         consumer = Consumer(lambda: locate(hub)(), "durable/c", sleep=lambda _: None)
         deliveries = consumer.deliveries(0.2)
         enqueue(hub, "durable/c", "a")
@@ -84,5 +83,3 @@ def test_consumer_reconnects_after_a_restart(tmp_path):
         enqueue(hub, "durable/c", "b")
         assert first_of(deliveries).id == "b"
         consumer.close()
-    finally:
-        hub.stop()

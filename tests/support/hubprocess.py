@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -64,6 +64,15 @@ class HubProcess:
         """Starts it and returns when it is ready."""
         self._spawn(more)
         until(lambda: self._ready_or_again(more), 60, "the server is ready")
+
+    @contextmanager
+    def running(self, *more: str) -> Iterator[Self]:
+        """It runs while the block does."""
+        try:
+            self.start(*more)
+            yield self
+        finally:
+            self.stop()
 
     def _spawn(self, more: tuple[str, ...]) -> None:
         program = ["appliance.server"]
@@ -146,9 +155,5 @@ class HubProcess:
 @contextmanager
 def served(workspace: Path, *flags: str) -> Iterator[HubProcess]:
     """A hub that runs while the block does."""
-    hub = HubProcess(workspace, *flags)
-    try:
-        hub.start()
+    with HubProcess(workspace, *flags).running() as hub:
         yield hub
-    finally:
-        hub.stop()

@@ -172,8 +172,5 @@ def serve(
     hub.environment = env
     hub.constants = dict(constants)
     hub.probe = probe
-    try:
-        hub.start()
+    with hub.running():
         yield hub
-    finally:
-        hub.stop()

@@ -289,8 +289,7 @@ def test_workspace_of_another_program_pages_by_creation(tmp_path):
                 " entity_id, data_json) VALUES (?, 'message.created', 'c1', 't1', 'message', ?, ?)",
                 (when, id_, data),
             )
-    hub.start()
-    try:
+    with hub.running():
         path, listed_ids, before = "/api/v1/messages?topic_id=t1&limit=4", [], ""
         while True:
             page = hub.http.get(path + before).body
@@ -311,8 +310,6 @@ def test_workspace_of_another_program_pages_by_creation(tmp_path):
         listed = [json.loads(line[6:])["data"]["message"]["id"] for line in data]
         assert listed == ids, "however their JSON was printed"
         stream.close()
-    finally:
-        hub.stop()
 
 
 def lines_until(lines, events):

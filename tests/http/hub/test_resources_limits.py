@@ -35,12 +35,9 @@ def test_start_restricts_the_modes_of_files(tmp_path):
     hub.datadir.token_file.chmod(0o644)
     hub.datadir.server_file.write_text("{}")
     hub.datadir.server_file.chmod(0o644)
-    hub.start()
-    try:
+    with hub.running():
         for file in (hub.datadir.token_file, hub.datadir.server_file):
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    finally:
-        hub.stop()
 
 
 SECRET = "the planted content of a message"

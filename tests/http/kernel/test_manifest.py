@@ -24,11 +24,8 @@ EXIT_CONFLICT = 2
 def kept(tmp_path_factory):
     """A workspace that was served and stopped."""
     hub = ServedHub(tmp_path_factory.mktemp("kept"), "--no-limits")
-    hub.start()
-    try:
+    with hub.running():
         hub.send(hub.channel_with_topic("general")[1])
-    finally:
-        hub.stop()
     return hub.workspace
 
 

@@ -66,8 +66,7 @@ def test_reads_sockets_and_search_work_and_no_file_changes(filled):
 def test_every_write_is_refused_with_the_reason(filled):
     hub, topic = filled
     before = checksums(hub.workspace)
-    hub.start()
-    try:
+    with hub.running():
         message = {"topic_id": topic, "sender": "s", "content_raw": "no"}
         for path, body in (
             ("/api/v1/channels", {"name": "other"}),
@@ -81,22 +80,17 @@ def test_every_write_is_refused_with_the_reason(filled):
         assert outbox.body["code"] == "ROLE_OFF"
         assert outbox.body["details"]["setting"] == "store.read_only"
         assert hub.http.post("/api/v1/doctor/steps", {}).status >= 400
-    finally:
-        hub.stop()
     assert checksums(hub.workspace) == before
 
 
 def test_writer_is_not_started_beside_it(filled):
     hub, _ = filled
-    hub.start()
-    try:
+    with hub.running():
         children = Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split()
         assert children == []
         other = ServedHub(hub.workspace)
         with pytest.raises(AssertionError, match="HUB_ALREADY_RUNNING"):
             other.start()
-    finally:
-        hub.stop()
 
 
 @pytest.mark.parametrize("store", ["hub", "auth"])
@@ -119,12 +113,9 @@ def test_older_schema_is_refused_and_not_migrated(filled, store):
 def test_workspace_that_was_never_served_is_served_with_its_token(tmp_path):
     hub = read_only(tmp_path / "w")
     before = checksums(tmp_path / "w")
-    hub.start()
-    try:
+    with hub.running():
         assert hub.http.get("/api/v1/channels").status == 200
         assert hub.http.get("/api/v1/tokens").status == 200
-    finally:
-        hub.stop()
     assert checksums(tmp_path / "w") == before
 
 

@@ -48,8 +48,7 @@ def stream_exists(hub, stream):
 def test_durable_streams_survive_kill_9_and_boot_id_changes(tmp_path):
     (tmp_path / "agentlip.toml").write_text(TOML)
     hub = HubProcess(tmp_path, "--no-limits")
-    hub.start()
-    try:
+    with hub.running():
         first = enqueue(hub, "durable/a", *(f"e{number}" for number in range(50)))
         enqueue(hub, "durable/a", "late", delayMs=60_000)
         enqueue(hub, "durable/a", "k1", "k2", partitionKey="k")
@@ -76,15 +75,12 @@ def test_durable_streams_survive_kill_9_and_boot_id_changes(tmp_path):
         dead = hub.request("GET", "/v1/peek?stream=durable/a&state=dead")["envelopes"][0]
         assert (dead["reason"], dead["error"]) == ("rejected", "no")
         assert not stream_exists(hub, "memory/a")
-    finally:
-        hub.stop()
 
 
 def test_pauses_acked_ids_and_latest_survive_kill_9(tmp_path):
     (tmp_path / "agentlip.toml").write_text(TOML + INBOXES)
     hub = HubProcess(tmp_path, "--no-limits")
-    hub.start()
-    try:
+    with hub.running():
         enqueue(hub, "durable/d", "done", "waits")
         enqueue(hub, "agents/Dur/inbox", "seen")
         enqueue(hub, "agents/Mem/outbox", "m")
@@ -100,8 +96,6 @@ def test_pauses_acked_ids_and_latest_survive_kill_9(tmp_path):
         assert (figures["paused"], figures["ready"]) == (True, 2)
         view = hub.request("GET", "/v1/snapshot?view=latestPerAgent")["rows"]
         assert [(row["addr"], row["env"]["id"]) for row in view] == [("agents/Dur/inbox", "seen")]
-    finally:
-        hub.stop()
 
 
 def test_durable_streams_go_on_without_the_process_that_writes_the_other_stores(tmp_path):

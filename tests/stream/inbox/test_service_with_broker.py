@@ -245,8 +245,7 @@ def test_an_appliance_alone_sends_itself(tmp_path):
         '[[hooks.commands]]\non = "on-dm"\nscopes = ["reply:event"]\n'
         """run = ["python3", "-c", 'print("{\\"reply\\": \\"a hook\\"}")']\n""",
     )
-    try:
-        hub.start()
+    with hub.running():
         assert hub.http.post(MESHES, {"slug": "default"}).status == 201
         member = {"pubkey": key_of(hub), "name": "me"}
         assert hub.http.post(f"{MESHES}/default/members", member).status == 201
@@ -262,8 +261,6 @@ def test_an_appliance_alone_sends_itself(tmp_path):
         )
         assert answer["meta"] == {"agentlip_hops": 1}
         until(lambda: json.dumps(hub.http.get("/v1/hooks/runs").body).count('"sent"') == HOPS_MAX)
-    finally:
-        hub.stop()
 
 
 def reason_of(hub):

@@ -44,8 +44,7 @@ def test_channel_is_served_from_its_own_workspace(hub: ServedHub, tmp_path: Path
     assert checked.code == 0, checked.out
     assert all(not each["findings"] for each in checked.json["checks"]), checked.out
     copy = ServedHub(tmp_path / "one", "--no-limits")
-    copy.start()
-    try:
+    with copy.running():
         assert [row["name"] for row in copy.http.get("/api/v1/channels").body["channels"]] == [
             "wanted"
         ]
@@ -55,8 +54,6 @@ def test_channel_is_served_from_its_own_workspace(hub: ServedHub, tmp_path: Path
         assert not any("other" in str(event) for event in events)
         assert copy.http.get("/health").body["db_id"] == done.json["db_id"]
         assert copy.rows("SELECT count(*) FROM topic_attachments") == [(1,)]
-    finally:
-        copy.stop()
     assert copy.token != hub.token
     assert agentlip("doctor", "--all", cwd=tmp_path / "one").code == 0
 

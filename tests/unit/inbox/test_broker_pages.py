@@ -14,7 +14,7 @@ from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.clock import SystemClock
 from tests.support.broker import BrokerFixture
 from tests.support.fakehub import FakeHttp, http_hub
-from tests.support.inbox import OWN, InboxFixture
+from tests.support.inbox import OWN
 
 BOSS = Principal("server", "server", frozenset({ADMIN}))
 COUNT = 10_000
@@ -22,11 +22,9 @@ LONG = "t" * 90
 
 
 @pytest.fixture
-def inbox(tmp_path, monkeypatch):
+def inbox(new_inbox, monkeypatch):
     monkeypatch.setattr(service, "TOPICS_MAX", 100_000)
-    inbox = InboxFixture(tmp_path / "inbox", mesh="lab")
-    yield inbox
-    inbox.close()
+    return new_inbox(mesh="lab")
 
 
 @pytest.fixture(scope="module")

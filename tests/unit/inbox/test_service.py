@@ -8,7 +8,7 @@ from appliance.inbox.loops import Sweeper
 from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import ADMIN, Principal
 from tests.support.clock import FakeClock
-from tests.support.inbox import ALICE, OWN, InboxFixture, push
+from tests.support.inbox import ALICE, OWN, push
 from tests.support.until import gevent_until
 
 BOSS = Principal("server", "server", frozenset({ADMIN}))
@@ -16,11 +16,9 @@ BOB = "b" * 64
 
 
 @pytest.fixture
-def inbox(tmp_path, monkeypatch):
+def inbox(new_inbox, monkeypatch):
     monkeypatch.setattr(service, "PAGE_MAX", 100)
-    inbox = InboxFixture(tmp_path)
-    yield inbox
-    inbox.close()
+    return new_inbox()
 
 
 def limited(*meshes):
@@ -130,16 +128,13 @@ def test_pages_follow_each_other_without_a_gap(filled):
     assert page(filled, since=cursor).messages == []
 
 
-def test_a_reply_ends_before_it_is_too_large(tmp_path, monkeypatch):
+def test_a_reply_ends_before_it_is_too_large(new_inbox, monkeypatch):
     monkeypatch.setattr("appliance.kernel.reader.PAGE_BYTES_MAX", 3000)
-    inbox = InboxFixture(tmp_path)
-    try:
-        inbox.service.receive_many([push(n, body="x" * 1000) for n in range(4)], "link")
-        page_ = page(inbox, since="0")
-        assert (len(page_.messages), page_.has_more) == (1, True)
-        assert len(page(inbox, since=str(page_.next)).messages) == 1
-    finally:
-        inbox.close()
+    inbox = new_inbox()
+    inbox.service.receive_many([push(n, body="x" * 1000) for n in range(4)], "link")
+    page_ = page(inbox, since="0")
+    assert (len(page_.messages), page_.has_more) == (1, True)
+    assert len(page(inbox, since=str(page_.next)).messages) == 1
 
 
 @pytest.mark.parametrize("since", ["yesterday", "-1", "1.5", "2026-13-01"])
@@ -200,19 +195,16 @@ def test_a_poll_ends_empty_and_its_cursor_goes_on(inbox):
     assert (page_.messages, page_.next) == ([], 1)
 
 
-def test_polls_have_a_limit_and_end_with_the_process(tmp_path, monkeypatch):
+def test_polls_have_a_limit_and_end_with_the_process(new_inbox, monkeypatch):
     monkeypatch.setattr("appliance.inbox.service.WAITING_MAX", 1)
-    inbox = InboxFixture(tmp_path)
-    try:
-        waiting = gevent.spawn(page, inbox, since="0", wait=30)
-        gevent_until(lambda: inbox.service.polls.waiting == 1)
-        with pytest.raises(wire.TooManyPolls):
-            page(inbox, since="0", wait=30)
-        inbox.service.feed.close()
-        assert waiting.get(timeout=5).messages == []
-        assert inbox.service.polls.waiting == 0
-    finally:
-        inbox.close()
+    inbox = new_inbox()
+    waiting = gevent.spawn(page, inbox, since="0", wait=30)
+    gevent_until(lambda: inbox.service.polls.waiting == 1)
+    with pytest.raises(wire.TooManyPolls):
+        page(inbox, since="0", wait=30)
+    inbox.service.feed.close()
+    assert waiting.get(timeout=5).messages == []
+    assert inbox.service.polls.waiting == 0
 
 
 # -- the stream ----------------------------------------------------------------------------
@@ -264,55 +256,46 @@ def test_event_stream_resumes_after_last_event_id(filled):
             stream(filled, last=wrong)
 
 
-def test_lagging_reader_continues_from_the_table(tmp_path, monkeypatch):
+def test_lagging_reader_continues_from_the_table(new_inbox, monkeypatch):
     monkeypatch.setattr("appliance.inbox.service.QUEUE_MAX", 2)
-    inbox = InboxFixture(tmp_path)
-    try:
-        opened = stream(inbox)
-        pieces = iter(opened)
-        assert next(pieces) == b"retry: 1000\n\n"
-        for number in range(1, 8):
-            inbox.service.receive(push(number))
-        text = read(pieces, 7)
-        assert [f"id: {n}" in text for n in range(1, 8)] == [True] * 7
-        assert text.count("event: message") == 7
-        opened.close()
-    finally:
-        inbox.close()
+    inbox = new_inbox()
+    opened = stream(inbox)
+    pieces = iter(opened)
+    assert next(pieces) == b"retry: 1000\n\n"
+    for number in range(1, 8):
+        inbox.service.receive(push(number))
+    text = read(pieces, 7)
+    assert [f"id: {n}" in text for n in range(1, 8)] == [True] * 7
+    assert text.count("event: message") == 7
+    opened.close()
 
 
-def test_streams_have_a_limit(tmp_path, monkeypatch):
+def test_streams_have_a_limit(new_inbox, monkeypatch):
     monkeypatch.setattr("appliance.inbox.service.STREAMS_MAX", 1)
-    inbox = InboxFixture(tmp_path)
-    try:
-        opened = stream(inbox)
-        with pytest.raises(wire.TooManyEventStreams) as refusal:
-            stream(inbox)
-        assert (refusal.value.code, refusal.value.kind) == ("TOO_MANY_STREAMS", "exhausted")
-        opened.close()
-        stream(inbox).close()
-    finally:
-        inbox.close()
+    inbox = new_inbox()
+    opened = stream(inbox)
+    with pytest.raises(wire.TooManyEventStreams) as refusal:
+        stream(inbox)
+    assert (refusal.value.code, refusal.value.kind) == ("TOO_MANY_STREAMS", "exhausted")
+    opened.close()
+    stream(inbox).close()
 
 
 # -- topics, profile -----------------------------------------------------------------------
 
 
-def test_subscriptions_are_remembered_and_counted(tmp_path, monkeypatch):
+def test_subscriptions_are_remembered_and_counted(new_inbox, monkeypatch):
     monkeypatch.setattr(service, "TOPICS_MAX", 1)
-    inbox = InboxFixture(tmp_path)
-    try:
-        alerts = wire.TopicChange("alerts")
-        assert inbox.service.subscribe(alerts, BOSS).changed
-        assert not inbox.service.subscribe(alerts, BOSS).changed
-        with pytest.raises(wire.TooManyTopics):
-            inbox.service.subscribe(wire.TopicChange("builds"), BOSS)
-        topics = inbox.service.topics(wire.MeshListQuery(), BOSS).topics
-        assert [name.name for name in topics] == ["alerts"]
-        assert inbox.service.unsubscribe(alerts, BOSS).changed
-        assert not inbox.service.unsubscribe(alerts, BOSS).changed
-    finally:
-        inbox.close()
+    inbox = new_inbox()
+    alerts = wire.TopicChange("alerts")
+    assert inbox.service.subscribe(alerts, BOSS).changed
+    assert not inbox.service.subscribe(alerts, BOSS).changed
+    with pytest.raises(wire.TooManyTopics):
+        inbox.service.subscribe(wire.TopicChange("builds"), BOSS)
+    topics = inbox.service.topics(wire.MeshListQuery(), BOSS).topics
+    assert [name.name for name in topics] == ["alerts"]
+    assert inbox.service.unsubscribe(alerts, BOSS).changed
+    assert not inbox.service.unsubscribe(alerts, BOSS).changed
 
 
 class FakeBrokerClient:
@@ -342,48 +325,39 @@ def test_subscription_refused_by_the_broker_is_not_stored(inbox):
 DAY = 86_400
 
 
-def test_messages_go_after_thirty_days_and_numbers_are_never_used_again(tmp_path, monkeypatch):
+def test_messages_go_after_thirty_days_and_numbers_are_never_used_again(new_inbox, monkeypatch):
     monkeypatch.setattr(loops, "PRUNED_ROWS_MAX", 2)
     clock = FakeClock()
-    inbox = InboxFixture(tmp_path, clock)
-    try:
-        inbox.service.receive_many([push(n) for n in range(1, 6)], "link")
-        sweeper = Sweeper(inbox.store, inbox.settings, clock, inbox.log)
-        clock.pass_seconds(30 * DAY - 1)
-        assert sweeper.run_once(clock.now_ms())["inbox"] == 0
-        clock.pass_seconds(2)
-        assert sweeper.run_once(clock.now_ms())["inbox"] == 5
-        assert page(inbox).next == 5
-        inbox.service.receive(push(6))
-        assert page(inbox, since="5").messages[0].number == 6
-    finally:
-        inbox.close()
+    inbox = new_inbox(clock)
+    inbox.service.receive_many([push(n) for n in range(1, 6)], "link")
+    sweeper = Sweeper(inbox.store, inbox.settings, clock, inbox.log)
+    clock.pass_seconds(30 * DAY - 1)
+    assert sweeper.run_once(clock.now_ms())["inbox"] == 0
+    clock.pass_seconds(2)
+    assert sweeper.run_once(clock.now_ms())["inbox"] == 5
+    assert page(inbox).next == 5
+    inbox.service.receive(push(6))
+    assert page(inbox, since="5").messages[0].number == 6
 
 
-def test_free_space_is_vacuumed_once_a_week(tmp_path):
+def test_free_space_is_vacuumed_once_a_week(new_inbox):
     clock = FakeClock()
-    inbox = InboxFixture(tmp_path, clock)
-    try:
-        inbox.service.receive_many([push(n, body="x" * 20_000) for n in range(50)], "link")
-        sweeper = Sweeper(inbox.store, inbox.settings, clock, inbox.log)
-        clock.pass_seconds(31 * DAY)
-        assert sweeper.run_once(clock.now_ms()) == {"inbox": 50, "hook_runs": 0, "vacuums": 1}
-        assert sweeper.run_once(clock.now_ms())["vacuums"] == 0
-        inbox.service.receive(push(100))
-    finally:
-        inbox.close()
+    inbox = new_inbox(clock)
+    inbox.service.receive_many([push(n, body="x" * 20_000) for n in range(50)], "link")
+    sweeper = Sweeper(inbox.store, inbox.settings, clock, inbox.log)
+    clock.pass_seconds(31 * DAY)
+    assert sweeper.run_once(clock.now_ms()) == {"inbox": 50, "hook_runs": 0, "vacuums": 1}
+    assert sweeper.run_once(clock.now_ms())["vacuums"] == 0
+    inbox.service.receive(push(100))
 
 
-def test_ids_go_on_above_those_that_are_there(tmp_path):
-    inbox = InboxFixture(tmp_path)
+def test_ids_go_on_above_those_that_are_there(new_inbox):
+    inbox = new_inbox()
     inbox.service.receive(push(1))
     inbox.close()
-    restarted = InboxFixture(tmp_path)
-    try:
-        assert restarted.service.feed.head == 1
-        restarted.service.receive(push(2))
-        assert sorted(restarted.rows("SELECT id FROM inbox")) == restarted.rows(
-            "SELECT id FROM inbox ORDER BY number"
-        )
-    finally:
-        restarted.close()
+    restarted = new_inbox()
+    assert restarted.service.feed.head == 1
+    restarted.service.receive(push(2))
+    assert sorted(restarted.rows("SELECT id FROM inbox")) == restarted.rows(
+        "SELECT id FROM inbox ORDER BY number"
+    )
