@@ -13,6 +13,7 @@ from appliance.backup.wire import BackupsQuery
 from appliance.workspace.datadir import DataDir
 from tests.support.backup_commands import make_backup, verified
 from tests.support.clock import FakeClock
+from tests.support.pages import pages_of
 
 CLOCK = FakeClock()
 
@@ -33,16 +34,11 @@ def backups_of(directory):
 def test_pages_have_every_backup_once_newest_first(directory, monkeypatch):
     names = [make_backup(directory, CLOCK.now_ms() + hour * 3_600_000).name for hour in range(7)]
     monkeypatch.setattr(service, "PAGE_MAX", 3)
-    backups, seen, after = backups_of(directory), [], None
-    while True:
-        page = backups.list_page(BackupsQuery(limit=100, after=after))
-        assert len(page.backups) <= 3
-        seen += [row.name for row in page.backups]
-        after = page.next
-        if not page.has_more:
-            break
-    assert after is None
-    assert seen == sorted(names, reverse=True)
+    backups = backups_of(directory)
+    pages = pages_of(lambda after: backups.list_page(BackupsQuery(limit=100, after=after)))
+    assert [len(page.backups) for page in pages] == [3, 3, 1]
+    assert pages[-1].next is None
+    assert [row.name for page in pages for row in page.backups] == sorted(names, reverse=True)
 
 
 def test_verification_is_shown_when_it_is_written(directory):

@@ -1,10 +1,10 @@
 """The broker's largest lists: pages are limited in bytes and contain each row once."""
 
-import msgspec
 import pytest
 
 from appliance.broker import queries, webhook_wire, wire
 from tests.support.broker import BrokerFixture
+from tests.support.pages import pages_of
 
 BYTES = 1 << 20
 MANY = queries.SUBSCRIBERS_MAX
@@ -33,16 +33,11 @@ def lab(broker):
 
 def pages(ask, name, query=wire.MeshRowsQuery):
     """The rows of all pages; each is checked."""
-    rows, after, count = [], "", 0
-    while True:
-        page = ask(query(after=after, limit=100_000))
-        assert len(msgspec.json.encode(page)) <= BYTES
-        listed = getattr(page, name)
-        assert listed
-        rows, after, count = rows + listed, page.next, count + 1
-        if not page.has_more:
-            assert count > 1
-            return rows
+    every = pages_of(lambda after: ask(query(after=after, limit=100_000)), "", bytes_max=BYTES)
+    lists = [getattr(page, name) for page in every]
+    assert len(lists) > 1
+    assert all(lists)
+    return [row for rows in lists for row in rows]
 
 
 def test_members(broker):

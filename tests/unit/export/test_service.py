@@ -13,6 +13,7 @@ from appliance.export.wire import (
     SnapshotManifest,
     SnapshotsQuery,
 )
+from tests.support.pages import pages_of
 
 BYTES = 1 << 20
 COUNT = 40
@@ -65,17 +66,13 @@ def test_list_of_segments_that_replace_many_is_limited_in_bytes(out):
 
 def test_snapshots_are_listed_newest_first_in_pages_limited_in_bytes(out):
     snapshots = Snapshots(out)
-    names, after, pages = [], None, 0
-    while True:
-        page = snapshots.newest(SnapshotsQuery(limit=1000, after=after))
-        assert len(msgspec.json.encode(page)) <= BYTES
-        names += [snapshot.name for snapshot in page.snapshots]
-        after, pages = page.next, pages + 1
-        assert page.has_more == (after is not None)
-        if not page.has_more:
-            break
+    pages = pages_of(
+        lambda after: snapshots.newest(SnapshotsQuery(limit=1000, after=after)), bytes_max=BYTES
+    )
+    names = [snapshot.name for page in pages for snapshot in page.snapshots]
     assert names == [f"s{number:02}" for number in reversed(range(COUNT))]
-    assert pages > 2
+    assert pages[-1].next is None
+    assert len(pages) > 2
 
 
 def test_list_of_snapshots_continues_after_a_removed_one(out):

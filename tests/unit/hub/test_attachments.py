@@ -1,6 +1,7 @@
 """Attachments: the same one only once (ADR-0007), nothing dangerous, nothing too big, paging."""
 
 import json
+from operator import attrgetter
 
 import gevent
 import msgspec
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from appliance.hub import attachments, wire
 from appliance.kernel.errors import Invalid, KeyReused, PayloadTooLarge
+from tests.support.pages import pages_of
 
 BODY = msgspec.json.Decoder(wire.AttachmentAdded)
 LINK = {"url": "https://example.com/a", "title": "Example"}
@@ -226,16 +228,13 @@ def test_pages_give_every_attachment_once_newest_first(env, ids):
         made.append((kind, add(env, topic, {"n": number}, kind=kind)[1].attachment.id))
     for kind in (None, "even", "odd"):
         wanted = [id_ for each, id_ in reversed(made) if kind in (None, each)]
-        listed, before = [], None
-        while True:
-            page = env.hub.list_attachments(
-                topic, wire.AttachmentsQuery(kind, 5, before), env.alice
-            )
-            listed += [each.id for each in page.attachments]
-            before = page.cursor
-            if not page.has_more:
-                break
-        assert listed == wanted
+
+        def page_before(cursor, kind=kind):
+            query = wire.AttachmentsQuery(kind, 5, cursor)
+            return env.hub.list_attachments(topic, query, env.alice)
+
+        pages = pages_of(page_before, cursor_of=attrgetter("cursor"))
+        assert [each.id for page in pages for each in page.attachments] == wanted
 
 
 def test_empty_topic_lists_nothing_and_missing_topic_is_404(env, ids):

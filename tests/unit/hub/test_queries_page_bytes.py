@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from appliance.hub import wire
+from tests.support.pages import pages_of
 from tests.unit.hub.conftest import HubEnvironment
 from tests.unit.hub.test_search import SearchFixture
 
@@ -34,18 +36,17 @@ def test_message_pages_limited_in_bytes_reach_the_end_in_both_directions(fixture
         ({}, "before_id", fixture.ids[::-1]),
         ({"after_id": fixture.ids[0]}, "after_id", fixture.ids[1:]),
     ):
-        seen, cursor = [], first
-        while True:
+
+        def page_from(cursor):
             query = wire.MessagesQuery(topic_id=fixture.topics[0], limit=1000, **cursor)
-            page = fixture.hub.page_messages(query, fixture.who)
-            assert page.messages
-            assert encoded(page) <= BYTES
-            seen += [message.id for message in page.messages]
-            assert page.cursor == seen[-1]
-            if not page.has_more:
-                break
-            cursor = {parameter: page.cursor}
-        assert seen == expected
+            return fixture.hub.page_messages(query, fixture.who)
+
+        def cursor_of(page, parameter=parameter):
+            return {parameter: page.cursor}
+
+        pages = pages_of(page_from, first, cursor_of, BYTES)
+        assert [page.cursor for page in pages] == [page.messages[-1].id for page in pages]
+        assert [message.id for page in pages for message in page.messages] == expected
 
 
 def events(fixture, **query):
@@ -98,16 +99,14 @@ def test_attachments(fixture):
     for number in range(100):
         command = wire.AddAttachment("note", {"n": number, "text": "x" * 15_000})
         fixture.hub.add_attachment(topic_id, command, fixture.who)
-    seen, before = [], None
-    while True:
-        query = wire.AttachmentsQuery(limit=1000, before_id=before)
-        page = fixture.hub.list_attachments(topic_id, query, fixture.who)
-        assert encoded(page) <= BYTES
-        seen += [json.loads(bytes(attachment.value_json))["n"] for attachment in page.attachments]
-        if not page.has_more:
-            break
-        before = page.cursor
-    assert sorted(seen, reverse=True) == list(range(99, -1, -1))
+
+    def page_before(cursor):
+        query = wire.AttachmentsQuery(limit=1000, before_id=cursor)
+        return fixture.hub.list_attachments(topic_id, query, fixture.who)
+
+    pages = pages_of(page_before, cursor_of=attrgetter("cursor"), bytes_max=BYTES)
+    values = [bytes(attachment.value_json) for page in pages for attachment in page.attachments]
+    assert sorted(json.loads(value)["n"] for value in values) == list(range(100))
 
 
 def test_control_characters_count_with_their_escapes(fixture):

@@ -3,7 +3,6 @@
 import json
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 import pytest
 
 from appliance.inbox import service, wire
@@ -15,6 +14,7 @@ from appliance.kernel.clock import SystemClock
 from tests.support.broker import BrokerFixture
 from tests.support.fakehub import FakeHttp, http_hub
 from tests.support.inbox import OWN
+from tests.support.pages import pages_of
 
 BOSS = Principal("server", "server", frozenset({ADMIN}))
 COUNT = 10_000
@@ -51,17 +51,12 @@ def broker(tmp_path_factory):
 
 def pages(ask, name, limit=100_000):
     """The rows of all pages, each of which is checked, and how many pages there were."""
-    rows, after, count = [], "", 0
-    while True:
-        page = ask(wire.MeshListQuery(after=after, limit=limit), BOSS)
-        assert len(msgspec.json.encode(page)) <= 1 << 20
-        assert len(getattr(page, name)) <= limit
-        rows, count = rows + getattr(page, name), count + 1
-        assert page.has_more == (page.next is not None)
-        if not page.has_more:
-            return rows, count
-        assert getattr(page, name)
-        after = page.next
+    every = pages_of(lambda after: ask(wire.MeshListQuery(after=after, limit=limit), BOSS), "")
+    lists = [getattr(page, name) for page in every]
+    assert max(map(len, lists)) <= limit
+    assert all(lists[:-1])
+    assert every[-1].next is None
+    return [row for rows in lists for row in rows], len(lists)
 
 
 @pytest.mark.parametrize("limit", [100_000, 999])

@@ -9,6 +9,7 @@ from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import ADMIN, Principal
 from tests.support.clock import FakeClock
 from tests.support.inbox import ALICE, OWN, push
+from tests.support.pages import pages_of
 from tests.support.until import gevent_until
 
 BOSS = Principal("server", "server", frozenset({ADMIN}))
@@ -117,15 +118,10 @@ def test_filters(filled, query, numbers):
 
 
 def test_pages_follow_each_other_without_a_gap(filled):
-    seen, cursor = [], "0"
-    while True:
-        page_ = page(filled, since=cursor, limit=2)
-        seen += bodies(page_)
-        cursor = str(page_.next)
-        if not page_.has_more:
-            break
-    assert seen == [f"message {number}" for number in (1, 2, 3, 4, 6)]
-    assert page(filled, since=cursor).messages == []
+    pages = pages_of(lambda cursor: page(filled, since=str(cursor), limit=2), 0)
+    received = [body for page_ in pages for body in bodies(page_)]
+    assert received == [f"message {number}" for number in (1, 2, 3, 4, 6)]
+    assert page(filled, since=str(pages[-1].next)).messages == []
 
 
 def test_a_reply_ends_before_it_is_too_large(new_inbox, monkeypatch):

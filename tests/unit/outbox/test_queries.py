@@ -1,5 +1,6 @@
 """Single sends, their chains of redrives, and the state of the outbox."""
 
+from functools import partial
 from itertools import pairwise
 
 import msgspec
@@ -9,6 +10,7 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.outbox import wire
 from tests.support.outbox import dead, redrive
+from tests.support.pages import pages_of
 
 
 def test_repeated_redrives_form_one_chain(outbox):
@@ -52,18 +54,11 @@ def long_chain(outbox):
 
 @pytest.mark.parametrize("position", [0, LONG // 2, LONG - 1])
 def test_a_chain_is_limited_in_bytes_and_continues_on_the_next_page(outbox, long_chain, position):
-    result, after, pages = [], None, 0
-    while True:
-        page = outbox.service.inspect(long_chain[position], after, limit=10_000)
-        assert len(msgspec.json.encode(page)) <= PAGE_BYTES_MAX
-        assert page.send.client_message_id == long_chain[position]
-        result += [row.client_message_id for row in page.chain]
-        after, pages = page.next, pages + 1
-        assert page.has_more == (after is not None)
-        if not page.has_more:
-            break
-    assert result == long_chain
-    assert pages > 2
+    pages = pages_of(partial(outbox.service.inspect, long_chain[position], limit=10_000))
+    assert {page.send.client_message_id for page in pages} == {long_chain[position]}
+    assert [row.client_message_id for page in pages for row in page.chain] == long_chain
+    assert pages[-1].next is None
+    assert len(pages) > 2
 
 
 def test_a_chain_has_a_limit_of_rows(outbox, long_chain):
