@@ -251,6 +251,7 @@ class Bus:
         except workers.StaleState as stale:
             if stale.details["state"] != command.to:
                 raise
+        self.wake_claimants()
         return self.worker(task)
 
     def _read_or(self, empty: Any, function: Callable[..., Any], *arguments: Any) -> Any:

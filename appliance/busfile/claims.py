@@ -138,6 +138,11 @@ def release(
     return True
 
 
+def release_all(connection: sqlite3.Connection, task: str) -> None:
+    """Ends the claim of the task, whoever has it, and all claims of the task's own agent."""
+    connection.execute("DELETE FROM task_claims WHERE task_id = ?1 OR claimed_by = ?1", (task,))
+
+
 def require(
     connection: sqlite3.Connection,
     task: str,

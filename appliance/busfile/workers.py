@@ -4,9 +4,9 @@
                          ↓  ↑        ↑
                        CONFLICTED ───┘
 
-Every state before COMPLETED can become FAILED, and FAILED becomes ASSIGNED again by `spawn`. STALE
-is not a state: `status_rows` computes it from the age of the heartbeat. The id of a worker is the
-id of its task.
+Every state before COMPLETED can become FAILED, and FAILED becomes ASSIGNED again by `spawn`. Both
+end the claims of the task. STALE is not a state: `status_rows` computes it from the age of the
+heartbeat. The id of a worker is the id of its task.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from appliance.busfile import heartbeats
+from appliance.busfile import claims, heartbeats
 from appliance.busfile.messages import NewMessage, publish
 from appliance.kernel.errors import Conflict, Missing
 
@@ -33,6 +33,7 @@ TRANSITIONS: Mapping[State | None, tuple[State, ...]] = {
 }
 JUDGED = ("WORKING", "CONFLICTED")  # only in these states an agent must have a heartbeat
 REVIEWED = ("IN_REVIEW", "APPROVED", "COMPLETED")
+ENDED = ("COMPLETED", "FAILED")
 LATE = ("STALE", "DEAD")
 ROWS_MAX = 10_000
 TEXT_MAX = 700  # characters of a text in a message; the rows have all of it
@@ -150,6 +151,7 @@ def transition(
     actor: str,
 ) -> None:
     """Changes the state, if it is still `before`, and publishes the change in this transaction.
+    In a state in which the work has ended, its claims end too.
 
     Raises UnknownTask, StaleState and InvalidTransition.
     """
@@ -168,6 +170,8 @@ def transition(
         "UPDATE workers SET state = ?, state_changed_at_ms = ? WHERE task_id = ?",
         (after, now_ms, task),
     )
+    if after in ENDED:
+        claims.release_all(connection, task)
     _publish_change(connection, now_ms, task, before, after, actor)
 
 

@@ -6,16 +6,13 @@ from typing import Any
 import msgspec
 
 from appliance.busfile import workers
+from appliance.busfile.messages import latest
 from appliance.busfile.worker.operations import Team, read_operation
 from appliance.busfile.worker.reviews import ReviewRow, latest_review
 from appliance.busfile.workers import LATE, WorkerStatus
 from appliance.kernel.clock import iso
 
 LINES_MAX = 200
-OF_TASK = """
-SELECT seq, ts_ms, from_agent, to_agent, type, payload FROM messages
-WHERE correlation_id = ? ORDER BY seq DESC LIMIT ?
-"""
 WAITED_FOR = """
 SELECT d.needs, w.state FROM x_dependencies d LEFT JOIN workers w ON w.task_id = d.needs
 WHERE d.task_id = ? AND w.state IS NOT 'COMPLETED' ORDER BY d.needs LIMIT 20
@@ -45,11 +42,11 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 def task_messages(connection: sqlite3.Connection, task: str, limit: int) -> list[TaskMessage]:
     """The newest messages about a task, the oldest of them first."""
-    rows = connection.execute(OF_TASK, (task, limit)).fetchall()
     return [
-        TaskMessage(seq, iso(ts_ms), sender, to, kind, _decoded(payload))
-        for seq, ts_ms, sender, to, kind, payload in reversed(rows)
-    ]
+        TaskMessage(m.seq, iso(m.ts_ms), m.from_agent, m.to_agent, m.type,
+                    None if m.payload_error else m.payload)
+        for m in latest(connection, limit, task)
+    ]  # fmt: skip
 
 
 def describe_task(team: Team, task: str) -> TaskReport:
@@ -109,10 +106,3 @@ def _why_stuck(
         case "WORKING" if review and review.decision == "rejected":
             return f"its agent works on requested changes: {review.comment or 'no comment'}"
     return "it is not stuck"
-
-
-def _decoded(payload: str | None) -> Any:
-    try:
-        return msgspec.json.decode(payload) if payload else None
-    except msgspec.DecodeError:
-        return None

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from appliance.busfile import file, schema, workers
+from appliance.busfile import claims, file, schema, workers
 from appliance.busfile.workers import TRANSITIONS, InvalidTransition, StaleState, UnknownTask
 
 STATES = tuple(state for state in TRANSITIONS if state)
@@ -79,6 +79,18 @@ def test_state_and_message_are_one_transaction(connection):
         workers.transition(connection, 1, "t", "ASSIGNED", "WORKING", actor="me")
     assert workers.require_worker(connection, "t").state == "ASSIGNED"
     assert changes(connection) == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(b, a) for b in PATHS for a in PATHS[b].split()])
+def test_claims_of_a_task_end_in_the_transaction_that_ends_it(connection, before, after):
+    put(connection, "t", before)
+    held = {"t": "agent", "path:src": "t", "slot:gpu:1": "t", "other": "agent"}
+    for name, agent in held.items():
+        claims.claim(connection, 1, name, agent)
+    with file.transaction(connection):
+        workers.transition(connection, 1, "t", before, after, actor="me")
+    left = {row.task_id for row in claims.all_claims(connection)}
+    assert left == ({"other"} if after in ("COMPLETED", "FAILED") else {*held})
 
 
 def test_unknown_task_is_missing(connection):

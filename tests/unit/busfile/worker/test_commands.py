@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.busfile import claims
 from appliance.busfile.worker import commands
 from appliance.busfile.worker.commands import RebaseConflict, RebaseRequired, WrongBranch
 from appliance.busfile.worker.context import InvalidTaskId, read_context
@@ -248,6 +249,16 @@ def test_merge_ends_branch_and_worktree(team):
     assert not team.folder().exists()
     assert git(team.repository, "log", "-1", "--format=%s") == "Merge feat/t: the task"
     assert team.types()[-2:] == ["state_change", "task_done"]
+
+
+@pytest.mark.parametrize("name", ["merge", "cancel", "fail"])
+def test_command_that_ends_a_task_releases_its_claims(team, name):
+    team.to("APPROVED")
+    with team.team.change() as (connection, now_ms):
+        claims.claim(connection, now_ms, "path:src", "t")
+        claims.claim(connection, now_ms, "path:docs", "other")
+    COMMANDS[name](team.team)
+    assert team.rows("SELECT task_id FROM task_claims") == [("path:docs",)]
 
 
 def test_conflicting_merge_makes_the_task_working_again(team):
