@@ -6,7 +6,7 @@ from typing import Any
 from appliance.bus import metrics, queries, writes
 from appliance.bus.service import Bus
 from appliance.bus.settings import BusSettings
-from appliance.busfile import jsonl
+from appliance.busfile import jsonl, messages, retention
 from appliance.busfile.file import BusPaths, connect
 from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.log import Log
@@ -58,7 +58,7 @@ class BusExporter(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         count = 0
         with suppress(StoreAbsent, jsonl.ExportRunning):
-            head = self._store.read(queries.head)
+            head = self._store.read(messages.head)
             if head != self._head:
                 count = in_thread(_export, self._paths)
                 self._head = head
@@ -82,7 +82,7 @@ class BusPruner(Loop):
         total = 0
         if self._store.path.exists():  # a write would make the file
             for _ in range(ROUNDS_MAX):
-                removed = self._store.write(writes.prune, age_ms)
+                removed = self._store.write(writes.now, retention.prune, age_ms)
                 total += removed
                 if not removed:
                     break

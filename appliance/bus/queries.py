@@ -30,18 +30,10 @@ def follow(reader: Any, blobs: Path, agent: str | None, after: int) -> list[BusM
     return messages.with_payloads(blobs, rows, REPLY_BYTES_MAX)
 
 
-def head(reader: Any) -> int:
-    return messages.head(reader)
-
-
 def version(reader: Any) -> tuple[int, int]:
     """A number that changes with each commit of another connection, and the newest message."""
     (number,) = reader.execute("PRAGMA data_version").fetchone()
     return int(number), messages.head(reader)
-
-
-def holder(reader: Any, now_ms: int, task: str) -> BusClaim | None:
-    return claims.holder(reader, now_ms, task)
 
 
 def all_claims(reader: Any, now_ms: int) -> list[BusClaim]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from appliance.bus import metrics, queries, wire, writes
-from appliance.busfile import messages, search, workers
+from appliance.busfile import claims, heartbeats, messages, search, workers
 from appliance.busfile.blobs import INLINE_BYTES_MAX
 from appliance.busfile.claims import BusClaim, ClaimHeld
 from appliance.busfile.file import BusPaths
@@ -105,13 +105,8 @@ class Bus:
                 subscription.recover()
 
     def _page(self, query: wire.BusPollQuery) -> wire.BusMessages:
-        try:
-            rows, head = self._store.read(
-                queries.poll, self.paths.blobs, query.agent, query.after, query.limit
-            )
-        except StoreAbsent:
-            return wire.BusMessages([], 0)
-        return wire.BusMessages(rows, head)
+        page = (self.paths.blobs, query.agent, query.after, query.limit)
+        return wire.BusMessages(*self._read_or(([], 0), queries.poll, *page))
 
     @contextmanager
     def _listening(self, agent: str, limit: WaitLimit, kind: str) -> Iterator[FeedSubscription]:
@@ -134,17 +129,14 @@ class Bus:
 
     def read_after(self, agent: str | None, after: int) -> list[messages.BusMessage]:
         """A page of stored messages, for event streams."""
-        try:
-            rows: list[messages.BusMessage] = self._store.read(
-                queries.follow, self.paths.blobs, agent, after
-            )
-        except StoreAbsent:
-            return []
+        rows: list[messages.BusMessage] = self._read_or(
+            [], queries.follow, self.paths.blobs, agent, after
+        )
         return rows
 
     def head(self) -> int:
         """The number of the newest message; 0 without a file."""
-        number: int = self._read_or(0, queries.head)
+        number: int = self._read_or(0, messages.head)
         return number
 
     def search(self, query: wire.BusSearchQuery) -> wire.BusMessages:
@@ -156,7 +148,7 @@ class Bus:
         return wire.BusMessages(rows, self.head())
 
     def ack(self, command: wire.BusAck) -> wire.BusCursor:
-        seq = self._store.write(writes.ack, command.agent, command.seq)
+        seq = self._store.write(writes.now, messages.ack, command.agent, command.seq)
         return wire.BusCursor(command.agent, seq)
 
     # -- claims ------------------------------------------------------------------------------
@@ -191,7 +183,9 @@ class Bus:
     def _try_claim(self, command: wire.ClaimTask) -> BusClaim:
         lease_ms = int(command.lease_seconds * 1000)
         try:
-            taken: BusClaim = self._store.write(writes.claim, command.task, command.agent, lease_ms)
+            taken: BusClaim = self._store.write(
+                writes.now, claims.claim, command.task, command.agent, lease_ms
+            )
         except ClaimHeld:
             metrics.claims.labels("held").inc()
             raise
@@ -201,12 +195,12 @@ class Bus:
     def renew(self, command: wire.RenewClaim) -> BusClaim:
         lease_ms = int(command.lease_seconds * 1000)
         renewed: BusClaim = self._store.write(
-            writes.renew, command.task, command.agent, command.fence, lease_ms
+            writes.now, claims.renew, command.task, command.agent, command.fence, lease_ms
         )
         return renewed
 
     def release(self, command: wire.ReleaseClaim) -> wire.Released:
-        released = self._store.write(writes.release, command.task, command.agent, command.fence)
+        released = self._store.write(claims.release, command.task, command.agent, command.fence)
         self.wake_claimants()
         return wire.Released(released)
 
@@ -225,9 +219,8 @@ class Bus:
     # -- workers -----------------------------------------------------------------------------
 
     def beat(self, command: wire.Beat) -> wire.Beaten:
-        ts_ms = self._store.write(
-            writes.beat, command.agent, command.status, command.task, command.progress
-        )
+        fields = (command.agent, command.status, command.task, command.progress)
+        ts_ms = self._store.write(writes.now, heartbeats.beat, *fields)
         return wire.Beaten(command.agent, ts_ms)
 
     def workers(self, query: wire.WorkersQuery) -> wire.Workers:

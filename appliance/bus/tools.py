@@ -7,7 +7,6 @@ from msgspec import Meta, Struct
 
 from appliance.bus import wire
 from appliance.bus.service import Bus
-from appliance.busfile.claims import BusClaim
 from appliance.busfile.messages import Published
 from appliance.kernel.auth import Principal
 from appliance.kernel.tool import Tool
@@ -30,12 +29,6 @@ class CompleteArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def tools(bus: Bus) -> Sequence[Tool]:
-    def claim(arguments: wire.ClaimTask, _who: Principal) -> BusClaim:
-        return bus.claim(arguments)
-
-    def renew(arguments: wire.RenewClaim, _who: Principal) -> BusClaim:
-        return bus.renew(arguments)
-
     def complete(arguments: CompleteArguments, _who: Principal) -> Published:
         return bus.complete(arguments.task, arguments.agent, arguments.fence, arguments.payload)
 
@@ -48,19 +41,17 @@ def tools(bus: Bus) -> Sequence[Tool]:
             None,
         )  # fmt: skip
 
-    def poll(arguments: wire.BusPollQuery, _who: Principal) -> wire.BusMessages:
-        return bus.poll(arguments)
-
     return [
         Tool(
             "claim_task", "Claim a task",
             "Claim a task, `path:GLOB` or `slot:NAME:N` for `lease_seconds`; waits up to `wait`"
             " seconds. Keep the fence. Renew before the lease ends.",
-            wire.ClaimTask, None, wire.WRITE, claim, "adds",
+            wire.ClaimTask, None, wire.WRITE, lambda arguments, _who: bus.claim(arguments), "adds",
         ),
         Tool(
             "renew_claim", "Renew a claim", "Begin a new lease of your claim.",
-            wire.RenewClaim, None, wire.WRITE, renew, "adds", True,
+            wire.RenewClaim, None, wire.WRITE, lambda arguments, _who: bus.renew(arguments), "adds",
+            True,
         ),
         Tool(
             "complete_task", "Complete a task",
@@ -75,6 +66,6 @@ def tools(bus: Bus) -> Sequence[Tool]:
             "bus_poll", "Poll the bus",
             "The next messages for an agent; waits up to `wait` seconds. `after`: the last seq"
             " that you have handled.",
-            wire.BusPollQuery, None, wire.READ, poll,
+            wire.BusPollQuery, None, wire.READ, lambda arguments, _who: bus.poll(arguments),
         ),
     ]  # fmt: skip

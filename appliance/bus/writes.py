@@ -3,15 +3,20 @@
 Clients of the file run the same functions on connections of their own.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from appliance.bus.wire import BusItem
-from appliance.busfile import claims, heartbeats, messages, retention, workers
-from appliance.busfile.claims import BusClaim
+from appliance.busfile import claims, messages, workers
 from appliance.busfile.messages import BusMessage, NewMessage, Published
 from appliance.busfile.workers import State
+
+
+def now(tx: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls `function(tx, now_ms, …)`."""
+    return function(tx, tx.now_ms, *arguments)
 
 
 def publish(tx: Any, message: NewMessage) -> Published:
@@ -19,22 +24,6 @@ def publish(tx: Any, message: NewMessage) -> Published:
     if not published.duplicate:
         _announce_after(tx, published.seq - 1)
     return published
-
-
-def ack(tx: Any, agent: str, seq: int) -> int:
-    return messages.ack(tx, tx.now_ms, agent, seq)
-
-
-def claim(tx: Any, task: str, agent: str, lease_ms: int) -> BusClaim:
-    return claims.claim(tx, tx.now_ms, task, agent, lease_ms)
-
-
-def renew(tx: Any, task: str, agent: str, fence: int | None, lease_ms: int) -> BusClaim:
-    return claims.renew(tx, tx.now_ms, task, agent, fence, lease_ms)
-
-
-def release(tx: Any, task: str, agent: str, fence: int | None) -> bool:
-    return claims.release(tx, task, agent, fence)
 
 
 def complete(tx: Any, message: NewMessage, fence: int) -> Published:
@@ -46,19 +35,10 @@ def complete(tx: Any, message: NewMessage, fence: int) -> Published:
     return published
 
 
-def beat(tx: Any, agent: str, status: str, task: str | None, progress: float | None) -> int:
-    heartbeats.beat(tx, tx.now_ms, agent, status, task, progress)
-    return int(tx.now_ms)
-
-
 def change_state(tx: Any, task: str, before: State, after: State, actor: str) -> None:
     head = messages.head(tx)
     workers.transition(tx, tx.now_ms, task, before, after, actor=actor)
     _announce_after(tx, head)
-
-
-def prune(tx: Any, older_than_ms: int) -> int:
-    return retention.prune(tx, tx.now_ms, older_than_ms)
 
 
 def _announce_after(tx: Any, seq: int) -> None:

@@ -163,12 +163,6 @@ def require(
     return present
 
 
-def holder(connection: sqlite3.Connection, now_ms: int, task: str) -> BusClaim | None:
-    """The valid claim of the task."""
-    present = _read(connection, task)
-    return present if present and present.valid(now_ms) else None
-
-
 def all_claims(connection: sqlite3.Connection) -> list[BusClaim]:
     """Every claim, also those that have expired."""
     return [BusClaim(*row) for row in connection.execute(_CLAIM + "ORDER BY task_id")]

@@ -4,8 +4,6 @@ import sqlite3
 import threading
 from typing import Literal, Self, get_args
 
-import msgspec
-
 from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.messages import check_name
 from appliance.kernel.clock import Clock, SystemClock
@@ -15,19 +13,6 @@ INTERVAL_SECONDS = 10.0
 WARN_MS, STALE_MS, DEAD_MS = 30_000, 100_000, 300_000
 Status = Literal["idle", "working", "blocked"]
 HeartbeatLevel = Literal["ok", "WARN", "STALE", "DEAD"]
-
-
-class BusHeartbeat(msgspec.Struct, frozen=True):
-    """What an agent last reported of itself."""
-
-    agent_id: str
-    ts_ms: int
-    status: str
-    current_task: str | None = None
-    progress: float | None = None
-
-    def age_ms(self, now_ms: int) -> int:
-        return age_ms(now_ms, self.ts_ms)
 
 
 def age_ms(now_ms: int, at_ms: int) -> int:
@@ -53,8 +38,8 @@ def beat(
     status: str = "idle",
     task: str | None = None,
     progress: float | None = None,
-) -> None:
-    """Records that the agent is alive."""
+) -> int:
+    """Records that the agent is alive. Returns `now_ms`."""
     check_name("agent", agent)
     if status not in get_args(Status):
         raise Invalid(f"status: one of {', '.join(get_args(Status))}")
@@ -67,13 +52,7 @@ def beat(
         " progress = excluded.progress",
         (agent, now_ms, status, task, progress),
     )
-
-
-def read(connection: sqlite3.Connection, agent: str) -> BusHeartbeat | None:
-    """The agent's last heartbeat."""
-    query = "SELECT agent_id, ts_ms, status, current_task, progress FROM heartbeats"
-    row = connection.execute(query + " WHERE agent_id = ?", (agent,)).fetchone()
-    return BusHeartbeat(*row) if row else None
+    return now_ms
 
 
 class HeartbeatThread:

@@ -131,7 +131,8 @@ def create(
             " VALUES (?, 'ASSIGNED', ?, ?)",
             (task, now_ms, now_ms),
         )
-        _publish_change(connection, now_ms, task, None, "ASSIGNED", actor)
+        change = {"from": None, "to": "ASSIGNED"}
+        announce(connection, now_ms, "state_change", task, change, actor=actor)
     else:
         transition(connection, now_ms, task, before.state, "ASSIGNED", actor=actor)
     connection.execute(
@@ -172,18 +173,8 @@ def transition(
     )
     if after in ENDED:
         claims.release_all(connection, task)
-    _publish_change(connection, now_ms, task, before, after, actor)
-
-
-def _publish_change(
-    connection: sqlite3.Connection,
-    now_ms: int,
-    task: str,
-    before: State | None,
-    after: State,
-    actor: str,
-) -> None:
-    announce(connection, now_ms, "state_change", task, {"from": before, "to": after}, actor=actor)
+    change = {"from": before, "to": after}
+    announce(connection, now_ms, "state_change", task, change, actor=actor)
 
 
 def announce(

@@ -35,8 +35,10 @@ def test_first_wins_until_the_lease_ends(bus):
     )
     assert held.value.details["claimed_by"] == "a"
     assert claim(bus, "b", ENDS).fence == 2
-    assert bus.run(claims.holder, ENDS, "t").claimed_by == "b"
-    assert bus.run(claims.holder, ENDS + LEASE_MS, "t") is None
+    (present,) = bus.run(claims.all_claims)
+    assert present.claimed_by == "b"
+    assert present.valid(ENDS)
+    assert not present.valid(ENDS + LEASE_MS)
 
 
 def test_own_valid_claim_is_not_given_twice(bus):
