@@ -4,7 +4,7 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +53,7 @@ COLUMNS = [
     ("STATUS", "status"), ("REVIEW", "review"), ("SUMMARY", "summary"),
 ]  # fmt: skip
 REVIEW = {"pending": "pending", "approved": "approved", "rejected": "REJECTED"}
-HOOKS = ("pre-commit", "pre-push", "pre-tool-use", "stop")
+HOOKS = ("pre-commit", "post-commit", "pre-push", "pre-tool-use", "stop")
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 AGENT = "AGENTLIP_AGENT"
 
@@ -67,12 +67,7 @@ def spawn(
         str | None, typer.Option("--description", help="What the agent has to do.")
     ] = None,
     from_branch: Annotated[
-        str | None,
-        typer.Option(
-            "--from-branch",
-            help="Start from this branch, rebase on it and merge into it"
-            " (default: the integration branch).",
-        ),
+        str | None, typer.Option("--from-branch", help="Branch to start from and to merge into.")
     ] = None,
     branch_type: Annotated[
         str, typer.Option("--type", help="First part of the branch's name, such as fix.")
@@ -86,10 +81,12 @@ def spawn(
 ) -> None:
     """Make a task: its branch, its worktree and its row. No agent is started.
 
+    It starts from the integration branch, if you don't name another one.
+
     Example: agentlip worker spawn fix-login --type fix --description 'the login times out'
     """
     options = SpawnOptions(description, from_branch, branch_type, not no_fetch, not no_worktree)
-    _perform(session, lambda team: commands.spawn(team, task, options))
+    _perform(session, commands.spawn, task, options)
 
 
 @app.command("start")
@@ -99,7 +96,7 @@ def start(session: Session, task: TaskFlag = None) -> None:
 
     Example: agentlip worker start
     """
-    _perform(session, lambda team: commands.start(team, _task(task)))
+    _perform(session, commands.start, _task(task))
 
 
 @app.command("done")
@@ -115,10 +112,8 @@ def done(
 
     Example: agentlip worker done
     """
-    _perform(
-        session,
-        lambda team: commands.done(team, _task(task), skip_rebase=skip_rebase, folder=Path.cwd()),
-    )
+    folder = Path.cwd()
+    _perform(session, commands.done, _task(task), skip_rebase=skip_rebase, folder=folder)
 
 
 @app.command("approve")
@@ -132,7 +127,7 @@ def approve(
 
     Example: agentlip worker approve fix-login
     """
-    _perform(session, lambda team: commands.approve(team, task, comment))
+    _perform(session, commands.approve, task, comment)
 
 
 @app.command("request-changes")
@@ -146,7 +141,7 @@ def request_changes(
 
     Example: agentlip worker request-changes fix-login 'add a test'
     """
-    _perform(session, lambda team: commands.request_changes(team, task, comment))
+    _perform(session, commands.request_changes, task, comment)
 
 
 @app.command("merge")
@@ -156,7 +151,7 @@ def merge(session: Session, task: TaskArgument) -> None:
 
     Example: agentlip worker merge fix-login
     """
-    _perform(session, lambda team: commands.merge(team, task))
+    _perform(session, commands.merge, task)
 
 
 @app.command("cancel")
@@ -172,7 +167,7 @@ def cancel(
 
     Example: agentlip worker cancel fix-login
     """
-    _perform(session, lambda team: commands.cancel(team, task, discard))
+    _perform(session, commands.cancel, task, discard)
 
 
 @app.command("fail")
@@ -186,7 +181,7 @@ def fail(
 
     Example: agentlip worker fail 'the service has no test account'
     """
-    _perform(session, lambda team: commands.fail(team, _task(task), reason))
+    _perform(session, commands.fail, _task(task), reason)
 
 
 @app.command("heartbeat")
@@ -203,8 +198,7 @@ def heartbeat(
 
     Example: agentlip worker heartbeat --status blocked
     """
-    with _team(session, recover=False) as team:
-        _print(session, commands.heartbeat(team, _task(task), status, progress))
+    _perform(session, commands.heartbeat, _task(task), status, progress, recover=False)
 
 
 @app.command("run")
@@ -371,6 +365,8 @@ def check_guard(
         match hook:
             case "pre-commit":
                 guard.check_commit(team, Path.cwd(), agent)
+            case "post-commit":
+                guard.report_commit(team, Path.cwd(), agent)
             case "pre-push":
                 guard.check_push(team, Path.cwd(), agent, sys.stdin.read())
             case "pre-tool-use":
@@ -386,14 +382,11 @@ def check_guard(
 def _team(session: Session, *, recover: bool = True) -> Iterator[Team]:
     """The team of this workspace, after what killed commands have begun was recovered."""
     paths = _paths(session)
-    connection = file.connect(paths)
-    try:
+    with closing(file.connect(paths)) as connection:
         team = commands.open_team(paths, connection, SystemClock(), _actor(), note)
         if recover:
             team.recover()
         yield team
-    finally:
-        connection.close()
 
 
 def _paths(session: Session) -> file.BusPaths:
@@ -421,12 +414,16 @@ def _task(named: str | None) -> str:
     return context.task
 
 
-def _perform(session: Session, command: Callable[[Team], WorkerOutcome]) -> None:
-    with _team(session) as team:
-        _print(session, command(team))
-
-
-def _print(session: Session, outcome: WorkerOutcome) -> None:
+def _perform(
+    session: Session,
+    command: Callable[..., WorkerOutcome],
+    *arguments: Any,
+    recover: bool = True,
+    **options: Any,
+) -> None:
+    """Calls `command(team, …)` and prints its outcome."""
+    with _team(session, recover=recover) as team:
+        outcome = command(team, *arguments, **options)
     session.answer(msgspec.to_builtins(outcome), outcome.message)
 
 

@@ -123,6 +123,7 @@ def test_hooks_of_git_refuse_claimed_paths_and_call_the_repositorys_own(reposito
     assert "src/a is claimed by other" in refused.stderr
     assert not (tmp_path / "called").exists()
     git(folder, "commit", "--quiet", "--no-verify", "-m", "by a person")
+    assert "git skipped pre-commit" in worker(repository, "logs", "t").out
     pushed = attempt(folder, "push", "origin", "feat/t")
     assert pushed.returncode != 0
     assert "src/a is claimed by other" in pushed.stderr
@@ -133,15 +134,18 @@ def test_hooks_of_git_refuse_claimed_paths_and_call_the_repositorys_own(reposito
     assert "src/a" in git(repository, "ls-files"), "the main checkout has no guard"
 
 
-def test_override_lets_a_person_commit_and_is_published(repository):
+def test_override_lets_a_person_commit_and_is_published_once(repository, monkeypatch):
     worker(repository, "spawn", "t")
     folder = repository / "worktrees" / "t"
     claim(repository, "src")
-    (folder / "src").write_text("1")
-    git(folder, "add", "src")
-    done = worker(folder, "guard", "check", AGENTLIP_GUARD_OVERRIDE="urgent")
-    assert done.out == ""
-    assert "urgent" in worker(repository, "logs", "t").out
+    monkeypatch.setenv("AGENTLIP_GUARD_OVERRIDE", "urgent")
+    commit(folder, {"src": "1"})
+    commit(folder, {"docs": "1"})
+    commit(repository, {"base.txt": "2"})
+    git(folder, "rebase", "--quiet", "main")
+    logs = worker(repository, "logs", "t").out.splitlines()
+    (override,) = (line for line in logs if "guard_override" in line)
+    assert '"reason":"urgent","paths":["src"]' in override
 
 
 def test_hooks_of_the_harness_block_with_exit_code_2(repository):

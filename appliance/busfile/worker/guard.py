@@ -2,20 +2,21 @@
 
 A claim on `path:GLOB` counts while its lease runs. Paths are relative to the root of a checkout, so
 a claim covers the same file in all worktrees. A person overrides the guard by the environment
-variable AGENTLIP_GUARD_OVERRIDE with a reason, and the override is published.
+variable AGENTLIP_GUARD_OVERRIDE with a reason, and the override is published: that of a commit once
+it exists, also with `git commit --no-verify`.
 """
 
 import os
 import re
 import select
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from appliance.busfile import workers
-from appliance.busfile.claims import PATH, path_claims
+from appliance.busfile.claims import PATH, BusClaim, path_claims
 from appliance.busfile.globs import matches
 from appliance.busfile.worker import reviews
 from appliance.busfile.worker.git import Git
@@ -24,6 +25,7 @@ from appliance.busfile.worker.spawning import target_of
 from appliance.kernel.errors import Conflict, Invalid
 
 OVERRIDE = "AGENTLIP_GUARD_OVERRIDE"
+UNCHECKED = "none: git skipped pre-commit, or the path was claimed after it"
 SHOWN_MAX = 5
 WAIT_SECONDS = 30.0  # until a decision; harnesses end a Stop hook after 60 seconds
 POLL_SECONDS = 0.5
@@ -50,20 +52,12 @@ class TurnNotOver(Conflict):
 def check_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> None:
     """Raises PathClaimed, unless a person overrides it."""
     now_ms = team.clock.now_ms()
-    refused = {
-        path: claim
-        for claim in path_claims(team.connection, now_ms)
-        if claim.claimed_by != agent
-        for path in paths
-        if matches(claim.task_id.removeprefix(PATH), path)
-    }
+    refused = _claimed_by_others(team, agent, paths)
     if not refused:
         return
-    reason = os.environ.get(OVERRIDE)
-    if reason:
-        payload = {"hook": hook, "reason": reason, "paths": sorted(refused)[:SHOWN_MAX]}
-        with team.change() as (connection, at_ms):
-            workers.announce(connection, at_ms, "guard_override", agent, payload, actor=agent)
+    if reason := os.environ.get(OVERRIDE):
+        if hook != "pre-commit":  # `report_commit` knows whether there is a commit
+            _publish_override(team, agent, refused, hook, reason)
         return
     lines = [
         f"{path} is claimed by {claim.claimed_by} ({claim.task_id},"
@@ -79,6 +73,22 @@ def check_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> None
     )
 
 
+def _claimed_by_others(team: Team, agent: str, paths: Sequence[str]) -> dict[str, BusClaim]:
+    return {
+        path: claim
+        for claim in path_claims(team.connection, team.clock.now_ms())
+        if claim.claimed_by != agent
+        for path in paths
+        if matches(claim.task_id.removeprefix(PATH), path)
+    }
+
+
+def _publish_override(team: Team, agent: str, paths: Iterable[str], hook: str, reason: str) -> None:
+    payload = {"hook": hook, "reason": reason, "paths": sorted(paths)[:SHOWN_MAX]}
+    with team.change() as (connection, now_ms):
+        workers.announce(connection, now_ms, "guard_override", agent, payload, actor=agent)
+
+
 # -- what the hooks check ------------------------------------------------------------------------
 
 
@@ -86,6 +96,16 @@ def check_commit(team: Team, folder: Path, agent: str) -> None:
     """`pre-commit`: the staged files."""
     result = Git(folder).attempt("diff", "--cached", "--name-only", "-z", keep_index=True)
     check_paths(team, agent, _names(result.output), "pre-commit")
+
+
+def report_commit(team: Team, folder: Path, agent: str) -> None:
+    """`post-commit`: publishes that the commit overrides claims."""
+    words = ("diff-tree", "--root", "--no-commit-id", "--name-only", "-r", "-z", "HEAD")
+    refused = _claimed_by_others(team, agent, _names(Git(folder).run(*words)))
+    if refused:
+        reason = os.environ.get(OVERRIDE) or UNCHECKED
+        _publish_override(team, agent, refused, "post-commit", reason)
+        team.warn("others have claimed paths of this commit, so it was published on the bus")
 
 
 def check_push(team: Team, folder: Path, agent: str, lines: str) -> None:

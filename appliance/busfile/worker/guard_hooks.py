@@ -17,11 +17,11 @@ from appliance.kernel.errors import ApplianceError, Conflict
 from appliance.kernel.whole_file import write_whole
 
 FOLDER = "agentlip-hooks"
-CHECKED = ("pre-commit", "pre-push")
+CHECKED = ("pre-commit", "pre-push", "post-commit")
 # Hooks that run in a worktree. The others belong to servers, or run too often for a script.
 PASSED_ON = (
     "applypatch-msg", "pre-applypatch", "post-applypatch", "pre-merge-commit", "prepare-commit-msg",
-    "commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "post-rewrite",
+    "commit-msg", "pre-rebase", "post-checkout", "post-merge", "post-rewrite",
 )  # fmt: skip
 SCRIPT = """#!/bin/sh
 # Written by: agentlip worker guard install. It checks path claims, then calls your own hook.
@@ -36,6 +36,10 @@ if [ "$name" = pre-push ]; then
 fi
 if [ "$name" = pre-commit ]; then
     {program} worker guard check pre-commit </dev/null || exit $?
+fi
+# A rebase repeats commits that were checked.
+if [ "$name" = post-commit ] && [ ! -d "$(git rev-parse --git-path rebase-merge)" ]; then
+    {program} worker guard check post-commit </dev/null
 fi
 [ -x "$original" ] || exit 0
 exec "$original" "$@"

@@ -37,9 +37,11 @@ def test_override_is_a_message_with_its_reason(team, monkeypatch):
     claim(team, "src/**")
     monkeypatch.setenv(guard.OVERRIDE, "the owner is on leave")
     guard.check_paths(team.team, "t", ["src/a"], "pre-commit")
+    assert team.types() == [], "there is no commit yet"
+    guard.check_paths(team.team, "t", ["src/a"], "pre-push")
     ((payload,),) = team.rows("SELECT payload FROM messages WHERE type = 'guard_override'")
     assert json.loads(payload) == {
-        "hook": "pre-commit", "reason": "the owner is on leave", "paths": ["src/a"],
+        "hook": "pre-push", "reason": "the owner is on leave", "paths": ["src/a"],
     }  # fmt: skip
 
 
