@@ -73,3 +73,15 @@ def test_signals_are_passed_to_the_command(team, monkeypatch):
     assert run.run_command(team.team, "t", ["sh", "-c", script]) == 9
     assert reader.wait(10) == 0
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_signal_that_comes_before_the_command_has_started_is_passed_on(team, monkeypatch):
+    team.to("WORKING")
+    real = subprocess.Popen
+
+    def popen(words):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return real(words)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    assert run.run_command(team.team, "t", ["sleep", "60"]) == 128 + signal.SIGTERM
