@@ -1,4 +1,5 @@
-"""Figures of the worker bus beside plain SQLite in the same run: `python -m tests.bench.bus.suite`.
+"""Figures of the worker bus beside plain SQLite in the same run: `python -m tests.bench.bus.suite`;
+with `served`, only those through an appliance.
 
 Prints JSON. `ratio` is ours by plain SQLite's, `fairness` the slowest of eight processes by the
 fastest. Plain SQLite makes transactions of one INSERT into the same tables.
@@ -20,6 +21,7 @@ from typing import Any
 from appliance.busfile import claims, messages
 from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.messages import NewMessage
+from tests.bench.bus.served import through_the_appliance
 from tests.contract.test_walls import ROOT
 from tests.support import specbus
 
@@ -132,6 +134,10 @@ def eight_processes(name: str) -> dict[str, float]:
 
 
 def main(arguments: list[str]) -> None:
+    if arguments == ["served"]:
+        with tempfile.TemporaryDirectory() as served:
+            print(json.dumps(through_the_appliance(Path(served)), indent=2))
+        return
     if arguments:
         name, folder = arguments
         with closing(sqlite3.connect(BusPaths(Path(folder)).database)):
@@ -146,6 +152,8 @@ def main(arguments: list[str]) -> None:
         "publish_eight_processes": median_round(lambda: eight_processes("our_publish")),
         "claim_eight_processes": median_round(lambda: eight_processes("our_claim")),
     }
+    with tempfile.TemporaryDirectory() as folder:
+        figures |= through_the_appliance(Path(folder))
     print(json.dumps(figures, indent=2))
 
 
