@@ -10,15 +10,15 @@ No action deletes rows, changes tokens or keys, follows a link, or leaves the wo
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from appliance.checks.repairs import Arguments, CannotRepair, Change
 from appliance.checks.step import REBUILD
-from appliance.hub import message_repair
-from appliance.hub.message_repair import CannotRepair
+from appliance.hub.repairs import FTS
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Conflict
@@ -28,10 +28,6 @@ from appliance.workspace.datadir import DataDir
 from doctor import derived, schema_model
 from doctor.checks.leftovers import FREE_SHARE_MIN, free_share
 from doctor.checks.store_log import log_bytes
-
-Arguments = Mapping[str, str]
-Change = Callable[[sqlite3.Connection, Arguments, Clock], str]
-"""Changes a store in the caller's transaction, and says what it did."""
 
 
 class StepFailed(Conflict):
@@ -149,7 +145,7 @@ def _vacuum(connection: sqlite3.Connection, arguments: Arguments, clock: Clock) 
         connection.execute("DROP TABLE x_fts")
     connection.execute("VACUUM")
     if renumbered:
-        _in_transaction(connection, derived.rebuild, {**arguments, "what": derived.FTS}, clock)
+        _in_transaction(connection, derived.rebuild, {**arguments, "what": FTS.name}, clock)
     return f"{share:.0%} of the pages were unused"
 
 
@@ -180,7 +176,9 @@ ACTIONS: dict[str, Action] = {
     "remove-file": Action(apply=_remove_file),
     "vacuum": Action(apply=_on_store(_vacuum, atomic=False), store=True),
     "drop-trigger": Action(apply=_on_store(_drop_trigger), store=True),
-    "restore-message": Action(apply=_on_store(message_repair.restore_message), store=True),
-    "set-message-channel": Action(apply=_on_store(message_repair.set_channel), store=True),
     REBUILD: Action(apply=_on_store(derived.rebuild), store=True),
+} | {
+    name: Action(apply=_on_store(change), store=True)
+    for module in derived.REPAIRS
+    for name, change in module.CHANGES.items()
 }

@@ -29,7 +29,7 @@ from doctor.cli_options import (
     report_failure,
     settings_of,
 )
-from doctor.derived import DERIVED, TRIGGERS
+from doctor.derived import DERIVED
 from doctor.owner_client import RunningAppliance
 from doctor.plans import rebuild_steps
 from doctor.repair import DONE, AppliedStep, Repair, RepairOutline, needed_stops, outline
@@ -46,7 +46,7 @@ YesFlag = Annotated[bool, typer.Option("--yes", help="Apply a repair's plan with
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only show a repair's plan.")]
 
 
-REBUILT = [name for name in DERIVED if name != TRIGGERS]
+REBUILT = [part.name for part in DERIVED.values() if not part.copied]
 
 
 class RepairReport(msgspec.Struct, frozen=True, kw_only=True):

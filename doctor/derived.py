@@ -6,33 +6,26 @@ this module, so it imports few others.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from importlib import import_module
 
-import msgspec
-
-from appliance.hub.event_replay import payload_of
-from appliance.hub.foreign_schema import SEARCH_TRIGGERS, drop_search_triggers
-from appliance.hub.message_repair import CannotRepair
+import appliance
+from appliance.checks.repairs import CannotRepair, DerivedPart
+from appliance.hub.foreign_schema import SEARCH_TRIGGERS
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.readlimit import ReadLimit, is_interrupt
+from appliance.kernel.store_declaration import DECLARATIONS
 from appliance.kernel.store_errors import sqlite_name
-from appliance.workspace.datadir import STORES
-from appliance.workspace.migration import load, statements
 from doctor import schema_model
 from doctor.wire import RebuildTooLong
 
-FTS, VIEWS, INDEXES, SCOPES, TRIGGERS = "fts", "views", "indexes", "event-scopes", "triggers"
-_PAGE_ROWS = 500
-_NEXT_UNSCOPED = (
-    "SELECT event_id, name, entity_type, entity_id, data_json FROM events"
-    " WHERE scope_channel_id IS NULL AND scope_topic_id IS NULL AND scope_topic_id2 IS NULL"
-    " AND entity_type IN ('channel', 'topic', 'message', 'attachment', 'topic_attachment')"
-    " AND event_id > ? ORDER BY event_id LIMIT ?"
-)
-_IMMUTABLE = "prevent_event_mutation"
-_INDEX_ALL = "INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')"
+REPAIRS = [
+    import_module(declaration.repairs, appliance.__name__)
+    for declaration in DECLARATIONS.values()
+    if declaration.repairs
+]
+"""The modules of the stores that declare repairs of their own."""
 # Errors of the change itself. Others, such as a full disk, are the writer's to report.
 _OWN_ERRORS = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_ERROR")
 
@@ -101,182 +94,32 @@ def _create(connection: sqlite3.Connection, store: str, kind: str) -> str:
     return f"created {', '.join(names)}" if names else f"no {kind} was missing"
 
 
-# -- the full-text index ---------------------------------------------------------------------
-
-
-def restart_fts(connection: sqlite3.Connection, store: str, clock: Clock) -> str:
-    """Makes an empty full-text index by its migration. The hub fills it in batches, as it does with
-    new messages; until then searches also read the messages that are not in it."""
-    if not has_fts5(connection):
-        raise CannotRepair("this Python's SQLite has no FTS5, so it can't make the index")
-    drop_search_triggers(connection)
-    for migration in load(store):
-        if not migration.optional:
-            continue
-        connection.execute("DELETE FROM x_migrations WHERE name = ?", (migration.name,))
-        for statement in statements(migration):
-            if _INDEX_ALL not in statement:
-                connection.execute(statement)
-        connection.execute(
-            "INSERT INTO x_migrations (number, name, sha256, applied_ms) VALUES (?, ?, ?, ?)",
-            (migration.number, migration.name, migration.sha256, clock.now_ms()),
-        )
-    connection.execute("UPDATE x_fts SET indexed = 0")
-    (count,) = connection.execute("SELECT count(*) FROM messages").fetchone()
-    return f"made an empty index; the hub indexes {count} messages in the background"
-
-
-def has_fts5(connection: sqlite3.Connection) -> bool:
-    row = connection.execute(
-        "SELECT 1 FROM pragma_module_list WHERE name = 'fts5' COLLATE NOCASE"
-    ).fetchone()
-    return row is not None
-
-
-# -- scopes of events ----------------------------------------------------------------------
-
-
-class EventScope(NamedTuple):
-    channel_id: str | None
-    topic_id: str | None = None
-    topic_id2: str | None = None
-
-
-class UnscopedEvent(NamedTuple):
-    event_id: int
-    name: str
-    entity_type: str
-    entity_id: str
-    data_json: str
-
-
-def _fill_event_scopes(connection: sqlite3.Connection, _store: str, _clock: Clock) -> str:
-    """Fills the empty scopes of events from their own payload, and from earlier events of the same
-    message. The rest of each event stays as it is."""
-    trigger = connection.execute(
-        "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = ?", (_IMMUTABLE,)
-    ).fetchone()
-    if trigger is not None:
-        connection.execute(f"DROP TRIGGER {_IMMUTABLE}")
-    filled = left = 0
-    topics = _topics_of_messages(connection)
-    for event in _unscoped(connection):
-        scope = _scope_of(connection, event, topics)
-        if scope is None:
-            left += 1
-            continue
-        connection.execute(
-            "UPDATE events SET scope_channel_id = ?, scope_topic_id = ?, scope_topic_id2 = ?"
-            " WHERE event_id = ?",
-            (*scope, event.event_id),
-        )
-        filled += 1
-    if trigger is not None:
-        connection.execute(trigger[0])
-    unknown = f"; the scope of {left} can't be known from their payload" if left else ""
-    return f"filled the scopes of {filled} events{unknown}"
-
-
-def _unscoped(connection: sqlite3.Connection) -> Iterator[UnscopedEvent]:
-    last = -1
-    while rows := connection.execute(_NEXT_UNSCOPED, (last, _PAGE_ROWS)).fetchall():
-        last = rows[-1][0]
-        yield from (UnscopedEvent(*row) for row in rows)
-
-
-def _topics_of_messages(connection: sqlite3.Connection) -> dict[int, str]:
-    """The topic of the message at the time of each unscoped event that doesn't name it."""
-    wanted = {event.entity_id: event for event in _unscoped(connection) if _needs_topic(event)}
-    if not wanted:
-        return {}
-    now: dict[str, str] = {}
-    topics = {}
-    rows = connection.execute(
-        "SELECT event_id, name, entity_id, data_json FROM events WHERE entity_type = 'message'"
-        " ORDER BY event_id"
-    )
-    for event_id, name, message, data_json in rows:
-        if message not in wanted:
-            continue
-        payload = payload_of(data_json)
-        if name == "message.created":
-            topic = _text(_object(payload, "message"), "topic_id")
-        else:
-            topic = _text(payload, "new_topic_id") if name == "message.moved_topic" else None
-        if topic is not None:
-            now[message] = topic
-        if message in now:
-            topics[event_id] = now[message]
-    return topics
-
-
-def _needs_topic(event: UnscopedEvent) -> bool:
-    return event.entity_type == "message" and event.name not in (
-        "message.created",
-        "message.moved_topic",
-    )
-
-
-def _scope_of(
-    connection: sqlite3.Connection, event: UnscopedEvent, topics: Mapping[int, str]
-) -> EventScope | None:
-    payload = payload_of(event.data_json)
-    kind = event.entity_type
-    if kind == "channel":
-        return EventScope(event.entity_id)
-    if event.name == "message.moved_topic":
-        old, new = _text(payload, "old_topic_id"), _text(payload, "new_topic_id")
-        channel = _text(payload, "channel_id") or _channel_of(connection, old)
-        return None if channel is None or old is None else EventScope(channel, old, new)
-    if kind == "topic":
-        named: str | None = event.entity_id
-    elif kind == "message":
-        named = _text(_object(payload, "message"), "topic_id") or topics.get(event.event_id)
-    else:
-        named = _text(_object(payload, "attachment"), "topic_id")
-    channel = _channel_of(connection, named)
-    if channel is None:
-        own = _object(payload, "message" if kind == "message" else kind)
-        channel = _text(own, "channel_id")
-    return None if channel is None else EventScope(channel, named)
-
-
-def _channel_of(connection: sqlite3.Connection, topic_id: str | None) -> str | None:
-    row = connection.execute("SELECT channel_id FROM topics WHERE id = ?", (topic_id,)).fetchone()
-    return None if row is None else str(row[0])
-
-
-def _object(payload: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = payload.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _text(payload: Mapping[str, Any], key: str) -> str | None:
-    value = payload.get(key)
-    return value if isinstance(value, str) and value else None
-
-
 # -- all parts -------------------------------------------------------------------------------
 
 
-class DerivedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """build   builds it again in an open transaction, and says what it did
-    checks  those that run before and after a rebuild
-    stores  the stores that have it
-    """
-
-    build: Callable[[sqlite3.Connection, str, Clock], str]
-    checks: tuple[str, ...]
-    stores: tuple[str, ...] = STORES
-
-
+VIEWS = DerivedPart(
+    name="views",
+    message="create the views of {} again",
+    build=_create_views,
+    checks=("store.objects",),
+)
+INDEXES = DerivedPart(
+    name="indexes",
+    message="build the indexes of {} again",
+    build=_build_indexes,
+    checks=("store.integrity", "store.objects"),
+)
+TRIGGERS = DerivedPart(
+    name="triggers",
+    message="create the triggers of {} again",
+    build=_create_triggers,
+    checks=("store.objects",),
+    copied=True,
+)
+PARTS = {"view": VIEWS, "index": INDEXES, "trigger": TRIGGERS}
+"""By the kind of their objects."""
 DERIVED: dict[str, DerivedPart] = {
-    FTS: DerivedPart(
-        build=restart_fts, checks=("hub.search", "hub.search-in-step"), stores=("hub",)
-    ),
-    VIEWS: DerivedPart(build=_create_views, checks=("store.objects",)),
-    INDEXES: DerivedPart(build=_build_indexes, checks=("store.integrity", "store.objects")),
-    SCOPES: DerivedPart(build=_fill_event_scopes, checks=("events.scope",), stores=("hub",)),
-    TRIGGERS: DerivedPart(build=_create_triggers, checks=("store.objects",)),
+    part.name: part
+    for part in (*PARTS.values(), *(part for module in REPAIRS for part in module.PARTS))
 }
-"""By name. Triggers are built only while the appliance is stopped, after a copy."""
+"""By name: the parts of every store, and those that a store declares."""

@@ -5,8 +5,8 @@ import sqlite3
 
 import msgspec
 
+from appliance.checks.repairs import CannotRepair
 from appliance.checks.step import Step
-from appliance.hub.message_repair import CannotRepair
 from appliance.kernel.errors import ApplianceError
 from appliance.sdk import discovery
 from appliance.sdk.discovery import Endpoint

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 
 import msgspec
 
+from appliance.checks.repairs import DerivedPart
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.reader import Reader, ReadTooLong
 from appliance.kernel.store import Store
 from doctor import damage, derived
-from doctor.derived import DERIVED, FTS
+from doctor.derived import DERIVED
 from doctor.wire import (
     SECONDS_MAX,
     InvalidArguments,
@@ -55,8 +56,9 @@ class Rebuilds:
         Raises InvalidArguments, RebuildNeedsStop, RebuildRunning, RebuildTooLong, RebuildOnDamage,
         CannotRepair, or Unavailable. Then the store is as before."""
         what, name = request.what, request.store
-        if name not in DERIVED[what].stores:
-            raise InvalidArguments(f"{what} is only in: {', '.join(DERIVED[what].stores)}")
+        part = DERIVED[what]
+        if name not in part.stores:
+            raise InvalidArguments(f"{what} is only in: {', '.join(part.stores)}")
         if name not in self._enabled:
             raise RebuildNeedsStop(f"the appliance does not use {name}: its role is off")
         if self.running:
@@ -67,7 +69,7 @@ class Rebuilds:
         began = self._clock.monotonic()
         try:
             with self._use(name) as store:
-                _refuse_damage(what, store)
+                _refuse_damage(part, store)
                 done = store.write_alone(
                     derived.rebuild_in_writer, msgspec.to_builtins(request), SECONDS_MAX
                 )
@@ -89,14 +91,14 @@ class Rebuilds:
             store.close()
 
 
-def _refuse_damage(what: str, store: Store) -> None:
+def _refuse_damage(part: DerivedPart, store: Store) -> None:
     try:
         texts = store.read_slow(_problems)
     except ReadTooLong:
         raise RebuildNeedsStop(
             f"a complete check of {store.name} takes too long beside a running appliance"
         ) from None
-    if what == FTS:
+    if not part.needs_indexes:
         texts = damage.beyond_indexes(texts)
     if texts:
         raise RebuildOnDamage(f"{store.name} is damaged, so it was not changed: {texts[0]}")

@@ -27,7 +27,7 @@ from appliance.workspace.datadir import DataDir
 from doctor import damage
 from doctor.actions import ACTIONS, Target
 from doctor.checks import CHECKS
-from doctor.derived import FTS
+from doctor.derived import DERIVED
 from doctor.ownership import Owner, only_repair, writer_lock
 from doctor.run import COUNTED_MAX, MORE, CheckOutcome, run_check
 from doctor.saved_files import SavedFiles, bytes_needed, prune
@@ -301,7 +301,9 @@ class Repair:
         if not ACTIONS[step.action].store:
             return
         store = step.arguments["store"]
-        mends = step.action == REBUILD and (step.arguments["what"] == FTS or bool(step.saves))
+        mends = step.action == REBUILD and (
+            bool(step.saves) or not DERIVED[step.arguments["what"]].needs_indexes
+        )
         if self._datadir.suspect_file(store).exists() and not mends:
             raise RepairRefused(f"{store} is marked as damaged; agentlip doctor clear {store}")
         if store not in self._whole:

@@ -4,7 +4,7 @@ from typing import Any
 
 import falcon
 
-from appliance.hub.message_repair import CannotRepair
+from appliance.checks.repairs import CannotRepair
 from appliance.kernel.route import Operation, Route
 from appliance.web.health import READ_DOCTOR
 from appliance.web.media import reply

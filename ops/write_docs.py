@@ -63,6 +63,7 @@ AT_START = (
     "appliance.workspace.upgrade",
 )
 ANSWERS = (
+    "appliance.checks",
     "appliance.kernel",
     "appliance.workspace",
     "appliance.web",

@@ -1,22 +1,13 @@
 """Changes rows of messages to what their events say: `doctor repair --run CHECK --data`."""
 
 import sqlite3
-from collections.abc import Mapping
 
+from appliance.checks.repairs import Arguments, CannotRepair
 from appliance.hub import event_replay
 from appliance.hub.event_replay import ReplayedEvent, State
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Conflict
 
-
-class CannotRepair(Conflict):
-    code = "CANNOT_REPAIR"
-    default_message = "this can't be repaired automatically"
-    default_hint = "agentlip doctor --all"
-
-
-Arguments = Mapping[str, str]
 _COLUMNS = (
     "topic_id",
     "channel_id",

@@ -10,6 +10,7 @@ import msgspec
 
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.plans import restrict_subjects
 from appliance.checks.sections import section
 from appliance.identity import host
 from appliance.identity.host import HostFingerprint
@@ -17,6 +18,7 @@ from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
 from appliance.kernel.ownership import read_regular
 from appliance.workspace import manifest
+from appliance.workspace.datadir import DataDir
 
 FOLDER = "identity"
 SECRETS = (
@@ -148,11 +150,20 @@ OTHER_MACHINE = Problem(
     " remint --yes`.",
     hint=_ACCEPT,
 )
+
+
+def _file_of_key(datadir: DataDir, name: str) -> Path:
+    """Subjects are the name of the directory of the member key, and the names of files in it."""
+    folder = datadir.dir / "identity"
+    return folder if name == folder.name else folder / name
+
+
 CHECKS = (
     Check(
         name="identity.private",
         inspects="only the owner can read the member key",
         find=_private,
+        repair=restrict_subjects(_file_of_key),
         reads="the modes of `.agentlip/identity` and its files",
         problems=(TOO_OPEN,),
     ),

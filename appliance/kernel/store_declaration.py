@@ -150,6 +150,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, str
     ] = {}  # table → a query of its rows, whose digest is kept (row_digest.py)
     restored: str = ""  # module with the function `restored` (`restoring.py`), below that package
+    repairs: str = ""  # module of what a repair can do with it (`checks/repairs.py`)
     adapter: str = ""  # `.module:class` of a SchemaAdapter, below the package of the appliance
 
 

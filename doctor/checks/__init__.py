@@ -2,8 +2,10 @@
 
 The checks of the host, the settings, the stores and the events come first, because their findings
 explain others. The other groups follow by name. A module in this folder, and `checks.py` or
-`checks_….py` in a package of the appliance, is found by its name. How findings are repaired is in
-`doctor/plans.py`.
+`checks_….py` in a package of the appliance, is found by its name.
+
+A check declares how its findings are repaired. `doctor/plans.py` does so for the checks here, and
+`REPAIRS` of a module for the checks of another one, which may not import what the repair needs.
 """
 
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import msgspec
 
 import appliance
 from appliance.checks.check import Check
+from appliance.checks.plans import Plan
 from doctor.plans import PLANS
 
 FIRST = ("host", "settings", "store", "events")
@@ -31,10 +34,12 @@ def _place(check: Check) -> tuple[int, str]:
     return FIRST.index(check.group) if check.group in FIRST else len(FIRST), check.group
 
 
-_DECLARED: list[Check] = [
-    check for name in _find_modules() for check in getattr(import_module(name), "CHECKS", ())
-]
+_LOADED = [import_module(name) for name in _find_modules()]
+_DECLARED: list[Check] = [check for module in _LOADED for check in getattr(module, "CHECKS", ())]
+_REPAIRS: dict[str, Plan] = dict(PLANS)
+for _module in _LOADED:
+    _REPAIRS |= getattr(_module, "REPAIRS", {})
 CHECKS = tuple(
-    msgspec.structs.replace(check, repair=PLANS.get(check.name, check.repair))
+    msgspec.structs.replace(check, repair=_REPAIRS.get(check.name, check.repair))
     for check in sorted(_DECLARED, key=_place)
 )

@@ -14,6 +14,7 @@ import msgspec
 
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.plans import OWNER_ONLY, is_open, restrict
 from appliance.checks.sections import section
 from appliance.checks.step import Step
 from appliance.export.settings import ExportSettings
@@ -23,7 +24,6 @@ from appliance.workspace import manifest
 from appliance.workspace.datadir import FOLDERS, STORES
 from appliance.workspace.migration import load
 from doctor import schema_model
-from doctor.plans import OWNER_ONLY, is_open, restrict
 
 _MIB = 1024 * 1024
 _OTHERS = 0o077

@@ -48,6 +48,7 @@ IMPORTERS = {
         "appliance.hub.fulltext",
         "appliance.hub.indexing",
         "appliance.hub.message_repair",
+        "appliance.hub.repairs",
         "appliance.backup.first_data",
         "appliance.export.source",
         "appliance.sdk.*",

@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from appliance.hub import event_replay
-from doctor.checks import events, events_rows, host_clock
+from appliance.hub import checks_events, checks_rows, event_replay
+from appliance.integrations import checks_event_copies
+from doctor.checks import host_clock
 from tests.doctor.workspace import WorkspaceFixture
 
 LARGE = ("events", "messages", "outbox", "journal", "inbox", "message_history", "delivery_queue")
 STATEMENTS = [
-    ("hub", events.GAPS),
-    ("hub", events.NO_SCOPE),
+    ("hub", checks_event_copies.GAPS),
+    ("hub", checks_events.NO_SCOPE),
     ("hub", event_replay.NEWEST),
     ("hub", event_replay.ROW["message"]),
-    ("hub", events_rows.FROM),
-    ("hub", events_rows.FIRST_AFTER),
-    ("hub", events_rows.LAST_BEFORE),
+    ("hub", checks_rows.FROM),
+    ("hub", checks_rows.FIRST_AFTER),
+    ("hub", checks_rows.LAST_BEFORE),
     *host_clock.NEWEST.items(),
 ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.hub.message_repair import CannotRepair
+from appliance.checks.repairs import CannotRepair
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.ids import IdFactory

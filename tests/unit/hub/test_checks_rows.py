@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.checks import events_rows
-from doctor.checks.events_rows import _sample
+from appliance.hub import checks_rows
+from appliance.hub.checks_rows import _sample
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.servedhub import ServedHub, serve
 
@@ -109,8 +109,8 @@ def test_a_forged_deleted_message_is_found(workspace) -> None:
 def test_a_sampled_row_is_compared_as_far_as_one_event_allows(
     workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events_rows, "NEWEST_ROWS_MAX", 1)
-    monkeypatch.setattr(events_rows, "SAMPLED_ROWS", 500)
+    monkeypatch.setattr(checks_rows, "NEWEST_ROWS_MAX", 1)
+    monkeypatch.setattr(checks_rows, "SAMPLED_ROWS", 500)
     assert problems(workspace, "events.rows") == []
     workspace.execute("UPDATE messages SET content_raw = 'forged' WHERE version = 1")
     reported = {each.subject for each in workspace.find("events.rows")} - {"more"}

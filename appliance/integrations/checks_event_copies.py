@@ -1,6 +1,7 @@
-"""The event log: no unexpected gaps, every event has a scope, every message has its event."""
+"""Gaps in the hub's event log, and the copies that contain what is missing: exported segments and
+verified backups. And repairs of messages, which depend on segments too."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from appliance.backup.remedies import verified_backup
 from appliance.checks.check import (
@@ -14,9 +15,11 @@ from appliance.checks.check import (
     Severity,
 )
 from appliance.checks.context import Context
-from appliance.checks.rows import RowRule, find_rows
+from appliance.checks.step import Step
 from appliance.export.checks import segments
 from appliance.export.logs import EVENTS
+from appliance.hub.checks import change_messages
+from appliance.integrations.checks_exported_rows import forged
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
 
 # A restore starts a new epoch and raises event ids by this much, so that none repeats.
@@ -28,13 +31,6 @@ GAPS = (
     f"SELECT {_PREVIOUS}, event_id FROM (SELECT event_id, lead(event_id) OVER (ORDER BY event_id"
     " DESC) AS previous FROM (SELECT event_id FROM events ORDER BY event_id DESC LIMIT :newest))"
     f" AS newest WHERE event_id - {_PREVIOUS} BETWEEN 2 AND :jump - 1 ORDER BY event_id"
-)
-_CREATED = "SELECT entity_id FROM events WHERE name = 'message.created'"
-_KINDS = "('channel', 'topic', 'message', 'attachment', 'topic_attachment')"
-NO_SCOPE = (
-    "SELECT event_id, name FROM (SELECT * FROM events WHERE scope_channel_id IS NULL"
-    " ORDER BY event_id DESC LIMIT :newest) WHERE scope_topic_id IS NULL"
-    f" AND scope_topic_id2 IS NULL AND entity_type IN {_KINDS} ORDER BY event_id"
 )
 
 
@@ -72,41 +68,20 @@ def _kept(context: Context, event_id: int) -> str:
     return f"the verified backup {name} may contain them" if name else ""
 
 
-def _scope(context: Context) -> Iterator[Finding]:
-    for _, connection in context.opened("hub"):
-        rows = connection.execute(NO_SCOPE, {"newest": NEWEST_IDS_MAX}).fetchmany(FINDINGS_MAX + 1)
-        if rows:
-            more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-            yield UNSCOPED.finding(
-                f"event {rows[0][0]}",
-                f"{rows[0][1]}{more} without a scope, so subscribers of channels and topics don't"
-                " receive them",
-            )
+def _restore_messages(context: Context, findings: Sequence[Finding]) -> Iterable[Step]:
+    """Nothing while events differ from their segments: then a row may be the only trace of what
+    was written."""
+    if any(forged(context, EVENTS, manifest) for manifest in segments(context, EVENTS)):
+        return ()
+    return _RESTORE(context, findings)
 
 
+_RESTORE = change_messages("restore-message", "set message {} to the state of its events")
 _GAP = Problem(
     "gap",
     "Another program added or removed events. It is an error if a copy contains them.",
     "Restore the backup that the hint names; a segment has them as rows: `agentlip export`.",
     hint=COPY,
-)
-UNSCOPED = Problem(
-    "no-scope",
-    "Subscribers of channels and topics don't receive these events. Subscribers of everything do.",
-    "`agentlip doctor repair` fills the scopes in from the data of the events.",
-    hint="agentlip doctor repair rebuild event-scopes --yes",
-)
-NO_EVENT = Problem(
-    "no-event",
-    "Listeners never received the message.",
-    "Another program inserted the row. There is no automatic repair.",
-    Severity.ERROR,
-)
-NO_MESSAGE = Problem(
-    "no-message",
-    "The message was removed from its table, but not from the event log.",
-    "The event still has the message's text. There is no automatic repair.",
-    Severity.ERROR,
 )
 CHECKS = (
     Check(
@@ -125,33 +100,6 @@ CHECKS = (
         reads="the ids of all events in the hub's store",
         problems=(_GAP,),
     ),
-    Check(
-        name="events.scope",
-        inspects="every event has a scope",
-        find=_scope,
-        reads="the newest 20,000 events without a channel in the hub's store",
-        problems=(UNSCOPED,),
-    ),
-    Check(
-        name="events.pairs",
-        inspects="every message has its message.created event and vice versa",
-        cost=Cost.EXPENSIVE,
-        find=find_rows(
-            "hub",
-            RowRule(
-                NO_EVENT,
-                f"SELECT id FROM messages EXCEPT {_CREATED}",
-                "message {0}",
-                "it has no message.created event",
-            ),
-            RowRule(
-                NO_MESSAGE,
-                f"{_CREATED} EXCEPT SELECT id FROM messages",
-                "message {0}",
-                "its message.created event exists, but the message is missing",
-            ),
-        ),
-        reads="all messages and all `message.created` events in the hub's store",
-        problems=(NO_EVENT, NO_MESSAGE),
-    ),
 )
+REPAIRS = dict.fromkeys(("events.rows", "events.rows-all"), _restore_messages)
+"""By the name of a check of the hub."""

@@ -5,7 +5,7 @@ The cheap checks read the newest events and a random sample; the expensive one r
 
 import random
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
 from weakref import WeakKeyDictionary
@@ -23,15 +23,10 @@ from appliance.checks.check import (
     Severity,
 )
 from appliance.checks.context import Context
-from appliance.checks.step import Step
-from appliance.export.checks import segments
-from appliance.export.logs import EVENTS
 from appliance.hub import event_replay
 from appliance.hub.event_replay import Break, ReplayedEvent, State
-from appliance.integrations.checks_exported_rows import forged
 from appliance.kernel.clock import utc
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
-from doctor.plans import messages
 
 _EPOCHS_MAX = 100
 _BYTES_MAX = 32 * 1024 * 1024
@@ -184,16 +179,6 @@ def _seconds(text: str) -> float | None:
 # -- everything --------------------------------------------------------------------------------
 
 
-def _restored(context: Context, findings: Sequence[Finding]) -> Iterable[Step]:
-    """Nothing while events differ from their segments: then a row may be the only trace of what
-    was written."""
-    if any(forged(context, EVENTS, manifest) for manifest in segments(context, EVENTS)):
-        return ()
-    return messages("restore-message", "set message {} to the state of its events")(
-        context, findings
-    )
-
-
 def _everything(context: Context) -> Iterator[Finding]:
     """Folds the whole log into a temporary file, then compares every row."""
     for connection in _hub(context):
@@ -338,7 +323,6 @@ CHECKS = (
         name="events.rows",
         inspects="rows are as their events say: the newest ones and a random sample",
         find=_rows,
-        repair=_restored,
         reads=f"{_NEWEST}, 100 random ones, and their rows",
         problems=(DIFFERS, MISSING),
     ),
@@ -362,7 +346,6 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         includes="events.rows",
         find=_everything,
-        repair=_restored,
         reads="the whole event log, and the rows of channels, topics, messages and attachments",
         problems=(DIFFERS, MISSING, _MIXED, _TIME, _GAP),
     ),

@@ -1,15 +1,19 @@
 """The hub's tables: its identity, its messages, and the search index."""
 
+import shlex
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 from appliance.checks.check import COPY, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.plans import Plan, change, rebuild
 from appliance.checks.rows import RowRule, find_rows
+from appliance.checks.step import Step, Touches
 from appliance.hub.foreign_schema import search_ready
+from appliance.hub.repairs import FTS, has_fts5
 from appliance.kernel import meta
 
 
@@ -61,6 +65,32 @@ def _compare(copy: sqlite3.Connection) -> Iterator[Finding]:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
             raise
         yield STALE.finding("hub", "the full-text index doesn't match the messages")
+
+
+def _index_again(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    with suppress(sqlite3.Error):
+        if has_fts5(context.open("hub")):
+            yield rebuild(context, findings[0], FTS, "hub")
+
+
+def change_messages(action: str, message: str) -> Plan:
+    """Subjects are `message <id>`."""
+
+    def plan(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+        for finding in findings:
+            kind, _, message_id = finding.subject.partition(" ")
+            if kind == "message":
+                yield change(
+                    context,
+                    finding,
+                    action,
+                    message.format(shlex.quote(message_id)),
+                    "hub",
+                    Touches.DATA,
+                    {"message": message_id},
+                )
+
+    return plan
 
 
 NO_ID = Problem(
@@ -125,6 +155,7 @@ CHECKS = (
         name="hub.search",
         inspects="the search index exists",
         find=_search,
+        repair=_index_again,
         reads="the schema of the hub's full-text index",
         problems=(NO_INDEX,),
     ),
@@ -142,6 +173,7 @@ CHECKS = (
                 "the message's channel differs from its topic's channel",
             ),
         ),
+        repair=change_messages("set-message-channel", "move message {} to its topic's channel"),
         reads="the channel of every message and of its topic",
         problems=(WRONG_CHANNEL,),
     ),
@@ -150,6 +182,7 @@ CHECKS = (
         inspects="the full-text index matches the messages",
         cost=Cost.EXPENSIVE,
         find=_search_in_step,
+        repair=_index_again,
         reads="the full-text index and all messages, in a temporary copy of the hub's store",
         problems=(STALE,),
     ),

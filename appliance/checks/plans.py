@@ -1,0 +1,115 @@
+"""Steps that repair findings, of the kinds that several checks need.
+
+A plan only reads. A step has the subject of the finding that it repairs; a step with a subject of
+its own repairs all findings of its check. A finding without a step can't be repaired automatically.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from appliance.checks.check import Finding
+from appliance.checks.context import Context
+from appliance.checks.repairs import DerivedPart
+from appliance.checks.step import REBUILD, Step, Touches
+from appliance.workspace.datadir import DataDir
+
+Plan = Callable[[Context, Sequence[Finding]], Iterable[Step]]
+OWNER_ONLY = "0700"
+
+
+def restrict(check: str, subject: str, name: str, mask: str) -> Step:
+    what = (
+        f"give only the owner access to {name}"
+        if mask == OWNER_ONLY
+        else f"take the permission to write {name} from all users"
+    )
+    return Step(
+        check=check,
+        subject=subject,
+        message=what,
+        action="set-mode",
+        arguments={"path": name, "mode": mask},
+    )
+
+
+def is_open(path: Path, bits: int = 0o077) -> bool:
+    """Whether the mode of a file or directory has any of these bits. Links are not followed."""
+    try:
+        return not path.is_symlink() and bool(path.stat().st_mode & bits)
+    except OSError:
+        return False
+
+
+def restrict_subjects(
+    where: Callable[[DataDir, str], Path], mode: str = OWNER_ONLY, bits: int = 0o077
+) -> Plan:
+    """Takes permissions from the files of the subjects.
+
+    where  where they are
+    bits   the modes that a repair takes away
+    """
+
+    def plan(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+        for finding in findings:
+            path = where(context.datadir, finding.subject)
+            if is_open(path, bits):
+                name = _relative(context.datadir, path)
+                yield restrict(finding.check, finding.subject, name, mode)
+
+    return plan
+
+
+def remove(datadir: DataDir, finding: Finding, path: Path) -> Step:
+    name = _relative(datadir, path)
+    return Step(
+        check=finding.check,
+        subject=finding.subject,
+        message=f"remove {name}, which no process uses",
+        action="remove-file",
+        arguments={"path": name},
+        saves=(name,),
+    )
+
+
+def rebuild(
+    context: Context, finding: Finding, part: DerivedPart, store: str, *, copied: bool = False
+) -> Step:
+    """A step that builds a part again. `copied`: the store is copied before, because a damaged
+    index may contain what its table has lost."""
+    return Step(
+        check=finding.check,
+        subject=finding.subject,
+        message=part.message.format(store),
+        action=REBUILD,
+        arguments={"store": store, "what": part.name},
+        saves=_copy_of(context, store) if copied or part.copied else (),
+    )
+
+
+def change(
+    context: Context,
+    finding: Finding,
+    action: str,
+    message: str,
+    store: str,
+    touches: Touches = Touches.STATE,
+    more: Mapping[str, str] = {},
+) -> Step:
+    """A step that changes a store, which is copied before."""
+    return Step(
+        check=finding.check,
+        subject=finding.subject,
+        message=message,
+        action=action,
+        arguments={"store": store, **more},
+        touches=touches,
+        saves=_copy_of(context, store),
+    )
+
+
+def _copy_of(context: Context, store: str) -> tuple[str, ...]:
+    return (_relative(context.datadir, context.datadir.database(store)),)
+
+
+def _relative(datadir: DataDir, path: Path) -> str:
+    return str(path.relative_to(datadir.workspace))
