@@ -221,3 +221,16 @@ def test_restore_names_the_notes_that_are_lost(tree, tmp_path):
     (notice,) = [each for each in json.loads(planned.stdout)["notices"] if each["store"] == "toy"]
     assert (notice["kind"], notice["noun"], notice["count"]) == ("lost", "note", 1)
     assert "forgotten" in json.dumps(notice)
+
+
+def test_its_check_is_repaired(tree, tmp_path):
+    with serve(tree, tmp_path):
+        client = Client(DataDir(tmp_path).read_server().port, DataDir(tmp_path).read_token())
+        client.post("/toy/v1/notes", {"text": "blank "})
+        client.close()
+    check = ("doctor", "--workspace", tmp_path, "--json", "--run", "toy.blanks")
+    assert b"it ends with blanks" in run(tree, *check).stdout
+    arguments = ("repair", "--workspace", tmp_path, "--run", "toy.blanks", "--yes")
+    repaired = run(tree, "doctor", *arguments)
+    assert repaired.returncode == 0, repaired
+    assert b"it ends with blanks" not in run(tree, *check).stdout

@@ -1,9 +1,12 @@
-"""Notes: there is room for another one."""
+"""Notes: there is room for another one, and none ends with blanks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.plans import change
+from appliance.checks.rows import RowRule, find_rows
+from appliance.checks.step import Step
 
 
 def _full(context: Context) -> Iterator[Finding]:
@@ -19,7 +22,29 @@ def _full(context: Context) -> Iterator[Finding]:
             )
 
 
+def _trim(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    for finding in findings:
+        yield change(context, finding, "trim-notes", "trim the notes", "toy")
+
+
+BLANKS = Problem("blanks", "A note ends with blanks.", "A repair removes them.")
 CHECKS = (
+    Check(
+        name="toy.blanks",
+        inspects="no note ends with blanks",
+        reads="all notes",
+        problems=(BLANKS,),
+        find=find_rows(
+            "toy",
+            RowRule(
+                BLANKS,
+                "SELECT number FROM note WHERE text <> trim(text)",
+                "note {0}",
+                "it ends with blanks",
+            ),
+        ),
+        repair=_trim,
+    ),
     Check(
         name="toy.room",
         inspects="there is room for notes",
