@@ -1,12 +1,15 @@
 """Which settings apply to a stream."""
 
+import pytest
+
 from tests.support.courier import INBOX, CourierFixture
 from tests.support.courier_http import enqueue
 
 
-def test_most_specific_pattern_applies_to_a_stream():
+@pytest.mark.parametrize("step", [1, -1])
+def test_most_specific_pattern_applies_to_a_stream(step):
     rows = [{"pattern": "agents/*", "depth_max": 1}, {"pattern": INBOX, "depth_max": 3}]
-    courier = CourierFixture(streams=rows)
+    courier = CourierFixture(streams=rows[::step])
     client = courier.client()
     for id_ in "abc":
         enqueue(client, id_)

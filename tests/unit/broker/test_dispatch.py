@@ -36,11 +36,6 @@ def test_every_subscriber_gets_a_message_once_and_its_row_goes(broker):
     assert bert.receive() == ["hello"]
 
 
-def test_message_sent_without_a_connection_is_delivered_on_connecting(broker):
-    broker.send("m1", to="bert")
-    assert broker.connect("bert").receive() == ["hello"]
-
-
 def test_unpublished_deliveries_are_found_by_wake_all(broker, monkeypatch):
     """As when the writer's process dies between its commit and its answer."""
     bert, webhook_work = broker.connect("bert"), broker.service.dispatch.webhook_work

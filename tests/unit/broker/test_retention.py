@@ -137,11 +137,6 @@ def test_ids_kept_for_a_shorter_time_than_messages_are_a_misconfiguration(
     assert retention.is_misconfigured(mode, dedupe, messages) is wrong
 
 
-def test_time_an_id_is_kept():
-    assert retention.dedupe_window_ms("retention_scoped", 7) == 7 * DAY_MS
-    assert retention.dedupe_window_ms("permanent", 7) is None
-
-
 @pytest.mark.parametrize(
     ("last", "due"), [(None, True), (0, True), (1, False), (DAY_MS, False), (DAY_MS + 1, True)]
 )

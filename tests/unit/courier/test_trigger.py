@@ -120,14 +120,6 @@ def test_forged_hop_count_raises_nothing(forged):
     assert fire(engine, envelope("e", headers={HOPS: forged})) is not None
 
 
-def test_rule_pauses_after_repeated_failures():
-    engine = engine_of({"id": "a", "when": {"to": "s"}, "do": [{"action": "emit", "name": "n"}]})
-    for _ in range(5):
-        engine.record_outcome("a", False, 0.0)
-    assert fire(engine, envelope("e"), now=1.0)[1] == []
-    assert fire(engine, envelope("e"), now=60_001.0)[1]
-
-
 def test_explain_changes_nothing_and_gives_reasons():
     engine = engine_of(LOG)
     env = envelope("e", **{"type": "sprint.log", "from": "agents/Bo/outbox"})

@@ -10,7 +10,3 @@ def test_scopes_of_subsystems_are_joined():
     assert every.grantable == {"hub:read", "streams:use"}
     assert every.implied == {"hub:read": ("hub:",), "streams:use": ("streams:",)}
     assert every.free == {"hub:read"}
-
-
-def test_no_subsystem_has_no_scopes():
-    assert join([]) == Scopes()

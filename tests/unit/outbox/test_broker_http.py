@@ -120,7 +120,7 @@ def test_broker_with_an_unexpected_id_gets_no_sends(broker_server):
     target.close()
 
 
-def test_retried_request_has_a_new_nonce(broker_server):
+def test_closed_idle_connection_is_replaced_and_the_request_has_a_new_nonce(broker_server):
     target = make(broker_server.url, KeySigner())
     target.deliver(send(1))
     broker_server.before = lambda _path, _body: (
@@ -130,17 +130,8 @@ def test_retried_request_has_a_new_nonce(broker_server):
     assert isinstance(target.deliver(send(2)), Delivered)
     first, second = (headers["x-agentlip-nonce"] for _, headers, _ in broker_server.requests[-2:])
     assert first != second
+    assert broker_server.connections == 2, "the idle one is replaced"
     target.close()
-
-
-def test_idle_connection_closed_by_the_broker_is_replaced(broker_server, target):
-    target.deliver(send(1))
-    broker_server.before = lambda _path, _body: (
-        (_ for _ in ()).throw(ConnectionCut) if cuts.pop() else None
-    )
-    cuts = [False, True]  # taken from the end: the idle one is cut, the new one is not
-    assert isinstance(target.deliver(send(2)), Delivered)
-    assert broker_server.connections == 2
 
 
 def test_response_lost_after_the_commit_becomes_a_duplicate(broker_server, target):

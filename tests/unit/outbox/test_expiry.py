@@ -1,7 +1,5 @@
 """The maximum age of a send for each dedupe window and setting."""
 
-import math
-
 import pytest
 
 from appliance.outbox import expiry
@@ -20,12 +18,6 @@ from appliance.outbox import expiry
 )
 def test_max_age_by_dedupe_window(days, margin, hours):
     assert (expiry.margin_hours(days), expiry.max_age_hours(days)) == (margin, hours)
-
-
-def test_integer_margin_equals_the_float_margin():
-    for days in range(7, 4000):
-        assert expiry.margin_hours(days) == max(24, math.ceil(days * 0.1 * 24))
-        assert expiry.max_age_hours(days) < days * 24
 
 
 @pytest.mark.parametrize("days", [6, 3, 1, 0, -7])

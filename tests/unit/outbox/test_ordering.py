@@ -27,16 +27,6 @@ def test_rule_matches_by_mesh_and_destination(rule, matching):
     assert matches == matching
 
 
-def test_without_rules_no_destination_is_ordered():
-    assert not ordering.contains(ordering.parse([]), "ops", "topic", "a")
-
-
 def test_invalid_destination_of_a_rule_is_refused():
     with pytest.raises(BadDestination):
         ordering.parse([OrderedDestination(to="# a")])
-
-
-@pytest.mark.parametrize("in_order", [True, False])
-def test_route_encodes_mesh_and_order(in_order):
-    route = ordering.route_of("broker:ops", in_order)
-    assert (ordering.is_in_order(route), ordering.mesh_of(route)) == (in_order, "ops")
