@@ -10,7 +10,15 @@ from appliance.backup.failures import write_failures
 from appliance.backup.settings import BackupSettings
 from appliance.backup.wire import BackupFailure
 from appliance.workspace import swap
-from tests.doctor.breakages import HOUR_MS, PEOPLE, Break, Breakage, workspace_now_ms, write
+from tests.doctor.breakages import (
+    HOUR_MS,
+    PEOPLE,
+    Break,
+    Breakage,
+    all_of,
+    workspace_now_ms,
+    write,
+)
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.backup_commands import make_backup, verified
 
@@ -54,14 +62,6 @@ def flipped_in_old_backup(workspace: WorkspaceFixture) -> None:
     backup(1, "good")(workspace)
 
 
-def both(*damages: Break) -> Break:
-    def damage(workspace: WorkspaceFixture) -> None:
-        for each in damages:
-            each(workspace)
-
-    return damage
-
-
 def old_workspace(workspace: WorkspaceFixture) -> None:
     seconds = workspace_now_ms() / 1000 - 3 * 86_400
     os.utime(workspace.data.token_file, (seconds, seconds))
@@ -103,13 +103,13 @@ BACKUPS = (
     Breakage("backup is bad", backup(1, "bad"), ("backup.verified:bad",), _NEW),
     Breakage(
         "backups were never verified",
-        both(backup(40), backup(1)),
+        all_of(backup(40), backup(1)),
         ("backup.verified:unproven",),
         "a verification restores a whole backup, which people or the schedule start",
     ),
     Breakage(
         "backups could not be verified for long",
-        both(backup(80, "good", 79), backup(1, "inconclusive")),
+        all_of(backup(80, "good", 79), backup(1, "inconclusive")),
         ("backup.verified:unproven",),
         "it needs the secret key",
     ),

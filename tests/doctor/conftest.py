@@ -8,6 +8,16 @@ import pytest
 
 from tests.doctor.breakages import UsedWorkspace
 from tests.doctor.used import use
+from tests.doctor.workspace import WorkspaceFixture
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> WorkspaceFixture:
+    """A workspace with some messages, all of them indexed."""
+    made = WorkspaceFixture(tmp_path)
+    made.talk(5)
+    made.index()
+    return made
 
 
 @pytest.fixture(scope="session")

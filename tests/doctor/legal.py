@@ -78,6 +78,12 @@ def talk(hub: ServedHub, count: int = 10) -> None:
     hub.send_many(topic, [f"message {number}" for number in range(count)])
 
 
+def serve_once(workspace: Path) -> None:
+    with serving(workspace) as hub:
+        talk(hub)
+        assert hub.stop() == 0
+
+
 # -- files and places --------------------------------------------------------------------------
 
 
@@ -298,9 +304,7 @@ def adopted(setup: Setup) -> Legal:
 
 def adopted_and_used(setup: Setup) -> Legal:
     foreign(setup.workspace)
-    with serving(setup.workspace) as hub:
-        talk(hub)
-        assert hub.stop() == 0
+    serve_once(setup.workspace)
     yield setup.workspace
 
 
@@ -349,9 +353,7 @@ def after_upgrades(versions_back: int) -> Callable[[Setup], Legal]:
         for store in STORES:
             newest = len([each for each in load(store) if not each.optional])
             _of_version(data.database(store), store, max(1, newest - versions_back))
-        with serving(setup.workspace) as hub:
-            talk(hub)
-            assert hub.stop() == 0
+        serve_once(setup.workspace)
         yield setup.workspace
 
     legal.__name__ = f"after_{versions_back}_upgrades"
@@ -365,16 +367,12 @@ def after_a_snapshot_was_put_back(setup: Setup) -> Legal:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     shutil.copy2(database, setup.folder / "snapshot")
-    with serving(setup.workspace) as hub:
-        talk(hub)
-        assert hub.stop() == 0
+    serve_once(setup.workspace)
     for suffix in ("", "-wal", "-shm"):
         database.with_name(database.name + suffix).unlink(missing_ok=True)
     shutil.copy2(setup.folder / "snapshot", database)
     init_workspace(setup.workspace, ("hub",))
-    with serving(setup.workspace) as hub:
-        talk(hub)
-        assert hub.stop() == 0
+    serve_once(setup.workspace)
     yield setup.workspace
 
 

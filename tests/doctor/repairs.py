@@ -2,7 +2,11 @@
 
 import hashlib
 import sqlite3
-from contextlib import closing
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner
@@ -17,6 +21,27 @@ from tests.doctor.workspace import WorkspaceFixture
 
 # Derived, or a record of what programs did; not what people and agents wrote.
 DERIVED = ("messages_fts", "x_cjk", "x_fts", "x_migrations", "sqlite_")
+
+
+READER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA journal_mode = WAL").fetchall()
+connection.execute("BEGIN")
+print(connection.execute("SELECT count(*) FROM messages").fetchone(), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def read_elsewhere(database: Path) -> Iterator[int]:
+    """Another process reads the database of the hub while the block runs; its process id."""
+    command = [sys.executable, "-c", READER, str(database)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline()
+        yield reader.pid
+        reader.communicate(b"")
 
 
 def doctor(workspace: WorkspaceFixture, *arguments: str, **more: Any) -> Any:

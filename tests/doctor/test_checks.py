@@ -14,6 +14,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.readiness import readiness_of
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 from tests.support import board
+from tests.support.forks import exit_code_of
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -57,12 +58,13 @@ def test_disk_with_free_space_has_no_findings_at_any_size(
 
 def test_checks_do_not_change_the_files_after_a_crash(workspace) -> None:
     workspace.talk()
-    child = os.fork()
-    if child == 0:
+
+    def write() -> None:
         connection = sqlite3.connect(workspace.data.database("hub"), isolation_level=None)
         connection.execute("INSERT INTO meta VALUES ('only in', 'the log')")
-        os._exit(0)
-    os.waitpid(child, 0)
+        os._exit(0)  # without closing it
+
+    assert exit_code_of(write) == 0
     kept = [workspace.data.database("hub"), workspace.data.dir / "db.sqlite3-wal"]
     before = [path.read_bytes() for path in kept]
     assert before[1]

@@ -1,11 +1,9 @@
 """`agentlip doctor` as people and scripts use it, beside a process that answers or does not."""
 
-import http.server
 import json
 import os
 import re
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ from typer.testing import CliRunner
 from doctor import run
 from doctor.cli import app
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture, ready_body
+from tests.support.http_server import HttpRequest, Reply, http_server
 
 INSTANCE = "instance-1"
 
@@ -39,30 +38,15 @@ def answering(
     """A hub's port that answers /-/ready from the same table, or with `body`."""
     requests: list[str] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            requests.append(f"{self.path} {self.headers.get('Authorization')}")
-            with workspace.context() as context:
-                ready = ready_body(context, INSTANCE)
-            text = msgspec.json.encode(ready) if body is None else body
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+    def reply(request: HttpRequest) -> Reply:
+        requests.append(f"{request.path} {request.headers.get('authorization')}")
+        with workspace.context() as context:
+            ready = ready_body(context, INSTANCE)
+        return status, {}, msgspec.json.encode(ready) if body is None else body
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        workspace.announce(port=server.server_port, pid=os.getpid())
+    with http_server(reply) as server:
+        workspace.announce(port=server.port, pid=os.getpid())
         yield requests
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 # -- output and exit codes -----------------------------------------------------------------

@@ -28,14 +28,6 @@ from tests.doctor.repairs import (
 from tests.doctor.workspace import WorkspaceFixture
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    made = WorkspaceFixture(tmp_path)
-    made.talk(5)
-    made.index()
-    return made
-
-
 def open_folder(workspace: WorkspaceFixture) -> None:
     workspace.data.dir.chmod(0o777)
 

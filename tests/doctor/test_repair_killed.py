@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from tests.doctor.repairs import (
     open_token,
 )
 from tests.doctor.workspace import NOW, WorkspaceFixture
+from tests.support.forks import exit_code_of, killed_at
 
 _EVENTS = "SELECT event_id, ts, name, entity_type, entity_id, data_json FROM events"
+POINTS_MAX = 1000
 _FILE_EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.chmod", "os.rmdir")
 
 
@@ -72,52 +75,29 @@ def count_points(reached: Callable[[], None], root: str) -> None:
     sys.addaudithook(on_event)
 
 
-def in_child(workspace: WorkspaceFixture, steps: tuple[Step, ...], kill_at: int) -> int:
-    """Repairs in a child process that is killed at a point. Returns how many points it reached, or
-    -1 if it was killed."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        reached = 0
-
-        def point() -> None:
-            nonlocal reached
-            reached += 1
-            if reached == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        try:
-            count_points(point, str(workspace.data.dir))
-            Repair(workspace.data, DoctorSettings(), SystemClock()).apply(steps)
-            os.write(writer, str(reached).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    _, status = os.waitpid(child, 0)
-    with os.fdopen(reader) as pipe:
-        text = pipe.read()
-    assert bool(text) != os.WIFSIGNALED(status)
-    return int(text) if text else -1
+def repair_in_steps(
+    workspace: WorkspaceFixture, steps: tuple[Step, ...], reach: Callable[[], None]
+) -> None:
+    count_points(reach, str(workspace.data.dir))
+    Repair(workspace.data, DoctorSettings(), SystemClock()).apply(steps)
 
 
 def killed_after(workspace: WorkspaceFixture, action: str, *steps: Step) -> None:
     """A repair that was killed after the change of `action`."""
-    child = os.fork()
-    if child == 0:
+
+    def repair() -> None:
+        made = actions.ACTIONS[action].apply
 
         def apply_and_die(target: actions.Target, arguments: actions.Arguments) -> str:
             made(target, arguments)
             os.kill(os.getpid(), signal.SIGKILL)
             return ""
 
-        try:
-            made = actions.ACTIONS[action].apply
-            replaced = msgspec.structs.replace(actions.ACTIONS[action], apply=apply_and_die)
-            actions.ACTIONS[action] = replaced
-            Repair(workspace.data, DoctorSettings(), SystemClock()).apply(steps)
-        finally:
-            os._exit(0)
-    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        replaced = msgspec.structs.replace(actions.ACTIONS[action], apply=apply_and_die)
+        actions.ACTIONS[action] = replaced
+        Repair(workspace.data, DoctorSettings(), SystemClock()).apply(steps)
+
+    assert exit_code_of(repair) == -signal.SIGKILL
 
 
 def copy_of(workspace: WorkspaceFixture, folder: Path) -> WorkspaceFixture:
@@ -144,12 +124,11 @@ def test_next_repair_does_what_one_that_was_killed_at_any_point_left(
     steps = steps_of(workspace)
     assert {step.action for step in steps} == {"set-mode", "remove-file", "rebuild"}
     checks = {"store.opens", *(step.check for step in steps)}
-    points = in_child(copy_of(workspace, tmp_path / "whole"), steps, kill_at=0)
-    assert points > 60
     interrupted = 0
-    for point in range(1, points + 1):
+    for point in range(1, POINTS_MAX):
         copy = copy_of(workspace, tmp_path / str(point))
-        assert in_child(copy, steps, kill_at=point) == -1
+        if not killed_at(point, partial(repair_in_steps, copy, steps)):
+            break
         left = steps_of(copy)
         interrupted += 0 < len(left) < len(steps)
         results = apply(copy, *left)
@@ -157,6 +136,7 @@ def test_next_repair_does_what_one_that_was_killed_at_any_point_left(
         assert [finding for check in checks for finding in copy.find(check)] == [], point
         assert unchanged(data_of(copy)) == unchanged(before), point
         assert copy.execute(_EVENTS) == events, point
+    assert 60 < point < POINTS_MAX - 1
     assert interrupted > 20
 
 

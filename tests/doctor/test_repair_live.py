@@ -21,7 +21,7 @@ from doctor import owner_client
 from doctor.owner_client import RunningAppliance
 from doctor.repair import Repair
 from tests.doctor import live
-from tests.doctor.night import stop_all_threads
+from tests.doctor.repairs import read_elsewhere
 from tests.support.commands import agentlip, command, environment, run
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
@@ -230,21 +230,6 @@ def is_applying(hub: ServedHub) -> bool:
 
 
 @pytest.mark.slow
-def test_step_is_refused_while_the_appliance_hangs(own: ServedHub) -> None:
-    live.in_hub("DROP INDEX idx_messages_topic")(own)
-    stop_all_threads(own.pid)
-    try:
-        result = live.repair(own, "--run", "store.objects")
-    finally:
-        os.kill(own.pid, signal.SIGCONT)
-    assert "[refused] store.objects" in result.out
-    assert f"pid {own.pid}" in result.out
-    assert "agentlipd down" in result.out
-    until(lambda: own.http.get("/-/ready").status == 200, what="it is ready again")
-    assert live.repair(own, "--run", "store.objects").code == 0
-
-
-@pytest.mark.slow
 def test_step_is_refused_by_an_appliance_without_the_route(
     hub: ServedHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,23 +253,9 @@ def test_appliance_of_another_workspace_with_the_same_database_gets_no_step(
     target = sqlite3.connect(copy / ".agentlip" / "db.sqlite3")
     source.backup(target)
     source.close()
-    program = (
-        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
-        "c.execute('PRAGMA journal_mode = WAL'); c.execute('SELECT count(*) FROM messages');"
-        "print('open', flush=True); sys.stdin.read()"
-    )
     target.close()
-    database = str(copy / ".agentlip" / "db.sqlite3")
-    with subprocess.Popen(
-        [sys.executable, "-c", program, database],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "open\n"
+    with read_elsewhere(copy / ".agentlip" / "db.sqlite3"):
         (result,) = applied(copy, REINDEX)
-        other.communicate("")
     assert result[0] == "refused"
     assert "does not hold this workspace" in result[1]
     assert "derived data rebuilt" not in own.log_text

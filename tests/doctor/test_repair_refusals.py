@@ -29,19 +29,12 @@ from tests.doctor.repairs import (
     in_sql,
     leave_server_file,
     open_token,
+    read_elsewhere,
     repair,
 )
 from tests.doctor.test_repair import skip_index
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.smalldisk import small_disk
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    made = WorkspaceFixture(tmp_path)
-    made.talk(5)
-    made.index()
-    return made
 
 
 def test_beside_an_appliance_only_harmless_steps_are_applied(workspace: WorkspaceFixture) -> None:
@@ -119,21 +112,10 @@ def test_rebuild_beside_an_appliance_is_a_failure(workspace: WorkspaceFixture) -
 def test_another_program_with_an_open_store_is_named(workspace: WorkspaceFixture) -> None:
     """As an appliance has them whose lock file was removed."""
     drop_search(workspace)
-    program = (
-        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
-        "c.execute('PRAGMA journal_mode = WAL'); c.execute('SELECT count(*) FROM messages');"
-        "print('open', flush=True); sys.stdin.read()"
-    )
-    command = ["python3", "-c", program, str(workspace.data.database("hub"))]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "open\n"
+    with read_elsewhere(workspace.data.database("hub")) as reader:
         result = repair(workspace, "--yes")
-        assert "[refused] hub.search: build the full-text index of the hub again (a process uses"
-        assert f"(pid {other.pid})" in result.stdout
-        other.communicate("")
+    refusal = "[refused] hub.search: build the full-text index of hub again (a process uses"
+    assert f"{refusal} the workspace (pid {reader})" in result.stdout
     assert workspace.find("hub.search") != []
 
 

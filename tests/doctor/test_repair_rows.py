@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -15,14 +14,6 @@ from tests.doctor.repairs import (
     repair,
 )
 from tests.doctor.workspace import NOW, WorkspaceFixture
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    made = WorkspaceFixture(tmp_path)
-    made.talk(5)
-    made.index()
-    return made
 
 
 def write_history(workspace: WorkspaceFixture, message: str = "msg_1") -> None:

@@ -3,7 +3,6 @@ treated with the commands of the page, and healed."""
 
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from appliance.kernel.steady_clock import CLOCK_KEY, decode
 from tests.doctor import breakages as by
 from tests.doctor.breakages import UsedWorkspace
 from tests.doctor.night import Stranger, blocks_of, sections
+from tests.doctor.repairs import read_elsewhere
 from tests.doctor.test_breakages import state_of
 from tests.support.smalldisk import SmallDisk, small_disk
 from tests.support.until import until
@@ -269,26 +269,12 @@ def test_copied_workspace(play: Play, tmp_path: Path) -> None:
         stranger.end()
 
 
-READER = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN")
-print(connection.execute("SELECT count(*) FROM messages").fetchone(), flush=True)
-sys.stdin.read()
-"""
-
-
 def test_reader_keeps_the_write_ahead_log(play: Play) -> None:
     stranger = play("A write-ahead log grows", AGENTLIP_DOCTOR__WAL_WARNING_BYTES="1000000")
     stranger.up()
-    database = stranger.data.database("hub")
-    command = [sys.executable, "-c", READER, str(database)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
-        assert reader.stdout is not None
-        reader.stdout.readline()
+    with read_elsewhere(stranger.data.database("hub")) as reader:
         assert set(send(stranger, 60, "x" * 20_000)) == {201}
-        assert str(reader.pid) in stranger.run()
-        reader.kill()
+        assert str(reader) in stranger.run()
     until(lambda: is_indexed(stranger), what="the hub has written the index of the messages")
     assert "hub: 0 bytes are left" in stranger.run()
     assert stranger.sh("agentlip doctor --quiet") == ""

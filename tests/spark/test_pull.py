@@ -12,6 +12,7 @@ import pytest
 from spark import pull, segments
 from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable, Usage, WrongHash
 from tests.spark.log import Log
+from tests.support.http_server import http_server
 
 TOKEN = "secret-of-this-test"
 
@@ -189,39 +190,18 @@ def test_torn_table_leaves_no_snapshot_and_a_name_can_not_write_elsewhere(hub, t
         pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours")
 
 
-@pytest.fixture
-def elsewhere():
-    """Another server, which notes what it is sent."""
-
-    class Elsewhere(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.server.seen.append(self.headers.get("Authorization"))
-            self.send_error(404)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
-    server.seen = []
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_token_does_not_follow_a_redirection(hub, elsewhere, tmp_path, monkeypatch):
+def test_token_does_not_follow_a_redirection(hub, tmp_path, monkeypatch):
     def redirect(self):
         self.send_response(302)
-        self.send_header("Location", f"http://127.0.0.1:{elsewhere.server_port}{self.path}")
+        self.send_header("Location", f"http://127.0.0.1:{elsewhere.port}{self.path}")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    monkeypatch.setattr(Hub, "do_GET", redirect)
-    with pytest.raises(SourceUnreachable):
-        pull.pull(hub.url, TOKEN, tmp_path / "ours")
-    assert elsewhere.seen == [None]
+    with http_server(lambda _request: (404, {}, b"")) as elsewhere:
+        monkeypatch.setattr(Hub, "do_GET", redirect)
+        with pytest.raises(SourceUnreachable):
+            pull.pull(hub.url, TOKEN, tmp_path / "ours")
+    assert ["authorization" in request.headers for request in elsewhere.requests] == [False]
 
 
 def test_file_that_does_not_end_is_not_taken_beyond_its_size(hub, tmp_path):
