@@ -3,7 +3,7 @@
 import os
 import random
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from appliance.workspace.datadir import DataDir
 from tests.support.backups_for_targets import TargetBackups
 from tests.support.commands import agentlip, command, environment
-from tests.support.s3server import ACCESS, SECRET, S3Server, s3_server
+from tests.support.s3server import ACCESS, SECRET, S3Server
 from tests.support.until import until
 from tests.support.workspaces import Filled
 
@@ -20,12 +20,6 @@ pytestmark = pytest.mark.slow
 KEYS = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
 FILE_BYTES = 4_000
 LARGE = {f"segment-{n:03}.zst.age": os.urandom(FILE_BYTES) for n in range(100)}
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 @pytest.fixture

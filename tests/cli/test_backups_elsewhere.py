@@ -6,25 +6,18 @@ Only addresses, keys and directories are replaced; `age-keygen` is done by the l
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyrage
 import pytest
 
 from tests.support.commands import ROOT, agentlip, command, environment
-from tests.support.s3server import ACCESS, SECRET, S3Server, s3_server
+from tests.support.s3server import ACCESS, SECRET, S3Server
 from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "how-to" / "keep-backups-elsewhere.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 def blocks(language: str) -> list[str]:
