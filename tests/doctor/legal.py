@@ -6,6 +6,7 @@ A function gets a folder of its own and a way to copy the workspace that the pro
 import io
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -66,11 +67,8 @@ def serving(workspace: Path, settings: str = "", **more: str) -> Iterator[Served
     workspace.mkdir(exist_ok=True)
     path.write_text((path.read_text() if path.exists() else "") + settings)
     hub = ServedHub(workspace, "--no-limits")
-    try:
-        hub.start()
+    with hub.running(ending=signal.SIGKILL):
         yield hub
-    finally:
-        hub.kill()
 
 
 def talk(hub: ServedHub, count: int = 10) -> None:

@@ -63,12 +63,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHub]:
 def own(tmp_path: Path) -> Iterator[ServedHub]:
     """A hub that the test may kill."""
     hub = ServedHub(tmp_path / "workspace", "--no-limits")
-    try:
-        hub.start()
+    with hub.running(ending=signal.SIGKILL):
         fill(hub)
         yield hub
-    finally:
-        hub.kill()
 
 
 @pytest.mark.slow

@@ -49,11 +49,8 @@ def verdict(process: "subprocess.Popen[bytes]") -> tuple[int, dict[str, str]]:
 @pytest.fixture
 def hub(used: UsedWorkspace) -> Iterator[ServedHub]:
     hub = ServedHub(used.data.workspace, "--no-limits")
-    try:
-        hub.start()
+    with hub.running(ending=signal.SIGKILL):
         yield hub
-    finally:
-        hub.kill()
 
 
 def test_repair_beside_a_hung_appliance_changes_no_store(

@@ -1,5 +1,6 @@
 """A workspace that the product itself made and used: served once with rows in every store."""
 
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -29,8 +30,7 @@ def use(workspace: Path) -> None:
     workspace.mkdir(parents=True)
     hub = ServedHub(workspace, "--no-limits", settings=SETTINGS)
     hub.constants = CONSTANTS
-    try:
-        hub.start()
+    with hub.running(ending=signal.SIGKILL):
         _talk(hub)
         _mesh(hub)
         enqueue(hub, "durable/a", "e1", "e2", "e3")
@@ -43,8 +43,6 @@ def use(workspace: Path) -> None:
         until(lambda: _indexed(hub), what="all messages are indexed")
         until(lambda: _all_stores_have_rows(hub), what="every store has rows")
         assert hub.stop() == 0
-    finally:
-        hub.kill()
 
 
 def _talk(hub: ServedHub) -> None:

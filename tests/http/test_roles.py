@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -125,8 +126,7 @@ def test_store_of_a_disabled_subsystem_is_neither_opened_nor_reported(tmp_path, 
     hub = ServedHub(tmp_path, "--no-limits", settings=settings(store))
     path = damage(hub, store)
     before = path.read_bytes(), path.stat().st_mtime_ns
-    hub.start()
-    try:
+    with hub.running(ending=signal.SIGKILL):
         gone = {"hub": {"webhooks", "plugins", "export"}, "outbox": {"webhooks"},
                 "inbox": {"hooks"}}.get(store, set())  # fmt: skip
         check_served(hub, set(ASKED) - gone - {store})
@@ -141,8 +141,6 @@ def test_store_of_a_disabled_subsystem_is_neither_opened_nor_reported(tmp_path, 
         offline = agentlip("doctor", "--json", cwd=tmp_path)
         assert offline.code == 0, offline
         assert (path.read_bytes(), path.stat().st_mtime_ns) == before
-    finally:
-        hub.kill()
 
 
 def test_missing_file_of_a_disabled_subsystem_is_an_error_once_it_is_enabled(tmp_path):

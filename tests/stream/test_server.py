@@ -16,10 +16,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def hub(tmp_path):
-    hub = ServedHub(tmp_path, "--no-limits")
-    hub.start()
-    yield hub
-    hub.kill()
+    with ServedHub(tmp_path, "--no-limits").running(ending=signal.SIGKILL) as hub:
+        yield hub
 
 
 def waiting(hub, what):

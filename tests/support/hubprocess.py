@@ -66,13 +66,13 @@ class HubProcess:
         until(lambda: self._ready_or_again(more), 60, "the server is ready")
 
     @contextmanager
-    def running(self, *more: str) -> Iterator[Self]:
-        """It runs while the block does."""
+    def running(self, *more: str, ending: int = signal.SIGTERM) -> Iterator[Self]:
+        """It runs while the block does, unless that has ended it before."""
         try:
             self.start(*more)
             yield self
         finally:
-            self.stop()
+            self._end(ending)
 
     def _spawn(self, more: tuple[str, ...]) -> None:
         program = ["appliance.server"]

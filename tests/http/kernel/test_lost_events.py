@@ -4,6 +4,7 @@ import copy
 import json
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -38,8 +39,7 @@ class Killed(NamedTuple):
 @pytest.fixture(scope="module")
 def killed_once(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     hub = ServedHub(tmp_path_factory.mktemp("killed") / "w", "--no-limits")
-    hub.start()
-    try:
+    with hub.running(ending=signal.SIGKILL):
         topic = hub.channel_with_topic("general")[1]
         hub.stop()
         assert agentlip("backup", "create", cwd=hub.workspace).code == 0
@@ -49,8 +49,6 @@ def killed_once(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         for number in range(12):
             hub.send(topic, f"acknowledged {number}")
         newest = hub.head
-    finally:
-        hub.kill()
     return Killed(hub, before, newest)
 
 
@@ -127,8 +125,7 @@ def test_events_that_were_given_out_are_missed(
     assert "agentlipd up --accept-loss hub" in refused.stderr
     assert not kept or log_of(datadir).read_bytes() == kept, "a refused start reads only"
 
-    hub.start("--accept-loss", "hub")
-    try:
+    with hub.running("--accept-loss", "hub", ending=signal.SIGKILL):
         accepted = event_ids.read(datadir.dir)
         assert accepted is not None
         assert accepted.epoch != before.epoch
@@ -137,8 +134,6 @@ def test_events_that_were_given_out_are_missed(
         (first, begun) = epochs.read(datadir)
         assert (first.epoch, begun.epoch) == (before.epoch, accepted.epoch)
         assert begun.highest_before == killed.newest
-    finally:
-        hub.kill()
     assert not manifest.lost_stores(datadir, "unused")
 
 

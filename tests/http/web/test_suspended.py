@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 
 import pytest
 
@@ -56,8 +57,7 @@ def test_damaged_store_suspends_its_subsystem_only(tmp_path, store):
     hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS)
     damage(hub, store)
     garbage = hub.datadir.database(store).read_bytes()
-    hub.start()
-    try:
+    with hub.running(ending=signal.SIGKILL):
         for method, path, body in SUSPENDED[store]:
             answer = hub.http(method, path, body)
             assert (answer.status, answer.body["code"]) == (503, "STORE_SUSPENDED"), (path, answer)
@@ -84,8 +84,6 @@ def test_damaged_store_suspends_its_subsystem_only(tmp_path, store):
         assert '"msg":"round failed"' not in hub.log_text
         assert hub.stop() == 0
         assert hub.datadir.database(store).read_bytes() == garbage, "it stays as it was found"
-    finally:
-        hub.kill()
 
 
 def test_store_that_stops_while_it_serves_is_listed_too(tmp_path):
@@ -106,8 +104,7 @@ def test_store_that_stops_while_it_serves_is_listed_too(tmp_path):
 def test_store_marked_while_it_served_is_suspended_at_the_next_start(tmp_path):
     hub = ServedHub(tmp_path, "--no-limits")
     hub.datadir.suspect_file("broker").write_text("damaged\n")
-    hub.start()
-    try:
+    with hub.running(ending=signal.SIGKILL):
         assert hub.http.get("/broker/v1/meshes").body["code"] == "STORE_SUSPENDED"
         hub.send(hub.channel_with_topic("general")[1])
         hub.stop()
@@ -115,8 +112,6 @@ def test_store_marked_while_it_served_is_suspended_at_the_next_start(tmp_path):
         hub.start()
         assert hub.http.get("/broker/v1/meshes").status == 200
         assert not (hub.datadir.dir / "suspended").exists()
-    finally:
-        hub.kill()
 
 
 def test_signed_requests_to_a_suspended_broker_get_503(tmp_path):

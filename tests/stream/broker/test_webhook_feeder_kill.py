@@ -2,6 +2,7 @@
 every message is taken once it can be, under one id."""
 
 import json
+import signal
 import threading
 
 import pytest
@@ -73,7 +74,7 @@ def test_webhook_delivery_survives_kills_of_both_sides(tmp_path):
             until(lambda: len(first.got) > before, 20, "a call that hangs")
             hub.kill()
             hub.start()
-            assert len(mesh.waiting()) == len(sent)
+            until(lambda: len(mesh.waiting()) == len(sent), 20, "all of them wait")
             until(lambda: len(first.got) > before + 1, 20, "it is called again")
             hub.kill()
             released.set()
@@ -111,38 +112,34 @@ def test_a_webhooks_life_from_the_command_line(tmp_path):
     def run(*arguments):
         return agentlip("mesh", *arguments, cwd=hub.workspace)
 
-    try:
-        hub.start()
-        with webhook_receiver() as receiver:
-            mesh = Mesh(hub, receiver.url)
-            assert run("remove-webhook", "lab", f"webhook:{mesh.id}").code == 0
-            secret_file = tmp_path / "secret.txt"
-            secret_file.write_text("whsec_" + "A" * 32 + "\n")
-            added = run("add-webhook", "lab", receiver.url, "--secret-file", secret_file)
-            named, secret = added.out.split()
-            assert secret == "whsec_" + "A" * 32
-            assert run("subscribe", "lab", "alerts", named).code == 0
-            receiver.answer = lambda _got: (410, {})
-            first = mesh.send("m1")
-            until(lambda: run("webhooks", "lab").out.split()[4] == "off", 20, "switched off")
-            second = mesh.send("m2")
-            (row,) = json.loads(run("webhook-deliveries", "lab", named, "--json").out)
-            assert (row["message_id"], row["attempts"]) == (second, 0)
-            to = f"queue:{named.removeprefix('webhook:')}"
-            dead = agentlip("outbox", "list", "--to", to, "--failed", cwd=hub.workspace)
-            assert "410" in dead.out
-            assert "410" in json.loads(run("webhooks", "lab", "--json").out)[0]["disabled_because"]
-            receiver.answer = lambda _got: (204, {})
-            updated = run("update-webhook", "lab", named, "--enable", "--new-secret")
-            state, new_secret = updated.out.splitlines()
-            assert state == f"{named} is on"
-            until(lambda: len(receiver.got) == 2, 20, "it goes on")
-            for row in (secret, new_secret):
-                Webhook(row).verify(receiver.got[1].body, receiver.got[1].headers)
-            assert receiver.ids == [first, second]
-            assert run("update-webhook", "lab", named).code == 1
-            refused = run("add-webhook", "lab", "http://169.254.169.254/latest")
-            assert refused.code == 1
-            assert "[webhooks]" in refused.err
-    finally:
-        hub.kill()
+    with hub.running(ending=signal.SIGKILL), webhook_receiver() as receiver:
+        mesh = Mesh(hub, receiver.url)
+        assert run("remove-webhook", "lab", f"webhook:{mesh.id}").code == 0
+        secret_file = tmp_path / "secret.txt"
+        secret_file.write_text("whsec_" + "A" * 32 + "\n")
+        added = run("add-webhook", "lab", receiver.url, "--secret-file", secret_file)
+        named, secret = added.out.split()
+        assert secret == "whsec_" + "A" * 32
+        assert run("subscribe", "lab", "alerts", named).code == 0
+        receiver.answer = lambda _got: (410, {})
+        first = mesh.send("m1")
+        until(lambda: run("webhooks", "lab").out.split()[4] == "off", 20, "switched off")
+        second = mesh.send("m2")
+        (row,) = json.loads(run("webhook-deliveries", "lab", named, "--json").out)
+        assert (row["message_id"], row["attempts"]) == (second, 0)
+        to = f"queue:{named.removeprefix('webhook:')}"
+        dead = agentlip("outbox", "list", "--to", to, "--failed", cwd=hub.workspace)
+        assert "410" in dead.out
+        assert "410" in json.loads(run("webhooks", "lab", "--json").out)[0]["disabled_because"]
+        receiver.answer = lambda _got: (204, {})
+        updated = run("update-webhook", "lab", named, "--enable", "--new-secret")
+        state, new_secret = updated.out.splitlines()
+        assert state == f"{named} is on"
+        until(lambda: len(receiver.got) == 2, 20, "it goes on")
+        for row in (secret, new_secret):
+            Webhook(row).verify(receiver.got[1].body, receiver.got[1].headers)
+        assert receiver.ids == [first, second]
+        assert run("update-webhook", "lab", named).code == 1
+        refused = run("add-webhook", "lab", "http://169.254.169.254/latest")
+        assert refused.code == 1
+        assert "[webhooks]" in refused.err

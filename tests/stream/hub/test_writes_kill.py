@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import signal
 import threading
 
 import pytest
@@ -19,10 +20,8 @@ TIMES = [4, pytest.param(50, marks=pytest.mark.slow)]
 
 @pytest.fixture
 def hub(tmp_path):
-    hub = ServedHub(tmp_path, "--no-limits")
-    hub.start()
-    yield hub
-    hub.kill()
+    with ServedHub(tmp_path, "--no-limits").running(ending=signal.SIGKILL) as hub:
+        yield hub
 
 
 class Load:

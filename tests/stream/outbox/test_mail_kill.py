@@ -1,5 +1,6 @@
 """Mail of a served appliance: kill -9 of either side, and each send arrives under one id."""
 
+import signal
 from collections import defaultdict
 
 import pytest
@@ -34,8 +35,7 @@ def test_each_mail_keeps_one_message_id_despite_kills_of_both_sides(tmp_path):
         (tmp_path / "hub").mkdir()
         hub = ServedHub(tmp_path / "hub", "--no-limits", settings=SETTINGS.format(port=server.port))
         hub.constants = CONSTANTS
-        try:
-            hub.start()
+        with hub.running(ending=signal.SIGKILL):
             server.rule(data="cut")  # takes the letter, and the answer is lost
             for number in range(SENDS):
                 to = f"mailto:ops@d{number % 3}.example.com"
@@ -67,8 +67,6 @@ def test_each_mail_keeps_one_message_id_despite_kills_of_both_sides(tmp_path):
             assert len(server.mails) > SENDS  # repetitions there were
             message_ids = {row["broker_message_id"] for row in rows(hub)}
             assert message_ids == set.union(*ids.values())
-        finally:
-            hub.kill()
 
 
 def test_command_line_sends_a_mail(tmp_path):
@@ -76,8 +74,7 @@ def test_command_line_sends_a_mail(tmp_path):
         (tmp_path / "hub").mkdir()
         hub = ServedHub(tmp_path / "hub", settings=SETTINGS.format(port=server.port))
         hub.constants = CONSTANTS
-        try:
-            hub.start()
+        with hub.running(ending=signal.SIGKILL):
             done = agentlip(
                 "outbox", "send", "mailto:ops@example.com", "Grüße\n", "--subject", "Build 7 ☂",
                 "--id", "build-7", "--priority", "now", cwd=hub.workspace,
@@ -93,8 +90,6 @@ def test_command_line_sends_a_mail(tmp_path):
             refused = agentlip("outbox", "send", "mailto:eve@evil.test", "x", cwd=hub.workspace)
             assert refused.code == 4
             assert "mail.allow" in refused.err
-        finally:
-            hub.kill()
 
 
 def rows(hub):

@@ -1,5 +1,7 @@
 """Webhooks of a served appliance: kill -9 while a receiver fails, and every event arrives once."""
 
+import signal
+
 import pytest
 from standardwebhooks import Webhook
 
@@ -24,8 +26,7 @@ def test_each_event_arrives_signed_and_once_despite_kills_and_failures(tmp_path)
     with webhook_receiver() as receiver, webhook_receiver() as other:
         hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS.format(url=other.url))
         hub.constants = CONSTANTS
-        try:
-            hub.start()
+        with hub.running(ending=signal.SIGKILL):
             _, topic = hub.channel_with_topic("one")
             wanted = {"url": receiver.url, "events": {"names": ["message.created"]}}
             made = hub.made(hub.http.post("/api/v1/webhooks", wanted))
@@ -62,8 +63,6 @@ def test_each_event_arrives_signed_and_once_despite_kills_and_failures(tmp_path)
             assert [row["status"] for row in listed.body["sends"]] == ["done"] * len(sent)
             refused = {"to": made["webhook"]["id"], "message": "forged", "target": "webhook"}
             assert hub.http.post("/v1/send", refused).status == 400
-        finally:
-            hub.kill()
 
 
 def number_of(message_id):
