@@ -9,11 +9,12 @@ TESTS = ROOT / "tests"
 # Where the time is the subject. Everything else waits with `until`.
 SLEEPS = {
     "stream/courier/test_sockets_soak.py request_health_repeatedly": "the pace of a load",
+    "support/busworker.py ask": "the pace at which a client looks for the next server",
     "support/busworker.py work": "work that takes a part of a lease",
     "support/mailserver.py handle_DATA": "a server that keeps its client waiting",
     "support/served.py _wait_until_gone": "work that looks for its client now and then",
     "support/until.py until": "the polling itself",
-    "unit/busfile/test_claims_processes.py team": "the pace at which workers are killed",
+    "unit/busfile/test_claims_processes.py crash_at_random": "the pace at which workers are killed",
     "unit/hub/plugins/conftest.py reap": "the event loop notices the end of processes",
     "unit/kernel/test_loop.py test_failed_round_is_logged_and_the_next_one_runs":
         "no round begins after the stop",

@@ -1,26 +1,31 @@
 """An agent for tests that are killed at any moment: claims, works, publishes, polls and acks.
 
-    python -m tests.support.busworker ours|spec WORKSPACE AGENT LOG STOP
+    python -m tests.support.busworker ours|spec|http WORKSPACE AGENT LOG STOP
 
 It appends what it does to LOG before it does it, and ends when the file STOP exists and nothing
 is left to handle.
 """
 
+import http.client
 import json
 import os
 import random
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
-from appliance.busfile import claims, messages
+from appliance.busfile import claims, messages, workers
 from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.messages import NewMessage
+from appliance.workspace.datadir import DataDir
 from tests.support import specbus
+from tests.support.servedhub import Answer, Client
 
 LEASE_MS = 150
 TASKS = ("red", "green", "blue")
+WORKERS = ("one", "two")
 
 
 class OurAgent:
@@ -68,6 +73,67 @@ class OurAgent:
         with transaction(self.connection):
             messages.ack(self.connection, specbus.now(), self.agent, seq)
 
+    def change_state(self, task: str) -> None:
+        before = workers.require_worker(self.connection, task).state
+        try:
+            with transaction(self.connection):
+                now, after = specbus.now(), next_state(before)
+                workers.transition(self.connection, now, task, before, after, actor=self.agent)
+        except workers.StaleState:
+            pass
+
+
+class ServedAgent:
+    """An appliance. A request is repeated until it is answered, perhaps by the next server."""
+
+    def __init__(self, workspace: Path, agent: str) -> None:
+        self.agent = agent
+        self.datadir = DataDir(workspace)
+        self.client: Client | None = None
+        self.fence = 0
+
+    def ask(self, method: str, path: str, **body: Any) -> Answer:
+        while True:
+            try:
+                if self.client is None:
+                    port = int((self.datadir.dir / "port").read_text())
+                    self.client = Client(port, self.datadir.read_token())
+                return self.client(method, f"/bus/v1/{path}", body or None)
+            except (OSError, ValueError, http.client.HTTPException):
+                self.client = None
+                time.sleep(0.05)
+
+    def claim(self, task: str) -> bool:
+        lease = LEASE_MS / 1000
+        answer = self.ask("POST", "claims", task=task, agent=self.agent, lease_seconds=lease)
+        self.fence = answer.body.get("fence")
+        return answer.status == 201
+
+    def renew(self, task: str) -> bool:
+        fields = {"task": task, "agent": self.agent, "fence": self.fence}
+        answer = self.ask("POST", "claims/renew", **fields, lease_seconds=LEASE_MS / 1000)
+        return answer.status == 200
+
+    def release(self, task: str) -> None:
+        self.ask("POST", "claims/release", task=task, agent=self.agent, fence=self.fence)
+
+    def publish(self, payload: Any) -> None:
+        fields = {"from_agent": self.agent, "type": "note", "payload": payload}
+        answer = self.ask("POST", "messages", **fields, id=str(uuid.uuid4()))
+        assert answer.status in (200, 201), answer
+
+    def poll(self) -> list[tuple[int, Any]]:
+        page = self.ask("GET", f"messages?agent={self.agent}").body
+        return [(row["seq"], row["payload"]) for row in page["messages"]]
+
+    def ack(self, seq: int) -> None:
+        assert self.ask("POST", "acks", agent=self.agent, seq=seq).status == 200
+
+    def change_state(self, task: str) -> None:
+        before = self.ask("GET", f"workers/{task}").body["state"]
+        change = {"from": before, "to": next_state(before), "actor": self.agent}
+        assert self.ask("POST", f"workers/{task}/state", **change).status in (200, 409)
+
 
 class SpecAgent:
     """The client written from the specification."""
@@ -97,7 +163,12 @@ class SpecAgent:
         specbus.ack(self.db, self.agent, seq)
 
 
-def work(agent: OurAgent | SpecAgent, log: Path, stop: Path) -> None:
+def next_state(before: workers.State) -> workers.State:
+    """Not the last one, in which there would be nothing left to do."""
+    return random.choice([after for after in workers.TRANSITIONS[before] if after != "COMPLETED"])
+
+
+def work(agent: OurAgent | ServedAgent | SpecAgent, log: Path, stop: Path) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(*words: Any) -> None:
@@ -113,7 +184,10 @@ def work(agent: OurAgent | SpecAgent, log: Path, stop: Path) -> None:
             return
         if ending:
             continue
+        time.sleep(random.uniform(0, 0.05))  # or the slowest would be too far behind
         agent.publish({"by": agent.agent, "at": time.time_ns()})
+        if not isinstance(agent, SpecAgent):
+            agent.change_state(random.choice(WORKERS))
         task = random.choice(TASKS)
         if not agent.claim(task):
             continue
@@ -129,5 +203,5 @@ def work(agent: OurAgent | SpecAgent, log: Path, stop: Path) -> None:
 
 if __name__ == "__main__":
     kind, folder, name, log_file, stop_file = sys.argv[1:]
-    make = OurAgent if kind == "ours" else SpecAgent
-    work(make(Path(folder), name), Path(log_file), Path(stop_file))
+    kinds = {"ours": OurAgent, "spec": SpecAgent, "http": ServedAgent}
+    work(kinds[kind](Path(folder), name), Path(log_file), Path(stop_file))

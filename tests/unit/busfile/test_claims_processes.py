@@ -1,21 +1,27 @@
-"""Two implementations on one file, in eight processes that are killed and come back."""
+"""Two implementations on one file, and a served appliance beside them, in eight processes that are
+killed and come back."""
 
 import json
 import random
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import pytest
 
-from appliance.busfile.file import BusPaths, connect
+from appliance.busfile import workers
+from appliance.busfile.file import BusPaths, connect, transaction
 from tests.contract.test_walls import ROOT
 from tests.support import specbus
 from tests.support.bus import BusFixture
+from tests.support.busworker import WORKERS
+from tests.support.servedhub import serve
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
-SECONDS, AGENTS = 6.0, 8
+CRASHES, AGENTS = 30, 8
 LOG = """
 CREATE TABLE x_log (n INTEGER PRIMARY KEY, kind TEXT, task TEXT, agent TEXT, at INT, until INT);
 CREATE TRIGGER x_log_insert AFTER INSERT ON task_claims BEGIN INSERT INTO x_log VALUES
@@ -30,10 +36,10 @@ CREATE TRIGGER x_log_delete AFTER DELETE ON task_claims BEGIN INSERT INTO x_log 
 class Team:
     """Eight agents, of two kinds, each with its log file."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, kinds):
         self.folder = folder
         self.stop = folder / "stop"
-        self.names = [("ours", "spec")[number % 2] + str(number) for number in range(AGENTS)]
+        self.names = [kinds[number % len(kinds)] + str(number) for number in range(AGENTS)]
         self.processes = {name: self.start(name) for name in self.names}
 
     def start(self, name):
@@ -65,48 +71,56 @@ class Team:
             assert process.wait(120) == 0
 
 
-@pytest.fixture(scope="module")
-def team(tmp_path_factory):
+@pytest.fixture(scope="module", params=["directly", "served"])
+def team(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("team")
     connection = connect(BusPaths(folder))
     connection.executescript(LOG)
-    team = Team(folder)
-    deadline = time.monotonic() + SECONDS
-    crashes = 0
-    while time.monotonic() < deadline:
-        time.sleep(0.2)
-        name = random.choice(team.names)
-        if team.log(name).exists():
-            team.crash(name)
-            crashes += 1
-    team.finish()
-    assert crashes > 5
+    for task in WORKERS:
+        with transaction(connection):
+            workers.create(connection, 1, task, branch=None, actor="test")
+    with ExitStack() as ending:
+        kinds, hub = ("ours", "spec"), None
+        if request.param == "served":
+            kinds, hub = ("http", "http", "ours", "spec"), ending.enter_context(serve(folder))
+        team = Team(folder, kinds)
+        crash_at_random(team, hub)
+        team.finish()
     team.connection = connection
     return team
 
 
+def crash_at_random(team, hub):
+    for number in range(CRASHES):
+        time.sleep(0.2)
+        name = random.choice(team.names)
+        until(team.log(name).exists, 60, "it has begun")
+        team.crash(name)
+        if hub and number % 10 == 5:
+            hub.kill()
+            hub.start()
+
+
 def test_no_claim_was_taken_while_another_was_valid(team):
     """In the order of the commits: an agent lost its claim only by release or end of its lease."""
-    releasing = dict.fromkeys(team.names, 0)
     present = {}
     lost_early = dict.fromkeys(team.names, 0)
     rows = team.connection.execute("SELECT kind, task, agent, at, until FROM x_log ORDER BY n")
     ended = {}
-    for kind, task, agent, at, until in rows:
+    for kind, task, agent, at, lease_until in rows:
         if kind == "claim":
             assert task not in present, "two claims of a task"
             before = ended.pop(task, None)
             if before and before[1] > at:
                 lost_early[before[0]] += 1  # only if it was released
-            present[task] = (agent, until)
+            present[task] = (agent, lease_until)
         elif kind == "renew":
             assert present[task][0] == agent
-            present[task] = (agent, until)
+            present[task] = (agent, lease_until)
         else:
             ended[task] = present.pop(task)
     for name in team.names:
-        releasing[name] = sum(words[0] == "releases" for words in team.notes(name))
-        assert lost_early[name] <= releasing[name]
+        assert lost_early[name] <= sum(words[0] == "releases" for words in team.notes(name))
     assert sum(lost_early.values()) > 0
 
 
@@ -118,7 +132,7 @@ def test_fences_only_rise_whichever_program_claims(team):
     fences = [
         (words[1], words[2])
         for name in team.names
-        if name.startswith("ours")
+        if not name.startswith("spec")
         for words in team.notes(name)
         if words[0] == "claimed"
     ]
@@ -133,6 +147,29 @@ def test_every_message_was_handled_at_least_once_by_every_agent(team):
         assert set(handled) == published
         firsts = list(dict.fromkeys(handled))
         assert firsts == sorted(firsts)
+
+
+def test_every_message_was_published_once(team):
+    """Also if the reply was lost: the request was repeated with the same id."""
+    rows = team.connection.execute("SELECT payload FROM messages WHERE type = 'note'").fetchall()
+    assert len(rows) == len(set(rows))
+
+
+def test_every_history_of_states_is_a_path_in_the_table(team):
+    for task in WORKERS:
+        rows = team.connection.execute(
+            "SELECT payload FROM messages WHERE type = 'state_change' AND correlation_id = ?"
+            " ORDER BY seq",
+            (task,),
+        ).fetchall()
+        assert len(rows) > 10
+        state = None
+        for (payload,) in rows:
+            change = json.loads(payload)
+            assert change["from"] == state
+            assert change["to"] in workers.TRANSITIONS[state]
+            state = change["to"]
+        assert workers.require_worker(team.connection, task).state == state
 
 
 def test_either_program_opens_and_reads_the_others_file(tmp_path):
