@@ -1,0 +1,55 @@
+"""kill -9 of a server between a commit and its reply, and what is on the disk before a reply."""
+
+import json
+import shutil
+import subprocess
+import uuid
+
+import pytest
+
+from appliance.busfile.file import BusPaths, connect
+from tests.bench.machine import process_tree
+from tests.support.servedhub import serve
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+SEND = {"from_agent": "ada", "type": "note", "payload": "x"}
+REPEATS = 5
+
+
+def test_publish_whose_reply_was_lost_is_repeated_without_a_second_message(tmp_path):
+    connection = connect(BusPaths(tmp_path))
+    query = "SELECT count(*) FROM messages WHERE id = ?"
+    with serve(tmp_path) as hub:
+        for _ in range(REPEATS):
+            body = {**SEND, "id": str(uuid.uuid4())}
+            client = hub.connect()
+            client.get("/bus/v1/claims")  # the connection is there
+            raw = json.dumps(body)
+            headers = {"Authorization": f"Bearer {hub.token}", "Content-Type": "application/json"}
+            client.connection.request("POST", "/bus/v1/messages", raw, headers)
+            until(lambda id_=body["id"]: connection.execute(query, (id_,)).fetchone() == (1,), 20)
+            hub.kill()
+            client.close()
+            hub.start()
+            again = hub.http.post("/bus/v1/messages", body)
+            assert (again.status, again.body["duplicate"]) == (200, True)
+    assert connection.execute("SELECT count(*) FROM messages").fetchone() == (REPEATS,)
+    connection.close()
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+def test_each_message_is_on_the_disk_before_its_reply(tmp_path):
+    trace = tmp_path / "trace"
+    command = ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(trace)]
+    with serve(tmp_path) as hub:
+        hub.http.post("/bus/v1/messages", SEND)
+        command += [word for pid in process_tree(hub.pid) for word in ("-p", str(pid))]
+        tracer = subprocess.Popen(command, stderr=subprocess.PIPE)
+        tracer.stderr.readline()  # it is attached
+        for number in range(1, REPEATS + 1):
+            assert hub.http.post("/bus/v1/messages", SEND).status == 201
+            assert trace.read_text().count("bus.db-wal") >= number
+        tracer.terminate()
+        tracer.wait(20)
