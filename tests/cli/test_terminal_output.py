@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,15 @@ pytestmark = pytest.mark.slow
 SECONDS_MAX = 60
 
 
-def on_terminal(*arguments: str, cwd: Path, until_text: str = "", **env: str) -> str:
-    """Runs `agentlip` with a terminal as its output; ends it once `until_text` came."""
+def on_terminal(
+    *arguments: str,
+    cwd: Path,
+    until_text: str = "",
+    meanwhile: Callable[[], object] | None = None,
+    **env: str,
+) -> str:
+    """Runs `agentlip` with a terminal as its output; ends it once `until_text` came. `meanwhile` is
+    called after the first output."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command("agentlip", *arguments), stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd,
@@ -36,6 +44,9 @@ def on_terminal(*arguments: str, cwd: Path, until_text: str = "", **env: str) ->
             except OSError:  # the terminal's other end is closed
                 break
             output += piece
+            if meanwhile:
+                meanwhile()
+                meanwhile = None
             if until_text and until_text.encode() in output:
                 process.send_signal(signal.SIGINT)
                 until_text = ""

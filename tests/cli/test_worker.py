@@ -4,9 +4,12 @@ import json
 import sqlite3
 import subprocess
 import time
+from contextlib import closing
 
 import pytest
 
+from appliance.bus.cli_worker import CLEAR_SCREEN
+from tests.cli.test_terminal_output import on_terminal
 from tests.support.commands import agentlip, environment
 from tests.support.repository import IDENTITY, commit, git, new_repository
 
@@ -177,6 +180,32 @@ def test_guard_is_installed_again_without_harm(repository):
     settings = json.loads((repository / ".claude" / "settings.local.json").read_text())
     assert len(settings["hooks"]["PreToolUse"]) == 1
     commit(repository, {"a": "1"})
+
+
+def test_watch_redraws_the_tasks_on_a_terminal(repository):
+    worker(repository, "spawn", "t")
+    output = on_terminal(
+        "worker", "status", "--watch", "--every", "0.2", cwd=repository, until_text="WORKING",
+        meanwhile=lambda: worker(repository / "worktrees" / "t", "start"),
+    )  # fmt: skip
+    screens = output.split(CLEAR_SCREEN)[1:]
+    assert "ASSIGNED" in screens[0]
+    assert "WORKING" in screens[-1]
+    assert all(screen.count("TASK") == 1 for screen in screens)
+
+
+def test_status_of_a_thousand_tasks(repository):
+    worker(repository, "status")
+    with closing(sqlite3.connect(repository / ".worker-state" / "bus.db")) as connection:
+        connection.executemany(
+            "INSERT INTO workers VALUES (?, 'WORKING', NULL, NULL, NULL, 0, 0)",
+            ((f"task-{number:04}",) for number in range(1000)),
+        )
+        connection.commit()
+    lines = worker(repository, "status").out.splitlines()
+    assert len(lines) == 1001
+    assert lines[-1].split()[:2] == ["task-0999", "WORKING"]
+    assert len(worker(repository, "status", "--stale", "--jsonl").lines) == 1000
 
 
 def test_run_keeps_the_exit_code(repository):

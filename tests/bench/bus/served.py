@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from appliance.busfile import messages, workers
@@ -25,8 +26,8 @@ SETTLE_SECONDS = 0.005  # until a poll waits, beside the watcher's own period
 MESSAGE = {"from_agent": "bench", "type": "note", "payload": {"text": "x" * 200}}
 
 
-def through_the_appliance(folder: Path) -> dict[str, Any]:
-    with Served(folder) as served:
+def through_the_appliance() -> dict[str, Any]:
+    with TemporaryDirectory() as name, Served(folder := Path(name)) as served:
         target, paths = served.target, BusPaths(folder)
         return {
             "publish_beside_inserts": publish_beside_inserts(target),

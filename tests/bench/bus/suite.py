@@ -135,8 +135,7 @@ def eight_processes(name: str) -> dict[str, float]:
 
 def main(arguments: list[str]) -> None:
     if arguments == ["served"]:
-        with tempfile.TemporaryDirectory() as served:
-            print(json.dumps(through_the_appliance(Path(served)), indent=2))
+        print(json.dumps(through_the_appliance(), indent=2))
         return
     if arguments:
         name, folder = arguments
@@ -152,8 +151,7 @@ def main(arguments: list[str]) -> None:
         "publish_eight_processes": median_round(lambda: eight_processes("our_publish")),
         "claim_eight_processes": median_round(lambda: eight_processes("our_claim")),
     }
-    with tempfile.TemporaryDirectory() as folder:
-        figures |= through_the_appliance(Path(folder))
+    figures |= through_the_appliance()
     print(json.dumps(figures, indent=2))
 
 
