@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
+from appliance.busfile.file import BusPaths, connect
 from appliance.export import segment
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
@@ -85,6 +86,8 @@ class StoreLog:
         self.logged = logged
         self.log = LOGS[kind]
         self.database = logged.datadir.database(self.log.store)
+        if kind == "bus":
+            connect(BusPaths(logged.datadir.workspace)).close()
         self.add(rows)
 
     def add(self, rows: int, *, skip: int = 0, at: datetime = BEGIN) -> None:
@@ -126,6 +129,13 @@ def store_row(kind: str, number: int, at: datetime) -> dict[str, Any]:
             "sender_pubkey": "k", "sender_name": "ann", "body": "Größe", "received_at": ms,
             **to, "priority": "next", "own": 0,
             "created_at": at.isoformat() if full else "yesterday",
+        }  # fmt: skip
+    if kind == "bus":
+        return {
+            "seq": number, "id": f"m{number}", "ts_ms": ms + 123, "from_agent": "ada",
+            "to_agent": "bob" if full else None, "type": "task_progress", "correlation_id": "t",
+            "payload": '{"note":"Größe"}' if full else None,
+            "payload_ref": None if full else "sha256-00",
         }  # fmt: skip
     common = {"event_id": number, "at_ms": ms + 123, "accepted_ms": ms}
     if kind == "broker":
