@@ -1,0 +1,305 @@
+"""An agent on the worker bus: on its file without a server, or over HTTP, with the same methods.
+
+    with FileBus("ada") as bus:                            # or HttpBus("ada", url=…, token=…)
+        claim = bus.claim("task-7", wait=60)
+        bus.publish("task_progress", {"progress": 0.5}, task="task-7")
+        bus.release("task-7", claim.fence)
+
+All methods may be called from any thread. The errors are those of `appliance/busfile` in both.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from appliance.busfile import claims, heartbeats, messages, workers
+from appliance.busfile.claims import LEASE_MS, BusClaim, ClaimHeld, ClaimLost
+from appliance.busfile.consumer import PollInterval
+from appliance.busfile.file import connect, find_paths, snapshot, transaction
+from appliance.busfile.messages import (
+    POLL_BYTES_MAX,
+    POLL_MAX,
+    BusMessage,
+    MessageIdReused,
+    NewMessage,
+    Published,
+)
+from appliance.busfile.retention import AgentLags
+from appliance.busfile.workers import (
+    InvalidTransition,
+    StaleState,
+    State,
+    UnknownTask,
+    WorkerStatus,
+)
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.ids import random_id
+from appliance.sdk.errors import Refused
+from appliance.sdk.http import HubClient, Json
+from appliance.sdk.target import HubTarget
+
+REQUEST_WAIT_SECONDS_MAX = 20.0  # below the time limit of a request; a longer wait is several
+CONNECTIONS_KEPT_MAX = 8
+ERRORS: dict[str, type[ApplianceError]] = {
+    kind.code: kind
+    for kind in (
+        AgentLags, ClaimHeld, ClaimLost, InvalidTransition, MessageIdReused, StaleState, UnknownTask
+    )
+}  # fmt: skip
+T = TypeVar("T")
+
+
+class BusAgent(Protocol):
+    """What both kinds of agents can do."""
+
+    agent: str
+
+    def publish(
+        self,
+        type: str,  # noqa: A002
+        payload: Any = None,
+        *,
+        to: str | None = None,
+        task: str | None = None,
+        reply_to: str | None = None,
+        id: str | None = None,  # noqa: A002
+    ) -> Published:
+        """Publish to one agent, or to all without `to`. The same `id` is published once."""
+
+    def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
+        """Messages behind the cursor, or the first that comes within `wait` seconds."""
+
+    def ack(self, seq: int) -> int:
+        """Report this message and all before it as handled. Returns the cursor."""
+
+    def claim(self, task: str, *, wait: float = 0.0, lease_ms: int = LEASE_MS) -> BusClaim:
+        """Claim, or wait for the claim. Raises ClaimHeld."""
+
+    def renew(self, task: str, fence: int | None = None, lease_ms: int = LEASE_MS) -> BusClaim:
+        """Begin a new lease. Raises ClaimLost."""
+
+    def release(self, task: str, fence: int | None = None) -> bool:
+        """End the claim; False if nobody had it. Raises ClaimLost."""
+
+    def beat(
+        self, status: str = "working", task: str | None = None, progress: float | None = None
+    ) -> None:
+        """Send one heartbeat."""
+
+    def status(self, state: State | None = None) -> list[WorkerStatus]:
+        """Workers and their states, oldest first."""
+
+    def transition(self, task: str, before: State, after: State) -> None:
+        """Change a state if it still is `before`. Raises StaleState, InvalidTransition."""
+
+
+def consume(
+    bus: BusAgent,
+    handler: Callable[[BusMessage], object],
+    *,
+    wait: float = REQUEST_WAIT_SECONDS_MAX,
+) -> int:
+    """Handle one batch: ack each message after its handler. Returns how many.
+
+    What a handler raises ends the batch, and its message comes again: an ack of a later one would
+    cover it too. Handlers must be idempotent, for example by `message.id`.
+    """
+    batch = bus.poll(wait=wait)
+    for message in batch:
+        handler(message)
+        bus.ack(message.seq)
+    return len(batch)
+
+
+class FileBus:
+    """An agent that works on the file. Every call has a connection of its own."""
+
+    def __init__(self, agent: str, workspace: Path | str | None = None) -> None:
+        self.agent = messages.check_name("agent", agent)
+        self.paths = find_paths(None if workspace is None else Path(workspace))
+        self._clock = SystemClock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing stays open between calls."""
+
+    def publish(
+        self,
+        type: str,  # noqa: A002
+        payload: Any = None,
+        *,
+        to: str | None = None,
+        task: str | None = None,
+        reply_to: str | None = None,
+        id: str | None = None,  # noqa: A002
+    ) -> Published:
+        message = NewMessage(
+            from_agent=self.agent, type=type, to_agent=to, correlation_id=task,
+            in_reply_to=reply_to, payload=payload, id=id or random_id(),
+        )  # fmt: skip
+        with closing(connect(self.paths)) as connection:
+            message = messages.with_blob(self.paths.blobs, message)
+            with transaction(connection):
+                return messages.publish(connection, self._clock.now_ms(), message)
+
+    def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
+        deadline = self._clock.monotonic() + wait
+        interval = PollInterval()
+        with closing(connect(self.paths)) as connection:
+            while True:
+                with snapshot(connection):
+                    batch = messages.poll(connection, self.agent, limit)
+                left = deadline - self._clock.monotonic()
+                if batch or left <= 0:
+                    return messages.with_payloads(self.paths.blobs, batch, POLL_BYTES_MAX)
+                time.sleep(min(left, interval.after(0)))
+
+    def ack(self, seq: int) -> int:
+        return self._write(messages.ack, self._clock.now_ms(), self.agent, seq)
+
+    def claim(self, task: str, *, wait: float = 0.0, lease_ms: int = LEASE_MS) -> BusClaim:
+        with closing(connect(self.paths)) as connection:
+            return claims.wait(
+                connection, self._clock, wait,
+                lambda now_ms: claims.claim(connection, now_ms, task, self.agent, lease_ms),
+                time.sleep,
+            )  # fmt: skip
+
+    def renew(self, task: str, fence: int | None = None, lease_ms: int = LEASE_MS) -> BusClaim:
+        return self._write(claims.renew, self._clock.now_ms(), task, self.agent, fence, lease_ms)
+
+    def release(self, task: str, fence: int | None = None) -> bool:
+        return self._write(claims.release, task, self.agent, fence)
+
+    def beat(
+        self, status: str = "working", task: str | None = None, progress: float | None = None
+    ) -> None:
+        now_ms = self._clock.now_ms()
+        self._write(heartbeats.beat, now_ms, self.agent, status, task, progress)
+
+    def status(self, state: State | None = None) -> list[WorkerStatus]:
+        with closing(connect(self.paths)) as connection, snapshot(connection):
+            return workers.status_rows(connection, self._clock.now_ms(), state=state)
+
+    def transition(self, task: str, before: State, after: State) -> None:
+        now_ms = self._clock.now_ms()
+        self._write(workers.transition, now_ms, task, before, after, actor=self.agent)
+
+    def _write(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        with closing(connect(self.paths)) as connection, transaction(connection):
+            return function(connection, *arguments, **options)
+
+
+class HttpBus:
+    """An agent that uses an appliance. Takes the arguments of `HubTarget` for its address."""
+
+    def __init__(self, agent: str, *target: Any, **options: Any) -> None:
+        self.agent = messages.check_name("agent", agent)
+        self._target = HubTarget(*target, **options)
+        self._idle: deque[HubClient] = deque()
+        self._clock = SystemClock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def publish(
+        self,
+        type: str,  # noqa: A002
+        payload: Any = None,
+        *,
+        to: str | None = None,
+        task: str | None = None,
+        reply_to: str | None = None,
+        id: str | None = None,  # noqa: A002
+    ) -> Published:
+        body = {
+            "from_agent": self.agent, "type": type, "to_agent": to, "correlation_id": task,
+            "in_reply_to": reply_to, "payload": payload, "id": id or random_id(),
+        }  # fmt: skip
+        return msgspec.convert(self._post("messages", body), Published)
+
+    def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
+        deadline = self._clock.monotonic() + wait
+        while True:
+            left = max(0.0, deadline - self._clock.monotonic())
+            seconds = min(left, REQUEST_WAIT_SECONDS_MAX)
+            page = self._get("messages", agent=self.agent, limit=limit, wait=seconds)
+            if page["messages"] or left <= seconds:
+                return msgspec.convert(page["messages"], list[BusMessage])
+
+    def ack(self, seq: int) -> int:
+        return int(self._post("acks", {"agent": self.agent, "seq": seq})["last_acked_seq"])
+
+    def claim(self, task: str, *, wait: float = 0.0, lease_ms: int = LEASE_MS) -> BusClaim:
+        deadline = self._clock.monotonic() + wait
+        body = {"task": task, "agent": self.agent, "lease_seconds": lease_ms / 1000}
+        while True:
+            left = max(0.0, deadline - self._clock.monotonic())
+            seconds = min(left, REQUEST_WAIT_SECONDS_MAX)
+            try:
+                return msgspec.convert(self._post("claims", {**body, "wait": seconds}), BusClaim)
+            except ClaimHeld:
+                if left <= seconds:
+                    raise
+
+    def renew(self, task: str, fence: int | None = None, lease_ms: int = LEASE_MS) -> BusClaim:
+        body = {"task": task, "agent": self.agent, "fence": fence, "lease_seconds": lease_ms / 1000}
+        return msgspec.convert(self._post("claims/renew", body), BusClaim)
+
+    def release(self, task: str, fence: int | None = None) -> bool:
+        body = {"task": task, "agent": self.agent, "fence": fence}
+        return bool(self._post("claims/release", body)["released"])
+
+    def beat(
+        self, status: str = "working", task: str | None = None, progress: float | None = None
+    ) -> None:
+        body = {"agent": self.agent, "status": status, "task": task, "progress": progress}
+        self._post("heartbeats", body)
+
+    def status(self, state: State | None = None) -> list[WorkerStatus]:
+        return msgspec.convert(self._get("workers", state=state)["workers"], list[WorkerStatus])
+
+    def transition(self, task: str, before: State, after: State) -> None:
+        body = {"from": before, "to": after, "actor": self.agent}
+        self._post(f"workers/{quote(task, safe='')}/state", body)
+
+    def _get(self, path: str, **query: Any) -> Json:
+        with self._hub() as hub:
+            return hub.get(f"/bus/v1/{path}", **query)
+
+    def _post(self, path: str, body: Json) -> Json:
+        with self._hub() as hub:
+            return hub.post(f"/bus/v1/{path}", body)
+
+    @contextmanager
+    def _hub(self) -> Iterator[HubClient]:
+        """A connection for the exclusive use of the block, with the errors of the bus."""
+        hub = self._idle.pop() if self._idle else HubClient(self._target.locate)
+        try:
+            yield hub
+        except Refused as error:
+            kind = ERRORS.get(error.answer_code)
+            if kind is None:
+                raise
+            raise kind(error.message, details=error.details, hint=error.hint) from None
+        finally:
+            if len(self._idle) < CONNECTIONS_KEPT_MAX:
+                self._idle.append(hub)
+            else:
+                hub.close()

@@ -1,0 +1,123 @@
+"""Agents of the SDK: one works on the file, one over HTTP, on the same bus."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from appliance.busfile import workers
+from appliance.busfile.claims import ClaimHeld, ClaimLost
+from appliance.busfile.file import connect, transaction
+from appliance.busfile.messages import MessageIdReused
+from appliance.busfile.workers import StaleState, UnknownTask
+from appliance.sdk import bus as sdk_bus
+from appliance.sdk.bus import FileBus, HttpBus, consume
+from appliance.sdk.http import ConnectionBroken, HubClient
+from tests.support.servedhub import serve
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("bus")) as hub:
+        yield hub
+
+
+@pytest.fixture(params=["file", "http"])
+def join(request, hub):
+    """Makes an agent of each kind, whose name is unique to the test."""
+    kind = FileBus if request.param == "file" else HttpBus
+
+    def make(name):
+        return kind(f"{name}-{request.node.name}", workspace=hub.datadir.workspace)
+
+    return make
+
+
+@pytest.fixture
+def task(request):
+    return f"task-{request.node.name}".replace("[", "-").replace("]", "")
+
+
+def test_handled_messages_are_acked_up_to_the_first_failure(join):
+    ada, bob = join("ada"), join("bob")
+    for number in range(3):
+        ada.publish("work", number, to=bob.agent)
+    handled = []
+
+    def handler(message):
+        if message.payload == 1 and message.payload not in handled:
+            handled.append(1)
+            raise ValueError
+        if message.to_agent == bob.agent:
+            handled.append(message.payload)
+
+    with pytest.raises(ValueError):
+        consume(bob, handler, wait=0)
+    consume(bob, handler, wait=0)
+
+    assert handled == [0, 1, 1, 2]
+    assert bob.poll() == []
+
+
+def test_large_payload_arrives_whole(join):
+    bob = join("bob")
+    join("ada").publish("work", "x" * 100_000, to=bob.agent)
+    assert [m.payload for m in bob.poll() if m.to_agent == bob.agent] == ["x" * 100_000]
+
+
+def test_same_id_publishes_once_and_other_content_is_refused(join, task):
+    ada = join("ada")
+    first = ada.publish("work", 1, to="nobody", id=task)
+    again = ada.publish("work", 1, to="nobody", id=task)
+    assert (again.seq, again.duplicate) == (first.seq, True)
+    with pytest.raises(MessageIdReused):
+        ada.publish("work", 2, to="nobody", id=task)
+
+
+def test_publish_repeated_after_lost_reply_is_one_message(hub, monkeypatch):
+    ada, bob = (HttpBus(name, workspace=hub.datadir.workspace) for name in ("ada", "lost-bob"))
+    ask, lost = HubClient._ask, []
+
+    def lose_first(self, *arguments):
+        reply = ask(self, *arguments)
+        if not lost:
+            lost.append(reply)
+            raise ConnectionBroken
+        return reply
+
+    monkeypatch.setattr(HubClient, "_ask", lose_first)
+    published = ada.publish("work", 1, to=bob.agent)
+
+    assert lost
+    assert published.duplicate
+    assert len([m for m in bob.poll() if m.to_agent == bob.agent]) == 1
+
+
+def test_wait_ends_when_the_claim_is_released(join, task, monkeypatch):
+    monkeypatch.setattr(sdk_bus, "REQUEST_WAIT_SECONDS_MAX", 0.2)
+    ada, bob = join("ada"), join("bob")
+    first = ada.claim(task)
+    with pytest.raises(ClaimHeld, match=r"has task-"):
+        bob.claim(task)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(bob.claim, task, wait=30)
+        ada.renew(task, first.fence)
+        assert ada.release(task, first.fence)
+        second = waiting.result(30)
+    assert second.fence > first.fence
+    with pytest.raises(ClaimLost):
+        ada.renew(task, first.fence)
+
+
+def test_state_changes_if_it_is_what_it_was(join, hub, task):
+    ada = join("ada")
+    ada.beat("working", task, 0.5)
+    with pytest.raises(UnknownTask):
+        ada.transition(task, "ASSIGNED", "WORKING")
+    paths = FileBus("ada", hub.datadir.workspace).paths
+    with closing(connect(paths)) as connection, transaction(connection):
+        workers.create(connection, 1, task, branch=None, actor="ada")
+    ada.transition(task, "ASSIGNED", "WORKING")
+    assert [row.state for row in ada.status() if row.task == task] == ["WORKING"]
+    with pytest.raises(StaleState):
+        ada.transition(task, "ASSIGNED", "FAILED")
