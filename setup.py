@@ -101,7 +101,7 @@ def installed(package: str) -> str:
 
 
 def folders(folder: str) -> list[str]:
-    """Also those that hold only data, such as appliance/ui."""
+    """Also those that hold only data, such as appliance/ui/static."""
     return find_namespace_packages(folder, exclude=["*__pycache__*"])
 
 

@@ -64,6 +64,7 @@ from appliance.outbox.webhook import WebhookTarget
 from appliance.roles import IDENTITY, RolePaths, RolesSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.tokens.subsystem import TokensNeeds, TokensSubsystem
+from appliance.ui.subsystem import UiSubsystem
 from appliance.web.guard import Guard
 from appliance.web.health import ReadinessResult
 from appliance.web.settings import HttpSettings
@@ -178,6 +179,7 @@ class Composition:
         if host.runs("backup"):
             stores = host.section(RolesSettings).stores
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))
+        subsystems.append(UiSubsystem())
         parts = [part for part in subsystems if part is not None]
         self._doctor = doctor_of(host, parts)
         self.subsystems = (*parts, self._doctor)

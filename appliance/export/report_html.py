@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from appliance import __version__
+from appliance import __version__, shared
 from appliance.export.report_page import ReportPage
 from appliance.export.report_tables import duration, share
 from appliance.export.report_text import display
@@ -24,6 +24,7 @@ NAME_CHARACTERS_MAX = 80
 NONE = "-"
 _NEEDS_SCRIPT = '<p class="soft">This chart needs JavaScript.</p>'
 _FOLDER = Path(__file__).with_name("page")
+_THEME = Path(shared.__file__).with_name("theme.css")
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 ACTIVITY = ("Messages", "Edits", "Deletes", "Moves", "Replied", "Reply p50", "Reply p95", "Active")
 STAGES = ("Log", "Destination", "Stage", "Count", "p50", "p95", "p99", "Objective", "Met")
@@ -34,7 +35,7 @@ OUTCOMES = (
 
 def render(page: ReportPage) -> bytes:
     """The file in UTF-8."""
-    style, script = _part("report.css"), _part("report.js")
+    style, script = _THEME.read_text("utf-8") + _part("report.css"), _part("report.js")
     days = page.first if page.first == page.last else f"{page.first} to {page.last}"
     slots = {
         "style": style,

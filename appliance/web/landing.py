@@ -139,7 +139,7 @@ def routes(described: Sequence[Route], guard: Guard) -> list[Route]:
 
 
 def _template() -> str:
-    return files(appliance).joinpath("ui", "index.html").read_text(encoding="utf-8")
+    return files(__package__).joinpath("landing.html").read_text(encoding="utf-8")
 
 
 def _row(path: str, method: str, operation: Operation) -> str:

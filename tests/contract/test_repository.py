@@ -58,7 +58,7 @@ def test_no_committed_file_holds(what):
     hits = []
     for file in text_files():
         # A lock's hashes look like tokens, but are not.
-        if what == "a token" and file.parent.name == "requirements":
+        if what == "a token" and file.parent.name in ("requirements", "vendor"):
             continue
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
             if pattern.search(line):

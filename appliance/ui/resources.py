@@ -1,0 +1,106 @@
+"""The files of the web UI, served from memory at `/ui/`.
+
+They contain no data and no secrets, so they need no token. The policy allows scripts and styles
+from this address only, none of them inline, and refuses to turn text into markup.
+"""
+
+import gzip
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import falcon
+
+from appliance import shared
+from appliance.kernel.route import OPEN, Operation, Route
+from appliance.ui import wire
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-cache",
+    "vary": "Accept-Encoding",
+}
+MEDIA = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+VENDOR = "vendor"
+
+
+class UiFile(NamedTuple):
+    plain: bytes
+    compressed: bytes
+    etag: str
+    media: str
+
+    @classmethod
+    def read(cls, source: Path) -> "UiFile":
+        plain = source.read_bytes()
+        return cls(
+            plain,
+            gzip.compress(plain, 9, mtime=0),
+            f'"{hashlib.sha256(plain).hexdigest()[:32]}"',
+            MEDIA[source.suffix],
+        )
+
+
+class UiFiles:
+    """All files, by their path below `/ui/`."""
+
+    def __init__(self) -> None:
+        folder = Path(__file__).with_name("static")
+        vendor = {f"{VENDOR}/{each.name}": each for each in (folder / VENDOR).iterdir()}
+        own = {each.name: each for each in folder.iterdir()}
+        sources = {**own, **vendor, "theme.css": Path(shared.__file__).with_name("theme.css")}
+        self.by_path = {
+            path: UiFile.read(source)
+            for path, source in sorted(sources.items())
+            if source.suffix in MEDIA
+        }
+
+    def on_get_index(self, req: falcon.Request, resp: falcon.Response) -> None:
+        self._answer(req, resp, "index.html")
+
+    def on_get_file(self, req: falcon.Request, resp: falcon.Response, file: str) -> None:
+        self._answer(req, resp, file)
+
+    def on_get_vendor(self, req: falcon.Request, resp: falcon.Response, file: str) -> None:
+        self._answer(req, resp, f"{VENDOR}/{file}")
+
+    def _answer(self, req: falcon.Request, resp: falcon.Response, path: str) -> None:
+        file = self.by_path.get(path)
+        if file is None:
+            raise wire.NoSuchFile(details={"file": path[:200]})
+        for name, value in {**HEADERS, "etag": file.etag}.items():
+            resp.set_header(name, value)
+        resp.content_type = file.media
+        if file.etag in req.env.get("HTTP_IF_NONE_MATCH", ""):
+            resp.status = falcon.HTTP_304
+            return
+        if "gzip" in req.env.get("HTTP_ACCEPT_ENCODING", ""):
+            resp.set_header("content-encoding", "gzip")
+            resp.data = file.compressed
+        else:
+            resp.data = file.plain
+
+
+def routes() -> list[Route]:
+    served = UiFiles()
+    page = Operation(OPEN, "The web UI", media="text/html")
+    part = Operation(OPEN, "A script, style or picture of the web UI", media="*/*")
+    return [
+        Route("/ui", served, {"GET": page}, suffix="index"),
+        Route("/ui/", served, {"GET": page}, suffix="index"),
+        Route("/ui/{file}", served, {"GET": part}, suffix="file"),
+        Route("/ui/vendor/{file}", served, {"GET": part}, suffix="vendor"),
+    ]

@@ -1,0 +1,13 @@
+"""The web UI as a subsystem of the appliance. It is served whichever roles are on."""
+
+from appliance.kernel.route import Route
+from appliance.kernel.subsystem import Subsystem
+from appliance.ui.resources import routes
+
+
+class UiSubsystem(Subsystem):
+    name = "ui"
+    paths = ("/ui",)
+
+    def routes(self) -> list[Route]:
+        return routes()

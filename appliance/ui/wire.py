@@ -1,0 +1,8 @@
+"""Errors of the routes of the web UI."""
+
+from appliance.kernel.errors import Missing
+
+
+class NoSuchFile(Missing):
+    default_message = "the web UI has no such file"
+    default_hint = "open /ui/ in a browser"
