@@ -1,0 +1,84 @@
+// Requests to the HTTP API. Every failure is an ApiError with a code, a sentence and a hint.
+
+const TRIES_MAX = 3;
+const TIMEOUT_MS = 20_000;
+export const OFFLINE = "UNREACHABLE";
+
+export class ApiError extends Error {
+  constructor(status, body, retryAfter = 0) {
+    super(body.error || "the request failed");
+    this.status = status;
+    this.code = body.code || "UNKNOWN";
+    this.hint = body.hint || "";
+    this.details = body.details || {};
+    this.body = body;
+    this.retryAfter = retryAfter;
+  }
+
+  // The same request may succeed later.
+  get passes() {
+    return this.code === OFFLINE || this.status === 429 || this.status === 503;
+  }
+}
+
+function unreachable() {
+  return new ApiError(0, {
+    error: "the appliance is unreachable", code: OFFLINE, hint: "agentlipd status",
+  });
+}
+
+async function once(method, path, body, headers) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+      cache: "no-store",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+  } catch {
+    throw unreachable();
+  }
+  let content = {};
+  try {
+    content = response.status === 204 ? {} : await response.json();
+  } catch {
+    if (response.ok) throw unreachable(); // the connection ended within the reply
+  }
+  if (!response.ok) throw new ApiError(response.status, content, Number(response.headers.get("retry-after")) || 0);
+  return content;
+}
+
+// Repeats what may be repeated: reads, and changes with an idempotency key.
+export async function request(method, path, body) {
+  const headers = { Accept: "application/json" };
+  if (method !== "GET") {
+    headers["X-Agentlip-Request"] = "ui";
+    headers["Idempotency-Key"] = unique();
+  }
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await once(method, path, body, headers);
+    } catch (error) {
+      if (!error.passes || tries >= TRIES_MAX) throw error;
+      await wait(Math.min(5, error.retryAfter || 0.3 * 2 ** tries) * 1000);
+    }
+  }
+}
+
+export const get = (path, query = {}) => {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "" && value !== null);
+  return request("GET", given.length ? `${path}?${new URLSearchParams(given)}` : path);
+};
+export const post = (path, body) => request("POST", path, body);
+export const patch = (path, body) => request("PATCH", path, body);
+export const remove = (path) => request("DELETE", path);
+export const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+// `crypto.randomUUID` exists only on https and on loopback.
+export function unique() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,376 @@
+// Channels, topics and messages: loaded over HTTP, kept current by events.
+//
+// A page of messages may be older than an event that was applied while it was on its way. So every
+// message is kept by id with its version, and only a higher version replaces it.
+import { get, patch, post } from "./api.js";
+import { changed, fail, state } from "./store.js";
+import { unread } from "./unread.js";
+
+const PAGE = 100;
+const WINDOW_MAX = 2_000; // messages of a topic in memory
+const LOGS_MAX = 20;
+const KNOWN_MAX = 20_000;
+const FETCH_MAX = 20; // moved messages that are fetched one by one
+const HOUR_MS = 3_600_000;
+
+const known = new Map(); // message id → the newest version seen; `partial` has no text
+const arrived = new Map(); // topic id → ids of messages that were moved there
+let lastTs = 0;
+
+class TopicLog {
+  constructor(id) {
+    this.id = id;
+    this.items = [];
+    this.older = true;
+    this.newer = false;
+    this.loading = null;
+    this.error = null;
+    this.filled = false;
+  }
+}
+
+const before = (one, other) =>
+  one.created_at < other.created_at || (one.created_at === other.created_at && one.id < other.id);
+
+// The newest version of a message, which replaces older ones wherever they are shown.
+function learn(message) {
+  const old = known.get(message.id);
+  if (old && !old.partial && old.version >= message.version) return old;
+  const newest = old && old.version > message.version ? { ...message, ...old, partial: false } : message;
+  known.set(message.id, newest);
+  if (old && !old.partial) replace(old, newest);
+  return newest;
+}
+
+function replace(old, message) {
+  const log = state.logs.get(old.topic_id);
+  const index = log ? log.items.findLastIndex((each) => each.id === message.id) : -1;
+  if (index >= 0) {
+    log.items = log.items.slice();
+    if (old.topic_id === message.topic_id) log.items[index] = message;
+    else log.items.splice(index, 1);
+  }
+  if (old.topic_id !== message.topic_id) insert(message);
+}
+
+function insert(message) {
+  const log = state.logs.get(message.topic_id);
+  if (!log || log.items.some((each) => each.id === message.id)) return;
+  const index = log.items.findLastIndex((each) => before(each, message)) + 1;
+  if (index === log.items.length && log.newer) return; // it comes with the next page
+  if (index === 0 && log.older && log.items.length) return;
+  log.items = [...log.items.slice(0, index), message, ...log.items.slice(index)];
+  if (log.items.length > WINDOW_MAX + PAGE && !log.newer) {
+    log.items = log.items.slice(-WINDOW_MAX);
+    log.older = true;
+  }
+}
+
+function merge(log, page, atStart) {
+  const fresh = page.map(learn).filter((each) => each.topic_id === log.id);
+  const ids = new Set(fresh.map((each) => each.id));
+  const others = log.items.filter((each) => !ids.has(each.id));
+  let items = atStart ? [...fresh, ...others] : [...others, ...fresh];
+  if (!atStart) {
+    // Messages that arrived while the page was on its way are newer than it.
+    const last = fresh.at(-1);
+    if (last && others.length && before(last, others.at(-1)) && !log.newer) {
+      const later = others.filter((each) => before(last, each));
+      items = [...others.filter((each) => !before(last, each)), ...fresh, ...later];
+    }
+  }
+  if (items.length > WINDOW_MAX) {
+    if (atStart) {
+      items = items.slice(0, WINDOW_MAX);
+      log.newer = true;
+    } else {
+      items = items.slice(-WINDOW_MAX);
+      log.older = true;
+    }
+  }
+  log.items = items;
+}
+
+async function loading(log, name, work) {
+  if (log.loading) return;
+  log.loading = name;
+  log.error = null;
+  changed();
+  try {
+    await work();
+    log.filled = true;
+  } catch (error) {
+    log.error = error;
+  } finally {
+    log.loading = null;
+    changed();
+  }
+}
+
+const page = (log, more) => get("/api/v1/messages", { topic_id: log.id, limit: PAGE, ...more });
+
+export const loadOlder = (log) => loading(log, "older", async () => {
+  const found = await page(log, { before_id: log.items[0]?.id });
+  log.older = found.has_more;
+  merge(log, found.messages.reverse(), true);
+});
+
+export const loadNewer = (log) => loading(log, "newer", async () => {
+  const found = await page(log, { after_id: log.items.at(-1)?.id });
+  merge(log, found.messages, false);
+  log.newer = found.has_more;
+});
+
+export const loadNewest = (log) => loading(log, "newest", async () => {
+  log.items = [];
+  log.newer = false;
+  const found = await page(log, {});
+  log.older = found.has_more;
+  merge(log, found.messages.reverse(), false);
+});
+
+const loadAround = (log, id) => loading(log, "around", async () => {
+  const [{ message }, above, below] = await Promise.all([
+    get(`/api/v1/messages/${encodeURIComponent(id)}`), page(log, { before_id: id }), page(log, { after_id: id }),
+  ]);
+  log.items = [];
+  merge(log, [...above.messages.reverse(), message, ...below.messages], true);
+  log.older = above.has_more;
+  log.newer = below.has_more;
+});
+
+// The log of a topic, around a message or at its end.
+export function openLog(topicId, messageId) {
+  let log = state.logs.get(topicId);
+  if (!log) {
+    log = new TopicLog(topicId);
+    state.logs.set(topicId, log);
+    if (state.logs.size > LOGS_MAX) state.logs.delete(state.logs.keys().next().value);
+    if (known.size > KNOWN_MAX) known.clear();
+  }
+  const missing = messageId && !log.items.some((each) => each.id === messageId);
+  if (!log.error && !log.loading && (!log.filled || missing)) {
+    if (messageId) loadAround(log, messageId).then(() => log.error?.status === 404 && loadNewest(log));
+    else loadNewest(log);
+  }
+  return log;
+}
+
+export async function loadChannels() {
+  const channels = new Map();
+  for (let after, pages = 0; pages < 10; pages += 1) {
+    const found = await get("/api/v1/channels", { after_name: after });
+    for (const channel of found.channels) channels.set(channel.id, channel);
+    after = found.channels.at(-1)?.name;
+    if (!found.has_more) break;
+  }
+  state.channels = channels;
+  state.loaded = true;
+  changed();
+}
+
+// Topics of a channel, newest activity first; another page each time, or until `wanted` is there.
+export async function loadTopics(channelId, wanted) {
+  const list = state.channelTopics.get(channelId) || { ids: new Set(), more: true, loading: false, error: null };
+  state.channelTopics.set(channelId, list);
+  if (list.loading || (!list.more && !wanted) || list.ids.has(wanted)) return;
+  list.loading = true;
+  list.error = null;
+  try {
+    for (let pages = 0; pages < 20; pages += 1) {
+      const path = `/api/v1/channels/${encodeURIComponent(channelId)}/topics`;
+      const found = await get(path, { limit: wanted ? 1000 : PAGE, before_id: [...list.ids].at(-1) });
+      for (const topic of found.topics) {
+        list.ids.add(topic.id);
+        state.topics.set(topic.id, topic);
+      }
+      list.more = found.has_more;
+      if (!wanted || list.ids.has(wanted) || !list.more) break;
+    }
+  } catch (error) {
+    list.error = error;
+    list.more = false;
+  } finally {
+    list.loading = false;
+    changed();
+  }
+}
+
+export function topicsOf(channelId) {
+  const list = state.channelTopics.get(channelId);
+  const topics = list ? [...list.ids].map((id) => state.topics.get(id)) : [];
+  return topics.sort((one, other) => (one.updated_at < other.updated_at ? 1 : -1));
+}
+
+export async function loadAttachments(topicId, more) {
+  const list = state.attachments.get(topicId) || { items: [], more: false };
+  const before_id = more ? list.items.at(-1)?.id : undefined;
+  const found = await get(`/api/v1/topics/${encodeURIComponent(topicId)}/attachments`, { limit: PAGE, before_id });
+  const items = more ? [...list.items, ...found.attachments] : found.attachments;
+  state.attachments.set(topicId, { items, more: found.has_more });
+  changed();
+}
+
+export async function loadEnrichments(messageId) {
+  const found = await get(`/api/v1/messages/${encodeURIComponent(messageId)}/enrichments`);
+  state.enrichments.set(messageId, { version: found.version, items: found.enrichments });
+  changed();
+}
+
+// Everything that is known is read again: after a restore, or when the rights changed.
+export function forget() {
+  known.clear();
+  arrived.clear();
+  lastTs = 0;
+  for (const name of ["topics", "channelTopics", "logs", "attachments", "enrichments"]) state[name] = new Map();
+}
+
+function changeMessage(id, version, fields) {
+  const old = known.get(id);
+  if (old && old.version >= version) return;
+  if (!old || old.partial) known.set(id, { ...old, id, version, partial: true, ...fields });
+  else learn({ ...old, version, ...fields });
+}
+
+const handlers = {
+  "channel.created": ({ data }) => state.channels.set(data.channel.id, data.channel),
+  "topic.created": ({ data: { topic } }) => {
+    if (!state.topics.has(topic.id)) state.topics.set(topic.id, topic);
+    state.channelTopics.get(topic.channel_id)?.ids.add(topic.id);
+  },
+  "topic.renamed": ({ data }) => {
+    const topic = state.topics.get(data.topic_id);
+    if (topic) state.topics.set(topic.id, { ...topic, title: data.new_title });
+  },
+  "message.created": ({ data: { message } }) => {
+    if (learn(message) === message) insert(message);
+    touch(message.topic_id, message.channel_id, message.created_at);
+  },
+  "message.edited": ({ ts, data }) =>
+    changeMessage(data.message_id, data.version, { content_raw: data.new_content, edited_at: ts }),
+  "message.deleted": ({ ts, data }) =>
+    changeMessage(data.message_id, data.version, {
+      content_raw: "[deleted]", deleted_at: ts, deleted_by: data.deleted_by,
+    }),
+  "message.moved_topic": ({ ts, data }) => {
+    changeMessage(data.message_id, data.version, { topic_id: data.new_topic_id });
+    if (known.get(data.message_id)?.partial && state.logs.has(data.new_topic_id)) fetchMoved(data);
+    touch(data.new_topic_id, data.channel_id, ts);
+  },
+  "topic.attachment_added": ({ data: { attachment } }) => {
+    const list = state.attachments.get(attachment.topic_id);
+    if (list && !list.items.some((each) => each.id === attachment.id)) {
+      state.attachments.set(attachment.topic_id, { ...list, items: [attachment, ...list.items] });
+    }
+  },
+  "message.enriched": ({ data }) => {
+    if (!known.has(data.message_id)) return;
+    const old = state.enrichments.get(data.message_id);
+    const others = old && old.version === data.version ? old.items.filter((each) => each.plugin !== data.plugin) : [];
+    const items = data.enrichments.map((each) => ({ ...each, plugin: data.plugin }));
+    state.enrichments.set(data.message_id, { version: data.version, items: [...others, ...items] });
+  },
+};
+
+function touch(topicId, channelId, ts) {
+  const topic = state.topics.get(topicId);
+  if (topic && topic.updated_at < ts) state.topics.set(topicId, { ...topic, updated_at: ts });
+  else if (!topic && state.channelTopics.has(channelId)) loadTopics(channelId, topicId);
+}
+
+// Texts of messages that were moved here, many of them as pages.
+function fetchMoved({ message_id: id, new_topic_id: topicId }) {
+  const ids = arrived.get(topicId) || [];
+  arrived.set(topicId, [...ids, id]);
+  if (ids.length) return;
+  setTimeout(async () => {
+    const wanted = arrived.get(topicId) || [];
+    arrived.delete(topicId);
+    const log = state.logs.get(topicId);
+    if (!log) return;
+    if (wanted.length > FETCH_MAX) return loadNewest(log);
+    try {
+      for (const each of wanted) {
+        const { message } = await get(`/api/v1/messages/${each}`);
+        learn(message);
+        insert(message);
+      }
+    } catch (error) {
+      log.error = error;
+    }
+    changed();
+  }, 50);
+}
+
+export function apply(event, replayed) {
+  const ts = Date.parse(event.ts);
+  const jumped = (lastTs && ts < lastTs - HOUR_MS) || (!replayed && Math.abs(ts - Date.now()) > HOUR_MS);
+  if (jumped) state.clockWarning = event;
+  lastTs = ts;
+  handlers[event.name]?.(event);
+  unread.count(event);
+  changed();
+}
+
+// -- changes ------------------------------------------------------------------------------
+
+export async function attempt(work) {
+  try {
+    return (await work()) ?? true;
+  } catch (error) {
+    fail(error);
+    return null;
+  }
+}
+
+const ofMessage = (id) => `/api/v1/messages/${encodeURIComponent(id)}`;
+
+export async function send(topicId, sender, text) {
+  const { message } = await post("/api/v1/messages", { topic_id: topicId, sender, content_raw: text });
+  learn(message);
+  insert(message);
+  changed();
+  return message;
+}
+
+export const edit = async (message, text) =>
+  learn((await patch(ofMessage(message.id), { op: "edit", content_raw: text, expected_version: message.version })).message);
+
+export const erase = async (message, actor) =>
+  learn((await patch(ofMessage(message.id), { op: "delete", actor, expected_version: message.version })).message);
+
+export const move = (message, topicId, mode) =>
+  patch(ofMessage(message.id), { op: "move_topic", to_topic_id: topicId, mode, expected_version: message.version });
+
+export async function createChannel(name, description) {
+  const { channel } = await post("/api/v1/channels", { name, ...(description && { description }) });
+  state.channels.set(channel.id, channel);
+  changed();
+  return channel;
+}
+
+export async function createTopic(channelId, title) {
+  const { topic } = await post("/api/v1/topics", { channel_id: channelId, title });
+  state.topics.set(topic.id, topic);
+  state.channelTopics.get(channelId)?.ids.add(topic.id);
+  changed();
+  return topic;
+}
+
+export async function renameTopic(topicId, title) {
+  const { topic } = await patch(`/api/v1/topics/${encodeURIComponent(topicId)}`, { title });
+  state.topics.set(topic.id, topic);
+  changed();
+}
+
+// How many messages a move takes, at most `MOVE_COUNT_MAX` counted, and some of them.
+export const MOVE_COUNT_MAX = 1_000;
+export async function previewMove(message, mode) {
+  if (mode === "one") return { count: 1, more: false, samples: [message] };
+  const query = { topic_id: message.topic_id, limit: MOVE_COUNT_MAX };
+  if (mode === "later") query.after_id = message.id;
+  const found = await get("/api/v1/messages", query);
+  const messages = mode === "later" ? [message, ...found.messages] : found.messages.reverse();
+  const samples = messages.length > 4 ? [...messages.slice(0, 2), ...messages.slice(-2)] : messages;
+  return { count: messages.length, more: found.has_more, samples };
+}

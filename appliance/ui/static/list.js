@@ -1,0 +1,144 @@
+// A list that keeps only the rows near the window in the document, whatever their heights.
+//
+// Heights are measured once a row is shown. The row at the top of the window keeps its place when
+// rows are added or measured above it; at the end the list follows new rows.
+import { Component, createRef, html } from "./view.js";
+
+const OVERSCAN_PX = 600;
+const ROW_PX = 60; // until it is measured
+const END_PX = 48; // that close to the end counts as the end
+const MORE_PX = 800; // that close to an end, more rows are loaded
+
+export class VirtualList extends Component {
+  // items, keyOf(item), row(item, index, items), follow (stay at the end), focus (a key to show),
+  // place ({ key, delta } to begin at), onTop(), onEnd(), onPlace(place or null at the end)
+  constructor(props) {
+    super(props);
+    this.box = createRef();
+    this.heights = new Map();
+    this.anchor = props.place || null;
+    this.atEnd = Boolean(props.follow) && !props.place && !props.focus;
+    this.wanted = props.focus || null;
+    this.width = 0;
+    this.state = { top: 0, height: 800 };
+    this.onScroll = this.onScroll.bind(this);
+  }
+
+  componentDidMount() {
+    this.observer = new ResizeObserver(() => {
+      const { clientWidth, clientHeight } = this.box.current;
+      if (this.width && this.width !== clientWidth) this.heights.clear();
+      this.width = clientWidth;
+      if (this.state.height !== clientHeight) this.setState({ height: clientHeight });
+    });
+    this.observer.observe(this.box.current);
+    this.settle();
+  }
+
+  componentWillUnmount() {
+    this.observer.disconnect();
+    clearTimeout(this.placing);
+  }
+
+  componentDidUpdate(before) {
+    if (before.focus !== this.props.focus && this.props.focus) this.wanted = this.props.focus;
+    this.settle();
+  }
+
+  offsets() {
+    const { items, keyOf } = this.props;
+    const offsets = new Array(items.length + 1);
+    offsets[0] = 0;
+    for (let i = 0; i < items.length; i += 1) offsets[i + 1] = offsets[i] + (this.heights.get(keyOf(items[i])) ?? ROW_PX);
+    return offsets;
+  }
+
+  // Measures the shown rows and puts the window where it belongs; draws again if rows are missing.
+  settle() {
+    const box = this.box.current;
+    const { items, keyOf } = this.props;
+    let resized = false;
+    for (const row of box.querySelectorAll(":scope > .rows > [data-key]")) {
+      const height = row.getBoundingClientRect().height;
+      if (Math.abs((this.heights.get(row.dataset.key) ?? -1) - height) > 0.5) {
+        this.heights.set(row.dataset.key, height);
+        resized = true;
+      }
+    }
+    const offsets = this.offsets();
+    const indexOf = (key) => items.findIndex((each) => keyOf(each) === key);
+    let top = box.scrollTop;
+    const focus = this.wanted === null ? -1 : indexOf(this.wanted);
+    if (focus >= 0) {
+      const height = offsets[focus + 1] - offsets[focus];
+      const seen = offsets[focus] >= top && offsets[focus + 1] <= top + box.clientHeight;
+      if (!seen || this.heights.get(this.wanted) === undefined) {
+        top = Math.max(0, offsets[focus] - Math.max(0, (box.clientHeight - height) / 3));
+      }
+      if (this.heights.get(this.wanted) !== undefined && !resized) this.wanted = null;
+      this.atEnd = false;
+    } else if (this.atEnd) {
+      top = offsets.at(-1);
+    } else if (this.anchor) {
+      const index = indexOf(this.anchor.key);
+      if (index >= 0) top = offsets[index] - this.anchor.delta;
+    }
+    if (resized || Math.abs(top - box.scrollTop) > 1) {
+      // The spacer must have its new height before the window can move there.
+      box.querySelector(":scope > .rows").style.height = `${offsets.at(-1)}px`;
+      box.scrollTop = top;
+      if (resized || Math.abs(box.scrollTop - this.state.top) > 1) this.setState({ top: box.scrollTop });
+    }
+    this.fill(offsets);
+  }
+
+  fill(offsets) {
+    const box = this.box.current;
+    const { items, onTop, onEnd } = this.props;
+    if (!items.length) return;
+    if (box.scrollTop < MORE_PX) onTop?.();
+    if (offsets.at(-1) - box.scrollTop - box.clientHeight < MORE_PX) onEnd?.();
+  }
+
+  onScroll() {
+    const box = this.box.current;
+    const { items, keyOf } = this.props;
+    const top = box.scrollTop;
+    const offsets = this.offsets();
+    this.atEnd = Boolean(this.props.follow) && offsets.at(-1) - top - box.clientHeight < END_PX;
+    const index = Math.max(0, find(offsets, top));
+    this.anchor = items[index] ? { key: keyOf(items[index]), delta: offsets[index] - top } : null;
+    this.setState({ top });
+    clearTimeout(this.placing);
+    this.placing = setTimeout(() => this.props.onPlace?.(this.atEnd ? null : this.anchor), 200);
+  }
+
+  render({ items, keyOf, row, label, role = "feed", busy }, { top, height }) {
+    const offsets = this.offsets();
+    const first = Math.max(0, find(offsets, top - OVERSCAN_PX));
+    const last = Math.min(items.length, find(offsets, top + height + OVERSCAN_PX) + 1);
+    const shown = [];
+    for (let i = first; i < last; i += 1) {
+      const key = keyOf(items[i]);
+      shown.push(html`<div key=${key} data-key=${key} class="row" style=${{ top: `${offsets[i]}px` }}>
+        ${row(items[i], i, items)}
+      </div>`);
+    }
+    return html`<div class="list" ref=${this.box} onScroll=${this.onScroll} tabindex="0" role=${role}
+      aria-label=${label} aria-busy=${busy ? "true" : "false"}>
+      <div class="rows" style=${{ height: `${offsets.at(-1)}px` }}>${shown}</div>
+    </div>`;
+  }
+}
+
+// The row at a height: the last whose offset is not below it.
+function find(offsets, height) {
+  let low = 0;
+  let high = offsets.length - 2;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (offsets[middle] <= height) low = middle;
+    else high = middle - 1;
+  }
+  return Math.max(0, low);
+}

@@ -1,0 +1,128 @@
+// The WebSocket: every event once and in order, through restarts. A restore begins a new epoch.
+//
+//   probe ─▶ hello(after) ─▶ replay ─▶ live ─▶ closed ─▶ wait, longer each time ─▶ probe
+//
+// A browser can't read why a socket was refused, so a read over HTTP comes first.
+import { ApiError, get, OFFLINE } from "./api.js";
+import { changed, state } from "./store.js";
+
+const WAIT_MS_MIN = 500;
+const WAIT_MS_MAX = 30_000;
+const STABLE_MS = 10_000; // a socket that lived that long resets the waiting time
+const UNAUTHORIZED = 4401;
+
+export class Live {
+  // `start(head, epoch)` → the event after which to begin, `onEvent(event, replayed)`,
+  // `onReady()` when the replay is done, `onEpoch()` when the workspace was restored.
+  constructor({ start, onEvent, onReady, onEpoch }) {
+    Object.assign(this, { start, onEvent, onReady, onEpoch });
+    this.cursor = null;
+    this.epoch = null;
+    this.failures = 0;
+    this.timer = 0;
+    this.socket = null;
+    addEventListener("online", () => this.now());
+    addEventListener("offline", () => this.socket?.close());
+  }
+
+  // Connect at once, for example after signing in.
+  now() {
+    clearTimeout(this.timer);
+    this.failures = 0;
+    if (this.socket) this.socket.close();
+    else this.connect();
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+    const { socket } = this;
+    this.socket = null;
+    socket?.close();
+  }
+
+  async connect() {
+    if (this.connecting) return;
+    this.connecting = true;
+    try {
+      const { replay_until: head } = await get("/api/v1/events", { tail: 1 });
+      if (this.cursor === null) this.cursor = await this.start(head);
+      this.open();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.lost(error);
+    } finally {
+      this.connecting = false;
+    }
+  }
+
+  open() {
+    const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
+    const socket = new WebSocket(address);
+    let opened = 0;
+    this.socket = socket;
+    this.until = Infinity;
+    socket.onopen = () => {
+      opened = Date.now();
+      const hello = { type: "hello", after_event_id: this.cursor };
+      if (this.epoch) hello.epoch = this.epoch;
+      socket.send(JSON.stringify(hello));
+    };
+    socket.onmessage = (message) => this.socket === socket && this.receive(JSON.parse(message.data));
+    socket.onclose = (close) => {
+      if (this.socket !== socket) return;
+      this.socket = null;
+      if (opened && Date.now() - opened > STABLE_MS) this.failures = 0;
+      const ended = close.code === UNAUTHORIZED;
+      this.lost(ended ? new ApiError(401, { error: close.reason || "the session ended", code: "UNAUTHORIZED" }) : null);
+    };
+  }
+
+  receive(frame) {
+    if (frame.type === "event") {
+      if (frame.event_id <= this.cursor) return;
+      this.cursor = frame.event_id;
+      state.head = Math.max(state.head, frame.event_id);
+      this.onEvent(frame, frame.event_id <= this.until);
+      if (frame.event_id >= this.until) this.ready();
+    } else if (frame.type === "hello_ok") {
+      if (this.epoch && this.epoch !== frame.epoch) return this.restored();
+      this.epoch = frame.epoch;
+      this.until = frame.replay_until;
+      state.head = frame.latest_event_id;
+      if (this.cursor >= this.until) this.ready();
+    } else if (frame.code === "EPOCH_CHANGED") {
+      this.restored();
+    }
+  }
+
+  ready() {
+    this.until = -1;
+    if (state.connection.name === "live") return;
+    this.set("live", null);
+    this.onReady();
+  }
+
+  restored() {
+    this.stop();
+    this.cursor = this.epoch = null;
+    this.onEpoch();
+    this.connect();
+  }
+
+  lost(error) {
+    this.failures += 1;
+    const most = Math.min(WAIT_MS_MAX, WAIT_MS_MIN * 2 ** Math.min(this.failures - 1, 10));
+    const delay = most * (0.5 + Math.random() / 2);
+    const name = error && error.status === 401 ? "signed-out"
+      : error && error.code !== OFFLINE ? "blocked"
+      : this.failures > 3 || !navigator.onLine ? "offline" : "reconnecting";
+    this.set(name, error, Date.now() + delay);
+    clearTimeout(this.timer);
+    if (name !== "signed-out") this.timer = setTimeout(() => this.connect(), delay);
+  }
+
+  set(name, error, retryAt = 0) {
+    state.connection = { name, error, retryAt };
+    changed();
+  }
+}

@@ -1,0 +1,70 @@
+// Who is signed in. The cookie is HttpOnly: the page never sees a token, except one typed here.
+import { ApiError, get, request } from "./api.js";
+import { changed, recall, keep, state } from "./store.js";
+
+const PATH = "/api/v1/sessions";
+
+// The secret of a one-time link. It leaves the address before anything else happens.
+export function takeInvite() {
+  const match = /^#invite=([A-Za-z0-9._~-]{1,512})$/.exec(location.hash);
+  if (!match) return null;
+  history.replaceState(null, "", location.pathname + location.search);
+  return match[1];
+}
+
+export async function signInWithInvite(invite) {
+  return signedIn(await request("POST", PATH, { invite }));
+}
+
+export async function signInWithToken(token) {
+  const response = await fetch(PATH, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${token}`, "X-Agentlip-Request": "ui", "Content-Type": "application/json" },
+    body: "{}",
+    credentials: "same-origin",
+    cache: "no-store",
+  });
+  const body = await response.json().catch(() => ({}));
+  if (!response.ok) throw new ApiError(response.status, body);
+  return signedIn(body);
+}
+
+export async function signOut() {
+  await request("DELETE", `${PATH}/current`);
+  signedIn(null);
+}
+
+// On a loopback address one may read without a session.
+export async function refreshSession() {
+  try {
+    signedIn(await get(`${PATH}/current`));
+  } catch (error) {
+    if (error.status !== 401 && error.status !== 404) throw error;
+    signedIn(null);
+  }
+}
+
+function signedIn(session) {
+  state.session = {
+    signedIn: Boolean(session),
+    known: true,
+    name: session?.name || "",
+    scopes: session?.scopes || [],
+    senders: session?.senders || null,
+    expiresAt: session?.expires_at || null,
+  };
+  changed();
+  return state.session;
+}
+
+export const mayPost = () =>
+  Boolean(state.session.scopes?.some((scope) => scope === "admin" || scope.startsWith("hub:post")));
+
+export function senderName() {
+  const { senders, name } = state.session;
+  const last = recall("sender", "");
+  if (senders?.length) return senders.includes(last) ? last : senders[0];
+  return last || name;
+}
+
+export const rememberSender = (name) => keep("sender", name);

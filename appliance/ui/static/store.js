@@ -1,0 +1,67 @@
+// What all screens share, and the news that it changed. Changes are drawn once a frame.
+
+export const state = {
+  connection: { name: "connecting", error: null, retryAt: 0 },
+  session: { name: "", known: false, signedIn: false, senders: null, scopes: null, expiresAt: null },
+  channels: new Map(), // by id
+  topics: new Map(), // by id
+  channelTopics: new Map(), // channel id → { ids: Set, more, loading }
+  logs: new Map(), // topic id → TopicLog
+  attachments: new Map(), // topic id → { items, more }
+  enrichments: new Map(), // message id → { version, items }
+  loaded: false, // the channels are there
+  notice: null, // a sentence about the last action
+  clockWarning: null, // an event whose time jumped
+  head: 0,
+};
+
+const FRAME_MS = 16;
+const listeners = new Set();
+let queued = false;
+
+export function changed() {
+  if (queued) return;
+  queued = true;
+  setTimeout(() => {
+    queued = false;
+    for (const listener of listeners) listener();
+  }, FRAME_MS);
+}
+
+export function onChange(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+let noticeTimer = 0;
+export function notify(text, bad = false) {
+  clearTimeout(noticeTimer);
+  state.notice = { text, bad };
+  noticeTimer = setTimeout(() => {
+    state.notice = null;
+    changed();
+  }, bad ? 12_000 : 5_000);
+  changed();
+}
+
+export function fail(error) {
+  notify(error.hint ? `${error.message} — ${error.hint}` : error.message, true);
+}
+
+// What is kept in this browser: preferences and counts, never a secret.
+export function recall(name, otherwise) {
+  try {
+    const text = localStorage.getItem(`agentlip.ui.${name}`);
+    return text === null ? otherwise : JSON.parse(text);
+  } catch {
+    return otherwise;
+  }
+}
+
+export function keep(name, value) {
+  try {
+    localStorage.setItem(`agentlip.ui.${name}`, JSON.stringify(value));
+  } catch {
+    // A full or disabled storage only loses preferences.
+  }
+}
