@@ -1,9 +1,193 @@
-// Starts the page.
-import { html, render } from "./view.js";
+// Starts the page: takes a one-time link, connects, and shows the screen of the address.
+import { get } from "./api.js";
+import { EventsScreen, showLive } from "./events.js";
+import { Help } from "./help.js";
+import { apply, attempt, forget, loadChannels } from "./hub.js";
+import { Live } from "./live.js";
+import { Badge } from "./parts.js";
+import { go, goQuietly, here, link } from "./router.js";
+import { SearchScreen } from "./search.js";
+import { refreshSession, signInWithInvite, takeInvite } from "./session.js";
+import { ChannelScreen, NewChannel, Sidebar } from "./sidebar.js";
+import { Banner, Blocked, SignIn, Start } from "./start.js";
+import { changed, keep, notify, onChange, recall, state } from "./store.js";
+import { showMoment } from "./text.js";
+import { TopicScreen } from "./topic.js";
+import { unread } from "./unread.js";
+import { Component, html, render } from "./view.js";
 
-function App() {
-  return html`<header class="top"><a class="brand" href="#/">Agentlip</a></header>
-    <main id="content"><h1>Agentlip</h1></main>`;
+const REPLAY_MAX = 2_000; // events since the last visit that are read for the unread counts
+const LAST = "last";
+
+// A link to a message, wherever it is by now.
+class FindMessage extends Component {
+  componentDidMount() {
+    get(`/api/v1/messages/${encodeURIComponent(this.props.place.message)}`).then(
+      ({ message }) => goQuietly(link({ channel: message.channel_id, topic: message.topic_id, message: message.id })),
+      (error) => this.setState({ error }),
+    );
+  }
+
+  render() {
+    return html`<section class="page">${this.state.error ? html`<${Blocked} error=${this.state.error} />` : html`<p class="soft">Looking for the message…</p>`}</section>`;
+  }
 }
 
-render(html`<${App} />`, document.getElementById("app"));
+// Another screen is a row here: its name in the address, its view, and its title in the menu.
+const SCREENS = {
+  search: { view: SearchScreen, title: "Search" },
+  events: { view: EventsScreen, title: "Events" },
+  start: { view: Start, title: "Connect" },
+  "sign-in": { view: SignIn },
+  topic: { view: TopicScreen },
+  channel: { view: ChannelScreen },
+  message: { view: FindMessage },
+};
+
+const invite = takeInvite();
+let inviteFailure = null;
+
+const live = new Live({
+  async start(head) {
+    const health = await get("/health");
+    live.epoch = health.epoch;
+    unread.use(health.db_id, health.epoch);
+    if (unread.cursor === null || head - unread.cursor > REPLAY_MAX || unread.cursor > head) unread.cursor = head;
+    return unread.cursor;
+  },
+  onEvent(event, replayed) {
+    apply(event, replayed);
+    if (!replayed) showLive(event);
+  },
+  onReady() {
+    attempt(loadChannels);
+  },
+  onEpoch() {
+    forget();
+    state.loaded = false;
+    notify("The workspace was restored from a backup. Everything was read again.");
+  },
+});
+
+class App extends Component {
+  constructor() {
+    super();
+    this.state = { place: here(), help: false, newChannel: false, menu: false };
+    this.prefix = "";
+  }
+
+  componentDidMount() {
+    onChange(() => this.setState({}));
+    addEventListener("hashchange", () => this.arrive());
+    addEventListener("keydown", (event) => this.onKey(event));
+    this.arrive();
+  }
+
+  arrive() {
+    const place = here();
+    if (place.topic) keep(LAST, { channel: place.channel, topic: place.topic });
+    this.setState({ place, menu: false });
+  }
+
+  onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (event.target.closest("input, textarea, select, dialog")) return;
+    const pressed = `${this.prefix}${event.key}`;
+    this.prefix = event.key === "g" && !this.prefix ? "g" : "";
+    const target = { "/": "#/search", gh: "#/start", ge: "#/events", gs: "#/sign-in" }[pressed];
+    if (pressed === "?") this.setState({ help: true });
+    else if (pressed === "n") this.nextUnread();
+    else if (target) go(target);
+    else return;
+    event.preventDefault();
+    if (target === "#/search") setTimeout(() => document.getElementById("query")?.focus(), 50);
+  }
+
+  nextUnread() {
+    const [next] = Object.entries(unread.topics).filter(([topic]) => topic !== this.state.place.topic);
+    if (next) go({ channel: next[1].channel, topic: next[0] });
+    else notify("No unread messages.");
+  }
+
+  screen(place) {
+    const { name, error } = state.connection;
+    if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${Boolean(invite)} failed=${inviteFailure} />`;
+    if (name === "signed-out" && !state.loaded) return html`<${SignIn} failed=${state.session.signedIn ? error : null} />`;
+    if (place.screen === "start") return html`<${Start} />`;
+    if (name === "blocked" && !state.loaded) return html`<${Blocked} error=${error} />`;
+    if (!state.loaded) return html`<section class="page"><p class="soft" role="status">${name === "offline" ? "The appliance can't be reached." : "Connecting…"}</p></section>`;
+    if (SCREENS[place.screen]) {
+      const { view } = SCREENS[place.screen];
+      return html`<${view} key=${place.screen} place=${place} />`;
+    }
+    if (!state.channels.size) return html`<${Start} />`;
+    return html`<${Home} />`;
+  }
+
+  render(_, { place, help, newChannel, menu }) {
+    document.title = titleOf(place);
+    const { session, notice, clockWarning } = state;
+    return html`<a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>Skip to content</a>
+      <header class="top">
+        <button class="plain menu" aria-expanded=${menu ? "true" : "false"} aria-label="Channels" onClick=${() => this.setState({ menu: !menu })}>☰</button>
+        <a class="brand" href="#/">Agentlip</a><${Badge} count=${unread.total} />
+        <nav aria-label="Screens">${Object.entries(SCREENS).filter(([, each]) => each.title).map(([name, each]) => html`<a key=${name} href=${link({ screen: name })}
+          aria-current=${place.screen === name ? "page" : undefined}>${each.title}</a>`)}</nav>
+        <span class="dot ${state.connection.name}" title=${state.connection.name} role="img" aria-label=${`Connection: ${state.connection.name}`}></span>
+        ${session.known && html`<a class="plain" href="#/sign-in">${session.signedIn ? session.name : "Sign in"}</a>`}
+        <button class="plain" aria-label="Light or dark" title="Light or dark" onClick=${otherTheme}>◐</button>
+        <button class="plain" aria-label="Keys" title="Keys (?)" onClick=${() => this.setState({ help: true })}>?</button>
+      </header>
+      <${Banner} retry=${() => live.now()} />
+      ${clockWarning && html`<div class="banner" role="status"><strong>The clock jumped</strong>
+        <span>Event ${clockWarning.event_id} is dated ${showMoment(clockWarning.ts)}, more than an hour off. The numbers of events give their order.</span>
+        <button class="plain" onClick=${() => { state.clockWarning = null; changed(); }}>Dismiss</button></div>`}
+      <div class=${`frame ${menu ? "with-menu" : ""}`}>
+        ${state.loaded && html`<${Sidebar} place=${place} onNewChannel=${() => this.setState({ newChannel: true })} />`}
+        <main id="content" tabindex="-1">${this.screen(place)}</main>
+      </div>
+      <div class="notice-place" role="status" aria-live="polite">${notice && html`<p class=${`notice ${notice.bad ? "bad" : ""}`}>${notice.text}</p>`}</div>
+      ${help && html`<${Help} close=${() => this.setState({ help: false })} />`}
+      ${newChannel && html`<${NewChannel} close=${() => this.setState({ newChannel: false })} />`}`;
+  }
+}
+
+// Where one was before, or the first channel.
+function Home() {
+  const last = recall(LAST, null);
+  const first = [...state.channels.values()].sort((one, other) => one.name.localeCompare(other.name))[0];
+  setTimeout(() => here().screen === "" && goQuietly(last && state.channels.has(last.channel) ? last : { channel: first.id }));
+  return null;
+}
+
+function titleOf(place) {
+  const name = place.topic ? state.topics.get(place.topic)?.title : state.channels.get(place.channel)?.name;
+  const words = [name || SCREENS[place.screen]?.title, "Agentlip"].filter(Boolean).join(" – ");
+  return unread.total ? `(${unread.total}) ${words}` : words;
+}
+
+function otherTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = document.documentElement.dataset.theme || (dark ? "dark" : "light");
+  const theme = now === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = theme;
+  keep("theme", theme);
+}
+
+async function begin() {
+  const theme = recall("theme", "");
+  if (theme) document.documentElement.dataset.theme = theme;
+  render(html`<${App} />`, document.getElementById("app"));
+  if (invite) {
+    try {
+      await signInWithInvite(invite);
+    } catch (error) {
+      inviteFailure = error;
+      changed();
+    }
+  }
+  if (!state.session.known) await attempt(refreshSession);
+  live.connect();
+}
+
+begin();

@@ -1,0 +1,29 @@
+// The list of keys, shown by `?`.
+import { html, useEffect, useRef } from "./view.js";
+
+export const KEYS = [
+  ["?", "Show these keys"],
+  ["/", "Search"],
+  ["g h", "Go to the first screen"],
+  ["g e", "Go to the events"],
+  ["g s", "Go to signing in"],
+  ["n", "Next topic with unread messages"],
+  ["j", "Next message"],
+  ["k", "Previous message"],
+  ["c", "Write a message"],
+  ["e", "Edit the selected message"],
+  ["m", "Move the selected message"],
+  ["d", "Delete the selected message"],
+  ["l", "Copy a link to the selected message"],
+  ["i", "Show the details of the selected message"],
+  ["Esc", "Leave a field, close a dialog"],
+];
+
+export function Help({ close }) {
+  const box = useRef(null);
+  useEffect(() => box.current.showModal(), []);
+  return html`<dialog ref=${box} onClose=${close} aria-label="Keys"><h2>Keys</h2>
+    <dl class="keys">${KEYS.map(([key, text]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl>
+    <form method="dialog" onSubmit=${(event) => { event.preventDefault(); close(); }}><div class="buttons"><button class="primary" autofocus>Close</button></div></form>
+  </dialog>`;
+}

@@ -1,0 +1,75 @@
+// Small parts that several screens use: dialogs, errors, commands to copy.
+import { ApiError } from "./api.js";
+import { html, useEffect, useRef, useState } from "./view.js";
+import { fail } from "./store.js";
+
+// A modal dialog with a form. `work()` runs on submit, and closes it when it succeeds.
+export function Dialog({ title, action, danger, close, work, children, disabled }) {
+  const box = useRef(null);
+  const [error, setError] = useState(null);
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    box.current.showModal();
+    return () => box.current?.close();
+  }, []);
+  const submit = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      await work();
+      close();
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setError(failure);
+      setBusy(false);
+    }
+  };
+  return html`<dialog ref=${box} onClose=${close} aria-label=${title}>
+    <form onSubmit=${submit}>
+      <h2>${title}</h2>
+      ${children}
+      ${error && html`<${Failure} error=${error} />`}
+      <div class="buttons">
+        <button type="button" onClick=${close}>Cancel</button>
+        <button class=${danger ? "danger" : "primary"} disabled=${busy || disabled}>${action}</button>
+      </div>
+    </form>
+  </dialog>`;
+}
+
+export function Failure({ error, retry }) {
+  return html`<div class="failure" role="alert">
+    <p>${sentence(error.message)}</p>
+    ${error.hint && html`<p class="soft">${sentence(error.hint)}</p>`}
+    <p class="soft">Code <code>${error.code}</code>${retry && html` · <button class="plain" onClick=${retry}>Try again</button>`}</p>
+  </div>`;
+}
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+export function Command({ label, text }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setCopied(true);
+      setTimeout(() => setCopied(false), 2_000);
+    } catch {
+      fail({ message: "The browser did not allow copying", hint: "select the text instead" });
+    }
+  };
+  return html`<figure class="command">
+    <figcaption>${label}<button class="plain" onClick=${copy} aria-label=${`Copy: ${label}`}>${copied ? "Copied" : "Copy"}</button></figcaption>
+    <pre tabindex="0">${text}</pre>
+  </figure>`;
+}
+
+export function Empty({ title, children }) {
+  return html`<div class="empty"><h2>${title}</h2>${children}</div>`;
+}
+
+export function Badge({ count }) {
+  if (!count) return null;
+  return html`<span class="badge" aria-label=${`${count} unread`}>${count > 999 ? "999+" : count}</span>`;
+}

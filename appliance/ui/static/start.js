@@ -1,0 +1,88 @@
+// The first look at an empty workspace, signing in, and what to do when something is wrong.
+import { ApiError, OFFLINE } from "./api.js";
+import { Command, Failure } from "./parts.js";
+import { go } from "./router.js";
+import { signInWithToken, signOut } from "./session.js";
+import { state } from "./store.js";
+import { html, useState } from "./view.js";
+
+export function Start() {
+  const { origin } = location;
+  const mcp = JSON.stringify({ mcpServers: { agentlip: { url: `${origin}/mcp`, headers: { Authorization: "Bearer TOKEN" } } } }, null, 2);
+  const curl = `curl -H "Authorization: Bearer $(cat .agentlip/token)" \\\n  -H "Content-Type: application/json" \\\n  -d '{"name": "general"}' ${origin}/api/v1/channels`;
+  return html`<section class="page start">
+    <h1>${state.channels.size ? "Connect an agent" : "This workspace is empty"}</h1>
+    <p>Agents and people meet in <strong>channels</strong>. A channel has <strong>topics</strong>, and a topic has <strong>messages</strong>.
+      Whatever is posted is stored before it is acknowledged, and appears here at once.</p>
+    <h2>From the command line</h2>
+    <p class="soft">In the folder of the workspace, which has the token.</p>
+    <${Command} label="Post the first message" text=${"agentlip channel create general\nagentlip topic create --channel general hello\nagentlip msg send --topic-id general/hello --sender me --content Hello"} />
+    <h2>From an agent</h2>
+    <p class="soft">Most agents read a configuration of MCP servers. <code>agentlip token create</code> makes a token for each of them.</p>
+    <${Command} label="MCP configuration" text=${mcp} />
+    <h2>From any program</h2>
+    <${Command} label="HTTP" text=${curl} />
+    <p class="soft">All routes are listed at <a href="/docs">${origin}/docs</a>.</p>
+  </section>`;
+}
+
+export function SignIn({ invited, failed }) {
+  const [token, setToken] = useState("");
+  const [error, setError] = useState(failed);
+  const submit = async (event) => {
+    event.preventDefault();
+    try {
+      await signInWithToken(token.trim());
+      setToken("");
+      go("#/");
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setError(failure);
+    }
+  };
+  const { signedIn, name, expiresAt } = state.session;
+  if (signedIn) {
+    return html`<section class="page narrow"><h1>Signed in as ${name}</h1>
+      ${expiresAt && html`<p class="soft">The session ends ${new Date(expiresAt).toLocaleString()}.</p>`}
+      <p><button onClick=${() => signOut().then(() => location.reload(), setError)}>Sign out</button></p>
+      ${error && html`<${Failure} error=${error} />`}</section>`;
+  }
+  return html`<section class="page narrow"><h1>Sign in</h1>
+    ${error && html`<${Failure} error=${error} />`}
+    ${error && invited && html`<p>A link works once, and for a short time. Make a new one:</p>`}
+    <p>Run this on the machine of the appliance, and open the link that it prints.</p>
+    <${Command} label="Command" text="agentlip ui" />
+    <form onSubmit=${submit}><label>Or sign in with a token
+      <input type="password" value=${token} autocomplete="off" onInput=${(event) => setToken(event.target.value)} /></label>
+      <div class="buttons"><button class="primary" disabled=${!token.trim()}>Sign in</button></div></form>
+  </section>`;
+}
+
+// What stands in the place of everything, while nothing can be shown.
+export function Blocked({ error }) {
+  if (error.code === "ROLE_OFF") {
+    return html`<section class="page narrow"><h1>The hub is switched off</h1><p>This appliance runs without channels and messages.</p><${Failure} error=${error} /></section>`;
+  }
+  if (error.status === 503) {
+    return html`<section class="page narrow"><h1>The hub's store is suspended</h1><p>Messages can't be read or written until it is repaired. Nothing else stopped.</p><${Failure} error=${error} />
+      <${Command} label="See what is wrong" text="agentlip doctor" /></section>`;
+  }
+  return html`<section class="page narrow"><h1>This can't be shown</h1><${Failure} error=${error} /></section>`;
+}
+
+const STATES = {
+  connecting: ["Connecting…", ""],
+  reconnecting: ["Reconnecting…", "The connection ended. What happens meanwhile appears when it is back."],
+  offline: ["Offline", "The appliance can't be reached. This page tries again by itself."],
+  "signed-out": ["Signed out", "The token or session ended, or reading needs one here."],
+  blocked: ["Unavailable", ""],
+};
+
+export function Banner({ retry }) {
+  const { name, error } = state.connection;
+  if (name === "live" || (name === "connecting" && !state.loaded)) return null;
+  const [title, text] = STATES[name];
+  const reason = error && error.code !== OFFLINE && error.status !== 401 ? `${error.message} (${error.code})` : text;
+  return html`<div class=${`banner ${name}`} role="status"><strong>${title}</strong> <span>${reason}</span>
+    ${name === "signed-out" ? html`<a href="#/sign-in">Sign in</a>` : html`<button class="plain" onClick=${retry}>Try now</button>`}</div>`;
+}

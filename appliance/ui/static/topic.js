@@ -1,0 +1,206 @@
+// A topic: its messages, where to write, and its attachments.
+import { attempt, loadAttachments, loadNewer, loadNewest, loadOlder, loadTopics, openLog, send } from "./hub.js";
+import { VirtualList } from "./list.js";
+import { copyLink, DeleteDialog, Details, EditDialog, Message, MoveDialog, TEXT_BYTES_MAX } from "./messages.js";
+import { Empty, Failure } from "./parts.js";
+import { goQuietly, link } from "./router.js";
+import { mayPost, rememberSender, senderName } from "./session.js";
+import { RenameTopic } from "./sidebar.js";
+import { state } from "./store.js";
+import { bytesOf, Outside, safeUrl, showMoment } from "./text.js";
+import { unread } from "./unread.js";
+import { Component, createRef, html, useEffect, useState } from "./view.js";
+
+const drafts = new Map(); // topic id → text, until the page is closed
+const DIALOGS = { edit: EditDialog, move: MoveDialog, delete: DeleteDialog };
+const keyOf = (message) => message.id;
+
+// Where one was in a topic, for reload and the back button.
+const placeOf = (topicId) => {
+  try {
+    return JSON.parse(sessionStorage.getItem(`agentlip.ui.place.${topicId}`));
+  } catch {
+    return null;
+  }
+};
+function keepPlace(topicId, place) {
+  try {
+    if (place) sessionStorage.setItem(`agentlip.ui.place.${topicId}`, JSON.stringify(place));
+    else sessionStorage.removeItem(`agentlip.ui.place.${topicId}`);
+  } catch {
+    // Then a reload begins at the end.
+  }
+}
+
+export class TopicScreen extends Component {
+  constructor(props) {
+    super(props);
+    this.compose = createRef();
+    this.state = { dialog: null, target: null, details: null, pane: innerWidth > 1100, renaming: false };
+    this.act = this.act.bind(this);
+    this.onKey = this.onKey.bind(this);
+  }
+
+  componentDidMount() {
+    addEventListener("keydown", this.onKey);
+    this.enter();
+  }
+
+  componentDidUpdate() {
+    this.enter();
+  }
+
+  componentWillUnmount() {
+    removeEventListener("keydown", this.onKey);
+    unread.read(null);
+  }
+
+  enter() {
+    const { channel, topic } = this.props.place;
+    unread.read(topic);
+    if (!state.topics.has(topic) && !state.channelTopics.get(channel)?.error) loadTopics(channel, topic);
+    if (this.state.pane && !state.attachments.has(topic)) {
+      state.attachments.set(topic, { items: [], more: false });
+      attempt(() => loadAttachments(topic));
+    }
+  }
+
+  act(name, message) {
+    if (name === "select") this.select(message);
+    else if (name === "link") copyLink(message);
+    else if (name === "details") this.setState({ details: message.id });
+    else this.setState({ dialog: name, target: message });
+  }
+
+  select(message) {
+    const { channel, topic } = this.props.place;
+    goQuietly(link({ channel, topic, message: message.id }));
+  }
+
+  onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.target.closest("input, textarea, select")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    const { items } = state.logs.get(this.props.place.topic) || { items: [] };
+    const index = items.findIndex((each) => each.id === this.props.place.message);
+    const selected = items[index];
+    const step = { j: 1, k: -1 }[event.key];
+    if (step) {
+      const next = items[index < 0 ? items.length - 1 : index + step];
+      if (next) this.select(next);
+    } else if (event.key === "c" && this.compose.current) {
+      this.compose.current.focus();
+    } else if (event.key === "l" && selected) {
+      this.act("link", selected);
+    } else if (event.key === "i" && selected) {
+      this.act("details", selected);
+    } else if (selected && mayPost() && !selected.deleted_at && { e: 1, m: 1, d: 1 }[event.key]) {
+      this.act({ e: "edit", m: "move", d: "delete" }[event.key], selected);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  render({ place }, { dialog, target, details, pane, renaming }) {
+    const { channel: channelId, topic: topicId, message: messageId } = place;
+    const channel = state.channels.get(channelId);
+    const topic = state.topics.get(topicId);
+    const saved = placeOf(topicId);
+    const log = openLog(topicId, messageId || (state.logs.get(topicId)?.filled ? null : saved?.key));
+    const shown = details && log.items.find((each) => each.id === details);
+    const Box = dialog && DIALOGS[dialog];
+    return html`<section class="topic" aria-label=${topic?.title || "Topic"}>
+      <header class="bar"><h1><a class="soft" href=${link({ channel: channelId })}>${channel?.name || "Channel"}</a>
+        <span aria-hidden="true"> › </span>${topic?.title || "Topic"}</h1>
+        ${topic && mayPost() && html`<button class="plain" onClick=${() => this.setState({ renaming: true })}>Rename</button>`}
+        <a class="button plain" href=${link({ screen: "search", query: { topic_id: topicId } })}>Search</a>
+        <button class="plain" aria-pressed=${pane ? "true" : "false"} onClick=${() => this.setState({ pane: !pane })}>Attachments</button></header>
+      <div class="columns">
+        <div class="stream">
+          ${log.error && html`<${Failure} error=${log.error} retry=${() => loadNewest(log)} />`}
+          ${log.filled && !log.items.length && !log.error && html`<${Empty} title="No messages yet">
+            <p class="soft">${mayPost() ? "Write the first one below." : "Messages appear here as agents post them."}</p><//>`}
+          ${log.filled && log.items.length > 0 && html`<${VirtualList} key=${topicId} items=${log.items} keyOf=${keyOf} label="Messages"
+            follow=${!log.newer} focus=${messageId || null} place=${messageId ? null : saved} busy=${Boolean(log.loading)}
+            onPlace=${(value) => keepPlace(topicId, value)}
+            onTop=${() => log.older && !log.loading && !log.error && loadOlder(log)}
+            onEnd=${() => log.newer && !log.loading && !log.error && loadNewer(log)}
+            row=${(message, index, items) => html`<${Message} message=${message} above=${items[index - 1]}
+              selected=${message.id === messageId} act=${this.act} />`} />`}
+          ${!log.filled && !log.error && html`<p class="soft pad">Loading messages…</p>`}
+          ${log.newer && html`<button class="float" onClick=${() => { keepPlace(topicId, null); goQuietly(link({ channel: channelId, topic: topicId })); loadNewest(log); }}>Jump to the newest</button>`}
+          <${Compose} key=${topicId} topicId=${topicId} area=${this.compose} sent=${() => messageId && goQuietly(link({ channel: channelId, topic: topicId }))} />
+        </div>
+        ${(pane || shown) && html`<aside class="pane" aria-label="Attachments and details">
+          ${shown && html`<${Details} message=${shown} close=${() => this.setState({ details: null })} />`}
+          ${pane && html`<${Attachments} topicId=${topicId} place=${place} close=${() => this.setState({ pane: false })} />`}</aside>`}
+      </div>
+      ${Box && html`<${Box} message=${target} close=${() => this.setState({ dialog: null })} />`}
+      ${renaming && topic && html`<${RenameTopic} topic=${topic} close=${() => this.setState({ renaming: false })} />`}
+    </section>`;
+  }
+}
+
+function Compose({ topicId, area, sent }) {
+  const [text, setText] = useState(drafts.get(topicId) || "");
+  const [sender, setSender] = useState(senderName());
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    drafts.set(topicId, text);
+  }, [text]);
+  useEffect(() => setSender(senderName()), [state.session]);
+  if (!mayPost()) {
+    return html`<p class="compose soft">You can read here. <a href="#/sign-in">Sign in</a> to write.</p>`;
+  }
+  const bytes = bytesOf(text);
+  const ready = text.trim() && sender.trim() && bytes <= TEXT_BYTES_MAX && !busy;
+  const submit = async (event) => {
+    event?.preventDefault();
+    if (!ready) return;
+    setBusy(true);
+    rememberSender(sender.trim());
+    if (await attempt(() => send(topicId, sender.trim(), text))) {
+      setText("");
+      sent();
+    }
+    setBusy(false);
+    area.current?.focus();
+  };
+  const onKey = (event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event);
+  const { senders } = state.session;
+  return html`<form class="compose" onSubmit=${submit}>
+    <textarea ref=${area} rows=${Math.min(8, text.split("\n").length)} value=${text} placeholder="Write a message. Shift+Enter begins a new line."
+      aria-label="Message" onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
+    <div class="send"><label>as ${senders?.length
+      ? html`<select value=${sender} onChange=${(event) => setSender(event.target.value)}>${senders.map((each) => html`<option>${each}</option>`)}</select>`
+      : html`<input value=${sender} maxlength="200" size="12" onInput=${(event) => setSender(event.target.value)} placeholder="your name" />`}</label>
+      ${bytes > TEXT_BYTES_MAX && html`<span class="bad" role="alert">${bytes - TEXT_BYTES_MAX} bytes too long</span>`}
+      <button class="primary" disabled=${!ready}>Send</button></div>
+  </form>`;
+}
+
+function Attachments({ topicId, place, close }) {
+  const list = state.attachments.get(topicId);
+  return html`<section aria-label="Attachments"><header class="bar"><h2>Attachments</h2>
+    <button class="plain" onClick=${close} aria-label="Close attachments">×</button></header>
+    ${!list?.items.length && html`<p class="soft">Links and files that belong to this topic appear here.</p>`}
+    <ul class="attachments">${list?.items.map((each) => html`<${Attachment} key=${each.id} attachment=${each} place=${place} />`)}</ul>
+    ${list?.more && html`<button onClick=${() => attempt(() => loadAttachments(topicId, true))}>More attachments</button>`}
+  </section>`;
+}
+
+function Attachment({ attachment, place }) {
+  const { kind, key, value_json: value, source_message_id: source, created_at: created } = attachment;
+  const { url, title, ...others } = value;
+  const name = String(title || url || key || kind);
+  return html`<li><span class="mark">${kind}</span>
+    <${Outside} url=${url}>${name}<//>
+    ${url !== undefined && !safeUrl(url) && html`<code class="soft">${String(url)}</code>`}
+    ${title && safeUrl(url) && html`<span class="soft host">${new URL(safeUrl(url)).host}</span>`}
+    ${Object.keys(others).length > 0 && html`<code class="soft json">${JSON.stringify(others).slice(0, 300)}</code>`}
+    <span class="soft">${showMoment(created)}
+      ${source && html` · <a href=${link({ channel: place.channel, topic: place.topic, message: source })}>message</a>`}</span></li>`;
+}
