@@ -1,0 +1,106 @@
+"""The web UI in a real browser: a page of a served appliance, and how a person uses it."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.support.chromium import BrowserPage, browser_page
+from tests.support.servedhub import ServedHub
+from tests.support.until import until
+
+SECONDS_MAX = 20
+# What the server says about a session; the browser sends the token of the workspace itself.
+SIGNED_IN = """
+(() => {
+  const real = window.fetch;
+  const session = { name: "ada", scopes: ["admin"], senders: null, expires_at: null };
+  window.fetch = (path, options) => String(path) === "/api/v1/sessions/current"
+    ? Promise.resolve(new Response(JSON.stringify(session))) : real(path, options);
+})()
+"""
+
+
+class UiPage:
+    """A tab with the web UI."""
+
+    def __init__(self, tab: BrowserPage, hub: ServedHub) -> None:
+        self.tab = tab
+        self.hub = hub
+
+    def open(self, place: str = "") -> None:
+        self.tab.open("about:blank")
+        self.tab.open(f"{self.hub.url}/ui/{place}")
+
+    def go(self, place: str) -> None:
+        self.tab.evaluate(f"void (location.hash = {json.dumps(place)})")
+
+    def topic(self, channel_id: str, topic_id: str, message_id: str = "") -> None:
+        message = f"/m/{message_id}" if message_id else ""
+        self.go(f"#/c/{channel_id}/t/{topic_id}{message}")
+
+    def text(self, selector: str = "body") -> str:
+        found = f"document.querySelector({json.dumps(selector)})"
+        return str(self.tab.evaluate(f"{found} ? {found}.innerText : ''"))
+
+    def count(self, selector: str) -> int:
+        return int(self.tab.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length"))
+
+    def sees(self, text: str, selector: str = "body") -> None:
+        until(lambda: text in self.text(selector), SECONDS_MAX, f"{selector} has {text!r}")
+
+    def misses(self, text: str, selector: str = "body") -> None:
+        until(lambda: text not in self.text(selector), SECONDS_MAX, f"{selector} has no {text!r}")
+
+    def has(self, selector: str) -> None:
+        until(lambda: self.count(selector) > 0, SECONDS_MAX, f"there is {selector}")
+
+    def click(self, selector: str, text: str = "") -> None:
+        """Click the first element that matches and has this text or label."""
+        script = (
+            f"(() => {{ const wanted = {json.dumps(text)};"
+            f" const found = [...document.querySelectorAll({json.dumps(selector)})].find((each) =>"
+            " !each.disabled && `${each.textContent}|${each.ariaLabel}`.includes(wanted));"
+            " found?.click(); return Boolean(found); })()"
+        )
+        until(lambda: self.tab.evaluate(script), SECONDS_MAX, f"{selector} {text!r} is there")
+
+    def fill(self, selector: str, text: str) -> None:
+        """Replace the text of a field, as typing does. A dialog that opens may take the focus."""
+
+        def is_typed() -> bool:
+            found = f"document.querySelector({json.dumps(selector)})"
+            self.tab.evaluate(f"{found}?.focus(); {found}?.select()")
+            self.tab.call("Input.insertText", text=text)
+            return bool(self.tab.evaluate(f"{found}?.value === {json.dumps(text)}"))
+
+        until(is_typed, SECONDS_MAX, f"{selector} has {text!r}")
+
+    def choose(self, selector: str, value: str) -> None:
+        script = (
+            f"(() => {{ const field = document.querySelector({json.dumps(selector)});"
+            f" const value = {json.dumps(value)};"
+            " if (![...(field?.options || [])].some((each) => each.value === value)) return false;"
+            " field.value = value;"
+            " return field.dispatchEvent(new Event('change', { bubbles: true })); })()"
+        )
+        until(lambda: self.tab.evaluate(script), SECONDS_MAX, f"{selector} has {value!r}")
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.tab.press(key)
+
+    def is_live(self) -> None:
+        self.has(".dot.live")
+
+
+@contextmanager
+def ui_page(hub: ServedHub, *, signed_in: bool = True) -> Iterator[UiPage]:
+    """The UI of `hub` in a browser of its own. Errors in the console fail the test."""
+    with browser_page() as tab:
+        if signed_in:
+            headers: dict[str, Any] = {"Authorization": f"Bearer {hub.token}"}
+            tab.call("Network.setExtraHTTPHeaders", headers=headers)
+            tab.call("Page.addScriptToEvaluateOnNewDocument", source=SIGNED_IN)
+        tab.resize(1280, 800)
+        yield UiPage(tab, hub)

@@ -1,0 +1,243 @@
+"""Channels, topics and messages in a real browser: every screen and action, live."""
+
+import pytest
+
+from tests.support.servedhub import serve
+from tests.support.uipage import ui_page
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("ui")) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def page(hub):
+    with ui_page(hub) as page:
+        yield page
+        assert page.tab.problems == []
+        assert all(each.startswith((hub.url, "about:")) for each in page.tab.requests)
+
+
+@pytest.fixture
+def topic(hub, request):
+    """A new channel and topic."""
+    return hub.channel_with_topic(request.node.name[:90])
+
+
+def shown(page, topic):
+    page.open()
+    page.topic(*topic)
+    page.is_live()
+
+
+def test_empty_workspace_explains_itself_with_its_address(tmp_path):
+    with serve(tmp_path) as hub, ui_page(hub) as page:
+        page.open()
+        page.sees("This workspace is empty")
+        text = page.text("main")
+        assert f"{hub.url}/mcp" in text
+        assert f"{hub.url}/api/v1/channels" in text
+        assert "agentlip channel create general" in text
+
+
+def test_channel_topic_and_message_are_made_in_the_page(hub, page):
+    page.open()
+    page.click(".heading button")
+    page.fill("dialog input", "made here")
+    page.click("dialog .primary")
+    page.sees("made here", "h1")
+    page.click("main .primary", "New topic")
+    page.fill("dialog input", "first topic")
+    page.click("dialog .primary")
+    page.sees("No messages yet")
+    page.fill(".compose textarea", "hello from the page")
+    page.press("Enter")
+    page.sees("hello from the page", ".list")
+    assert hub.rows("SELECT sender, content_raw FROM messages")[-1] == (
+        "ada",
+        "hello from the page",
+    )
+    assert page.text(".compose textarea") == ""
+
+
+def test_messages_of_others_appear_live(hub, page, topic):
+    shown(page, topic)
+    hub.send(topic[1], "from an agent")
+    page.sees("from an agent", ".list")
+    assert page.text(".message .who strong") == "tester"
+    assert "via server" in page.text(".message .who")
+
+
+def test_two_pages_see_each_others_changes(hub, page, topic):
+    message = hub.send(topic[1], "before")["message"]
+    shown(page, topic)
+    with ui_page(hub) as other:
+        shown(other, topic)
+        other.sees("before", ".list")
+        page.click('.actions button[aria-label^="Edit"]')
+        page.fill("dialog textarea", "after")
+        page.click("dialog .primary")
+        other.sees("after", ".list")
+        assert "edited" in other.text(".message")
+        other.click('.actions button[aria-label^="Delete"]')
+        other.click("dialog .danger")
+        page.sees("Deleted by ada", ".list")
+        page.misses("after", ".list")
+        assert page.count('.actions button[aria-label^="Edit"]') == 0
+    assert hub.rows("SELECT version FROM messages WHERE id = ?", message["id"]) == [(3,)]
+
+
+def test_conflicting_edit_is_explained(hub, page, topic):
+    message = hub.send(topic[1], "mine")["message"]
+    shown(page, topic)
+    page.click('.actions button[aria-label^="Edit"]')
+    hub.http.patch(f"/api/v1/messages/{message['id']}", {"op": "edit", "content_raw": "theirs"})
+    page.fill("dialog textarea", "too late")
+    page.click("dialog .primary")
+    page.sees("VERSION_CONFLICT", "dialog")
+    page.press("Escape")
+    page.sees("theirs", ".list")
+
+
+def test_move_shows_what_moves_before_it_happens(hub, page, topic):
+    other = hub.topic(topic[0], "other")
+    results = hub.send_many(topic[1], [f"number {i}" for i in range(6)])
+    shown(page, topic)
+    page.topic(*topic, results[2]["message"]["id"])
+    page.has(".message.selected")
+    page.press("m")
+    page.sees("1 message moves", "dialog")
+    page.click('dialog input[value="later"]')
+    page.sees("4 messages move", "dialog")
+    assert "number 5" in page.text("dialog .samples")
+    page.choose("dialog select", other)
+    page.click("dialog .primary")
+    page.sees("Moved 4 messages")
+    page.misses("number 3", ".list")
+    page.topic(topic[0], other)
+    page.sees("number 3", ".list")
+    assert hub.rows("SELECT count(*) FROM messages WHERE topic_id = ?", other) == [(4,)]
+
+
+def test_messages_moved_by_others_change_place(hub, page, topic):
+    other = hub.topic(topic[0], "target")
+    message = hub.send(topic[1], "wanders")["message"]
+    hub.send(other, "was there")
+    shown(page, (topic[0], other))
+    page.sees("was there", ".list")
+    command = {"op": "move_topic", "to_topic_id": other, "mode": "all"}
+    assert hub.http.patch(f"/api/v1/messages/{message['id']}", command).status == 200
+    page.sees("wanders", ".list")
+
+
+def test_renamed_topic_has_its_new_title_everywhere(hub, page, topic):
+    shown(page, topic)
+    page.click(".topic .bar button", "Rename")
+    page.fill("dialog input", "another title")
+    page.click("dialog .primary")
+    page.sees("another title", "h1")
+    page.sees("another title", ".sidebar")
+    hub.http.patch(f"/api/v1/topics/{topic[1]}", {"title": "renamed elsewhere"})
+    page.sees("renamed elsewhere", "h1")
+
+
+def test_search_marks_what_it_matched(hub, page, topic):
+    hub.send(topic[1], "the quick Zebra crosses")
+    page.open("#/search?q=zebra")
+    page.sees("1 message", "main")
+    assert page.text("mark") == "Zebra"
+    page.click(".results a")
+    page.has(".message.selected")
+    assert "quick Zebra" in page.text(".message.selected")
+
+
+def test_events_are_filtered_opened_and_paused(hub, page, topic):
+    hub.send(topic[1], "an event")
+    page.open("#/events")
+    page.choose(".filters select", "message.created")
+    page.sees("tester: an event", ".list")
+    page.misses("topic.created", ".list")
+    page.click(".event .fold")
+    page.sees('"content_raw"', ".event pre")
+    page.click("button", "Pause")
+    hub.send(topic[1], "while paused")
+    page.sees("Continue (1 new)")
+    assert "while paused" not in page.text(".list")
+    page.click("button", "Continue")
+    page.sees("while paused", ".list")
+    page.tab.evaluate("[...document.querySelectorAll('.event a')].at(-1).click()")
+    page.has(".message.selected")
+
+
+def test_unread_messages_are_counted_through_a_reload(hub, page, topic):
+    other = hub.topic(topic[0], "quiet")
+    shown(page, (topic[0], other))
+    hub.send_many(topic[1], ["one", "two"])
+    page.sees("2", ".topics a.unread .badge")
+    page.tab.evaluate("dispatchEvent(new Event('pagehide'))")
+    page.tab.open("about:blank")
+    hub.send(topic[1], "three")
+    shown(page, (topic[0], other))
+    page.sees("3", ".topics a.unread .badge")
+    page.click(".topics a.unread")
+    page.sees("three", ".list")
+    until(lambda: page.count(".topics a.unread") == 0, 20, "everything is read")
+
+
+def test_reload_and_the_back_button_keep_the_place(hub, page, topic):
+    results = hub.send_many(topic[1], [f"line {i}" for i in range(300)])
+    shown(page, topic)
+    page.sees("line 299", ".list")
+    page.topic(*topic, results[40]["message"]["id"])
+    page.sees("line 40", ".message.selected")
+    address = page.tab.evaluate("location.href")
+    page.tab.open("about:blank")
+    page.tab.open(address)
+    page.sees("line 40", ".message.selected")
+    page.go("#/events")
+    page.has(".event")
+    page.tab.evaluate("history.back()")
+    page.sees("line 40", ".message.selected")
+
+
+def test_page_continues_without_a_gap_after_a_kill(hub, page, topic):
+    hub.send(topic[1], "before the kill")
+    shown(page, topic)
+    page.sees("before the kill", ".list")
+    port = hub.port
+    hub.kill()
+    page.sees("Reconnecting", ".banner")
+    hub.start("--port", str(port))
+    hub.send(topic[1], "while it was away")
+    page.is_live()
+    page.sees("while it was away", ".list")
+    hub.send(topic[1], "and afterwards")
+    page.sees("and afterwards", ".list")
+    assert page.text(".list").count("before the kill") == 1
+    page.tab.problems.clear()  # the failed connections
+
+
+def test_keys_are_listed_and_work(hub, page, topic):
+    hub.send_many(topic[1], ["upper", "lower"])
+    shown(page, topic)
+    page.sees("lower", ".list")
+    page.press("?")
+    page.sees("Next message", "dialog")
+    page.press("Escape")
+    page.press("k")
+    page.sees("lower", ".message.selected")
+    page.press("k")
+    page.sees("upper", ".message.selected")
+    page.press("e")
+    page.has("dialog textarea")
+    page.press("Escape")
+    page.press("c")
+    assert page.tab.evaluate("document.activeElement.tagName") == "TEXTAREA"
+    page.press("Escape")
+    page.press("/")
+    page.has("#query")
