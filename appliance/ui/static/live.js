@@ -2,7 +2,8 @@
 //
 //   probe ─▶ hello(after) ─▶ replay ─▶ live ─▶ closed ─▶ wait, longer each time ─▶ probe
 //
-// A browser can't read why a socket was refused, so a read over HTTP comes first.
+// A browser can't read why a socket was refused, so a read over HTTP comes first. Sockets need a
+// session even where reading is free (loopback): without one, the events come by long polling.
 import { ApiError, get, OFFLINE } from "./api.js";
 import { changed, state } from "./store.js";
 
@@ -10,6 +11,7 @@ const WAIT_MS_MIN = 500;
 const WAIT_MS_MAX = 30_000;
 const STABLE_MS = 10_000; // a socket that lived that long resets the waiting time
 const UNAUTHORIZED = 4401;
+const POLL_SECONDS = 15;
 
 export class Live {
   // `start(head, epoch)` → the event after which to begin, `onEvent(event, replayed)`,
@@ -21,6 +23,7 @@ export class Live {
     this.failures = 0;
     this.timer = 0;
     this.socket = null;
+    this.polling = false;
     addEventListener("online", () => this.now());
     addEventListener("offline", () => this.socket?.close());
   }
@@ -29,6 +32,7 @@ export class Live {
   now() {
     clearTimeout(this.timer);
     this.failures = 0;
+    this.polling = false;
     if (this.socket) this.socket.close();
     else this.connect();
   }
@@ -46,13 +50,24 @@ export class Live {
     try {
       const { replay_until: head } = await get("/api/v1/events", { tail: 1 });
       if (this.cursor === null) this.cursor = await this.start(head);
-      this.open();
+      if (this.polling) await this.poll(head);
+      else this.open();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       this.lost(error);
     } finally {
       this.connecting = false;
     }
+  }
+
+  async poll(head) {
+    const { epoch } = await get("/health");
+    this.receive({ type: "hello_ok", epoch, replay_until: head, latest_event_id: head });
+    while (this.polling && this.cursor !== null) {
+      const { events } = await get("/api/v1/events", { after: this.cursor, limit: 500, wait: POLL_SECONDS });
+      for (const event of events) this.receive({ ...event, type: "event", data: event.data_json });
+    }
+    if (!this.socket && this.cursor !== null) this.open();
   }
 
   open() {
@@ -72,8 +87,12 @@ export class Live {
       if (this.socket !== socket) return;
       this.socket = null;
       if (opened && Date.now() - opened > STABLE_MS) this.failures = 0;
-      const ended = close.code === UNAUTHORIZED;
-      this.lost(ended ? new ApiError(401, { error: close.reason || "the session ended", code: "UNAUTHORIZED" }) : null);
+      if (close.code === UNAUTHORIZED && !this.polling) {
+        this.polling = true;
+        this.connect();
+      } else {
+        this.lost(null);
+      }
     };
   }
 
@@ -106,7 +125,7 @@ export class Live {
     this.stop();
     this.cursor = this.epoch = null;
     this.onEpoch();
-    this.connect();
+    setTimeout(() => this.connect());
   }
 
   lost(error) {

@@ -111,8 +111,12 @@ class App extends Component {
 
   screen(place) {
     const { name, error } = state.connection;
-    if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${Boolean(invite)} failed=${inviteFailure} />`;
-    if (name === "signed-out" && !state.loaded) return html`<${SignIn} failed=${state.session.signedIn ? error : null} />`;
+    const done = () => {
+      inviteFailure = null;
+      live.now();
+    };
+    if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${Boolean(invite)} failed=${inviteFailure} done=${done} />`;
+    if (name === "signed-out" && !state.loaded) return html`<${SignIn} failed=${state.session.signedIn ? error : null} done=${done} />`;
     if (place.screen === "start") return html`<${Start} />`;
     if (name === "blocked" && !state.loaded) return html`<${Blocked} error=${error} />`;
     if (!state.loaded) return html`<section class="page"><p class="soft" role="status">${name === "offline" ? "The appliance can't be reached." : "Connecting…"}</p></section>`;

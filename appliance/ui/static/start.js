@@ -26,7 +26,7 @@ export function Start() {
   </section>`;
 }
 
-export function SignIn({ invited, failed }) {
+export function SignIn({ invited, failed, done }) {
   const [token, setToken] = useState("");
   const [error, setError] = useState(failed);
   const submit = async (event) => {
@@ -34,6 +34,7 @@ export function SignIn({ invited, failed }) {
     try {
       await signInWithToken(token.trim());
       setToken("");
+      done();
       go("#/");
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;
