@@ -2,10 +2,10 @@
 import { edit, erase, loadEnrichments, loadTopics, move, MOVE_COUNT_MAX, previewMove, topicsOf, attempt } from "./hub.js";
 import { Dialog, Failure } from "./parts.js";
 import { link } from "./router.js";
-import { mayPost, senderName } from "./session.js";
+import { senderName } from "./session.js";
 import { notify, state } from "./store.js";
 import { ago, bytesOf, dayOf, hue, linked, Outside, safeUrl, showDay, showMoment, showNumber, showTime } from "./text.js";
-import { html, useEffect, useState } from "./view.js";
+import { Component, html, useEffect, useState } from "./view.js";
 
 const TEXT_BYTES_MAX = 65_536;
 const TOGETHER_MS = 5 * 60_000; // messages of a sender that share one heading
@@ -17,7 +17,18 @@ function continues(message, above) {
     !above.deleted_at && Math.abs(Date.parse(message.created_at) - Date.parse(above.created_at)) < TOGETHER_MS;
 }
 
-export function Message({ message, above, selected, act }) {
+// Drawn again only if something of it changed: most rows stay as they are while one scrolls.
+export class Message extends Component {
+  shouldComponentUpdate(next) {
+    return Object.keys(next).some((name) => next[name] !== this.props[name]);
+  }
+
+  render(props) {
+    return draw(props);
+  }
+}
+
+function draw({ message, above, selected, act, enriched, writable }) {
   const newDay = !above || dayOf(above.created_at) !== dayOf(message.created_at);
   const together = !newDay && continues(message, above);
   const label = `${message.sender}, ${showMoment(message.created_at)}`;
@@ -32,9 +43,9 @@ export function Message({ message, above, selected, act }) {
           ${message.principal && message.principal !== message.sender && html`<span class="soft" title="The token that posted it">via ${message.principal}</span>`}
           <time class="soft" datetime=${message.created_at} title=${showMoment(message.created_at)}>${showTime(message.created_at)}</time></div>`}
         <${Text} message=${message} />
-        <${Enrichments} message=${message} />
+        <${Enrichments} message=${message} known=${enriched} />
       </div>
-      <${Actions} message=${message} act=${act} />
+      <${Actions} message=${message} act=${act} writable=${writable} />
     </div>
   </article>`;
 }
@@ -51,17 +62,16 @@ function Text({ message }) {
     ${long && html`<button class="plain" onClick=${() => setAll(true)}>Show all ${showNumber(text.length)} characters</button>`}`;
 }
 
-function Enrichments({ message }) {
-  const known = state.enrichments.get(message.id);
+function Enrichments({ message, known }) {
   if (!known?.items.length || message.deleted_at) return null;
   return html`<ul class="chips" aria-label="Enrichments">${known.items.map((each) => html`<li title=${JSON.stringify(each.data)}>
     <span class="soft">${each.kind}</span> <${Outside} url=${each.data.url || ""}>${String(each.data.title || each.data.url || each.data.text ||
       [...message.content_raw].slice(each.span?.start, each.span?.end).join("") || each.plugin || "")}<//></li>`)}</ul>`;
 }
 
-function Actions({ message, act }) {
+function Actions({ message, act, writable }) {
   const buttons = [["link", "Copy link"], ["details", "Details"]];
-  if (mayPost() && !message.deleted_at) buttons.push(["edit", "Edit"], ["move", "Move"], ["delete", "Delete"]);
+  if (writable && !message.deleted_at) buttons.push(["edit", "Edit"], ["move", "Move"], ["delete", "Delete"]);
   const glyphs = { link: "#", details: "i", edit: "✎", move: "→", delete: "×" };
   return html`<div class="actions">${buttons.map(([name, title]) => html`<button class="plain" key=${name} title=${title}
     aria-label=${`${title}: message of ${message.sender}`} onClick=${(event) => { event.stopPropagation(); act(name, message); }}>${glyphs[name]}</button>`)}</div>`;
@@ -135,7 +145,7 @@ export function Details({ message, close }) {
     <dl>${rows.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
     <p><a href=${link({ screen: "events", query: { topic_id: message.topic_id } })}>Events of its topic</a></p>
     ${error && error.status !== 404 && html`<${Failure} error=${error} />`}
-    <${Enrichments} message=${message} />
+    <${Enrichments} message=${message} known=${state.enrichments.get(message.id)} />
   </section>`;
 }
 

@@ -112,6 +112,7 @@ export class TopicScreen extends Component {
     const log = openLog(topicId, messageId || (state.logs.get(topicId)?.filled ? null : saved?.key));
     const shown = details && log.items.find((each) => each.id === details);
     const Box = dialog && DIALOGS[dialog];
+    const writable = mayPost();
     return html`<section class="topic" aria-label=${topic?.title || "Topic"}>
       <header class="bar"><h1><a class="soft" href=${link({ channel: channelId })}>${channel?.name || "Channel"}</a>
         <span aria-hidden="true"> › </span>${topic?.title || "Topic"}</h1>
@@ -129,7 +130,7 @@ export class TopicScreen extends Component {
             onTop=${() => log.older && !log.loading && !log.error && loadOlder(log)}
             onEnd=${() => log.newer && !log.loading && !log.error && loadNewer(log)}
             row=${(message, index, items) => html`<${Message} message=${message} above=${items[index - 1]}
-              selected=${message.id === messageId} act=${this.act} />`} />`}
+              selected=${message.id === messageId} act=${this.act} enriched=${state.enrichments.get(message.id)} writable=${writable} />`} />`}
           ${!log.filled && !log.error && html`<p class="soft pad">Loading messages…</p>`}
           ${log.newer && html`<button class="float" onClick=${() => { keepPlace(topicId, null); goQuietly(link({ channel: channelId, topic: topicId })); loadNewest(log); }}>Jump to the newest</button>`}
           <${Compose} key=${topicId} topicId=${topicId} area=${this.compose} sent=${() => messageId && goQuietly(link({ channel: channelId, topic: topicId }))} />
