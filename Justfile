@@ -82,6 +82,11 @@ docs-site COMMAND="build --strict":
     ops/env docs
     NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs {{ COMMAND }}
 
+# the pictures of the web UI in docs/pictures; look at them before you commit them
+pictures:
+    ops/env dev
+    .venv/bin/python -m tests.support.uipictures
+
 # texts that are not plain English, in all files or in those named: just prose appliance/hub
 prose *ARGS:
     ops/env dev

@@ -123,7 +123,7 @@ def test_links_have_targets(name):
             continue
         path, _, anchor = target.partition("#")
         there = (file.parent / path).resolve() if path else file
-        known = anchors(there.read_text(encoding="utf-8")) if there.is_file() else set()
+        known = anchors(there.read_text(encoding="utf-8")) if anchor and there.is_file() else set()
         if not there.exists() or (anchor and anchor not in known):
             broken.append(target)
     assert broken == []

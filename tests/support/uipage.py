@@ -28,20 +28,20 @@ class UiPage:
         self.tab = tab
         self.hub = hub
 
-    def open(self, place: str = "") -> None:
+    def open(self, address: str = "") -> None:
         self.tab.open("about:blank")
-        self.tab.open(f"{self.hub.url}/ui/{place}")
+        self.tab.open(f"{self.hub.url}/ui/{address}")
 
-    def go(self, place: str) -> None:
-        self.tab.evaluate(f"void (location.hash = {json.dumps(place)})")
+    def go(self, address: str) -> None:
+        self.tab.evaluate(f"void (location.hash = {json.dumps(address)})")
 
     def topic(self, channel_id: str, topic_id: str, message_id: str = "") -> None:
         message = f"/m/{message_id}" if message_id else ""
         self.go(f"#/c/{channel_id}/t/{topic_id}{message}")
 
     def text(self, selector: str = "body") -> str:
-        found = f"document.querySelector({json.dumps(selector)})"
-        return str(self.tab.evaluate(f"{found} ? {found}.innerText : ''"))
+        element = f"document.querySelector({json.dumps(selector)})"
+        return str(self.tab.evaluate(f"{element} ? {element}.innerText : ''"))
 
     def count(self, selector: str) -> int:
         return int(self.tab.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length"))
@@ -59,9 +59,9 @@ class UiPage:
         """Click the first element that matches and has this text or label."""
         script = (
             f"(() => {{ const wanted = {json.dumps(text)};"
-            f" const found = [...document.querySelectorAll({json.dumps(selector)})].find((each) =>"
+            f" const element = [...document.querySelectorAll({json.dumps(selector)})].find((each) =>"
             " !each.disabled && `${each.textContent}|${each.ariaLabel}`.includes(wanted));"
-            " found?.click(); return Boolean(found); })()"
+            " element?.click(); return Boolean(element); })()"
         )
         until(lambda: self.tab.evaluate(script), SECONDS_MAX, f"{selector} {text!r} is there")
 
@@ -69,10 +69,10 @@ class UiPage:
         """Replace the text of a field, as typing does. A dialog that opens may take the focus."""
 
         def is_typed() -> bool:
-            found = f"document.querySelector({json.dumps(selector)})"
-            self.tab.evaluate(f"{found}?.focus(); {found}?.select()")
+            element = f"document.querySelector({json.dumps(selector)})"
+            self.tab.evaluate(f"{element}?.focus(); {element}?.select()")
             self.tab.call("Input.insertText", text=text)
-            return bool(self.tab.evaluate(f"{found}?.value === {json.dumps(text)}"))
+            return bool(self.tab.evaluate(f"{element}?.value === {json.dumps(text)}"))
 
         until(is_typed, SECONDS_MAX, f"{selector} has {text!r}")
 

@@ -137,23 +137,23 @@ def test_text_of_others_is_never_markup_or_code(tmp_path):
             "Page.addScriptToEvaluateOnNewDocument", source="window.pwned = () => window.hit = 1"
         )
         page.open()
-        places = {
+        screens = {
             f"#/c/{channel_id}": MARKUP[2],
             f"#/c/{channel_id}/t/{topic_id}": "Deleted by",
             "#/events": "message.deleted",
             "#/search?q=pwned": MARKUP[0],
         }
-        for place, text in places.items():
-            page.go(place)
+        for address, text in screens.items():
+            page.go(address)
             page.sees(text, "main")
             page.tab.evaluate(
                 "document.querySelectorAll('.fold[aria-expanded=false]').forEach((e) => e.click())"
             )
             links = page.tab.evaluate(LINKS)
             strange = [each for each in links if not each.startswith(("#", "/ui/", "https://ex"))]
-            assert strange == [], place
-            assert page.tab.evaluate(ELEMENTS) == 0, place
-            assert page.tab.evaluate("window.hit") is None, place
+            assert strange == [], address
+            assert page.tab.evaluate(ELEMENTS) == 0, address
+            assert page.tab.evaluate("window.hit") is None, address
         assert page.tab.problems == []
 
 

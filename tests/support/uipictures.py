@@ -1,0 +1,91 @@
+"""Makes the pictures of the web UI in the documentation: just pictures
+
+They show a workspace that is filled here, in a window of the same size each time.
+"""
+
+import base64
+import tempfile
+from pathlib import Path
+
+from tests.support.servedhub import ServedHub, serve
+from tests.support.uipage import UiPage, ui_page
+
+FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+BYTES_MAX = 100_000
+TALK = (
+    ("planner", "The release needs three checks: migrations, the upgrade test, the images."),
+    ("builder", "Migrations run twice without a change. The log: https://ci.example.com/run/812"),
+    ("builder", "The upgrade from 2.3 keeps all 41,207 messages."),
+    ("reviewer", "Two images differ from the last build. I compare their packages."),
+    ("planner", "Then I wait. Ask me before you publish."),
+    ("reviewer", "Only the certificates changed: https://ci.example.com/run/815"),
+    ("ada", "Good. Publish it after 14:00."),
+    ("builder", "Done. Everything is verified and signed."),
+)
+
+
+def fill(hub: ServedHub) -> tuple[str, str]:
+    """Channels with topics, and a talk in one of them."""
+    for name, titles in {"deploys": ("staging",), "research": ("vector index", "prices")}.items():
+        channel_id = hub.channel(name)
+        for title in titles:
+            hub.topic(channel_id, title)
+    channel_id = hub.channel("releases")
+    hub.topic(channel_id, "ideas")
+    topic_id = hub.topic(channel_id, "release 2.4")
+    for sender, text in TALK:
+        command = {"topic_id": topic_id, "sender": sender, "content_raw": text}
+        message = hub.made(hub.http.post("/api/v1/messages", command))["message"]
+    edit = {"op": "edit", "content_raw": "Done. Everything is verified, signed and published."}
+    hub.http.patch(f"/api/v1/messages/{message['id']}", edit)
+    return channel_id, topic_id
+
+
+def save(page: UiPage, name: str) -> None:
+    data = base64.b64decode(page.tab.call("Page.captureScreenshot", format="png")["data"])
+    assert len(data) <= BYTES_MAX, f"{name}: {len(data)} bytes"
+    (FOLDER / f"ui-{name}.png").write_bytes(data)
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serve(Path(folder)) as hub,
+        ui_page(hub) as page,
+    ):
+        page.tab.resize(980, 600)
+        page.open()
+        page.sees("This workspace is empty")
+        save(page, "start")
+        channel_id, topic_id = fill(hub)
+        page.topic(channel_id, topic_id)
+        page.click(".topic > .bar button", "Attachments")
+        page.sees("815", ".attachments")
+        page.sees("published", ".list")
+        save(page, "topic")
+        page.tab.prefer("dark")
+        page.press("k", "m")
+        page.sees("1 message moves", "dialog")
+        save(page, "move-dark")
+        page.press("Escape")
+        page.tab.prefer("light")
+        page.go("#/search?q=images")
+        page.has("mark")
+        save(page, "search")
+        page.go(f"#/events?name=message.edited&channel_id={channel_id}")
+        page.click(".event .fold")
+        page.has(".event pre")
+        save(page, "events")
+        page.press("?")
+        page.has("dialog[open]")
+        save(page, "keys")
+        page.press("Escape")
+        page.tab.resize(400, 760)
+        page.topic(channel_id, topic_id)
+        page.sees("published", ".list")
+        save(page, "phone")
+
+
+if __name__ == "__main__":
+    main()
