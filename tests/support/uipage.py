@@ -59,9 +59,9 @@ class UiPage:
         """Click the first element that matches and has this text or label."""
         script = (
             f"(() => {{ const wanted = {json.dumps(text)};"
-            f" const element = [...document.querySelectorAll({json.dumps(selector)})].find((each) =>"
+            f" const e = [...document.querySelectorAll({json.dumps(selector)})].find((each) =>"
             " !each.disabled && `${each.textContent}|${each.ariaLabel}`.includes(wanted));"
-            " element?.click(); return Boolean(element); })()"
+            " e?.click(); return Boolean(e); })()"
         )
         until(lambda: self.tab.evaluate(script), SECONDS_MAX, f"{selector} {text!r} is there")
 

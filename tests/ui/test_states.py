@@ -67,7 +67,7 @@ def test_revoked_token_ends_the_page(tmp_path):
         page.tab.call("Page.addScriptToEvaluateOnNewDocument", source=SIGNED_IN)
         page.open()
         page.is_live()
-        agentlip("token", "revoke", "guest", cwd=tmp_path)
+        agentlip("token", "revoke", made["token"]["id"], cwd=tmp_path)
         page.sees("Signed out", ".banner")
         page.has(".dot.signed-out")
 
