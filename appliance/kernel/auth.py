@@ -29,6 +29,7 @@ class Principal(msgspec.Struct, frozen=True):
     until_ms    when its credential expires; None: never
     credential  which of the token's secrets was used, as the beginning of its hash
     senders     the only sender names it may use; None: any
+    session     the id of the browser's session that has these rights; empty: a token itself
     """
 
     id: str
@@ -38,6 +39,7 @@ class Principal(msgspec.Struct, frozen=True):
     until_ms: int | None = None
     credential: str = ""
     senders: frozenset[str] | None = None
+    session: str = ""
 
     @property
     def label(self) -> str | None:

@@ -9,7 +9,7 @@ from appliance.kernel.clock import iso
 from appliance.kernel.meta import Executor
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
-from appliance.tokens import wire
+from appliance.tokens import session_rows, wire
 
 COLUMNS = "id, name, scopes, created_ms, expires_ms, revoked_ms, last_used_ms, senders"
 _SELECT = (
@@ -22,7 +22,7 @@ _names = msgspec.json.Decoder(list[str]).decode
 
 
 def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
-    return valid_tokens(reader, now_ms)
+    return [*valid_tokens(reader, now_ms), *session_rows.in_force(reader, now_ms)]
 
 
 def server_hash(reader: Executor) -> str | None:

@@ -1,12 +1,18 @@
-"""HTTP routes of tokens. No token can have `tokens:admin` itself: only `admin` includes it."""
+"""HTTP routes of tokens and of sign-in.
+
+No token can have `tokens:admin` itself: only `admin` includes it. Each caller manages the sessions
+of its own token; `admin` manages all.
+"""
 
 from typing import Any
 
 import falcon
 
-from appliance.kernel.route import Operation, Route
+from appliance.kernel.route import OPEN, Operation, Route
 from appliance.tokens import wire
 from appliance.tokens.service import Tokens
+from appliance.tokens.sessions import CURRENT, SESSION_MS, Sessions, who
+from appliance.web.guard import cookie_name
 from appliance.web.media import reply
 
 ADMIN = "tokens:admin"
@@ -51,4 +57,71 @@ def routes(tokens: Tokens) -> list[Route]:
             "POST": Operation(ADMIN, body=wire.RotateToken, reply=wire.TokenIssued,
                               summary="Replace a token's secret; the old one is valid for a while"),
         }, suffix="rotation"),
+    ]  # fmt: skip
+
+
+class SessionsResource:
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._sessions.list_all(req.context.principal, req.context.query))
+
+    def on_post(self, req: Any, resp: falcon.Response, command: wire.OpenSession) -> None:
+        opened, secret = self._sessions.open(req.context.principal, command)
+        _set_cookie(req, resp, secret, SESSION_MS // 1000)
+        reply(resp, opened, 201)
+
+    def on_post_invitation(
+        self, req: Any, resp: falcon.Response, command: wire.CreateInvitation
+    ) -> None:
+        resp.set_header("Cache-Control", NO_STORE)
+        reply(resp, self._sessions.invite(req.context.principal, command), 201)
+
+    def on_get_current(self, req: Any, resp: falcon.Response) -> None:
+        resp.set_header("Cache-Control", NO_STORE)
+        reply(resp, who(req.context.principal))
+
+    def on_delete_item(self, req: Any, resp: falcon.Response, session_id: str) -> None:
+        ended = self._sessions.end(req.context.principal, session_id)
+        if ended.id == req.context.principal.session:
+            _set_cookie(req, resp, "", -1)
+        reply(resp, ended)
+
+    def on_delete_current(self, req: Any, resp: falcon.Response) -> None:
+        self.on_delete_item(req, resp, CURRENT)
+
+
+def _set_cookie(req: Any, resp: falcon.Response, secret: str, seconds: int) -> None:
+    resp.set_header("Cache-Control", NO_STORE)
+    resp.set_cookie(
+        cookie_name(req.env), secret, max_age=seconds, path="/", http_only=True,
+        secure=req.context.is_secure, same_site="Strict",
+    )  # fmt: skip
+
+
+def session_routes(sessions: Sessions) -> list[Route]:
+    resource = SessionsResource(sessions)
+    return [
+        Route("/api/v1/sessions", resource, {
+            "GET": Operation(OPEN, reply=wire.SessionList, query=wire.SessionsQuery,
+                             summary="List the sessions of browsers of your token; `admin`: all"),
+            "POST": Operation(OPEN, body=wire.OpenSession, reply=wire.Who, status=201,
+                              errors=(wire.InviteRefused, wire.CredentialRefused),
+                              summary="Sign a browser in by a one-time link or a token; sets a "
+                              "cookie"),
+        }),
+        Route("/api/v1/sessions/current", resource, {
+            "GET": Operation(OPEN, reply=wire.Who, summary="The caller and its rights"),
+            "DELETE": Operation(OPEN, reply=wire.SessionEnded, summary="Sign out"),
+        }, suffix="current"),
+        Route("/api/v1/sessions/{session_id}", resource, {
+            "DELETE": Operation(OPEN, reply=wire.SessionEnded,
+                                summary="End a session and close its connections"),
+        }, suffix="item"),
+        Route("/api/v1/invitations", resource, {
+            "POST": Operation(OPEN, body=wire.CreateInvitation, reply=wire.Invitation, status=201,
+                              errors=(wire.CredentialRefused,),
+                              summary="Make a one-time link that signs a browser in"),
+        }, suffix="invitation"),
     ]  # fmt: skip

@@ -1,5 +1,5 @@
 """A restore brings no token back that was revoked since the backup, and no secret that was
-replaced."""
+replaced. Browsers sign in again."""
 
 import sqlite3
 
@@ -26,6 +26,8 @@ def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
         context.notice_revoked("token that is not known here", unknown)
     else:
         context.notice("valid-again", "token that is not known here", unknown)
+    if context.schema >= 4:
+        connection.execute("DELETE FROM sessions")  # one that was ended must not be valid again
     if not context.revive:
         _revoke(connection, context, forgotten)
 

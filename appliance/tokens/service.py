@@ -60,7 +60,7 @@ class Tokens:
             except StoreReadOnly:  # valid for this process only
                 server = principal_of(SERVER_TOKEN_ID, "the workspace's token", [ADMIN])
                 self._fixed.append((hash_token(token), server))
-        self._refresh()
+        self.refresh()
 
     def list_all(self, query: wire.TokensQuery = ALL) -> wire.TokenList:
         return self._store.read(queries.tokens, self._clock.now_ms(), query.after, query.limit)
@@ -74,12 +74,12 @@ class Tokens:
         token = self._store.write(
             writes.create, command.name, scopes, hash_token(secret), lifetime_ms, senders
         )
-        self._refresh()
+        self.refresh()
         return wire.TokenIssued(token, secret)
 
     def revoke(self, token_id: str) -> wire.TokenRevoked:
         token = self._store.write(writes.revoke, token_id)
-        self._refresh()
+        self.refresh()
         return wire.TokenRevoked(token)
 
     def rotate(self, token_id: str, command: wire.RotateToken) -> wire.TokenIssued:
@@ -89,7 +89,7 @@ class Tokens:
             return self._rotate_server(grace_ms)
         secret = prefixed_token()
         token, _ = self._store.write(writes.rotate, token_id, hash_token(secret), grace_ms)
-        self._refresh()
+        self.refresh()
         return wire.TokenIssued(token, secret)
 
     def _rotate_server(self, grace_ms: int) -> wire.TokenIssued:
@@ -102,7 +102,7 @@ class Tokens:
             token, former_hash = self._store.write(
                 writes.rotate, SERVER_TOKEN_ID, hash_token(secret), grace_ms
             )
-            self._refresh()  # both are valid before the new one can be read
+            self.refresh()  # both are valid before the new one can be read
             self._publish_secret(secret, former_hash)
         finally:
             self._rotating = False
@@ -113,7 +113,7 @@ class Tokens:
             self._datadir.write_private(self._datadir.token_file, secret + "\n")
         except ApplianceError:
             self._store.write(writes.restore_secret, SERVER_TOKEN_ID, former_hash)
-            self._refresh()
+            self.refresh()
             raise
         server = self._datadir.read_server()
         if server is not None:
@@ -121,7 +121,7 @@ class Tokens:
             text = msgspec.json.format(msgspec.json.encode(server_file), indent=2).decode()
             self._datadir.write_private(self._datadir.server_file, text + "\n")
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         entries = self._store.read(queries.in_force, self._clock.now_ms())
         self._book.replace([*entries, *self._fixed])
 

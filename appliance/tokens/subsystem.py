@@ -12,8 +12,9 @@ from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.tokens import epoch, wire
 from appliance.tokens.loops import TokenMaintenance
-from appliance.tokens.resources import routes
+from appliance.tokens.resources import routes, session_routes
 from appliance.tokens.service import Tokens
+from appliance.tokens.sessions import Sessions
 
 STORE = "auth"
 
@@ -37,6 +38,7 @@ class TokensSubsystem(Subsystem):
         self.store = host.open_store(STORE, {"readers": 1, "free_bytes_min": 0})
         self.stores = (self.store,)
         self._tokens = Tokens(self.store, self.book, host.datadir, clock, needs.fixed)
+        self._sessions = Sessions(self.store, self._tokens, clock)
         # Read first: on a full disk a write would fail.
         stored_epoch = self.store.read(meta.value, epoch.KEY)
         self.epoch: str = stored_epoch or (
@@ -45,4 +47,4 @@ class TokensSubsystem(Subsystem):
         self.loops = (TokenMaintenance(self.store, self.book, clock, host.log),)
 
     def routes(self) -> list[Route]:
-        return routes(self._tokens)
+        return [*routes(self._tokens), *session_routes(self._sessions)]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from appliance.kernel.errors import Conflict, Invalid, Missing
+from appliance.kernel.errors import Conflict, Forbidden, Invalid, Missing, Unauthenticated
 from appliance.kernel.scopes import Scopes
 
 GRACE_SECONDS = 300.0  # hub spec §6.6
@@ -13,6 +13,7 @@ GRACE_SECONDS_MAX = 7 * 86_400
 DAYS_MAX = 36_500
 SCOPES_MAX = 1000
 SENDERS_MAX = 50
+INVITED_SECONDS_MAX = 7 * 86_400
 
 SCOPES = Scopes(frozenset({"admin", "docs:read", "metrics:read"}))
 """Scopes outside of subsystems: everything, the documentation, metrics."""
@@ -94,6 +95,66 @@ class TokenRevoked(Struct, frozen=True):
     token: Token
 
 
+class OpenSession(Struct, frozen=True):
+    """`invite`: the secret of a one-time link; without it, the token of the request is used."""
+
+    invite: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+
+
+class CreateInvitation(Struct, frozen=True):
+    """`token_id`: whose rights the link gives; without it, those of the caller."""
+
+    token_id: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    lifetime_seconds: Annotated[float, Meta(ge=1, le=INVITED_SECONDS_MAX)] = 900.0
+
+
+class Invitation(Struct, frozen=True):
+    """The only response that contains `secret`. The link is `/ui/#invite=SECRET`."""
+
+    secret: str
+    expires_at: str
+
+
+class Who(Struct, frozen=True):
+    """The caller and its rights. `session`: id of the browser's session; null for a token."""
+
+    session: str | None
+    token_id: str
+    token_name: str
+    scopes: list[str]
+    senders: list[str] | None
+    expires_at: str | None
+
+
+class BrowserSession(Struct, frozen=True):
+    """A sign-in of a browser. `current`: the caller's."""
+
+    id: str
+    token_id: str
+    token_name: str
+    created_at: str
+    expires_at: str
+    current: bool = False
+
+
+class SessionsQuery(Struct, frozen=True):
+    after: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$",
+                               description="`next` of the previous page")] = ""  # fmt: skip
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class SessionList(Struct, frozen=True):
+    """Oldest first. `next` is the value of `after` for the next page."""
+
+    sessions: list[BrowserSession]
+    has_more: bool = False
+    next: str = ""
+
+
+class SessionEnded(Struct, frozen=True):
+    id: str
+
+
 # Scopes of the courier: patterns of streams and views, which it interprets itself.
 _STREAM_SCOPE = re.compile(r"streams:[^@:]{1,256}:(enqueue|subscribe|admin)|views:[^@:]{1,64}:read")
 
@@ -134,6 +195,23 @@ class TooManyTokens(Invalid):
 class UnknownScope(Invalid):
     default_message = "unknown scope"
     default_hint = "docs/reference/tokens.md lists the scopes"
+
+
+class NoSuchSession(Missing):
+    default_message = "session not found"
+    default_hint = "agentlip token list"
+
+
+class InviteRefused(Unauthenticated):
+    code = "INVITE_REFUSED"
+    default_message = "this link does not exist, or has expired"
+    default_hint = "agentlip ui"
+
+
+class CredentialRefused(Forbidden):
+    code = "CREDENTIAL_REFUSED"
+    default_message = "only a valid token of this workspace can sign in or invite"
+    default_hint = "agentlip token list"
 
 
 def check_scopes(scopes: list[str], grantable: frozenset[str]) -> list[str]:

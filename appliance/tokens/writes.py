@@ -101,10 +101,15 @@ def record_use(tx: Tx, token_ids: Iterable[str], at_ms: int) -> None:
 @digested(STORE)
 def purge(tx: Tx, before_ms: int) -> int:
     """Remove tokens that ended before that time; returns how many."""
+    tx.execute("DELETE FROM sessions WHERE expires_ms < ?", (tx.now_ms,))
     ended = "(revoked_ms < ?1 OR expires_ms < ?1)"
     tx.execute(
         "DELETE FROM retired WHERE until_ms < ?2"
         f" OR token_id IN (SELECT id FROM tokens WHERE {ended})",
         (before_ms, tx.now_ms),
+    )
+    tx.execute(
+        f"DELETE FROM sessions WHERE token_id IN (SELECT id FROM tokens WHERE {ended})",
+        (before_ms,),
     )
     return tx.execute(f"DELETE FROM tokens WHERE {ended}", (before_ms,)).rowcount

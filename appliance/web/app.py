@@ -96,6 +96,7 @@ class AccessMiddleware:
         context.idempotency_key = context.query = context.raw_body = None
         context.address = address = guard.address(environ)
         context.refused = None
+        context.is_secure = guard.scheme(environ) == "https"
         try:
             context.principal = guard.authenticate(environ)
         except ApplianceError as error:
@@ -131,6 +132,8 @@ class AccessMiddleware:
             refuse_limited(principal, mounted.scope)
         if mounted.same_origin:
             self._guard.check_origin(req.env)
+        if req.method not in READING:
+            self._guard.check_page(principal, req.env)
         req.context.mounted = mounted
         connection = req.env.get("agentlip.connection")
         if connection is not None:  # a full pool does not close it

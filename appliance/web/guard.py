@@ -49,6 +49,9 @@ FORWARDING = frozenset(
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 SUBPROTOCOL_PREFIX = "agentlip.token."
+PAGE_HEADER = "X-Agentlip-Request"
+"""Our pages send it with each change. A form of another page can't."""
+_OWN_PAGES = ("none", "same-origin")
 _QUERY_NAMES = ("token", "access_token")
 _WARN_EVERY_SECONDS = 60.0
 
@@ -99,14 +102,37 @@ class Guard:
         if socket and token is None:
             token = _subprotocol_token(environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", ""))
         if token is None:
-            return OWNER if self._is_owner(environ) else ANONYMOUS
+            session = self._find_session(environ, socket)
+            return session or (OWNER if self._is_owner(environ) else ANONYMOUS)
         if not self._is_near(environ):
             self._watch_plain(environ)
         principal = self._book.find(token)
-        if principal is None or is_expired(principal, self._clock.now_ms()):
+        if principal is None or principal.session or self._is_expired(principal):
             _refused.labels("token").inc()
             raise Unauthenticated
         return principal
+
+    def _find_session(self, environ: Environ, socket: bool) -> Principal | None:
+        """The caller by the cookie. A cookie that is not valid counts as none, so that a browser
+        which has an old one can still load the page to sign in.
+
+        A page on another port of this host is same-site, so its requests bring the cookie too.
+        """
+        secret = _cookie(environ)
+        if secret is None or environ.get("HTTP_SEC_FETCH_SITE", "none") not in _OWN_PAGES:
+            return None
+        if socket and "HTTP_ORIGIN" not in environ:
+            return None
+        if not self._is_near(environ):
+            self._watch_plain(environ)
+        principal = self._book.find(secret)
+        if principal is None or not principal.session or self._is_expired(principal):
+            _refused.labels("session").inc()
+            return None
+        return principal
+
+    def _is_expired(self, principal: Principal) -> bool:
+        return is_expired(principal, self._clock.now_ms())
 
     def allows(
         self, principal: Principal, scope: str | None, environ: Environ, also: Sequence[str] = ()
@@ -135,7 +161,7 @@ class Guard:
         """Whether the scope needs no token here. Raises OriginRefused for pages of other sites."""
         if not (self.loopback and scope in self._free and self._is_near(environ)):
             return False
-        if environ.get("HTTP_SEC_FETCH_SITE", "none") not in ("none", "same-origin"):
+        if environ.get("HTTP_SEC_FETCH_SITE", "none") not in _OWN_PAGES:
             _check_site(scope, environ)
         return True
 
@@ -178,6 +204,18 @@ class Guard:
             pass
         _refused.labels("origin").inc()
         raise OriginRefused
+
+    def check_page(self, principal: Principal, environ: Environ) -> None:
+        """Raise OriginRefused for a change by a session that does not come from one of our pages.
+        Call `check_origin` too."""
+        if principal.session and not (
+            "HTTP_ORIGIN" in environ and "HTTP_X_AGENTLIP_REQUEST" in environ
+        ):
+            _refused.labels("page").inc()
+            raise OriginRefused(
+                f"a change by a browser's session needs Origin and {PAGE_HEADER}",
+                hint=f"send '{PAGE_HEADER}: 1' from a page of this server, or use a token",
+            )
 
     def address(self, environ: Environ) -> str:
         """The client's address: the peer's, or the one that a trusted proxy forwarded."""
@@ -262,6 +300,25 @@ def bearer(header: str) -> str:
         _refused.labels("token").inc()
         raise Unauthenticated("only 'Authorization: Bearer TOKEN' is supported")
     return token.strip()
+
+
+def cookie_name(environ: Environ) -> str:
+    """Browsers send a cookie to all ports of a host, so its name has the port: each appliance of a
+    machine has its own."""
+    port = environ.get("HTTP_HOST", "").rpartition(":")[2]
+    return f"agentlip_session_{port}" if port.isascii() and port.isdigit() else "agentlip_session"
+
+
+def _cookie(environ: Environ) -> str | None:
+    header = environ.get("HTTP_COOKIE")
+    if header is None:
+        return None
+    wanted = cookie_name(environ)
+    for part in header.split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == wanted:
+            return str(value)
+    return None
 
 
 def host_name(header: str) -> str:

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from appliance.kernel.auth import ANONYMOUS
+from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
@@ -293,3 +293,32 @@ def test_invalid_proxy_setting_is_reported() -> None:
 )  # fmt: skip
 def test_is_loopback(address: str, near: bool) -> None:
     assert is_loopback(address) is near
+
+
+def test_session_over_plain_http_from_another_machine_is_logged() -> None:
+    lines = Lines()
+    guard = guard_of(PROXIED, FakeClock(), lines)
+    guard._book.add_temporary("c" * 64, Principal("tok_1", "bot", frozenset(), session="ses_1"), 1)
+    cookie = {"HTTP_COOKIE": f"a=b; agentlip_session_8080={'c' * 64}"}
+    principal = guard.authenticate(environ_of(address="192.0.2.1", host="h:8080", **cookie))
+    assert principal.session == "ses_1"
+    assert [entry["level"] for entry in lines.entries()] == ["warning"]
+    assert b"c" * 64 not in lines.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("cookie", "more", "socket"),
+    [
+        ("agentlip_session=" + "c" * 64, {}, False),
+        ("agentlip_session_8081=" + "c" * 64, {}, False),
+        ("agentlip_session_8080=" + NARROW_TOKEN, {}, False),
+        ("agentlip_session_8080=", {}, False),
+        ("agentlip_session_8080=" + "c" * 64, {"HTTP_SEC_FETCH_SITE": "same-site"}, False),
+        ("agentlip_session_8080=" + "c" * 64, {}, True),  # without Origin
+    ],
+)
+def test_cookie_that_counts_as_none(cookie: str, more: dict[str, str], socket: bool) -> None:
+    guard = guard_of()
+    guard._book.add_temporary("c" * 64, Principal("tok_1", "bot", frozenset(), session="ses_1"), 1)
+    environ = environ_of(host="localhost:8080", HTTP_COOKIE=cookie, **more)
+    assert guard.authenticate(environ, socket=socket) is ANONYMOUS

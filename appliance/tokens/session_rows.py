@@ -1,0 +1,153 @@
+"""Sessions and one-time links in their table: a session has the rights of its token.
+
+A row belongs to one secret of the token. Once that secret is replaced or revoked, the session is no
+longer valid, and nothing has to change the row.
+"""
+
+from typing import Any
+
+import msgspec
+
+from appliance.kernel.auth import TOKENS_MAX, Principal, principal_of
+from appliance.kernel.batch import Tx
+from appliance.kernel.clock import iso
+from appliance.kernel.meta import Executor
+from appliance.kernel.page import ROW_BYTES, text_bytes
+from appliance.kernel.reader import Reader
+from appliance.tokens import wire
+from appliance.workspace.row_digest import digested
+
+STORE = "auth"
+PER_TOKEN_MAX = 32  # sessions of a token, and as many links; above it the oldest ends
+_UNTIL = (
+    "min(s.expires_ms, ifnull(t.expires_ms, s.expires_ms), iif(s.token_hash = t.hash,"
+    " s.expires_ms, ifnull(r.until_ms, 0)))"
+)
+_VALID = (
+    " FROM sessions AS s JOIN tokens AS t ON t.id = s.token_id"
+    " LEFT JOIN retired AS r ON r.hash = s.token_hash"
+    f" WHERE s.state = 'open' AND t.revoked_ms IS NULL AND {_UNTIL} > ?1"
+)
+_names = msgspec.json.Decoder(list[str]).decode
+
+
+def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
+    """(hash, principal) of every valid session."""
+    rows = reader.execute(
+        f"SELECT s.hash, s.id, t.id, t.name, t.scopes, t.senders, {_UNTIL} {_VALID}"
+        " ORDER BY s.created_ms DESC LIMIT ?2",
+        (now_ms, TOKENS_MAX),
+    ).fetchall()
+    return [(row[0], _principal(row)) for row in rows]
+
+
+def _principal(row: Any) -> Principal:
+    digest, session_id, token_id, name, scopes, senders, until_ms = row
+    names = None if senders is None else _names(senders)
+    principal = principal_of(token_id, name, _names(scopes), digest, until_ms, names)
+    return msgspec.structs.replace(principal, session=session_id)
+
+
+def sessions(
+    reader: Reader, now_ms: int, of: str | None, current: str, query: wire.SessionsQuery
+) -> wire.SessionList:
+    """A page of the valid sessions of all tokens, or only those of the token `of`."""
+    page, more = reader.page(
+        f"SELECT s.id, t.id, t.name, s.created_ms, {_UNTIL} {_VALID}"
+        " AND (?2 IS NULL OR t.id = ?2) AND s.id > ?3 ORDER BY s.id LIMIT ?4",
+        (now_ms, of, query.after, query.limit + 1),
+        limit=query.limit,
+        make=lambda row: wire.BrowserSession(
+            row[0], row[1], row[2], iso(row[3]), iso(row[4]), row[0] == current
+        ),
+        size=lambda row: ROW_BYTES + text_bytes(row.token_name),
+    )
+    return wire.SessionList(page, more, page[-1].id if page else query.after)
+
+
+@digested(STORE)
+def invite(tx: Tx, token_id: str, credential: str | None, digest: str, lifetime_ms: int) -> int:
+    """Store a link with the rights of a token; returns when it expires. It ends with the secret of
+    `credential`, or else with the token's newest."""
+    token_hash = _find_secret(tx, token_id, credential)
+    until_ms = tx.now_ms + lifetime_ms
+    _insert(tx, token_id, token_hash, digest, "link", until_ms)
+    return until_ms
+
+
+@digested(STORE)
+def open_by_link(tx: Tx, link: str, digest: str, lifetime_ms: int) -> Principal:
+    """Open a session by a link, which nobody can use again."""
+    row = tx.execute(
+        "SELECT id, token_id, token_hash, state FROM sessions"
+        " WHERE hash = ? AND state <> 'open' AND expires_ms > ?",
+        (link, tx.now_ms),
+    ).fetchone()
+    if row is None:
+        raise wire.InviteRefused
+    link_id, token_id, token_hash, state = row
+    if state == "used":
+        raise wire.InviteRefused("this link was used already; each link works once")
+    tx.execute("UPDATE sessions SET state = 'used' WHERE id = ?", (link_id,))
+    return _open(tx, token_id, token_hash, digest, lifetime_ms)
+
+
+@digested(STORE)
+def open_by_token(
+    tx: Tx, token_id: str, credential: str, digest: str, lifetime_ms: int
+) -> Principal:
+    """Open a session by a token. `credential` is the beginning of the hash of its secret."""
+    return _open(tx, token_id, _find_secret(tx, token_id, credential), digest, lifetime_ms)
+
+
+@digested(STORE)
+def end(tx: Tx, session_id: str, of: str | None) -> None:
+    """End a session. With `of`, only of that token."""
+    ended = tx.execute(
+        "DELETE FROM sessions WHERE id = ?1 AND state = 'open' AND (?2 IS NULL OR token_id = ?2)",
+        (session_id, of),
+    )
+    if not ended.rowcount:
+        raise wire.NoSuchSession(details={"session_id": session_id[:64]})
+
+
+def _find_secret(tx: Tx, token_id: str, credential: str | None) -> str:
+    """The hash of the token's secret that `credential` stands for: the beginning of its hash, or of
+    the hash of a session. None: the newest secret."""
+    row = tx.execute(
+        "SELECT s.token_hash FROM tokens AS t JOIN (SELECT id, hash, hash AS token_hash FROM tokens"
+        " UNION ALL SELECT token_id, hash, hash FROM retired"
+        " UNION ALL SELECT token_id, hash, token_hash FROM sessions WHERE state = 'open') AS s"
+        " ON s.id = t.id"
+        " WHERE t.id = ?1 AND substr(s.hash, 1, 16) = ifnull(?2, substr(t.hash, 1, 16))"
+        " AND t.revoked_ms IS NULL AND ifnull(t.expires_ms, ?3 + 1) > ?3",
+        (token_id, credential, tx.now_ms),
+    ).fetchone()
+    if row is None:
+        raise wire.CredentialRefused(details={"token_id": token_id})
+    return str(row[0])
+
+
+def _open(tx: Tx, token_id: str, token_hash: str, digest: str, lifetime_ms: int) -> Principal:
+    _insert(tx, token_id, token_hash, digest, "open", tx.now_ms + lifetime_ms)
+    row = tx.execute(
+        f"SELECT s.hash, s.id, t.id, t.name, t.scopes, t.senders, {_UNTIL} {_VALID}"
+        " AND s.hash = ?2",
+        (tx.now_ms, digest),
+    ).fetchone()
+    if row is None:  # the token ended since the link was made
+        raise wire.CredentialRefused
+    return _principal(row)
+
+
+def _insert(tx: Tx, token_id: str, token_hash: str, digest: str, state: str, until_ms: int) -> None:
+    tx.execute(
+        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (tx.new_id("ses_"), token_id, token_hash, digest, state, tx.now_ms, until_ms),
+    )
+    tx.execute(
+        "DELETE FROM sessions WHERE token_id = ?1 AND (state = 'open') = ?2 AND id NOT IN"
+        " (SELECT id FROM sessions WHERE token_id = ?1 AND (state = 'open') = ?2"
+        " ORDER BY id DESC LIMIT ?3)",
+        (token_id, state == "open", PER_TOKEN_MAX),
+    )

@@ -1,0 +1,89 @@
+"""Sign-in of browsers: one-time links, and the sessions that they open."""
+
+from appliance.kernel.auth import (
+    ADMIN,
+    ANONYMOUS,
+    OWNER,
+    SERVER_TOKEN_ID,
+    Principal,
+    hash_token,
+)
+from appliance.kernel.clock import DAY_MS, Clock, iso
+from appliance.kernel.errors import Forbidden, Unauthenticated
+from appliance.kernel.ids import prefixed_token
+from appliance.tokens import session_rows, wire
+from appliance.tokens.service import Tokens, TokenStore
+
+SESSION_MS = 30 * DAY_MS
+CURRENT = "current"
+
+
+class Sessions:
+    """Methods return when the change is in effect, also for open sockets."""
+
+    def __init__(self, store: TokenStore, tokens: Tokens, clock: Clock) -> None:
+        self._store = store
+        self._tokens = tokens
+        self._clock = clock
+
+    def invite(self, caller: Principal, command: wire.CreateInvitation) -> wire.Invitation:
+        own = SERVER_TOKEN_ID if caller is OWNER else known(caller).id
+        token_id = command.token_id or own
+        if token_id != own and not caller.allows(ADMIN):
+            raise Forbidden(details={"scope": ADMIN})
+        credential = caller.credential if token_id == caller.id else None
+        secret = prefixed_token()
+        until_ms = self._store.write(
+            session_rows.invite, token_id, credential, hash_token(secret),
+            int(command.lifetime_seconds * 1000),
+        )  # fmt: skip
+        return wire.Invitation(secret, iso(until_ms))
+
+    def open(self, caller: Principal, command: wire.OpenSession) -> tuple[wire.Who, str]:
+        """The new session and its secret, for the cookie."""
+        secret = prefixed_token()
+        digest = hash_token(secret)
+        if command.invite is not None:
+            link = hash_token(command.invite)
+            principal = self._store.write(session_rows.open_by_link, link, digest, SESSION_MS)
+        elif caller.session:  # it would never expire
+            raise wire.CredentialRefused
+        else:
+            principal = self._store.write(
+                session_rows.open_by_token, known(caller).id, caller.credential, digest, SESSION_MS
+            )
+        self._tokens.refresh()
+        return who(principal), secret
+
+    def list_all(self, caller: Principal, query: wire.SessionsQuery) -> wire.SessionList:
+        now_ms = self._clock.now_ms()
+        return self._store.read(
+            session_rows.sessions, now_ms, _limit_of(caller), caller.session, query
+        )
+
+    def end(self, caller: Principal, session_id: str) -> wire.SessionEnded:
+        if session_id == CURRENT:
+            session_id = caller.session
+        self._store.write(session_rows.end, session_id, _limit_of(caller))
+        self._tokens.refresh()
+        return wire.SessionEnded(session_id)
+
+
+def who(caller: Principal) -> wire.Who:
+    known(caller)
+    return wire.Who(
+        caller.session or None, caller.id, caller.name, sorted(caller.scopes),
+        None if caller.senders is None else sorted(caller.senders),
+        None if caller.until_ms is None else iso(caller.until_ms),
+    )  # fmt: skip
+
+
+def known(caller: Principal) -> Principal:
+    if caller is ANONYMOUS:
+        raise Unauthenticated
+    return caller
+
+
+def _limit_of(caller: Principal) -> str | None:
+    """The token whose sessions the caller may see and end; None: all."""
+    return None if caller.allows(ADMIN) else known(caller).id

@@ -1,0 +1,136 @@
+"""One-time links and sessions: what opens, what ends, and what is stored."""
+
+import pytest
+
+from appliance.kernel.auth import ANONYMOUS
+from appliance.kernel.errors import Forbidden, Unauthenticated
+from appliance.tokens import session_rows, wire, writes
+from appliance.tokens.sessions import SESSION_MS, Sessions, who
+from appliance.workspace import row_digest
+
+ALL = wire.SessionsQuery()
+
+
+@pytest.fixture
+def sessions(fixture):
+    return Sessions(fixture.file, fixture.tokens, fixture.clock)
+
+
+@pytest.fixture
+def bot(fixture):
+    return fixture.book.find(fixture.create("bot", senders=["bot"]).secret)
+
+
+def invite(sessions, caller, **more) -> wire.OpenSession:
+    return wire.OpenSession(sessions.invite(caller, wire.CreateInvitation(**more)).secret)
+
+
+def opened(fixture, sessions, bot):
+    return fixture.book.find(sessions.open(bot, wire.OpenSession())[1])
+
+
+def test_link_opens_one_session_with_the_rights_of_its_token(fixture, sessions, bot) -> None:
+    link = invite(sessions, bot)
+    answer, secret = sessions.open(ANONYMOUS, link)
+    principal = fixture.book.find(secret)
+    assert (answer.token_name, answer.scopes, answer.senders) == ("bot", ["hub:read"], ["bot"])
+    assert (principal.id, principal.scopes, principal.session) == (
+        bot.id, bot.scopes, answer.session,
+    )  # fmt: skip
+    assert who(principal) == answer
+    with pytest.raises(wire.InviteRefused, match="used already"):
+        sessions.open(ANONYMOUS, link)
+    assert fixture.opens(secret)
+
+
+def test_link_expires(fixture, sessions, bot) -> None:
+    link = invite(sessions, bot, lifetime_seconds=60)
+    fixture.clock.pass_seconds(61)
+    with pytest.raises(wire.InviteRefused, match="expired"):
+        sessions.open(ANONYMOUS, link)
+    with pytest.raises(wire.InviteRefused):
+        sessions.open(ANONYMOUS, wire.OpenSession("agl_guessed"))
+    with pytest.raises(Unauthenticated):
+        sessions.open(ANONYMOUS, wire.OpenSession())
+
+
+def test_session_ends_with_its_token(fixture, sessions, bot) -> None:
+    link, session = invite(sessions, bot), opened(fixture, sessions, bot)
+    ended: list[bool] = []
+    fixture.book.watch(session, lambda: ended.append(True))
+    fixture.tokens.revoke(bot.id)
+    assert ended == [True]
+    assert not fixture.book.is_valid(session, fixture.clock.now_ms())
+    with pytest.raises(wire.CredentialRefused):
+        sessions.open(ANONYMOUS, link)
+
+
+def test_session_ends_with_the_secret_that_opened_it(fixture, sessions, bot) -> None:
+    session = opened(fixture, sessions, bot)
+    fixture.rotate(bot.id, 60)
+    current = fixture.book.is_valid(session, fixture.clock.now_ms())
+    fixture.rotate(bot.id, 0)
+    assert (current, fixture.book.is_valid(session, fixture.clock.now_ms())) == (True, False)
+
+
+def test_link_of_a_replaced_secret_does_not_outlive_it(fixture, sessions, bot) -> None:
+    fixture.rotate(bot.id, 60)
+    link = invite(sessions, bot, lifetime_seconds=600)
+    fixture.clock.pass_seconds(61)
+    with pytest.raises(wire.CredentialRefused):
+        sessions.open(ANONYMOUS, link)
+
+
+def test_session_expires_and_survives_a_restart(fixture, sessions, bot) -> None:
+    _, secret = sessions.open(bot, wire.OpenSession())
+    fixture.start()
+    assert fixture.opens(secret)
+    fixture.clock.pass_seconds(SESSION_MS / 1000 + 1)
+    assert not fixture.opens(secret)
+    fixture.file.write(writes.purge, 0)
+    assert fixture.connection.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
+
+
+def test_session_can_not_open_another_to_last_longer(fixture, sessions, bot) -> None:
+    with pytest.raises(wire.CredentialRefused):
+        sessions.open(opened(fixture, sessions, bot), wire.OpenSession())
+
+
+def test_only_admin_invites_for_another_token_and_ends_its_sessions(fixture, sessions, bot) -> None:
+    server = fixture.book.find(fixture.datadir.read_token())
+    other = opened(fixture, sessions, server)
+    with pytest.raises(Forbidden):
+        invite(sessions, bot, token_id="server")
+    with pytest.raises(wire.NoSuchSession):
+        sessions.end(bot, other.session)
+    mine = sessions.open(ANONYMOUS, invite(sessions, server, token_id=bot.id))[0].session
+    assert [each.id for each in sessions.list_all(bot, ALL).sessions] == [mine]
+    page = sessions.list_all(other, wire.SessionsQuery(limit=1))
+    rest = sessions.list_all(other, wire.SessionsQuery(page.next)).sessions
+    assert [(each.id, each.current) for each in (*page.sessions, *rest)] == [
+        (other.session, True), (mine, False),
+    ]  # fmt: skip
+    sessions.end(server, mine)
+    sessions.end(other, "current")
+    assert sessions.list_all(server, ALL).sessions == []
+
+
+def test_oldest_session_of_a_token_ends_above_the_limit(fixture, sessions, bot) -> None:
+    first = sessions.open(bot, wire.OpenSession())[1]
+    for _ in range(session_rows.PER_TOKEN_MAX):
+        fixture.clock.pass_seconds(1)
+        sessions.open(bot, wire.OpenSession())
+    assert not fixture.opens(first)
+    assert len(sessions.list_all(bot, ALL).sessions) == session_rows.PER_TOKEN_MAX
+
+
+def test_no_secret_is_stored_and_changes_by_sql_are_known(fixture, sessions, bot) -> None:
+    link = invite(sessions, bot)
+    _, secret = sessions.open(ANONYMOUS, link)
+    stored = "\n".join(fixture.connection.iterdump())
+    assert "ses_" in stored
+    assert link.invite not in stored
+    assert secret not in stored
+    assert row_digest.find_changes(fixture.connection, "auth") == []
+    fixture.connection.execute("UPDATE sessions SET expires_ms = 9e15")
+    assert row_digest.find_changes(fixture.connection, "auth") == ["sessions"]
