@@ -25,6 +25,7 @@ from appliance.cli_support import (
 COMMANDS = {
     "Workspace": {
         "doctor": ("doctor.cli:app", "Check the workspace and its hub for problems."),
+        "ui": ("appliance.ui.cli:app", "Open the web UI, signed in by a one-time link."),
     },
     "Messages": {
         "channel": ("appliance.hub.cli:channels", "Channels: list, create."),

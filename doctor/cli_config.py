@@ -33,7 +33,6 @@ def show_settings(
 ) -> None:
     """Show the settings that the running appliance has, or would start with.
 
-    \b
     Example: agentlip config show http --origin
     """
     settings = _settings(session)

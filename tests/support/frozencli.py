@@ -210,6 +210,7 @@ def _rest(run: Recorder) -> None:
     run("agentlip status")
     run("agentlip init")
     run("agentlip doctor")
+    run("agentlip ui", "--print")
     run("agentlip doctor check")
     run("agentlip config show", "http.port")
     run("agentlip doctor list")

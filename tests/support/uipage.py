@@ -3,22 +3,12 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tests.support.chromium import BrowserPage, browser_page
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
 SECONDS_MAX = 20
-# What the server says about a session; the browser sends the token of the workspace itself.
-SIGNED_IN = """
-(() => {
-  const real = window.fetch;
-  const session = { name: "ada", scopes: ["admin"], senders: null, expires_at: null };
-  window.fetch = (path, options) => String(path) === "/api/v1/sessions/current"
-    ? Promise.resolve(new Response(JSON.stringify(session))) : real(path, options);
-})()
-"""
 
 
 class UiPage:
@@ -31,6 +21,13 @@ class UiPage:
     def open(self, address: str = "") -> None:
         self.tab.open("about:blank")
         self.tab.open(f"{self.hub.url}/ui/{address}")
+
+    def sign_in(self, token_id: str) -> None:
+        """By a one-time link with the rights of this token."""
+        link = self.hub.http.post("/api/v1/invitations", {"token_id": token_id}).body
+        self.open(f"#invite={link['secret']}")
+        signed_in = "fetch('/api/v1/sessions/current').then((response) => response.ok)"
+        until(lambda: self.tab.evaluate(signed_in), SECONDS_MAX, "the page is signed in")
 
     def go(self, address: str) -> None:
         self.tab.evaluate(f"void (location.hash = {json.dumps(address)})")
@@ -94,13 +91,22 @@ class UiPage:
         self.has(".dot.live")
 
 
+def token_of_ada(hub: ServedHub) -> str:
+    """The id of a token that may do everything."""
+    rows = hub.http.get("/api/v1/tokens").body["tokens"]
+    ids = [row["id"] for row in rows if row["name"] == "ada"]
+    if not ids:
+        body = {"name": "ada", "scopes": ["admin"]}
+        ids = [hub.made(hub.http.post("/api/v1/tokens", body))["token"]["id"]]
+    return str(ids[0])
+
+
 @contextmanager
 def ui_page(hub: ServedHub, *, signed_in: bool = True) -> Iterator[UiPage]:
     """The UI of `hub` in a browser of its own. Errors in the console fail the test."""
     with browser_page() as tab:
-        if signed_in:
-            headers: dict[str, Any] = {"Authorization": f"Bearer {hub.token}"}
-            tab.call("Network.setExtraHTTPHeaders", headers=headers)
-            tab.call("Page.addScriptToEvaluateOnNewDocument", source=SIGNED_IN)
         tab.resize(1280, 800)
-        yield UiPage(tab, hub)
+        page = UiPage(tab, hub)
+        if signed_in:
+            page.sign_in(token_of_ada(hub))
+        yield page

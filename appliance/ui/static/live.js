@@ -87,7 +87,9 @@ export class Live {
       if (this.socket !== socket) return;
       this.socket = null;
       if (opened && Date.now() - opened > STABLE_MS) this.failures = 0;
-      if (close.code === UNAUTHORIZED && !this.polling) {
+      if (close.code === UNAUTHORIZED && state.session.signedIn) {
+        this.lost(new ApiError(401, {}));
+      } else if (close.code === UNAUTHORIZED && !this.polling) {
         this.polling = true;
         this.connect();
       } else {

@@ -41,7 +41,7 @@ export function Dialog({ title, action, danger, close, work, children, disabled 
 export function Failure({ error, retry }) {
   return html`<div class="failure" role="alert">
     <p>${sentence(error.message)}</p>
-    ${error.hint && html`<p class="soft">${sentence(error.hint)}</p>`}
+    ${error.hint && html`<p class="soft">${error.hint.startsWith("agentlip") ? html`<code>${error.hint}</code>` : sentence(error.hint)}</p>`}
     <p class="soft">Code <code>${error.code}</code>${retry && html` · <button class="plain" onClick=${retry}>Try again</button>`}</p>
   </div>`;
 }

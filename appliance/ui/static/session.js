@@ -48,7 +48,7 @@ function signedIn(session) {
   state.session = {
     signedIn: Boolean(session),
     known: true,
-    name: session?.name || "",
+    name: session?.token_name || "",
     scopes: session?.scopes || [],
     senders: session?.senders || null,
     expiresAt: session?.expires_at || null,

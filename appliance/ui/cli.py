@@ -1,0 +1,53 @@
+"""`agentlip ui`: a one-time link that signs a browser in."""
+
+import webbrowser
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli_support import Session, common, note, plain_app
+
+app = plain_app()
+
+
+@app.command("ui")
+@common
+def open_ui(
+    session: Session,
+    token_id: Annotated[
+        str | None,
+        typer.Option(
+            "--token-id",
+            metavar="ID",
+            help="Sign in with the rights of this token (default: the workspace's own).",
+        ),
+    ] = None,
+    days: Annotated[
+        float | None,
+        typer.Option(
+            "--days", min=0.01, max=7, help="Days that the link is valid (default: 15 minutes)."
+        ),
+    ] = None,
+    print_only: Annotated[
+        bool, typer.Option("--print", help="Print the link without opening a browser.")
+    ] = False,
+) -> None:
+    """Open the web UI, signed in.
+
+    The link works once. For a colleague: agentlip ui --print --token-id ID --days 1
+
+    Example: agentlip ui --print
+    """
+    from appliance.sdk.discovery import find_hub
+
+    body: dict[str, Any] = {"token_id": token_id}
+    if days is not None:
+        body["lifetime_seconds"] = days * 86_400
+    made = session.hub().post("/api/v1/invitations", body, "")
+    link = f"{find_hub(session.workspace).url}/ui/#invite={made['secret']}"
+    session.answer({"link": link, "expires_at": made["expires_at"]}, link)
+    if session.machine:
+        return
+    note(f"it signs one browser in, once, until {made['expires_at']}")
+    if not print_only:
+        webbrowser.open(link)
