@@ -26,8 +26,8 @@ class UiPage:
         """By a one-time link with the rights of this token."""
         link = self.hub.http.post("/api/v1/invitations", {"token_id": token_id}).body
         self.open(f"#invite={link['secret']}")
-        signed_in = "fetch('/api/v1/sessions/current').then((response) => response.ok)"
-        until(lambda: self.tab.evaluate(signed_in), SECONDS_MAX, "the page is signed in")
+        self.has("header a[href='#/sign-in']")
+        self.misses("Sign in", "header a[href='#/sign-in']")
 
     def go(self, address: str) -> None:
         self.tab.evaluate(f"void (location.hash = {json.dumps(address)})")
@@ -51,6 +51,9 @@ class UiPage:
 
     def has(self, selector: str) -> None:
         until(lambda: self.count(selector) > 0, SECONDS_MAX, f"there is {selector}")
+
+    def lacks(self, selector: str) -> None:
+        until(lambda: not self.count(selector), SECONDS_MAX, f"{selector} is gone")
 
     def click(self, selector: str, text: str = "") -> None:
         """Click the first element that matches and has this text or label."""

@@ -102,6 +102,7 @@ export class VirtualList extends Component {
 
   onScroll() {
     const box = this.box.current;
+    if (!box) return; // an event of a list that has gone
     const { items, keyOf } = this.props;
     const top = box.scrollTop;
     const offsets = this.offsets();
