@@ -49,12 +49,13 @@ def test_without_a_file_and_with_a_fresh_one_nothing_is_found(workspace, paths, 
 
 
 def test_expired_claims_and_claims_of_agents_without_heartbeat(workspace, connection):
+    now_ms = int(time.time() * 1000)  # the module may have been imported minutes ago
     with transaction(connection):
-        claim(connection, NOW_MS - 2 * DAY_MS, "old", "ada")
-        claim(connection, NOW_MS, "dead", "bob", 3_600_000)
-        claim(connection, NOW_MS, "alive", "eve", 3_600_000)
-        beat(connection, NOW_MS - DEAD_MS - 60_000, "bob")
-        beat(connection, NOW_MS, "eve")
+        claim(connection, now_ms - 2 * DAY_MS, "old", "ada")
+        claim(connection, now_ms, "dead", "bob", 3_600_000)
+        claim(connection, now_ms, "alive", "eve", 3_600_000)
+        beat(connection, now_ms - DEAD_MS - 60_000, "bob")
+        beat(connection, now_ms, "eve")
     assert problems(workspace, "bus.claims") == [
         ("expired", "claim old"), ("dead-holder", "claim dead")
     ]  # fmt: skip
