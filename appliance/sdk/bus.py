@@ -11,9 +11,9 @@ All methods may be called from any thread. The errors are those of `appliance/bu
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -56,52 +56,8 @@ ERRORS: dict[str, type[ApplianceError]] = {
 T = TypeVar("T")
 
 
-class BusAgent(Protocol):
-    """What both kinds of agents can do."""
-
-    agent: str
-
-    def publish(
-        self,
-        type: str,  # noqa: A002
-        payload: Any = None,
-        *,
-        to: str | None = None,
-        task: str | None = None,
-        reply_to: str | None = None,
-        id: str | None = None,  # noqa: A002
-    ) -> Published:
-        """Publish to one agent, or to all without `to`. The same `id` is published once."""
-
-    def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
-        """Messages behind the cursor, or the first that comes within `wait` seconds."""
-
-    def ack(self, seq: int) -> int:
-        """Report this message and all before it as handled. Returns the cursor."""
-
-    def claim(self, task: str, *, wait: float = 0.0, lease_ms: int = LEASE_MS) -> BusClaim:
-        """Claim, or wait for the claim. Raises ClaimHeld."""
-
-    def renew(self, task: str, fence: int | None = None, lease_ms: int = LEASE_MS) -> BusClaim:
-        """Begin a new lease. Raises ClaimLost."""
-
-    def release(self, task: str, fence: int | None = None) -> bool:
-        """End the claim; False if nobody had it. Raises ClaimLost."""
-
-    def beat(
-        self, status: str = "working", task: str | None = None, progress: float | None = None
-    ) -> None:
-        """Send one heartbeat."""
-
-    def status(self, state: State | None = None) -> list[WorkerStatus]:
-        """Workers and their states, oldest first."""
-
-    def transition(self, task: str, before: State, after: State) -> None:
-        """Change a state if it still is `before`. Raises StaleState, InvalidTransition."""
-
-
 def consume(
-    bus: BusAgent,
+    bus: "FileBus | HttpBus",
     handler: Callable[[BusMessage], object],
     *,
     wait: float = REQUEST_WAIT_SECONDS_MAX,
@@ -142,6 +98,7 @@ class FileBus:
         reply_to: str | None = None,
         id: str | None = None,  # noqa: A002
     ) -> Published:
+        """Publish to one agent, or to all without `to`. The same `id` is published once."""
         message = NewMessage(
             from_agent=self.agent, type=type, to_agent=to, correlation_id=task,
             in_reply_to=reply_to, payload=payload, id=id or random_id(),
@@ -152,6 +109,7 @@ class FileBus:
                 return messages.publish(connection, self._clock.now_ms(), message)
 
     def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
+        """Messages behind the cursor, or the first that comes within `wait` seconds."""
         deadline = self._clock.monotonic() + wait
         interval = PollInterval()
         with closing(connect(self.paths)) as connection:
@@ -164,9 +122,11 @@ class FileBus:
                 time.sleep(min(left, interval.after(0)))
 
     def ack(self, seq: int) -> int:
+        """Report this message and all before it as handled. Returns the cursor."""
         return self._write(messages.ack, self._clock.now_ms(), self.agent, seq)
 
     def claim(self, task: str, *, wait: float = 0.0, lease_ms: int = LEASE_MS) -> BusClaim:
+        """Claim, or wait for the claim. Raises ClaimHeld."""
         with closing(connect(self.paths)) as connection:
             return claims.wait(
                 connection, self._clock, wait,
@@ -175,22 +135,27 @@ class FileBus:
             )  # fmt: skip
 
     def renew(self, task: str, fence: int | None = None, lease_ms: int = LEASE_MS) -> BusClaim:
+        """Begin a new lease. Raises ClaimLost."""
         return self._write(claims.renew, self._clock.now_ms(), task, self.agent, fence, lease_ms)
 
     def release(self, task: str, fence: int | None = None) -> bool:
+        """End the claim; False if nobody had it. Raises ClaimLost."""
         return self._write(claims.release, task, self.agent, fence)
 
     def beat(
         self, status: str = "working", task: str | None = None, progress: float | None = None
     ) -> None:
+        """Send one heartbeat."""
         now_ms = self._clock.now_ms()
         self._write(heartbeats.beat, now_ms, self.agent, status, task, progress)
 
     def status(self, state: State | None = None) -> list[WorkerStatus]:
+        """Workers and their states, oldest first."""
         with closing(connect(self.paths)) as connection, snapshot(connection):
             return workers.status_rows(connection, self._clock.now_ms(), state=state)
 
     def transition(self, task: str, before: State, after: State) -> None:
+        """Change a state if it still is `before`. Raises StaleState, InvalidTransition."""
         now_ms = self._clock.now_ms()
         self._write(workers.transition, now_ms, task, before, after, actor=self.agent)
 
@@ -200,7 +165,8 @@ class FileBus:
 
 
 class HttpBus:
-    """An agent that uses an appliance. Takes the arguments of `HubTarget` for its address."""
+    """An agent that uses an appliance, with the methods of FileBus. Takes the arguments of
+    `HubTarget` for its address."""
 
     def __init__(self, agent: str, *target: Any, **options: Any) -> None:
         self.agent = messages.check_name("agent", agent)
@@ -215,8 +181,9 @@ class HttpBus:
         self.close()
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
     def publish(
         self,
@@ -290,7 +257,10 @@ class HttpBus:
     @contextmanager
     def _hub(self) -> Iterator[HubClient]:
         """A connection for the exclusive use of the block, with the errors of the bus."""
-        hub = self._idle.pop() if self._idle else HubClient(self._target.locate)
+        try:
+            hub = self._idle.pop()
+        except IndexError:  # all are in use by other threads
+            hub = HubClient(self._target.locate)
         try:
             yield hub
         except Refused as error:
