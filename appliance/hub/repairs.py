@@ -81,7 +81,7 @@ def _fill_event_scopes(connection: sqlite3.Connection, _store: str, _clock: Cloc
         connection.execute(f"DROP TRIGGER {_IMMUTABLE}")
     filled = left = 0
     topics = _topics_of_messages(connection)
-    for event in _unscoped(connection):
+    for event in _read_unscoped(connection):
         scope = _scope_of(connection, event, topics)
         if scope is None:
             left += 1
@@ -98,7 +98,7 @@ def _fill_event_scopes(connection: sqlite3.Connection, _store: str, _clock: Cloc
     return f"filled the scopes of {filled} events{unknown}"
 
 
-def _unscoped(connection: sqlite3.Connection) -> Iterator[UnscopedEvent]:
+def _read_unscoped(connection: sqlite3.Connection) -> Iterator[UnscopedEvent]:
     last = -1
     while rows := connection.execute(_NEXT_UNSCOPED, (last, _PAGE_ROWS)).fetchall():
         last = rows[-1][0]
@@ -107,7 +107,7 @@ def _unscoped(connection: sqlite3.Connection) -> Iterator[UnscopedEvent]:
 
 def _topics_of_messages(connection: sqlite3.Connection) -> dict[int, str]:
     """The topic of the message at the time of each unscoped event that doesn't name it."""
-    wanted = {event.entity_id: event for event in _unscoped(connection) if _needs_topic(event)}
+    wanted = {event.entity_id: event for event in _read_unscoped(connection) if _needs_topic(event)}
     if not wanted:
         return {}
     now: dict[str, str] = {}

@@ -19,7 +19,7 @@ from appliance.checks.step import Step
 from appliance.export.checks import segments
 from appliance.export.logs import EVENTS
 from appliance.hub.checks import change_messages
-from appliance.integrations.checks_exported_rows import forged
+from appliance.integrations.checks_exported_rows import find_forged
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
 
 # A restore starts a new epoch and raises event ids by this much, so that none repeats.
@@ -71,7 +71,7 @@ def _kept(context: Context, event_id: int) -> str:
 def _restore_messages(context: Context, findings: Sequence[Finding]) -> Iterable[Step]:
     """Nothing while events differ from their segments: then a row may be the only trace of what
     was written."""
-    if any(forged(context, EVENTS, manifest) for manifest in segments(context, EVENTS)):
+    if any(find_forged(context, EVENTS, manifest) for manifest in segments(context, EVENTS)):
         return ()
     return _RESTORE(context, findings)
 

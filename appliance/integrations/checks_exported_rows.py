@@ -27,7 +27,7 @@ def _agrees(context: Context) -> Iterator[Finding]:
         for manifest in segments(context, log) if epoch else ():
             if manifest.epoch != epoch:
                 continue
-            differing = forged(context, log, manifest)
+            differing = find_forged(context, log, manifest)
             if differing:
                 yield DIFFERS.finding(
                     log.kind,
@@ -37,7 +37,7 @@ def _agrees(context: Context) -> Iterator[Finding]:
                 )
 
 
-def forged(context: Context, log: ExportedLog, manifest: SegmentManifest) -> list[int]:
+def find_forged(context: Context, log: ExportedLog, manifest: SegmentManifest) -> list[int]:
     """The numbers of the rows that the store has changed since they were exported; and of the
     inbox, those that it deleted after its oldest row, or before they were old. Empty if the segment
     itself is not whole: another check reports that."""
