@@ -8,10 +8,10 @@
 All methods may be called from any thread. The errors are those of `appliance/busfile` in both.
 """
 
-import time
-from collections import deque
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -39,14 +39,13 @@ from appliance.busfile.workers import (
     WorkerStatus,
 )
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.errors import ApplianceError
+from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import random_id
 from appliance.sdk.errors import Refused
-from appliance.sdk.http import HubClient, Json
+from appliance.sdk.http import HubClient, HubConnections, Json
 from appliance.sdk.target import HubTarget
 
 REQUEST_WAIT_SECONDS_MAX = 20.0  # below the time limit of a request; a longer wait is several
-CONNECTIONS_KEPT_MAX = 8
 ERRORS: dict[str, type[ApplianceError]] = {
     kind.code: kind
     for kind in (
@@ -56,37 +55,22 @@ ERRORS: dict[str, type[ApplianceError]] = {
 T = TypeVar("T")
 
 
-def consume(
-    bus: "FileBus | HttpBus",
-    handler: Callable[[BusMessage], object],
-    *,
-    wait: float = REQUEST_WAIT_SECONDS_MAX,
-) -> int:
-    """Handle one batch: ack each message after its handler. Returns how many.
+class BusAgent(ABC):
+    """What both kinds of agents share."""
 
-    What a handler raises ends the batch, and its message comes again: an ack of a later one would
-    cover it too. Handlers must be idempotent, for example by `message.id`.
-    """
-    batch = bus.poll(wait=wait)
-    for message in batch:
-        handler(message)
-        bus.ack(message.seq)
-    return len(batch)
-
-
-class FileBus:
-    """An agent that works on the file. Every call has a connection of its own."""
-
-    def __init__(self, agent: str, workspace: Path | str | None = None) -> None:
+    def __init__(self, agent: str) -> None:
         self.agent = messages.check_name("agent", agent)
-        self.paths = find_paths(None if workspace is None else Path(workspace))
         self._clock = SystemClock()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing stays open between calls."""
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """End waits. Any thread may call it."""
 
     def publish(
         self,
@@ -99,17 +83,57 @@ class FileBus:
         id: str | None = None,  # noqa: A002
     ) -> Published:
         """Publish to one agent, or to all without `to`. The same `id` is published once."""
-        message = NewMessage(
-            from_agent=self.agent, type=type, to_agent=to, correlation_id=task,
-            in_reply_to=reply_to, payload=payload, id=id or random_id(),
+        return self._publish(
+            NewMessage(
+                from_agent=self.agent, type=type, to_agent=to, correlation_id=task,
+                in_reply_to=reply_to, payload=payload, id=id or random_id(),
+            )
         )  # fmt: skip
+
+    @abstractmethod
+    def _publish(self, message: NewMessage) -> Published: ...
+
+    @abstractmethod
+    def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
+        """Messages behind the cursor, or the first that comes within `wait` seconds."""
+
+    @abstractmethod
+    def ack(self, seq: int) -> int:
+        """Report this message and all before it as handled. Returns the cursor."""
+
+    def consume(
+        self, handler: Callable[[BusMessage], object], *, wait: float = REQUEST_WAIT_SECONDS_MAX
+    ) -> int:
+        """Handle one batch: ack each message after its handler. Returns how many.
+
+        What a handler raises ends the batch, and its message comes again: an ack of a later one
+        would cover it too. Handlers must be idempotent, for example by `message.id`.
+        """
+        batch = self.poll(wait=wait)
+        for message in batch:
+            handler(message)
+            self.ack(message.seq)
+        return len(batch)
+
+
+class FileBus(BusAgent):
+    """An agent that works on the file. Every call has a connection of its own."""
+
+    def __init__(self, agent: str, workspace: Path | str | None = None) -> None:
+        super().__init__(agent)
+        self.paths = find_paths(None if workspace is None else Path(workspace))
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _publish(self, message: NewMessage) -> Published:
         with closing(connect(self.paths)) as connection:
             message = messages.with_blob(self.paths.blobs, message)
             with transaction(connection):
                 return messages.publish(connection, self._clock.now_ms(), message)
 
     def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
-        """Messages behind the cursor, or the first that comes within `wait` seconds."""
         deadline = self._clock.monotonic() + wait
         interval = PollInterval()
         with closing(connect(self.paths)) as connection:
@@ -119,10 +143,9 @@ class FileBus:
                 left = deadline - self._clock.monotonic()
                 if batch or left <= 0:
                     return messages.with_payloads(self.paths.blobs, batch, POLL_BYTES_MAX)
-                time.sleep(min(left, interval.after(0)))
+                self._pause(min(left, interval.after(0)))
 
     def ack(self, seq: int) -> int:
-        """Report this message and all before it as handled. Returns the cursor."""
         return self._write(messages.ack, self._clock.now_ms(), self.agent, seq)
 
     def claim(self, task: str, *, wait: float = 0.0, lease_ms: int = LEASE_MS) -> BusClaim:
@@ -131,7 +154,7 @@ class FileBus:
             return claims.wait(
                 connection, self._clock, wait,
                 lambda now_ms: claims.claim(connection, now_ms, task, self.agent, lease_ms),
-                time.sleep,
+                self._pause,
             )  # fmt: skip
 
     def renew(self, task: str, fence: int | None = None, lease_ms: int = LEASE_MS) -> BusClaim:
@@ -159,46 +182,29 @@ class FileBus:
         now_ms = self._clock.now_ms()
         self._write(workers.transition, now_ms, task, before, after, actor=self.agent)
 
+    def _pause(self, seconds: float) -> None:
+        if self._closed.wait(seconds):
+            raise Invalid("this client is closed")
+
     def _write(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         with closing(connect(self.paths)) as connection, transaction(connection):
             return function(connection, *arguments, **options)
 
 
-class HttpBus:
+class HttpBus(BusAgent):
     """An agent that uses an appliance, with the methods of FileBus. Takes the arguments of
     `HubTarget` for its address."""
 
     def __init__(self, agent: str, *target: Any, **options: Any) -> None:
-        self.agent = messages.check_name("agent", agent)
-        self._target = HubTarget(*target, **options)
-        self._idle: deque[HubClient] = deque()
-        self._clock = SystemClock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__(agent)
+        self._hubs = HubConnections(HubTarget(*target, **options).locate)
 
     def close(self) -> None:
-        with suppress(IndexError):
-            while True:
-                self._idle.pop().close()
+        self._hubs.close()
 
-    def publish(
-        self,
-        type: str,  # noqa: A002
-        payload: Any = None,
-        *,
-        to: str | None = None,
-        task: str | None = None,
-        reply_to: str | None = None,
-        id: str | None = None,  # noqa: A002
-    ) -> Published:
-        body = {
-            "from_agent": self.agent, "type": type, "to_agent": to, "correlation_id": task,
-            "in_reply_to": reply_to, "payload": payload, "id": id or random_id(),
-        }  # fmt: skip
+    def _publish(self, message: NewMessage) -> Published:
+        body = msgspec.structs.asdict(message)
+        del body["payload_ref"]  # the appliance makes the blob
         return msgspec.convert(self._post("messages", body), Published)
 
     def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
@@ -258,18 +264,10 @@ class HttpBus:
     def _hub(self) -> Iterator[HubClient]:
         """A connection for the exclusive use of the block, with the errors of the bus."""
         try:
-            hub = self._idle.pop()
-        except IndexError:  # all are in use by other threads
-            hub = HubClient(self._target.locate)
-        try:
-            yield hub
+            with self._hubs.lend() as hub:
+                yield hub
         except Refused as error:
             kind = ERRORS.get(error.answer_code)
             if kind is None:
                 raise
             raise kind(error.message, details=error.details, hint=error.hint) from None
-        finally:
-            if len(self._idle) < CONNECTIONS_KEPT_MAX:
-                self._idle.append(hub)
-            else:
-                hub.close()

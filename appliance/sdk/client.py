@@ -10,10 +10,7 @@ an idempotency key, so repeating it after a lost answer never does it twice; wit
 with a busy one, it is repeated as long as `retry` allows, and then fails with a typed error.
 """
 
-import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -27,11 +24,10 @@ from appliance.sdk import models
 from appliance.sdk.catalogue import topic_id_of
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, CursorStore, cursor_store
 from appliance.sdk.errors import refusal
-from appliance.sdk.http import HubClient, Json, Retry
+from appliance.sdk.http import HubConnections, Json, Retry
 from appliance.sdk.stream_follower import Follower, NewHistory, StreamCallbacks
 from appliance.sdk.target import HubTarget
 
-CONNECTIONS_KEPT_MAX = 8
 BATCH_MAX = 500
 PAGES_MAX = 10_000
 THROUGH_RESTARTS = Retry(attempts_max=100, wait_seconds_max=30.0, through_restarts=True)
@@ -80,9 +76,7 @@ class Client:
         self.cursor = self.keeper.load() or Cursor(after_event_id, epoch)
         self._inbox_keeper = cursor_store(inbox_cursor)
         self._inbox_cursor = self._inbox_keeper.load() or Cursor()
-        self._retry = retry
-        self._closed = threading.Event()
-        self._idle: deque[HubClient] = deque()
+        self._hubs = HubConnections(self.target.locate, retry)
         self._follower: Follower | None = None
 
     # -- the connection --------------------------------------------------------------
@@ -94,10 +88,8 @@ class Client:
 
     def close(self) -> None:
         """End `events` and every call that waits. Any thread may call it."""
-        self._closed.set()
+        self._hubs.close()
         self.end_events()
-        while self._idle:
-            self._idle.pop().close()
 
     def end_events(self) -> None:
         """End a running iteration over `events`. Any thread may call it."""
@@ -142,7 +134,7 @@ class Client:
         """
         if self._follower is not None:
             raise Invalid("this client already streams events; create another client")
-        if self._closed.is_set():
+        if self._hubs.closed:
             raise Invalid("this client is closed")
         self._follower = follower = Follower(
             self.target.locate,
@@ -204,7 +196,7 @@ class Client:
         outcomes: list[models.BatchOutcome] = []
         for start in range(0, len(messages), BATCH_MAX):
             items = [_with_key(message) for message in messages[start : start + BATCH_MAX]]
-            with self._http() as hub:
+            with self._hubs.lend() as hub:
                 answer = hub.post("/api/v1/messages/batch", {"messages": items}, "")
             outcomes += [_outcome(result) for result in answer["results"]]
         return outcomes
@@ -386,7 +378,7 @@ class Client:
             "target": target,
             "client_message_id": client_message_id or random_id(),
         }
-        with self._http() as hub:
+        with self._hubs.lend() as hub:
             return msgspec.convert(hub.post("/v1/send", _given(body), ""), models.SendAccepted)
 
     def send_status(self, send_id: str) -> models.SendState:
@@ -398,7 +390,7 @@ class Client:
     ) -> list[models.InboxMessage]:
         """The oldest received messages after the last acked one; waits for the first if there is
         none. Without an `ack`, the next call returns them again."""
-        with self._http() as hub:
+        with self._hubs.lend() as hub:
             page = hub.get(
                 "/v1/inbox", since=self._inbox_cursor.event_id, mesh=mesh, limit=limit,
                 wait=wait_seconds,
@@ -413,39 +405,22 @@ class Client:
     # -- requests --------------------------------------------------------------------
 
     def _get(self, path: str, reply: type[T], field: str | None, /, **query: Any) -> T:
-        with self._http() as hub:
+        with self._hubs.lend() as hub:
             answer = hub.get(path, **query)
         return msgspec.convert(answer if field is None else answer[field], reply)
 
     def _post(self, path: str, body: Json, key: str | None, kind: type[T]) -> T:
-        with self._http() as hub:
+        with self._hubs.lend() as hub:
             return msgspec.convert(hub.post(path, _given(body), key), kind)
 
     def _patch(self, path: str, body: Json, key: str | None, kind: type[T]) -> T:
-        with self._http() as hub:
+        with self._hubs.lend() as hub:
             return msgspec.convert(hub.patch(path, _given(body), key), kind)
 
     def _topic(self, reference: str) -> str:
         """The path of a topic. A path can't contain the `/` of a name, so names are looked up."""
-        with self._http() as hub:
+        with self._hubs.lend() as hub:
             return f"/api/v1/topics/{path_segment(topic_id_of(hub, reference))}"
-
-    @contextmanager
-    def _http(self) -> Iterator[HubClient]:
-        """A connection for the exclusive use of the block."""
-        if self._closed.is_set():
-            raise Invalid("this client is closed")
-        try:
-            hub = self._idle.pop()
-        except IndexError:
-            hub = HubClient(self.target.locate, self._retry, self._closed.wait)
-        try:
-            yield hub
-        finally:
-            if self._closed.is_set() or len(self._idle) >= CONNECTIONS_KEPT_MAX:
-                hub.close()
-            else:
-                self._idle.append(hub)
 
 
 def decode_event(text: str) -> models.Envelope:

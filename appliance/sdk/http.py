@@ -6,14 +6,17 @@ Retries are limited in number and in seconds.
 
 import http.client
 import random
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
-from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile, connect
@@ -22,6 +25,7 @@ from appliance.sdk.errors import Refused as Refused
 from appliance.sdk.errors import refusal
 
 REQUEST_TIMEOUT_SECONDS = 30.0
+CONNECTIONS_KEPT_MAX = 8
 REPLY_BYTES_MAX = 64 * 1024 * 1024
 RETRY_AFTER_SECONDS_MIN = 0.01
 BACKOFF = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
@@ -185,6 +189,44 @@ class HubClient:
             self._endpoint = self._locate()
             self._connection = connect(self._endpoint, REQUEST_TIMEOUT_SECONDS)
         return self._connection, self._endpoint
+
+
+class HubConnections:
+    """Kept-alive connections to one hub, for calls from any thread."""
+
+    def __init__(self, locate: Callable[[], Endpoint], retry: Retry | None = None) -> None:
+        self._locate = locate
+        self._retry = retry
+        self._closed = threading.Event()
+        self._idle: deque[HubClient] = deque()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set()
+
+    @contextmanager
+    def lend(self) -> Iterator[HubClient]:
+        """A connection for the exclusive use of the block."""
+        if self.closed:
+            raise Invalid("this client is closed")
+        try:
+            hub = self._idle.pop()
+        except IndexError:  # all are in use by other threads
+            hub = HubClient(self._locate, self._retry, self._closed.wait)
+        try:
+            yield hub
+        finally:
+            if self.closed or len(self._idle) >= CONNECTIONS_KEPT_MAX:
+                hub.close()
+            else:
+                self._idle.append(hub)
+
+    def close(self) -> None:
+        """End every wait between retries. Any thread may call it."""
+        self._closed.set()
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
 
 def _key(given: str | None) -> str:

@@ -10,8 +10,9 @@ from appliance.busfile.claims import ClaimHeld, ClaimLost
 from appliance.busfile.file import connect, transaction
 from appliance.busfile.messages import MessageIdReused
 from appliance.busfile.workers import StaleState, UnknownTask
+from appliance.kernel.errors import Invalid
 from appliance.sdk import bus as sdk_bus
-from appliance.sdk.bus import FileBus, HttpBus, consume
+from appliance.sdk.bus import FileBus, HttpBus
 from appliance.sdk.http import ConnectionBroken, HubClient
 from tests.support.servedhub import serve
 
@@ -52,8 +53,8 @@ def test_handled_messages_are_acked_up_to_the_first_failure(join):
             handled.append(message.payload)
 
     with pytest.raises(ValueError):
-        consume(bob, handler, wait=0)
-    consume(bob, handler, wait=0)
+        bob.consume(handler, wait=0)
+    bob.consume(handler, wait=0)
 
     assert handled == [0, 1, 1, 2]
     assert bob.poll() == []
@@ -121,3 +122,13 @@ def test_state_changes_if_it_is_what_it_was(join, hub, task):
     assert [row.state for row in ada.status() if row.task == task] == ["WORKING"]
     with pytest.raises(StaleState):
         ada.transition(task, "ASSIGNED", "FAILED")
+
+
+def test_close_ends_a_wait_on_the_file(hub):
+    bus = FileBus("closed", hub.datadir.workspace)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(bus.poll, wait=600)
+        bus.ack(bus.publish("work", to="nobody").seq)
+        bus.close()
+        with pytest.raises(Invalid, match="closed"):
+            waiting.result(30)

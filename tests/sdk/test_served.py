@@ -189,7 +189,7 @@ def test_threads_share_a_client_and_nothing_is_sent_twice(hub, channel_and_topic
         until(lambda: len(follow.events) >= 200, 30, "all events")
         sent = [event.data["message"]["content_raw"] for event in follow.events]
         assert sorted(sent) == sorted(content for mine in contents for content in mine)
-        assert len(follow.client._idle) <= 8
+        assert len(follow.client._hubs._idle) <= 8
 
 
 # -- what happens to a hub ---------------------------------------------------------------------
