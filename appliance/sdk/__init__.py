@@ -63,18 +63,8 @@ _MODULES = {
     ".cursor": ("Cursor", "FileCursor"),
     ".discovery": ("Endpoint", "HubNotRunning", "find_hub"),
     ".errors": (
-        "AlreadyExists",
-        "CrossChannelMove",
-        "HubBusy",
-        "InvalidInput",
-        "KeyReused",
-        "NotAllowed",
-        "NotFound",
-        "PayloadTooLarge",
-        "RateLimited",
-        "Refused",
-        "StorageFull",
-        "TokenRejected",
+        "AlreadyExists", "CrossChannelMove", "HubBusy", "InvalidInput", "KeyReused", "NotAllowed",
+        "NotFound", "PayloadTooLarge", "RateLimited", "Refused", "StorageFull", "TokenRejected",
         "VersionConflict",
     ),
     ".http": ("Retry",),
@@ -84,7 +74,7 @@ _MODULES = {
     ".target": ("OtherDatabase", "ProtocolUnknown"),
     "..kernel.errors": ("ApplianceError",),
     "..mesh.fingerprint": ("fingerprint",),
-}
+}  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = list(_MODULE_OF)
 

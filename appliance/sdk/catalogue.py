@@ -4,6 +4,9 @@ When two clients create the same name at once, the second gets a conflict and re
 again.
 """
 
+from collections.abc import Callable, Iterator
+from functools import partial
+
 from appliance.sdk.http import HubClient, Json, Refused
 from appliance.sdk.reader import ChannelNotFound, TopicNotFound
 
@@ -29,61 +32,53 @@ class Catalogue:
                     f"channel not found: {name_or_id}",
                     hint=f"agentlip channel create {name_or_id!r}",
                 )
-            self._make_channel(name_or_id)
+            body = {"name": name_or_id}
+            self._make("channel", body, name_or_id, self._channels, self._load_channels)
         return self._channels[name_or_id]
 
     def topic_id(self, channel: str, title: str, create: bool = False) -> str:
         channel_id = self.channel_id(channel, create)
+        load = partial(self._load_topics, channel_id)
         if channel_id not in self._topics:
-            self._load_topics(channel_id)
-        if title not in self._topics[channel_id]:
+            load()
+        topics = self._topics[channel_id]
+        if title not in topics:
             if not create:
                 raise TopicNotFound(
                     f"topic not found: {title}",
                     hint=f"agentlip topic create --channel {channel!r} {title!r}",
                 )
-            self._make_topic(channel_id, title)
-        return self._topics[channel_id][title]
+            self._make("topic", {"channel_id": channel_id, "title": title}, title, topics, load)
+        return topics[title]
 
     def _load_channels(self) -> None:
-        after: str | None = None
-        for _ in range(PAGES_MAX):
-            page = self._client.get("/api/v1/channels", limit=PAGE, after_name=after)["channels"]
-            for row in page:
-                self._channels[row["name"]] = row["id"]
-                self._channels[row["id"]] = row["id"]
-            if not page or page[-1]["name"] == after:
-                break
-            after = page[-1]["name"]
-
-    def _make_channel(self, name: str) -> None:
-        try:
-            made: Json = self._client.post("/api/v1/channels", {"name": name})["channel"]
-            self._channels[name] = made["id"]
-        except Refused as error:
-            self._load_channels()
-            if error.http_status != 409 or name not in self._channels:
-                raise
+        for row in self._rows("/api/v1/channels", "channels", "after_name", "name"):
+            self._channels[row["name"]] = self._channels[row["id"]] = row["id"]
 
     def _load_topics(self, channel_id: str) -> None:
         topics = self._topics.setdefault(channel_id, {})
-        before: str | None = None
-        for _ in range(PAGES_MAX):
-            path = f"/api/v1/channels/{channel_id}/topics"
-            page = self._client.get(path, limit=PAGE, before_id=before)["topics"]
-            topics.update((row["title"], row["id"]) for row in page)
-            if not page or page[-1]["id"] == before:
-                break
-            before = page[-1]["id"]
+        for row in self._rows(f"/api/v1/channels/{channel_id}/topics", "topics", "before_id", "id"):
+            topics[row["title"]] = row["id"]
 
-    def _make_topic(self, channel_id: str, title: str) -> None:
-        body = {"channel_id": channel_id, "title": title}
+    def _rows(self, path: str, name: str, cursor: str, key: str) -> Iterator[Json]:
+        """All rows. `cursor` is the parameter that continues after the last one; `key` is its
+        column."""
+        after: str | None = None
+        for _ in range(PAGES_MAX):
+            page = self._client.get(path, limit=PAGE, **{cursor: after})[name]
+            yield from page
+            if not page or page[-1][key] == after:
+                break
+            after = page[-1][key]
+
+    def _make(
+        self, kind: str, body: Json, name: str, ids: dict[str, str], load: Callable[[], None]
+    ) -> None:
         try:
-            made: Json = self._client.post("/api/v1/topics", body)["topic"]
-            self._topics[channel_id][title] = made["id"]
+            ids[name] = self._client.post(f"/api/v1/{kind}s", body)[kind]["id"]
         except Refused as error:
-            self._load_topics(channel_id)
-            if error.http_status != 409 or title not in self._topics[channel_id]:
+            load()
+            if error.http_status != 409 or name not in ids:
                 raise
 
 

@@ -8,6 +8,7 @@ import http.client
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -201,10 +202,10 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
 def ask_health(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Health | None:
     """The response of `/health`, or None if no hub answers. Sends no token."""
     status, text = _probe(endpoint, "/health", {}, timeout)
-    try:
-        return msgspec.json.decode(text, type=Health) if status == 200 else None
-    except msgspec.DecodeError:
-        return None
+    if status == 200:
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text, type=Health)
+    return None
 
 
 def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> ReadyResponse:
@@ -215,14 +216,10 @@ def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Re
         status, text = _probe(endpoint, "/-/ready", {}, timeout)
     if status == 404:
         return ReadyResponse(ready=True)
-    try:
-        return (
-            msgspec.json.decode(text, type=ReadyResponse)
-            if status in (200, 503)
-            else ReadyResponse()
-        )
-    except msgspec.DecodeError:
-        return ReadyResponse()
+    if status in (200, 503):
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(text, type=ReadyResponse)
+    return ReadyResponse()
 
 
 def _probe(
@@ -241,9 +238,8 @@ def _probe(
 
 
 def connect(endpoint: Endpoint, timeout: float) -> http.client.HTTPConnection:
-    if endpoint.secure:
-        return http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=timeout)
-    return http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
+    kind = http.client.HTTPSConnection if endpoint.secure else http.client.HTTPConnection
+    return kind(endpoint.host, endpoint.port, timeout=timeout)
 
 
 def _token_from(environment: Mapping[str, str]) -> str | None:
