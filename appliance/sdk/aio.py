@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from appliance.kernel.errors import Invalid
@@ -68,26 +67,48 @@ class ThreadIterator(Generic[T]):
         return value
 
 
-def _run_in_thread(
-    verb: Callable[Concatenate[Client, P], T],
-) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
-    """The method of `Client`, run in a thread."""
+class ThreadedClient:
+    """A client whose calls run in threads. It belongs to one event loop."""
 
-    async def call(self: "AsyncClient", /, *args: P.args, **more: P.kwargs) -> T:
-        return await self._threads.submit(partial(verb, self._client, *args, **more))
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._threads = CallThreads(THREADS_MAX)
+
+    async def close(self) -> None:
+        """End everything that waits."""
+        self._threads.close()
+        await asyncio.to_thread(self._client.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def run_in_thread(
+    verb: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[ThreadedClient, P], Awaitable[T]]:
+    """The method of the client, run in a thread."""
+
+    async def call(self: ThreadedClient, /, *args: P.args, **more: P.kwargs) -> T:
+        method = getattr(self._client, verb.__name__)
+        return await self._threads.submit(partial(method, *args, **more))
 
     call.__name__, call.__doc__ = verb.__name__, verb.__doc__
     return call
 
 
-class AsyncClient:
+class AsyncClient(ThreadedClient):
     """Takes the arguments of `Client`. Belongs to one event loop, which runs all callbacks but
     `cursor`."""
 
+    _client: Client
+    disconnect = ThreadedClient.close
+
     def __init__(self, *args: Any, **more: Any) -> None:
-        self._client = client = Client(*args, **more)
-        client.on_new_history = self._call_in_loop(client.on_new_history)
-        self._threads = CallThreads(THREADS_MAX)
+        super().__init__(Client(*args, **more))
+        self._client.on_new_history = self._call_in_loop(self._client.on_new_history)
         self._loop: asyncio.AbstractEventLoop
 
     @property
@@ -98,24 +119,6 @@ class AsyncClient:
         """Check that the hub runs and serves this workspace. Other calls do this by themselves."""
         await self._threads.submit(self._client.connect)
         return self
-
-    async def close(self) -> None:
-        """End `events` and every call that waits."""
-        self._threads.close()
-        await asyncio.to_thread(self._client.close)
-
-    disconnect = close
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def on(self, name: str, handler: Callable[[Any], object]) -> None:
         """Like `Client.on`; handlers are plain functions."""
@@ -147,28 +150,28 @@ class AsyncClient:
 
     # -- verbs -----------------------------------------------------------------------
 
-    acknowledge = _run_in_thread(Client.acknowledge)
-    create_channel = _run_in_thread(Client.create_channel)
-    create_topic = _run_in_thread(Client.create_topic)
-    rename_topic = _run_in_thread(Client.rename_topic)
-    send_message = _run_in_thread(Client.send_message)
-    send_messages = _run_in_thread(Client.send_messages)
-    edit_message = _run_in_thread(Client.edit_message)
-    delete_message = _run_in_thread(Client.delete_message)
-    retopic_message = _run_in_thread(Client.retopic_message)
-    add_attachment = _run_in_thread(Client.add_attachment)
-    list_channels = _run_in_thread(Client.list_channels)
-    list_topics = _run_in_thread(Client.list_topics)
-    get_message = _run_in_thread(Client.get_message)
-    tail_messages = _run_in_thread(Client.tail_messages)
-    page_messages = _run_in_thread(Client.page_messages)
-    list_attachments = _run_in_thread(Client.list_attachments)
-    list_enrichments = _run_in_thread(Client.list_enrichments)
-    search = _run_in_thread(Client.search)
-    send = _run_in_thread(Client.send)
-    send_status = _run_in_thread(Client.send_status)
-    receive = _run_in_thread(Client.receive)
-    ack = _run_in_thread(Client.ack)
+    acknowledge = run_in_thread(Client.acknowledge)
+    create_channel = run_in_thread(Client.create_channel)
+    create_topic = run_in_thread(Client.create_topic)
+    rename_topic = run_in_thread(Client.rename_topic)
+    send_message = run_in_thread(Client.send_message)
+    send_messages = run_in_thread(Client.send_messages)
+    edit_message = run_in_thread(Client.edit_message)
+    delete_message = run_in_thread(Client.delete_message)
+    retopic_message = run_in_thread(Client.retopic_message)
+    add_attachment = run_in_thread(Client.add_attachment)
+    list_channels = run_in_thread(Client.list_channels)
+    list_topics = run_in_thread(Client.list_topics)
+    get_message = run_in_thread(Client.get_message)
+    tail_messages = run_in_thread(Client.tail_messages)
+    page_messages = run_in_thread(Client.page_messages)
+    list_attachments = run_in_thread(Client.list_attachments)
+    list_enrichments = run_in_thread(Client.list_enrichments)
+    search = run_in_thread(Client.search)
+    send = run_in_thread(Client.send)
+    send_status = run_in_thread(Client.send_status)
+    receive = run_in_thread(Client.receive)
+    ack = run_in_thread(Client.ack)
 
     def messages(self, topic_id: str) -> ThreadIterator[models.Message]:
         """Like `Client.messages`, as an async iterator."""

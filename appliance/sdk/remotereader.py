@@ -1,6 +1,5 @@
 """The reads of `WorkspaceReader` over HTTP, for callers that have only a hub's address."""
 
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -19,12 +18,7 @@ class RemoteReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def channels(self, limit: int) -> list[Row]:

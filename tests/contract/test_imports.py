@@ -61,7 +61,7 @@ IMPORTERS = {
         "appliance.busfile.heartbeats",  # in an agent's process, while the agent blocks
         "appliance.export.prefetch",
     ],
-    "asyncio": ["appliance.sdk.aio", "appliance.sdk.courier_aio"],
+    "asyncio": ["appliance.sdk.aio", "appliance.sdk.bus_aio", "appliance.sdk.courier_aio"],
 }
 
 # Offences against the layers, and against the contracts in pyproject.toml.

@@ -126,9 +126,9 @@ def test_state_changes_if_it_is_what_it_was(join, hub, task):
 
 def test_close_ends_a_wait_on_the_file(hub):
     bus = FileBus("closed", hub.datadir.workspace)
+    bus.ack(bus.publish("work", to="nobody").seq)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(bus.poll, wait=600)
-        bus.ack(bus.publish("work", to="nobody").seq)
         bus.close()
         with pytest.raises(Invalid, match="closed"):
             waiting.result(30)

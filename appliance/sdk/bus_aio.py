@@ -1,0 +1,83 @@
+"""The worker bus for asyncio: the methods of `FileBus` and `HttpBus` as coroutines.
+
+    async with AsyncFileBus("ada") as bus:                 # or AsyncHttpBus("ada", url=…, token=…)
+        claim = await bus.claim("task-7", wait=60)
+        await bus.publish("task_progress", {"progress": 0.5}, task="task-7")
+        await bus.release("task-7", claim.fence)
+
+Cancelling a call stops the wait for it; its effect may still happen. A claim that arrives after its
+call was cancelled is released.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from appliance.busfile.claims import LEASE_MS, BusClaim
+from appliance.busfile.messages import BusMessage
+from appliance.sdk.aio import ThreadedClient, run_in_thread
+from appliance.sdk.bus import REQUEST_WAIT_SECONDS_MAX, BusAgent, FileBus, HttpBus
+
+
+class AsyncBus(ThreadedClient):
+    """What both kinds of agents share: everything."""
+
+    kind: type[BusAgent]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(self.kind(*arguments, **options))
+
+    @property
+    def agent(self) -> str:
+        return str(self._client.agent)
+
+    publish = run_in_thread(FileBus.publish)
+    poll = run_in_thread(FileBus.poll)
+    ack = run_in_thread(FileBus.ack)
+    renew = run_in_thread(FileBus.renew)
+    release = run_in_thread(FileBus.release)
+    beat = run_in_thread(FileBus.beat)
+    status = run_in_thread(FileBus.status)
+    transition = run_in_thread(FileBus.transition)
+
+    async def claim(self, task: str, *, wait: float = 0.0, lease_ms: int = LEASE_MS) -> BusClaim:
+        """Claim, or wait for the claim. Raises ClaimHeld."""
+        claiming = self._threads.submit(
+            partial(self._client.claim, task, wait=wait, lease_ms=lease_ms)
+        )
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            claiming.add_done_callback(self._release_late)
+            raise
+
+    async def consume(
+        self,
+        handler: Callable[[BusMessage], Awaitable[object]],
+        *,
+        wait: float = REQUEST_WAIT_SECONDS_MAX,
+    ) -> int:
+        """Like `FileBus.consume`, with a coroutine function."""
+        batch = await self.poll(wait=wait)
+        for message in batch:
+            await handler(message)
+            await self.ack(message.seq)
+        return len(batch)
+
+    def _release_late(self, claiming: "asyncio.Future[BusClaim]") -> None:
+        if not claiming.exception() and not self._threads.closed:
+            claim = claiming.result()
+            self._threads.submit(partial(self._client.release, claim.task_id, claim.fence))
+
+
+class AsyncFileBus(AsyncBus):
+    """Takes the arguments of `FileBus`."""
+
+    kind = FileBus
+
+
+class AsyncHttpBus(AsyncBus):
+    """Takes the arguments of `HttpBus`."""
+
+    kind = HttpBus

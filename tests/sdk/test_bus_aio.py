@@ -1,0 +1,131 @@
+"""Agents of asyncio: one works on the file, one over HTTP, on the same bus."""
+
+import asyncio
+from contextlib import closing
+
+import pytest
+
+from appliance.busfile import workers
+from appliance.busfile.claims import ClaimHeld
+from appliance.busfile.file import connect, transaction
+from appliance.busfile.messages import MessageIdReused
+from appliance.busfile.workers import StaleState
+from appliance.kernel.errors import Invalid
+from appliance.sdk.bus import FileBus
+from appliance.sdk.bus_aio import AsyncFileBus, AsyncHttpBus
+from tests.support.servedhub import serve
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("bus")) as hub:
+        yield hub
+
+
+@pytest.fixture(params=["file", "http"])
+def join(request, hub):
+    """Makes an agent of each kind, whose name is unique to the test."""
+    kind = AsyncFileBus if request.param == "file" else AsyncHttpBus
+
+    def make(name):
+        return kind(f"{name}-{request.node.name}", workspace=hub.datadir.workspace)
+
+    return make
+
+
+@pytest.fixture
+def task(request):
+    return f"task-{request.node.name}".replace("[", "-").replace("]", "")
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+def test_handled_messages_are_acked_up_to_the_first_failure(join):
+    async def work():
+        async with join("ada") as ada, join("bob") as bob:
+            await bob.ack((await ada.publish("work", to="nobody")).seq)
+            for number in range(3):
+                await ada.publish("work", number, to=bob.agent)
+            handled = []
+
+            async def handler(message):
+                handled.append(message.payload)
+                if handled == [0, 1]:
+                    raise ValueError
+
+            with pytest.raises(ValueError):
+                await bob.consume(handler, wait=0)
+            assert await bob.consume(handler) == 2
+            return handled, await bob.poll()
+
+    assert run(work()) == ([0, 1, 1, 2], [])
+
+
+def test_poll_waits_while_other_tasks_work(join):
+    async def work():
+        async with join("ada") as ada, join("bob") as bob:
+            await bob.ack((await ada.publish("work", to="nobody")).seq)
+            waiting = asyncio.create_task(bob.poll(wait=30))
+            await ada.publish("work", 1, to=bob.agent, id=f"{bob.agent}-1")
+            with pytest.raises(MessageIdReused):
+                await ada.publish("work", 2, to=bob.agent, id=f"{bob.agent}-1")
+            return [message.payload for message in await waiting]
+
+    assert run(work()) == [1]
+
+
+def test_claim_is_passed_on(join, task):
+    async def work():
+        async with join("ada") as ada, join("bob") as bob:
+            first = await ada.claim(task)
+            with pytest.raises(ClaimHeld):
+                await bob.claim(task)
+            waiting = asyncio.create_task(bob.claim(task, wait=30))
+            await ada.renew(task, first.fence)
+            assert await ada.release(task, first.fence)
+            return (await waiting).fence - first.fence
+
+    assert run(work()) > 0
+
+
+def test_claim_that_arrives_after_its_cancellation_is_released(join, task):
+    async def work():
+        async with join("ada") as ada, join("bob") as bob, join("eve") as eve:
+            first = await ada.claim(task)
+            waiting = asyncio.create_task(bob.claim(task, wait=30, lease_ms=600_000))
+            await asyncio.sleep(0)  # the wait has begun
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await ada.release(task, first.fence)
+            return (await eve.claim(task, wait=30)).claimed_by, eve.agent
+
+    holder, eve = run(work())
+    assert holder == eve
+
+
+def test_state_changes_if_it_is_what_it_was(join, hub, task):
+    paths = FileBus("ada", hub.datadir.workspace).paths
+    with closing(connect(paths)) as connection, transaction(connection):
+        workers.create(connection, 1, task, branch=None, actor="ada")
+
+    async def work():
+        async with join("ada") as ada:
+            await ada.beat("working", task, 0.5)
+            await ada.transition(task, "ASSIGNED", "WORKING")
+            with pytest.raises(StaleState):
+                await ada.transition(task, "ASSIGNED", "FAILED")
+            return [row.state for row in await ada.status("WORKING") if row.task == task]
+
+    assert run(work()) == ["WORKING"]
+
+
+def test_closed_client_refuses_calls(join):
+    async def work():
+        bus = join("ada")
+        await bus.close()
+        await bus.status()
+
+    with pytest.raises(Invalid, match="closed"):
+        run(work())
