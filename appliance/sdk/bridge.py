@@ -18,6 +18,8 @@ import msgspec
 
 from appliance.kernel.errors import ApplianceError
 from appliance.sdk.discovery import Endpoint, connect
+from appliance.sdk.errors import Refused, refusal
+from appliance.sdk.http import json_object, request_headers
 
 LINE_BYTES_MAX = 1024 * 1024
 REPLY_BYTES_MAX = 64 * 1024 * 1024
@@ -29,6 +31,7 @@ END_SECONDS_MAX = 2.0  # for responses in progress when the input ends
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 INTERNAL_ERROR = -32603
+HINT = "agentlipd status"
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
@@ -127,7 +130,7 @@ class Bridge:
         endpoint = self._endpoint or self._find()
         try:
             return self._post(endpoint, message, line)
-        except (ConnectionRefusedError, _Strange):
+        except (ConnectionRefusedError, Refused):
             return self._post(self._find(), message, line)
 
     def _find(self) -> Endpoint:
@@ -143,23 +146,21 @@ class Bridge:
             connection.request("POST", f"{endpoint.prefix}/mcp", line, headers)
             reply = connection.getresponse()
             text = reply.read(REPLY_BYTES_MAX)
-        answer = _object(text)
+        answer = json_object(text)
         if answer.get("jsonrpc") == "2.0":
             self._remember(message, answer)
             return text
         if reply.status in (401, 404, 421):
             # The token was rotated, or another program uses that port now.
-            raise _Strange(reply.status, answer)
-        return _refusal(message["id"], reply.status, answer)
+            raise refusal(reply.status, {"hint": HINT, **answer})
+        sentence = str(answer.get("error") or f"the hub answered with status {reply.status}")
+        data = {"status": reply.status, **answer}  # rate, size, scope
+        return _error(message["id"], INTERNAL_ERROR, sentence, data)
 
     def _headers(self, endpoint: Endpoint, message: Json) -> dict[str, str]:
         """The headers that a client of the HTTP transport sends."""
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "application/json, text/event-stream",
-        }
-        if endpoint.token:
-            headers["Authorization"] = f"Bearer {endpoint.token}"
+        headers = request_headers(endpoint, b"")
+        headers["Accept"] = "application/json, text/event-stream"
         version = _modern_version(message)
         if version is None:
             if self._version is not None and message.get("method") != "initialize":
@@ -205,26 +206,12 @@ class Bridge:
 
     def _fail(self, request_id: Any, code: int, sentence: str, data: Json | None = None) -> None:
         self._say(sentence)
-        error: Json = {"code": code, "message": sentence}
-        if data is not None:
-            error["data"] = data
-        self._write(_encode({"jsonrpc": "2.0", "id": request_id, "error": error}))
+        self._write(_error(request_id, code, sentence, data))
 
     def _write(self, message: bytes) -> None:
         with self._writing:
             self._target.write(message.replace(b"\n", b" ") + b"\n")
             self._target.flush()
-
-
-class _Strange(ApplianceError):
-    """Another program answered, or the hub no longer accepts the token."""
-
-    def __init__(self, status: int, body: Json) -> None:
-        super().__init__(
-            str(body.get("error") or f"the hub answered with status {status}"),
-            hint=str(body.get("hint") or "agentlipd status"),
-        )
-        self.code = str(body.get("code") or "INTERNAL_ERROR")  # type: ignore[misc]
 
 
 def header_value(value: str) -> str:
@@ -247,16 +234,6 @@ def _key(message: Json) -> str:
     return repr(message["id"])  # 1 and "1" are different requests
 
 
-def _object(text: bytes) -> Json:
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _refusal(request_id: Any, status: int, body: Json) -> bytes:
-    """An HTTP error of the hub (rate, size, scope) as a JSON-RPC error."""
-    sentence = str(body.get("error") or f"the hub answered with status {status}")
-    error = {"code": INTERNAL_ERROR, "message": sentence, "data": {"status": status, **body}}
+def _error(request_id: Any, code: int, sentence: str, data: Json | None) -> bytes:
+    error = {"code": code, "message": sentence, **({} if data is None else {"data": data})}
     return _encode({"jsonrpc": "2.0", "id": request_id, "error": error})

@@ -166,7 +166,7 @@ class HubClient:
     def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
         connection, endpoint = self._connect()
         try:
-            sent = {**_headers(endpoint, body), **headers}
+            sent = {**request_headers(endpoint, body), **headers}
             connection.request(method, endpoint.prefix + path, body, sent)
             reply = connection.getresponse()
             text = reply.read(REPLY_BYTES_MAX)
@@ -244,7 +244,7 @@ def _key_header(key: str | None) -> dict[str, str]:
     return {"Idempotency-Key": key} if key else {}
 
 
-def _headers(endpoint: Endpoint, body: bytes | None) -> dict[str, str]:
+def request_headers(endpoint: Endpoint, body: bytes | None) -> dict[str, str]:
     headers = {"Accept": "application/json"}
     if body is not None:
         headers["Content-Type"] = "application/json"
@@ -253,13 +253,17 @@ def _headers(endpoint: Endpoint, body: bytes | None) -> dict[str, str]:
     return headers
 
 
-def _decode(reply: http.client.HTTPResponse, text: bytes) -> Json:
+def json_object(text: bytes) -> Json:
+    """The object; an empty one for anything else."""
     try:
-        body = msgspec.json.decode(text) if text else {}
-    except msgspec.DecodeError:
-        body = {}
-    if not isinstance(body, dict):
-        body = {}
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _decode(reply: http.client.HTTPResponse, text: bytes) -> Json:
+    body = json_object(text)
     if 200 <= reply.status < 300:
         return body
     raise refusal(reply.status, body, _retry_after(reply, body))
