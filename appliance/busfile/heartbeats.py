@@ -2,11 +2,13 @@
 
 import sqlite3
 import threading
+from collections.abc import Callable
+from contextlib import closing
 from typing import Literal, Self, get_args
 
 from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.messages import check_name
-from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
 
 INTERVAL_SECONDS = 10.0
@@ -55,36 +57,37 @@ def beat(
     return now_ms
 
 
-class HeartbeatThread:
-    """Sends heartbeats from a thread with a connection of its own, so that the agent may block.
+def write(
+    paths: BusPaths, agent: str, status: str, task: str | None, progress: float | None
+) -> None:
+    """One heartbeat, with a connection of its own."""
+    with closing(connect(paths)) as connection, transaction(connection):
+        beat(connection, SystemClock().now_ms(), agent, status, task, progress)
 
-    The first heartbeat is written before the constructor returns, and a change of the status at
-    once. A heartbeat that fails is tried again after the interval; `error` has the reason.
+
+class HeartbeatThread:
+    """Sends heartbeats from a thread of its own, so that the agent may block.
+
+    The first heartbeat is sent before the constructor returns, and a change of the status at once.
+    A heartbeat that fails is tried again after the interval; `error` has the reason.
     """
 
     def __init__(
         self,
-        paths: BusPaths,
-        agent: str,
+        send: Callable[[Status, str | None, float | None], object],
         status: Status = "working",
         task: str | None = None,
         *,
-        interval_seconds: float = INTERVAL_SECONDS,
-        clock: Clock | None = None,
+        interval_seconds: float | None = None,
     ) -> None:
+        """`send(status, task, progress)` is called in the thread."""
         self.error: ApplianceError | None = None
-        self._paths = paths
-        self._agent = agent
-        self._interval = interval_seconds
-        self._clock = clock or SystemClock()
-        self._state: tuple[str, str | None, float | None] = (status, task, None)
+        self._send = send
+        self._interval = interval_seconds or INTERVAL_SECONDS
+        self._state: tuple[Status, str | None, float | None] = (status, task, None)
         self._stopped = False
         self._changed = threading.Condition()
-        connection = connect(paths)
-        try:
-            self._write(connection)
-        finally:
-            connection.close()
+        self._send_state()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
 
@@ -97,7 +100,7 @@ class HeartbeatThread:
             self._changed.notify()
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """Ends the thread; False if it still waits for the file."""
+        """Ends the thread; False if it still sends."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
@@ -111,25 +114,20 @@ class HeartbeatThread:
         self.stop()
 
     def _run(self) -> None:
-        connection: sqlite3.Connection | None = None
         while True:
             with self._changed:
                 self._changed.wait_for(self._has_news, self._interval)
                 if self._stopped:
-                    break
+                    return
             try:
-                connection = connection or connect(self._paths)
-                self._write(connection)
+                self._send_state()
                 self.error = None
             except ApplianceError as error:
                 self.error = error
-        if connection:
-            connection.close()
 
     def _has_news(self) -> bool:
-        return self._stopped or self._state != self._written
+        return self._stopped or self._state != self._sent
 
-    def _write(self, connection: sqlite3.Connection) -> None:
-        self._written = self._state  # also if it fails: it is tried again after the interval
-        with transaction(connection):
-            beat(connection, self._clock.now_ms(), self._agent, *self._written)
+    def _send_state(self) -> None:
+        self._sent = self._state  # also if it fails: it is tried again after the interval
+        self._send(*self._sent)

@@ -22,6 +22,7 @@ from appliance.busfile import claims, heartbeats, messages, workers
 from appliance.busfile.claims import LEASE_MS, BusClaim, ClaimHeld, ClaimLost
 from appliance.busfile.consumer import PollInterval
 from appliance.busfile.file import connect, find_paths, snapshot, transaction
+from appliance.busfile.heartbeats import HeartbeatThread, Status
 from appliance.busfile.messages import (
     POLL_BYTES_MAX,
     POLL_MAX,
@@ -101,6 +102,16 @@ class BusAgent(ABC):
     def ack(self, seq: int) -> int:
         """Report this message and all before it as handled. Returns the cursor."""
 
+    @abstractmethod
+    def beat(
+        self, status: Status = "working", task: str | None = None, progress: float | None = None
+    ) -> None:
+        """Send one heartbeat."""
+
+    def heartbeat(self, status: Status = "working", task: str | None = None) -> HeartbeatThread:
+        """Send a heartbeat every ten seconds, from a thread, until the end of a `with` block."""
+        return HeartbeatThread(self.beat, status, task)
+
     def consume(
         self, handler: Callable[[BusMessage], object], *, wait: float = REQUEST_WAIT_SECONDS_MAX
     ) -> int:
@@ -166,11 +177,9 @@ class FileBus(BusAgent):
         return self._write(claims.release, task, self.agent, fence)
 
     def beat(
-        self, status: str = "working", task: str | None = None, progress: float | None = None
+        self, status: Status = "working", task: str | None = None, progress: float | None = None
     ) -> None:
-        """Send one heartbeat."""
-        now_ms = self._clock.now_ms()
-        self._write(heartbeats.beat, now_ms, self.agent, status, task, progress)
+        heartbeats.write(self.paths, self.agent, status, task, progress)
 
     def status(self, state: State | None = None) -> list[WorkerStatus]:
         """Workers and their states, oldest first."""
@@ -240,7 +249,7 @@ class HttpBus(BusAgent):
         return bool(self._post("claims/release", body)["released"])
 
     def beat(
-        self, status: str = "working", task: str | None = None, progress: float | None = None
+        self, status: Status = "working", task: str | None = None, progress: float | None = None
     ) -> None:
         body = {"agent": self.agent, "status": status, "task": task, "progress": progress}
         self._post("heartbeats", body)

@@ -10,11 +10,13 @@ call was cancelled is released.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 from appliance.busfile.claims import LEASE_MS, BusClaim
+from appliance.busfile.heartbeats import HeartbeatThread, Status
 from appliance.busfile.messages import BusMessage
 from appliance.sdk.aio import ThreadedClient, run_in_thread
 from appliance.sdk.bus import REQUEST_WAIT_SECONDS_MAX, BusAgent, FileBus, HttpBus
@@ -40,6 +42,17 @@ class AsyncBus(ThreadedClient):
     beat = run_in_thread(FileBus.beat)
     status = run_in_thread(FileBus.status)
     transition = run_in_thread(FileBus.transition)
+
+    @asynccontextmanager
+    async def heartbeat(
+        self, status: Status = "working", task: str | None = None
+    ) -> AsyncIterator[HeartbeatThread]:
+        """Send a heartbeat every ten seconds, from a thread, until the end of the block."""
+        thread = await self._threads.submit(partial(self._client.heartbeat, status, task))
+        try:
+            yield thread
+        finally:
+            await asyncio.to_thread(thread.stop)
 
     async def claim(self, task: str, *, wait: float = 0.0, lease_ms: int = LEASE_MS) -> BusClaim:
         """Claim, or wait for the claim. Raises ClaimHeld."""

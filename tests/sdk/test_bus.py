@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from appliance.busfile import workers
+from appliance.busfile import heartbeats, workers
 from appliance.busfile.claims import ClaimHeld, ClaimLost
 from appliance.busfile.file import connect, transaction
 from appliance.busfile.messages import MessageIdReused
@@ -15,6 +15,7 @@ from appliance.sdk import bus as sdk_bus
 from appliance.sdk.bus import FileBus, HttpBus
 from appliance.sdk.http import ConnectionBroken, HubClient
 from tests.support.servedhub import serve
+from tests.support.until import until
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +123,24 @@ def test_state_changes_if_it_is_what_it_was(join, hub, task):
     assert [row.state for row in ada.status() if row.task == task] == ["WORKING"]
     with pytest.raises(StaleState):
         ada.transition(task, "ASSIGNED", "FAILED")
+
+
+def test_heartbeats_continue_while_the_agent_blocks(join, hub, monkeypatch):
+    monkeypatch.setattr(heartbeats, "INTERVAL_SECONDS", 0.01)
+    ada = join("ada")
+
+    def row():
+        query = "SELECT status, current_task, progress, ts_ms FROM heartbeats WHERE agent_id = ?"
+        with closing(connect(FileBus("ada", hub.datadir.workspace).paths)) as connection:
+            return connection.execute(query, (ada.agent,)).fetchone()
+
+    with ada.heartbeat("working", "t") as heartbeat:
+        first = row()
+        assert first[:3] == ("working", "t", None)
+        until(lambda: row()[3] > first[3])
+        heartbeat.report("blocked", "t", 0.5)
+        until(lambda: row()[:3] == ("blocked", "t", 0.5))
+    assert heartbeat.stop()
 
 
 def test_close_ends_a_wait_on_the_file(hub):

@@ -121,6 +121,15 @@ def test_state_changes_if_it_is_what_it_was(join, hub, task):
     assert run(work()) == ["WORKING"]
 
 
+def test_heartbeat_ends_with_its_block(join):
+    async def work():
+        async with join("ada") as ada, ada.heartbeat("working", "t") as heartbeat:
+            heartbeat.report("idle")
+        return heartbeat
+
+    assert run(work()).stop()
+
+
 def test_closed_client_refuses_calls(join):
     async def work():
         bus = join("ada")

@@ -5,9 +5,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from appliance.busfile import claims, workers
+from appliance.busfile import claims, heartbeats, workers
 from appliance.busfile.heartbeats import HeartbeatThread
 from appliance.busfile.worker.operations import Team
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -20,7 +21,8 @@ Child = subprocess.Popen[bytes]
 def run_command(team: Team, task: str, words: Sequence[str]) -> int:
     """The exit code of the command, 128 and the number for a signal. Raises Invalid."""
     team.worker(task)
-    with HeartbeatThread(team.paths, task, status="working", task=task), _signals() as receive:
+    send = partial(heartbeats.write, team.paths, task)
+    with HeartbeatThread(send, "working", task), _signals() as receive:
         try:
             child = subprocess.Popen(list(words))
         except OSError as error:

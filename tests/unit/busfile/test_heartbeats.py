@@ -1,6 +1,7 @@
 """Levels, rows and the thread of heartbeats."""
 
 import time
+from functools import partial
 
 import pytest
 
@@ -45,7 +46,9 @@ def row(bus):
 
 def test_thread_writes_first_then_every_change_at_once_and_stops_at_once(bus):
     before = time.monotonic()
-    with HeartbeatThread(bus.paths, "a", task="t", interval_seconds=600) as thread:
+    with HeartbeatThread(
+        partial(heartbeats.write, bus.paths, "a"), task="t", interval_seconds=600
+    ) as thread:
         assert row(bus) == [("working", "t", None)]
         thread.report("blocked", "t", 0.25)
         until(lambda: row(bus) == [("blocked", "t", 0.25)])
@@ -54,14 +57,16 @@ def test_thread_writes_first_then_every_change_at_once_and_stops_at_once(bus):
 
 
 def test_thread_repeats_while_the_agent_blocks(bus):
-    with HeartbeatThread(bus.paths, "a", interval_seconds=0.01):
+    with HeartbeatThread(partial(heartbeats.write, bus.paths, "a"), interval_seconds=0.01):
         query = "SELECT ts_ms FROM heartbeats"
         first = bus.rows(query)
         until(lambda: bus.rows(query) > first)
 
 
 def test_thread_survives_a_failure_and_reports_it(bus):
-    with HeartbeatThread(bus.paths, "a", interval_seconds=0.01) as thread:
+    with HeartbeatThread(
+        partial(heartbeats.write, bus.paths, "a"), interval_seconds=0.01
+    ) as thread:
         with transaction(bus.connection):
             bus.connection.execute("ALTER TABLE heartbeats RENAME TO x_gone")
         until(lambda: thread.error is not None)
