@@ -43,7 +43,7 @@ class BusEventSource:
 
     def take(self) -> Iterator[bytes] | None:
         items = self._subscription.take(BATCH_MAX)
-        if self._subscription.lagging:
+        if self._subscription.lagging or any(item.large for item in items):
             return self._caught_up()
         return self._new(items) if items else None
 
@@ -58,7 +58,8 @@ class BusEventSource:
         self._bus.end_listening(self._subscription)
 
     def _caught_up(self) -> Iterator[bytes]:
-        """The queue overflowed, or another program has written: continue with the table."""
+        """The queue overflowed, another program has written, or a payload is in a blob: continue
+        with the table."""
         yield from self._stored()
         self._subscription.recover()
 

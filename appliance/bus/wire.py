@@ -154,11 +154,12 @@ class TooManyBusStreams(Unavailable):
 
 
 class BusItem(msgspec.Struct, frozen=True):
-    """A message on its way to those who wait for it."""
+    """A message on its way to those who wait for it. `large`: the payload is in a blob."""
 
     number: int
     data: bytes
     to_agent: str | None
+    large: bool = False
 
     def concerns(self, agent: str | None) -> bool:
         return agent is None or self.to_agent is None or self.to_agent == agent

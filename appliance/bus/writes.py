@@ -47,4 +47,5 @@ def _announce_after(tx: Any, seq: int) -> None:
 
 
 def to_item(message: BusMessage) -> BusItem:
-    return BusItem(message.seq, msgspec.json.encode(message), message.to_agent)
+    data, large = msgspec.json.encode(message), message.payload_ref is not None
+    return BusItem(message.seq, data, message.to_agent, large)
