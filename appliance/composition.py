@@ -32,6 +32,7 @@ from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
 from appliance.inbox.resources import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of
+from appliance.integrations.bus_export import BusSegments
 from appliance.integrations.courier_outbox import TriggerWebhooks
 from appliance.integrations.hooks_inbox import OwnNames, OwnUrl
 from appliance.integrations.hooks_outbox import HookSender
@@ -152,10 +153,13 @@ class Composition:
         )
         targets = (WebhookTarget(registered, caller, host.clock), *self._mail(host))
         member = MeshMember(host, self.tokens.book, broker, targets)
+        bus = None
+        if host.runs("bus"):
+            bus = BusSubsystem(host, BusNeeds(self.tokens.book, BusSegments(host)))
         subsystems: list[Subsystem | None] = [
             self.tokens,
             hub or HealthSubsystem(host, hub_needs),
-            BusSubsystem(host, BusNeeds(self.tokens.book)) if host.runs("bus") else None,
+            bus,
             broker,
             *member.subsystems,
         ]

@@ -387,15 +387,10 @@ def archive(
 
     Example: agentlip bus archive --older-than 30 --vacuum
     """
-    pruned = deleted = 0
+    deleted = 0
     with opened(session, create=False) as (paths, connection):
         exported = jsonl.export(connection, paths)
-        while True:
-            with transaction(connection):
-                count = retention.prune(connection, CLOCK.now_ms(), int(days * DAY_MS))
-            pruned += count
-            if not count:
-                break
+        pruned = retention.prune_all(connection, CLOCK, int(days * DAY_MS))
         if delete_blobs:
             with transaction(connection):  # nobody publishes a reference meanwhile
                 deleted = retention.delete_orphans(connection, paths.blobs, CLOCK.now_ms())

@@ -1,13 +1,14 @@
 """Background loops of the worker bus: they notice other programs, export, and delete by age."""
 
+from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any
 
-from appliance.bus import metrics, queries, writes
+from appliance.bus import metrics, queries
 from appliance.bus.service import Bus
 from appliance.bus.settings import BusSettings
 from appliance.busfile import jsonl, messages, retention
-from appliance.busfile.file import BusPaths, connect
+from appliance.busfile.file import BusBusy, BusMissing, BusPaths, connect, transaction
 from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -17,7 +18,6 @@ from appliance.kernel.threads import in_thread
 
 WATCH_SECONDS = 0.1  # a foreign message reaches those who wait within a quarter of a second
 IDLE_SECONDS = 3600.0  # `Bus.awaited` ends the pause
-ROUNDS_MAX = 50
 
 
 class BusWatcher(Loop):
@@ -67,27 +67,40 @@ class BusExporter(Loop):
 
 
 class BusPruner(Loop):
-    """Deletes messages older than `bus.retention_days` that every live agent has acked."""
+    """Deletes messages older than `bus.retention_days` that every live agent has acked, and that
+    are in a segment if the appliance writes those.
+
+    It has a connection of its own in a thread, so that it delays no write of the appliance.
+    """
 
     name = "bus_pruner"
     interval_seconds = 600.0
 
-    def __init__(self, store: Store, settings: BusSettings, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        paths: BusPaths,
+        settings: BusSettings,
+        segments: Callable[[], int | None],
+        clock: Clock,
+        log: Log,
+    ) -> None:
         super().__init__(clock, log)
-        self._store = store
-        self._settings = settings
+        self._paths = paths
+        self._age_ms = int(settings.retention_days * DAY_MS)
+        self._segments = segments
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        age_ms = int(self._settings.retention_days * DAY_MS)
-        total = 0
-        if self._store.path.exists():  # a write would make the file
-            for _ in range(ROUNDS_MAX):
-                removed = self._store.write(writes.now, retention.prune, age_ms)
-                total += removed
-                if not removed:
-                    break
-        metrics.pruned.inc(total)
-        return {"messages": total}
+        count = 0
+        with suppress(BusMissing, BusBusy):  # the next round tries again
+            count = in_thread(self._prune)
+        metrics.pruned.inc(count)
+        return {"messages": count}
+
+    def _prune(self) -> int:
+        with closing(connect(self._paths, create=False)) as connection:
+            with transaction(connection):
+                retention.hold(connection, self._segments())
+            return retention.prune_all(connection, self.clock, self._age_ms)
 
 
 def _export(paths: BusPaths) -> Any:

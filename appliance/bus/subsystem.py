@@ -1,6 +1,6 @@
 """The worker bus as a subsystem of the appliance."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -22,7 +22,10 @@ STORE = "bus"
 
 
 class BusNeeds(msgspec.Struct, frozen=True):
+    """`segments`: the last message in the segments; None if the appliance writes none."""
+
     book: TokenBook
+    segments: Callable[[], int | None]
 
 
 class BusSubsystem(Subsystem):
@@ -41,7 +44,7 @@ class BusSubsystem(Subsystem):
         self._feed = feed
         loops: list[Loop] = [
             BusWatcher(self.bus, store, host.clock, host.log),
-            BusPruner(store, settings, host.clock, host.log),
+            BusPruner(paths, settings, needs.segments, host.clock, host.log),
         ]
         if settings.export:
             loops.append(BusExporter(paths, store, host.clock, host.log))

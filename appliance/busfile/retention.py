@@ -11,13 +11,14 @@ import msgspec
 
 from appliance.busfile import blobs
 from appliance.busfile.file import errors_of, folder_of, transaction
-from appliance.kernel.clock import DAY_MS, HOUR_MS
+from appliance.kernel.clock import DAY_MS, HOUR_MS, Clock
 from appliance.kernel.errors import Exhausted, Missing
 
 LAG_MAX = 10_000  # messages that wait for one agent
 LIVE_MS = 7 * DAY_MS
 PRUNE_BATCH_MAX = 1000  # rows of one transaction, so that others wait for some milliseconds
 BLOB_AGE_MS = HOUR_MS  # younger ones may belong to a message that is about to be published
+HELD_KEY = "x_segments_seq"  # in `meta`
 FREE_RATIO = 0.25  # unused pages; with fewer, a vacuum costs more than it gives
 # Parameter: signs of life after this time.
 LIVE_CURSORS = """SELECT agent_id, last_acked_seq AS position FROM cursors
@@ -90,31 +91,52 @@ def retire_cursor(connection: sqlite3.Connection, now_ms: int, agent: str) -> in
     return int(added[0][0])
 
 
-def prunable(connection: sqlite3.Connection, now_ms: int, below: int | None = None) -> int:
+def hold(connection: sqlite3.Connection, seq: int | None) -> None:
+    """Keeps the messages above `seq`, the last one in the appliance's segments; None: it writes no
+    segments. The number is in the file, so that pruning without the appliance respects it."""
+    if seq is None:
+        connection.execute("DELETE FROM meta WHERE key = ?", (HELD_KEY,))
+    else:
+        connection.execute(
+            "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE"
+            " SET value = excluded.value WHERE value != excluded.value",
+            (HELD_KEY, str(seq)),
+        )
+
+
+def prunable(connection: sqlite3.Connection, now_ms: int) -> int:
     """The number up to which messages may be pruned: every live cursor is there, the exporter if
-    it has ever run, and `below`."""
+    it has ever run, and the segments if the appliance writes them."""
     (position,) = connection.execute(
         f"SELECT min(position) FROM (SELECT position FROM ({LIVE_CURSORS}) UNION ALL"
-        " SELECT nullif(last_seq, 0) FROM export_state UNION ALL SELECT ? UNION ALL"
+        " SELECT nullif(last_seq, 0) FROM export_state UNION ALL"
+        " SELECT CAST(value AS INTEGER) FROM meta WHERE key = ? UNION ALL"
         " SELECT seq FROM sqlite_sequence WHERE name = 'messages')",
-        (now_ms - LIVE_MS, below),
+        (now_ms - LIVE_MS, HELD_KEY),
     ).fetchone()
     return int(position or 0)
 
 
-def prune(
-    connection: sqlite3.Connection, now_ms: int, older_than_ms: int, below: int | None = None
-) -> int:
-    """Deletes messages that are old enough and that nobody waits for, up to PRUNE_BATCH_MAX.
-
-    Returns how many; call it in a new transaction until that is 0.
-    """
+def prune(connection: sqlite3.Connection, now_ms: int, older_than_ms: int) -> int:
+    """Deletes up to PRUNE_BATCH_MAX messages that are old enough and that nobody waits for.
+    Returns how many."""
     deleted = connection.execute(
         "DELETE FROM messages WHERE seq IN (SELECT seq FROM messages WHERE seq <= ? AND ts_ms < ?"
         " ORDER BY seq LIMIT ?)",
-        (prunable(connection, now_ms, below), now_ms - older_than_ms, PRUNE_BATCH_MAX),
+        (prunable(connection, now_ms), now_ms - older_than_ms, PRUNE_BATCH_MAX),
     )
     return deleted.rowcount
+
+
+def prune_all(connection: sqlite3.Connection, clock: Clock, older_than_ms: int) -> int:
+    """`prune` until nothing is left, each time in a transaction. Returns how many were deleted."""
+    total = 0
+    while True:
+        with transaction(connection):
+            count = prune(connection, clock.now_ms(), older_than_ms)
+        total += count
+        if count < PRUNE_BATCH_MAX:
+            return total
 
 
 def missing_blobs(connection: sqlite3.Connection, folder: Path, limit: int = 100) -> list[str]:
