@@ -394,7 +394,7 @@ def archive(
         if delete_blobs:
             with transaction(connection):  # nobody publishes a reference meanwhile
                 deleted = retention.delete_orphans(connection, paths.blobs, CLOCK.now_ms())
-        shrunk = vacuum and retention.vacuum(connection)
+        shrunk = vacuum and retention.vacuum(connection, float("inf"))
     session.answer(
         {"exported": exported, "pruned": pruned, "blobs_deleted": deleted, "vacuumed": shrunk},
         f"exported {exported} and pruned {pruned} messages, deleted {deleted} blobs",

@@ -68,7 +68,7 @@ class BusExporter(Loop):
 
 class BusPruner(Loop):
     """Deletes messages older than `bus.retention_days` that every live agent has acked, and that
-    are in a segment if the appliance writes those.
+    are in a segment if the appliance writes those. Then it returns free space to the disk.
 
     It has a connection of its own in a thread, so that it delays no write of the appliance.
     """
@@ -90,17 +90,18 @@ class BusPruner(Loop):
         self._segments = segments
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        count = 0
+        counts = {"messages": 0, "vacuums": 0}
         with suppress(BusMissing, BusBusy):  # the next round tries again
-            count = in_thread(self._prune)
-        metrics.pruned.inc(count)
-        return {"messages": count}
+            in_thread(self._prune, counts)
+        metrics.pruned.inc(counts["messages"])
+        return counts
 
-    def _prune(self) -> int:
+    def _prune(self, counts: dict[str, int]) -> None:
         with closing(connect(self._paths, create=False)) as connection:
             with transaction(connection):
                 retention.hold(connection, self._segments())
-            return retention.prune_all(connection, self.clock, self._age_ms)
+            counts["messages"] = retention.prune_all(connection, self.clock, self._age_ms)
+            counts["vacuums"] = int(retention.vacuum(connection))
 
 
 def _export(paths: BusPaths) -> Any:

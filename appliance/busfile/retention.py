@@ -11,15 +11,16 @@ import msgspec
 
 from appliance.busfile import blobs
 from appliance.busfile.file import errors_of, folder_of, transaction
+from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, HOUR_MS, Clock
 from appliance.kernel.errors import Exhausted, Missing
+from appliance.kernel.store_files import VACUUM_BYTES_MAX, vacuum_pays
 
 LAG_MAX = 10_000  # messages that wait for one agent
 LIVE_MS = 7 * DAY_MS
 PRUNE_BATCH_MAX = 1000  # rows of one transaction, so that others wait for some milliseconds
 BLOB_AGE_MS = HOUR_MS  # younger ones may belong to a message that is about to be published
 HELD_KEY = "x_segments_seq"  # in `meta`
-FREE_RATIO = 0.25  # unused pages; with fewer, a vacuum costs more than it gives
 # Parameter: signs of life after this time.
 LIVE_CURSORS = """SELECT agent_id, last_acked_seq AS position FROM cursors
     LEFT JOIN x_retired_cursors USING (agent_id, last_acked_seq)
@@ -96,12 +97,8 @@ def hold(connection: sqlite3.Connection, seq: int | None) -> None:
     segments. The number is in the file, so that pruning without the appliance respects it."""
     if seq is None:
         connection.execute("DELETE FROM meta WHERE key = ?", (HELD_KEY,))
-    else:
-        connection.execute(
-            "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE"
-            " SET value = excluded.value WHERE value != excluded.value",
-            (HELD_KEY, str(seq)),
-        )
+    elif meta.value(connection, HELD_KEY) != str(seq):
+        connection.execute(meta.SET, (HELD_KEY, str(seq)))
 
 
 def prunable(connection: sqlite3.Connection, now_ms: int) -> int:
@@ -165,14 +162,12 @@ def delete_orphans(connection: sqlite3.Connection, folder: Path, now_ms: int) ->
     return len(orphans)
 
 
-def vacuum(connection: sqlite3.Connection, *, always: bool = False) -> bool:
+def vacuum(connection: sqlite3.Connection, bytes_max: float = VACUUM_BYTES_MAX) -> bool:
     """Gives unused pages back to the disk, if they are many. Outside of a transaction.
 
-    Writers wait for as long as it takes, so it is for quiet hours.
+    Writers wait for as long as it takes. Raises BusBusy if another program is writing.
     """
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-    if not always and free < pages * FREE_RATIO:
+    if not vacuum_pays(connection, bytes_max):
         return False
     with transaction(connection):  # it has pruned messages; the next search makes it again
         connection.execute("DROP TABLE IF EXISTS x_messages_fts")

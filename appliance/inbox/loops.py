@@ -5,12 +5,10 @@ from appliance.inbox.settings import InboxSettings
 from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.reader import Reader
 from appliance.kernel.store import Store
+from appliance.kernel.store_files import vacuum_pays
 
 ROUNDS_MAX = 50
-FREE_SHARE_MIN = 0.25
-VACUUM_BYTES_MAX = 512 * 1024 * 1024  # VACUUM of a larger file delays its writes for too long
 PRUNED_ROWS_MAX = 2000  # rows deleted in one transaction
 VACUUM_INTERVAL_DAYS = 7.0  # time between two checks whether VACUUM is worthwhile
 
@@ -36,7 +34,9 @@ class Sweeper(Loop):
         counts["vacuums"] = 0
         if now_ms - self._vacuum_checked_ms >= VACUUM_INTERVAL_DAYS * DAY_MS:
             self._vacuum_checked_ms = now_ms
-            counts["vacuums"] = int(self._vacuum())
+            if self._store.read(vacuum_pays):
+                self._store.vacuum()
+                counts["vacuums"] = 1
         return counts
 
     def _sweep(self, table: str, before_ms: int) -> int:
@@ -47,21 +47,3 @@ class Sweeper(Loop):
             if removed < limit:
                 break
         return total
-
-    def _vacuum(self) -> bool:
-        """VACUUM if a quarter of the file is free and the file is small enough."""
-        pages, free, size = self._store.read(_pages)
-        if not free or free / pages < FREE_SHARE_MIN:
-            return False
-        if pages * size > VACUUM_BYTES_MAX:
-            return False
-        self._store.vacuum()
-        return True
-
-
-def _pages(reader: Reader) -> tuple[int, int, int]:
-    pragmas = ("page_count", "freelist_count", "page_size")
-    pages, free, size = (
-        int(reader.execute(f"PRAGMA {pragma}").fetchone()[0]) for pragma in pragmas
-    )
-    return pages, free, size

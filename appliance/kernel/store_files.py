@@ -7,9 +7,12 @@ content is gone when they end.
 import sqlite3
 from pathlib import Path
 
+from appliance.kernel.meta import Executor
+
 _LOG = ("-wal", "-shm")
 BUSY_SECONDS = 5.0
 UNUSED = "unused"
+VACUUM_BYTES_MAX = 512 * 1024 * 1024  # VACUUM of a larger file delays its writes for too long
 
 
 class StoreFiles:
@@ -63,3 +66,12 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def vacuum_pays(connection: Executor, bytes_max: float = VACUUM_BYTES_MAX) -> bool:
+    """Whether a quarter of the file is free, and the file is small enough for VACUUM."""
+    pages, free, size = (
+        int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+        for pragma in ("page_count", "freelist_count", "page_size")
+    )
+    return 0 < pages <= 4 * free and pages * size <= bytes_max

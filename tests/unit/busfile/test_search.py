@@ -33,13 +33,14 @@ def test_bad_query_is_refused(bus, text):
 
 
 def test_pruned_messages_are_not_results_also_after_a_vacuum(bus):
-    bus.send(payload="old apple")
-    assert numbers(bus, "apple") == [1]
+    for _ in range(100):
+        bus.send(payload="old apple " + "." * 4000)
+    assert len(numbers(bus, "apple")) == 50
     bus.run(retention.prune, NOW + DAY_MS, 0)
     assert numbers(bus, "apple") == []
     bus.send(payload="new apple")
-    retention.vacuum(bus.connection, always=True)
-    assert numbers(bus, "apple") == [2]
+    assert retention.vacuum(bus.connection)
+    assert numbers(bus, "apple") == [101]
 
 
 def test_sqlite_without_full_text_search_is_an_error_in_words():
