@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 
-from appliance.busfile import claims, dependencies, jsonl, messages, retention
+from appliance.busfile import claims, consumer, dependencies, jsonl, messages, retention
 from appliance.busfile import search as fulltext
 from appliance.busfile.consumer import PollInterval
 from appliance.busfile.file import BusPaths, connect, find_paths, snapshot, transaction
@@ -130,16 +130,8 @@ def poll(
 
     Example: agentlip bus poll --agent ada --wait 60 --json
     """
-    deadline = CLOCK.monotonic() + wait
-    interval = PollInterval()
     with opened(session) as (paths, connection):
-        while True:
-            with snapshot(connection):
-                batch = messages.poll(connection, agent, limit)
-            left = deadline - CLOCK.monotonic()
-            if batch or left <= 0:
-                break
-            select.select([], [], [], min(left, interval.after(0)))
+        batch = consumer.poll(connection, CLOCK, agent, limit, wait)
         _print(session, paths, batch, "no new messages")
         sys.stdout.flush()
         if ack_them and batch:
@@ -181,7 +173,7 @@ def tail(
     with opened(session, create=follow) as (paths, connection):
         with snapshot(connection):
             position = messages.head(connection)
-            batch = messages.latest(connection, limit, task)
+            batch = messages.after(connection, 0, limit, task, newest=True)
         if not follow:
             _print(session, paths, batch, "no messages")
             return
@@ -193,11 +185,7 @@ def tail(
                     position = max(position, message.seq)
                 select.select([], [], [], interval.after(len(batch)))
                 with snapshot(connection):
-                    batch = (
-                        messages.after(connection, position)
-                        if task is None
-                        else messages.thread(connection, task, position)
-                    )
+                    batch = messages.after(connection, position, correlation_id=task)
 
 
 @app.command("search")

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from appliance.busfile import claims, messages, workers
+from appliance.busfile import claims, messages
 from appliance.busfile.claims import BusClaim
 from appliance.busfile.messages import BusMessage
-from appliance.busfile.workers import State, WorkerStatus
 
 REPLY_BYTES_MAX = 1024 * 1024  # payloads in one reply; further messages are in the next
 
@@ -38,9 +37,3 @@ def version(reader: Any) -> tuple[int, int]:
 
 def all_claims(reader: Any, now_ms: int) -> list[BusClaim]:
     return [present for present in claims.all_claims(reader) if present.valid(now_ms)]
-
-
-def worker_rows(
-    reader: Any, now_ms: int, task: str | None, state: State | None
-) -> list[WorkerStatus]:
-    return workers.status_rows(reader, now_ms, task=task, state=state)

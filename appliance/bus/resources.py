@@ -1,5 +1,6 @@
 """The worker bus over HTTP: what a program without access to the file uses, such as a container."""
 
+from collections.abc import Callable
 from typing import Any
 
 import falcon
@@ -18,9 +19,8 @@ from appliance.web.media import reply
 
 
 class BusMessagesResource:
-    def __init__(self, bus: Bus, book: TokenBook) -> None:
+    def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._book = book
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         reply(resp, self._bus.poll(req.context.query))
@@ -29,19 +29,19 @@ class BusMessagesResource:
         published = self._bus.publish(command, req.context.idempotency_key)
         reply(resp, published, 200 if published.duplicate else 201)
 
-    def on_get_stream(self, req: Any, resp: falcon.Response) -> None:
+
+class BusStreamResource:
+    def __init__(self, bus: Bus, book: TokenBook) -> None:
+        self._bus = bus
+        self._book = book
+
+    def on_get(self, req: Any, resp: falcon.Response) -> None:
         resp.stream = event_stream(
             self._bus, self._book, req.context.principal, req.context.query,
             req.get_header("Last-Event-ID"),
         )  # fmt: skip
         resp.content_type = "text/event-stream"
         resp.set_header("X-Accel-Buffering", "no")
-
-    def on_get_search(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._bus.search(req.context.query))
-
-    def on_post_ack(self, _req: Any, resp: falcon.Response, command: wire.BusAck) -> None:
-        reply(resp, self._bus.ack(command))
 
 
 class BusClaimsResource:
@@ -54,42 +54,31 @@ class BusClaimsResource:
     def on_post(self, _req: Any, resp: falcon.Response, command: wire.ClaimTask) -> None:
         reply(resp, self._bus.claim(command), 201)
 
-    def on_post_renew(self, _req: Any, resp: falcon.Response, command: wire.RenewClaim) -> None:
-        reply(resp, self._bus.renew(command))
 
-    def on_post_release(self, _req: Any, resp: falcon.Response, command: wire.ReleaseClaim) -> None:
-        reply(resp, self._bus.release(command))
+class BusRead:
+    """Replies with what `function` returns for the query, if any, and the fields of the path."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def on_get(self, req: Any, resp: falcon.Response, **fields: str) -> None:
+        query = () if req.context.query is None else (req.context.query,)
+        reply(resp, self._function(*query, **fields))
 
 
-class BusWorkersResource:
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
+class BusCommand:
+    """Replies with what `function` returns for the body and the fields of the path."""
 
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._bus.workers(req.context.query))
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
 
-    def on_post_beat(self, _req: Any, resp: falcon.Response, command: wire.Beat) -> None:
-        reply(resp, self._bus.beat(command))
-
-    def on_get_worker(self, _req: Any, resp: falcon.Response, task: str) -> None:
-        reply(resp, self._bus.worker(task))
-
-    def on_post_state(
-        self, _req: Any, resp: falcon.Response, command: wire.ChangeState, task: str
-    ) -> None:
-        reply(resp, self._bus.change_state(task, command))
+    def on_post(self, _req: Any, resp: falcon.Response, command: Any, **fields: str) -> None:
+        reply(resp, self._function(command, **fields))
 
 
 def routes(bus: Bus, book: TokenBook) -> list[Route]:
-    messages, claims, workers = (
-        BusMessagesResource(bus, book), BusClaimsResource(bus), BusWorkersResource(bus)
-    )  # fmt: skip
-    return [*_messages(messages), *_claims(claims), *_workers(workers)]
-
-
-def _messages(messages: BusMessagesResource) -> list[Route]:
     return [
-        Route("/bus/v1/messages", messages, {
+        Route("/bus/v1/messages", BusMessagesResource(bus), {
             "GET": Operation(wire.READ, query=wire.BusPollQuery, reply=wire.BusMessages,
                              errors=(wire.TooManyBusWaits,),
                              summary="List the next messages for an agent, or wait for one"),
@@ -100,67 +89,57 @@ def _messages(messages: BusMessagesResource) -> list[Route]:
                                        "correlation_id": "task-7", "payload": {"progress": 0.5}},
                               summary="Publish a message to an agent or to all"),
         }),
-        Route("/bus/v1/stream", messages, {
+        Route("/bus/v1/stream", BusStreamResource(bus, book), {
             "GET": Operation(wire.READ, query=wire.BusStreamQuery, media="text/event-stream",
                              errors=(wire.TooManyBusStreams,),
                              summary="Stream messages as server-sent events"),
-        }, suffix="stream"),
-        Route("/bus/v1/search", messages, {
+        }),
+        Route("/bus/v1/search", BusRead(bus.search), {
             "GET": Operation(wire.READ, query=wire.BusSearchQuery, reply=wire.BusMessages,
                              errors=(SearchUnavailable,),
                              summary="Find messages by their words, newest first"),
-        }, suffix="search"),
-        Route("/bus/v1/acks", messages, {
+        }),
+        Route("/bus/v1/acks", BusCommand(bus.ack), {
             "POST": Operation(wire.WRITE, body=wire.BusAck, reply=wire.BusCursor,
                               example={"agent": "ada", "seq": 41},
                               summary="Ack all messages up to a number"),
-        }, suffix="ack"),
-    ]  # fmt: skip
-
-
-def _claims(claims: BusClaimsResource) -> list[Route]:
-    return [
-        Route("/bus/v1/claims", claims, {
+        }),
+        Route("/bus/v1/claims", BusClaimsResource(bus), {
             "GET": Operation(wire.READ, reply=wire.Claims, summary="List the valid claims"),
             "POST": Operation(wire.WRITE, body=wire.ClaimTask, reply=BusClaim, status=201,
                               errors=(ClaimHeld, wire.TooManyBusWaits),
                               example={"task": "task-7", "agent": "ada"},
                               summary="Claim a task, a path or a slot, or wait for it"),
         }),
-        Route("/bus/v1/claims/renew", claims, {
+        Route("/bus/v1/claims/renew", BusCommand(bus.renew), {
             "POST": Operation(wire.WRITE, body=wire.RenewClaim, reply=BusClaim,
                               errors=(ClaimLost,),
                               example={"task": "task-7", "agent": "ada", "fence": 1},
                               summary="Renew the lease of a claim"),
-        }, suffix="renew"),
-        Route("/bus/v1/claims/release", claims, {
+        }),
+        Route("/bus/v1/claims/release", BusCommand(bus.release), {
             "POST": Operation(wire.WRITE, body=wire.ReleaseClaim, reply=wire.Released,
                               errors=(ClaimLost,),
                               example={"task": "task-7", "agent": "ada", "fence": 1},
                               summary="Release a claim"),
-        }, suffix="release"),
-    ]  # fmt: skip
-
-
-def _workers(workers: BusWorkersResource) -> list[Route]:
-    return [
-        Route("/bus/v1/heartbeats", workers, {
+        }),
+        Route("/bus/v1/heartbeats", BusCommand(bus.beat), {
             "POST": Operation(wire.WRITE, body=wire.Beat, reply=wire.Beaten,
                               example={"agent": "ada", "status": "working", "task": "task-7"},
                               summary="Report that an agent is alive, and what it does"),
-        }, suffix="beat"),
-        Route("/bus/v1/workers", workers, {
+        }),
+        Route("/bus/v1/workers", BusRead(bus.workers), {
             "GET": Operation(wire.READ, query=wire.WorkersQuery, reply=wire.Workers,
                              summary="List workers with their states and heartbeats"),
         }),
-        Route("/bus/v1/workers/{task}", workers, {
+        Route("/bus/v1/workers/{task}", BusRead(bus.worker), {
             "GET": Operation(wire.READ, reply=WorkerStatus, errors=(UnknownTask,),
                              summary="Show a worker"),
-        }, suffix="worker"),
-        Route("/bus/v1/workers/{task}/state", workers, {
+        }),
+        Route("/bus/v1/workers/{task}/state", BusCommand(bus.change_state), {
             "POST": Operation(wire.WRITE, body=wire.ChangeState, reply=WorkerStatus,
                               errors=(UnknownTask, StaleState, InvalidTransition),
                               example={"from": "WORKING", "to": "FAILED", "actor": "ada"},
                               summary="Change the state of a worker, if it is what it was"),
-        }, suffix="state"),
+        }),
     ]  # fmt: skip

@@ -16,7 +16,7 @@ from appliance.busfile.blobs import INLINE_BYTES_MAX
 from appliance.busfile.claims import BusClaim, ClaimHeld
 from appliance.busfile.file import BusPaths
 from appliance.busfile.messages import NewMessage, Published
-from appliance.busfile.workers import UnknownTask, WorkerStatus
+from appliance.busfile.workers import State, UnknownTask, WorkerStatus
 from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import Clock
 from appliance.kernel.feed import Feed, FeedSubscription
@@ -224,18 +224,21 @@ class Bus:
         return wire.Beaten(command.agent, ts_ms)
 
     def workers(self, query: wire.WorkersQuery) -> wire.Workers:
-        now_ms = self._clock.now_ms()
-        return wire.Workers(self._read_or([], queries.worker_rows, now_ms, None, query.state))
+        return wire.Workers(self._rows(None, query.state))
 
     def worker(self, task: str) -> WorkerStatus:
         """Raises UnknownTask."""
-        now_ms = self._clock.now_ms()
-        rows: list[WorkerStatus] = self._read_or([], queries.worker_rows, now_ms, task, None)
-        if not rows:
-            raise UnknownTask(f"there is no worker for the task {task}")
-        return rows[0]
+        if rows := self._rows(task):
+            return rows[0]
+        raise UnknownTask(f"there is no worker for the task {task}")
 
-    def change_state(self, task: str, command: wire.ChangeState) -> WorkerStatus:
+    def _rows(self, task: str | None, state: State | None = None) -> list[WorkerStatus]:
+        rows: list[WorkerStatus] = self._read_or(
+            [], workers.status_rows, self._clock.now_ms(), task, state
+        )
+        return rows
+
+    def change_state(self, command: wire.ChangeState, task: str) -> WorkerStatus:
         """Repeating a change that has been made is harmless."""
         try:
             self._store.write(

@@ -202,17 +202,6 @@ def ack(connection: sqlite3.Connection, now_ms: int, agent: str, seq: int) -> in
     return int(rows.fetchall()[0][0])
 
 
-def thread(
-    connection: sqlite3.Connection, correlation_id: str, after: int = 0, limit: int = THREAD_MAX
-) -> list[BusMessage]:
-    """Messages with this correlation, oldest first: everything about a task."""
-    rows = connection.execute(
-        f"SELECT {COLUMNS} FROM messages WHERE correlation_id = ? AND seq > ? ORDER BY seq LIMIT ?",
-        (correlation_id, after, limit),
-    )
-    return [to_message(row) for row in rows]
-
-
 def reply_chain(connection: sqlite3.Connection, id_: str) -> list[BusMessage]:
     """The message and those that it replies to, newest first. Ends where one has been pruned."""
     rows = connection.execute(
@@ -226,22 +215,24 @@ def reply_chain(connection: sqlite3.Connection, id_: str) -> list[BusMessage]:
     return [to_message(row) for row in rows]
 
 
-def after(connection: sqlite3.Connection, seq: int, limit: int = THREAD_MAX) -> list[BusMessage]:
-    """All messages behind a number, whoever they are for."""
-    query = f"SELECT {COLUMNS} FROM messages WHERE seq > ? ORDER BY seq LIMIT ?"
-    return [to_message(row) for row in connection.execute(query, (seq, limit))]
-
-
-def latest(
-    connection: sqlite3.Connection, limit: int, correlation_id: str | None = None
+def after(
+    connection: sqlite3.Connection,
+    seq: int,
+    limit: int = THREAD_MAX,
+    correlation_id: str | None = None,
+    *,
+    newest: bool = False,
 ) -> list[BusMessage]:
-    """The newest messages, or those with this correlation, oldest first."""
-    where = "WHERE correlation_id = ?2" if correlation_id is not None else ""
-    rows = connection.execute(
-        f"SELECT {COLUMNS} FROM messages {where} ORDER BY seq DESC LIMIT ?1",
-        (limit, correlation_id)[: 2 if where else 1],
-    ).fetchall()
-    return [to_message(row) for row in reversed(rows)]
+    """Messages behind a number, whoever they are for, oldest first; with a correlation, those about
+    a task. `newest`: the last ones instead of the next."""
+    condition = "" if correlation_id is None else "correlation_id = :task AND"
+    query = (
+        f"SELECT {COLUMNS} FROM messages WHERE {condition} seq > :seq"
+        f" ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT :limit"
+    )
+    values = {"task": correlation_id, "seq": seq, "limit": limit}
+    rows = [to_message(row) for row in connection.execute(query, values)]
+    return rows[::-1] if newest else rows
 
 
 def cursor(connection: sqlite3.Connection, agent: str) -> int:

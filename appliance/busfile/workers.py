@@ -210,9 +210,9 @@ def _limited(value: Any) -> Any:
 def status_rows(
     connection: sqlite3.Connection,
     now_ms: int,
-    *,
     task: str | None = None,
     state: str | None = None,
+    *,
     late_only: bool = False,
     rows_max: int = ROWS_MAX,
 ) -> list[WorkerStatus]:

@@ -52,30 +52,20 @@ class WorkerOutcome(msgspec.Struct, frozen=True):
 Recovery = Callable[["Team", Git, WorkerOperation], None]
 
 
-class Team:
+class Team(msgspec.Struct):
     """What the commands of one workspace work with: its bus, its repository, and who calls.
 
     `warn` gets sentences about things that don't stop a command. `reach` is called before each step
     of an operation; tests end the process there.
     """
 
-    def __init__(
-        self,
-        paths: BusPaths,
-        connection: sqlite3.Connection,
-        clock: Clock,
-        actor: str,
-        recoveries: dict[Kind, Recovery],
-        warn: Callable[[str], None],
-        reach: Callable[[str], None],
-    ) -> None:
-        self.paths = paths
-        self.connection = connection
-        self.clock = clock
-        self.actor = actor
-        self.warn = warn
-        self.reach = reach
-        self._recoveries = recoveries
+    paths: BusPaths
+    connection: sqlite3.Connection
+    clock: Clock
+    actor: str
+    recoveries: dict[Kind, Recovery]
+    warn: Callable[[str], None]
+    reach: Callable[[str], None]
 
     @property
     def git(self) -> Git:
@@ -108,7 +98,7 @@ class Team:
         with file_lock(path, busy, lambda: max(0.0, end - self.clock.monotonic())) as lock:
             git = Git(self.paths.workspace, (lock,))
             if operation := read_operation(self.connection, task):
-                self._recoveries[operation.kind](self, git, operation)
+                self.recoveries[operation.kind](self, git, operation)
             yield git
 
     def recover(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.busfile import workers
-from appliance.busfile.messages import latest
+from appliance.busfile.messages import after
 from appliance.busfile.worker.operations import Team, read_operation
 from appliance.busfile.worker.reviews import ReviewRow, latest_review
 from appliance.busfile.workers import LATE, WorkerStatus
@@ -45,7 +45,7 @@ def task_messages(connection: sqlite3.Connection, task: str, limit: int) -> list
     return [
         TaskMessage(m.seq, iso(m.ts_ms), m.from_agent, m.to_agent, m.type,
                     None if m.payload_error else m.payload)
-        for m in latest(connection, limit, task)
+        for m in after(connection, 0, limit, task, newest=True)
     ]  # fmt: skip
 
 

@@ -1,15 +1,9 @@
-"""The loop that handles messages in order."""
+"""Waiting for an agent's messages."""
 
-import pytest
-
-from appliance.busfile import messages
-from appliance.busfile.consumer import BusConsumer, PollInterval
+from appliance.busfile import consumer
+from appliance.busfile.consumer import PollInterval
 from tests.support.bus import NOW
 from tests.support.clock import FakeClock
-
-
-def consumer(bus, handler, **options):
-    return BusConsumer(bus.connection, bus.paths.blobs, "a", handler, FakeClock(NOW), **options)
 
 
 def test_interval_grows_without_messages_and_starts_again_with_one():
@@ -19,33 +13,16 @@ def test_interval_grows_without_messages_and_starts_again_with_one():
     assert interval.after(1) == 0.2
 
 
-def test_batch_stops_at_the_first_failure_and_comes_again(bus):
-    for number in range(3):
-        bus.send(payload=number)
-    handled, failures = [], []
+def test_poll_waits_for_the_first_message_until_its_time_is_over(bus):
+    clock, waits = FakeClock(NOW), []
 
-    def handle(message):
-        handled.append(message.payload)
-        if handled.count(1) < 2 and message.payload == 1:
-            raise ValueError("not yet")
+    def pause(seconds):
+        waits.append(seconds)
+        clock.pass_seconds(seconds)
+        if len(waits) == 3:
+            bus.send(payload="third")
 
-    agent = consumer(bus, handle, on_failure=lambda message, error: failures.append(str(error)))
-    assert agent.run_once() == 1
-    assert bus.run(messages.cursor, "a") == 1
-    assert agent.run_once() == 2
-    assert agent.run_once() == 0
-    assert (handled, failures) == ([0, 1, 1, 2], ["not yet"])
-
-
-def test_without_on_failure_the_error_ends_the_loop(bus):
-    bus.send(payload=1)
-    with pytest.raises(ZeroDivisionError):
-        consumer(bus, lambda message: message.payload / 0).run(lambda: False)
-    assert bus.run(messages.cursor, "a") == 0
-
-
-def test_run_ends_between_batches_and_resolves_blobs(bus):
-    bus.send(payload="x" * 9000)
-    handled = []
-    consumer(bus, handled.append).run(lambda: bool(handled))
-    assert [len(message.payload) for message in handled] == [9000]
+    assert consumer.poll(bus.connection, clock, "a", 10, 0.5, pause) == []
+    assert (len(waits), round(sum(waits), 3)) == (2, 0.5)
+    (message,) = consumer.poll(bus.connection, clock, "a", 10, 60, pause)
+    assert (message.payload, len(waits)) == ("third", 3)
