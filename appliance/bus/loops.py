@@ -66,6 +66,27 @@ class BusExporter(Loop):
         return {"messages": count}
 
 
+class BusMeter(Loop):
+    """Counts what metrics show of the file."""
+
+    name = "bus_meter"
+    interval_seconds = 15.0
+
+    def __init__(self, store: Store, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log)
+        self._store = store
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        with suppress(StoreAbsent):
+            stored, lags, expired, states = self._store.read_slow(queries.measure, now_ms)
+            metrics.stored.set(stored)
+            metrics.expired.set(expired)
+            metrics.show_lags(lags)
+            for state, count in states.items():
+                metrics.workers.labels(state).set(count)
+        return {}
+
+
 class BusPruner(Loop):
     """Deletes messages older than `bus.retention_days` that every live agent has acked, and that
     are in a segment if the appliance writes those. Then it returns free space to the disk.

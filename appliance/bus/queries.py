@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from appliance.busfile import claims, messages
+from appliance.busfile import claims, messages, retention, workers
 from appliance.busfile.claims import BusClaim
 from appliance.busfile.messages import BusMessage
 
@@ -33,6 +33,17 @@ def version(reader: Any) -> tuple[int, int]:
     """A number that changes with each commit of another connection, and the newest message."""
     (number,) = reader.execute("PRAGMA data_version").fetchone()
     return int(number), messages.head(reader)
+
+
+def measure(reader: Any, now_ms: int) -> tuple[int, list[tuple[int, str]], int, dict[str, int]]:
+    """Stored messages, the lags of agents, expired claims, and workers by state."""
+    with reader.snapshot():
+        (stored,) = reader.execute("SELECT count(*) FROM messages").fetchone()
+        query = "SELECT count(*) FROM task_claims WHERE lease_until_ms <= ?"
+        (expired,) = reader.execute(query, (now_ms,)).fetchone()
+        counts = dict(reader.execute("SELECT state, count(*) FROM workers GROUP BY state"))
+        states = {str(state): counts.get(state, 0) for state in workers.TRANSITIONS if state}
+        return stored, retention.lags(reader, now_ms), expired, states
 
 
 def all_claims(reader: Any, now_ms: int) -> list[BusClaim]:

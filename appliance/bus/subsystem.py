@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from appliance.bus import wire
-from appliance.bus.loops import BusExporter, BusPruner, BusWatcher
+from appliance.bus.loops import BusExporter, BusMeter, BusPruner, BusWatcher
 from appliance.bus.resources import routes
 from appliance.bus.service import Bus, BusFeed
 from appliance.bus.settings import BusSettings
@@ -44,6 +44,7 @@ class BusSubsystem(Subsystem):
         self._feed = feed
         loops: list[Loop] = [
             BusWatcher(self.bus, store, host.clock, host.log),
+            BusMeter(store, host.clock, host.log),
             BusPruner(paths, settings, needs.segments, host.clock, host.log),
         ]
         if settings.export:

@@ -56,17 +56,29 @@ def check_lag(
         (now_ms - LIVE_MS, seq - lag_max, to_agent, to_agent),
     ).fetchall()
     for agent, position in behind:
-        counted = connection.execute(
-            "SELECT count(*) FROM (SELECT 1 FROM messages WHERE to_agent IS NULL AND seq > ?1"
-            " LIMIT ?3) UNION ALL SELECT count(*) FROM (SELECT 1 FROM messages"
-            " WHERE to_agent = ?2 AND seq > ?1 LIMIT ?3)",
-            (position, agent, lag_max + 1),
-        )
-        if sum(count for (count,) in counted) > lag_max:
+        if _waiting(connection, agent, position, lag_max) > lag_max:
             raise AgentLags(
                 f"{agent} has more than {lag_max:,} messages to read",
                 details={"agent": agent, "last_acked_seq": position},
             )
+
+
+def _waiting(connection: sqlite3.Connection, agent: str, position: int, enough: int) -> int:
+    """How many messages wait for an agent; above `enough`, not all of them are counted."""
+    counted = connection.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM messages WHERE to_agent IS NULL AND seq > ?1"
+        " LIMIT ?3) UNION ALL SELECT count(*) FROM (SELECT 1 FROM messages"
+        " WHERE to_agent = ?2 AND seq > ?1 LIMIT ?3)",
+        (position, agent, enough + 1),
+    )
+    return sum(count for (count,) in counted)
+
+
+def lags(connection: sqlite3.Connection, now_ms: int) -> list[tuple[int, str]]:
+    """How many messages wait for each live agent, most first."""
+    live = connection.execute(LIVE_CURSORS, (now_ms - LIVE_MS,)).fetchall()
+    counted = ((_waiting(connection, agent, position, LAG_MAX), agent) for agent, position in live)
+    return sorted(counted, reverse=True)
 
 
 def cursors(connection: sqlite3.Connection, now_ms: int) -> list[CursorRow]:

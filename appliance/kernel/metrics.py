@@ -1,7 +1,7 @@
 """The registry of all metrics. Names are `agentlip_<subsystem>_<what>_<unit>`.
 
-Label values come from closed sets (route template, outcome, state), never from ids
-or from names that users choose.
+Label values come from closed sets (route template, outcome, state), never from ids. Names that
+users choose are labels only where their number is limited.
 """
 
 from collections.abc import Sequence
