@@ -80,7 +80,7 @@ def _import(match: re.Match[str]) -> str:
 
 
 def _module_name(match: re.Match[str]) -> str:
-    """Only the name of a module: "doctor.loop_delay_warning_seconds" is the name of a setting."""
+    """Only the name of a module: "doctor.wal_warning_bytes" is the name of a setting."""
     path = ROOT / (match[1] + match[2]).replace(".", "/")
     if not (path.is_dir() or path.with_suffix(".py").is_file()):
         return match[0]

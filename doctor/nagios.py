@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from appliance.checks.check import Finding, Severity
 from appliance.checks.context import Context
 from doctor.checks.host import free_bytes_min
+from doctor.checks.store_log import ERROR_BYTES as WAL_ERROR_BYTES
 from doctor.checks.store_log import log_bytes
 from doctor.run import CheckOutcome, worst
 
@@ -65,7 +66,7 @@ def _performance(
     limits = context.settings
     databases = map(context.datadir.database, context.stores)
     wal = max(map(log_bytes, databases), default=0)
-    yield f"wal={wal}B;{limits.wal_warning_bytes};{limits.wal_error_bytes};0"
+    yield f"wal={wal}B;{limits.wal_warning_bytes};{WAL_ERROR_BYTES};0"
     volume = os.statvfs(context.datadir.dir)
     total = volume.f_blocks * volume.f_frsize
     if total:  # some network mounts report no size

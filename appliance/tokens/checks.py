@@ -14,12 +14,13 @@ from appliance.kernel.auth import ADMIN, SERVER_TOKEN_ID, hash_token
 from appliance.kernel.clock import DAY_MS
 
 TOLERANCE_MS = 60_000
+EXPIRY_WARNING_MS = 7 * DAY_MS  # a week: somebody is at work before the clients get 401
 _NEW_TOKEN = "agentlipd down; agentlip token rotate server; agentlipd up"
 
 
 def _expiring(context: Context) -> Iterator[Finding]:
     now_ms = context.clock.now_ms()
-    until_ms = now_ms + int(context.settings.token_expiry_warning_days * DAY_MS)
+    until_ms = now_ms + EXPIRY_WARNING_MS
     for _, connection in context.opened("auth"):
         rows = connection.execute(
             "SELECT id, name, scopes, expires_ms FROM tokens WHERE revoked_ms IS NULL"

@@ -7,6 +7,7 @@ from appliance.checks.check import Finding, Problem, Severity
 from appliance.checks.context import Context, size_of
 
 _MIB = 1 << 20
+ERROR_BYTES = 500 * _MIB  # section 6.5 of the hub specification
 LARGE = Problem(
     "large",
     "A reader prevents that the log is emptied. Reading becomes slower, and the disk may become"
@@ -25,14 +26,13 @@ def log_bytes(database: Path) -> int:
 
 
 def find_large_log(context: Context) -> Iterator[Finding]:
-    limits = context.settings
     for store in context.stores:
         database = context.datadir.database(store)
         size = log_bytes(database)
-        if size > limits.wal_warning_bytes:
+        if size > context.settings.wal_warning_bytes:
             yield LARGE.finding(
                 store,
                 f"the write-ahead log has grown to {size / _MIB:.0f} MiB",
                 f"agentlip doctor --checkpoint # a reader may keep it: fuser -v {database}",
-                severity=Severity.ERROR if size > limits.wal_error_bytes else Severity.WARNING,
+                severity=Severity.ERROR if size > ERROR_BYTES else Severity.WARNING,
             )

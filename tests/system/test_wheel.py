@@ -138,7 +138,7 @@ def _setup() -> Any:
         ("import migrations as files", "from agentlip import migrations as files"),
         ('run("-m", "appliance.server")', 'run("-m", "agentlip.server")'),
         ('("doctor.cli:app", "Help.")', '("agentlip.doctor.cli:app", "Help.")'),
-        ('hint("doctor.loop_delay_warning_seconds")', 'hint("doctor.loop_delay_warning_seconds")'),
+        ('hint("doctor.wal_warning_bytes")', 'hint("doctor.wal_warning_bytes")'),
         ('name = "appliance:hooks"', 'name = "appliance:hooks"'),
         ("from .doctor import x", "from .doctor import x"),
     ],
