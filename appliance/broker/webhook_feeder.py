@@ -18,13 +18,11 @@ from appliance.broker.rows import WebhookRow
 from appliance.broker.service import CLAIM_MAX, LEASE_SECONDS, Broker
 from appliance.broker.writes import Claim, Demand
 from appliance.kernel import webhook_signature
-from appliance.kernel.clock import DAY_MS
 from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.loop import Loop
 from appliance.kernel.webhook_signature import SignedRequest
 
 WAITING_MAX = 200  # sends of one webhook in the outbox, so that a failing receiver doesn't fill it
-PATIENCE_MS = 5 * DAY_MS  # a webhook that fails for longer is disabled
 JSON = "application/json"
 
 _encode = msgspec.json.Encoder().encode
@@ -128,9 +126,7 @@ class MeshWebhooks:
         webhook = broker.directory.webhooks.get(webhook_id)
         if webhook is None or (outcome == "delivered" and webhook.failing_since_ms is None):
             return
-        changed, cause = broker.store.write(
-            writes.note_call, webhook.mesh_id, webhook_id, outcome, PATIENCE_MS
-        )
+        changed, cause = broker.store.write(writes.note_call, webhook.mesh_id, webhook_id, outcome)
         if changed:
             broker.reload()
         if cause is not None:

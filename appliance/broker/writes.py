@@ -13,10 +13,12 @@ from appliance.broker.log_writes import DeliveryAck
 from appliance.broker.rows import UsedNonceRow
 from appliance.broker.validation import RANKS, Command, DedupeRecord
 from appliance.kernel.batch import Tx
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.delivery import CallOutcome
 from appliance.mesh.push import Push
 
 GONE = "the webhook answered 410 Gone"
+PATIENCE_MS = 5 * DAY_MS  # a webhook that fails for longer is disabled
 FAILING = "no delivery succeeded for 5 days"
 FREE = "lease_owner = NULL, lease_until_ms = NULL"
 
@@ -306,10 +308,10 @@ def expire_leases(tx: Tx, limit: int, logs: bool) -> list[tuple[int, str]]:
 
 
 def note_call(
-    tx: Tx, mesh_id: str, webhook_id: str, outcome: CallOutcome, patience_ms: int
+    tx: Tx, mesh_id: str, webhook_id: str, outcome: CallOutcome
 ) -> tuple[bool, str | None]:
     """Update a webhook after a call: whether its row changed, and the cause if it was disabled. It
-    is disabled after `patience_ms` without a success; 0: never."""
+    is disabled after PATIENCE_MS without a success."""
     row = tx.execute(
         "SELECT enabled, failing_since_ms FROM webhook WHERE mesh_id = ? AND id = ?",
         (mesh_id, webhook_id),
@@ -327,7 +329,7 @@ def note_call(
     if since is None:
         tx.execute(f"UPDATE webhook SET failing_since_ms = ? {where}", (tx.steady_ms, *values))
         return True, None
-    if patience_ms and tx.steady_ms - since >= patience_ms:
+    if tx.steady_ms - since >= PATIENCE_MS:
         return True, _disable(tx, mesh_id, webhook_id, "failing", FAILING)
     return False, None
 

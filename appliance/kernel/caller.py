@@ -14,10 +14,7 @@ Call = Callable[[], None]
 
 class TooManyAnonymous(Unavailable):
     code = "TOO_MANY_ANONYMOUS"
-    default_message = (
-        "too many sockets, streams and long polls without a token"
-        " (`http.unauthenticated_connections_max`)"
-    )
+    default_message = "too many sockets, streams and long polls without a token"
     default_hint = "send 'Authorization: Bearer TOKEN'; to create one: agentlip token --help"
 
 

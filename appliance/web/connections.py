@@ -4,7 +4,7 @@ When the pool is full, a new client replaces other connections, in this order:
 
 1. connections that only wait (idle, a half-sent head or body, lingering), the oldest wait first;
 2. requests, streams and sockets without a valid token, the oldest first, above
-   `unauthenticated_connections_max` of them.
+   `ANONYMOUS_MAX` of them, or half of all connections if that is less.
 
 Requests of callers with a token are never closed for others. If nothing can be closed, the new
 client gets one of a few reserved connections. Its request is refused with 503 unless it is a
@@ -31,10 +31,15 @@ from appliance.web.settings import HttpSettings
 from appliance.web.unsent import UnsentBudget
 
 SWEEP_SECONDS = 0.5
+KEEP_ALIVE_SECONDS = 75.0  # common proxies close an idle connection after 60 s
 HEAD_SECONDS_MAX = 10.0  # from the first byte of a request to the end of its head
 BODY_SECONDS_MAX = 60.0  # for a whole body, chunked or not: 8 MiB at 1.2 Mbit/s
 LINGER_SECONDS_MAX = 2.0  # after a response, for the unread rest of a body
 SEND_SECONDS_MAX = 60.0  # for a client to receive a write
+ANONYMOUS_MAX = 100
+"""Sockets, streams and long polls of clients without a valid token, all together: enough for the
+programs of one machine, and a tenth of the connections."""
+
 PROBE_CONNECTIONS_MAX = 32  # in addition to http.connections_max, for health probes
 IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
 STATES = ("idle", "head", "body", "work", "send", "linger")
@@ -201,7 +206,7 @@ class ConnectionPool:
 
     def __init__(self, settings: HttpSettings, unsent: UnsentBudget) -> None:
         self.sweeps = SweepClock()
-        self._anonymous = AnonymousQuota(settings.unauthenticated_connections_max)
+        self._anonymous = AnonymousQuota(ANONYMOUS_MAX)
         self._unsent = unsent
         self.connections_max = settings.connections_max
         linger = LINGER_SECONDS_MAX / SWEEP_SECONDS - 1  # rounded down
@@ -210,7 +215,7 @@ class ConnectionPool:
         self._limits = [
             seconds / SWEEP_SECONDS
             for seconds in (
-                settings.keep_alive_seconds,
+                KEEP_ALIVE_SECONDS,
                 HEAD_SECONDS_MAX,
                 BODY_SECONDS_MAX,
                 float("inf"),

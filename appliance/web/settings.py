@@ -31,14 +31,6 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Connections open at once, WebSockets included; each uses a descriptor and about 30 kB. When
     all are in use, the one that has waited longest (idle, half-sent) is closed for a new one."""
 
-    unauthenticated_connections_max: int = 100
-    """Sockets, streams and long polls of clients without a valid token, all together; more get 503.
-    When all connections are in use, as many requests without a token stay open, at most half of
-    connections_max."""
-
-    keep_alive_seconds: float = 75.0
-    """Time after which an idle connection is closed; longer than the 60 s of common proxies."""
-
 
 Rate = Annotated[int, msgspec.Meta(ge=0)]
 

@@ -21,7 +21,6 @@ NOT_ABOVE = (
     ("courier", "envelope_bytes_max", "bytes_max"),
     ("doctor", "disk_error_bytes", "disk_warning_bytes"),
     ("doctor", "disk_error_percent", "disk_warning_percent"),
-    ("http", "unauthenticated_connections_max", "connections_max"),
 )
 """Sections, and two of their settings: the first must not be above the second, unless that is 0."""
 

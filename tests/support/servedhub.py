@@ -54,7 +54,7 @@ class Client:
         return Answer(reply.status, headers_, reply.read())
 
     def _leave_what_the_server_closed(self) -> None:
-        """A connection idle for longer than `web.keep_alive_seconds` has ended: take another."""
+        """A connection idle for longer than `KEEP_ALIVE_SECONDS` has ended: take another."""
         sock = self.connection.sock
         if sock is not None and select.select([sock], [], [], 0)[0]:
             self.connection.close()

@@ -38,7 +38,6 @@ class Plugin:
     ) -> None:
         self.own = own
         self.name = own.name
-        self.settings = settings
         self._clock = clock
         self._log = log
         self.broken = ""

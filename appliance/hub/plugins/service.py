@@ -171,7 +171,7 @@ class Plugins:
         if message.deleted_at is not None:
             return wire.ExtractorRun(plugin.name, "stale", 0)
         try:
-            with plugin.lock.timeout(2 * plugin.settings.timeout_of(plugin.own)):
+            with plugin.lock.timeout(2 * plugin.own.timeout_seconds):
                 function, args = plugin.work(message)
         except PluginFailure as failure:
             return wire.ExtractorRun(plugin.name, failure.outcome, 0)

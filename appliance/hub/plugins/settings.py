@@ -25,8 +25,8 @@ class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
     required: bool = False
     config: dict[str, Any] = {}
-    timeout_seconds: Seconds | None = None
-    memory_bytes: Positive | None = None
+    timeout_seconds: Seconds = 5.0
+    memory_bytes: Positive = 128 * 1024 * 1024
     network: bool = False
     subprocesses: bool = False
     read: tuple[str, ...] = ()
@@ -41,8 +41,6 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     require_isolation: bool = True  # false: run plugins even if they could read .agentlip/
     uid: NotNegative = 65534  # user id of plugins if the appliance runs as root
     gid: NotNegative = 65534  # group id of plugins if the appliance runs as root
-    timeout_seconds: Seconds = 5.0  # seconds for one message; then the process is killed
-    memory_bytes: Positive = 128 * 1024 * 1024  # bytes of address space of one process
     use: tuple[PluginSettings, ...] = ()  # the plugins, in order: docs/how-to/plugins.md
 
     @property
@@ -54,9 +52,3 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (
             (PluginSettings(URLS, "extractor", builtin=URLS), *self.use) if self.urls else self.use
         )
-
-    def timeout_of(self, plugin: PluginSettings) -> float:
-        return plugin.timeout_seconds or self.timeout_seconds
-
-    def memory_of(self, plugin: PluginSettings) -> int:
-        return plugin.memory_bytes or self.memory_bytes

@@ -128,7 +128,7 @@ class PluginWorker:
     def ask(self, message: bytes) -> msgspec.Raw:
         """The plugin's output for a message, as unchecked JSON."""
         self.start()
-        seconds = self._settings.timeout_of(self._plugin)
+        seconds = self._plugin.timeout_seconds
         reply = self._exchange(message, seconds, OUTPUT_BYTES_MAX + REPLY_BYTES_MAX)
         if reply.error == "TooLarge":
             raise PluginFailure(
@@ -211,7 +211,7 @@ class PluginWorker:
             "network": plugin.network,
             "subprocesses": plugin.subprocesses,
             "processes_max": PROCESSES_MAX,
-            "memory_bytes": settings.memory_of(plugin),
+            "memory_bytes": plugin.memory_bytes,
             "cpu_seconds": CPU_SECONDS,
             "file_bytes": 0,
         }

@@ -15,6 +15,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 
 FEED_MAX = 50  # events of one webhook handed to the outbox in a round
+WAITING_MAX = 1000  # events of one webhook in the outbox: a dead receiver must not fill it
 FEED_SECONDS = 0.25  # seconds between rounds that hand events to the outbox
 
 
@@ -41,7 +42,6 @@ class WebhookFeeder(Loop):
         super().__init__(clock, log, work=webhooks.work)
         self._webhooks = webhooks
         self._post = post
-        self._settings = webhooks.settings
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         self.interval_seconds = FEED_SECONDS
@@ -65,8 +65,7 @@ class WebhookFeeder(Loop):
 
     def _serve(self, row: EventWebhookRow, head: int) -> tuple[int, int]:
         """Hand over some events of a webhook; returns its new cursor and the number accepted."""
-        settings = self._settings
-        capacity = settings.waiting_max - self._post.waiting(row.id, settings.waiting_max)
+        capacity = WAITING_MAX - self._post.waiting(row.id, WAITING_MAX)
         if capacity <= 0:
             return row.cursor, 0
         handed, reached = self._webhooks.next_events(row, head, min(capacity, FEED_MAX))

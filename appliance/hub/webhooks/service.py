@@ -49,7 +49,7 @@ class Webhooks:
     ) -> None:
         self._hub = hub
         self.store = self._store = hub.store
-        self.settings = self._settings = settings
+        self._settings = settings
         self._clock = clock
         self._log = log
         self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch, hub.identity.epochs)
@@ -158,12 +158,11 @@ class Webhooks:
         row = self._store.read(queries.find, webhook_id)
         if row is None or (outcome == "delivered" and row.failing_since_ms is None):
             return
-        patience_ms = int(self._settings.disable_after_days * DAY_MS)
         if outcome == "failed" and row.failing_since_ms is not None:
             failing_ms = self._clock.now_ms() - row.failing_since_ms
-            if not patience_ms or failing_ms < patience_ms:
+            if failing_ms < writes.PATIENCE_MS:
                 return
-        cause = self._store.write(writes.note_attempt, webhook_id, outcome, patience_ms)
+        cause = self._store.write(writes.note_attempt, webhook_id, outcome)
         if cause is not None:
             metrics.disabled.labels(cause).inc()
             if self._log is not None:

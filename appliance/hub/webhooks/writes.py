@@ -6,11 +6,13 @@ from appliance.hub.events import encode
 from appliance.hub.rows import EventWebhookRow
 from appliance.hub.webhooks import queries, views, wire
 from appliance.kernel.batch import Tx
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.idempotency import Reply
 
 WEBHOOKS_MAX = 100  # each round reads all that are behind
 GONE = "the receiver responded with 410 Gone"
-FAILING = "no delivery succeeded for webhooks.disable_after_days"
+PATIENCE_MS = 5 * DAY_MS  # a webhook that fails for longer is disabled
+FAILING = "no delivery succeeded for 5 days"
 
 
 def create(tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int) -> Reply:
@@ -84,9 +86,8 @@ def advance(tx: Tx, moves: Sequence[tuple[str, int, int, int]]) -> None:
         )
 
 
-def note_attempt(tx: Tx, webhook_id: str, outcome: str, patience_ms: int) -> str | None:
-    """Record the outcome of an attempt. If it disables the webhook, returns the cause.
-    `patience_ms`: how long it may fail without a success; 0: always."""
+def note_attempt(tx: Tx, webhook_id: str, outcome: str) -> str | None:
+    """Record the outcome of an attempt. If it disables the webhook, returns the cause."""
     row = queries.find(tx, webhook_id)
     if row is None or not row.enabled:
         return None
@@ -98,7 +99,7 @@ def note_attempt(tx: Tx, webhook_id: str, outcome: str, patience_ms: int) -> str
         return "gone"
     elif since is None:
         _set(tx, webhook_id, failing_since_ms=tx.now_ms)
-    elif patience_ms and tx.now_ms - since >= patience_ms:
+    elif tx.now_ms - since >= PATIENCE_MS:
         _set(tx, webhook_id, enabled=0, disabled_because=FAILING)
         return "failing"
     return None

@@ -12,9 +12,7 @@ from tests.support.servedhub import serve
 from tests.support.until import until
 
 QUOTA = 4
-SETTINGS = f"""
-[http]
-unauthenticated_connections_max = {QUOTA}
+SETTINGS = """
 [socket]
 connections_max = 2
 [[courier.streams]]
@@ -25,6 +23,7 @@ overflow_policy = "block"
 urls = false
 """
 CONSTANTS = {
+    "appliance.web.connections.ANONYMOUS_MAX": QUOTA,
     "appliance.web.worker.SWEEP_SECONDS": 0.05,
     "appliance.web.sse_stream.HEARTBEAT_SECONDS": 3600,  # nothing is sent on a stream
     "appliance.hub.service.WAITING_MAX": 2,

@@ -32,7 +32,7 @@ def worker() -> Iterator[Served]:
         HEAD_SECONDS_MAX=1,
         BODY_SECONDS_MAX=1,
         SEND_SECONDS_MAX=2,
-        keep_alive_seconds=3,
+        KEEP_ALIVE_SECONDS=3,
         connections_max=8,
     ) as running:
         yield running

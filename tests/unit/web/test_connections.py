@@ -30,8 +30,10 @@ Open = Callable[..., Connection]
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> ConnectionPool:
     monkeypatch.setattr(connections, "PROBE_CONNECTIONS_MAX", 1)
-    settings = HttpSettings(connections_max=4, unauthenticated_connections_max=1)
-    return ConnectionPool(settings, UnsentBudget(UNSENT_BYTES_MAX, SystemClock()))
+    monkeypatch.setattr(connections, "ANONYMOUS_MAX", 1)
+    return ConnectionPool(
+        HttpSettings(connections_max=4), UnsentBudget(UNSENT_BYTES_MAX, SystemClock())
+    )
 
 
 @pytest.fixture

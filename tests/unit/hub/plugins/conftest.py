@@ -82,13 +82,13 @@ class PluginEnvironment:
         return f"plugins/{name}.py"
 
     def use(self, *plugins, **settings):
-        """Put plugins to work: PluginSettings, or (name, type, source)."""
+        """Put plugins to work: PluginSettings, or (name, type, source, *settings as pairs)."""
         own = [
             plugin
             if isinstance(plugin, PluginSettings)
             else PluginSettings(
                 plugin[0], plugin[1], module=self.module(plugin[0], plugin[2]),
-                config={"gate": str(self.gate)}, read=("plugins",),
+                config={"gate": str(self.gate)}, read=("plugins",), **dict(plugin[3:]),
             )
             for plugin in plugins
         ]  # fmt: skip
@@ -105,8 +105,8 @@ class PluginEnvironment:
                 runner.run_once(self.clock.now_ms())
         return self
 
-    def marks(self, type_="linkifier", name="marks", **settings):
-        return self.use((name, type_, MARKS), **settings)
+    def marks(self, type_="linkifier", name="marks", **own):
+        return self.use((name, type_, MARKS, *own.items()))
 
     def runner(self, name=None):
         return next(
@@ -244,11 +244,9 @@ def run(data):
     """Runs the tries in a plugin's process; what came of each, and its worker."""
     made = []
 
-    def do(attempts, *, seconds=5.0, general=None, **own):
-        plugin = PluginSettings("bad", "linkifier", module="bad.py", **own)
-        settings = PluginsSettings(
-            timeout_seconds=seconds, require_isolation=False, **(general or {})
-        )
+    def do(attempts, *, seconds=5.0, **own):
+        plugin = PluginSettings("bad", "linkifier", module="bad.py", timeout_seconds=seconds, **own)
+        settings = PluginsSettings(require_isolation=False)
         source = PluginSource(
             ATTEMPTS.format(data=str(data), attempts=attempts, appliance=os.getpid()), ""
         )

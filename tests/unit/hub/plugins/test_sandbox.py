@@ -137,7 +137,7 @@ def test_plugin_without_permission_cannot_connect(run):
 
 
 def test_network_wait_ends_with_the_timeout(data):
-    """By its own `timeout_seconds`; the connection goes with the process."""
+    """The connection goes with the process."""
     with gevent.socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
@@ -146,7 +146,7 @@ def test_network_wait_ends_with_the_timeout(data):
             f"    socket.create_connection({listener.getsockname()!r}).recv(1)\n"
         )
         own = PluginSettings("patient", "linkifier", network=True, timeout_seconds=0.3)
-        settings = PluginsSettings(timeout_seconds=600.0, require_isolation=False)
+        settings = PluginsSettings(require_isolation=False)
         worker = PluginWorker(own, PluginSource(text, ""), settings, data)
         with gevent.Timeout(30):
             with pytest.raises(PluginFailure) as failed:
@@ -217,10 +217,9 @@ def test_its_environment_and_descriptors_are_bare(run, monkeypatch):
 def test_a_plugin_that_uses_up_its_processor_time_is_ended(run, monkeypatch):
     monkeypatch.setattr(worker, "CPU_SECONDS", 1)
     source = PluginSource("def enrich(m, c):\n    while True: pass\n", "")
-    settings = PluginsSettings(timeout_seconds=20.0, require_isolation=False)
-    busy = PluginWorker(
-        PluginSettings("busy", "linkifier"), source, settings, Path("/nowhere/.agentlip")
-    )
+    settings = PluginsSettings(require_isolation=False)
+    own = PluginSettings("busy", "linkifier", timeout_seconds=20.0)
+    busy = PluginWorker(own, source, settings, Path("/nowhere/.agentlip"))
     with pytest.raises(PluginFailure) as failed:
         busy.ask(b"{}")
     assert failed.value.outcome == "crashed"

@@ -210,8 +210,8 @@ from pathlib import Path
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
 from appliance.hub.plugins.worker import PluginWorker
-own = PluginSettings('p', 'linkifier', subprocesses={subprocesses})
-settings = PluginsSettings(require_isolation=False, timeout_seconds=1000.0)
+own = PluginSettings('p', 'linkifier', subprocesses={subprocesses}, timeout_seconds=1000.0)
+settings = PluginsSettings(require_isolation=False)
 worker = PluginWorker(own, PluginSource({text!r}, ''), settings, Path({data!r}))
 worker.ask(b'{{}}')
 print(worker._child.pid, int(worker.isolation.pid_namespace), flush=True)

@@ -16,8 +16,8 @@ def worker(tmp_path):
     made = []
 
     def make(text, type_="linkifier", **settings):
-        own = PluginSettings("p", type_)
-        general = PluginsSettings(require_isolation=False, **settings)
+        own = PluginSettings("p", type_, **settings)
+        general = PluginsSettings(require_isolation=False)
         made.append(PluginWorker(own, PluginSource(text, ""), general, tmp_path / ".agentlip"))
         return made[-1]
 
