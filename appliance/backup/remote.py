@@ -11,7 +11,7 @@ import msgspec
 
 from appliance.backup import manifest as manifests
 from appliance.backup.backup_directory import NAME, VERIFICATION
-from appliance.backup.errors import BackupDamaged, TargetFailed, TargetObjectMissing, VersionRefused
+from appliance.backup.errors import BackupDamaged, TargetObjectMissing, VersionRefused
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.target import BackupTarget, read_all
 from appliance.backup.transfer import OWNER, BackupOwner
@@ -44,7 +44,7 @@ def names_in(listed: Iterable[str]) -> RemoteNames:
 
 
 def read_manifest(target: BackupTarget, name: str) -> BackupManifest:
-    """Raises TargetObjectMissing, BackupDamaged, VersionRefused or TargetFailed."""
+    """Raises TargetObjectMissing, BackupDamaged or VersionRefused."""
     manifest = manifests.decode(read_all(target, f"{name}/{manifests.FILE}", manifests.BYTES_MAX))
     if manifest.name != name:
         raise BackupDamaged(f"the manifest of {name} at the target is of {manifest.name}")
@@ -64,7 +64,7 @@ def owner_of(target: BackupTarget, name: str) -> str | None:
     try:
         text = read_all(target, f"{name}/{OWNER}", manifests.BYTES_MAX)
         return msgspec.json.decode(text, type=BackupOwner).db_id
-    except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
+    except (TargetObjectMissing, BackupDamaged, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
@@ -89,10 +89,6 @@ def check(target: BackupTarget, name: str, tell: Tell | None = None) -> list[Rem
     try:
         manifest = read_manifest(target, name)
     except (BackupDamaged, TargetObjectMissing, VersionRefused) as error:
-        return [RemoteProblem(name, "", error.message)]
-    except TargetFailed as error:
-        if type(error) is not TargetFailed:
-            raise
         return [RemoteProblem(name, "", error.message)]
     problems: list[RemoteProblem] = []
     done, total = 0, manifest.stored_bytes

@@ -12,7 +12,6 @@ from appliance.backup.backup_directory import VERIFICATION, BackupDirectory
 from appliance.backup.errors import (
     BackupDamaged,
     BackupNotFound,
-    TargetFailed,
     TargetObjectMissing,
     VersionRefused,
 )
@@ -72,15 +71,11 @@ def _read(target: BackupTarget, name: str, owner: str) -> RetainedBackup | None:
         manifest = read_manifest(target, name)
     except (BackupDamaged, VersionRefused, TargetObjectMissing):
         return None
-    except TargetFailed as error:
-        if type(error) is not TargetFailed:
-            raise
-        return None
     if manifest.db_id != owner:
         return None
     try:
         text = read_all(target, f"{name}/{VERIFICATION}", _VERIFICATION_BYTES_MAX)
         result = msgspec.json.decode(text, type=Verification).result
-    except (TargetObjectMissing, msgspec.DecodeError, UnicodeDecodeError):
+    except (TargetObjectMissing, BackupDamaged, msgspec.DecodeError, UnicodeDecodeError):
         result = None
     return RetainedBackup(name, manifest.cut_ms, manifest.reason, result)

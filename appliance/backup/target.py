@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from appliance.backup.errors import TargetFailed
+from appliance.backup.errors import BackupDamaged
 
 Environment = Callable[[str], str | None]
 READ_BYTES = 256 * 1024
@@ -38,10 +38,10 @@ class BackupTarget(Protocol):
 
 
 def read_all(target: BackupTarget, name: str, bytes_max: int) -> bytes:
-    """The content of a small file. Raises TargetFailed if it is larger than `bytes_max`."""
+    """The content of a small file. Raises BackupDamaged if it is larger than `bytes_max`."""
     content = bytearray()
     for piece in target.read(name):
         content += piece
         if len(content) > bytes_max:
-            raise TargetFailed(f"{PurePosixPath(name).name} is larger than {bytes_max:,} bytes")
+            raise BackupDamaged(f"{PurePosixPath(name).name} is larger than {bytes_max:,} bytes")
     return bytes(content)

@@ -13,6 +13,7 @@ import msgspec
 from appliance.backup import manifest as manifests
 from appliance.backup.backup_directory import VERIFICATION, BackupDirectory, writing
 from appliance.backup.errors import (
+    BackupDamaged,
     BackupNotFound,
     BackupNotWritable,
     BackupRunning,
@@ -115,7 +116,7 @@ class Upload:
         file = f"{manifest.name}/{manifests.FILE}"
         try:
             there = read_all(self._target, file, manifests.BYTES_MAX)
-        except TargetObjectMissing:
+        except (TargetObjectMissing, BackupDamaged):
             return False
         return there == manifests.encode(manifest)
 

@@ -128,7 +128,7 @@ def test_huge_manifest_is_not_read_to_its_end(other: TargetBackups, name: str) -
                 read += 65536
                 yield b" " * 65536
 
-    with pytest.raises(TargetFailed, match="larger than"):
+    with pytest.raises(BackupDamaged, match="larger than"):
         bring(other, name, Endless(real_target(other)))
     assert read < 10 * manifest.BYTES_MAX
 
