@@ -18,7 +18,12 @@ import msgspec
 
 from appliance.backup import manifest as manifests
 from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupNotWritable, BackupRunning
-from appliance.backup.manifest import BackupManifest, Verification
+from appliance.backup.manifest import (
+    VERIFICATION,
+    VERIFICATION_BYTES_MAX,
+    BackupManifest,
+    Verification,
+)
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import iso
 from appliance.kernel.file_lock import file_lock, try_lock
@@ -27,11 +32,9 @@ from appliance.kernel.whole_file import sync_directory, write_whole
 from appliance.workspace.datadir import DataDir
 
 NAME = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
-VERIFICATION = "verification.json"
 _LOCK = "backup.lock"
 _PARTIAL, _REMOVED = ".partial-", ".removed-"
 SETS_MAX = 1000  # that are listed; retention keeps fewer
-_VERIFICATION_BYTES_MAX = 1024 * 1024
 
 
 class ListedBackup(NamedTuple):
@@ -116,7 +119,7 @@ class BackupDirectory:
     def verification(self, name: str) -> Verification | None:
         """The last result; None if it was never checked or the result can't be read."""
         try:
-            text = _read(self.path(name) / VERIFICATION, _VERIFICATION_BYTES_MAX)
+            text = _read(self.path(name) / VERIFICATION, VERIFICATION_BYTES_MAX)
             return msgspec.json.decode(text, type=Verification)
         except (BackupDamaged, BackupNotFound, msgspec.DecodeError):
             return None

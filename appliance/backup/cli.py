@@ -12,7 +12,7 @@ from appliance.backup.backup_directory import ListedBackup
 from appliance.backup.cli_opened import open_workspace, progress, size
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.schedule import NICENESS
-from appliance.cli_support import Session, common, plain_app
+from appliance.cli_support import Session, common, note, plain_app
 
 app = plain_app(
     "Backups of the whole workspace: create, verify, prune, restore, copies elsewhere.\n\n"
@@ -76,6 +76,9 @@ def create(
         if own_key is not None:
             cli_verify.verify_at_once(session, work, manifest.name, own_key)
     count = messages(manifest)
+    for store, facts in manifest.stores.items():
+        if facts.missing_blobs:
+            note(f"{store}: {facts.missing_blobs} files that its rows name are missing or damaged")
     session.answer(
         summary(manifest),
         f"{manifest.name}: {count:,} {'message' if count == 1 else 'messages'},"

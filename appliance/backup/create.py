@@ -4,12 +4,15 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
+from errno import ENOENT
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from appliance import __version__
-from appliance.backup import keys, small_files, store_copy
+from appliance.backup import blobs, keys, small_files, store_copy
 from appliance.backup.backup_directory import BackupDirectory, check_space, writing
 from appliance.backup.cut import PinnedStore, common_cut, present_stores
 from appliance.backup.encoding import Source, encode, zstd
@@ -17,8 +20,10 @@ from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupFile, BackupManifest, Kind, Reason, StoreFacts
 from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import SmallFile
+from appliance.backup.unpack import TellFile
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
+from appliance.kernel.ownership import open_own
 from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import free_bytes
 from appliance.kernel.store_files import UNUSED, open_database
@@ -26,7 +31,6 @@ from appliance.kernel.whole_file import new_file
 from appliance.workspace import removed_files
 from appliance.workspace.datadir import DIRECTORY, DataDir
 
-TellFile = Callable[[str, int, int], None]
 _SCRATCH = "scratch."
 _REMOVED = "removed"
 
@@ -118,7 +122,7 @@ class _Work:
             self._add_store(pinned, copied)
         self._add_small(cut.meanwhile)
         if exports is not None:
-            self._add_exports(small_files.list_exported(self._datadir, exports))
+            self._add_files("export", small_files.list_exported(self._datadir, exports))
         return BackupManifest(
             name=name,
             reason=reason,
@@ -148,8 +152,13 @@ class _Work:
         file, declaration = pinned.path.name, declaration_of(pinned.store)
         with closing(open_database(copied, UNUSED)) as connection:
             store_copy.check(connection, pinned.store)
+            lost = self._add_files("blob", blobs.list_named(connection, pinned.store))
             facts = store_copy.facts_of(
-                connection, pinned.store, pinned.pause_ms, held_by_other=pinned.held
+                connection,
+                pinned.store,
+                pinned.pause_ms,
+                held_by_other=pinned.held,
+                missing_blobs=lost if declaration.blobs else UNSET,
             )
             if declaration.numbers_events:
                 self._db_id = facts.store_id
@@ -168,43 +177,40 @@ class _Work:
             with writing():
                 self._encode(name, file.path, file.kind, file.mode, BytesIO(file.content))
 
-    def _add_exports(self, paths: Iterable[Path]) -> None:
+    def _add_files(self, kind: Kind, paths: Iterable[str]) -> int:
+        """Copies files as they are now. Returns how many are gone, or not what their name says."""
+        lost = 0
         for number, path in enumerate(paths, 1):
-            relative = path.relative_to(self._datadir.workspace).as_posix()
-            with writing(), path.open("rb", buffering=0) as source:
-                mode = os.fstat(source.fileno()).st_mode & 0o777
-                self._encode(f"export-{number:06d}", relative, "export", mode, source)
+            with writing():
+                try:
+                    file = open_own(self._datadir.workspace / path, os.O_RDONLY)
+                except OSError as error:
+                    if kind == "export" and error.errno != ENOENT:
+                        raise
+                    lost += 1
+                    continue
+                with os.fdopen(file, "rb", buffering=0) as source:
+                    mode = os.fstat(file).st_mode & 0o777
+                    done = self._encode(f"{kind}-{number:06d}", path, kind, mode, source)
+                if kind == "blob" and not path.endswith(done.sha256):
+                    (self._folder / self._files.pop().name).unlink()
+                    lost += 1
+        return lost
 
-    def _encode(self, name: str, path: str, kind: Kind, mode: int, source: Source) -> None:
+    def _encode(self, name: str, path: str, kind: Kind, mode: int, source: Source) -> BackupFile:
         name += ".zst.age" if self._recipients else ".zst"
         with new_file(self._folder / name) as target:
             done = encode(source, target, recipients=self._recipients)
-        self._files.append(
-            BackupFile(
-                name=name,
-                path=path,
-                kind=kind,
-                mode=mode,
-                bytes=done.bytes,
-                sha256=done.sha256,
-                stored_bytes=done.stored_bytes,
-                stored_sha256=done.stored_sha256,
-            )
-        )
+        file = BackupFile(name=name, path=path, kind=kind, mode=mode, **done._asdict())
+        self._files.append(file)
+        return file
 
     def _progress(self, file: str) -> Callable[[int, int], None] | None:
         tell = self._tell
         return None if tell is None else lambda done, total: tell(file, done, total)
 
 
-def bytes_needed(datadir: DataDir) -> int:
-    """The size of all stores with their logs, in bytes. Raises StoreNotCopied."""
-    return sum(map(datadir.store_bytes, present_stores(datadir)))
-
-
 def _check_space(datadir: DataDir, backups: BackupDirectory, settings: BackupSettings) -> None:
-    check_space(
-        bytes_needed(datadir) + settings.free_bytes_min,
-        free_bytes(backups.root),
-        "free space, or lower backup.free_bytes_min: agentlip backup list",
-    )
+    needed = settings.free_bytes_min + sum(map(datadir.store_bytes, present_stores(datadir)))
+    hint = "free space, or lower backup.free_bytes_min: agentlip backup list"
+    check_space(needed, free_bytes(backups.root), hint)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from appliance.backup.backup_directory import BackupDirectory, check_space, writing
+from appliance.backup.backup_directory import NAME, BackupDirectory, check_space, writing
 from appliance.backup.errors import BackupDamaged, BackupNotFound
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.remote import names_in, read_file, read_manifest
@@ -43,7 +43,7 @@ def fetch(
     Raises BackupNotFound, BackupDamaged, VersionRefused, BackupNotWritable, TargetRefused or
     TargetFailed.
     """
-    if name not in names_in(target.list(_check(name))).present:
+    if not NAME.match(name) or name not in names_in(target.list(name)).present:
         raise BackupNotFound(
             f"target {target.name} has no backup named {name!r}", hint="agentlip backup targets"
         )
@@ -62,12 +62,6 @@ def fetch(
         shutil.rmtree(partial_path, ignore_errors=True)
         raise
     return manifest, True
-
-
-def _check(name: str) -> str:
-    if "/" in name or name.startswith("."):
-        raise BackupNotFound(f"no backup is named {name!r}", hint="agentlip backup targets")
-    return name
 
 
 def _is_whole(backups: BackupDirectory, manifest: BackupManifest) -> bool:

@@ -16,15 +16,18 @@ from typing import Any, Literal
 
 import msgspec
 
+from appliance.backup import blobs
 from appliance.backup.errors import BackupDamaged, VersionRefused
 from appliance.kernel.clock import utc
 from appliance.kernel.store_declaration import path_of
 
-FILE = "manifest.json"
-BYTES_MAX = 16 * 1024 * 1024  # a larger manifest is damaged
+FILE, VERIFICATION, OWNER = "manifest.json", "verification.json", "upload.json"
+"""The names of other files of a backup, here and at targets."""
+BYTES_MAX = 64 * 1024 * 1024  # about 150,000 files; a larger manifest is damaged
 FORMAT = 1
+VERIFICATION_BYTES_MAX = 1024 * 1024
 _STAMP_CHARACTERS = len("20261120T101112Z")
-Kind = Literal["store", "secret", "settings", "record", "export"]
+Kind = Literal["store", "secret", "settings", "record", "export", "blob"]
 _PATHS: dict[Kind, re.Pattern[str]] = {
     "store": re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+"),  # and the file of a store of the manifest
     "secret": re.compile(r"\.agentlip/(token|identity/\w[\w.-]*)"),
@@ -34,9 +37,11 @@ _PATHS: dict[Kind, re.Pattern[str]] = {
         r"(\.agentlip/export|\w[\w-]*(/\w[\w.-]*)*)/(retention\.json|snapshot/\w[\w.-]*/\w+\.(json|jsonl|parquet)"
         r"|events/date=[\d-]+/segment-[\d-]+\.(manifest\.json|parquet|jsonl))"
     ),
+    "blob": re.compile(r"\.?[\w-]+(/[\w-]+)+/sha256-[0-9a-f]{64}"),  # and beside such a store
 }
 _MODES: dict[Kind, int] = {
-    "store": 0o640, "secret": 0o600, "record": 0o640, "settings": 0o644, "export": 0o644
+    "store": 0o640, "secret": 0o600, "record": 0o640, "settings": 0o644, "export": 0o644,
+    "blob": 0o644,
 }  # fmt: skip
 Reason = Literal["manual", "schedule", "before-migration", "before-restore"]
 
@@ -68,7 +73,8 @@ class BackupFile(msgspec.Struct, frozen=True, kw_only=True):
 class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A store at the cut. `rows`: the number of rows of each table, without full-text indexes and
     tables that SQLite manages. `last_event_id`: 0 for stores without events. `held_by_other`:
-    another program was writing to a shared store, which was read alone, beside the others."""
+    another program was writing to a shared store, which was read alone, beside the others.
+    `missing_blobs`: how many that rows name were missing or damaged."""
 
     file: str
     store_id: str
@@ -77,6 +83,7 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     last_event_id: int = 0
     pause_ms: float = 0.0
     held_by_other: bool | msgspec.UnsetType = msgspec.UNSET  # not in manifests of other stores
+    missing_blobs: int | msgspec.UnsetType = msgspec.UNSET  # the same, without blobs
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,12 +169,18 @@ def decode(text: bytes) -> BackupManifest:
     for file in manifest.files:
         if not _is_plain(file.name) or not is_contained(file.path, file.kind, manifest.stores):
             raise BackupDamaged(f"{FILE} names a file that backups don't contain: {file.path}")
+        if file.kind == "blob" and not file.path.endswith(file.sha256):
+            raise BackupDamaged(f"{FILE} names a blob that has another content: {file.path}")
+    if len({file.name for file in manifest.files}) < len(manifest.files):
+        raise BackupDamaged(f"{FILE} has two files of the same name")
     return manifest
 
 
 def is_contained(path: str, kind: Kind, stores: Collection[str] = ()) -> bool:
     """Whether backups contain files of this kind at this path, relative to the workspace."""
     if kind == "store" and path not in map(path_of, stores):
+        return False
+    if kind == "blob" and path.rpartition("/")[0] not in map(blobs.folder_of, stores):
         return False
     return _PATHS[kind].fullmatch(path) is not None
 
@@ -191,7 +204,8 @@ def _seal(manifest: BackupManifest) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    return bool(name) and "/" not in name and "\0" not in name and name not in (".", "..", FILE)
+    taken = ("", ".", "..", FILE, VERIFICATION, OWNER)
+    return name not in taken and "/" not in name and "\0" not in name
 
 
 def _is_printable(value: Any) -> bool:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.backup import manifest as manifests
-from appliance.backup.backup_directory import NAME, VERIFICATION
+from appliance.backup.backup_directory import NAME
 from appliance.backup.errors import BackupDamaged, TargetObjectMissing, VersionRefused
-from appliance.backup.manifest import BackupFile, BackupManifest
+from appliance.backup.manifest import OWNER, BackupFile, BackupManifest
 from appliance.backup.target import BackupTarget, read_all
-from appliance.backup.transfer import OWNER, BackupOwner
+from appliance.backup.transfer import BackupOwner
 
 Tell = Callable[[str, int, int], None]
 
@@ -48,15 +48,7 @@ def read_manifest(target: BackupTarget, name: str) -> BackupManifest:
     manifest = manifests.decode(read_all(target, f"{name}/{manifests.FILE}", manifests.BYTES_MAX))
     if manifest.name != name:
         raise BackupDamaged(f"the manifest of {name} at the target is of {manifest.name}")
-    check_names(manifest)
     return manifest
-
-
-def check_names(manifest: BackupManifest) -> None:
-    """Raises BackupDamaged if two files have one name, or a file that of an upload's own file."""
-    names = [file.name for file in manifest.files]
-    if len(set(names)) != len(names) or {OWNER, VERIFICATION} & set(names):
-        raise BackupDamaged("files of the backup have the same name, or one that uploads use")
 
 
 def owner_of(target: BackupTarget, name: str) -> str | None:

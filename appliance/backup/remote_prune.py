@@ -8,14 +8,14 @@ The rules and reasons are those of the local backups. In addition, a backup stay
 
 import msgspec
 
-from appliance.backup.backup_directory import VERIFICATION, BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.errors import (
     BackupDamaged,
     BackupNotFound,
     TargetObjectMissing,
     VersionRefused,
 )
-from appliance.backup.manifest import Verification
+from appliance.backup.manifest import VERIFICATION, VERIFICATION_BYTES_MAX, Verification
 from appliance.backup.remote import names_in, owner_of, read_manifest
 from appliance.backup.retention import RetainedBackup, RetentionDecision, decide
 from appliance.backup.settings import BackupSettings
@@ -23,7 +23,6 @@ from appliance.backup.target import BackupTarget, read_all
 from appliance.backup.upload import removal_order
 from appliance.kernel.clock import Clock
 
-_VERIFICATION_BYTES_MAX = 1024 * 1024
 UNFINISHED = "an unfinished copy of a backup that is no longer here"
 
 
@@ -74,7 +73,7 @@ def _read(target: BackupTarget, name: str, owner: str) -> RetainedBackup | None:
     if manifest.db_id != owner:
         return None
     try:
-        text = read_all(target, f"{name}/{VERIFICATION}", _VERIFICATION_BYTES_MAX)
+        text = read_all(target, f"{name}/{VERIFICATION}", VERIFICATION_BYTES_MAX)
         result = msgspec.json.decode(text, type=Verification).result
     except (TargetObjectMissing, BackupDamaged, msgspec.DecodeError, UnicodeDecodeError):
         result = None

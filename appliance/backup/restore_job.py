@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from appliance.backup.backup_directory import writing
+from appliance.backup.blobs import folder_of
 from appliance.backup.errors import BackupDamaged, RestoreRefused, VersionRefused
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.settings import BackupSettings
@@ -109,8 +110,8 @@ def make_folders(target: DataDir) -> None:
 def select(job: RestoreJob) -> RestoreSelection:
     """The files to unpack, the present ones to remove, and what stays."""
     if job.stores:
-        wanted = set(map(path_of, job.chosen))
-        files = [file for file in job.manifest.files if file.path in wanted]
+        wanted = {*map(path_of, job.chosen), *map(folder_of, job.chosen)}
+        files = [f for f in job.manifest.files if wanted & {f.path, str(Path(f.path).parent)}]
         others = [store for store in STORES if store not in job.chosen]
         kept = [path_of(store) for store in others if job.target.database(store).exists()]
         return RestoreSelection(tuple(files), (), (*kept, "token, identity, settings"))
@@ -132,8 +133,8 @@ def select(job: RestoreJob) -> RestoreSelection:
 
 def bytes_needed(job: RestoreJob, selection: RestoreSelection) -> int:
     """For the new files beside the present ones, and for a backup of those."""
-    present = [job.target.database(store) for store in (*STORES, *SHARED_STORES)]
-    safety = 0 if job.new else sum(path.stat().st_size for path in present if path.exists())
+    stores = () if job.new else (*STORES, *SHARED_STORES)
+    safety = sum(map(job.target.store_bytes, stores))
     return sum(file.bytes for file in selection.files) + safety + job.settings.free_bytes_min
 
 

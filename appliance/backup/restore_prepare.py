@@ -12,6 +12,7 @@ import msgspec
 
 from appliance.backup import restore_job, restore_rules, small_files
 from appliance.backup.backup_directory import writing
+from appliance.backup.blobs import count_missing
 from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
@@ -124,7 +125,9 @@ def _check_store(made: _Preparation, store: str) -> None:
     with closing(sqlite3.connect(made.new.database(store), isolation_level=None)) as connection:
         if store in STORES and (state := schema.state(connection, store)).too_new:
             raise VersionRefused(f"{store} needs a newer version: its schema is {state.schema}")
-        for difference in find_differences(facts, facts_of(connection, store)):
+        missing = count_missing(connection, store, made.new.workspace)
+        actual = facts_of(connection, store, missing_blobs=missing)
+        for difference in find_differences(facts, actual):
             raise VerificationFailed(f"{store}: {difference}", details={"store": store})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from appliance.backup.blobs import count_missing
 from appliance.backup.deadline import Deadline
 from appliance.backup.manifest import BackupManifest, StoreFacts
 from appliance.backup.store_copy import facts_of, find_differences
@@ -28,7 +29,7 @@ def problems(scratch: DataDir, manifest: BackupManifest, deadline: Deadline) -> 
             lines.append(f"{store}: the backup does not contain this store")
     for store, facts in sorted(manifest.stores.items()):
         try:
-            texts = _of_store(store, scratch.database(store), facts, deadline)
+            texts = _of_store(store, scratch, facts, deadline)
             lines += [f"{store}: {text}" for text in texts]
         except sqlite3.Error as error:
             deadline.check()  # an interrupted check ends with an error too
@@ -44,7 +45,8 @@ def migrate_older(scratch: DataDir, manifest: BackupManifest, clock: Clock) -> N
             schema.migrate(scratch.database(store), store, clock=clock, log=log)
 
 
-def _of_store(store: str, path: Path, facts: StoreFacts, deadline: Deadline) -> Iterator[str]:
+def _of_store(store: str, scratch: DataDir, facts: StoreFacts, deadline: Deadline) -> Iterator[str]:
+    path = scratch.database(store)
     if not path.is_file():
         yield "the backup does not contain its file"
         return
@@ -65,7 +67,8 @@ def _of_store(store: str, path: Path, facts: StoreFacts, deadline: Deadline) -> 
                 return
             if state.edited:
                 yield f"it was migrated by another edition of {state.edited[0]}"
-        yield from find_differences(facts, facts_of(connection, store))
+        missing = count_missing(connection, store, scratch.workspace)
+        yield from find_differences(facts, facts_of(connection, store, missing_blobs=missing))
 
 
 def _open(path: Path, deadline: Deadline) -> sqlite3.Connection:

@@ -48,8 +48,8 @@ def identity_of(files: tuple[SmallFile, ...]) -> str:
     return ""
 
 
-def list_exported(datadir: DataDir, folder: Path) -> Iterator[Path]:
-    """The files below the directory of exports, in a constant order.
+def list_exported(datadir: DataDir, folder: Path) -> Iterator[str]:
+    """The files below the directory of exports, relative to the workspace, in a constant order.
 
     Raises BackupNotWritable if it is where a restore doesn't write: outside of the workspace, or in
     a hidden directory other than `.agentlip/export`.
@@ -70,7 +70,7 @@ def list_exported(datadir: DataDir, folder: Path) -> Iterator[Path]:
         for name in sorted(names):
             path = Path(parent) / name
             if is_file_of_exports(path) and path.is_file() and not path.is_symlink():
-                yield path
+                yield path.relative_to(datadir.workspace).as_posix()
 
 
 class _KeyPair(msgspec.Struct):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from appliance.backup.cut import PinnedStore, not_copied, refusal
 from appliance.backup.errors import BackupNotWritable
@@ -39,6 +39,7 @@ def facts_of(
     pause_ms: float = 0.0,
     *,
     held_by_other: bool = False,
+    missing_blobs: int | UnsetType = UNSET,
 ) -> StoreFacts:
     """Store id, schema and number of rows."""
     declaration = declaration_of(store)
@@ -50,6 +51,7 @@ def facts_of(
         last_event_id=event_ids.newest(connection) if declaration.numbers_events else 0,
         pause_ms=pause_ms,
         held_by_other=held_by_other or UNSET,
+        missing_blobs=missing_blobs,
     )
 
 
@@ -61,9 +63,9 @@ def find_differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
             yield f"the table {table} is {'missing' if now is None else 'not in the manifest'}"
         elif before != now:
             yield f"{table} has {now:,} rows; the manifest says {before:,}"
-    for name in ("store_id", "schema", "last_event_id"):
+    for name in ("store_id", "schema", "last_event_id", "missing_blobs"):
         before, now = getattr(expected, name), getattr(actual, name)
-        if before != now:
+        if before not in (now, UNSET):  # older manifests don't say how many blobs are missing
             yield f"{name} is {now!r}; the manifest says {before!r}"
 
 

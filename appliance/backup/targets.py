@@ -209,14 +209,14 @@ def upload(
 
 def _upload(copier: Upload, target: TargetSettings, name: str, may_be_plain: bool) -> UploadOutcome:
     try:
-        done = copier.run(name)
+        sent = copier.run(name)
     except _OF_ONE_SET as error:
         outcome = _failed(name, target, error)
         if isinstance(error, PlainRefused) and may_be_plain:
             return msgspec.structs.replace(outcome, result="skipped")
         return outcome
-    result = "present" if done.again else "copied"
-    return UploadOutcome(name=name, target=target.name, result=result, bytes=done.bytes)
+    result = "present" if sent is None else "copied"
+    return UploadOutcome(name=name, target=target.name, result=result, bytes=sent or 0)
 
 
 def _prune(

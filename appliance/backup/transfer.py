@@ -13,7 +13,6 @@ from appliance.backup.backup_directory import writing
 from appliance.backup.settings import TargetSettings
 from appliance.kernel.whole_file import write_whole
 
-OWNER = "upload.json"
 _STATE_BYTES_MAX = 16 * 1024 * 1024
 
 

@@ -6,12 +6,11 @@ A backup is present at a target when its manifest is there, which is written las
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from appliance.backup import manifest as manifests
-from appliance.backup.backup_directory import VERIFICATION, BackupDirectory, writing
+from appliance.backup.backup_directory import BackupDirectory, writing
 from appliance.backup.errors import (
     BackupDamaged,
     BackupNotFound,
@@ -21,13 +20,11 @@ from appliance.backup.errors import (
     TargetFailed,
     TargetObjectMissing,
 )
-from appliance.backup.manifest import BackupFile, BackupManifest
-from appliance.backup.remote import check_names
+from appliance.backup.manifest import OWNER, VERIFICATION, BackupFile, BackupManifest
 from appliance.backup.settings import TargetSettings
 from appliance.backup.stored import pieces
 from appliance.backup.target import BackupTarget, read_all
 from appliance.backup.transfer import (
-    OWNER,
     BackupOwner,
     UploadState,
     address_of,
@@ -41,15 +38,6 @@ from appliance.workspace.datadir import DataDir
 
 Tell = Callable[[str, int, int], None]
 """What is done, bytes done, bytes in total."""
-
-
-class Uploaded(NamedTuple):
-    """`bytes`: what this upload sent. `again`: it was present before and nothing was sent."""
-
-    name: str
-    target: str
-    bytes: int
-    again: bool
 
 
 class Upload:
@@ -71,10 +59,11 @@ class Upload:
         self._ends = clock.monotonic() + seconds_max
         self._tell = tell or (lambda *_: None)
 
-    def run(self, name: str) -> Uploaded:
-        """Raises PlainRefused, BackupDamaged, BackupNotFound, TargetRefused or TargetFailed.
+    def run(self, name: str) -> int | None:
+        """The bytes that were sent; None if all of it was there.
 
-        The reason is also in the state file, unless the backup can't be read.
+        Raises PlainRefused, BackupDamaged, BackupNotFound, TargetRefused or TargetFailed. The
+        reason is also in the state file, unless the backup can't be read.
         """
         manifest, path = self._backups.read(name), self._backups.path(name)
         if not manifest.encrypted and not self._target_settings.allow_plain:
@@ -93,21 +82,20 @@ class Upload:
                 self._save(path, state)
             raise
 
-    def _copy(self, manifest: BackupManifest, path: Path, state: UploadState) -> Uploaded:
-        name, sent = manifest.name, 0
+    def _copy(self, manifest: BackupManifest, path: Path, state: UploadState) -> int | None:
+        name, sent = manifest.name, None
         listed = self._target.list(name)
-        again = not state.damaged and self._is_present(manifest, listed)
-        if not again:
+        if state.damaged or not self._is_present(manifest, listed):
             missing = self._begin(manifest, listed, state.damaged)
             sent = self._send(path, manifest, missing, state)
             self._check(manifest)
             self._target.write(f"{name}/{manifests.FILE}", [manifests.encode(manifest)])
         self._write_verification(name, listed)
-        if not again or state.status != "complete":
+        if sent is not None or state.status != "complete":
             state.status, state.problem, state.damaged = "complete", "", set()
             state.finished_at = iso(self._clock.now_ms())
             self._save(path, state)
-        return Uploaded(name, self._target.name, sent, again)
+        return sent
 
     def _is_present(self, manifest: BackupManifest, listed: Mapping[str, int]) -> bool:
         """Whether all files are listed, and the manifest there is this one."""
@@ -126,7 +114,6 @@ class Upload:
         """Removes the manifest first, so that the backup does not count meanwhile, then files that
         are not of the backup. Writes whose backup it is. Returns the files to send."""
         name = manifest.name
-        check_names(manifest)
         kept = {f"{name}/{file.name}" for file in manifest.files}
         kept |= {f"{name}/{OWNER}", f"{name}/{VERIFICATION}"}
         for other in removal_order(name, set(listed) - kept):

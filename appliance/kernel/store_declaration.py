@@ -124,6 +124,18 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kept: bool = False
 
 
+class BlobDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Files that rows of the store name, `sha256-…` after their content. They are backed up and
+    restored with it.
+
+    folder  where they are, below the workspace
+    named   the query of their names
+    """
+
+    folder: str
+    named: str
+
+
 class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Every field has the default of an ordinary store.
 
@@ -146,6 +158,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recovery: RecoveryRules = RecoveryRules()
     restore: RestoreRules = RestoreRules()
     log: LogDeclaration | None = None
+    blobs: BlobDeclaration | None = None
     digests: dict[
         str, str
     ] = {}  # table → a query of its rows, whose digest is kept (row_digest.py)

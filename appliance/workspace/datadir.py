@@ -30,7 +30,13 @@ from appliance.kernel.ownership import (
     open_own,
     read_small,
 )
-from appliance.kernel.store_declaration import DATA_FOLDER, DECLARATIONS, file_of, path_of
+from appliance.kernel.store_declaration import (
+    DATA_FOLDER,
+    DECLARATIONS,
+    declaration_of,
+    file_of,
+    path_of,
+)
 from appliance.kernel.store_files import suspect_marker
 from appliance.kernel.whole_file import write_whole
 
@@ -130,11 +136,14 @@ class DataDir:
         return self.workspace / path_of(store)
 
     def store_bytes(self, store: str) -> int:
-        """The size of the store's files; those that are missing count as empty."""
+        """The size of all files of the store. Missing ones count as empty."""
         total, database = 0, self.database(store)
         for suffix in ("", *BESIDE):
             with suppress(OSError):
                 total += database.with_name(database.name + suffix).stat().st_size
+        if blobs := declaration_of(store).blobs:
+            with suppress(OSError):
+                total += sum(f.stat().st_size for f in os.scandir(self.workspace / blobs.folder))
         return total
 
     def with_stand_ins(self, folder: Path, stores: Collection[str]) -> "DataDir":

@@ -1,0 +1,202 @@
+"""Large payloads of the worker bus are backed up and restored with the rows that name them."""
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from appliance.backup import blobs, manifest, restore, scratch_stores
+from appliance.backup.create import create_backup
+from appliance.backup.deadline import Deadline
+from appliance.backup.errors import BackupDamaged, VerificationFailed
+from appliance.backup.unpack import unpack
+from appliance.busfile import retention
+from appliance.workspace.datadir import DataDir
+from tests.support.bus import NOW, BusFixture
+from tests.support.forks import killed_at
+from tests.support.restored_workspace import CLOCK, SETTINGS, BackedUp
+
+LARGE = "x" * 5000
+"""The payload of a message whose blob is a file."""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> BackedUp:
+    return BackedUp(tmp_path / "w")
+
+
+@pytest.fixture
+def bus(workspace: BackedUp) -> BusFixture:
+    return BusFixture(workspace.datadir.workspace)
+
+
+def send(bus: BusFixture, text: str) -> Path:
+    """Publishes a large payload; the file of its blob."""
+    before = set(blobs_of(bus))
+    bus.send(payload={"text": LARGE + text})
+    (name,) = set(blobs_of(bus)) - before
+    return bus.paths.blobs / name
+
+
+def blobs_of(bus: BusFixture) -> dict[str, bytes]:
+    folder = bus.paths.blobs
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
+
+
+def test_backup_has_the_blobs_of_its_rows_and_a_restore_brings_them_back(
+    workspace: BackedUp, bus: BusFixture
+) -> None:
+    kept = send(bus, "kept")
+    bus.paths.blobs.joinpath("sha256-" + "0" * 64).write_bytes(b"no row names it")
+    made = workspace.back_up()
+    (file,) = [file for file in made.files if file.kind == "blob"]
+    assert (file.path, file.sha256) == (f".worker-state/blobs/{kept.name}", kept.name[7:])
+    assert made.stores["bus"].missing_blobs == 0
+    before = kept.read_bytes()
+    kept.write_bytes(b"damaged")
+    later = send(bus, "later")
+    bus.connection.close()
+    result = workspace.restore(made)
+    assert kept.read_bytes() == before
+    assert later.exists(), "it may be of a message that another program has"
+    assert result.rows["bus"]["messages"] == 1
+    safety = workspace.backups.read(result.safety)
+    assert [f.path for f in safety.files if f.kind == "blob"] == [
+        f".worker-state/blobs/{later.name}"
+    ]
+    assert safety.stores["bus"].missing_blobs == 1, "the damaged one"
+
+
+@pytest.mark.parametrize("stores", [("bus",), ("hub",)])
+def test_partial_restore_brings_the_blobs_of_its_stores(
+    workspace: BackedUp, bus: BusFixture, stores: tuple[str, ...]
+) -> None:
+    blob = send(bus, "kept")
+    made = workspace.back_up()
+    bus.connection.close()
+    blob.unlink()
+    workspace.restore(made, stores=stores)
+    assert blob.exists() == ("bus" in stores)
+
+
+def test_blobs_that_are_added_while_a_backup_is_made_are_not_in_it(
+    workspace: BackedUp, bus: BusFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program publishes after the cut, and removes what the retention has pruned."""
+    kept, pruned = send(bus, "kept"), send(bus, "pruned")
+    list_named = blobs.list_named
+
+    def list_and_publish(connection: sqlite3.Connection, store: str) -> list[str]:
+        listed = list_named(connection, store)
+        if store == "bus":
+            send(bus, "added")
+            pruned.unlink(missing_ok=True)
+        return listed
+
+    monkeypatch.setattr(blobs, "list_named", list_and_publish)
+    made = workspace.back_up()
+    assert [f.sha256 for f in made.files if f.kind == "blob"] == [kept.name[7:]]
+    assert made.stores["bus"].missing_blobs == 1
+    assert made.stores["bus"].rows["messages"] == 2
+
+
+def test_orphan_that_is_pruned_during_a_backup_does_not_count(
+    workspace: BackedUp, bus: BusFixture
+) -> None:
+    send(bus, "kept")
+    orphan = bus.paths.blobs / f"sha256-{'0' * 64}"
+    orphan.write_bytes(b"x")
+    os.utime(orphan, (0, 0))
+    with workspace.backups.only_writer():
+        made = create_backup(
+            workspace.datadir, workspace.backups, SETTINGS, reason="manual", clock=CLOCK,
+            after_cut=lambda: bus.run(retention.delete_orphans, bus.paths.blobs, NOW),
+        )  # fmt: skip
+    assert not orphan.exists()
+    assert made.stores["bus"].missing_blobs == 0
+
+
+def test_blob_that_is_missing_is_reported_and_its_backup_can_be_restored(
+    workspace: BackedUp, bus: BusFixture
+) -> None:
+    send(bus, "kept")
+    send(bus, "missing").unlink()
+    damaged = send(bus, "damaged")
+    damaged.write_bytes(b"other")
+    link = send(bus, "link")
+    link.unlink()
+    link.symlink_to(workspace.datadir.token_file)
+    made = workspace.back_up()
+    assert made.stores["bus"].missing_blobs == 3
+    assert sum(file.kind == "blob" for file in made.files) == 1
+    bus.connection.close()
+    workspace.restore(made)
+
+
+def test_restore_refuses_a_backup_that_lacks_a_blob(workspace: BackedUp, bus: BusFixture) -> None:
+    send(bus, "kept")
+    made = workspace.back_up()
+    bus.connection.close()
+    lacking = msgspec.structs.replace(
+        made, files=tuple(file for file in made.files if file.kind != "blob")
+    )
+    with pytest.raises(VerificationFailed, match="missing_blobs is 1; the manifest says 0"):
+        restore.apply(
+            msgspec.structs.replace(workspace.job(made), manifest=lacking),
+            workspace.backups, None, CLOCK,
+        )  # fmt: skip
+
+
+def test_manifest_names_only_blobs_by_their_content(workspace: BackedUp, bus: BusFixture) -> None:
+    send(bus, "kept")
+    made = workspace.back_up()
+    (blob,) = [file for file in made.files if file.kind == "blob"]
+    other = f".worker-state/blobs/sha256-{'0' * 64}"
+    for path in (other, blob.path.replace("worker-state", "ssh")):
+        forged = msgspec.structs.replace(made, files=(msgspec.structs.replace(blob, path=path),))
+        with pytest.raises(BackupDamaged, match=r"other content|don't contain"):
+            manifest.decode(manifest.encode(forged))
+
+
+def test_verification_reports_a_blob_that_the_copy_lacks(
+    workspace: BackedUp, bus: BusFixture, tmp_path: Path
+) -> None:
+    blob = send(bus, "kept")
+    made = workspace.back_up()
+    copy = DataDir(tmp_path / "copy")
+    unpack(workspace.backups.path(made.name), made, copy.workspace, None)
+    deadline = Deadline(CLOCK, 60)
+    assert scratch_stores.problems(copy, made, deadline) == []
+    (copy.workspace / ".worker-state/blobs" / blob.name).unlink()
+    problems = scratch_stores.problems(copy, made, deadline)
+    assert problems == ["bus: missing_blobs is 1; the manifest says 0"]
+
+
+@pytest.mark.slow
+def test_kill_while_blobs_are_copied_leaves_no_half_backup(
+    workspace: BackedUp, bus: BusFixture
+) -> None:
+    for number in range(3):
+        send(bus, str(number))
+
+    def back_up(reach: Callable[[], None]) -> None:
+        def count(event: str, arguments: tuple[Any, ...]) -> None:
+            if event == "open" and Path(str(arguments[0])).name.startswith(("sha256-", "blob-")):
+                reach()
+
+        sys.addaudithook(count)
+        workspace.back_up()
+
+    bus.connection.close()
+    before, step = blobs_of(bus), 0
+    while killed_at(step := step + 1, back_up):
+        assert workspace.backups.list() == []
+        assert blobs_of(bus) == before
+    assert step > 6, "each blob is read, and written"
+    made = workspace.backups.read(workspace.backups.newest())
+    assert made.stores["bus"].missing_blobs == 0
