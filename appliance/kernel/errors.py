@@ -74,6 +74,9 @@ class Invalid(ApplianceError):
 
 
 class Unauthenticated(ApplianceError):
+    """`guess`: the refused secret was in the body, where the guard does not see it."""
+
+    guess: ClassVar[bool] = False
     kind = "unauthenticated"
     status = 401
     code = "UNAUTHORIZED"

@@ -203,6 +203,7 @@ class NoSuchSession(Missing):
 
 
 class InviteRefused(Unauthenticated):
+    guess = True
     code = "INVITE_REFUSED"
     default_message = "this link does not exist, or has expired"
     default_hint = "agentlip ui"

@@ -25,7 +25,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.route import SIGNATURE, Absent, Operation, Route, check_routes
 from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
-from appliance.web.guard import Guard
+from appliance.web.guard import Guard, brings_cookie
 from appliance.web.limits import GLOBAL, UNAUTHENTICATED, RateLimited, RateLimiter
 from appliance.web.observe import ObserveMiddleware, Response
 from appliance.web.unsent import LARGE_BYTES, UNSENT_BYTES_MAX, UnsentBudget
@@ -276,13 +276,20 @@ class UnsentLimitMiddleware:
 class ErrorHandlers:
     """Turns every exception into the error body."""
 
-    def __init__(self, log: Log, absent: Absent) -> None:
+    def __init__(self, log: Log, absent: Absent, limiter: RateLimiter) -> None:
         self._log = log
         self._absent = absent
+        self._limiter = limiter
 
     def ours(
         self, req: falcon.Request, resp: Response, error: ApplianceError, _params: dict[str, Any]
     ) -> None:
+        # Wrong tokens and signatures were counted before.
+        if isinstance(error, Unauthenticated) and (error.guess or brings_cookie(req.env)):
+            try:
+                self._limiter.fail(req.context.address)
+            except RateLimited as limited:
+                error = limited
         if isinstance(error, RateLimited):
             req.context.allowance = error.allowance
         req.context.error_code = error.code
@@ -351,7 +358,7 @@ def make_app(
     probes = frozenset(
         route.path for route in routes if any(o.probe for o in route.operations.values())
     )
-    failures = ErrorHandlers(log, absent)
+    failures = ErrorHandlers(log, absent, limiter)
     app: App = falcon.App(
         response_type=Response,
         middleware=[

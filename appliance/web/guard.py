@@ -309,6 +309,11 @@ def cookie_name(environ: Environ) -> str:
     return f"agentlip_session_{port}" if port.isascii() and port.isdigit() else "agentlip_session"
 
 
+def brings_cookie(environ: Environ) -> bool:
+    """Whether the caller would be known by a session's cookie."""
+    return "HTTP_AUTHORIZATION" not in environ and _cookie(environ) is not None
+
+
 def _cookie(environ: Environ) -> str | None:
     header = environ.get("HTTP_COOKIE")
     if header is None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.servedhub import serve
 from tests.support.socketclient import SocketClient
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -94,6 +95,19 @@ def test_signing_out_deletes_the_cookie(hub):
     assert client.get(CURRENT, headers=session).status == 401
     # An old cookie does not keep the browser from the page where it signs in.
     assert client.get("/health", headers=session).status == 200
+
+
+def test_guessed_links_and_cookies_are_limited(tmp_path):
+    settings = "[limits]\nfailures_per_address = 5\nper_connection = 0\n"
+    with serve(tmp_path, settings=settings, limits=True) as hub:
+        _, session = sign_in(hub, link(hub))
+        client, guess = hub.connect(None), {**page(hub), "Cookie": session["Cookie"] + "x"}
+        for attempt in (
+            lambda: client.post(SESSIONS, {"invite": "agl_guessed"}, headers=page(hub)),
+            lambda: client.get(CURRENT, headers=guess),
+        ):
+            until(lambda attempt=attempt: attempt().status == 429, 20, "guesses are limited")
+        assert client.get(CURRENT, headers=session).status == 200, "who is signed in is not"
 
 
 def test_no_secret_is_in_the_log_or_in_a_file(hub):
