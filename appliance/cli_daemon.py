@@ -1,5 +1,6 @@
 """`agentlipd`: starts, stops and looks at the appliance of a workspace."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from appliance.cli_support import (
     until_signalled,
     write_now,
 )
+from appliance.kernel.errors import ApplianceError
 
 HostFlag = Annotated[str | None, typer.Option("--host", help="Address (default 127.0.0.1).")]
 PortFlag = Annotated[
@@ -300,5 +302,17 @@ app.command("uninstall")(uninstall)
 def _tell_start(session: Session, state: dict[str, object]) -> None:
     from appliance.process.status import exit_code, welcome
 
-    session.answer(state, welcome(state))
+    session.answer(state, welcome(state, _sign_in_link(session, state)))
     raise typer.Exit(0 if state["already_running"] else exit_code(state))
+
+
+def _sign_in_link(session: Session, state: dict[str, object]) -> str:
+    """A one-time link, if a person sees it: a file or a pipe would keep it."""
+    from appliance.sdk.http import Retry
+
+    if session.machine or not sys.stdout.isatty():
+        return ""
+    try:
+        return Session(Path(str(state["workspace"]))).sign_in_link(Retry(attempts_max=1))["link"]
+    except ApplianceError:  # for example read-only: the page itself says why
+        return ""

@@ -95,6 +95,16 @@ class Session(msgspec.Struct, frozen=True):
 
         return HubClient(lambda: find_hub(self.workspace), retry)
 
+    def sign_in_link(self, retry: Any = None, **command: Any) -> dict[str, str]:
+        """A `link` that signs a browser in, once; `command` has the fields of CreateInvitation."""
+        from appliance.sdk.discovery import find_hub
+        from appliance.sdk.http import HubClient
+
+        endpoint = find_hub(self.workspace)
+        made = HubClient(lambda: endpoint, retry).post("/api/v1/invitations", command, "")
+        link = f"{endpoint.url}/ui/#invite={made['secret']}"
+        return {"link": link, "expires_at": made["expires_at"]}
+
     def answer(self, value: Any, sentence: str) -> None:
         """Print one result: JSON for machines, a sentence for people."""
         write_line(_json(value) if self.machine else sentence)

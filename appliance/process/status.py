@@ -139,8 +139,8 @@ def describe(state: State) -> str:
     )
 
 
-def welcome(state: State) -> str:
-    """The text after a start: address, token file and three commands."""
+def welcome(state: State, link: str = "") -> str:
+    """The text after a start: addresses, token file and three commands. `link` signs in."""
     there = f" --workspace {shlex.quote(state['workspace'])}"
     agentlip = command_name()
     began = "already running" if state.get("already_running") else "running"
@@ -159,6 +159,7 @@ def welcome(state: State) -> str:
             *not_ready,
             *([f"  {state['notice']}"] if "notice" in state else []),
             f"  API    {state['url']}",
+            f"  UI     {link or state['url'] + '/ui/'}",
             f"  token  {state['token_file']}",
             "Try:",
             *commands,

@@ -7,13 +7,16 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, common, note, plain_app
+from appliance.kernel.auth import OWNER
 from appliance.kernel.errors import Invalid
 from appliance.tokens import wire
 
 app = plain_app("Access tokens. 'server' is the workspace's own.")
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the token.")]
-PATH = "/api/v1/tokens"
+PATH, SESSIONS = "/api/v1/tokens", "/api/v1/sessions"
+OF_SESSION = "ses_"  # how the id of a session begins
+INVITED_SECONDS = 86_400.0  # for a colleague, who may read the link tomorrow
 
 
 @app.command("create")
@@ -43,8 +46,15 @@ def create_token(
             "--expires", metavar="DAYS", help="Days until the token expires (default: never)."
         ),
     ] = None,
+    invite: Annotated[
+        bool,
+        typer.Option("--invite", help="Print a one-time link to the web UI, valid for a day."),
+    ] = False,
 ) -> None:
-    """Issue a token. Its secret is shown only once."""
+    """Issue a token. Its secret is shown only once.
+
+    A colleague: agentlip token create --name grace --scope hub:read --scope hub:post --invite
+    """
     body = {
         "name": name,
         "scopes": _scopes_with_channels(session, scope, channel or []),
@@ -52,17 +62,31 @@ def create_token(
     }
     if sender:
         body["senders"] = sender
+    if invite:
+        session.hub().get("/health")  # before a token exists that nobody could use
     answer = _call(session, "create", PATH, body)
-    _show_secret(session, answer)
+    if not invite:
+        _show_secret(session, answer)
+        return
+    token = answer["token"]
+    made = session.sign_in_link(token_id=token["id"], lifetime_seconds=INVITED_SECONDS)
+    session.answer({**answer, **made}, made["link"])
+    if not session.machine:
+        note(f"it signs one browser in with {token['id']}, once, until {made['expires_at']}")
 
 
 @app.command("list")
 @common
 def list_tokens(session: Session) -> None:
-    """List all tokens without their secrets."""
+    """List all tokens without their secrets, and below each the browsers signed in with it."""
     rows = _call(session, "list", PATH, None)
+    for row in rows:
+        row["sessions"] = []
+    of_token = {row["id"]: row["sessions"] for row in rows}
+    for signed_in in _call(session, "list", SESSIONS, None):
+        of_token.get(signed_in["token_id"], []).append(signed_in)
     if not session.machine:
-        rows = [_as_text(row) for row in rows]
+        rows = [text for row in rows for text in _as_text(row)]
     session.table(
         rows,
         [
@@ -81,8 +105,9 @@ def list_tokens(session: Session) -> None:
 @app.command("revoke")
 @common
 def revoke_token(session: Session, token_id: IdArgument) -> None:
-    """Revoke a token and close its connections."""
-    answer = _call(session, "revoke", f"{PATH}/{_segment(token_id)}", None)
+    """Revoke a token and close its connections, or end the session of a browser."""
+    path = SESSIONS if token_id.startswith(OF_SESSION) else PATH
+    answer = _call(session, "revoke", f"{path}/{_segment(token_id)}", None)
     session.answer(answer, f"revoked {token_id}")
 
 
@@ -114,10 +139,13 @@ def rotate_token(
         note(after)
 
 
-def _as_text(row: dict[str, Any]) -> dict[str, Any]:
+def _as_text(row: dict[str, Any]) -> list[dict[str, Any]]:
     senders = row.get("senders")
     senders_text = "any" if senders is None else ", ".join(senders)
-    return {**row, "scopes": " ".join(row["scopes"]), "senders": senders_text}
+    return [
+        {**row, "scopes": " ".join(row["scopes"]), "senders": senders_text},
+        *({**each, "state": "session", "name": row["name"]} for each in row["sessions"]),
+    ]
 
 
 def _show_secret(session: Session, answer: Any) -> None:
@@ -140,32 +168,38 @@ def _call(session: Session, verb: str, path: str, body: Any) -> Any:
         return _on_file(find_workspace(session.workspace), verb, path, body)
     hub = HubClient(lambda: endpoint)
     if verb == "list":
-        return hub.rows(path, "tokens")
+        return hub.rows(path, path.rpartition("/")[2])
     return hub.delete(path) if verb == "revoke" else hub.post(path, body, "")
 
 
 def _on_file(datadir: Any, verb: str, path: str, body: Any) -> Any:
     from appliance.tokens.offline import tokens_of
 
-    token_id = path.removeprefix(PATH).strip("/").removesuffix("/rotate")
-    with tokens_of(datadir) as tokens:
+    which, _, row_id = path.removeprefix("/api/v1/").removesuffix("/rotate").partition("/")
+    with tokens_of(datadir) as (tokens, sessions):
         if verb == "list":
-            answer: Any = _all_of(tokens)
+            answer: Any = _all_of(which, tokens, sessions)
+        elif verb == "revoke" and which == "sessions":
+            answer = sessions.end(OWNER, row_id)
         elif verb == "revoke":
-            answer = tokens.revoke(token_id)
+            answer = tokens.revoke(row_id)
         elif verb == "create":
             answer = tokens.create(_convert(body, wire.CreateToken))
         else:
-            answer = tokens.rotate(token_id, _convert(body, wire.RotateToken))
+            answer = tokens.rotate(row_id, _convert(body, wire.RotateToken))
     return msgspec.to_builtins(answer)
 
 
-def _all_of(tokens: Any) -> list[wire.Token]:
-    page = tokens.list_all()
-    rows: list[wire.Token] = page.tokens
-    while page.has_more:
-        page = tokens.list_all(wire.TokensQuery(after=page.next))
-        rows += page.tokens
+def _all_of(which: str, tokens: Any, sessions: Any) -> list[Any]:
+    rows: list[Any] = []
+    after, has_more = "", True
+    while has_more:
+        if which == "sessions":
+            page = sessions.list_all(OWNER, wire.SessionsQuery(after))
+        else:
+            page = tokens.list_all(wire.TokensQuery(after))
+        rows += getattr(page, which)
+        after, has_more = page.next, page.has_more
     return rows
 
 

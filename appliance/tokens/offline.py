@@ -6,13 +6,15 @@ from contextlib import contextmanager
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import SystemClock
 from appliance.tokens.service import Tokens
+from appliance.tokens.sessions import Sessions
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.stopped_store import stopped_store
 
 
 @contextmanager
-def tokens_of(datadir: DataDir) -> Iterator[Tokens]:
-    """The token service on this workspace's file. Raises HubRunning and MigrationPending."""
+def tokens_of(datadir: DataDir) -> Iterator[tuple[Tokens, Sessions]]:
+    """The services on this workspace's file. Raises HubRunning and MigrationPending."""
     clock = SystemClock()
     with stopped_store(datadir, "auth", clock) as store:
-        yield Tokens(store, TokenBook(), datadir, clock)
+        tokens = Tokens(store, TokenBook(), datadir, clock)
+        yield tokens, Sessions(store, tokens, clock)

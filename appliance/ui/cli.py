@@ -1,7 +1,7 @@
 """`agentlip ui`: a one-time link that signs a browser in."""
 
 import webbrowser
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,18 +34,14 @@ def open_ui(
 ) -> None:
     """Open the web UI, signed in.
 
-    The link works once. For a colleague: agentlip ui --print --token-id ID --days 1
+    The link works once. For a colleague: agentlip token create --invite
 
     Example: agentlip ui --print
     """
-    from appliance.sdk.discovery import find_hub
-
-    body: dict[str, Any] = {"token_id": token_id}
-    if days is not None:
-        body["lifetime_seconds"] = days * 86_400
-    made = session.hub().post("/api/v1/invitations", body, "")
-    link = f"{find_hub(session.workspace).url}/ui/#invite={made['secret']}"
-    session.answer({"link": link, "expires_at": made["expires_at"]}, link)
+    lifetime = {} if days is None else {"lifetime_seconds": days * 86_400}
+    made = session.sign_in_link(token_id=token_id, **lifetime)
+    link = made["link"]
+    session.answer(made, link)
     if session.machine:
         return
     note(f"it signs one browser in, once, until {made['expires_at']}")

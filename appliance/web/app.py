@@ -25,7 +25,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.route import SIGNATURE, Absent, Operation, Route, check_routes
 from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
-from appliance.web.guard import Guard, brings_cookie
+from appliance.web.guard import Guard, session_cookie
 from appliance.web.limits import GLOBAL, UNAUTHENTICATED, RateLimited, RateLimiter
 from appliance.web.observe import ObserveMiddleware, Response
 from appliance.web.unsent import LARGE_BYTES, UNSENT_BYTES_MAX, UnsentBudget
@@ -285,7 +285,7 @@ class ErrorHandlers:
         self, req: falcon.Request, resp: Response, error: ApplianceError, _params: dict[str, Any]
     ) -> None:
         # Wrong tokens and signatures were counted before.
-        if isinstance(error, Unauthenticated) and (error.guess or brings_cookie(req.env)):
+        if isinstance(error, Unauthenticated) and (error.guess or session_cookie(req.env)):
             try:
                 self._limiter.fail(req.context.address)
             except RateLimited as limited:

@@ -118,7 +118,7 @@ class Guard:
 
         A page on another port of this host is same-site, so its requests bring the cookie too.
         """
-        secret = _cookie(environ)
+        secret = session_cookie(environ)
         if secret is None or environ.get("HTTP_SEC_FETCH_SITE", "none") not in _OWN_PAGES:
             return None
         if socket and "HTTP_ORIGIN" not in environ:
@@ -309,12 +309,8 @@ def cookie_name(environ: Environ) -> str:
     return f"agentlip_session_{port}" if port.isascii() and port.isdigit() else "agentlip_session"
 
 
-def brings_cookie(environ: Environ) -> bool:
-    """Whether the caller would be known by a session's cookie."""
-    return "HTTP_AUTHORIZATION" not in environ and _cookie(environ) is not None
-
-
-def _cookie(environ: Environ) -> str | None:
+def session_cookie(environ: Environ) -> str | None:
+    """The secret of a session that the request brings, valid or not."""
     header = environ.get("HTTP_COOKIE")
     if header is None:
         return None

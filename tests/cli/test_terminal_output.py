@@ -26,13 +26,14 @@ def on_terminal(
     cwd: Path,
     until_text: str = "",
     meanwhile: Callable[[], object] | None = None,
+    program: str = "agentlip",
     **env: str,
 ) -> str:
-    """Runs `agentlip` with a terminal as its output; ends it once `until_text` came. `meanwhile` is
+    """Runs `program` with a terminal as its output; ends it once `until_text` came. `meanwhile` is
     called after the first output."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        command("agentlip", *arguments), stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd,
+        command(program, *arguments), stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd,
         env=environment(TERM="xterm-256color", COLUMNS="200", **env),
     )  # fmt: skip
     os.close(theirs)
@@ -150,6 +151,22 @@ def test_tail_follow_without_a_hub_fails_with_the_command_that_starts_one(tmp_pa
     done = agentlip("msg", "tail", "-f", "--topic-id", "x", cwd=tmp_path)
     assert done.code == 3
     assert "agentlipd up" in done.err
+
+
+# -- up ----------------------------------------------------------------------------------------
+
+
+def test_start_prints_a_link_to_a_person_and_to_nobody_else(tmp_path: Path) -> None:
+    try:
+        first = agentlipd("up", cwd=tmp_path).out
+        assert re.search(r"^  UI +http://127.0.0.1:\d+/ui/$", first, re.MULTILINE), first
+        shown = on_terminal("up", program="agentlipd", cwd=tmp_path)
+        link = re.search(r"^  UI +http://127.0.0.1:\d+/ui/#invite=(\S+)$", shown, re.MULTILINE)
+        assert link, shown
+        for path in (tmp_path / ".agentlip").rglob("*"):
+            assert not path.is_file() or link[1].encode() not in path.read_bytes(), path
+    finally:
+        agentlipd("down", cwd=tmp_path)
 
 
 # -- colours ---------------------------------------------------------------------------------

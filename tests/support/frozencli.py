@@ -198,6 +198,7 @@ def _tokens(run: Recorder) -> None:
     made = run("agentlip token create", "--name", "a", "--scope", "hub:read", "--expires", 5)
     limited = ["--name", "b", "--scope", "hub:read", "--channel", "general"]
     run("agentlip token create", *limited)
+    run("agentlip token create", "--name", "c", "--scope", "hub:read", "--invite")
     run("agentlip token rotate", made["token"]["id"], "--grace", 60)
     run("agentlip token rotate", made["token"]["id"], "--grace", 0)
     run("agentlip token list")

@@ -20,7 +20,7 @@ def test_offline_needs_the_lock(tmp_path):
     with pytest.raises(HubRunning), tokens_of(fixture.datadir):
         pass
     lock.release()
-    with tokens_of(fixture.datadir) as tokens:
+    with tokens_of(fixture.datadir) as (tokens, _):
         issued = tokens.create(wire.CreateToken("bot", ["hub:read"]))
     assert lock.holder() is None
     with closing(sqlite3.connect(fixture.datadir.database("auth"))) as connection:
