@@ -358,8 +358,7 @@ class CourierAdmin:
     def dry_run(self, who: Principal, command: wire.DryRun) -> list[RuleMatch]:
         """Which rules this envelope would fire. Nothing is enqueued."""
         require(who, OPERATE, command.to)
-        limit = self._courier.settings.envelope_bytes_max
-        parsed = parse(command.envelope, command.to, limit)
+        parsed = parse(command.envelope, command.to)
         env = as_dict(parsed.body)
         return self._courier.engine.explain(command.to, env, self._courier.now())
 

@@ -284,7 +284,7 @@ class EnqueuePipeline:
     ) -> ParsedEnvelope:
         """The enriched envelope if it is valid, otherwise the original."""
         try:
-            new = parse(encode(env), stream.name, self._settings.envelope_bytes_max)
+            new = parse(encode(env), stream.name)
         except ApplianceError as error:
             metrics.triggers.labels("enrich", "failed").inc()
             self._log.warning(
@@ -329,7 +329,7 @@ class EnqueuePipeline:
         if not any(matches(glob, effect.to) for glob in self._settings.trigger_targets):
             raise Forbidden("courier.trigger_targets does not include that stream")
         stream = self.open(effect.to)
-        parsed = [parse(encode(effect.envelope), effect.to, self._settings.envelope_bytes_max)]
+        parsed = [parse(encode(effect.envelope), effect.to)]
         if stream.policy.overflow_policy != "block":
             self._ensure_capacity(stream, parsed, len(parsed[0].body))
         elif not stream.has_capacity(1, len(parsed[0].body)):

@@ -18,6 +18,7 @@ encode = msgspec.json.Encoder().encode
 
 # Decoders give up near 1,000 levels, and earlier when they are called deep in the stack. Every
 # later decoder, including the consumer's, must be able to read an envelope that is accepted here.
+BYTES_MAX = 256 * 1024  # of one envelope as JSON; large data is elsewhere
 NESTING_MAX = 500
 _nul = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000").search
 _strings = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
@@ -34,14 +35,14 @@ class ParsedEnvelope(msgspec.Struct, frozen=True, gc=False):
     type: str
 
 
-def parse(raw: Any, to: str, bytes_max: int, where: str = "envelope") -> ParsedEnvelope:
+def parse(raw: Any, to: str, where: str = "envelope") -> ParsedEnvelope:
     """Validate `raw` and set its `to` to the stream. Errors name the field."""
     body = bytes(raw)
-    if len(body) > bytes_max:
+    if len(body) > BYTES_MAX:
         raise PayloadTooLarge(
-            f"{where}: more than {bytes_max} bytes",
-            details={"field": where, "bytes": len(body), "limit": bytes_max},
-            hint="send a reference to the payload, or raise courier.envelope_bytes_max",
+            f"{where}: more than {BYTES_MAX} bytes",
+            details={"field": where, "bytes": len(body), "limit": BYTES_MAX},
+            hint="send a reference to the payload",
         )
     try:
         meta = _decode(body)

@@ -17,6 +17,7 @@ ACKED, FAILED, REJECTED, EXPIRED, DEAD = (
     "envelope.acked", "envelope.failed", "envelope.rejected", "envelope.expired", "envelope.dead",
 )  # fmt: skip
 
+SAMPLE_RATE = 0.01  # share of the envelopes in memory streams: enough for rates and latencies
 SAMPLES_MAX = 20_000  # samples that wait; the oldest are dropped first, while the disk is full
 SAMPLES_DUE = 1_000  # samples that are written at once
 SAMPLE_MS = 1_000.0  # how late fewer of them are written
@@ -26,10 +27,9 @@ JOURNALED_ROWS = 1_000  # in one transaction: some 2 ms of the writer's time
 
 
 class OutcomeLog:
-    def __init__(self, *, enabled: bool = False, sample_rate: float = 0.0) -> None:
-        """`sample_rate`: the share of the envelopes in memory streams, 0 to 1."""
+    def __init__(self, *, enabled: bool = False) -> None:
         self.enabled = enabled
-        self.sample_rate = sample_rate if enabled else 0.0
+        self.sample_rate = SAMPLE_RATE if enabled else 0.0
         self.threshold = round(self.sample_rate * 2**32)
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
         self._written_ms = 0.0

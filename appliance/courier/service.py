@@ -66,9 +66,7 @@ class Courier:
         self.log = log
         self.boot_id = boot_id
         self.journal = journal
-        outcomes = OutcomeLog(
-            enabled=journal is not None and settings.log_days > 0, sample_rate=settings.log_sample
-        )
+        outcomes = OutcomeLog(enabled=journal is not None and settings.log_days > 0)
         self.queue = Queue(settings.policy_of, IDLE_MS, settings.pattern_of, outcomes)
         self.engine = TriggerEngine(settings.triggers, HOPS_MAX)
         self.views = {
@@ -93,17 +91,16 @@ class Courier:
 
     def enqueue(self, who: Principal, to: str, raw: Any) -> wire.Enqueued:
         stream = self.open_stream(who, ENQUEUE, to)
-        parsed = parse(raw, to, self.settings.envelope_bytes_max)
+        parsed = parse(raw, to)
         duplicates = self.enqueue_parsed(who, stream, [parsed])
         return wire.Enqueued(parsed.id, self.boot_id, bool(duplicates))
 
     def enqueue_batch(self, who: Principal, to: str, raws: Sequence[Any]) -> wire.EnqueuedBatch:
         """Enqueue all of them or none. The error names the invalid envelope by its index."""
         self.open_stream(who, ENQUEUE, to)
-        bytes_max = self.settings.envelope_bytes_max
 
         def parse_item(index: int) -> ParsedEnvelope:
-            return parse(raws[index], to, bytes_max, f"envelopes[{index}]")
+            return parse(raws[index], to, f"envelopes[{index}]")
 
         parsed = parse_in_pieces(parse_item, range(len(raws)), self.clock)
         stream = self.open_stream(who, ENQUEUE, to)  # it may have been forgotten meanwhile

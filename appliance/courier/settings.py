@@ -54,15 +54,12 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backoff_seconds: Seconds | None = None
     """seconds before the first redelivery; each later delay is twice as long. Unset: 1 with
     deliveries_max, otherwise 0"""
-    envelope_bytes_max: Positive = 256 * 1024  # bytes of one envelope's JSON
     declared_only: bool = False  # allow only streams that match a pattern in [[courier.streams]]
     trigger_targets: tuple[Glob, ...] = ("*",)  # patterns of the streams that triggers may write to
     rate_per_token: float = 0.0  # envelopes per second from one token; 0 means no limit
     rate_per_stream: float = 0.0  # envelopes per second into one stream; 0 means no limit
     log_days: Annotated[float, Meta(ge=0)] = 7.0
     """days to keep the log of acks, failures and dead letters; 0: no log"""
-    log_sample: Annotated[float, Meta(ge=0, le=1)] = 0.01
-    """share of the envelopes in memory streams that the log has; 0: durable streams only"""
     streams: tuple[StreamSettings, ...] = ()
     """settings of streams by pattern; see docs/reference/courier.md"""
     triggers: tuple[TriggerRule, ...] = ()
@@ -90,11 +87,6 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def pattern_of(self, stream: str) -> str:
         """The declared pattern that applies to a stream, or `other`."""
         return most_specific((declared.pattern for declared in self.streams), stream) or "other"
-
-    @property
-    def logs_memory(self) -> bool:
-        """Whether outcomes of memory streams are logged."""
-        return self.log_days > 0 and self.log_sample > 0
 
     @property
     def any_durable(self) -> bool:

@@ -192,11 +192,10 @@ class ProducerSocket:
 
     def _on_messages(self, messages: list[bytes]) -> None:
         self._stream = None
-        bytes_max = self._courier.settings.envelope_bytes_max
         for message in messages:
             self._starts.append(len(self._pending))
             for envelope in self._read(message):
-                self._handle(envelope, bytes_max)
+                self._handle(envelope)
         self._insert()
         if self._accepted is not None:
             self._socket.answer(text_frame(b'{"accepted":%d}' % self._accepted))
@@ -234,12 +233,12 @@ class ProducerSocket:
                 answer_error(self._socket, problem, **seq_of(part))
         return frames
 
-    def _handle(self, frame: wire.PublishFrame, bytes_max: int) -> None:
+    def _handle(self, frame: wire.PublishFrame) -> None:
         try:
             if self._stream is None or self._stream.name != frame.to:
                 self._insert()
                 self._stream = self._courier.open_stream(self._who, ENQUEUE, frame.to)
-            self._pending.append(parse(frame.envelope, frame.to, bytes_max))
+            self._pending.append(parse(frame.envelope, frame.to))
             self._seqs.append(frame.seq)
         except ApplianceError as error:
             answer_error(self._socket, error, seq=frame.seq)

@@ -61,7 +61,7 @@ class CourierSubsystem(Subsystem):
         path = host.served.database("courier")
         self.store: Store | None = None
         durable = settings.any_durable or has_envelopes(path)
-        if durable or (settings.logs_memory and path.exists()):
+        if durable or (settings.log_days > 0 and path.exists()):
             self.store = host.open_store("courier", writers=None)
         journal = None
         if self.store is not None:

@@ -15,7 +15,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
 from appliance.mesh.request_signing import PROBE, RequestSigner
 from appliance.mesh.signing import Signer
-from appliance.outbox.settings import OutboxSettings
+from appliance.outbox.routes import DELIVERIES_MAX
 from appliance.outbox.target import (
     KEY_REFUSALS,
     TRANSIENT_STATUSES,
@@ -53,16 +53,10 @@ class HttpBrokerTarget(BatchTarget):
         url: str,
         signer: Signer | None,
         clock: Clock,
-        settings: OutboxSettings,
         ca_file: str | None = None,
         broker_id: str | None = None,
     ) -> None:
-        limits = HttpLimits(
-            CONNECT_SECONDS,
-            REPLY_SECONDS,
-            REPLY_BYTES_MAX,
-            settings.concurrency_max,
-        )
+        limits = HttpLimits(CONNECT_SECONDS, REPLY_SECONDS, REPLY_BYTES_MAX, DELIVERIES_MAX)
         tls = None if ca_file is None else ssl.create_default_context(cafile=ca_file)
         self._http = HttpClient(url, limits, "the broker", tls)
         self._signer = signer

@@ -7,11 +7,7 @@ import msgspec
 
 from appliance.outbox.settings import OutboxSettings
 
-NEED_RESTART = frozenset(
-    {
-        "enabled", "brokers", "concurrency_max",
-    }
-)  # fmt: skip
+NEED_RESTART = frozenset({"enabled", "brokers"})
 
 
 def compare(

@@ -5,9 +5,9 @@ from typing import Any
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.delivery import Receiver
-from appliance.outbox.settings import OutboxSettings
 
 BREAKER_FAILURES = 5  # failures in a row that open a route's circuit breaker
+DELIVERIES_MAX = 16  # at a time; each has a connection
 CONCURRENCY_MAX = 2  # concurrent deliveries to one broker or host
 ROUTES_MAX = 1000
 
@@ -24,8 +24,8 @@ class RouteState(Receiver):
 
 
 class Routes:
-    """The state of every route that was tried. Settings are passed, because they can be reloaded.
-    Waits are monotonic, so that a clock change doesn't matter."""
+    """The state of every route that was tried. Waits are monotonic, so that a clock change doesn't
+    matter."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -34,12 +34,12 @@ class Routes:
     def state(self, name: str) -> RouteState:
         return self._routes.setdefault(name, RouteState(BREAKER_FAILURES))
 
-    def can_start(self, name: str, settings: OutboxSettings) -> bool:
+    def can_start(self, name: str) -> bool:
         """Whether a new send on that route could be delivered now."""
         route = self._routes.get(name)
-        return route is None or (route.breaker.is_closed and self.has_capacity(route, settings))
+        return route is None or (route.breaker.is_closed and self.has_capacity(route))
 
-    def has_capacity(self, route: RouteState, settings: OutboxSettings) -> bool:
+    def has_capacity(self, route: RouteState) -> bool:
         """All slow routes together get at most half of the pool."""
         if not route.free(self._clock.monotonic(), CONCURRENCY_MAX):
             return False
@@ -48,7 +48,7 @@ class Routes:
         busy = sum(
             other.running for other in self._routes.values() if other.slow or other.breaker.failures
         )
-        return busy < max(1, settings.concurrency_max // 2)
+        return busy < DELIVERIES_MAX // 2
 
     def open_names(self) -> list[str]:
         """Routes whose circuit breaker is open."""

@@ -90,11 +90,11 @@ class Sender:
 
     def _start_deliveries(self, name: str, now_ms: int) -> int:
         """Start all deliveries that one route allows now; returns the number of sends."""
-        settings, routes = self._outbox.settings, self._routes
+        routes = self._routes
         route = routes.state(name)
         target = self._outbox.targets.get(name.partition(":")[0])
         claimed = 0
-        while target is not None and routes.has_capacity(route, settings) and self._pool.free > 0:
+        while target is not None and routes.has_capacity(route) and self._pool.free > 0:
             rows = self._claim(name, route, target, now_ms, probe=not route.breaker.is_closed)
             if not rows:
                 break
@@ -107,7 +107,7 @@ class Sender:
     def _claim(
         self, name: str, route: RouteState, target: DeliveryTarget, now_ms: int, probe: bool
     ) -> list[SendRow]:
-        in_order = self._is_in_order(name)
+        in_order = ordering.is_in_order(name)
         one_by_one = RUN_MAX if in_order else 1
         limit = DELIVER_MAX if isinstance(target, BatchTarget) else one_by_one
         if probe:
@@ -200,7 +200,7 @@ class Sender:
         outcomes, failed = [], set()
         for row, result in zip_longest(rows, results):
             destination = (row.destination_kind, row.destination_ref)
-            if isinstance(result, RetryLater) and self._is_in_order(row.route):
+            if isinstance(result, RetryLater) and ordering.is_in_order(row.route):
                 result = None if destination in failed else result
                 failed.add(destination)
             outcomes.append(
@@ -209,9 +209,6 @@ class Sender:
                 else self._outcome(target, row, result)
             )
         return outcomes
-
-    def _is_in_order(self, route: str) -> bool:
-        return self._outbox.settings.ordered or ordering.is_in_order(route)
 
     def _outcome(self, target: DeliveryTarget, row: SendRow, result: Result) -> DeliveryOutcome:
         count = metrics.deliveries.labels

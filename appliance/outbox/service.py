@@ -130,7 +130,7 @@ class Outbox:
 
     def wake(self, routes: Collection[str]) -> None:
         """New sends are pending on these routes: deliver them, if one has capacity."""
-        if any(self.routes.can_start(route, self.settings) for route in routes):
+        if any(self.routes.can_start(route) for route in routes):
             self.delivery_work.set()
 
     # -- maximum age --------------------------------------------------------------------

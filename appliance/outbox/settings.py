@@ -61,13 +61,11 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh = "default"  # mesh of sends that name none
     brokers: tuple[RemoteBrokerSettings, ...] = ()
     """remote brokers, one per mesh; see docs/reference/outbox.md"""
-    ordered: bool = False  # deliver the sends of each destination in order of acceptance
     in_order: tuple[OrderedDestination, ...] = ()
-    """destinations delivered in order; see docs/reference/outbox.md"""
+    """destinations delivered in order of acceptance; see docs/reference/outbox.md"""
     message_bytes_max: Positive = 65_536  # size of a message body in UTF-8
     sends_max: Positive = 1_000_000  # undelivered sends; new sends are refused at 95 %
     bytes_max: Positive = 5 * 1024**3  # size of the database file; new sends are refused at 95 %
-    concurrency_max: Positive = 16  # concurrent deliveries
     retry: RetrySettings = RetrySettings()
     """delays after failures: the first and the longest one, how much longer each is than the one
     before, and the random share by which it varies; a receiver can ask for a longer one"""

@@ -21,6 +21,7 @@ from appliance.outbox.admin import OutboxAdmin
 from appliance.outbox.broker_http import HttpBrokerTarget
 from appliance.outbox.loops import BrokerComparison, Drain, Sweep, Watch
 from appliance.outbox.resources import routes
+from appliance.outbox.routes import DELIVERIES_MAX
 from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, Membership, Outbox
 from appliance.outbox.settings import OutboxSettings
@@ -63,7 +64,7 @@ class OutboxSubsystem(Subsystem):
         )
         self.stores = (self.store,)
         self.admin = OutboxAdmin(self.outbox)
-        self._pool = GreenletPool(settings.concurrency_max)
+        self._pool = GreenletPool(DELIVERIES_MAX)
         self.sender = Sender(self.outbox, self._pool, clock, log)
         drain = Drain(self.outbox, self.sender)
         watch = Watch(self.outbox)
@@ -122,7 +123,6 @@ def _remote_brokers(
             broker.url,
             signer(broker.mesh),
             clock,
-            settings,
             broker.ca_file,
             broker.broker_id,
         )

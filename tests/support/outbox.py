@@ -86,7 +86,7 @@ class PausedPool:
 
 
 def with_paused_pool(new_outbox, size=16, **settings):
-    outbox = new_outbox(concurrency_max=size, **settings)
+    outbox = new_outbox(**settings)
     outbox.sender._pool = pool = PausedPool(size)
     return outbox, pool
 

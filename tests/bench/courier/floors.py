@@ -42,7 +42,7 @@ def queue_without_sockets() -> dict[str, Any]:
     for at in range(0, ENVELOPES, GROUP):
         now = (NOW() - began) * 1000
         for raw in raws[at : at + GROUP]:
-            parsed = parse(raw, "s", 1 << 18)
+            parsed = parse(raw, "s")
             stream.put(parsed.id, parsed.body, now, parsed.options)
         queue.grant(consumer, GROUP, now)
         items, consumer.outgoing = consumer.outgoing, []

@@ -31,8 +31,9 @@ def test_full_stream_drops_the_oldest_with_drop_oldest():
     assert get(client, "/v1/stats", stream=INBOX)["dropped"] == {"full": 1}
 
 
-def test_bytes_of_all_streams_are_limited():
-    courier = CourierFixture(bytes_total_max=1000, envelope_bytes_max=500)
+def test_bytes_of_all_streams_are_limited(monkeypatch):
+    monkeypatch.setattr("appliance.courier.envelope.BYTES_MAX", 500)
+    courier = CourierFixture(bytes_total_max=1000)
     client = courier.client()
     big = "x" * 300
     enqueue(client, "a", payload=big)

@@ -14,6 +14,11 @@ MEMORY = {"streams": [{"pattern": "none/*", "durable": True}]}
 COLUMNS = "name, message_id, consumer, attempt, error"
 
 
+@pytest.fixture(autouse=True)
+def everything_in_the_sample(monkeypatch):
+    monkeypatch.setattr(outcome_log, "SAMPLE_RATE", 1.0)
+
+
 def logged(courier, columns=COLUMNS):
     while courier.service.pipeline.flush(at_once=True):
         pass
@@ -36,11 +41,11 @@ STREAMS = pytest.mark.parametrize("kind", ["durable", "memory"])
 def mortal(kind, **values):
     """Settings with which envelopes live for a second."""
     streams = [{"pattern": "*", "durable": kind == "durable", "ttl_seconds": 1, **values}]
-    return {"streams": streams, "log_sample": 1.0}
+    return {"streams": streams}
 
 
 def values_of(kind, **values):
-    return values if kind == "durable" else {**MEMORY, "log_sample": 1.0, **values}
+    return values if kind == "durable" else {**MEMORY, **values}
 
 
 @STREAMS
@@ -106,7 +111,7 @@ def test_without_log_days_nothing_is_logged(start_courier, kind):
 
 
 def test_samples_wait_a_second_for_their_commit(start_courier):
-    courier = start_courier(**MEMORY, log_sample=1.0)
+    courier = start_courier(**MEMORY)
     consumer = None
     for id_ in ("a", "b"):
         courier.put(id_)
@@ -120,7 +125,7 @@ def test_samples_wait_a_second_for_their_commit(start_courier):
 
 
 def test_samples_of_a_full_disk_are_written_later(start_courier, monkeypatch):
-    courier = start_courier(**MEMORY, log_sample=1.0)
+    courier = start_courier(**MEMORY)
     courier.put("a", "b")
     consumer, _ = courier.take()
     courier.service.ack(consumer, ["a", "b"])
@@ -135,12 +140,8 @@ def test_samples_of_a_full_disk_are_written_later(start_courier, monkeypatch):
     assert [row[1] for row in logged(courier)] == ["a", "b"]
 
 
-def acked(sample_rate, ids):
-    queue = Queue(
-        lambda _: StreamPolicy(),
-        1e12,
-        outcomes=OutcomeLog(enabled=True, sample_rate=sample_rate),
-    )
+def acked(ids):
+    queue = Queue(lambda _: StreamPolicy(), 1e12, outcomes=OutcomeLog(enabled=True))
     stream, consumer = queue.open("s", 0.0), Consumer("c", "c", lambda: None)
     queue.subscribe(consumer, "s", 0.0)
     for id_ in ids:
@@ -150,11 +151,11 @@ def acked(sample_rate, ids):
     return queue.outcomes
 
 
-def test_sample_is_the_same_each_time_and_close_to_its_rate():
+def test_sample_is_the_same_each_time_and_close_to_its_rate(monkeypatch):
+    monkeypatch.setattr(outcome_log, "SAMPLE_RATE", 0.01)
     ids = [f"envelope-{number}" for number in range(20_000)]
     first, second = (
-        [fact[1] for _, _, fact in acked(0.01, ids).take(0.0, 20_000, at_once=True)]
-        for _ in range(2)
+        [fact[1] for _, _, fact in acked(ids).take(0.0, 20_000, at_once=True)] for _ in range(2)
     )
     assert first == second
     assert 120 <= len(first) <= 290
@@ -162,7 +163,7 @@ def test_sample_is_the_same_each_time_and_close_to_its_rate():
 
 def test_waiting_samples_are_bounded():
     ids = [f"envelope-{number}" for number in range(outcome_log.SAMPLES_MAX + 50)]
-    outcomes = acked(1.0, ids)
+    outcomes = acked(ids)
     samples = outcomes.take(0.0, outcome_log.SAMPLES_MAX + 50, at_once=True)
     assert [fact[1] for _, _, fact in samples] == ids[50:]
     outcomes.put_back(samples, [], 0.0)

@@ -12,7 +12,6 @@ from appliance.kernel.clock import SystemClock
 from appliance.mesh.fingerprint import fingerprint
 from appliance.outbox import broker_http
 from appliance.outbox.broker_http import HttpBrokerTarget
-from appliance.outbox.settings import OutboxSettings
 from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
 from tests.support.fake_broker import ConnectionCut, serve_fake_broker, signed_text
 
@@ -66,9 +65,8 @@ def target(broker_server):
     made.close()
 
 
-def make(url, signer=None, broker_id=None, **settings):
-    settings = msgspec.structs.replace(OutboxSettings(), **settings)
-    return HttpBrokerTarget(url, signer, SystemClock(), settings, broker_id=broker_id)
+def make(url, signer=None, broker_id=None):
+    return HttpBrokerTarget(url, signer, SystemClock(), broker_id=broker_id)
 
 
 def test_a_send_and_a_batch_arrive_over_one_kept_connection(broker_server, target):

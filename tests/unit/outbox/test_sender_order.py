@@ -14,7 +14,7 @@ from tests.support.outbox import with_paused_pool
 
 def test_only_one_run_of_a_destination_is_in_flight(new_outbox, monkeypatch):
     monkeypatch.setattr("appliance.outbox.sender.DELIVER_MAX", 2)
-    outbox, pool = with_paused_pool(new_outbox, ordered=True)
+    outbox, pool = with_paused_pool(new_outbox, in_order=(OrderedDestination(),))
     for number in range(3):
         outbox.send(str(number))
     for _ in range(3):
@@ -29,7 +29,7 @@ def test_only_one_run_of_a_destination_is_in_flight(new_outbox, monkeypatch):
 
 def test_sends_behind_a_failed_one_wait_untried(new_outbox):
     """The broker accepts the sends before a failed one, and to other destinations."""
-    outbox = new_outbox(ordered=True)
+    outbox = new_outbox(in_order=(OrderedDestination(),))
     failing = []
     outbox.broker.fault = lambda item: (
         failing.append(item) or (503, None, None)
@@ -51,7 +51,7 @@ def test_sends_behind_a_failed_one_wait_untried(new_outbox):
 
 def test_interrupted_run_is_repeated_in_order(new_outbox):
     """After a kill the outcomes of a run are unknown: the broker recognizes what it has."""
-    outbox, pool = with_paused_pool(new_outbox, ordered=True)
+    outbox, pool = with_paused_pool(new_outbox, in_order=(OrderedDestination(),))
     for number in range(4):
         outbox.send(str(number))
     outbox.round()
@@ -65,7 +65,7 @@ def test_interrupted_run_is_repeated_in_order(new_outbox):
 
 
 def test_ordered_dead_letter_unblocks_the_next_send(new_outbox):
-    outbox = new_outbox(ordered=True)
+    outbox = new_outbox(in_order=(OrderedDestination(),))
     outbox.broker.fault = lambda item: (
         (404, {"error": "no"}, None) if item["body"] == "bad" else None
     )
@@ -77,7 +77,7 @@ def test_ordered_dead_letter_unblocks_the_next_send(new_outbox):
 
 def test_ordered_destinations_are_served_in_turn(new_outbox, monkeypatch):
     monkeypatch.setattr("appliance.outbox.sender.DELIVER_MAX", 3)
-    outbox = new_outbox(ordered=True)
+    outbox = new_outbox(in_order=(OrderedDestination(),))
     for rule in range(20):
         for number in range(2):
             outbox.send(f"{number}", to=f"#t{rule:02}")

@@ -92,6 +92,7 @@ def test_concurrent_deliveries_of_a_route_are_limited(new_outbox, monkeypatch):
 
 def test_slow_routes_get_at_most_half_of_the_pool(new_outbox, monkeypatch):
     monkeypatch.setattr("appliance.outbox.sender.DELIVER_MAX", 1)
+    monkeypatch.setattr("appliance.outbox.routes.DELIVERIES_MAX", 8)
     outbox, pool = with_paused_pool(new_outbox, size=8)
 
     def slow(_item):

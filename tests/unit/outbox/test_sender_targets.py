@@ -3,6 +3,7 @@
 import pytest
 
 from appliance.outbox.sender import RUN_MAX
+from appliance.outbox.settings import OrderedDestination
 from appliance.outbox.target import Delivered, DeliveryTarget, RetryLater, Undeliverable
 from tests.support.outbox import with_paused_pool
 
@@ -71,7 +72,7 @@ def test_sends_of_a_missing_target_stay_pending(outbox):
 @pytest.mark.parametrize("failures", [[RetryLater("away")], []])
 def test_ordered_sends_are_delivered_one_after_another_up_to_a_failed_one(new_outbox, failures):
     """Whether the target returns the failure or raises."""
-    outbox = new_outbox(ordered=True)
+    outbox = new_outbox(in_order=(OrderedDestination(),))
     results = iter([Delivered(), *failures])
     outbox.targets["pigeon"] = pigeon = ScriptedResults("pigeon", lambda _send: next(results))
     for key in ("k1", "k2", "k3"):
@@ -87,7 +88,7 @@ def test_ordered_sends_are_delivered_one_after_another_up_to_a_failed_one(new_ou
 
 
 def test_run_of_sends_is_limited_in_number_and_time(new_outbox):
-    outbox, pool = with_paused_pool(new_outbox, ordered=True)
+    outbox, pool = with_paused_pool(new_outbox, in_order=(OrderedDestination(),))
     seconds = iter([0.0] * RUN_MAX + [0.6] * 5)
     outbox.targets["pigeon"] = pigeon = ScriptedResults(
         "pigeon", lambda _send: outbox.clock.pass_seconds(next(seconds)) or Delivered()

@@ -2,6 +2,8 @@
 
 import pytest
 
+from appliance.outbox.settings import OrderedDestination
+
 HOUR_MS = 3_600_000
 
 
@@ -71,7 +73,7 @@ def test_send_expires_by_age_despite_clock_jumps(outbox, jump_ms):
 
 
 def test_ordered_destination_is_not_blocked_by_a_future_time(new_outbox):
-    outbox = new_outbox(ordered=True)
+    outbox = new_outbox(in_order=(OrderedDestination(),))
     outbox.clock.ms += DAY_MS
     lose_acks(outbox)
     outbox.send(key="k1")
