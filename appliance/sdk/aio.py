@@ -10,15 +10,15 @@ own while it waits. Cancelling a call stops the wait for it; the hub may still p
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from appliance.kernel.errors import Invalid
 from appliance.sdk import models
 from appliance.sdk.client import Client
 from appliance.sdk.cursor import Cursor
+from appliance.sdk.http import ClientClosed
 
 THREADS_MAX = 8
 P = ParamSpec("P")
@@ -34,7 +34,7 @@ class CallThreads:
 
     def submit(self, verb: Callable[[], T]) -> "asyncio.Future[T]":
         if self.closed:
-            raise Invalid("this client is closed")
+            raise ClientClosed
         return asyncio.get_running_loop().run_in_executor(self._pool, verb)
 
     def close(self) -> None:
@@ -86,6 +86,18 @@ class ThreadedClient:
         await self.close()
 
 
+async def iterate(values: Generator[T], end: Callable[[], object]) -> AsyncGenerator[T]:
+    """The values, which are taken in a thread of its own. `end` ends a wait for one."""
+    thread = CallThreads(1)
+    try:
+        async for value in ThreadIterator(values, thread):
+            yield value
+    finally:
+        await asyncio.to_thread(end)
+        await thread.submit(values.close)
+        thread.close()
+
+
 def run_in_thread(
     verb: Callable[Concatenate[Any, P], T],
 ) -> Callable[Concatenate[ThreadedClient, P], Awaitable[T]]:
@@ -126,17 +138,10 @@ class AsyncClient(ThreadedClient):
 
     # -- events ----------------------------------------------------------------------
 
-    async def events(self) -> AsyncGenerator[models.Envelope, None]:
+    def events(self) -> AsyncGenerator[models.Envelope, None]:
         """Like `Client.events`. End it with `close`, or close the iterator."""
         self._loop = asyncio.get_running_loop()
-        events, thread = self._client.events(), CallThreads(1)
-        try:
-            async for event in ThreadIterator(events, thread):
-                yield event
-        finally:
-            await asyncio.to_thread(self._client.end_events)
-            await thread.submit(events.close)
-            thread.close()
+        return iterate(self._client.events(), self._client.end_events)
 
     def _call_in_loop(self, function: Callable[[Any], T]) -> Callable[[Any], T]:
         """`function` for the thread of `events`: the event loop calls it."""

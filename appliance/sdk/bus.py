@@ -8,13 +8,14 @@
 All methods may be called from any thread. The errors are those of `appliance/busfile` in both.
 """
 
+import random
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -40,10 +41,11 @@ from appliance.busfile.workers import (
     WorkerStatus,
 )
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.ids import random_id
-from appliance.sdk.errors import Refused
-from appliance.sdk.http import HubClient, HubConnections, Json
+from appliance.kernel.retry import delay_seconds
+from appliance.sdk.errors import HubBusy, RateLimited, Refused
+from appliance.sdk.http import BACKOFF, ClientClosed, HubClient, HubConnections, Json
 from appliance.sdk.target import HubTarget
 
 REQUEST_WAIT_SECONDS_MAX = 20.0  # below the time limit of a request; a longer wait is several
@@ -103,6 +105,11 @@ class BusAgent(ABC):
         """Report this message and all before it as handled. Returns the cursor."""
 
     @abstractmethod
+    def follow(self, after: int | None = None, *, every: bool = False) -> Generator[BusMessage]:
+        """Messages behind the number `after` (default: new ones only), and then those that come,
+        until `close`. With `every`, also messages to other agents. Nothing is acked: keep `seq`."""
+
+    @abstractmethod
     def beat(
         self, status: Status = "working", task: str | None = None, progress: float | None = None
     ) -> None:
@@ -156,6 +163,23 @@ class FileBus(BusAgent):
                     return messages.with_payloads(self.paths.blobs, batch, POLL_BYTES_MAX)
                 self._pause(min(left, interval.after(0)))
 
+    def follow(self, after: int | None = None, *, every: bool = False) -> Generator[BusMessage]:
+        interval = PollInterval()
+        with closing(connect(self.paths)) as connection:
+            after = messages.head(connection) if after is None else after
+            while not self._closed.is_set():
+                with snapshot(connection):
+                    if every:
+                        batch = messages.after(connection, after, POLL_MAX)
+                    else:
+                        batch = messages.poll(connection, self.agent, after=after)
+                for message in messages.with_payloads(self.paths.blobs, batch, POLL_BYTES_MAX):
+                    after = message.seq
+                    yield message
+                seconds = interval.after(len(batch))
+                if not batch:
+                    self._closed.wait(seconds)
+
     def ack(self, seq: int) -> int:
         return self._write(messages.ack, self._clock.now_ms(), self.agent, seq)
 
@@ -193,7 +217,7 @@ class FileBus(BusAgent):
 
     def _pause(self, seconds: float) -> None:
         if self._closed.wait(seconds):
-            raise Invalid("this client is closed")
+            raise ClientClosed
 
     def _write(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         with closing(connect(self.paths)) as connection, transaction(connection):
@@ -214,7 +238,7 @@ class HttpBus(BusAgent):
     def _publish(self, message: NewMessage) -> Published:
         body = msgspec.structs.asdict(message)
         del body["payload_ref"]  # the appliance makes the blob
-        return msgspec.convert(self._post("messages", body), Published)
+        return msgspec.convert(self._send("messages", body), Published)
 
     def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
         deadline = self._clock.monotonic() + wait
@@ -225,47 +249,65 @@ class HttpBus(BusAgent):
             if page["messages"] or left <= seconds:
                 return msgspec.convert(page["messages"], list[BusMessage])
 
+    def follow(self, after: int | None = None, *, every: bool = False) -> Generator[BusMessage]:
+        """Connects again after a break, also if the appliance restarts."""
+        after = self._get("messages", agent=self.agent, limit=1)["head"] if after is None else after
+        path = "/bus/v1/stream" + ("" if every else "?" + urlencode({"agent": self.agent}))
+        failures = 0
+        while True:
+            try:
+                with self._hub() as hub, closing(hub.lines(path, str(after))) as lines:
+                    for message in filter(None, map(_message, lines)):
+                        yield message
+                        after, failures = message.seq, 0
+            except ClientClosed:
+                return
+            except (Unavailable, HubBusy, RateLimited):
+                failures += 1
+            self._hubs.pause(delay_seconds(BACKOFF, failures, random.random()))
+
     def ack(self, seq: int) -> int:
-        return int(self._post("acks", {"agent": self.agent, "seq": seq})["last_acked_seq"])
+        return int(self._post("acks", seq=seq)["last_acked_seq"])
 
     def claim(self, task: str, *, wait: float = 0.0, lease_ms: int = LEASE_MS) -> BusClaim:
         deadline = self._clock.monotonic() + wait
-        body = {"task": task, "agent": self.agent, "lease_seconds": lease_ms / 1000}
+        body = {"task": task, "lease_seconds": lease_ms / 1000}
         while True:
             left = max(0.0, deadline - self._clock.monotonic())
             seconds = min(left, REQUEST_WAIT_SECONDS_MAX)
             try:
-                return msgspec.convert(self._post("claims", {**body, "wait": seconds}), BusClaim)
+                return msgspec.convert(self._post("claims", **body, wait=seconds), BusClaim)
             except ClaimHeld:
                 if left <= seconds:
                     raise
 
     def renew(self, task: str, fence: int | None = None, lease_ms: int = LEASE_MS) -> BusClaim:
-        body = {"task": task, "agent": self.agent, "fence": fence, "lease_seconds": lease_ms / 1000}
-        return msgspec.convert(self._post("claims/renew", body), BusClaim)
+        body = {"task": task, "fence": fence, "lease_seconds": lease_ms / 1000}
+        return msgspec.convert(self._post("claims/renew", **body), BusClaim)
 
     def release(self, task: str, fence: int | None = None) -> bool:
-        body = {"task": task, "agent": self.agent, "fence": fence}
-        return bool(self._post("claims/release", body)["released"])
+        return bool(self._post("claims/release", task=task, fence=fence)["released"])
 
     def beat(
         self, status: Status = "working", task: str | None = None, progress: float | None = None
     ) -> None:
-        body = {"agent": self.agent, "status": status, "task": task, "progress": progress}
-        self._post("heartbeats", body)
+        self._post("heartbeats", status=status, task=task, progress=progress)
 
     def status(self, state: State | None = None) -> list[WorkerStatus]:
         return msgspec.convert(self._get("workers", state=state)["workers"], list[WorkerStatus])
 
     def transition(self, task: str, before: State, after: State) -> None:
         body = {"from": before, "to": after, "actor": self.agent}
-        self._post(f"workers/{quote(task, safe='')}/state", body)
+        self._send(f"workers/{quote(task, safe='')}/state", body)
 
     def _get(self, path: str, **query: Any) -> Json:
         with self._hub() as hub:
             return hub.get(f"/bus/v1/{path}", **query)
 
-    def _post(self, path: str, body: Json) -> Json:
+    def _post(self, path: str, **fields: Any) -> Json:
+        return self._send(path, {"agent": self.agent, **fields})
+
+    def _send(self, path: str, body: Json) -> Json:
         with self._hub() as hub:
             return hub.post(f"/bus/v1/{path}", body)
 
@@ -280,3 +322,11 @@ class HttpBus(BusAgent):
             if kind is None:
                 raise
             raise kind(error.message, details=error.details, hint=error.hint) from None
+
+
+def _message(line: bytes) -> BusMessage | None:
+    """The message in a line of server-sent events, if it has arrived whole."""
+    return _decode(line[5:]) if line.startswith(b"data:") and line.endswith(b"\n") else None
+
+
+_decode = msgspec.json.Decoder(BusMessage).decode

@@ -10,15 +10,16 @@ call was cancelled is released.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from appliance.busfile.claims import LEASE_MS, BusClaim
 from appliance.busfile.heartbeats import HeartbeatThread, Status
 from appliance.busfile.messages import BusMessage
-from appliance.sdk.aio import ThreadedClient, run_in_thread
+from appliance.sdk.aio import ThreadedClient, iterate, run_in_thread
 from appliance.sdk.bus import REQUEST_WAIT_SECONDS_MAX, BusAgent, FileBus, HttpBus
 
 
@@ -28,7 +29,14 @@ class AsyncBus(ThreadedClient):
     kind: type[BusAgent]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(self.kind(*arguments, **options))
+        self._join = partial(self.kind, *arguments, **options)
+        self._followers = WeakSet[BusAgent]()
+        super().__init__(self._join())
+
+    async def close(self) -> None:
+        for agent in list(self._followers):
+            await asyncio.to_thread(agent.close)
+        await super().close()
 
     @property
     def agent(self) -> str:
@@ -42,6 +50,14 @@ class AsyncBus(ThreadedClient):
     beat = run_in_thread(FileBus.beat)
     status = run_in_thread(FileBus.status)
     transition = run_in_thread(FileBus.transition)
+
+    def follow(
+        self, after: int | None = None, *, every: bool = False
+    ) -> AsyncGenerator[BusMessage]:
+        """Like `FileBus.follow`. End it with `close`, or close the iterator."""
+        agent = self._join()
+        self._followers.add(agent)
+        return iterate(agent.follow(after, every=every), agent.close)
 
     @asynccontextmanager
     async def heartbeat(

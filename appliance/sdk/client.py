@@ -23,7 +23,7 @@ from appliance.sdk import models
 from appliance.sdk.catalogue import topic_id_of
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, CursorStore, cursor_store
 from appliance.sdk.errors import refusal
-from appliance.sdk.http import HubConnections, Json, Retry
+from appliance.sdk.http import ClientClosed, HubConnections, Json, Retry
 from appliance.sdk.stream_follower import Follower, NewHistory, StreamCallbacks
 from appliance.sdk.target import HubTarget
 
@@ -129,7 +129,7 @@ class Client:
         if self._follower is not None:
             raise Invalid("this client already streams events; create another client")
         if self._hubs.closed:
-            raise Invalid("this client is closed")
+            raise ClientClosed
         self._follower = follower = Follower(
             self.target.locate,
             self.subscriptions,

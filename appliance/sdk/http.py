@@ -6,11 +6,12 @@ Retries are limited in number and in seconds.
 
 import http.client
 import random
+import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -32,6 +33,11 @@ BACKOFF = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
 RETRY_AFTER_SECONDS_MAX = 3600.0
 NO_HEADERS: Mapping[str, str] = {}
 BUSY = frozenset({429, 502, 503, 504})
+
+
+class ClientClosed(Invalid):
+    default_message = "this client is closed"
+    default_hint = "create another client"
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -62,6 +68,7 @@ class HubClient:
         self._sleep = sleep
         self._connection: http.client.HTTPConnection | None = None
         self._endpoint: Endpoint | None = None
+        self._ended = False
         self.rate_limit: int | None = None  # requests per second, from the last response
 
     def close(self) -> None:
@@ -163,13 +170,44 @@ class HubClient:
             return max(error.retry_after, RETRY_AFTER_SECONDS_MIN)
         return seconds if error.http_status in BUSY else None
 
+    def lines(self, path: str, after: str) -> Generator[bytes]:
+        """The lines of an event stream behind the event `after`. Raises ConnectionBroken."""
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": after}
+        with closing(self), self._answer("GET", path, None, headers) as reply:
+            if reply.status != http.client.OK:
+                _decode(reply, reply.read(REPLY_BYTES_MAX))
+            while line := reply.readline(REPLY_BYTES_MAX):
+                yield line
+
+    def end(self) -> None:
+        """End a request in progress, and refuse later ones. Any thread may call it."""
+        self._ended = True
+        sock = None if self._connection is None else self._connection.sock
+        if sock is not None:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
     def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
+        with self._answer(method, path, body, headers) as reply:
+            text = reply.read(REPLY_BYTES_MAX)
+        limit = reply.getheader("X-RateLimit-Limit", "")
+        self.rate_limit = int(limit) if limit.isdecimal() else None
+        if reply.will_close:
+            self.close()
+        return _decode(reply, text)
+
+    @contextmanager
+    def _answer(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Iterator[http.client.HTTPResponse]:
+        """The response, which is read in the block."""
         connection, endpoint = self._connect()
         try:
             sent = {**request_headers(endpoint, body), **headers}
             connection.request(method, endpoint.prefix + path, body, sent)
-            reply = connection.getresponse()
-            text = reply.read(REPLY_BYTES_MAX)
+            if self._ended:  # `end` came before the socket was open
+                raise ClientClosed
+            yield connection.getresponse()
         except ConnectionRefusedError:
             self.close()
             raise HubNotRunning(f"no hub answers at {endpoint.url}") from None
@@ -178,13 +216,10 @@ class HubClient:
             raise ConnectionBroken(
                 f"the connection to {endpoint.url} broke: {type(error).__name__}"
             ) from None
-        limit = reply.getheader("X-RateLimit-Limit", "")
-        self.rate_limit = int(limit) if limit.isdecimal() else None
-        if reply.will_close:
-            self.close()
-        return _decode(reply, text)
 
     def _connect(self) -> tuple[http.client.HTTPConnection, Endpoint]:
+        if self._ended:
+            raise ClientClosed
         if self._connection is None or self._endpoint is None:
             self._endpoint = self._locate()
             self._connection = connect(self._endpoint, REQUEST_TIMEOUT_SECONDS)
@@ -199,6 +234,7 @@ class HubConnections:
         self._retry = retry
         self._closed = threading.Event()
         self._idle: deque[HubClient] = deque()
+        self._lent: set[HubClient] = set()
 
     @property
     def closed(self) -> bool:
@@ -207,23 +243,30 @@ class HubConnections:
     @contextmanager
     def lend(self) -> Iterator[HubClient]:
         """A connection for the exclusive use of the block."""
-        if self.closed:
-            raise Invalid("this client is closed")
         try:
             hub = self._idle.pop()
         except IndexError:  # all are in use by other threads
-            hub = HubClient(self._locate, self._retry, self._closed.wait)
+            hub = HubClient(self._locate, self._retry, self.pause)
+        self._lent.add(hub)
         try:
+            if self.closed:
+                raise ClientClosed
             yield hub
         finally:
+            self._lent.discard(hub)
             if self.closed or len(self._idle) >= CONNECTIONS_KEPT_MAX:
                 hub.close()
             else:
                 self._idle.append(hub)
 
+    def pause(self, seconds: float) -> None:
+        self._closed.wait(seconds)
+
     def close(self) -> None:
-        """End every wait between retries. Any thread may call it."""
+        """End every call. Any thread may call it."""
         self._closed.set()
+        for hub in self._lent.copy():
+            hub.end()
         with suppress(IndexError):
             while True:
                 self._idle.pop().close()

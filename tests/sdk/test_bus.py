@@ -1,5 +1,6 @@
 """Agents of the SDK: one works on the file, one over HTTP, on the same bus."""
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -123,6 +124,56 @@ def test_state_changes_if_it_is_what_it_was(join, hub, task):
     assert [row.state for row in ada.status() if row.task == task] == ["WORKING"]
     with pytest.raises(StaleState):
         ada.transition(task, "ASSIGNED", "FAILED")
+
+
+def test_stream_begins_with_stored_messages_and_continues_with_new_ones(join):
+    ada, bob = join("ada"), join("bob")
+    first = ada.publish("work", 1, to=bob.agent)
+    ada.publish("work", 2, to="nobody")
+    following = bob.follow(first.seq - 1)
+    assert next(following).payload == 1
+    ada.publish("work", "x" * 100_000, to=bob.agent)
+    assert next(following).payload == "x" * 100_000
+    following.close()
+    everything = bob.follow(first.seq, every=True)
+    assert [next(everything).to_agent for _ in range(2)] == ["nobody", bob.agent]
+    everything.close()
+
+
+def test_stream_without_a_number_begins_with_new_messages(join):
+    ada, bob = join("ada"), join("bob")
+    ada.publish("work", "old", to=bob.agent)
+    with ThreadPoolExecutor() as pool:
+        following = bob.follow()
+        waiting = pool.submit(next, following)
+        until(lambda: ada.publish("work", "new", to=bob.agent) and waiting.done())
+        assert waiting.result().payload == "new"
+        ending = pool.submit(list, following)
+        bob.close()
+        assert {message.payload for message in ending.result(30)} <= {"new"}
+
+
+def test_stream_continues_after_a_break_without_a_gap(hub):
+    ada, bob = (HttpBus(f"break-{name}", workspace=hub.datadir.workspace) for name in "ab")
+    first = ada.publish("work", 0, to=bob.agent)
+    following = bob.follow(first.seq - 1)
+    assert next(following).payload == 0
+    (connection,) = bob._hubs._lent
+    connection._connection.sock.shutdown(socket.SHUT_RDWR)
+    for number in range(1, 4):
+        ada.publish("work", number, to=bob.agent)
+    assert [next(following).payload for _ in range(3)] == [1, 2, 3]
+
+
+def test_close_ends_a_wait_over_http(hub):
+    bus = HttpBus("closed-http", workspace=hub.datadir.workspace)
+    bus.ack(bus.publish("work", to="nobody").seq)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(bus.poll, wait=600)
+        until(lambda: any(hub._connection for hub in bus._hubs._lent.copy()))
+        bus.close()
+        with pytest.raises(Invalid, match="closed"):
+            waiting.result(10)
 
 
 def test_heartbeats_continue_while_the_agent_blocks(join, hub, monkeypatch):

@@ -1,7 +1,7 @@
 """Agents of asyncio: one works on the file, one over HTTP, on the same bus."""
 
 import asyncio
-from contextlib import closing
+from contextlib import aclosing, closing
 
 import pytest
 
@@ -119,6 +119,37 @@ def test_state_changes_if_it_is_what_it_was(join, hub, task):
             return [row.state for row in await ada.status("WORKING") if row.task == task]
 
     assert run(work()) == ["WORKING"]
+
+
+def test_stream_is_an_async_iterator(join):
+    async def work():
+        seen = []
+        async with join("ada") as ada, join("bob") as bob:
+            first = await ada.publish("work", 0, to=bob.agent)
+            async with aclosing(bob.follow(first.seq - 1)) as following:
+                async for message in following:
+                    seen.append(message.payload)
+                    if len(seen) == 3:
+                        break
+                    await ada.publish("work", len(seen), to=bob.agent)
+        return seen
+
+    assert run(work()) == [0, 1, 2]
+
+
+def test_close_ends_streams(join):
+    async def work():
+        bob = join("bob")
+
+        async def follow():
+            return [message async for message in bob.follow(2**40)]
+
+        following = asyncio.create_task(follow())
+        await bob.status()
+        await bob.close()
+        return await following
+
+    assert run(work()) == []
 
 
 def test_heartbeat_ends_with_its_block(join):
