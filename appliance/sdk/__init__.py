@@ -7,6 +7,7 @@ a program pays only for what it imports.
 
 client, aio             the hub: requests, and events with a durable cursor
 courier, courier_aio    producers and consumers of envelopes
+bus, bus_aio            agents of the worker bus
 discovery               which workspace, which hub, which token
 reader                  stateless reads of the database, without a hub
 http                    requests to the hub, retried where that is safe
@@ -17,9 +18,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from appliance.busfile.claims import ClaimHeld as ClaimHeld
+    from appliance.busfile.claims import ClaimLost as ClaimLost
+    from appliance.busfile.workers import InvalidTransition as InvalidTransition
+    from appliance.busfile.workers import StaleState as StaleState
     from appliance.kernel.errors import ApplianceError as ApplianceError
     from appliance.mesh.fingerprint import fingerprint as fingerprint
     from appliance.sdk.aio import AsyncClient as AsyncClient
+    from appliance.sdk.bus import FileBus as FileBus
+    from appliance.sdk.bus import HttpBus as HttpBus
+    from appliance.sdk.bus_aio import AsyncFileBus as AsyncFileBus
+    from appliance.sdk.bus_aio import AsyncHttpBus as AsyncHttpBus
     from appliance.sdk.client import Client as Client
     from appliance.sdk.courier import Consumer as Consumer
     from appliance.sdk.courier import Delivery as Delivery
@@ -56,6 +65,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     ".aio": ("AsyncClient",),
+    ".bus": ("FileBus", "HttpBus"),
+    ".bus_aio": ("AsyncFileBus", "AsyncHttpBus"),
     ".client": ("Client",),
     ".courier": ("Consumer", "Delivery", "Producer"),
     ".courier_aio": ("AsyncConsumer", "AsyncProducer"),
@@ -72,6 +83,8 @@ _MODULES = {
     ".reader": ("WorkspaceReader",),
     ".stream_follower": ("NewHistory", "TokenRefused"),
     ".target": ("OtherDatabase", "ProtocolUnknown"),
+    "..busfile.claims": ("ClaimHeld", "ClaimLost"),
+    "..busfile.workers": ("InvalidTransition", "StaleState"),
     "..kernel.errors": ("ApplianceError",),
     "..mesh.fingerprint": ("fingerprint",),
 }  # fmt: skip
