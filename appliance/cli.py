@@ -39,6 +39,12 @@ COMMANDS = {
         "listen": ("appliance.hub.cli_listen:app", "Follow the event stream."),
         "import": ("appliance.hub.cli_import:app", "Import messages from files: jsonl, mbox."),
     },
+    "People": {
+        "ask": (
+            "appliance.ask.cli:app",
+            "Questions to people: create, list, show, answer, cancel.",
+        ),
+    },
     "Work for consumers": {
         "courier": (
             "appliance.courier.cli:app",

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from appliance import __version__
+from appliance.ask.subsystem import AskNeeds, AskSubsystem
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
 from appliance.broker.webhook_feeder import MeshWebhooks
@@ -178,6 +179,8 @@ class Composition:
             subsystems.append(ExportSubsystem(host, ExportNeeds(self.hub.newest_event)))
         if self.hub is not None and host.runs("plugins"):
             subsystems.append(PluginsSubsystem(host, PluginsNeeds(self.hub)))
+        if self.hub is not None and host.runs("ask"):
+            subsystems.append(AskSubsystem(host, AskNeeds(self.hub)))
         if host.runs("jobs"):
             subsystems.append(JobsSubsystem(host))
         if host.runs("backup"):

@@ -16,6 +16,7 @@ IDENTITY = "identity"
 NEEDS: dict[str, tuple[str, ...]] = {
     "webhooks": ("hub", "outbox"),
     "plugins": ("hub",),
+    "ask": ("hub",),
     "mcp": ("hub",),
     "export": ("hub",),
     "hooks": ("inbox",),
@@ -39,6 +40,7 @@ class RolesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhooks: bool = True  # delivery of hub events to URLs; needs `hub` and `outbox`
     plugins: bool = True  # plugins that process hub messages; needs `hub`
     mcp: bool = True  # tools for agents at `/mcp`; needs `hub`
+    ask: bool = True  # questions to people; needs `hub`
     bus: bool = True  # the worker bus of .worker-state, over HTTP and for tools
     courier: bool = True  # streams of envelopes between programs
     outbox: bool = True  # sends to meshes, webhooks and mail, stored until delivered

@@ -22,6 +22,7 @@ let
     ];
     plugins = [ "hub" ];
     mcp = [ "hub" ];
+    ask = [ "hub" ];
     bus = [ ];
     courier = [ ];
     outbox = [ ];

@@ -39,7 +39,8 @@ CLASSES = {
     "hub": {
         "channels": "Channel", "enrichments": "Enrichment", "events": "Event",
         "messages": "Message", "topic_attachments": "Attachment", "topics": "Topic",
-        "x_cjk": "IndexedPairs", "x_cjk_changed": "ChangedPairs",
+        "x_asks": "Ask", "x_cjk": "IndexedPairs",
+        "x_cjk_changed": "ChangedPairs",
         "x_enrichment_sets": "EnrichmentSet", "x_fts": "Indexed",
         "x_message_principals": "MessagePrincipal", "x_plugin_cursors": "PluginCursor",
         "x_webhooks": "EventWebhook",

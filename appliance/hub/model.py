@@ -84,6 +84,36 @@ class Topic(Table):
         table_name = "topics"
 
 
+class Ask(Table):
+    id = peewee.TextField(primary_key=True)
+    message_id = peewee.TextField()
+    channel_id = peewee.TextField()
+    state = peewee.TextField()
+    asker = peewee.TextField()
+    principal = peewee.TextField(null=True)
+    principal_id = peewee.TextField()
+    key = peewee.TextField(null=True)
+    fingerprint = peewee.TextField()
+    text = peewee.TextField()
+    choices_json = peewee.TextField()
+    default_answer = peewee.TextField(null=True)
+    may_answer_json = peewee.TextField()
+    blocks_json = peewee.TextField()
+    mail_to_json = peewee.TextField()
+    mailed = peewee.IntegerField()
+    created_at = peewee.TextField()
+    due_steady_ms = peewee.IntegerField(null=True)
+    answer = peewee.TextField(null=True)
+    settled_by = peewee.TextField(null=True)
+    settled_principal = peewee.TextField(null=True)
+    settled_via = peewee.TextField(null=True)
+    settled_at = peewee.TextField(null=True)
+    reply_id = peewee.TextField(null=True)
+
+    class Meta:
+        table_name = "x_asks"
+
+
 class IndexedPairs(Table):
     one = peewee.IntegerField(primary_key=True)
     indexed = peewee.IntegerField()

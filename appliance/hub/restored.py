@@ -12,6 +12,7 @@ _ROWS = (
     ("message", "messages", "id", "sender"),
     ("attachment", "topic_attachments", "id", "kind"),
     ("webhook", "x_webhooks", "id", "url"),
+    ("ask", "x_asks", "id", "asker"),
 )
 _TOPICS = "(SELECT id FROM source.topics WHERE channel_id = :id)"
 _MESSAGES = "(SELECT id FROM source.messages WHERE channel_id = :id)"
@@ -27,6 +28,7 @@ _OF_CHANNEL = {
     "enrichments": f"message_id IN {_MESSAGES}",
     "x_enrichment_sets": f"message_id IN {_MESSAGES}",
     "x_message_principals": f"message_id IN {_MESSAGES}",
+    "x_asks": "channel_id = :id",
     "events": f"scope_channel_id = :id OR scope_topic_id IN {_TOPICS} ORDER BY event_id",
 }
 
@@ -53,6 +55,12 @@ def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
         "change of a message",
         "SELECT p.id, 'version ' || p.version FROM present.messages AS p"
         " JOIN main.messages AS r ON r.id = p.id WHERE p.version > r.version",
+    )
+    context.notice(
+        "lost",
+        "answer of an ask, which waits again",
+        "SELECT p.id, p.state FROM present.x_asks AS p JOIN main.x_asks AS r ON r.id = p.id"
+        " WHERE r.state = 'waiting' AND p.state <> 'waiting'",
     )
 
 

@@ -76,6 +76,35 @@ class TopicRow(NamedTuple):
     updated_at: str
 
 
+class AskRow(NamedTuple):
+    """A row of `x_asks`."""
+
+    id: str
+    message_id: str
+    channel_id: str
+    state: Literal["waiting", "answered", "defaulted", "expired", "cancelled"]
+    asker: str
+    principal: str | None
+    principal_id: str
+    key: str | None
+    fingerprint: str
+    text: str
+    choices_json: str
+    default_answer: str | None
+    may_answer_json: str
+    blocks_json: str
+    mail_to_json: str
+    mailed: int
+    created_at: str
+    due_steady_ms: int | None
+    answer: str | None
+    settled_by: str | None
+    settled_principal: str | None
+    settled_via: Literal["api", "mail", "webhook", "deadline"] | None
+    settled_at: str | None
+    reply_id: str | None
+
+
 class IndexedPairsRow(NamedTuple):
     """A row of `x_cjk`."""
 

@@ -17,7 +17,7 @@ from tests.contract.test_walls import ROOT
 
 CACHED = type(functools.cache(len))
 STORE = {"hub": "hub", "outbox": "outbox", "broker": "broker", "inbox": "inbox", "hooks": "inbox"}
-STORE |= {"courier": "courier"}
+STORE |= {"courier": "courier", "ask": "hub"}
 # Of everything: a row for each plugin or channel, and meshes along their indexes.
 SMALL = {"_CURSORS", "_MESHES", "_channels(False, False)"}
 # For each form of a statement composed on demand: the values of its arguments.
@@ -26,10 +26,14 @@ STATES = [None, "pending", "inflight", "done", "dead", "aborted"]
 FILTERS = [(), ("mesh",), ("destination_kind", "destination_ref"), ("mesh", "destination_kind",
            "destination_ref")]  # fmt: skip
 BOUNDS = [(), ("after",), ("before",), ("after", "before"), ("kept", "error_contains")]
+ASKS = [
+    frozenset(names) for names in ((), ("state",), ("name",), ("asker", "only"), ("state", "name"))
+]
 FORMS = {
     "appliance.hub.listings": {
         "_channels": [FLAGS, FLAGS], "_topics": [FLAGS], "_attachments": [FLAGS, FLAGS],
     },
+    "appliance.ask.listings": {"_asks": [ASKS]},
     "appliance.broker.listings": {"_history": [FLAGS]},
     "appliance.outbox.listings": {"_statement": [STATES, FILTERS, BOUNDS, FLAGS]},
 }  # fmt: skip

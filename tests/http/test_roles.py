@@ -27,6 +27,7 @@ ASKED = {
     "hub": "/api/v1/channels",
     "webhooks": "/api/v1/webhooks",
     "plugins": "/api/v1/plugins",
+    "ask": "/api/v1/asks",
     "bus": "/bus/v1/claims",
     "courier": "/v1/stats",
     "outbox": "/v1/outbox",
@@ -48,7 +49,7 @@ BESIDE = {
     "health",
 }  # subsystems without a role
 ABOUT_THE_PROCESS = {"/health", "/api/v1/tokens"}
-LAPTOP = {"hub", "bus", "webhooks", "plugins", "courier", "outbox", "export", "jobs"}
+LAPTOP = {"hub", "ask", "bus", "webhooks", "plugins", "courier", "outbox", "export", "jobs"}
 
 
 def only(*roles):
@@ -127,7 +128,7 @@ def test_store_of_a_disabled_subsystem_is_neither_opened_nor_reported(tmp_path, 
     path = damage(hub, store)
     before = path.read_bytes(), path.stat().st_mtime_ns
     with hub.running(ending=signal.SIGKILL):
-        gone = {"hub": {"webhooks", "plugins", "export"}, "outbox": {"webhooks"},
+        gone = {"hub": {"webhooks", "plugins", "export", "ask"}, "outbox": {"webhooks"},
                 "inbox": {"hooks"}}.get(store, set())  # fmt: skip
         check_served(hub, set(ASKED) - gone - {store})
         check_healthy(hub, {store, *gone})

@@ -11,7 +11,7 @@ from appliance.workspace.datadir import STORES
 
 ROLES = RolesSettings.__struct_fields__
 WITH_IT = {  # what a role takes along when it is switched off
-    "hub": {"webhooks", "plugins", "mcp", "export"},
+    "hub": {"webhooks", "plugins", "mcp", "export", "ask"},
     "outbox": {"webhooks"},
     "inbox": {"hooks"},
 }

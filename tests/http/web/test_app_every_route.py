@@ -39,6 +39,7 @@ LIMITS = ["0", "-1", "", "x", "1.5", "1e3", "+1", "%D9%A3", "null", "true", "1&{
 TEXTS = ["a%00b", "%FF", "%ED%A0%80"]
 KEYS = ["a b", "x" * 256, '"open', '""']
 CONSTANTS = {
+    "appliance.ask.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.bus.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.hub.service.WAIT_SECONDS_MAX": 0.02,
     "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,

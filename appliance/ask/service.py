@@ -1,0 +1,195 @@
+"""The verbs: ask, answer, cancel, wait, list."""
+
+import hashlib
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from appliance.ask import listings, metrics, queries, states, wire, writes
+from appliance.hub.access import POST, READ
+from appliance.hub.service import Hub, keyed_request
+from appliance.hub.text import check_name, check_text
+from appliance.hub.writes import check_sender
+from appliance.kernel.auth import ADMIN, Principal
+from appliance.kernel.caller import is_there
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import Invalid, Unauthenticated
+from appliance.kernel.idempotency import Reply, reply_once
+from appliance.kernel.log import Log
+from appliance.kernel.steady_clock import SteadyClock
+from appliance.kernel.wakeup import Wakeup
+
+PAGE_MAX = 200  # asks in one response; a larger `limit` is clamped
+
+_canonical = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Asks:
+    """One per process. Every operation returns when its effect is durable and published."""
+
+    def __init__(self, hub: Hub, clock: Clock, log: Log) -> None:
+        self._hub = hub
+        self.store = hub.store
+        self._clock = clock
+        self.steady = SteadyClock(hub.store, clock, log)
+        self.deadlines = Wakeup()  # set on new deadlines
+
+    def create(
+        self, command: wire.CreateAsk, principal: Principal, key: str | None = None
+    ) -> Reply:
+        """The same key gives the same ask, as it is now."""
+        _check(command)
+        check_sender(command.sender, principal.senders)
+        topic_id = command.topic_id and self._hub.access.find_topic(
+            principal, POST, command.topic_id
+        )
+        if topic_id is None and principal.channels_for(POST) is not None:
+            self._hub.access.find_channel(principal, POST, writes.CHANNEL)
+        identity = writes.AskIdentity(
+            principal.id, principal.label, key, hashlib.sha256(_canonical(command)).hexdigest()
+        )
+        reply: Reply = self.store.write(writes.create, command, identity, topic_id)
+        if not reply.replayed:
+            metrics.created.inc()
+            self.deadlines.set()
+        return reply
+
+    def answer(
+        self, ask_id: str, command: wire.AnswerAsk, principal: Principal, key: str | None = None
+    ) -> Reply:
+        self._check_channel(principal, wire.ANSWER, ask_id)
+        sender = _sender_of(command.sender, principal)
+        who = writes.Answerer(sender, principal.label)
+        identity = keyed_request(principal, "POST", f"asks/{ask_id}/answer", key, command)
+        return self.answer_as(ask_id, command.answer, who, identity)
+
+    def answer_as(
+        self, ask_id: str, text: str, who: writes.Answerer, identity: Any = None
+    ) -> Reply:
+        check_name(answer=text)
+        check_bytes("answer", text, wire.ANSWER_BYTES_MAX)
+        return self._settle(identity, writes.answer, ask_id, text, who)
+
+    def cancel(
+        self, ask_id: str, command: wire.CancelAsk, principal: Principal, key: str | None = None
+    ) -> Reply:
+        self._check_channel(principal, POST, ask_id)
+        who = writes.Answerer(_sender_of(command.sender, principal), principal.label)
+        identity = keyed_request(principal, "POST", f"asks/{ask_id}/cancel", key, command)
+        asker = None if principal.allows(ADMIN) else principal.id
+        return self._settle(identity, writes.cancel, ask_id, asker, who)
+
+    def show(self, ask_id: str, wait_seconds: float, principal: Principal) -> wire.AskShown:
+        """Waits while nobody has settled it, at most `wait_seconds`."""
+        ask = self._read(principal, ask_id)
+        if ask.row.state == states.WAITING and wait_seconds > 0:
+            ask = self._await_answer(ask_id, wait_seconds, principal)
+        return wire.AskShown(queries.to_wire(ask, self.steady.ahead_ms()))
+
+    def list(self, query: wire.AsksQuery, principal: Principal) -> wire.AskList:
+        limit = min(query.limit, PAGE_MAX)
+        only = principal.channels_for(READ)
+        page, more = self.store.read(listings.asks, query, limit, principal.label, only)
+        ahead_ms = self.steady.ahead_ms()
+        shown = [queries.to_wire(ask, ahead_ms) for ask in page]
+        return wire.AskList(shown, more, shown[-1].id if more else "")
+
+    def settle_due(self) -> int:
+        """Settle asks whose deadline has passed; how many."""
+        settled: int = self.store.write(writes.settle_due)
+        metrics.settled.labels("deadline").inc(settled)
+        return settled
+
+    def _settle(self, identity: Any, function: Any, *args: Any) -> Reply:
+        given = (function, *args) if identity is None else (reply_once, identity, function, *args)
+        reply: Reply = self.store.write(*given)
+        if not reply.replayed:
+            metrics.settled.labels(function.__name__).inc()
+        return reply
+
+    def _await_answer(
+        self, ask_id: str, wait_seconds: float, principal: Principal
+    ) -> queries.StoredAsk:
+        """Each reply names its ask, so other messages don't wake the caller."""
+        hub = self._hub
+
+        def wants(event: Any) -> bool:
+            return event.name == "message.created" and ask_id in event.data
+
+        until = self._clock.monotonic() + min(wait_seconds, wire.WAIT_SECONDS_MAX)
+        subscription = hub.feed.subscribe(1, wants)
+        with ExitStack() as ending:
+            ending.callback(hub.feed.unsubscribe, subscription)
+            ending.callback(hub.waits.enter(subscription.wake))
+            ending.callback(hub.book.watch(principal, subscription.wake))
+            in_time = True
+            while True:
+                ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
+                if ask.row.state != states.WAITING or not in_time or hub.feed.closed:
+                    break
+                if not hub.book.is_valid(principal, self._clock.now_ms()):
+                    raise Unauthenticated
+                if not is_there():
+                    break
+                in_time = subscription.wait(max(0.0, until - self._clock.monotonic()))
+                subscription.take(1)
+                subscription.recover()
+        return ask
+
+    def _read(self, principal: Principal, ask_id: str) -> queries.StoredAsk:
+        self._check_channel(principal, READ, ask_id)
+        ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
+        return ask
+
+    def _check_channel(self, principal: Principal, scope: str, ask_id: str) -> None:
+        """Raises OtherChannel for a token that is limited to other channels."""
+        if principal.channels_for(scope) is not None:
+            channel_id = self.store.read(queries.find, ask_id).row.channel_id
+            self._hub.access.find_channel(principal, scope, channel_id)
+
+
+def _check(command: wire.CreateAsk) -> None:
+    check_name(sender=command.sender, text=command.text)
+    check_bytes("text", command.text, wire.TEXT_BYTES_MAX)
+    for field in ("choices", "may_answer", "blocks"):
+        values = getattr(command, field)
+        for value in values:
+            check_name(**{field: value})
+        if len(set(values)) < len(values):
+            raise Invalid(f"{field} has the same entry twice", details={"field": field})
+    default = command.default
+    if default is None:
+        return
+    check_text(default=default)
+    check_bytes("default", default, wire.ANSWER_BYTES_MAX)
+    if command.deadline_seconds is None:
+        raise Invalid(
+            "a default needs a deadline",
+            details={"field": "default"},
+            hint="send deadline_seconds too",
+        )
+    if command.choices and default not in command.choices:
+        raise Invalid(
+            "the default is not one of the choices",
+            details={"field": "default", "choices": command.choices},
+        )
+
+
+def check_bytes(field: str, text: str, limit: int) -> None:
+    if len(text.encode()) > limit:
+        raise Invalid(
+            f"{field} has more than {limit} bytes of UTF-8",
+            details={"field": field, "limit": limit},
+        )
+
+
+def _sender_of(sender: str | None, principal: Principal) -> str:
+    """The sender of a reply: as given, or the name of the token."""
+    if sender is None:
+        sender = principal.label or principal.name
+        if principal.senders is not None and sender not in principal.senders:
+            sender = min(principal.senders)
+    check_name(sender=sender)
+    check_sender(sender, principal.senders)
+    return sender

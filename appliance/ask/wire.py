@@ -1,0 +1,154 @@
+"""Requests, replies and errors of asks."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from appliance.hub.wire import Limit, Sender, TopicReference
+from appliance.kernel.errors import Conflict, Exhausted, Forbidden, Invalid, Missing
+from appliance.kernel.scopes import Scopes
+
+ANSWER = "ask:answer"
+SCOPES = Scopes(frozenset({ANSWER}))
+TEXT_BYTES_MAX = 16_384
+ANSWER_BYTES_MAX = 8_192
+CHOICES_MAX = 10
+DEADLINE_SECONDS_MAX = 90 * 86_400
+WAIT_SECONDS_MAX = 60.0
+
+State = Literal["waiting", "answered", "defaulted", "expired", "cancelled"]
+Via = Literal["api", "mail", "webhook", "deadline"]
+AskText = Annotated[
+    str, Meta(min_length=1, max_length=TEXT_BYTES_MAX, description="at most 16,384 bytes of UTF-8")
+]
+Choice = Annotated[str, Meta(min_length=1, max_length=100)]
+Answer = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=ANSWER_BYTES_MAX,
+        description="one of the choices; without choices any text, at most 8,192 bytes of UTF-8",
+    ),
+]
+TokenName = Annotated[str, Meta(min_length=1, max_length=100)]
+Blocked = Annotated[str, Meta(min_length=1, max_length=200)]
+Seconds = Annotated[int, Meta(ge=1, le=DEADLINE_SECONDS_MAX)]
+
+
+class Ask(Struct, frozen=True):
+    """`asker` and `principal`: the sender and the token of the question. `default`: the answer at
+    the deadline. `may_answer`: the only tokens that may answer; empty: all with the scope.
+    `blocks`: what waits for the answer. `answered_by` and `answered_principal`: sender and token of
+    the reply, also of a cancellation.
+    `reply_id`: the message with the answer."""
+
+    id: str
+    state: State
+    text: str
+    choices: list[str]
+    default: str | None
+    deadline: str | None
+    may_answer: list[str]
+    blocks: list[str]
+    asker: str
+    principal: str | None
+    created_at: str
+    channel_id: str
+    topic_id: str
+    message_id: str
+    answer: str | None
+    answered_by: str | None
+    answered_principal: str | None
+    answered_via: Via | None
+    settled_at: str | None
+    reply_id: str | None
+
+
+class CreateAsk(Struct, frozen=True):
+    """Without choices, the answer is any text. Without `deadline_seconds`, it waits until it is
+    answered or cancelled. Without a topic, the question goes to the channel for asks."""
+
+    text: AskText
+    sender: Sender
+    choices: Annotated[list[Choice], Meta(max_length=CHOICES_MAX)] = []
+    default: Answer | None = None
+    deadline_seconds: Seconds | None = None
+    may_answer: Annotated[list[TokenName], Meta(max_length=20)] = []
+    blocks: Annotated[list[Blocked], Meta(max_length=20)] = []
+    topic_id: TopicReference | None = None
+
+
+class AnswerAsk(Struct, frozen=True):
+    """Without `sender`, the name of the token."""
+
+    answer: Answer
+    sender: Sender | None = None
+
+
+class CancelAsk(Struct, frozen=True):
+    sender: Sender | None = None
+
+
+class AskQuery(Struct, frozen=True):
+    """`wait`: seconds to wait while nobody has settled it, at most 60."""
+
+    wait: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class AsksQuery(Struct, frozen=True):
+    """`mine`: only what this token may answer."""
+
+    state: State | None = None
+    mine: bool = False
+    asker: Sender | None = None
+    after: Annotated[str, Meta(max_length=64, description="`next` of the previous page")] = ""
+    limit: Limit = 50
+
+
+class AskShown(Struct, frozen=True):
+    ask: Ask
+
+
+class AskList(Struct, frozen=True):
+    """Newest first. `next`: the value of `after` for the next page."""
+
+    asks: list[Ask]
+    has_more: bool = False
+    next: str = ""
+
+
+class NoSuchAsk(Missing):
+    default_message = "ask not found"
+    default_hint = "agentlip ask list"
+
+
+class AskSettled(Conflict):
+    """`details` has the state, the answer, and who settled it when."""
+
+    code = "ASK_SETTLED"
+    default_message = "this ask is already settled"
+    default_hint = "agentlip ask show ID"
+
+
+class NotAChoice(Invalid):
+    code = "NOT_A_CHOICE"
+    default_message = "the answer is not one of the choices"
+    default_hint = "answer with one of details.choices, exactly as it is written there"
+
+
+class MayNotAnswer(Forbidden):
+    code = "MAY_NOT_ANSWER"
+    default_message = "this token is not among those that may answer this ask"
+    default_hint = "agentlip ask show ID lists them"
+
+
+class NotYourAsk(Forbidden):
+    code = "NOT_YOUR_ASK"
+    default_message = "only the token that asked, or one with the scope admin, can cancel an ask"
+    default_hint = "agentlip token list"
+
+
+class TooManyAsks(Exhausted):
+    code = "TOO_MANY_ASKS"
+    default_message = "too many asks of this token wait for an answer"
+    default_hint = "agentlip ask list --state waiting; agentlip ask cancel ID"
