@@ -1,0 +1,278 @@
+"""Asks on a real file: permissions, one answer, deadlines, and what the topic shows."""
+
+import sqlite3
+
+import gevent
+import msgspec
+import pytest
+
+from appliance.ask import wire, writes
+from appliance.hub import wire as hub_wire
+from appliance.hub.access import OtherChannel
+from appliance.kernel.auth import OWNER, principal_of
+from appliance.kernel.errors import Invalid, KeyReused, StorageFull
+from tests.unit.hub.conftest import FaultyRunner
+
+DAY = 86_400
+
+
+def test_question_and_answer_are_messages_of_one_topic(env):
+    ask = env.ask(choices=["yes", "no"], blocks=["task-7"], deadline_seconds=60, default="no")
+    assert (ask["state"], ask["choices"], ask["blocks"]) == ("waiting", ["yes", "no"], ["task-7"])
+    answered = env.answer(ask["id"], "yes")
+    assert (answered["state"], answered["answer"], answered["answered_via"]) == (
+        "answered", "yes", "api",
+    )  # fmt: skip
+    assert (answered["answered_by"], answered["answered_principal"]) == ("person", "person")
+    assert env.messages() == [("agent", "Deploy?"), ("person", "yes")]
+    topics = env.rows("SELECT DISTINCT topic_id FROM messages")
+    assert topics == [(ask["topic_id"],)]
+    channels = env.rows("SELECT name, title FROM channels JOIN topics ON channel_id = channels.id")
+    assert channels == [("asks", "questions")]
+    (question, _) = env.rows("SELECT content_raw FROM messages ORDER BY id")
+    for words in ("Choices: yes | no", "After 60 s: no", "Blocks: task-7", ask["id"]):
+        assert words in question[0]
+
+
+def test_answer_goes_to_the_topic_that_has_the_question_now(env):
+    ask = env.ask()
+    channel = ask["channel_id"]
+    made = env.hub.create_topic(hub_wire.CreateTopic(channel, "elsewhere"), env.alice)
+    target = msgspec.json.decode(made.body)["topic"]["id"]
+    env.hub.patch_message(ask["message_id"], hub_wire.MoveMessage(target, "one"), env.alice)
+    assert env.answer(ask["id"], "fine")["topic_id"] == target
+    assert env.rows("SELECT DISTINCT topic_id FROM messages") == [(target,)]
+
+
+def test_second_answer_learns_who_was_first(env):
+    ask = env.ask()
+    env.answer(ask["id"], "first")
+    with pytest.raises(wire.AskSettled) as refused:
+        env.answer(ask["id"], "second", env.alice)
+    assert refused.value.details["answered_by"] == "person"
+    assert (refused.value.details["state"], refused.value.details["answer"]) == (
+        "answered", "first",
+    )  # fmt: skip
+    assert len(env.messages()) == 2
+
+
+def test_answers_at_once_have_one_winner(env):
+    ask = env.ask()
+
+    def answer(number):
+        try:
+            return env.answer(ask["id"], f"answer {number}")["answer"]
+        except wire.AskSettled as refused:
+            return refused
+
+    results = [each.get() for each in [gevent.spawn(answer, number) for number in range(10)]]
+    winners = [each for each in results if isinstance(each, str)]
+    assert len(winners) == 1
+    assert {each.details["answer"] for each in results if not isinstance(each, str)} == {*winners}
+
+
+def test_only_choices_are_answers(env):
+    ask = env.ask(choices=["yes", "no"])
+    with pytest.raises(wire.NotAChoice) as refused:
+        env.answer(ask["id"], "Yes")
+    assert refused.value.details["choices"] == ["yes", "no"]
+    assert env.show(ask["id"]).state == "waiting"
+
+
+def test_only_named_tokens_may_answer(env):
+    ask = env.ask(may_answer=["bob"])
+    with pytest.raises(wire.MayNotAnswer):
+        env.answer(ask["id"], "x")
+    assert env.answer(ask["id"], "x", env.bob)["answered_principal"] == "bob"
+
+
+def test_only_the_asker_or_an_admin_cancels(env):
+    ask, other = env.ask(), env.ask()
+    with pytest.raises(wire.NotYourAsk):
+        env.cancel(ask["id"], env.person)
+    assert env.cancel(ask["id"])["state"] == "cancelled"
+    assert env.cancel(other["id"], env.alice)["answered_by"] == "alice"
+    with pytest.raises(wire.AskSettled):
+        env.answer(ask["id"], "too late")
+
+
+def test_same_key_gives_the_same_ask_as_it_is_now(env):
+    ask = env.ask(key="k")
+    env.answer(ask["id"], "done")
+    again = env.ask(key="k")
+    assert (again["id"], again["state"], again["answer"]) == (ask["id"], "answered", "done")
+    with pytest.raises(KeyReused):
+        env.ask("something else", key="k")
+    assert env.ask(key="k", principal=env.bob)["id"] != ask["id"]
+
+
+def test_repeated_answer_with_its_key_gets_the_first_reply(env):
+    ask = env.ask()
+    first = env.answer(ask["id"], "yes", key="a")
+    assert env.answer(ask["id"], "yes", key="a") == first
+    assert len(env.messages()) == 2
+
+
+def test_deadline_gives_the_default(env):
+    ask = env.ask(choices=["yes", "no"], default="no", deadline_seconds=60)
+    env.clock.pass_seconds(59)
+    assert env.run_loop() == {"settled": 0}
+    env.clock.pass_seconds(1)
+    with pytest.raises(wire.AskSettled, match="deadline"):
+        env.answer(ask["id"], "yes")
+    assert env.run_loop() == {"settled": 1}
+    settled = env.show(ask["id"])
+    assert (settled.state, settled.answer, settled.answered_via) == ("defaulted", "no", "deadline")
+    assert env.messages()[-1] == ("appliance", "no")
+
+
+def test_deadline_without_default_expires(env):
+    ask = env.ask(deadline_seconds=60)
+    env.clock.pass_seconds(61)
+    env.run_loop()
+    assert (env.show(ask["id"]).state, env.show(ask["id"]).answer) == ("expired", None)
+    assert env.run_loop() == {"settled": 0}
+
+
+@pytest.mark.parametrize("days", [-3, 3])
+def test_deadline_does_not_move_with_the_wall_clock(env, days):
+    ask = env.ask(deadline_seconds=60)
+    env.clock.ms += days * DAY * 1000
+    assert env.run_loop() == {"settled": 0}
+    env.clock.pass_seconds(60)
+    assert env.run_loop() == {"settled": 1}
+    assert env.show(ask["id"]).state == "expired"
+
+
+def test_deadline_passes_while_the_appliance_is_stopped(env):
+    ask = env.ask(deadline_seconds=60, default="go")
+    env.clock.pass_seconds(3600)
+    env.reopen()
+    env.run_loop()
+    assert env.show(ask["id"]).answer == "go"
+
+
+def test_loop_sleeps_until_the_next_deadline(env):
+    env.run_loop()
+    assert env.loop.interval_seconds == 30
+    env.ask(deadline_seconds=7)
+    env.run_loop()
+    assert env.loop.interval_seconds == 7
+
+
+def test_full_disk_leaves_deadlines_due(env):
+    ask = env.ask(deadline_seconds=60)
+    env.clock.pass_seconds(60)
+    FaultyRunner.failure = sqlite3.OperationalError("database or disk is full")
+    FaultyRunner.failure.sqlite_errorname = "SQLITE_FULL"
+    assert env.run_loop() == {"settled": 0, "refused": 1}
+    with pytest.raises(StorageFull):
+        env.ask()
+    FaultyRunner.failure = None
+    env.clock.pass_seconds(10)
+    assert env.run_loop() == {"settled": 1}
+    assert env.show(ask["id"]).state == "expired"
+
+
+def test_waiting_asks_of_a_token_are_limited(env, monkeypatch):
+    monkeypatch.setattr(writes, "WAITING_MAX", 5)
+    asks = [env.ask(f"question {number}") for number in range(5)]
+    with pytest.raises(wire.TooManyAsks):
+        env.ask("one more")
+    env.ask("of another token", principal=env.bob)
+    env.cancel(asks[0]["id"])
+    env.ask("one more")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"text": " \u200b"},
+        {"text": "é" * 8193},
+        {"choices": ["a", "a"]},
+        {"choices": ["a"], "default": "b", "deadline_seconds": 1},
+        {"default": "a"},
+        {"choices": [" "]},
+        {"blocks": ["x\0"]},
+    ],
+)
+def test_questions_that_are_refused(env, wrong):
+    with pytest.raises(Invalid):
+        env.ask(**wrong)
+    assert env.messages() == []
+
+
+def test_deleted_question_can_still_be_answered(env):
+    """The tombstone is in the topic. A recovery of a damaged file may even have lost it."""
+    first, second = env.ask(), env.ask()
+    env.hub.patch_message(first["message_id"], hub_wire.DeleteMessage("agent"), env.alice)
+    env.store.write(_lose_question, second["id"])
+    assert env.answer(first["id"], "ok")["reply_id"]
+    assert env.answer(second["id"], "ok")["reply_id"] is None
+
+
+def _lose_question(tx, ask_id):
+    tx.execute("UPDATE x_asks SET message_id = 'lost' WHERE id = ?", (ask_id,))
+
+
+def test_listing_pages_through_all_with_filters(env):
+    named = [[], ["bob"], [], ["bob"], []]
+    ids = [env.ask("question", may_answer=names)["id"] for names in named]
+    env.answer(ids[0], "x")
+
+    def listed(principal=env.person, **query):
+        query, pages = {"limit": 2, **query}, []
+        while True:
+            page = env.asks.list(msgspec.convert(query, wire.AsksQuery), principal)
+            pages += [ask.id for ask in page.asks]
+            if not page.has_more:
+                return pages[::-1]
+            query["after"] = page.next
+
+    assert listed() == ids
+    assert listed(state="waiting") == ids[1:]
+    assert listed(state="waiting", mine=True) == [ids[2], ids[4]]
+    assert listed(env.bob, state="waiting", mine=True) == ids[1:]
+    assert listed(asker="nobody") == []
+
+
+def test_tokens_limited_to_channels_see_and_answer_theirs(env):
+    made = env.hub.create_channel(hub_wire.CreateChannel("team"), env.alice)
+    team = msgspec.json.decode(made.body)["channel"]["id"]
+    env.hub.create_topic(hub_wire.CreateTopic(team, "t"), env.alice)
+    inside = env.ask(topic_id="team/t")
+    outside = env.ask()
+    scopes = [f"{scope}@{team}" for scope in ("hub:read", "hub:post", "ask:answer")]
+    member = principal_of("tok_m", "member", scopes)
+    assert [ask.id for ask in env.asks.list(wire.AsksQuery(), member).asks] == [inside["id"]]
+    for call in (
+        lambda: env.asks.show(outside["id"], 0, member),
+        lambda: env.answer(outside["id"], "x", member),
+        lambda: env.cancel(outside["id"], member),
+        lambda: env.ask(principal=member),
+    ):
+        with pytest.raises(OtherChannel):
+            call()
+    assert env.answer(inside["id"], "x", member)["state"] == "answered"
+
+
+def test_waiting_caller_gets_the_answer_at_once(env):
+    ask = env.ask()
+    waiting = gevent.spawn(env.asks.show, ask["id"], 30.0, OWNER)
+    gevent.sleep(0)
+    assert not waiting.ready()
+    env.hub.create_channel(hub_wire.CreateChannel("noise"), env.alice)
+    env.answer(ask["id"], "now")
+    assert waiting.get(timeout=10).ask.answer == "now"
+    assert env.asks.show(ask["id"], 30.0, OWNER).ask.answer == "now"
+
+
+def test_wait_is_bounded(env):
+    ask = env.ask()
+    waiting = gevent.spawn(env.asks.show, ask["id"], 0.05, OWNER)
+    assert waiting.get(timeout=10).ask.state == "waiting"
+
+
+def test_unknown_ask(env):
+    with pytest.raises(wire.NoSuchAsk):
+        env.answer("ask_x", "y")
