@@ -51,8 +51,8 @@ class BusClaimsResource:
     def on_get(self, _req: Any, resp: falcon.Response) -> None:
         reply(resp, self._bus.claims())
 
-    def on_post(self, _req: Any, resp: falcon.Response, command: wire.ClaimTask) -> None:
-        reply(resp, self._bus.claim(command), 201)
+    def on_post(self, req: Any, resp: falcon.Response, command: wire.ClaimTask) -> None:
+        reply(resp, self._bus.claim(command, req.context.idempotency_key), 201)
 
 
 class BusRead:
@@ -107,7 +107,7 @@ def routes(bus: Bus, book: TokenBook) -> list[Route]:
         Route("/bus/v1/claims", BusClaimsResource(bus), {
             "GET": Operation(wire.READ, reply=wire.Claims, summary="List the valid claims"),
             "POST": Operation(wire.WRITE, body=wire.ClaimTask, reply=BusClaim, status=201,
-                              errors=(ClaimHeld, wire.TooManyBusWaits),
+                              keyed=True, errors=(ClaimHeld, wire.TooManyBusWaits),
                               example={"task": "task-7", "agent": "ada"},
                               summary="Claim a task, a path or a slot, or wait for it"),
         }),

@@ -28,7 +28,6 @@ from appliance.kernel.wakeup import Wakeup
 WAITING_MAX = 1000  # long polls and waits for claims; each holds a connection
 STREAMS_MAX = 100
 QUEUE_MAX = 1000  # messages that wait for one stream
-INDEX_STEPS_MAX = 100  # transactions of one search; a longer backlog is for the next one
 
 
 class BusFeed(Feed):
@@ -141,9 +140,7 @@ class Bus:
 
     def search(self, query: wire.BusSearchQuery) -> wire.BusMessages:
         """Messages with all words, newest first."""
-        for _ in range(INDEX_STEPS_MAX):
-            if not self._store.write(search.index):
-                break
+        search.index_new(self._store.write)
         rows = self._store.read_slow(search.find, query.q, query.limit)
         return wire.BusMessages(rows, self.head())
 
@@ -153,11 +150,12 @@ class Bus:
 
     # -- claims ------------------------------------------------------------------------------
 
-    def claim(self, command: wire.ClaimTask) -> BusClaim:
-        """Takes a claim; waits for it if `command.wait` is set. Raises ClaimHeld."""
+    def claim(self, command: wire.ClaimTask, key: str | None = None) -> BusClaim:
+        """Takes a claim; waits for it if `command.wait` is set. Repeated with the same `key`, it
+        returns the claim that it has taken. Raises ClaimHeld."""
         deadline = self._clock.monotonic() + min(command.wait, wire.WAIT_SECONDS_MAX)
         try:
-            return self._try_claim(command)
+            return self._try_claim(command, key)
         except ClaimHeld:
             if command.wait <= 0:
                 raise
@@ -171,7 +169,7 @@ class Bus:
             while True:
                 changed.clear()
                 try:
-                    return self._try_claim(command)
+                    return self._try_claim(command, key)
                 except ClaimHeld as held:
                     left = deadline - self._clock.monotonic()
                     if left <= 0 or self.feed.closed or not is_there():
@@ -180,11 +178,11 @@ class Bus:
                     lease_left = (held.details["lease_until_ms"] - self._clock.now_ms()) / 1000
                     changed.wait(max(0.01, min(left, lease_left)))
 
-    def _try_claim(self, command: wire.ClaimTask) -> BusClaim:
+    def _try_claim(self, command: wire.ClaimTask, key: str | None) -> BusClaim:
         lease_ms = int(command.lease_seconds * 1000)
         try:
             taken: BusClaim = self._store.write(
-                writes.now, claims.claim, command.task, command.agent, lease_ms
+                writes.now, claims.claim, command.task, command.agent, lease_ms, key
             )
         except ClaimHeld:
             metrics.claims.labels("held").inc()

@@ -25,6 +25,7 @@ def save(folder: Path, content: bytes) -> str:
     try:
         if not path.exists():
             if not folder.is_dir():
+                folder.parent.mkdir(mode=0o700, exist_ok=True)  # also before there is a bus
                 folder.mkdir(mode=0o700, exist_ok=True)
                 sync_directory(folder.parent)
             write_whole(path, content, private=False)

@@ -65,12 +65,18 @@ def claim(
     task: str,
     agent: str,
     lease_ms: int = LEASE_MS,
+    key: str | None = None,
 ) -> BusClaim:
     """Takes the claim, also an expired one of another agent. Raises ClaimHeld if it is valid.
 
-    That includes a claim of the same agent, which may be that of another process: `renew` it.
+    That includes a claim of the same agent, which may be that of another process: `renew` it. Only
+    if it was made with the same `key`, this is the repetition of that call, and it is returned.
     """
     _check(task, agent, lease_ms)
+    query = _CLAIM + "JOIN x_claim_keys USING (task_id, fence) WHERE (task_id, claimed_by, key)"
+    row = connection.execute(query + " = (?, ?, ?)", (task, agent, key)).fetchone()
+    if row and (repeated := BusClaim(*row)).valid(now_ms):
+        return repeated
     for present in _rivals(connection, task):
         if present.valid(now_ms):
             raise _held(present, task, agent, now_ms)
@@ -80,7 +86,11 @@ def claim(
         " VALUES (?, ?, ?, ?)",
         (task, agent, now_ms, now_ms + lease_ms),
     )
-    return _required(connection, task)
+    taken = _required(connection, task)
+    if key is not None:
+        query = "INSERT OR REPLACE INTO x_claim_keys (task_id, fence, key) VALUES (?, ?, ?)"
+        connection.execute(query, (task, taken.fence, key))
+    return taken
 
 
 def claim_slot(

@@ -18,6 +18,13 @@ INSERT INTO x_fences
 SELECT task_id, 1 FROM task_claims
 WHERE task_id NOT IN (SELECT task_id FROM x_fences);
 
+-- The key of the request that made a claim, so that its repetition gets the same claim.
+CREATE TABLE IF NOT EXISTS x_claim_keys (
+    task_id TEXT PRIMARY KEY,
+    fence INTEGER NOT NULL,
+    key TEXT NOT NULL
+);
+
 -- Programs of others raise the number too. Not an upsert: the conflict clause of their
 -- INSERT OR REPLACE would replace the one in here.
 CREATE TRIGGER IF NOT EXISTS x_task_claims_raise_fence AFTER INSERT ON task_claims BEGIN

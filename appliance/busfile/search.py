@@ -5,12 +5,14 @@ programs don't write it, so a search first adds what is new.
 """
 
 import sqlite3
+from collections.abc import Callable
 
 from appliance.busfile.file import snapshot, transaction
 from appliance.busfile.messages import COLUMNS, BusMessage, to_message
-from appliance.kernel.errors import Invalid, Unavailable
+from appliance.kernel.errors import Invalid, StorageFull, Unavailable
 
 INDEX_BATCH_MAX = 1000  # messages of one transaction
+INDEX_STEPS_MAX = 100  # transactions before one search; a longer backlog is for the next one
 SEARCH_MAX = 200
 QUERY_LENGTH_MAX = 1000
 
@@ -22,33 +24,36 @@ class SearchUnavailable(Unavailable):
 
 
 def search(connection: sqlite3.Connection, text: str, limit: int = 50) -> list[BusMessage]:
-    """Messages with all words of `text`, newest first. Outside of a transaction."""
-    quoted = _quoted(text)
-    added = 1
-    while added:
+    """`find`, after what is new was indexed. Outside of a transaction."""
+
+    def write(function: Callable[[sqlite3.Connection], int]) -> int:
         with transaction(connection):
-            added = index(connection)
+            return function(connection)
+
+    index_new(write)
     with snapshot(connection):
-        return _find(connection, quoted, limit)
+        return find(connection, text, limit)
+
+
+def index_new(write: Callable[[Callable[[sqlite3.Connection], int]], int]) -> None:
+    """Indexes what is new. `write` calls a function in a transaction. Raises StorageFull."""
+    try:
+        for _ in range(INDEX_STEPS_MAX):
+            if not write(index):
+                break
+    except StorageFull as full:
+        raise type(full)("new messages can't be indexed: nothing can be written here") from None
 
 
 def find(connection: sqlite3.Connection, text: str, limit: int = 50) -> list[BusMessage]:
-    """Like `search`, in what is indexed."""
-    return _find(connection, _quoted(text), limit)
-
-
-def _quoted(text: str) -> str:
+    """Indexed messages with all words of `text`, newest first. Raises Invalid."""
     words = text[: QUERY_LENGTH_MAX + 1].split()
     if not words or len(text) > QUERY_LENGTH_MAX:
         raise Invalid(f"search for words, up to {QUERY_LENGTH_MAX:,} characters")
-    return " ".join('"' + word.replace('"', '""') + '"' for word in words)
-
-
-def _find(connection: sqlite3.Connection, quoted: str, limit: int) -> list[BusMessage]:
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM x_messages_fts f JOIN messages ON seq = f.rowid"
         " WHERE x_messages_fts MATCH ? ORDER BY f.rowid DESC LIMIT ?",
-        (quoted, min(limit, SEARCH_MAX)),
+        (" ".join('"' + word.replace('"', '""') + '"' for word in words), min(limit, SEARCH_MAX)),
     )
     return [to_message(row) for row in rows]
 

@@ -66,6 +66,23 @@ def poll_file(workspace, agent):
         return [message.payload for message in messages.poll(connection, agent)]
 
 
+def test_first_message_may_have_a_large_payload(tmp_path):
+    with serve(tmp_path) as hub:
+        body = {**SEND, "type": "note", "payload": "x" * 5000}
+        assert hub.http.post("/bus/v1/messages", body).status == 201
+    assert (tmp_path / ".worker-state").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / ".worker-state" / ".gitignore").is_file()
+
+
+def test_repeated_claim_gets_the_same_one(hub):
+    body, headers = {"task": "keyed", "agent": "ada"}, {"Idempotency-Key": "claim-1"}
+    first = hub.http.post("/bus/v1/claims", body, headers=headers)
+    again = hub.http.post("/bus/v1/claims", body, headers=headers)
+    assert (first.status, again.status) == (201, 201)
+    assert first.body == again.body
+    assert hub.http.post("/bus/v1/claims", body).status == 409
+
+
 def test_message_is_published_once_by_id_or_key(hub):
     for body, headers in (
         ({**SEND, "id": "once"}, {}),

@@ -39,6 +39,31 @@ def test_publish_whose_reply_was_lost_is_repeated_without_a_second_message(tmp_p
     connection.close()
 
 
+def test_claim_whose_reply_was_lost_is_repeated_with_the_same_fence(tmp_path):
+    connection = connect(BusPaths(tmp_path))
+    query = "SELECT fence FROM x_claim_keys WHERE task_id = ?"
+    with serve(tmp_path) as hub:
+        for number in range(REPEATS):
+            body = {"task": f"t{number}", "agent": "ada"}
+            keyed = {"Idempotency-Key": f"key-{number}"}
+            client = hub.connect()
+            client.get("/bus/v1/claims")  # the connection is there
+            headers = {"Authorization": f"Bearer {hub.token}", "Content-Type": "application/json"}
+            raw = json.dumps(body)
+            client.connection.request("POST", "/bus/v1/claims", raw, {**headers, **keyed})
+            until(lambda task=body["task"]: connection.execute(query, (task,)).fetchone(), 20)
+            hub.kill()
+            client.close()
+            hub.start()
+            for key, status in (({}, 409), (keyed, 201)):
+                again = hub.http.post("/bus/v1/claims", body, headers=key)
+                assert again.status == status
+            assert again.body["fence"] == 1
+            other = {**body, "agent": "bob"}
+            assert hub.http.post("/bus/v1/claims", other, headers=keyed).status == 409
+    connection.close()
+
+
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 def test_each_message_is_on_the_disk_before_its_reply(tmp_path):
     trace = tmp_path / "trace"

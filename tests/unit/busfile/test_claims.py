@@ -68,6 +68,23 @@ def test_stale_fence_is_refused_after_another_claim(bus, claimer):
     assert bus.run(claims.require, "t", "a", 2).fence == 2
 
 
+def test_repetition_of_a_claim_gets_the_same_one_while_it_is_valid(bus):
+    def keyed(key, now=NOW, agent="a"):
+        return bus.run(claims.claim, now, "t", agent, key=key)
+
+    first = keyed("k")
+    assert keyed("k") == first
+    renewed = renew(bus, now=NOW + 1, fence=first.fence)
+    assert keyed("k", NOW + 2) == renewed
+    for key, agent in (("other", "a"), (None, "a"), ("k", "b")):
+        with pytest.raises(ClaimHeld):
+            keyed(key, agent=agent)
+    assert keyed("k", ENDS + 1).fence == 2
+    bus.run(claims.release, "t", "a")
+    assert keyed("k").fence == 3
+    assert bus.rows("SELECT * FROM x_claim_keys") == [("t", 3, "k")]
+
+
 def test_insert_or_replace_of_another_program_raises_the_fence(bus):
     claim(bus)
     replace = "INSERT OR REPLACE INTO task_claims VALUES ('t', 'x', 1, 2)"

@@ -26,6 +26,7 @@ class BusModel(RuleBasedStateMachine):
         self.now = NOW
         self.claims = {}  # task → (agent, until, fence)
         self.fences = {}
+        self.keys = {}  # task → (agent, fence, key)
         self.cursors = dict.fromkeys("abc", 0)
         self.sent = []  # (seq, to)
 
@@ -44,15 +45,23 @@ class BusModel(RuleBasedStateMachine):
     def clock_moves_or_jumps(self, ms):
         self.now += ms
 
-    @rule(task=TASKS, agent=AGENTS)
-    def claim(self, task, agent):
+    @rule(task=TASKS, agent=AGENTS, key=st.sampled_from([None, "k", "l"]))
+    def claim(self, task, agent, key):
         blocked = self.blocking(task)
+        own = self.claims.get(task, ("", 0, 0))
+        repeated = own[1] > self.now and key and self.keys.get(task) == (agent, own[2], key)
         try:
-            made = self.bus.run(claims.claim, self.now, task, agent)
+            made = self.bus.run(claims.claim, self.now, task, agent, key=key)
         except ClaimHeld:
             assert blocked
+            assert not repeated
+            return
+        if repeated:
+            assert (made.claimed_by, made.lease_until_ms, made.fence) == own
             return
         assert not blocked
+        if key:
+            self.keys[task] = (agent, made.fence, key)
         self.fences[task] = self.fences.get(task, 0) + 1
         assert made.fence == self.fences[task]
         self.claims[task] = (agent, self.now + LEASE, made.fence)
