@@ -78,7 +78,7 @@ def create(
     count = messages(manifest)
     for store, facts in manifest.stores.items():
         if facts.missing_blobs:
-            note(f"{store}: {facts.missing_blobs} files that its rows name are missing or damaged")
+            note(f"{store}: missing or damaged files that its rows name: {facts.missing_blobs}")
     session.answer(
         summary(manifest),
         f"{manifest.name}: {count:,} {'message' if count == 1 else 'messages'},"

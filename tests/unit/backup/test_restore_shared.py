@@ -1,14 +1,29 @@
 """Backups and restores of a store that another program writes."""
 
+import subprocess
+import sys
 from contextlib import closing
 
 import msgspec
 import pytest
 
+from appliance.backup import scratch_stores
+from appliance.backup.deadline import Deadline
 from appliance.backup.errors import RestoreRefused
+from appliance.backup.unpack import unpack
 from appliance.kernel import store_declaration
+from appliance.workspace import swap
+from appliance.workspace.datadir import DataDir
 from tests.support.board import DECLARED, READ, OtherProgram, open_board
-from tests.support.restored_workspace import BackedUp
+from tests.support.restored_workspace import CLOCK, BackedUp, rows_of
+
+WRITER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=5)
+print(flush=True)
+while True:
+    connection.execute("INSERT INTO notice (text) VALUES ('x')")
+"""
 
 
 @pytest.fixture
@@ -51,3 +66,65 @@ def test_restore_waits_until_no_program_has_the_file_open(workspace, other):
         assert connection.execute(READ).fetchall() == [("kept",)]
     safety = workspace.backups.read(result.safety)
     assert safety.stores["board"].rows == {"notice": 2}
+
+
+def test_program_that_writes_at_once_after_the_swap_is_no_difference(workspace, other):
+    """Its rows are in the new file, and the restore has not failed because of them."""
+    made = workspace.back_up()
+    other.write("lost")
+    other.process.communicate()
+
+    def publish(step):
+        if step == "replaced .board/notices.db":
+            later = OtherProgram(workspace.datadir.database("board"))
+            assert later.write("published") == ["kept", "published"]
+            later.process.communicate()
+
+    result = workspace.restore(made, publish)
+    assert result.rows["board"] == {"notice": 1}
+    with closing(open_board(workspace.datadir.database("board"), "FULL")) as connection:
+        assert connection.execute(READ).fetchall() == [("kept",), ("published",)]
+
+
+def test_program_that_opens_the_file_during_a_restore_ends_it(workspace, other):
+    made = workspace.back_up()
+    other.write("later")
+    other.process.communicate()
+    programs = []
+
+    def open_file(step):
+        if step == "prepared":
+            programs.append(OtherProgram(workspace.datadir.database("board")))
+
+    with pytest.raises(RestoreRefused, match="is open in another program"):
+        workspace.restore(made, open_file)
+    (program,) = programs
+    assert program.run(READ) == ["kept", "later"]
+    program.process.communicate()
+    assert not swap.is_pending(workspace.datadir)
+
+
+def test_writer_that_never_pauses_is_in_the_backup_up_to_the_cut(workspace, other):
+    """What is counted live differs from the cut; the cut is what is verified and restored."""
+    other.process.communicate()
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(workspace.datadir.database("board"))],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    writer.stdout.readline()
+    try:
+        made = workspace.back_up()
+        copy = DataDir(workspace.datadir.workspace.parent / "copy")
+        unpack(workspace.backups.path(made.name), made, copy.workspace, None)
+        assert scratch_stores.problems(copy, made, Deadline(CLOCK, 60)) == []
+        with pytest.raises(RestoreRefused, match=f"pid {writer.pid} "):
+            workspace.restore(made)
+    finally:
+        writer.kill()
+        writer.communicate()
+    (count,) = rows_of(workspace.datadir, "SELECT count(*) FROM notice", "board")[0]
+    assert count > made.stores["board"].rows["notice"]
+    workspace.restore(made)
+    assert rows_of(workspace.datadir, "SELECT count(*) FROM notice", "board") == [
+        (made.stores["board"].rows["notice"],)
+    ]
