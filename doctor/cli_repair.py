@@ -1,6 +1,6 @@
 """`agentlip doctor repair` plans repairs, shows the plan, applies it, and checks again.
 
-Exit codes are those of the checks afterwards: 0 no problems, 2 errors; 3 nothing could be done.
+Exit codes are those of the checks afterwards: 0 no errors, 2 errors; 3 a step was not applied.
 """
 
 import shlex
@@ -90,12 +90,11 @@ class _Command:
         again: str,
         yes: bool,
         dry_run: bool,
-        whole: bool = False,
     ) -> None:
-        """Shows the plan, applies it if that is wanted, and exits with the code of the checks.
+        """Shows the plan, applies it if that is wanted, and exits with the code of the checks, or
+        with 3 if they find no error but a step was not applied.
 
         again  the command that applies the plan
-        whole  exit with 3 if a step was not applied, even if the checks find nothing
         """
         outcomes, planned = self.examine(checks, plan, again)
         if yes and not planned.steps and planned.unrepaired:
@@ -116,9 +115,10 @@ class _Command:
             typer.echo(report.as_json(done))
         else:
             _echo(_result_lines(results, outcomes, left))
-        if whole and any(result.outcome != DONE for result in results):
-            raise typer.Exit(run.EXIT_COULD_NOT_RUN)
-        raise typer.Exit(run.exit_code(outcomes, strict=False))
+        code = run.exit_code(outcomes, strict=False)
+        if any(result.outcome != DONE for result in results):
+            code = code or run.EXIT_COULD_NOT_RUN
+        raise typer.Exit(code)
 
     def _is_wanted(self, yes: bool, dry_run: bool) -> bool:
         if dry_run or yes:
@@ -221,7 +221,7 @@ def rebuild(
 
     checks = run.select(DERIVED[what].checks, False)
     again = f"agentlip doctor repair rebuild {what} --yes"
-    command.carry_out(checks, plan, again=again, yes=yes, dry_run=dry_run, whole=True)
+    command.carry_out(checks, plan, again=again, yes=yes, dry_run=dry_run)
 
 
 def _echo(lines: Sequence[str]) -> None:
@@ -263,9 +263,11 @@ def _result_lines(
         for result in results
     ]
     findings = [finding for outcome in outcomes for finding in outcome.findings]
-    serious = [finding for finding in findings if finding.severity.rank > 0]
+    undone = {result.step.check for result in results if result.outcome != DONE}
+    problems = [each.check for each in findings if each.severity.rank > 0 or each.check in undone]
     lines += _unrepaired_lines(left)
-    done = sum(result.outcome == "done" for result in results)
+    done = sum(result.outcome == DONE for result in results)
     steps = "1 step" if done == 1 else f"{done} steps"
-    after = "no problems" if not serious else f"problems: {len(serious)}"
+    names = ", ".join(sorted(set(problems)))
+    after = f"problems: {len(problems)} ({names})" if problems else "no problems"
     return [*lines, f"Repaired: {steps} done; the checks now find {after}."]

@@ -52,6 +52,19 @@ def test_beside_an_appliance_only_harmless_steps_are_applied(workspace: Workspac
     assert workspace.find("hub.search") == []
 
 
+def test_refused_step_is_no_success(workspace: WorkspaceFixture) -> None:
+    """Also if the checks find no error: search works without its index, only slower."""
+    drop_search(workspace)
+    with read_elsewhere(workspace.data.database("hub")):
+        result = repair(workspace, "--yes")
+        report = json.loads(repair(workspace, "--yes", "--json").stdout)
+    assert result.exit_code == 3
+    assert result.stdout.endswith("0 steps done; the checks now find problems: 1 (hub.search).\n")
+    assert [step["outcome"] for step in report["results"]] == [REFUSED]
+    assert [each["check"] for each in report["checks"] if each["findings"]] == ["hub.search"]
+    assert "find no problems" in repair(workspace, "--yes").stdout
+
+
 def move_message(workspace: WorkspaceFixture) -> None:
     in_sql(
         workspace,
