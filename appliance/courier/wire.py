@@ -140,11 +140,13 @@ class EnvelopeQuery(Struct, frozen=True):
 
 
 class ViewQuery(Struct, frozen=True):
-    view: Short = "latestPerAgent"
-    filter: Short | None = None
+    # Together they fit into a request line, whatever their characters: four bytes of one are twelve
+    # in a URL. An address is a stream, `#`, and an id.
+    view: Annotated[str, Meta(min_length=1, max_length=64)] = "latestPerAgent"
+    filter: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
     limit: Limit = 1000
     after: (
-        Annotated[str, Meta(max_length=600, description="the last addr of the previous page")]
+        Annotated[str, Meta(max_length=457, description="the last addr of the previous page")]
         | None
     ) = None
 

@@ -1,7 +1,9 @@
 """Snapshots of views over HTTP."""
 
 import json
+from urllib.parse import urlencode
 
+from appliance.web.parser import LINE_BYTES_MAX
 from tests.support.courier import INBOX, CourierFixture, envelope
 from tests.support.courier_http import enqueue, get, post, receive
 
@@ -96,3 +98,12 @@ def test_inflight_view_with_long_names_is_limited_in_bytes(client, monkeypatch):
         query = {"after": addresses[-1]}
     assert addresses == sorted(set(addresses))
     assert (len(addresses), pages > 1) == (20, True)
+
+
+def test_longest_query_fits_into_a_request_line(client):
+    longest = {"view": "🐎" * 64, "filter": "🐎" * 128, "after": "🐎" * 457}
+    assert get(client, "/v1/snapshot", 404, **longest)["code"] == "UNKNOWN_VIEW"
+    line = f"GET /v1/snapshot?{urlencode({**longest, 'limit': 2**63})} HTTP/1.1"
+    assert len(line) <= LINE_BYTES_MAX
+    for name, text in longest.items():
+        get(client, "/v1/snapshot", 400, **{**longest, name: f"{text}x"})
