@@ -6,6 +6,7 @@ export const KEYS = [
   ["/", "Search"],
   ["g h", "Go to the first screen"],
   ["g e", "Go to the events"],
+  ["g o", "Go to the operator's views"],
   ["g s", "Go to signing in"],
   ["n", "Next topic with unread messages"],
   ["j", "Next message"],

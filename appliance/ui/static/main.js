@@ -4,6 +4,7 @@ import { EventsScreen, showLive } from "./events.js";
 import { Help } from "./help.js";
 import { apply, attempt, forget, loadChannels } from "./hub.js";
 import { Live } from "./live.js";
+import { OperateScreen } from "./operate.js";
 import { Badge } from "./parts.js";
 import { go, goQuietly, here, link } from "./router.js";
 import { SearchScreen } from "./search.js";
@@ -34,9 +35,11 @@ class FindMessage extends Component {
 }
 
 // Another screen is a row here: its name in the address, its view, and its title in the menu.
+// `alone`: it needs no hub.
 const SCREENS = {
   search: { view: SearchScreen, title: "Search" },
   events: { view: EventsScreen, title: "Events" },
+  operate: { view: OperateScreen, title: "Operate", alone: true },
   start: { view: Start, title: "Connect" },
   "sign-in": { view: SignIn },
   topic: { view: TopicScreen },
@@ -94,7 +97,7 @@ class App extends Component {
     if (event.target.closest("input, textarea, select, dialog")) return;
     const pressed = `${this.prefix}${event.key}`;
     this.prefix = event.key === "g" && !this.prefix ? "g" : "";
-    const target = { "/": "#/search", gh: "#/start", ge: "#/events", gs: "#/sign-in" }[pressed];
+    const target = { "/": "#/search", gh: "#/start", ge: "#/events", go: "#/operate", gs: "#/sign-in" }[pressed];
     if (pressed === "?") this.setState({ help: true });
     else if (pressed === "n") this.nextUnread();
     else if (target) go(target);
@@ -118,12 +121,11 @@ class App extends Component {
     if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${Boolean(invite)} failed=${inviteFailure} done=${done} />`;
     if (name === "signed-out" && !state.loaded) return html`<${SignIn} failed=${state.session.signedIn ? error : null} done=${done} />`;
     if (place.screen === "start") return html`<${Start} />`;
+    const { view: View, alone } = SCREENS[place.screen] || {};
+    if (alone) return html`<${View} key=${place.screen} place=${place} />`;
     if (name === "blocked" && !state.loaded) return html`<${Blocked} error=${error} />`;
     if (!state.loaded) return html`<section class="page"><p class="soft" role="status">${name === "offline" ? "The appliance can't be reached." : "Connecting…"}</p></section>`;
-    if (SCREENS[place.screen]) {
-      const { view } = SCREENS[place.screen];
-      return html`<${view} key=${place.screen} place=${place} />`;
-    }
+    if (View) return html`<${View} key=${place.screen} place=${place} />`;
     if (!state.channels.size) return html`<${Start} />`;
     return html`<${Home} />`;
   }
@@ -146,7 +148,7 @@ class App extends Component {
       ${clockWarning && html`<div class="banner" role="status"><strong>The clock jumped</strong>
         <span>Event ${clockWarning.event_id} is dated ${showMoment(clockWarning.ts)}, more than an hour off. The numbers of events give their order.</span>
         <button class="plain" onClick=${() => { state.clockWarning = null; changed(); }}>Dismiss</button></div>`}
-      <div class=${`frame ${menu ? "with-menu" : ""}`}>
+      <div class=${`frame ${menu ? "with-menu" : SCREENS[place.screen]?.alone ? "alone" : ""}`}>
         ${state.loaded && html`<${Sidebar} place=${place} onNewChannel=${() => this.setState({ newChannel: true })} />`}
         <main id="content" tabindex="-1">${this.screen(place)}</main>
       </div>

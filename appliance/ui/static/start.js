@@ -59,16 +59,17 @@ export function SignIn({ invited, failed, done }) {
   </section>`;
 }
 
-// What stands in the place of everything, while nothing can be shown.
-export function Blocked({ error }) {
-  if (error.code === "ROLE_OFF") {
-    return html`<section class="page narrow"><h1>The hub is switched off</h1><p>This appliance runs without channels and messages.</p><${Failure} error=${error} /></section>`;
-  }
-  if (error.status === 503) {
-    return html`<section class="page narrow"><h1>The hub's store is suspended</h1><p>Messages can't be read or written until it is repaired. Nothing else stopped.</p><${Failure} error=${error} />
-      <${Command} label="See what is wrong" text="agentlip doctor" /></section>`;
-  }
-  return html`<section class="page narrow"><h1>This can't be shown</h1><${Failure} error=${error} /></section>`;
+// What stands in the place of what can't be shown: `what` is off, suspended or not allowed.
+export function Blocked({ error, what = "hub" }) {
+  const [title, text] = error.code === "ROLE_OFF" ? [`The ${what} is switched off`, "This appliance runs without it. Nothing else stopped."]
+    : ["STORE_SUSPENDED", "STORAGE_SUSPECT"].includes(error.code) ? [`The store of the ${what} is suspended`, "It can't be read or written until it is repaired. Nothing else stopped."]
+    : error.code === "STORE_ABSENT" ? [`Nothing has used the ${what} yet`, "Its file is made by the first write."]
+    : error.status === 401 ? ["Sign in to see this", "Reading it needs a token or a session here."]
+    : error.status === 403 ? ["Your token may not see this", `It needs a token with the scope ${error.details.scope || "admin"}.`]
+    : ["This can't be shown", ""];
+  return html`<section class="page narrow"><h1>${title}</h1><p>${text}</p><${Failure} error=${error} />
+    ${error.status === 503 && html`<${Command} label="See what is wrong" text="agentlip doctor" />`}
+    ${error.status === 401 && html`<p><a href="#/sign-in">Sign in</a></p>`}</section>`;
 }
 
 const STATES = {

@@ -1,0 +1,155 @@
+// What operators look at first. Everything is read-only: each row names the command that changes it.
+import { get } from "./api.js";
+import { Command, Failure } from "./parts.js";
+import { go, link } from "./router.js";
+import { Blocked } from "./start.js";
+import { bytes, duration, mark, number, since, Table, usePolled } from "./table.js";
+import { showTime } from "./text.js";
+import { html, useState } from "./view.js";
+
+const SECONDS = 10;
+const SENDS_MAX = 200;
+const path = (text) => encodeURIComponent(text);
+// A word of a command that people paste: what others wrote must not end the quotes.
+export const word = (text) => (/^[\w@%+=:,./#-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
+const commands = (...texts) => html`${texts.filter(Boolean).map((text) => html`<${Command} key=${text} label="On the machine of the appliance" text=${text} />`)}`;
+const statusLevel = { pending: "good", inflight: "good", done: "good", dead: "bad", aborted: "warn" };
+
+// A view reads its data, and has columns of its rows, facts of the whole, and a detail of a row.
+const VIEWS = {
+  findings: {
+    title: "Findings", seconds: 60, read: () => get("/api/v1/doctor"), what: "doctor",
+    facts: (data) => [["Verdict", mark(data.verdict, data.errors ? "bad" : data.warnings ? "warn" : "good")], ["Errors", data.errors],
+      ["Warnings", data.warnings], ["Checks", data.checks.length], ["Version", data.version]],
+    body: Findings,
+  },
+  backups: {
+    title: "Backups", read: () => get("/api/v1/backups", { limit: 100 }), what: "backup role",
+    facts: ({ state }) => [["Schedule", state.enabled ? "on" : mark("off", "warn")], ["Next", since(state.next_at)], ["Running", state.running || "–"],
+      ...state.failures.map((each) => [`Failed: ${each.phase}`, html`${mark(each.code, "bad")} ${each.error} ${each.hint && html`<code>${each.hint}</code>`}`])],
+    rows: (data) => data.backups, key: (row) => row.name, empty: "No backups yet.",
+    columns: [["Name", (row) => row.name], ["State of", (row) => row.cut_at, since],
+      ["Verified", (row) => (row.problem ? "unreadable" : row.verification?.result || "not yet"), (value, row) => html`${mark(value, { good: "good", "not yet": "warn", inconclusive: "warn" }[value] || "bad")} ${row.verification && since(row.verification.checked_at)}`],
+      ["Size", (row) => row.stored_bytes, bytes], ["Events", (row) => row.last_event_id], ["Made in", (row) => row.seconds, duration],
+      ["Writes paused", (row) => row.pause_ms / 1000, duration], ["Reason", (row) => row.reason]],
+    detail: { read: (row) => get(`/api/v1/backups/${path(row.name)}`), show: (row) => commands(`agentlip backup verify ${word(row.name)}`) },
+  },
+  queues: {
+    title: "Queues", read: () => get("/v1/stats"), what: "courier",
+    rows: (data) => data.streams.map(({ id, stats }) => ({ id, ...stats })), key: (row) => row.id, empty: "No streams yet. A stream begins with its first envelope.",
+    columns: [["Stream", (row) => row.id], ["Depth", (row) => row.depth], ["Leased", (row) => row.inflight], ["Delayed", (row) => row.delayed],
+      ["Dead", (row) => row.dead, (value) => (value ? mark(number(value), "bad") : 0)], ["Oldest", (row) => row.oldestReadyMs / 1000, duration],
+      ["In/s", (row) => row.rateIn], ["Out/s", (row) => row.rateOut], ["Failed", (row) => row.nacked], ["Consumers", (row) => row.subscribers],
+      ["State", (row) => (row.paused ? "paused" : "running"), (value) => mark(value, value === "paused" ? "warn" : "good")]],
+    detail: {
+      read: (row) => get("/v1/peek", { stream: row.id, state: row.dead ? "dead" : "ready", limit: 20 }),
+      show: (row) => commands(row.dead ? `agentlip courier dlq list ${word(row.id)}` : `agentlip courier peek ${word(row.id)}`, row.paused && `agentlip courier resume ${word(row.id)}`),
+    },
+  },
+  sends: {
+    title: "Sends", what: "outbox",
+    read: async ({ status }) => ({ ...(await get("/v1/outbox/sends", { status, limit: SENDS_MAX })), state: await get("/v1/outbox") }),
+    choices: ["status", "pending", "inflight", "done", "dead", "aborted"],
+    facts: ({ state }) => [...Object.entries(state.depth).map(([status, count]) => [status, count, { status }]), ["Oldest pending", duration(state.oldest_pending_seconds)],
+      ["Level", mark(state.level, state.level === "normal" ? "good" : "bad")], ["Held routes", state.open_routes.join(", ") || "–"], ["Lost by a broker", state.lost]],
+    rows: (data) => data.sends, key: (row) => row.id, empty: "No sends.",
+    columns: [["To", (row) => row.to], ["Status", (row) => row.status, (value) => mark(value, statusLevel[value])], ["Enqueued", (row) => row.enqueued_at, since],
+      ["Attempts", (row) => row.attempts], ["Next attempt", (row) => row.next_attempt_at, since], ["Last error", (row) => row.last_error], ["Target", (row) => row.target], ["Mesh", (row) => row.mesh]],
+    detail: { read: (row) => get("/v1/outbox/inspect", { id: row.id }), show: (row) => commands(row.status === "dead" && `agentlip outbox redrive ${word(row.id)} --auto`) },
+  },
+  meshes: {
+    title: "Meshes", what: "broker", read: async () => ({ ...(await get("/broker/v1/meshes")), status: await get("/broker/v1/status") }),
+    facts: ({ status }) => [["Members", status.members], ["Connected", status.links], ["Messages", status.messages], ["Waiting", status.waiting], ["Leased", status.leased],
+      ["Orphans", status.orphans ? mark(number(status.orphans), "bad") : number(status.orphans)], ["Checked", since(status.swept_at)]],
+    rows: (data) => data.meshes, key: (row) => row.slug, empty: "No meshes here. A mesh connects appliances.",
+    columns: [["Mesh", (row) => row.slug], ["Created", (row) => row.created_at, since], ["Keeps messages (days)", (row) => row.message_retention_days],
+      ["Keeps ids (days)", (row) => row.dedupe_retention_days], ["Deduplication", (row) => row.dedupe_mode]],
+    detail: { read: async (row) => ({ ...(await get(`/broker/v1/meshes/${path(row.slug)}/members`, { limit: 100 })), ...(await get(`/broker/v1/meshes/${path(row.slug)}/topics`, { limit: 100 })) }),
+      show: (row) => commands(`agentlip mesh members ${word(row.slug)}`) },
+  },
+  links: {
+    title: "Links", what: "inbox", read: () => get("/v1/health"),
+    facts: (data) => [["Waiting to send", data.queue_depth], ["In flight", data.inflight], ["Lag", data.lag_ms === null ? "–" : duration(data.lag_ms / 1000)], ["Key", html`<code>${data.member_pubkey.slice(0, 16)}…</code>`]],
+    rows: (data) => data.links, key: (row) => row.mesh, empty: "This appliance is a member of no mesh.",
+    columns: [["Mesh", (row) => row.mesh], ["State", (row) => row.state, (value) => mark(value, ["connected", "local"].includes(value) ? "good" : value === "stopped" ? "bad" : "warn")],
+      ["Since", (row) => row.since, since], ["Reason", (row) => row.reason]],
+  },
+  webhooks: {
+    title: "Webhooks", what: "webhooks role",
+    read: async () => {
+      const [{ webhooks }, { events }] = await Promise.all([get("/api/v1/webhooks", { limit: 1000 }), get("/api/v1/events", { tail: 1 })]);
+      return { webhooks, head: events.at(-1)?.event_id || 0 };
+    },
+    rows: ({ webhooks, head }) => webhooks.map((row) => ({ ...row, behind: Math.max(0, head - row.cursor) })), key: (row) => row.id, empty: "No webhooks.",
+    columns: [["Address", (row) => row.url], ["State", webhookState, (value) => mark(value, { enabled: "good", failing: "bad" }[value] || "warn")],
+      ["Failing since", (row) => row.failing_since, since], ["Events behind", (row) => row.behind], ["Description", (row) => row.description], ["Format", (row) => row.format]],
+    detail: { show: (row) => commands(`agentlip webhook deliveries ${word(row.id)}`, row.disabled_because && `agentlip webhook update ${word(row.id)} --enable`) },
+  },
+  plugins: {
+    title: "Plugins", what: "plugins role", read: () => get("/api/v1/plugins"), rows: (data) => data.plugins, key: (row) => row.name, empty: "No plugins.",
+    columns: [["Plugin", (row) => row.name], ["State", (row) => row.state, (value) => mark(value, { broken: "bad", paused: "warn", off: "warn" }[value] || "good")], ["Reason", (row) => row.reason],
+      ["Events behind", (row) => row.lag], ["Waiting", (row) => row.pending], ["Done", (row) => row.done], ["Failed", (row) => row.failed], ["Type", (row) => row.type], ["Version", (row) => row.version]],
+  },
+  jobs: {
+    title: "Jobs", what: "jobs role", read: () => get("/api/v1/jobs/runs"), rows: (data) => data.runs, key: (row) => row.job, empty: "No job has reported a run.",
+    columns: [["Job", (row) => row.job], ["Outcome", (row) => row.outcome, (value) => mark(value, value === "failed" ? "bad" : "good")], ["Finished", (row) => row.finished_at, since],
+      ["Took", (row) => row.seconds, duration], ["Succeeded", (row) => row.succeeded_at, since], ["Exit code", (row) => row.exit_code], ["Error", (row) => row.error]],
+  },
+  settings: {
+    title: "Settings", what: "settings", seconds: 0, read: () => get("/api/v1/settings"),
+    facts: (data) => [["Unknown names", Object.entries(data.unknown).map(([origin, count]) => `${origin}: ${count}`).join(", ")], ...(data.error ? [["File", mark(data.error, "bad")]] : [])],
+    rows: (data) => Object.entries(data.settings).map(([name, row]) => ({ name, ...row })), key: (row) => row.name, empty: "No settings.",
+    columns: [["Setting", (row) => row.name], ["Value", (row) => (row.kind ? `(${row.kind})` : JSON.stringify(row.value)), (value) => html`<code>${value}</code>`],
+      ["From", (row) => row.origin, (value) => (value === "default" ? html`<span class="soft">${value}</span>` : html`<strong>${value}</strong>`)]],
+  },
+};
+
+function webhookState({ enabled, disabled_because: why, failing_since: failing }) {
+  if (!enabled) return why ? `disabled: ${why}` : "disabled";
+  return failing ? "failing" : "enabled";
+}
+
+export function OperateScreen({ place }) {
+  const name = Object.hasOwn(VIEWS, place.query.view) ? place.query.view : "findings";
+  const view = VIEWS[name];
+  const [paused, setPaused] = useState(false);
+  const { status = "" } = place.query;
+  const { data, error, at, again } = usePolled(() => view.read({ status }), `${name} ${status}`, view.seconds ?? SECONDS, paused);
+  const to = (query) => link({ screen: "operate", query: { view: name, ...query } });
+  const at_ = { ...place, query: { ...place.query, view: name } };
+  return html`<section class="page wide operate" aria-label=${view.title}>
+    <nav class="tabs" aria-label="Views">${Object.entries(VIEWS).map(([each, { title }]) => html`<a key=${each} href=${link({ screen: "operate", query: { view: each } })}
+      aria-current=${each === name ? "page" : undefined}>${title}</a>`)}</nav>
+    <header class="bar"><h1>${view.title}</h1>
+      ${view.choices && html`<label>Status<select value=${status} onChange=${(event) => go(to({ status: event.target.value }))}>
+        <option value="">all</option>${view.choices.slice(1).map((each) => html`<option key=${each}>${each}</option>`)}</select></label>`}
+      ${at > 0 && html`<span class="soft">As of ${showTime(at)}</span>`}
+      <button class="plain" onClick=${again}>Read again</button>
+      ${view.seconds !== 0 && html`<button aria-pressed=${paused ? "true" : "false"} onClick=${() => setPaused(!paused)}>${paused ? "Continue" : "Pause"}</button>`}</header>
+    ${error && (data ? html`<${Failure} error=${error} />` : html`<${Blocked} error=${error} what=${view.what} />`)}
+    ${!data && !error && html`<p class="soft" role="status">Reading…</p>`}
+    ${data && view.facts && html`<dl class="facts">${view.facts(data).map(([label, value, query]) => html`<div key=${label}><dt>${label}</dt>
+      <dd>${query ? html`<a href=${to(query)}>${number(value)}</a>` : number(value)}</dd></div>`)}</dl>`}
+    ${data && view.body && html`<${view.body} data=${data} />`}
+    ${data && view.rows && html`<${Table} label=${view.title} place=${at_} columns=${view.columns} rows=${view.rows(data)} keyOf=${view.key} detail=${view.detail} empty=${view.empty} />`}
+  </section>`;
+}
+
+const LEVELS = { info: "good", warning: "warn", error: "bad", critical: "bad" };
+
+// Each cause with the findings that it explains, which need no command of their own.
+function Findings({ data }) {
+  const all = data.checks.flatMap((check) => check.findings);
+  const causes = all.filter((each) => !each.explained_by);
+  const worst = (finding) => ["critical", "error", "warning", "info"].indexOf(finding.severity);
+  if (!all.length) return html`<p>No check found a problem.</p>`;
+  return html`<ol class="findings">${[...causes].sort((one, other) => worst(one) - worst(other)).map((cause) => {
+    const explained = all.filter((each) => each.explained_by === `${cause.check}:${cause.problem}`);
+    return html`<li key=${`${cause.check} ${cause.problem} ${cause.subject}`}>
+      <h2>${mark(cause.severity, LEVELS[cause.severity])} ${cause.subject}: ${cause.sentence}</h2>
+      <p class="soft">Check <code>${cause.check}</code>, problem <code>${cause.problem}</code></p>
+      ${cause.hint && html`<${Command} label="What helps" text=${cause.hint} />`}
+      ${explained.length > 0 && html`<p>It also causes:</p><ul>${explained.map((each) => html`<li>${each.subject}: ${each.sentence} <code class="soft">${each.check}</code></li>`)}</ul>`}
+    </li>`;
+  })}</ol>`;
+}

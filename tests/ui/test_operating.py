@@ -1,0 +1,142 @@
+"""The operator's views in a real browser, of a workspace in which things failed."""
+
+import pytest
+
+from tests.support.operated import fill_all
+from tests.support.servedhub import serve
+from tests.support.uipage import ui_page
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("ui"), settings="[hub]\nmax_retopic_batch = 900\n") as hub:
+        fill_all(hub)
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def page(hub):
+    with ui_page(hub) as page:
+        yield page
+        assert page.tab.problems == []
+
+
+def operate(page, view, query=""):
+    page.go(f"#/operate?view={view}{query}")
+    page.has('.tabs [aria-current="page"]')
+    page.sees("As of", ".operate")
+
+
+def test_findings_have_the_command_that_helps(page):
+    operate(page, "findings")
+    page.sees("dead letters", ".findings")
+    assert "agentlip" in page.text(".findings .command")
+    assert "outbox.dead" in page.text(".findings")
+
+
+def test_backups_show_their_age_and_verification(page):
+    operate(page, "backups")
+    page.sees("good", "tbody")
+    page.click("tbody th a")
+    page.sees("agentlip backup verify", ".detail .command")
+    page.sees('"stores"', ".detail > pre")
+
+
+def test_queues_show_dead_letters_and_open_to_them(hub, page):
+    operate(page, "queues")
+    page.sees("builds", "tbody")
+    page.click("tbody th a", "builds")
+    page.sees("agentlip courier dlq list builds", ".detail")
+    page.sees("builds-0", ".detail > pre")
+    page.tab.evaluate("location.reload()")
+    page.sees("builds-0", ".detail > pre")
+    page.tab.evaluate("history.back()")
+    page.lacks(".detail")
+
+
+def test_sends_are_listed_by_status(page):
+    operate(page, "sends")
+    page.choose(".operate select", "dead")
+    page.sees("#nobody", "tbody")
+    page.click("tbody th a", "#nobody")
+    page.sees("agentlip outbox redrive", ".detail .command")
+    page.choose(".operate select", "pending")
+    page.sees("No sends.")
+    page.click(".facts a", "1")
+    page.sees("dead", "tbody")
+
+
+@pytest.mark.parametrize(
+    ("view", "text"),
+    [
+        ("meshes", "lab"), ("links", "lab"), ("webhooks", "https://hooks.example.com/in"),
+        ("plugins", "urls"), ("jobs", "the bucket does not answer"),
+    ],
+)  # fmt: skip
+def test_other_views_have_their_rows(page, view, text):
+    operate(page, view)
+    page.sees(text, "tbody")
+    page.click("tbody th a")
+    page.has(".detail dl dd")
+
+
+def test_settings_show_where_each_comes_from(page):
+    operate(page, "settings", "&q=retopic")
+    page.sees("agentlip.toml", "tbody")
+    page.fill(".filters input", "port")
+    page.press("Enter")
+    page.sees("environment", "tbody")
+    assert "q=port" in page.tab.evaluate("location.hash")
+
+
+def test_rows_are_sorted_by_the_keyboard_and_in_the_address(page):
+    operate(page, "settings")
+    page.tab.evaluate("document.querySelector('thead th:first-child button').focus()")
+    page.press("Enter")
+    page.has('thead th[aria-sort="ascending"]')
+    page.press("Enter")
+    page.has('thead th[aria-sort="descending"]')
+    names = page.tab.evaluate(
+        "[...document.querySelectorAll('tbody th')].map((each) => each.innerText)"
+    )
+    assert names == sorted(names, reverse=True)
+    assert "sort=-Setting" in page.tab.evaluate("location.hash")
+
+
+def test_views_are_read_again_until_they_are_paused(hub, page):
+    operate(page, "jobs")
+    before = len(page.tab.requests)
+    page.click(".operate button", "Pause")
+    page.has('.operate [aria-pressed="true"]')
+    page.click(".operate button", "Read again")
+    page.sees("ingest", "tbody")
+    asked = [each for each in page.tab.requests[before:] if "/jobs/runs" in each]
+    assert len(asked) == 1
+
+
+def test_view_of_a_role_that_is_off_and_of_a_missing_scope(tmp_path):
+    with serve(tmp_path, settings="[roles]\ncourier = false\nhub = false\n") as hub:
+        with ui_page(hub) as page:
+            page.go("#/operate?view=queues")
+            page.sees("The courier is switched off", "main")
+            page.go("#/operate?view=backups")
+            page.sees("No backups yet", "main")
+        body = {"name": "guest", "scopes": ["jobs:read"]}
+        guest = hub.made(hub.http.post("/api/v1/tokens", body))["token"]["id"]
+        with ui_page(hub, signed_in=False) as page:
+            page.sign_in(guest)
+            page.go("#/operate?view=backups")
+            page.sees("Your token may not see this", "main")
+            page.sees("backup:read", "main")
+            page.go("#/operate?view=jobs")
+            page.sees("No job has reported a run", "main")
+
+
+def test_phone_shows_a_table_without_a_wide_page(page):
+    page.tab.resize(400, 760)
+    operate(page, "queues")
+    page.has("tbody tr")
+    assert page.tab.evaluate("document.documentElement.scrollWidth") <= 400
+    page.tab.resize(1280, 800)
