@@ -18,7 +18,7 @@ encode = msgspec.json.Encoder().encode
 
 # Decoders give up near 1,000 levels, and earlier when they are called deep in the stack. Every
 # later decoder, including the consumer's, must be able to read an envelope that is accepted here.
-BYTES_MAX = 256 * 1024  # of one envelope as JSON; large data is elsewhere
+BYTES_MAX = 256 * 1024  # the size of one envelope; large data is elsewhere
 NESTING_MAX = 500
 _nul = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000").search
 _strings = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')

@@ -52,7 +52,7 @@ def test_beside_an_appliance_only_harmless_steps_are_applied(workspace: Workspac
     assert workspace.find("hub.search") == []
 
 
-def test_refused_step_is_no_success(workspace: WorkspaceFixture) -> None:
+def test_refused_step_ends_a_repair_with_an_error_code(workspace: WorkspaceFixture) -> None:
     """Also if the checks find no error: search works without its index, only slower."""
     drop_search(workspace)
     with read_elsewhere(workspace.data.database("hub")):

@@ -44,7 +44,7 @@ def enrich(message, config):
 }
 
 
-def settings_of(workspace, *plugins, **general):
+def settings_of(workspace, *plugins, timeout_seconds=None, **general):
     """agentlip.toml for plugins given as (name, type, source, more TOML)."""
     (workspace / "plugins").mkdir(parents=True, exist_ok=True)
     lines = ["[plugins]"]
@@ -52,6 +52,8 @@ def settings_of(workspace, *plugins, **general):
     lines += [f"{name} = {str(value).lower()}" for name, value in general.items()]
     for name, type_, source, *more in plugins:
         lines += ["[[plugins.use]]", f'name = "{name}"', f'type = "{type_}"']
+        if timeout_seconds is not None:
+            lines.append(f"timeout_seconds = {timeout_seconds}")
         if source in MODULES:
             (workspace / "plugins" / f"{source}.py").write_text(MODULES[source])
             gate, data = workspace / "plugins" / "gate", workspace / ".agentlip"

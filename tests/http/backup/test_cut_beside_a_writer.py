@@ -15,7 +15,7 @@ from tests.support.servedhub import serve
 pytestmark = pytest.mark.slow
 
 LOCKED_SECONDS = 10.0
-DELAY_SECONDS_MAX = 1.0  # of a post; two cores may be busy with other tests
+DELAY_SECONDS_MAX = 1.0  # two cores may be busy with other tests
 SEND = {"from_agent": "ada", "type": "note", "payload": "x"}
 
 

@@ -68,7 +68,7 @@ def test_restore_waits_until_no_program_has_the_file_open(workspace, other):
     assert safety.stores["board"].rows == {"notice": 2}
 
 
-def test_program_that_writes_at_once_after_the_swap_is_no_difference(workspace, other):
+def test_rows_written_at_once_after_the_swap_are_accepted(workspace, other):
     """Its rows are in the new file, and the restore has not failed because of them."""
     made = workspace.back_up()
     other.write("lost")
