@@ -12,6 +12,7 @@ from appliance.ask.subsystem import AskNeeds, AskSubsystem
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
 from appliance.broker.webhook_feeder import MeshWebhooks
+from appliance.bus.settings import BusSettings
 from appliance.bus.subsystem import BusNeeds, BusSubsystem
 from appliance.courier import subsystem as courier
 from appliance.courier import wire as courier_wire
@@ -34,6 +35,7 @@ from appliance.inbox.resources import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of
 from appliance.integrations.bus_export import BusSegments
+from appliance.integrations.bus_hub import BusTopicNeeds, BusTopicSubsystem
 from appliance.integrations.courier_outbox import TriggerWebhooks
 from appliance.integrations.hooks_inbox import OwnNames, OwnUrl
 from appliance.integrations.hooks_outbox import HookSender
@@ -177,6 +179,8 @@ class Composition:
             subsystems.append(CourierSubsystem(host, CourierNeeds(sink)))
         if self.hub is not None and host.runs("export"):
             subsystems.append(ExportSubsystem(host, ExportNeeds(self.hub.newest_event)))
+        if self.hub is not None and bus is not None and host.section(BusSettings).hub_topic:
+            subsystems.append(BusTopicSubsystem(host, BusTopicNeeds(self.hub, bus)))
         if self.hub is not None and host.runs("plugins"):
             subsystems.append(PluginsSubsystem(host, PluginsNeeds(self.hub)))
         if self.hub is not None and host.runs("ask"):

@@ -1,0 +1,142 @@
+"""Posts changes of the states of workers into a topic of the hub (`bus.hub_topic`).
+
+Messages and the position on the bus are written in one transaction of the hub: after a crash at
+any moment, the next change that is posted is the one behind the last that was.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from appliance.bus.settings import BusSettings
+from appliance.bus.subsystem import BusSubsystem
+from appliance.busfile import messages, payloads
+from appliance.busfile.messages import COLUMNS, BusMessage
+from appliance.busfile.payloads import StateChange
+from appliance.host import Host
+from appliance.hub import wire, writes
+from appliance.hub.service import Hub
+from appliance.hub.text import plain_name
+from appliance.kernel import meta
+from appliance.kernel.clock import Clock
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.store import Store
+from appliance.kernel.store_errors import StoreAbsent
+from appliance.kernel.subsystem import Subsystem
+
+SENDER = "bus"
+PRINCIPAL = "appliance:bus"  # no token can have this name
+POSITION = "bus_position"  # in `meta` of the hub: the number of the last message that was posted
+BATCH_MAX = 100
+NAME_LENGTH_MAX = 200
+# The unary plus: by the index of types, SQLite would read all changes and sort them.
+CHANGES = f"""SELECT {COLUMNS} FROM messages WHERE seq > ? AND +type = 'state_change'
+    ORDER BY seq LIMIT ?"""
+
+
+class BusTopicNeeds(msgspec.Struct, frozen=True):
+    hub: Hub
+    bus: BusSubsystem
+
+
+class BusTopicSubsystem(Subsystem):
+    name = "bus_topic"
+    needed_stores = frozenset({"hub"})
+
+    def __init__(self, host: Host, needs: BusTopicNeeds) -> None:
+        (bus,) = needs.bus.stores
+        topic = host.section(BusSettings).hub_topic
+        self.loops = (BusTopicPoster(needs.hub.store, bus, topic, host.clock, host.log),)
+
+
+class BusTopicPoster(Loop):
+    """Starts at the newest message of the bus when it runs for the first time."""
+
+    name = "bus_topic"
+    interval_seconds = 2.0
+
+    def __init__(self, hub: Store, bus: Store, topic: str, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log)
+        self._hub = hub
+        self._bus = bus
+        self._topic = topic
+        self._position: int | None = None
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        if self._position is None:
+            self._position = self._begin()
+        changes: list[BusMessage] = []
+        with suppress(StoreAbsent):
+            head, changes = self._bus.read(next_changes, self._position)
+            if changes:
+                texts = [text for change in changes if (text := describe(change))]
+                self._hub.write(post, self._topic, texts, changes[-1].seq)
+            self._position = head
+        if len(changes) == BATCH_MAX:
+            self._position = changes[-1].seq
+            self.nudge()
+        return {"posted": len(changes)}
+
+    def _begin(self) -> int:
+        try:
+            head = self._bus.read(messages.head)
+        except StoreAbsent:
+            head = 0  # everything on a bus that is made later is new
+        position: int = self._hub.write(begin, head)
+        return position
+
+
+def next_changes(reader: Any, position: int) -> tuple[int, list[BusMessage]]:
+    """The number of the newest message, and the next changes. A new file has lower
+    numbers, and is read from its beginning."""
+    with reader.snapshot():
+        head = messages.head(reader)
+        rows = reader.execute(CHANGES, (position if position <= head else 0, BATCH_MAX))
+        return head, [messages.to_message(row) for row in rows]
+
+
+def describe(message: BusMessage) -> str | None:
+    """None if another program has published a payload that says nothing."""
+    change = payloads.typed(message.type, message.payload)
+    if not isinstance(change, StateChange):
+        return None
+    before = "" if change.from_state is None else f"{_plain(change.from_state)} → "
+    task = _plain(message.correlation_id or "a task")
+    return f"{task}: {before}{_plain(change.to_state)} ({_plain(message.from_agent)})"
+
+
+def _plain(name: str) -> str:
+    return (name if name.isprintable() else ascii(name))[:NAME_LENGTH_MAX]
+
+
+def begin(tx: Any, head: int) -> int:
+    """The position; that of the first run is `head`."""
+    if meta.value(tx, POSITION) is None:
+        tx.execute(meta.SET, (POSITION, str(head)))
+    return int(meta.value(tx, POSITION) or 0)
+
+
+def post(tx: Any, topic: str, texts: Sequence[str], position: int) -> None:
+    topic_id = _find_topic(tx, topic)
+    for text in texts:
+        writes.create_message(tx, topic_id, SENDER, text, PRINCIPAL)
+    tx.execute(meta.SET, (POSITION, str(position)))
+
+
+def _find_topic(tx: Any, topic: str) -> str:
+    """Makes the channel and the topic if they don't exist."""
+    name, title = map(plain_name, topic.split("/", 1))
+    query = "SELECT id FROM channels WHERE name = ?"
+    channel = tx.execute(query, (name,)).fetchone()
+    if channel is None:
+        writes.create_channel(tx, wire.CreateChannel(name), PRINCIPAL)
+        channel = tx.execute(query, (name,)).fetchone()
+    query = "SELECT id FROM topics WHERE channel_id = ? AND title = ?"
+    row = tx.execute(query, (channel[0], title)).fetchone()
+    if row is None:
+        writes.create_topic(tx, wire.CreateTopic(channel[0], title), PRINCIPAL)
+        row = tx.execute(query, (channel[0], title)).fetchone()
+    return str(row[0])
