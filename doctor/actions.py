@@ -18,8 +18,6 @@ import msgspec
 
 from appliance.checks.repairs import Arguments, CannotRepair, Change
 from appliance.checks.step import REBUILD
-from appliance.hub.repairs import FTS
-from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Conflict
 from appliance.kernel.store_files import open_database
@@ -137,21 +135,12 @@ def _vacuum(connection: sqlite3.Connection, arguments: Arguments, clock: Clock) 
     share = free_share(connection)
     if share < FREE_SHARE_MIN:
         return f"only {share:.0%} of the pages are unused"
-    # The full-text index knows messages by rowid, which VACUUM may renumber where numbers are
-    # missing. Without x_fts it counts as missing, so an interruption here does no harm.
-    indexed = arguments["store"] == "hub" and meta.exists(connection, "x_fts")
-    renumbered = indexed and not _numbered_without_gaps(connection)
-    if renumbered:
-        connection.execute("DROP TABLE x_fts")
+    parts = [part for part in derived.DERIVED.values() if arguments["store"] in part.stores]
+    forgotten = [part.name for part in parts if part.forget(connection)]
     connection.execute("VACUUM")
-    if renumbered:
-        _in_transaction(connection, derived.rebuild, {**arguments, "what": FTS.name}, clock)
+    for name in forgotten:
+        _in_transaction(connection, derived.rebuild, {**arguments, "what": name}, clock)
     return f"{share:.0%} of the pages were unused"
-
-
-def _numbered_without_gaps(connection: sqlite3.Connection) -> bool:
-    count, last = connection.execute("SELECT count(*), max(rowid) FROM messages").fetchone()
-    return bool(count == (last or 0))
 
 
 def _drop_trigger(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:

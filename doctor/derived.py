@@ -11,7 +11,6 @@ from importlib import import_module
 
 import appliance
 from appliance.checks.repairs import CannotRepair, DerivedPart
-from appliance.hub.foreign_schema import SEARCH_TRIGGERS
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.readlimit import ReadLimit, is_interrupt
@@ -82,7 +81,7 @@ def _create(connection: sqlite3.Connection, store: str, kind: str) -> str:
     there = schema_model.actual(connection)
     names = []
     for wanted in schema_model.differing(connection, store, kind):
-        if wanted.name in SEARCH_TRIGGERS:  # a new full-text index has them
+        if wanted.name in BY_TRIGGER:  # building that part makes it
             continue
         names.append(wanted.name)
         if wanted.name in there:
@@ -123,3 +122,5 @@ DERIVED: dict[str, DerivedPart] = {
     for part in (*PARTS.values(), *(part for module in REPAIRS for part in module.PARTS))
 }
 """By name: the parts of every store, and those that a store declares."""
+
+BY_TRIGGER = {trigger: part for part in DERIVED.values() for trigger in part.triggers}

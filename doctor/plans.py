@@ -12,12 +12,11 @@ from contextlib import suppress
 from appliance.checks.check import Finding, Severity
 from appliance.checks.context import Context
 from appliance.checks.plans import Plan, change, rebuild, remove, restrict_subjects
+from appliance.checks.repairs import DerivedPart
 from appliance.checks.step import Step
-from appliance.hub.foreign_schema import SEARCH_TRIGGERS
-from appliance.hub.repairs import FTS
 from appliance.workspace.datadir import STORES
 from doctor import schema_model
-from doctor.derived import DERIVED, INDEXES, PARTS, VIEWS
+from doctor.derived import BY_TRIGGER, DERIVED, INDEXES, PARTS, VIEWS
 
 NOT_WRITABLE_BY_ALL = "0775"
 
@@ -54,8 +53,13 @@ def _integrity(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     """Only where all problems of a store are of its indexes."""
     for finding in findings:
         if finding.problem == "damaged-index":
-            part = FTS if "FTS5" in finding.message else INDEXES
+            part = _damaged_part(finding)
             yield rebuild(context, finding, part, finding.subject, copied=part is INDEXES)
+
+
+def _damaged_part(finding: Finding) -> DerivedPart:
+    named = (part for part in DERIVED.values() if part.module and part.module in finding.message)
+    return next(named, INDEXES)
 
 
 def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -69,8 +73,8 @@ def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
             message = f"remove the trigger {name} of {store}, which is not of this program"
             yield change(context, finding, "drop-trigger", message, store, more=more)
             continue
-        if name in SEARCH_TRIGGERS:  # changes that it missed are not in the index
-            yield rebuild(context, finding, FTS, store)
+        if name in BY_TRIGGER:  # the part lacks changes that the trigger missed
+            yield rebuild(context, finding, BY_TRIGGER[name], store)
             continue
         with suppress(sqlite3.Error):
             wanted = schema_model.read_expected(context.open(store), store).get(name)

@@ -11,7 +11,6 @@ from functools import cache
 
 import msgspec
 
-from appliance.hub.foreign_schema import ROWID_INDEXES
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
 from appliance.kernel.store_declaration import adapter_of
@@ -69,8 +68,8 @@ def read_expected(connection: sqlite3.Connection, store: str) -> dict[str, Schem
         )
     )
     objects = dict(_model(applied))
-    if meta.read(connection, "x_id_order") == "rowid":
-        objects |= _of_statements(_first(released), ROWID_INDEXES)
+    if adapter is not None and (more := adapter.more_objects(connection)):
+        objects |= _of_statements(_first(released), tuple(more))
     if adapter is not None and not is_own(connection, released[0]):
         shared = _of_statements(released[:1], ())
         for name in shared.keys() & objects.keys():

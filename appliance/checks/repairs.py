@@ -35,6 +35,10 @@ class DerivedPart(msgspec.Struct, frozen=True, kw_only=True):
     stores   the stores that have it
     copied   the store is copied before, so a running appliance does not do it
     needs_indexes  it can't be built while an index is damaged
+    triggers  those that it makes, or that another program makes in their place
+    module    the SQLite module of its table, which a message about damage names
+    forget    before all rows may get other numbers: marks it as missing if it names rows by
+              number, and returns whether it must be built again
     """
 
     name: str
@@ -44,3 +48,6 @@ class DerivedPart(msgspec.Struct, frozen=True, kw_only=True):
     stores: tuple[str, ...] = STORES
     copied: bool = False
     needs_indexes: bool = True
+    triggers: tuple[str, ...] = ()
+    module: str | None = None
+    forget: Callable[[sqlite3.Connection], bool] = lambda _connection: False

@@ -43,6 +43,9 @@ class HubSchema:
         """Columns that `model` has and `connection` lacks, as `table.column`."""
         return sorted(_columns(model) - _columns(connection))
 
+    def more_objects(self, connection: sqlite3.Connection) -> Sequence[str]:
+        return ROWID_INDEXES if meta.read(connection, "x_id_order") == "rowid" else ()
+
     def settle(
         self,
         connection: sqlite3.Connection,

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from appliance.checks.repairs import CannotRepair, Change, DerivedPart
 from appliance.hub import message_repair
 from appliance.hub.event_replay import payload_of
-from appliance.hub.foreign_schema import drop_search_triggers
+from appliance.hub.foreign_schema import FOREIGN_TRIGGER, SEARCH_TRIGGERS, drop_search_triggers
+from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from appliance.workspace.migration import load, statements
 
@@ -45,6 +46,18 @@ def restart_fts(connection: sqlite3.Connection, store: str, clock: Clock) -> str
     connection.execute("UPDATE x_fts SET indexed = 0")
     (count,) = connection.execute("SELECT count(*) FROM messages").fetchone()
     return f"made an empty index; the hub indexes {count} messages in the background"
+
+
+def _forget_fts(connection: sqlite3.Connection) -> bool:
+    """The index knows messages by rowid, which changes where numbers are missing. Without x_fts it
+    counts as missing, so an interruption does no harm."""
+    if not meta.exists(connection, "x_fts"):
+        return False
+    count, last = connection.execute("SELECT count(*), max(rowid) FROM messages").fetchone()
+    if count == (last or 0):
+        return False
+    connection.execute("DROP TABLE x_fts")
+    return True
 
 
 def has_fts5(connection: sqlite3.Connection) -> bool:
@@ -186,6 +199,9 @@ FTS = DerivedPart(
     checks=("hub.search", "hub.search-in-step"),
     stores=("hub",),
     needs_indexes=False,
+    triggers=(*SEARCH_TRIGGERS, FOREIGN_TRIGGER),
+    module="FTS5",
+    forget=_forget_fts,
 )
 SCOPES = DerivedPart(
     name="event-scopes",

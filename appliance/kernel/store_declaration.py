@@ -43,6 +43,9 @@ class SchemaAdapter(Protocol):
     ) -> list[str]:
         """Columns that `model`, the first migration, has and the file lacks."""
 
+    def more_objects(self, connection: sqlite3.Connection) -> Sequence[str]:
+        """Statements of what `settle` made in this file, beyond the migrations."""
+
     def settle(
         self,
         connection: sqlite3.Connection,

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 
 from appliance.checks.check import RESTORE, Check, Finding, Problem, Severity
 from appliance.checks.context import Context
-from appliance.hub.foreign_schema import FOREIGN_TRIGGER, SEARCH_TRIGGERS
 from appliance.workspace.migration import load
 from appliance.workspace.upgrade import state
 from doctor import schema_model
+from doctor.derived import BY_TRIGGER
 from doctor.schema_model import SchemaObject
 
 _REPAIR = "agentlip doctor repair --run store.objects --yes"
@@ -42,7 +42,7 @@ def _of_store(
         elif not wanted.lenient and not schema_model.is_same(wanted, there):
             yield _altered(store, wanted)
     for name, there in sorted(present.items()):
-        unknown = name not in model and name not in (*SEARCH_TRIGGERS, FOREIGN_TRIGGER)
+        unknown = name not in model and name not in BY_TRIGGER
         if there.kind == "trigger" and unknown and there.table in model:
             yield _foreign(store, there, model[there.table].lenient)
 
