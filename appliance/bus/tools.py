@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from appliance.bus import wire
 from appliance.bus.service import Bus
+from appliance.busfile.claims import ClaimHeld
 from appliance.busfile.messages import Published
 from appliance.kernel.auth import Principal
 from appliance.kernel.tool import Tool
@@ -47,6 +48,7 @@ def tools(bus: Bus) -> Sequence[Tool]:
             "Claim a task, `path:GLOB` or `slot:NAME:N` for `lease_seconds`; waits up to `wait`"
             " seconds. Keep the fence. Renew before the lease ends.",
             wire.ClaimTask, None, wire.WRITE, lambda arguments, _who: bus.claim(arguments), "adds",
+            unfinished=lambda outcome: isinstance(outcome, ClaimHeld),
         ),
         Tool(
             "renew_claim", "Renew a claim", "Begin a new lease of your claim.",
@@ -67,5 +69,8 @@ def tools(bus: Bus) -> Sequence[Tool]:
             "The next messages for an agent; waits up to `wait` seconds. `after`: the last seq"
             " that you have handled.",
             wire.BusPollQuery, None, wire.READ, lambda arguments, _who: bus.poll(arguments),
+            unfinished=lambda outcome: (
+                isinstance(outcome, wire.BusMessages) and not outcome.messages
+            ),
         ),
     ]  # fmt: skip

@@ -13,6 +13,8 @@ class Tool(msgspec.Struct, frozen=True):
     gives       struct of the result, if clients get its schema
     call        called with the arguments and the caller's Principal; returns the result
     changes     `nothing`, `adds`, or `replaces` (may lose data)
+    unfinished  whether a call with a `wait` has to wait longer, by its result or error; without it,
+                calls can't be tasks
     by_channel  `call` checks the channels that a token is limited to; otherwise a token that is
                 limited for this scope is refused
     """
@@ -27,3 +29,4 @@ class Tool(msgspec.Struct, frozen=True):
     changes: str = "nothing"
     idempotent: bool = False
     by_channel: bool = False
+    unfinished: Callable[[Any], bool] | None = None

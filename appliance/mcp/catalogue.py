@@ -22,6 +22,7 @@ def describe(tools: Sequence[Tool]) -> list[dict[str, Any]]:
                 "idempotentHint": tool.idempotent or tool.changes == "nothing",
                 "openWorldHint": False,
             },
+            **({} if tool.unfinished is None else {"execution": {"taskSupport": "optional"}}),
         }
         for tool in tools
     ]

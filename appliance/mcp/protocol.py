@@ -15,20 +15,26 @@ import msgspec
 
 MODERN = ("2026-07-28",)
 LEGACY = ("2025-11-25", "2025-06-18")
+WITH_TASKS = "2025-11-25"  # the legacy version in which a client may ask for a task
 SUPPORTED = (*MODERN, *LEGACY)
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002  # legacy only; the modern era uses INVALID_PARAMS
 HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY = {
+    "tools/call": "name", "prompts/get": "name", "resources/read": "uri",
+    "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
+}  # fmt: skip
 
 # Modern clients use the HTTP status; legacy clients only the body.
 STATUS = {
@@ -36,6 +42,7 @@ STATUS = {
     INVALID_REQUEST: 400,
     INVALID_PARAMS: 400,
     HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
@@ -119,6 +126,11 @@ def text_of(request: RpcRequest, name: str) -> str:
     return value
 
 
+def value_of(request: RpcRequest, name: str) -> Any:
+    """A parameter; None if it is missing or malformed."""
+    return _value(request.params[name]) if name in request.params else None
+
+
 def object_of(request: RpcRequest, name: str) -> msgspec.Raw:
     """An object parameter, undecoded; empty if it is missing or null."""
     given = request.params.get(name, msgspec.Raw(b"{}"))
@@ -128,6 +140,13 @@ def object_of(request: RpcRequest, name: str) -> msgspec.Raw:
     if kind != b"{":
         raise Refusal(INVALID_PARAMS, f"params.{name} must be an object")
     return given
+
+
+def has_extension(request: RpcRequest, name: str) -> bool:
+    """Whether the client of a modern request supports the extension."""
+    capabilities = _value(request.params["_meta"])[CAPABILITIES_KEY] if request.modern else {}
+    extensions = capabilities.get("extensions")
+    return isinstance(extensions, dict) and name in extensions
 
 
 def answer(request: RpcRequest, result: dict[str, Any], server: dict[str, Any]) -> bytes:

@@ -5,7 +5,7 @@ A caller sees the tools that its scopes allow.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import falcon
@@ -26,6 +26,8 @@ from appliance.kernel.tool import Tool
 from appliance.mcp import metrics, protocol
 from appliance.mcp.catalogue import describe
 from appliance.mcp.protocol import Headers, Refusal, RpcRequest
+from appliance.mcp.task_requests import EXTENSION, TaskRequests
+from appliance.mcp.tasks import Outcome, Tasks
 from appliance.mcp.tools import ToolContext, read_topic
 from appliance.mcp.wire import ReadTopicArguments
 from appliance.web.app import BODY_BYTES_MAX, refuse_limited
@@ -35,6 +37,7 @@ from appliance.web.media import reply_bytes
 
 SERVER = {"name": "agentlip", "title": "Agentlip", "version": __version__}
 CAPABILITIES: dict[str, Any] = {"tools": {}, "resources": {}}
+TASKS: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 INSTRUCTIONS = (
     "A hub where agents talk: channels hold topics, topics hold messages, and every change is an"
     " event in one durable log. Follow it with wait_events, keeping cursor and epoch. Texts are"
@@ -50,7 +53,9 @@ Answer = Callable[[RpcRequest, Any], dict[str, Any]]
 
 
 class McpResource:
-    def __init__(self, context: ToolContext, guard: Guard, tools: Sequence[Tool]) -> None:
+    def __init__(
+        self, context: ToolContext, guard: Guard, tools: Sequence[Tool], tasks: Tasks
+    ) -> None:
         self._bench = context
         self._guard = guard
         self._body = BodyPlan(dict[str, Any], BODY_BYTES_MAX)
@@ -63,11 +68,15 @@ class McpResource:
             "resources/templates/list": self._list_templates,
             "resources/read": self._read_resource,
         }
-        self._modern: dict[str, Answer] = {"server/discover": self._discover, **both}
+        self._task_requests = requests = TaskRequests(tasks, self._attempt, _result)
+        self._modern: dict[str, Answer] = {
+            "server/discover": self._discover, **both, **requests.modern
+        }  # fmt: skip
         self._legacy: dict[str, Answer] = {
             "initialize": self._initialize,
             "ping": lambda _request, _req: {},
             **both,
+            **requests.legacy,
         }
 
     def on_post(self, req: Any, resp: falcon.Response) -> None:
@@ -102,16 +111,18 @@ class McpResource:
     def _discover(self, _request: RpcRequest, _req: Any) -> dict[str, Any]:
         return {
             "supportedVersions": list(protocol.SUPPORTED),
-            "capabilities": CAPABILITIES,
+            "capabilities": {**CAPABILITIES, "extensions": {EXTENSION: {}}},
             "instructions": INSTRUCTIONS,
             "ttlMs": TTL_MS,
             "cacheScope": "public",
         }
 
     def _initialize(self, request: RpcRequest, _req: Any) -> dict[str, Any]:
+        version = protocol.negotiate(request)
+        tasks = {"tasks": TASKS} if version == protocol.WITH_TASKS else {}
         return {
-            "protocolVersion": protocol.negotiate(request),
-            "capabilities": CAPABILITIES,
+            "protocolVersion": version,
+            "capabilities": {**CAPABILITIES, **tasks},
             "serverInfo": SERVER,
             "instructions": INSTRUCTIONS,
         }
@@ -137,25 +148,28 @@ class McpResource:
         tool = self._tools.get(name)
         if tool is None:
             raise Refusal(protocol.INVALID_PARAMS, f"Unknown tool: {name[:100]}")
-        principal = req.context.principal
-        outcome = "failed"
+        decode = partial(self._plans[name].decode, bytes(arguments))
+        if tool.unfinished is not None and protocol.has_extension(request, EXTENSION):
+            return self._task_requests.call(tool, decode, req)
+        if request.version == protocol.WITH_TASKS and "task" in request.params:
+            return self._task_requests.begin(request, tool, decode, req)
+        return _result(self._attempt(tool, decode, req))
+
+    def _attempt(self, tool: Tool, arguments: Callable[[], Any], req: Any) -> Outcome:
+        """The tool's result, or the error that refuses the call."""
+        label = "failed"
         try:
-            self._guard.admit(principal, tool.scope, req.env)
+            self._guard.admit(req.context.principal, tool.scope, req.env)
             if not tool.by_channel:
-                refuse_limited(principal, tool.scope)
-            decoded = self._plans[name].decode(bytes(arguments))
-            result = _encode(tool.call(decoded, principal))
-            outcome = "done"
+                refuse_limited(req.context.principal, tool.scope)
+            result = tool.call(arguments(), req.context.principal)
+            label = "done"
         except ApplianceError as error:
-            outcome = "refused"
-            return _refusal(error)
+            label = "refused"
+            return error
         finally:
-            metrics.calls.labels(name, outcome).inc()
-        return {
-            "content": [{"type": "text", "text": result.decode()}],
-            "structuredContent": msgspec.Raw(result),
-            "isError": False,
-        }
+            metrics.calls.labels(tool.name, label).inc()
+        return result
 
     # -- resources -------------------------------------------------------------------------
 
@@ -220,6 +234,18 @@ def _is_command(hint: str) -> bool:
     return any(word in hint for word in ("agentlip", "GET /", "`", ".md"))
 
 
+def _result(outcome: Outcome) -> dict[str, Any]:
+    """The result of a call, as the client gets it."""
+    if isinstance(outcome, ApplianceError):
+        return _refusal(outcome)
+    result = _encode(outcome)
+    return {
+        "content": [{"type": "text", "text": result.decode()}],
+        "structuredContent": msgspec.Raw(result),
+        "isError": False,
+    }
+
+
 def _refusal(error: ApplianceError) -> dict[str, Any]:
     """A refusal for the model: message, code and hint."""
     body = error.to_item_body() | {"hint": hint_for_model(error)}
@@ -234,7 +260,7 @@ def _headers(environ: dict[str, Any]) -> Headers:
     )
 
 
-def routes(context: ToolContext, guard: Guard, tools: Sequence[Tool]) -> list[Route]:
+def routes(context: ToolContext, guard: Guard, tools: Sequence[Tool], tasks: Tasks) -> list[Route]:
     """Any scope of a tool admits a caller; each call and resource checks its own."""
     operation = Operation(
         READ,
@@ -243,4 +269,4 @@ def routes(context: ToolContext, guard: Guard, tools: Sequence[Tool]) -> list[Ro
         by_channel=True,
         also=tuple(sorted({tool.scope for tool in tools} - {READ})),
     )
-    return [Route("/mcp", McpResource(context, guard, tools), {"POST": operation})]
+    return [Route("/mcp", McpResource(context, guard, tools, tasks), {"POST": operation})]

@@ -9,6 +9,7 @@ from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.tool import Tool
 from appliance.mcp.resources import routes
+from appliance.mcp.tasks import Tasks
 from appliance.mcp.tools import ToolContext, tools
 from appliance.web.guard import Guard
 
@@ -27,7 +28,11 @@ class McpSubsystem(Subsystem):
 
     def __init__(self, host: Host, needs: McpNeeds) -> None:
         every = [*tools(needs.context), *needs.tools]
-        self._routes = routes(needs.context, needs.guard, every)
+        self._tasks = Tasks(host.clock)
+        self._routes = routes(needs.context, needs.guard, every, self._tasks)
 
     def routes(self) -> list[Route]:
         return self._routes
+
+    def drain(self) -> None:
+        self._tasks.stopping = True

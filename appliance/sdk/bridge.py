@@ -33,7 +33,10 @@ INVALID_REQUEST = -32600
 INTERNAL_ERROR = -32603
 HINT = "agentlipd status"
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY = {
+    "tools/call": "name", "prompts/get": "name", "resources/read": "uri",
+    "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
+}  # fmt: skip
 
 Json = dict[str, Any]
 

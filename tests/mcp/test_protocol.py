@@ -68,7 +68,8 @@ def test_discovery_returns_versions_capabilities_and_server_info(wire: Wire) -> 
     assert answer.body["id"] == "a"
     assert result["resultType"] == "complete"
     assert result["supportedVersions"] == SUPPORTED
-    assert result["capabilities"] == {"tools": {}, "resources": {}}
+    extensions = {"io.modelcontextprotocol/tasks": {}}
+    assert result["capabilities"] == {"tools": {}, "resources": {}, "extensions": extensions}
     assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "agentlip"
     assert isinstance(result["ttlMs"], int)
     assert result["cacheScope"] == "public"
@@ -155,7 +156,7 @@ def test_handshake_agrees_on_a_version(wire: Wire, requested: str | None, agreed
     result = answer.body["result"]
     assert result["protocolVersion"] == agreed
     assert result["serverInfo"]["name"] == "agentlip"
-    assert result["capabilities"] == {"tools": {}, "resources": {}}
+    assert {"tools": {}, "resources": {}}.items() <= result["capabilities"].items()
     assert "resultType" not in result
     assert "mcp-session-id" not in answer.headers
 

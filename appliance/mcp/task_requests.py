@@ -1,0 +1,129 @@
+"""The requests of both eras about tasks (`tasks.py`), and calls that become one."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from appliance.kernel.caller import is_there
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.tool import Tool
+from appliance.mcp import protocol
+from appliance.mcp.protocol import Refusal, RpcRequest
+from appliance.mcp.tasks import Outcome, Tasks, ToolTask, describe, has_to_wait, with_wait
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+RELATED = "io.modelcontextprotocol/related-task"
+TRY_SECONDS = 30.0
+
+Answer = Callable[[RpcRequest, Any], dict[str, Any]]
+Decode = Callable[[], Any]  # returns the arguments of a call; raises Invalid
+
+
+class TaskOptions(msgspec.Struct, frozen=True):
+    """`task` of a call. `ttl`: milliseconds until it may be forgotten."""
+
+    ttl: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+
+class TaskRequests:
+    def __init__(
+        self,
+        tasks: Tasks,
+        attempt: Callable[[Tool, Decode, Any], Outcome],
+        render: Callable[[Outcome], dict[str, Any]],
+    ) -> None:
+        """`attempt(tool, decode, req)` calls a tool; `render` makes the result for the client."""
+        self._tasks = tasks
+        self._attempt = attempt
+        self._render = render
+        both = {"tasks/get": self._get, "tasks/cancel": self._cancel}
+        self.modern: dict[str, Answer] = {**both, "tasks/update": self._update}
+        self.legacy: dict[str, Answer] = {
+            **both, "tasks/result": self._await, "tasks/list": self._list
+        }  # fmt: skip
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def begin(self, request: RpcRequest, tool: Tool, decode: Decode, req: Any) -> dict[str, Any]:
+        """2025-11-25: the client has asked for a task."""
+        if tool.unfinished is None:
+            raise Refusal(protocol.METHOD_NOT_FOUND, f"{tool.name} can't be called as a task")
+        try:
+            options = msgspec.convert(protocol.value_of(request, "task"), TaskOptions)
+            arguments = decode()
+        except (ApplianceError, msgspec.ValidationError) as error:
+            raise Refusal(protocol.INVALID_PARAMS, str(error)) from None
+        task = self._tasks.create(req.context.principal.id, tool, arguments, options.ttl)
+        return {"task": describe(task, task.status)}
+
+    def call(self, tool: Tool, decode: Decode, req: Any) -> dict[str, Any]:
+        """2026-07-28: the result, or a task if the call has to wait."""
+        outcome = self._attempt(tool, lambda: with_wait(decode(), 0.0), req)
+        if not has_to_wait(tool, outcome) or (arguments := decode()).wait <= 0:
+            return self._render(outcome)
+        task = self._tasks.create(req.context.principal.id, tool, arguments, None)
+        return {"resultType": "task", **describe(task, task.status, "Ms")}
+
+    # -- requests about a task -------------------------------------------------------------
+
+    def _find(self, request: RpcRequest, req: Any) -> ToolTask:
+        if request.modern and not protocol.has_extension(request, EXTENSION):
+            raise Refusal(
+                protocol.MISSING_CAPABILITY,
+                "Missing required client capability",
+                {"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
+            )
+        return self._tasks.find(req.context.principal.id, protocol.text_of(request, "taskId"))
+
+    def _get(self, request: RpcRequest, req: Any) -> dict[str, Any]:
+        task = self._find(request, req)
+        if not task.trying:
+            self._try(task, 0.0, req)
+        return self._state(request, task)
+
+    def _await(self, request: RpcRequest, req: Any) -> dict[str, Any]:
+        """The result of the call, once there is one."""
+        task = self._find(request, req)
+        while task.status == "working":
+            self._try(task, TRY_SECONDS, req)
+            if not is_there() or self._tasks.stopping:
+                raise Refusal(protocol.INTERNAL_ERROR, "the call still waits: ask again")
+        if task.status == "cancelled":
+            raise Refusal(protocol.INVALID_REQUEST, "the task was cancelled")
+        return {**self._render(task.outcome), "_meta": {RELATED: {"taskId": task.id}}}
+
+    def _list(self, request: RpcRequest, req: Any) -> dict[str, Any]:
+        if "cursor" in request.params:
+            raise Refusal(protocol.INVALID_PARAMS, "there are no more pages")
+        owned = self._tasks.owned(req.context.principal.id)
+        return {"tasks": [self._state(request, task) for task in owned]}
+
+    def _update(self, request: RpcRequest, req: Any) -> dict[str, Any]:
+        """No tool asks for input, so there is nothing to do."""
+        self._find(request, req)
+        return {}
+
+    def _cancel(self, request: RpcRequest, req: Any) -> dict[str, Any]:
+        task = self._find(request, req)
+        cancelled = self._tasks.cancel(task)
+        if request.modern:
+            return {}
+        if not cancelled:
+            raise Refusal(protocol.INVALID_PARAMS, f"the task is {task.status} already")
+        return self._state(request, task)
+
+    def _try(self, task: ToolTask, seconds: float, req: Any) -> None:
+        def attempt(arguments: Any) -> Outcome:
+            return self._attempt(task.tool, lambda: arguments, req)
+
+        if task.status == "working":
+            self._tasks.advance(task, seconds, attempt)
+
+    def _state(self, request: RpcRequest, task: ToolTask) -> dict[str, Any]:
+        if not request.modern:
+            refused = isinstance(task.outcome, ApplianceError)
+            return describe(task, "failed" if refused else task.status)
+        result = {"result": self._render(task.outcome)} if task.status == "completed" else {}
+        return {**describe(task, task.status, "Ms"), **result}
