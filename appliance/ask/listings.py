@@ -31,7 +31,7 @@ def asks(
     }
     values |= {key: value for key, value in given_values.items() if value is not None}
     return reader.page(
-        _asks(frozenset(values)),
+        _asks(tuple(sorted(values))),
         values,
         limit=limit,
         make=stored,
@@ -40,7 +40,7 @@ def asks(
 
 
 @cache
-def _asks(filters: frozenset[str]) -> str:
+def _asks(filters: tuple[str, ...]) -> str:
     topic = Message.select(Message.topic_id).where(Message.id == Ask.message_id)
     query = Ask.select(*fields(Ask, AskRow._fields), topic).where(Ask.id < given("after"))
     if "state" in filters:

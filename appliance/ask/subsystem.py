@@ -1,15 +1,19 @@
 """The subsystem of asks."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from appliance.ask import wire
 from appliance.ask.loops import Deadlines
 from appliance.ask.resources import routes
 from appliance.ask.service import Asks
+from appliance.ask.tools import tools
 from appliance.host import Host
 from appliance.hub.service import Hub
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.tool import Tool
 
 
 class AskNeeds(msgspec.Struct, frozen=True):
@@ -31,3 +35,6 @@ class AskSubsystem(Subsystem):
 
     def routes(self) -> list[Route]:
         return routes(self.asks)
+
+    def tools(self) -> Sequence[Tool]:
+        return tools(self.asks)

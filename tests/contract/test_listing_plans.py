@@ -26,9 +26,7 @@ STATES = [None, "pending", "inflight", "done", "dead", "aborted"]
 FILTERS = [(), ("mesh",), ("destination_kind", "destination_ref"), ("mesh", "destination_kind",
            "destination_ref")]  # fmt: skip
 BOUNDS = [(), ("after",), ("before",), ("after", "before"), ("kept", "error_contains")]
-ASKS = [
-    frozenset(names) for names in ((), ("state",), ("name",), ("asker", "only"), ("state", "name"))
-]
+ASKS = [(), ("state",), ("name",), ("asker", "only"), ("name", "state")]
 FORMS = {
     "appliance.hub.listings": {
         "_channels": [FLAGS, FLAGS], "_topics": [FLAGS], "_attachments": [FLAGS, FLAGS],

@@ -31,7 +31,7 @@ TOOLS = {
     "post_message", "create_topic", "create_channel", "edit_message", "delete_message", "search",
     "doctor", "courier_enqueue", "courier_receive", "courier_ack", "outbox_send", "outbox_inspect",
     "outbox_drop", "inbox_list", "inbox_topics", "inbox_subscribe", "claim_task", "renew_claim",
-    "complete_task", "bus_send", "bus_poll",
+    "complete_task", "bus_send", "bus_poll", "ask_person",
 }  # fmt: skip
 
 
@@ -286,3 +286,21 @@ def test_cancelled_call_of_the_bridge_frees_its_slot(hub: HubProcess) -> None:
     began = time.monotonic()
     asyncio.run(cancel())
     assert time.monotonic() - began < 20
+
+
+def test_agent_asks_a_person_and_comes_back_for_the_answer(hub: HubProcess) -> None:
+    async def talk() -> None:
+        async with connected(hub, "http", "auto") as client:
+            given = {"text": "Deploy?", "sender": "ci", "choices": ["yes", "no"], "wait_s": 0}
+            asked = await call(client, "ask_person", **given, idempotency_key="deploy")
+            assert (asked["state"], "answer" in asked) == ("waiting", False)
+            path = f"/api/v1/asks/{asked['ask_id']}/answer"
+            hub.request("POST", path, {"answer": "yes", "sender": "eve"})
+            answered = await call(client, "ask_person", ask_id=asked["ask_id"])
+            assert (answered["answer"], answered["answered_by"]) == ("yes", "eve")
+            again = await call(client, "ask_person", **given, idempotency_key="deploy")
+            assert again == answered
+            nothing = await refused(client, "ask_person", wait_s=0)
+            assert nothing["code"] == "INVALID_INPUT"
+
+    asyncio.run(talk())
