@@ -25,7 +25,9 @@ FLAGS = (
     "--disable-sync", "--hide-scrollbars", "--force-device-scale-factor=1",
     "--remote-debugging-port=0", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )  # fmt: skip
-KEYS = {"Tab": 9, "Enter": 13, " ": 32, "ArrowDown": 40, "ArrowUp": 38, "Escape": 27}
+KEYS = {
+    "Tab": 9, "Enter": 13, " ": 32, "End": 35, "ArrowUp": 38, "ArrowDown": 40, "Escape": 27,
+}  # fmt: skip
 
 
 class BrowserPage:
@@ -79,8 +81,12 @@ class BrowserPage:
         )  # fmt: skip
 
     def prefer(self, scheme: str) -> None:
-        """`scheme`: light or dark, as the system of the user says."""
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        """`scheme`: light or dark, as the system of the user says. It wants no motion either, so
+        that no color is on its way."""
+        features = [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
         self.call("Emulation.setEmulatedMedia", features=features)
 
     def without_scripts(self, value: bool) -> None:

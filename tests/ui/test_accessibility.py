@@ -1,0 +1,108 @@
+"""No screen of the web UI has a serious barrier that axe finds, in light and in dark colors."""
+
+import hashlib
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.servedhub import serve
+from tests.support.uipage import ui_page
+
+pytestmark = pytest.mark.slow
+
+AXE = Path(__file__).parents[1] / "support" / "vendor"
+SERIOUS = """
+axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations
+  .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+  .flatMap(({ id, nodes }) => nodes.map((each) => `${id}: ${each.html.slice(0, 160)}`)))
+"""
+MENU = "[...document.querySelectorAll('.top nav a')].map((each) => each.hash)"
+
+
+def is_accessible(page, screen):
+    if not page.tab.evaluate("typeof axe === 'object'"):
+        page.tab.evaluate((AXE / "axe.min.js").read_text("utf-8") + "; 0")
+    barriers = []
+    for scheme in ("light", "dark"):
+        page.tab.prefer(scheme)
+        barriers += [f"{screen}, {scheme}: {each}" for each in page.tab.evaluate(SERIOUS)]
+    page.tab.prefer("light")
+    assert barriers == [], "\n".join(barriers)
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("ui")) as hub:
+        yield hub
+
+
+def test_checker_is_the_recorded_one():
+    (recorded,) = tomllib.loads((AXE / "VENDOR.toml").read_text("utf-8"))["file"]
+    content = (AXE / recorded["name"]).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == recorded["sha256"]
+    assert content.startswith(f"/*! axe v{recorded['version']}\n".encode())
+
+
+def test_checker_finds_a_barrier(hub):
+    with ui_page(hub) as page:
+        page.open()
+        page.is_live()
+        page.tab.evaluate("document.querySelector('main').append(document.createElement('button'))")
+        with pytest.raises(AssertionError, match="button-name"):
+            is_accessible(page, "broken")
+
+
+def test_screens_of_an_empty_workspace(tmp_path):
+    with serve(tmp_path) as hub, ui_page(hub) as page:
+        page.open()
+        page.sees("This workspace is empty")
+        is_accessible(page, "empty")
+        menu = page.tab.evaluate(MENU)
+        for address in {*menu, "#/sign-in", "#/c/none", "#/m/none"}:
+            page.go(address)
+            page.has("main :is(h1, .failure)")
+            is_accessible(page, address)
+        hub.kill()
+        page.has(".banner")
+        is_accessible(page, "without a server")
+
+
+def test_topic_and_its_dialogs(hub):
+    channel_id, topic_id = hub.channel_with_topic("accessible")
+    hub.send_many(topic_id, ["first", "see https://example.com/a", "last"])
+    message = hub.send(topic_id, "deleted later")["message"]
+    hub.http.patch(f"/api/v1/messages/{message['id']}", {"op": "delete", "actor": "ada"})
+    with ui_page(hub) as page:
+        page.open()
+        page.topic(channel_id, topic_id)
+        page.sees("Deleted by ada", ".list")
+        page.sees("example.com", ".attachments")
+        is_accessible(page, "topic")
+        page.press("k", "k", "i")
+        page.has(".details")
+        is_accessible(page, "details")
+        for key in ("e", "m", "d", "?"):
+            page.press(key)
+            page.has("dialog[open]")
+            page.misses("Counting")
+            is_accessible(page, f"dialog of {key}")
+            page.press("Escape")
+            page.lacks("dialog")
+        page.go(f"#/c/{channel_id}")
+        page.has(".cards")
+        is_accessible(page, "channel")
+        page.go("#/search?q=first")
+        page.has("mark")
+        is_accessible(page, "search")
+        page.go("#/events")
+        page.click(".event .fold")
+        page.has(".event pre")
+        is_accessible(page, "events")
+        page.tab.resize(400, 760)
+        page.topic(channel_id, topic_id)
+        page.has(".compose")
+        is_accessible(page, "topic on a phone")
+        page.click(".menu")
+        page.has(".with-menu")
+        is_accessible(page, "channels on a phone")
