@@ -4,7 +4,7 @@ matches the stream. The JSON of `/v1/metrics` has each stream by name.
 The queue updates plain numbers for every envelope; they become metrics when they are collected.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -23,6 +23,8 @@ triggers = counter("courier_triggers_total", "Trigger actions by outcome", ("act
 emitted = counter("courier_emitted_total", "Emit actions of triggers by name", ("name",))
 errors = counter("courier_error_frames_total", "Error frames sent on WebSockets", ("code",))
 sessions = gauge("courier_sessions", "Open WebSockets and event streams", ("kind",))
+
+Groups = dict[str, list[Stream]]  # by label
 
 STATES = ("ready", "delayed", "leased", "dead")
 # (metric, attribute of StreamStats, help)
@@ -45,29 +47,29 @@ class CourierCollector:
     """Collects the metrics of this process's courier."""
 
     def __init__(self) -> None:
-        self._queue: Queue | None = None
-        self._now: Callable[[], float] = lambda: 0.0
+        self._watched: tuple[Queue, Callable[[], float]] | None = None
 
     def watch(self, queue: Queue, now: Callable[[], float]) -> None:
-        self._queue, self._now = queue, now
+        self._watched = queue, now
 
     def describe(self) -> Iterable[Metric]:
         return []
 
     def collect(self) -> Iterable[Metric]:
-        if self._queue is None:
+        if self._watched is None:
             return
-        groups: dict[str, list[Stream]] = {}
-        for stream in self._queue.streams.values():
+        queue, now = self._watched
+        past = queue.forgotten_stats
+        groups: Groups = {}
+        for stream in queue.streams.values():
             groups.setdefault(stream.label, []).append(stream)
-        for pattern in ("other", *self._queue.forgotten_stats):  # a counter never falls
+        for pattern in ("other", *past):  # a counter never falls
             groups.setdefault(pattern, [])
-        yield from self._counters(groups)
-        yield from self._gauges(groups)
-        yield self._latency(groups)
+        yield from self._counters(groups, past)
+        yield from self._gauges(groups, now())
+        yield self._latency(groups, past)
 
-    def _counters(self, groups: dict[str, list[Stream]]) -> Iterable[Metric]:
-        past = self._queue.forgotten_stats if self._queue else {}
+    def _counters(self, groups: Groups, past: Mapping[str, StreamStats]) -> Iterable[Metric]:
         zeros = StreamStats()
         for name, attribute, text in COUNTERS:
             family = CounterMetricFamily(f"agentlip_courier_{name}", text, labels=["pattern"])
@@ -88,13 +90,12 @@ class CourierCollector:
                 dropped.add_metric([pattern, reason], count)
         yield dropped
 
-    def _gauges(self, groups: dict[str, list[Stream]]) -> Iterable[Metric]:
+    def _gauges(self, groups: Groups, now: float) -> Iterable[Metric]:
         states = _gauge("envelopes", "Envelopes by state (q.depth, q.if)", "state")
         sizes = _gauge("bytes", "Bytes of stored envelopes")
         oldest = _gauge("oldest_ready_seconds", "Age of the oldest ready envelope")
         stream_counts = _gauge("streams", "Number of streams")
         paused = _gauge("streams_paused", "Number of paused streams")
-        now = self._now()
         for pattern, streams in groups.items():
             counts = [stream.counts() for stream in streams]
             for state in STATES:
@@ -106,13 +107,12 @@ class CourierCollector:
             paused.add_metric([pattern], sum(stream.paused for stream in streams))
         return [states, sizes, oldest, stream_counts, paused]
 
-    def _latency(self, groups: dict[str, list[Stream]]) -> Metric:
+    def _latency(self, groups: Groups, past: Mapping[str, StreamStats]) -> Metric:
         family = HistogramMetricFamily(
             "agentlip_courier_delivery_seconds",
             "Time from acceptance to first delivery",
             labels=["pattern"],
         )
-        past = self._queue.forgotten_stats if self._queue else {}
         for pattern, streams in groups.items():
             total = StreamStats()
             for stats in (past.get(pattern, StreamStats()), *(stream.stats for stream in streams)):

@@ -61,11 +61,9 @@ INSERT_LATEST = "INSERT OR REPLACE INTO latest (stream, body, at_ms) VALUES (?, 
 DELETE_LATEST = "DELETE FROM latest WHERE stream = ?"
 
 
-def append(
-    tx: Tx, entries: Sequence[Entry], is_inbox: bool, first: int, reserve: int = 0
-) -> list[int]:
+def append(tx: Tx, entries: Sequence[Entry], is_inbox: bool, first: int, reserve: int) -> list[int]:
     """Store envelopes of one stream as rows from `first` on. Returns their numbers. The last
-    envelope of an inbox becomes its latest. `reserve`: set the sequence to this number."""
+    envelope of an inbox becomes its latest. `reserve`: the new sequence, unless 0."""
     rows = list(range(first, first + len(entries)))
     tx.executemany(INSERT, [(row, *entry) for row, entry in zip(rows, entries, strict=True)])
     if reserve:

@@ -22,6 +22,6 @@ def meshes(reader: Reader) -> list[str]:
     return [row[0] for row in reader.rows(_MESHES, limit=MESHES_MAX)]
 
 
-def topics(reader: Reader, mesh: str, limit: int, after: str = "") -> list[tuple[str, int]]:
+def topics(reader: Reader, mesh: str, limit: int, after: str) -> list[tuple[str, int]]:
     """(name, time) in the order of names, after `after`."""
     return reader.rows(_TOPICS, {"mesh": mesh, "after": after}, limit=limit)

@@ -117,19 +117,17 @@ def open_connection(
     synchronous: str,
     *,
     query_only: bool = False,
-    busy_ms: int | None = None,
     read_only: bool = False,
 ) -> sqlite3.Connection:
     """A connection in autocommit mode with the pragmas of hub spec §3.4.
 
-    The file must exist. `busy_ms`: how long to wait for locks of other programs; default:
-    BUSY_TIMEOUT_MS. `read_only`: SQLite can't change the file, nor its journal mode.
+    The file must exist. `read_only`: SQLite can't change the file, nor its journal mode.
     """
     uri = path.absolute().as_uri() + f"?mode={'ro' if read_only else 'rw'}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=256)
     try:
         for pragma in (
-            f"busy_timeout = {BUSY_TIMEOUT_MS if busy_ms is None else busy_ms}",
+            f"busy_timeout = {BUSY_TIMEOUT_MS}",
             "journal_mode" if read_only else "journal_mode = WAL",
             "foreign_keys = ON",
             f"synchronous = {synchronous}",
