@@ -67,7 +67,7 @@ models:
     ops/env dev
     .venv/bin/python -m ops.write_models
 
-# the annotated reference settings, made from the code
+# the annotated reference settings, and the roles for Nix, made from the code
 settings:
     ops/env dev
     .venv/bin/python ops/write_settings.py

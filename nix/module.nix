@@ -13,26 +13,8 @@ let
   toml = pkgs.formats.toml { };
   hardening = import ./hardening.nix { inherit lib; };
 
-  # Each role, with the roles that it needs. As in appliance/roles.py; a test compares them.
-  roles = {
-    hub = [ ];
-    webhooks = [
-      "hub"
-      "outbox"
-    ];
-    plugins = [ "hub" ];
-    mcp = [ "hub" ];
-    ask = [ "hub" ];
-    bus = [ ];
-    courier = [ ];
-    outbox = [ ];
-    inbox = [ ];
-    hooks = [ "inbox" ];
-    broker = [ ];
-    export = [ "hub" ];
-    jobs = [ ];
-    backup = [ ];
-  };
+  # Each role, with the roles that it needs: `just settings` writes it from appliance/roles.py.
+  roles = builtins.fromJSON (builtins.readFile ./roles.json);
   roleNames = lib.attrNames roles;
   missingRoles = role: lib.subtractLists cfg.roles roles.${role};
 

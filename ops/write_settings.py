@@ -1,4 +1,5 @@
-"""Writes ops/agentlip.toml, the annotated reference: every setting with its default.
+"""Writes ops/agentlip.toml, the annotated reference: every setting with its default. Also writes
+nix/roles.json, the roles for the NixOS module.
 
 The words are those beside each field in the code, so the two can't differ; a test
 compares. Run it after adding a setting: `just settings`.
@@ -13,9 +14,11 @@ from typing import Any
 
 import msgspec
 
+from appliance.roles import NEEDS, RolesSettings
 from appliance.settings import Settings
 
 FILE = Path(__file__).parent / "agentlip.toml"
+ROLES_FILE = Path(__file__).parents[1] / "nix" / "roles.json"
 WIDTH = 96
 HEAD = """\
 # Every setting of the appliance with its default: copy what you change into agentlip.toml
@@ -33,6 +36,12 @@ def render() -> str:
         render_section(field.encode_name, field.type) for field in msgspec.structs.fields(Settings)
     ]
     return "\n".join([HEAD, *sections])
+
+
+def render_roles() -> str:
+    """Each role, with the roles that it needs."""
+    roles = {role: NEEDS.get(role, ()) for role in RolesSettings.__struct_fields__}
+    return json.dumps(roles, indent=2) + "\n"
 
 
 def render_section(name: str, kind: type[msgspec.Struct]) -> str:
@@ -86,5 +95,6 @@ def toml(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(render(), encoding="utf-8")
-    print(FILE)
+    for file, text in ((FILE, render()), (ROLES_FILE, render_roles())):
+        file.write_text(text, encoding="utf-8")
+        print(file)

@@ -10,7 +10,7 @@ from msgspec.structs import fields
 from appliance.kernel.config import BadSettings, load
 from appliance.settings import Settings
 from doctor.checks.settings import NOT_ABOVE
-from ops.write_settings import FILE, notes, render
+from ops.write_settings import FILE, ROLES_FILE, notes, render, render_roles
 
 SECTIONS = fields(Settings)
 TABLE = tomllib.loads((files("appliance.kernel") / "withdrawn_settings.toml").read_text())
@@ -26,6 +26,10 @@ WITHDRAWN = [
 
 def test_reference_is_what_the_code_says():
     assert FILE.read_text(encoding="utf-8") == render(), "stale; run: just settings"
+
+
+def test_nix_module_has_the_roles_of_the_code():
+    assert ROLES_FILE.read_text(encoding="utf-8") == render_roles(), "stale; run: just settings"
 
 
 def test_reference_changes_nothing():
