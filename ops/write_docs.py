@@ -1,5 +1,5 @@
-"""Writes the generated pages of docs/ (settings, errors, metrics, routes, events, checks, the list
-of decisions) and the unit in ops/systemd.
+"""Writes the generated pages of docs/ (settings, errors, metrics, routes, events, checks, worker
+commands, the list of decisions) and the unit in ops/systemd.
 
     python -m ops.write_docs            writes what has changed, and names it
     python -m ops.write_docs --check    writes nothing; names what is stale and exits with 1
@@ -48,6 +48,7 @@ from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
 from ops.check_pages import check_pages
+from ops.command_page import command_page
 from ops.markdown import code, fields, inner_structs, link, page, plain_name, sentence, table
 from ops.write_settings import notes, summary, toml
 
@@ -124,6 +125,7 @@ def pages() -> dict[str, str]:
         "metrics.md": metrics_page(),
         "routes.md": routes_page(routes),
         "events.md": events_page(events),
+        "worker.md": command_page(),
         **check_pages(),
         "../decisions/index.md": decisions_page(),
         "../../ops/systemd/agentlip.service": systemd.reference(),
