@@ -9,6 +9,7 @@ it exists, also with `git commit --no-verify`.
 import os
 import re
 import select
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ class PathClaimed(Conflict):
     code = "PATH_CLAIMED"
     default_message = "another agent has claimed a path of this change"
     default_hint = (
-        "wait for the claim, or ask its owner: agentlip bus send OWNER; a person overrides it with"
-        f" {OVERRIDE}=REASON"
+        "wait for the claim, or ask its owner: agentlip bus send release_request --to OWNER; a"
+        f" person overrides it with {OVERRIDE}=REASON"
     )
 
 
@@ -68,8 +69,8 @@ def check_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> None
     raise PathClaimed(
         "; ".join(lines),
         details={"paths": sorted(refused), "owner": owner},
-        hint=f"wait for the claim, or ask its owner: agentlip bus send {owner}; a person overrides"
-        f" it with {OVERRIDE}=REASON",
+        hint="wait for the claim, or ask its owner: agentlip bus send release_request --to"
+        f" {shlex.quote(owner)}; a person overrides it with {OVERRIDE}=REASON",
     )
 
 

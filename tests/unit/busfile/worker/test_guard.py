@@ -22,7 +22,7 @@ def test_refusal_names_owner_age_and_how_to_ask(team):
         PathClaimed, match=r"src/a is claimed by other \(path:src/\*\*, 5 s ago\)"
     ) as caught:
         guard.check_paths(team.team, "t", ["src/a", "docs/a"], "pre-commit")
-    assert "agentlip bus send other" in caught.value.hint
+    assert "agentlip bus send release_request --to other;" in caught.value.hint
     assert caught.value.details == {"paths": ["src/a"], "owner": "other"}
 
 
