@@ -9,7 +9,7 @@ killed leaves no half backup that lists as good. The next writer removes what it
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +45,11 @@ class ListedBackup(NamedTuple):
     manifest: BackupManifest | None
     verification: Verification | None
     problem: str = ""
+
+    @property
+    def result(self) -> str | None:
+        """good, bad or inconclusive; None if it was never verified."""
+        return None if self.verification is None else self.verification.result
 
 
 class BackupDirectory:
@@ -128,10 +133,10 @@ class BackupDirectory:
         """All backups, oldest first, with those that can't be read."""
         return [self.describe(name) for name in self.names()]
 
-    def newest(self) -> str:
-        """The name of the newest backup that can be read. Raises BackupNotFound."""
+    def newest(self, is_wanted: Callable[[ListedBackup], object] = lambda _: True) -> str:
+        """The name of the newest backup that can be read and is wanted. Raises BackupNotFound."""
         for listed in reversed(self.list()):
-            if listed.manifest is not None:
+            if listed.manifest is not None and is_wanted(listed):
                 return listed.name
         raise BackupNotFound("there is no backup yet", hint="agentlip backup create")
 

@@ -155,7 +155,7 @@ def summary(manifest: BackupManifest) -> dict[str, Any]:
 
 def row(listed: ListedBackup, machine: bool) -> dict[str, Any]:
     """A backup as a row of the list; for people without the fields for programs."""
-    result = None if listed.verification is None else listed.verification.result
+    result = listed.result
     if listed.manifest is None:
         return {"name": listed.name, "verified": result, "problem": listed.problem}
     values = summary(listed.manifest) | {"verified": result, "problem": listed.problem or None}

@@ -37,7 +37,8 @@ ChannelFlag = Annotated[
     str | None, typer.Option("--channel", help="With --into: only this channel, as a workspace.")
 ]
 IdentityFlag = Annotated[
-    Path | None, typer.Option("--identity", help="File with the age secret key of the backup.")
+    Path | None,
+    typer.Option("--identity", help="File with the age key (default: backup.identity_file)."),
 ]
 LINES_OF_KIND = {
     "lost": "lost",

@@ -1,27 +1,23 @@
 """`agentlip backup verify`: restores backups into a scratch directory and checks them there."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from appliance.backup.cli_opened import Opened, open_workspace, progress
+from appliance.backup.cli_restore import IdentityFlag
 from appliance.backup.errors import (
     BackupLibraryMissing,
     VerificationFailed,
     VerificationInconclusive,
 )
+from appliance.backup.manifest import Verification
 from appliance.cli_support import Session, common, note, plain
 from appliance.kernel.errors import Invalid
 
 if TYPE_CHECKING:
-    from appliance.backup.verify import Checked, Verifier
-
-IdentityFlag = Annotated[
-    Path | None,
-    typer.Option("--identity", help="File with the secret key (default: backup.identity_file)."),
-]
+    from appliance.backup.verify import Verifier
 
 
 @common
@@ -49,9 +45,13 @@ def verify(
     identities = keys.load(work.settings, identity)
     with work.backups.only_writer():
         verifier = verifier_of(session, work)
-        checked = [_report(session, verifier.verify(name, identities)) for name in chosen]
+        checked = {}
+        for name in chosen:
+            checked[name] = verifier.verify(name, identities)
+            _report(session, name, checked[name])
     if session.machine:
-        session.table([_row(result) for result in checked], (), "")
+        rows = [{"name": name, **msgspec.to_builtins(each)} for name, each in checked.items()]
+        session.table(rows, (), "")
     _raise_worst(checked)
 
 
@@ -65,7 +65,7 @@ def verify_at_once(session: Session, work: Opened, name: str, key: Any) -> None:
     except BackupLibraryMissing as error:
         note(f"{name} was not verified: {error.message}")
         return
-    result = verifier_of(session, work).verify(name, key).verification
+    result = verifier_of(session, work).verify(name, key)
     if result.result != "good" and not session.machine:
         note(f"{name} is {result.result}: {plain('; '.join(result.problems[:3]))}")
 
@@ -94,25 +94,19 @@ def _choose(work: Opened, names: list[str], latest: bool, everything: bool) -> l
     return [work.backups.newest()]
 
 
-def _report(session: Session, checked: "Checked") -> "Checked":
+def _report(session: Session, name: str, result: Verification) -> None:
     if not session.machine:
-        result = checked.verification
-        session.answer({}, f"{checked.name}: {result.result} ({result.seconds:.1f} s)")
+        session.answer({}, f"{name}: {result.result} ({result.seconds:.1f} s)")
         for problem in result.problems:
             note(f"  {plain(problem)}")
-    return checked
 
 
-def _row(checked: "Checked") -> dict[str, Any]:
-    return {"name": checked.name, **msgspec.to_builtins(checked.verification)}
-
-
-def _raise_worst(checked: list["Checked"]) -> None:
+def _raise_worst(checked: dict[str, Verification]) -> None:
     for wanted, error in (
         ("bad", VerificationFailed),
         ("inconclusive", VerificationInconclusive),
     ):
-        worst = [result for result in checked if result.verification.result == wanted]
-        if worst:
-            first = worst[0].verification.problems[0]
-            raise error(f"{worst[0].name}: {first}", details={"names": [e.name for e in worst]})
+        names = [name for name, result in checked.items() if result.result == wanted]
+        if names:
+            first = checked[names[0]].problems[0]
+            raise error(f"{names[0]}: {first}", details={"names": names})

@@ -111,16 +111,14 @@ class _Work:
         after_cut: Callable[[], object] | None,
     ) -> BackupManifest:
         created_ms, began = self._clock.now_ms(), self._clock.monotonic()
-        with common_cut(
-            self._datadir, self._clock, lambda: small_files.read_all(self._datadir)
-        ) as cut:
+        with common_cut(self._datadir, self._clock) as cut:
             if after_cut is not None:
                 after_cut()
             # Until a store is copied, its write-ahead log grows, and commits take longer.
             copies = [self._copy(pinned) for pinned in cut.stores]
         for pinned, copied in zip(cut.stores, copies, strict=True):
             self._add_store(pinned, copied)
-        self._add_small(cut.meanwhile)
+        self._add_small(cut.small)
         if exports is not None:
             self._add_files("export", small_files.list_exported(self._datadir, exports))
         return BackupManifest(
@@ -134,7 +132,7 @@ class _Work:
             db_id=self._db_id,
             epoch=self._epoch,
             last_event_id=max(facts.last_event_id for facts in self._stores.values()),
-            identity=small_files.identity_of(cut.meanwhile),
+            identity=small_files.identity_of(cut.small),
             recipients=self._settings.recipients,
             stores=self._stores,
             principals=self._principals,

@@ -6,12 +6,14 @@ writers wait for milliseconds only, not for the copies.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
+from appliance.backup import small_files
 from appliance.backup.errors import BackupNotWritable, CutNotPossible, StoreNotCopied
+from appliance.backup.small_files import SmallFile
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_declaration import declaration_of
@@ -25,7 +27,6 @@ from appliance.workspace.datadir import SHARED_STORES, STORES, DataDir
 _TRY = "PRAGMA busy_timeout = 4"  # milliseconds
 PAUSE_SECONDS_MAX = 2.0  # for which writers wait for the common cut
 _DISK = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
-R = TypeVar("R")
 
 
 class PinnedStore(NamedTuple):
@@ -39,17 +40,17 @@ class PinnedStore(NamedTuple):
     held: bool = False
 
 
-class Cut(NamedTuple, Generic[R]):
-    """`meanwhile`: what the function returned that ran while no store could be written."""
+class Cut(NamedTuple):
+    """`small`: the files that were read while no store could be written."""
 
     at_ms: int
     pause_ms: float
     stores: tuple[PinnedStore, ...]
-    meanwhile: R
+    small: tuple[SmallFile, ...]
 
 
 @contextmanager
-def common_cut(datadir: DataDir, clock: Clock, meanwhile: Callable[[], R]) -> Iterator[Cut[R]]:
+def common_cut(datadir: DataDir, clock: Clock) -> Iterator[Cut]:
     """The stores at one moment, until the end of the `with`.
 
     Raises CutNotPossible if a store stays locked by others, StoreNotCopied for a store that is
@@ -71,7 +72,7 @@ def common_cut(datadir: DataDir, clock: Clock, meanwhile: Callable[[], R]) -> It
             at_ms = clock.now_ms()
             for store in names:
                 _pin(readers[store], store, datadir)
-            result = meanwhile()
+            small = small_files.read_all(datadir)
         finally:
             for store in locked_at:
                 locks[store].execute("ROLLBACK")
@@ -84,7 +85,7 @@ def common_cut(datadir: DataDir, clock: Clock, meanwhile: Callable[[], R]) -> It
             )
             for store, reader in readers.items()
         ]
-        yield Cut(at_ms, max(store.pause_ms for store in pinned), tuple(pinned), result)
+        yield Cut(at_ms, max(store.pause_ms for store in pinned), tuple(pinned), small)
 
 
 def present_stores(datadir: DataDir) -> tuple[str, ...]:

@@ -3,7 +3,6 @@ hashes."""
 
 import os
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,10 +13,9 @@ from appliance.backup.remote import names_in, read_file, read_manifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import check_hash
 from appliance.backup.target import BackupTarget
+from appliance.backup.unpack import TellFile
 from appliance.kernel.ownership import open_own
 from appliance.kernel.store_errors import free_bytes
-
-Tell = Callable[[str, int, int], None]
 
 
 def newest_at(target: BackupTarget) -> str:
@@ -35,7 +33,7 @@ def fetch(
     name: str,
     backups: BackupDirectory,
     settings: BackupSettings,
-    tell: Tell | None = None,
+    tell: TellFile | None = None,
 ) -> tuple[BackupManifest, bool]:
     """The manifest, and whether anything was fetched: a whole backup in the directory is kept.
 
@@ -77,7 +75,7 @@ def _is_whole(backups: BackupDirectory, manifest: BackupManifest) -> bool:
 
 
 def _fetch_files(
-    target: BackupTarget, manifest: BackupManifest, into: Path, tell: Tell | None
+    target: BackupTarget, manifest: BackupManifest, into: Path, tell: TellFile | None
 ) -> None:
     done = 0
     for file in manifest.files:

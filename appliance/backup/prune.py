@@ -33,8 +33,7 @@ def prune(
 
 
 def _seen(listed: ListedBackup) -> RetainedBackup:
-    result = None if listed.verification is None else listed.verification.result
-    manifest = listed.manifest
+    manifest, result = listed.manifest, listed.result
     if manifest is None:
         return RetainedBackup(listed.name, moment_ms("", listed.name), None, result)
     return RetainedBackup(listed.name, manifest.cut_ms, manifest.reason, result)

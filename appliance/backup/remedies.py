@@ -38,11 +38,10 @@ def verified_backup(datadir: DataDir, store: str, after: int = -1) -> str | None
     expected = manifest.read(datadir).stores.get(store, "")
     settings = section(datadir.settings_file, "backup", BackupSettings) or BackupSettings()
     for listed in reversed(BackupDirectory(datadir, settings).list()):
-        if listed.manifest is None or listed.verification is None:
+        if listed.manifest is None or listed.result != "good":
             continue
         facts = listed.manifest.stores.get(store)
-        good = listed.verification.result == "good"
-        if not good or facts is None or facts.last_event_id <= after:
+        if facts is None or facts.last_event_id <= after:
             continue
         if not expected or facts.store_id == expected:
             return listed.name

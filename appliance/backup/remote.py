@@ -4,7 +4,7 @@ Nothing that a target answers is trusted: names, sizes, manifests and content ar
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -15,8 +15,7 @@ from appliance.backup.errors import BackupDamaged, TargetObjectMissing, VersionR
 from appliance.backup.manifest import OWNER, BackupFile, BackupManifest
 from appliance.backup.target import BackupTarget, read_all
 from appliance.backup.transfer import BackupOwner
-
-Tell = Callable[[str, int, int], None]
+from appliance.backup.unpack import TellFile
 
 
 class RemoteNames(NamedTuple):
@@ -76,7 +75,7 @@ def read_file(target: BackupTarget, name: str, file: BackupFile) -> Iterator[byt
         )
 
 
-def check(target: BackupTarget, name: str, tell: Tell | None = None) -> list[RemoteProblem]:
+def check(target: BackupTarget, name: str, tell: TellFile | None = None) -> list[RemoteProblem]:
     """Reads the whole backup and compares it. Raises TargetRefused or TargetUnreachable."""
     try:
         manifest = read_manifest(target, name)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, ListedBackup
 from appliance.backup.errors import BackupNotFound
 from appliance.backup.restore_job import RestoreJob
 from appliance.backup.settings import BackupSettings
@@ -53,7 +53,7 @@ def of(
     else:
         here = _workspace(workspace)
         backups = BackupDirectory(here, _settings(here))
-        folder = backups.path(_newest(backups) if name is None else name)
+        folder = backups.path(backups.newest(_is_wanted) if name is None else name)
     settings = BackupSettings() if here is None else _settings(here)
     if not folder.is_dir():
         raise BackupNotFound(f"there is no directory {folder}")
@@ -65,13 +65,10 @@ def of(
     return RestoreRequest(job, BackupDirectory(target, settings), settings, SystemClock())
 
 
-def _newest(backups: BackupDirectory) -> str:
-    """The newest backup that was made for its own sake, and was not found bad by a check."""
-    for listed in reversed(backups.list()):
-        bad = listed.verification is not None and listed.verification.result == "bad"
-        if listed.manifest is not None and listed.manifest.reason != "before-restore" and not bad:
-            return listed.name
-    raise BackupNotFound("there is no backup to restore", hint="agentlip backup list")
+def _is_wanted(listed: ListedBackup) -> bool:
+    """Whether it was made for its own sake, and was not found bad by a check."""
+    manifest = listed.manifest
+    return manifest is not None and manifest.reason != "before-restore" and listed.result != "bad"
 
 
 def _workspace(given: Path | None) -> DataDir:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+
 from appliance.backup import wire
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.catalogue import BackupCatalogue
@@ -88,12 +90,7 @@ class Backups:
             identity=manifest.identity,
             recipients=manifest.recipients,
             stores={
-                store: wire.BackupStore(
-                    file=facts.file,
-                    schema=facts.schema,
-                    rows=facts.rows,
-                    last_event_id=facts.last_event_id,
-                )
+                store: msgspec.convert(facts, wire.BackupStore, from_attributes=True)
                 for store, facts in manifest.stores.items()
             },
         )

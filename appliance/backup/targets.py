@@ -3,7 +3,7 @@
 Each target is handled on its own: a target that fails does not keep others from being served.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -30,12 +30,12 @@ from appliance.backup.target import BackupTarget, Environment
 from appliance.backup.target_directory import DirectoryTarget
 from appliance.backup.target_s3 import S3Target
 from appliance.backup.transfer import read_state, write_state
+from appliance.backup.unpack import TellFile
 from appliance.backup.upload import Upload, only_upload
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.workspace.datadir import DataDir
 
-Tell = Callable[[str, int, int], None]
 ATTEMPTS_MAX = 5  # a target that is away for longer gets the file in the next round
 _OF_ONE_SET = (PlainRefused, BackupDamaged, BackupNotFound, VersionRefused)
 
@@ -121,7 +121,7 @@ def find_named(settings: BackupSettings, name: str | None) -> list[TargetSetting
 
 
 def report(
-    access: TargetAccess, target: TargetSettings, *, check: bool, tell: Tell | None = None
+    access: TargetAccess, target: TargetSettings, *, check: bool, tell: TellFile | None = None
 ) -> TargetReport:
     """Never raises an error of the target; it is in the report.
 
@@ -180,7 +180,7 @@ def upload(
     names: Sequence[str],
     *,
     older_may_be_plain: bool,
-    tell: Tell | None = None,
+    tell: TellFile | None = None,
 ) -> list[UploadOutcome]:
     """Copies the backups, oldest first. Never raises an error of one backup or of the target.
 

@@ -14,7 +14,7 @@ from appliance.kernel.ownership import open_own
 from appliance.kernel.whole_file import sync_directory
 
 TellFile = Callable[[str, int, int], None]
-"""Called with the name of a file, the bytes of its content that are done, and all of them."""
+"""Called with the name of a file or backup, its bytes that are done, and all of them."""
 
 
 def unpack(

@@ -3,7 +3,7 @@
 A backup is present at a target when its manifest is there, which is written last.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -31,13 +31,11 @@ from appliance.backup.transfer import (
     read_state,
     write_state,
 )
+from appliance.backup.unpack import TellFile
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.file_lock import file_lock
 from appliance.workspace.datadir import DataDir
-
-Tell = Callable[[str, int, int], None]
-"""What is done, bytes done, bytes in total."""
 
 
 class Upload:
@@ -50,7 +48,7 @@ class Upload:
         target: BackupTarget,
         clock: Clock,
         seconds_max: float,
-        tell: Tell | None = None,
+        tell: TellFile | None = None,
     ) -> None:
         self._backups = backups
         self._target_settings = target_settings

@@ -8,7 +8,7 @@ the process is killed, the next one that changes the backups removes it.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from appliance import __version__
 from appliance.backup import scratch_log, scratch_stores
@@ -32,13 +32,6 @@ Replay = Callable[[DataDir, float], list[str]]
 """Replays the events of a workspace within some seconds: how its rows differ from them."""
 
 
-class Checked(NamedTuple):
-    """The result of one backup."""
-
-    name: str
-    verification: Verification
-
-
 class Verifier:
     """Verifies backups one after the other. Call inside `backups.only_writer()`."""
 
@@ -56,7 +49,7 @@ class Verifier:
         self._replay = replay
         self._tell = tell
 
-    def verify(self, name: str, identities: Identities | None) -> Checked:
+    def verify(self, name: str, identities: Identities | None) -> Verification:
         """Records the result beside the backup; an inconclusive one only if it is the first.
 
         Without the key of an encrypted backup that was restored before, its hashes are compared.
@@ -85,7 +78,7 @@ class Verifier:
         )
         if not inconclusive or before is None:
             self._backups.record(name, verification)
-        return Checked(name, verification)
+        return verification
 
     def _problems(
         self, name: str, path: Path, identities: Identities | None, before: Verification | None
