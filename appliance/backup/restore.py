@@ -147,7 +147,7 @@ def apply(
         except BaseException:
             swap.abandon(job.target)
             raise
-        journal = _journal(job, selection, prepared, safety, kept_as, clock)
+        journal = _journal(job, selection, prepared, kept_as, clock)
         _swap(job.target, journal, reached)
         _count(job, prepared, safety)
         swap.finish(job.target, reached)
@@ -195,7 +195,6 @@ def _journal(
     job: RestoreJob,
     selection: RestoreSelection,
     prepared: PreparedFiles,
-    safety: str,
     kept_as: str,
     clock: Clock,
 ) -> SwapJournal:
@@ -205,8 +204,6 @@ def _journal(
         state="unpacked",
         began_at=iso(clock.now_ms()),
         name=job.manifest.name,
-        epoch=prepared.epoch,
-        safety=safety,
         keep_as=kept_as,
         files=tuple(files),
     )

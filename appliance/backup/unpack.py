@@ -12,6 +12,7 @@ from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.kernel.ownership import open_own
 from appliance.kernel.whole_file import sync_directory
+from appliance.workspace.swap import make_folders
 
 TellFile = Callable[[str, int, int], None]
 """Called with the name of a file or backup, its bytes that are done, and all of them."""
@@ -41,7 +42,7 @@ def unpack(
         if only is None or only(file):
             target = into / file.path
             with writing():
-                _make_folder(target.parent)
+                make_folders(target.parent)
             _unpack_file(backup_path, manifest, file, target, identities, tell)
             folders.update(parent for parent in target.parents if parent.is_relative_to(into))
     with writing():
@@ -85,13 +86,6 @@ def _unpack_file(
         with suppress(OSError):
             target.unlink()
         raise
-
-
-def _make_folder(folder: Path) -> None:
-    """Folders that are made here are the owner's only."""
-    if not folder.is_dir():
-        _make_folder(folder.parent)
-        folder.mkdir(mode=0o700)
 
 
 def _count(tell: TellFile | None, name: str, total: int) -> Callable[[int], None] | None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from appliance.backup.cli_opened import size
 from appliance.cli_support import Session, common, note, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
@@ -22,7 +23,6 @@ ConfigFlag = Annotated[
     typer.Option("--config", help="Settings file (default: agentlip.toml in the workspace)."),
 ]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")]
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 migrate_app = plain_app()
 upgrade_app = plain_app()
@@ -135,13 +135,13 @@ def _plan_lines(planned: MigrationPlan) -> list[str]:
 
 
 def _store_line(store: StorePlan) -> str:
-    size = _size(store.bytes)
+    stored = size(store.bytes)
     match store.status:
         case "pending":
             steps = ", ".join(store.steps)
-            return f"{store.store}: schema {store.schema} → {store.program} ({size}): {steps}"
+            return f"{store.store}: schema {store.schema} → {store.program} ({stored}): {steps}"
         case "current":
-            return f"{store.store}: schema {store.schema}, nothing to do ({size})"
+            return f"{store.store}: schema {store.schema}, nothing to do ({stored})"
         case "new":
             return f"{store.store}: no file yet; the next start creates it"
         case _:
@@ -173,13 +173,3 @@ def _report_lines(report: checking.UpgradeReport) -> list[str]:
 
 def _steps(count: int) -> str:
     return "1 step" if count == 1 else f"{count} steps"
-
-
-def _size(count: int) -> str:
-    """`1536` → `1.5 kB`."""
-    size = float(count)
-    for unit in _UNITS[:-1]:
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} {_UNITS[-1]}"

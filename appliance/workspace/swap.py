@@ -54,15 +54,13 @@ class SwappedFile(msgspec.Struct, frozen=True):
 
 
 class SwapJournal(msgspec.Struct, frozen=True, kw_only=True):
-    """`.agentlip/restore.json`. `keep_as`: the folder in `.agentlip/backups` that gets the replaced
-    files; "" removes them. `name`, `epoch`, `safety`: for people who read the file."""
+    """The content of `.agentlip/restore.json`. The folder `keep_as` in `.agentlip/backups` gets the
+    replaced files; with "" they are removed. `name` is the name of the backup."""
 
     version: int = 1
     state: Literal["unpacked", "committed", "done"]
     began_at: str
     name: str = ""
-    epoch: str = ""
-    safety: str = ""
     keep_as: str = ""
     files: tuple[SwappedFile, ...] = ()
 
@@ -180,7 +178,7 @@ def _forward(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
                 continue  # it is in its place
             _put_aside(present, old / file.path, reached)
             if file.new:
-                _make_folders(present.parent)
+                make_folders(present.parent)
                 _move(new / file.path, present)
                 sync_directory(present.parent)
                 reached(f"replaced {file.path}")
@@ -194,7 +192,7 @@ def _put_aside(present: Path, old: Path, reached: Reached) -> None:
     for suffix in (*_BESIDE, ""):
         source = present.with_name(present.name + suffix)
         if source.exists() or source.is_symlink():
-            _make_folders(old.parent)
+            make_folders(old.parent)
             _move(source, old.with_name(old.name + suffix))
             moved = True
             reached(f"put aside {source.name}")
@@ -226,7 +224,8 @@ def _write(datadir: DataDir, journal: SwapJournal) -> None:
     datadir.write_private(datadir.dir / FILE, msgspec.json.encode(journal).decode() + "\n")
 
 
-def _make_folders(path: Path) -> None:
+def make_folders(path: Path) -> None:
+    """Makes a folder, and those above it that are missing, for their owner only."""
     missing = [path, *path.parents]
     for folder in reversed([name for name in missing if not name.exists()]):
         folder.mkdir(mode=0o700)
