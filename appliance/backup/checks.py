@@ -15,10 +15,10 @@ from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import check_hashes
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
-from appliance.checks.context import Context, size_of
+from appliance.checks.context import Context
 from appliance.checks.sections import section
 from appliance.workspace import swap
-from appliance.workspace.datadir import BESIDE
+from appliance.workspace.datadir import SHARED_STORES, STORES
 
 CREATE = "agentlip backup create"
 VERIFY = "agentlip backup verify --latest"
@@ -210,9 +210,8 @@ def _space(context: Context) -> Iterator[Finding]:
     settings, backups = _backups(context)
     if not settings.enabled:
         return
-    stores = (context.datadir.database(store) for store in context.stores)
-    files = (path.with_name(path.name + end) for path in stores for end in ("", *BESIDE))
-    needed = sum(map(size_of, files)) + settings.free_bytes_min
+    stores = (*STORES, *SHARED_STORES)
+    needed = sum(map(context.datadir.store_bytes, stores)) + settings.free_bytes_min
     folder = backups.root if backups.root.is_dir() else context.datadir.dir
     try:
         volume = os.statvfs(folder)

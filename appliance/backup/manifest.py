@@ -21,7 +21,7 @@ from appliance.backup.errors import BackupDamaged, VersionRefused
 from appliance.kernel.clock import utc
 from appliance.kernel.store_declaration import path_of
 
-FILE, VERIFICATION, OWNER = "manifest.json", "verification.json", "upload.json"
+FILE, VERIFICATION = "manifest.json", "verification.json"
 """The names of other files of a backup, here and at targets."""
 BYTES_MAX = 64 * 1024 * 1024  # about 150,000 files; a larger manifest is damaged
 FORMAT = 1
@@ -204,7 +204,7 @@ def _seal(manifest: BackupManifest) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    taken = ("", ".", "..", FILE, VERIFICATION, OWNER)
+    taken = ("", ".", "..", FILE, VERIFICATION)
     return name not in taken and "/" not in name and "\0" not in name
 
 

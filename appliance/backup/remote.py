@@ -7,14 +7,11 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import msgspec
-
 from appliance.backup import manifest as manifests
 from appliance.backup.backup_directory import NAME
 from appliance.backup.errors import BackupDamaged, TargetObjectMissing, VersionRefused
-from appliance.backup.manifest import OWNER, BackupFile, BackupManifest
+from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.target import BackupTarget, read_all
-from appliance.backup.transfer import BackupOwner
 from appliance.backup.unpack import TellFile
 
 
@@ -48,15 +45,6 @@ def read_manifest(target: BackupTarget, name: str) -> BackupManifest:
     if manifest.name != name:
         raise BackupDamaged(f"the manifest of {name} at the target is of {manifest.name}")
     return manifest
-
-
-def owner_of(target: BackupTarget, name: str) -> str | None:
-    """The workspace of a backup, also without a manifest; None if nothing says whose it is."""
-    try:
-        text = read_all(target, f"{name}/{OWNER}", manifests.BYTES_MAX)
-        return msgspec.json.decode(text, type=BackupOwner).db_id
-    except (TargetObjectMissing, BackupDamaged, msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def read_file(target: BackupTarget, name: str, file: BackupFile) -> Iterator[bytes]:

@@ -15,15 +15,16 @@ from appliance.backup.errors import (
     TargetObjectMissing,
     VersionRefused,
 )
-from appliance.backup.manifest import VERIFICATION, VERIFICATION_BYTES_MAX, Verification
-from appliance.backup.remote import names_in, owner_of, read_manifest
+from appliance.backup.manifest import VERIFICATION, VERIFICATION_BYTES_MAX, Verification, moment_ms
+from appliance.backup.remote import names_in, read_manifest
 from appliance.backup.retention import RetainedBackup, RetentionDecision, decide
 from appliance.backup.settings import BackupSettings
 from appliance.backup.target import BackupTarget, read_all
 from appliance.backup.upload import removal_order
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import DAY_MS, Clock
 
 UNFINISHED = "an unfinished copy of a backup that is no longer here"
+UNFINISHED_MS = 7 * DAY_MS  # a younger one may be the upload of another workspace
 
 
 def prune(
@@ -42,9 +43,7 @@ def prune(
         if not decision.keep and decision.name not in local
     ]
     for name in names.unfinished:
-        if name in local:
-            continue
-        if owner_of(target, name) == owner:
+        if name not in local and moment_ms("", name) < clock.now_ms() - UNFINISHED_MS:
             decisions.append(RetentionDecision(name, False, UNFINISHED))
     for decision in decisions:
         name = decision.name

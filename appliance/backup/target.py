@@ -2,7 +2,6 @@
 
 A target holds files below names with `/`, such as `20260204T203000Z-0a1b2c/manifest.json`:
 
-    NAME/upload.json    written first: of which workspace the backup is
     NAME/…              the files of the backup, as they are
     NAME/manifest.json  written last: only with it the backup counts as present
 """

@@ -1,8 +1,4 @@
-"""What is known about the upload of a backup.
-
-`upload.json` at the target says of which workspace the backup is. `upload-TARGET.json` beside the
-local manifest has how the last upload or check ended.
-"""
+"""How the last upload or check of a backup ended: `upload-TARGET.json` beside its manifest."""
 
 from pathlib import Path
 from typing import Literal
@@ -16,14 +12,8 @@ from appliance.kernel.whole_file import write_whole
 _STATE_BYTES_MAX = 16 * 1024 * 1024
 
 
-class BackupOwner(msgspec.Struct, frozen=True):
-    """`upload.json`: the workspace of a backup whose manifest is not there yet."""
-
-    db_id: str
-
-
 class UploadState(msgspec.Struct, kw_only=True):
-    """`upload-TARGET.json`. `address`: the target's, since a name may get another address.
+    """`address`: the target's, since a name may get another address.
     `damaged`: files that a check found damaged there."""
 
     address: str

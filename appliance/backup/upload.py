@@ -20,12 +20,11 @@ from appliance.backup.errors import (
     TargetFailed,
     TargetObjectMissing,
 )
-from appliance.backup.manifest import OWNER, VERIFICATION, BackupFile, BackupManifest
+from appliance.backup.manifest import VERIFICATION, BackupFile, BackupManifest
 from appliance.backup.settings import TargetSettings
 from appliance.backup.stored import pieces
 from appliance.backup.target import BackupTarget, read_all
 from appliance.backup.transfer import (
-    BackupOwner,
     UploadState,
     address_of,
     read_state,
@@ -110,13 +109,12 @@ class Upload:
         self, manifest: BackupManifest, listed: Mapping[str, int], damaged: Collection[str]
     ) -> list[BackupFile]:
         """Removes the manifest first, so that the backup does not count meanwhile, then files that
-        are not of the backup. Writes whose backup it is. Returns the files to send."""
+        are not of the backup. Returns the files to send."""
         name = manifest.name
         kept = {f"{name}/{file.name}" for file in manifest.files}
-        kept |= {f"{name}/{OWNER}", f"{name}/{VERIFICATION}"}
+        kept.add(f"{name}/{VERIFICATION}")
         for other in removal_order(name, set(listed) - kept):
             self._target.remove(other)
-        self._target.write(f"{name}/{OWNER}", [msgspec.json.encode(BackupOwner(manifest.db_id))])
         missing = _find_missing(manifest, listed)
         return [file for file in manifest.files if file in missing or file.name in damaged]
 
@@ -179,10 +177,8 @@ def _find_missing(manifest: BackupManifest, listed: Mapping[str, int]) -> list[B
 
 
 def removal_order(name: str, files: Iterable[str]) -> list[str]:
-    """The manifest first, so that a half removed backup does not count, the owner last, so that it
-    is known whose files are left."""
-    first, last = f"{name}/{manifests.FILE}", f"{name}/{OWNER}"
-    return sorted(files, key=lambda file: (file != first, file == last, file))
+    """The manifest first, so that a half removed backup does not count."""
+    return sorted(files, key=lambda file: (file != f"{name}/{manifests.FILE}", file))
 
 
 @contextmanager

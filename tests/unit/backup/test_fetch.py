@@ -71,7 +71,7 @@ def test_newest_backup_is_the_newest_with_a_manifest(
     local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
     real = local.access().open(local.settings.targets[0])
-    real.write("20991231T000000Z-abcdef/upload.json", [b"{}"])
+    real.write("20991231T000000Z-abcdef/db.sqlite3.zst", [b"{}"])
     assert fetch.newest_at(real) == name
     real.remove(f"{name}/manifest.json")
     with pytest.raises(BackupNotFound):
@@ -89,10 +89,10 @@ def test_name_that_is_not_there_is_not_found(other: TargetBackups, name: str, wa
 def test_each_flipped_byte_at_the_target_is_refused(other: TargetBackups, name: str) -> None:
     real = real_target(other)
     files = sorted(real.list(name))
-    assert len(files) == 6
+    assert len(files) == 5
     for file in files:
         content = b"".join(real.read(file))
-        if not content or file.endswith("upload.json"):
+        if not content:
             continue
         changed = bytearray(content)
         changed[len(content) // 2] ^= 1
@@ -109,7 +109,7 @@ def test_manifest_that_names_files_outside_is_refused(
 ) -> None:
     real = real_target(other)
     original = local.backups.read(name)
-    for file in ("../escaped", "a/b", "..", "manifest.json", "upload.json", "small", ""):
+    for file in ("../escaped", "a/b", "..", "manifest.json", "verification.json", "small", ""):
         bad = msgspec.structs.replace(original.files[0], name=file)
         changed = msgspec.structs.replace(original, files=(bad, *original.files[1:]))
         real.write(f"{name}/manifest.json", [manifest.encode(changed)])

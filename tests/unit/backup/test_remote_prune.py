@@ -110,11 +110,11 @@ def test_unfinished_copy_of_a_removed_backup_is_removed(pruned: TargetBackups) -
     opened = pruned.access().open(pruned.settings.targets[0])
     opened.remove(f"{names[0]}/manifest.json")
     forget(pruned, names[0])
-    foreign = "20260101T000000Z-abcdef"
-    opened.write(f"{foreign}/upload.json", [b'{"db_id":"other"}'])
+    young = "29990101T000000Z-abcdef"
+    opened.write(f"{young}/db.sqlite3.zst", [b"of another workspace"])
     removed = [each for each in copy(pruned) if each.result == "removed"]
     assert [(each.name, each.problem) for each in removed] == [(names[0], remote_prune.UNFINISHED)]
-    assert {file.partition("/")[0] for file in opened.list()} == {names[1], foreign}
+    assert {file.partition("/")[0] for file in opened.list()} == {names[1], young}
 
 
 def test_interrupted_removal_leaves_no_backup_that_counts(pruned: TargetBackups) -> None:
