@@ -22,6 +22,17 @@ TALK = (
     ("ada", "Good. Publish it after 14:00."),
     ("builder", "Done. Everything is verified and signed."),
 )
+QUESTIONS = (
+    {"text": "In which region should the index live?", "sender": "planner"},
+    {
+        "text": "Publish release 2.4? Both images are verified: https://ci.example.com/run/815",
+        "sender": "builder",
+        "choices": ["publish", "wait until Monday"],
+        "default": "wait until Monday",
+        "deadline_seconds": 5400,
+        "blocks": ["publish-2.4"],
+    },
+)
 
 
 def fill(hub: ServedHub) -> tuple[str, str]:
@@ -85,6 +96,12 @@ def main() -> None:
         page.topic(channel_id, topic_id)
         page.sees("published", ".list")
         save(page, "phone")
+        for question in QUESTIONS:
+            hub.made(hub.http.post("/api/v1/asks", question))
+        page.tab.resize(980, 600)
+        page.go("#/asks")
+        page.sees("publish-2.4", ".ask")
+        save(page, "asks")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ export const KEYS = [
   ["g h", "Go to the first screen"],
   ["g e", "Go to the events"],
   ["g o", "Go to the operator's views"],
+  ["g a", "Go to the questions that wait for you"],
   ["g s", "Go to signing in"],
   ["n", "Next topic with unread messages"],
   ["j", "Next message"],

@@ -1,5 +1,6 @@
 // Starts the page: takes a one-time link, connects, and shows the screen of the address.
 import { get } from "./api.js";
+import { AsksBadge, AsksScreen, loadAsks, noteAsk } from "./asks.js";
 import { EventsScreen, showLive } from "./events.js";
 import { Help } from "./help.js";
 import { apply, attempt, forget, loadChannels } from "./hub.js";
@@ -37,6 +38,7 @@ class FindMessage extends Component {
 // Another screen is a row here: its name in the address, its view, and its title in the menu.
 // `alone`: it needs no hub.
 const SCREENS = {
+  asks: { view: AsksScreen, title: "Waiting for you", badge: AsksBadge },
   search: { view: SearchScreen, title: "Search" },
   events: { view: EventsScreen, title: "Events" },
   operate: { view: OperateScreen, title: "Operate", alone: true },
@@ -60,10 +62,12 @@ const live = new Live({
   },
   onEvent(event, replayed) {
     apply(event, replayed);
+    noteAsk(event);
     if (!replayed) showLive(event);
   },
   onReady() {
     attempt(loadChannels);
+    loadAsks();
   },
   onEpoch() {
     forget();
@@ -97,7 +101,7 @@ class App extends Component {
     if (event.target.closest("input, textarea, select, dialog")) return;
     const pressed = `${this.prefix}${event.key}`;
     this.prefix = event.key === "g" && !this.prefix ? "g" : "";
-    const target = { "/": "#/search", gh: "#/start", ge: "#/events", go: "#/operate", gs: "#/sign-in" }[pressed];
+    const target = { "/": "#/search", gh: "#/start", ga: "#/asks", ge: "#/events", go: "#/operate", gs: "#/sign-in" }[pressed];
     if (pressed === "?") this.setState({ help: true });
     else if (pressed === "n") this.nextUnread();
     else if (target) go(target);
@@ -138,7 +142,7 @@ class App extends Component {
         <button class="plain menu" aria-expanded=${menu ? "true" : "false"} aria-label="Channels" onClick=${() => this.setState({ menu: !menu })}>☰</button>
         <a class="brand" href="#/">Agentlip</a><${Badge} count=${unread.total} />
         <nav aria-label="Screens">${Object.entries(SCREENS).filter(([, each]) => each.title).map(([name, each]) => html`<a key=${name} href=${link({ screen: name })}
-          aria-current=${place.screen === name ? "page" : undefined}>${each.title}</a>`)}</nav>
+          aria-current=${place.screen === name ? "page" : undefined}>${each.title}${each.badge && html`<${each.badge} />`}</a>`)}</nav>
         <span class="dot ${state.connection.name}" title=${state.connection.name} role="img" aria-label=${`Connection: ${state.connection.name}`}></span>
         ${session.known && html`<a class="plain" href="#/sign-in">${session.signedIn ? session.name : "Sign in"}</a>`}
         <button class="plain" aria-label="Light or dark" title="Light or dark" onClick=${otherTheme}>◐</button>

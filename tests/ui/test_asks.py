@@ -1,0 +1,104 @@
+"""Waiting for you: questions appear, are answered once, and never become markup."""
+
+import pytest
+
+from tests.support.hostile import MARKUP
+from tests.support.servedhub import serve
+from tests.support.uipage import token_of_ada, ui_page
+
+pytestmark = pytest.mark.slow
+
+PATH = "/api/v1/asks"
+SCREEN = "section[aria-label='Waiting for you']"
+BADGE = "header nav .badge"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("ui")) as hub:
+        hub.channel_with_topic("general")
+        yield hub
+
+
+@pytest.fixture
+def page(hub):
+    with ui_page(hub) as page:
+        yield page
+
+
+def ask(hub, text, **more):
+    body = {"text": text, "sender": "deployer", **more}
+    return hub.made(hub.http.post(PATH, body))["ask"]["id"]
+
+
+def show(hub, ask_id):
+    return hub.http.get(f"{PATH}/{ask_id}").body["ask"]
+
+
+def test_question_arrives_live_and_a_button_answers_it(hub, page):
+    page.go("#/asks")
+    page.sees("Nothing waits for you", SCREEN)
+    page.is_live()
+    ask_id = ask(hub, "Deploy build 7?", choices=["yes", "no"], default="no", deadline_seconds=3600,
+                 blocks=["deploy-7"])  # fmt: skip
+    page.sees("Deploy build 7?", SCREEN)
+    page.sees("deploy-7", SCREEN)
+    page.sees("00:59:", ".ask time")
+    page.sees("1", BADGE)
+    page.click(".ask button", "yes")
+    page.lacks(".ask")
+    page.lacks(BADGE)
+    page.sees("answered by ada", ".asked")
+    answered = show(hub, ask_id)
+    assert (answered["answer"], answered["answered_principal"]) == ("yes", "ada")
+
+
+def test_free_text_is_an_answer(hub, page):
+    ask_id = ask(hub, "Which region?")
+    page.go("#/asks")
+    page.fill(".ask textarea", "eu-west, please")
+    page.click(".ask button", "Answer")
+    page.lacks(".ask")
+    assert show(hub, ask_id)["answer"] == "eu-west, please"
+
+
+def test_two_people_see_the_same_outcome(hub, page):
+    ask_id = ask(hub, "Merge?", choices=["yes", "no"])
+    page.go("#/asks")
+    page.sees("Merge?", SCREEN)
+    page.sees("1", BADGE)
+    hub.http.post(f"{PATH}/{ask_id}/answer", {"answer": "no", "sender": "grace"})
+    page.lacks(".ask")
+    page.sees("answered by grace", ".asked")
+
+
+def test_deadline_passes_on_the_page(hub, page):
+    ask(hub, "Quick?", choices=["go"], default="go", deadline_seconds=2)
+    page.go("#/asks")
+    page.sees("defaulted by appliance", ".asked")
+
+
+def test_markup_in_every_field_stays_text(hub, page):
+    page.go("#/asks")
+    for markup in MARKUP:
+        text = markup[:100].strip()
+        answer = hub.http.post(PATH, {
+            "text": markup, "sender": text, "choices": [text], "blocks": [text], "default": text,
+            "deadline_seconds": 600, "may_answer": ["ada"],
+        })  # fmt: skip
+        assert answer.status == 201, answer
+        page.sees(markup.split("\n")[0].strip()[:20], SCREEN)
+        page.click(".ask button")
+        page.lacks(".ask")
+    assert page.count(f"{SCREEN} script, {SCREEN} img, {SCREEN} iframe") == 0
+
+
+def test_token_without_the_scope_sees_why_it_cannot_answer(hub):
+    made = hub.http.post("/api/v1/tokens", {"name": "reader", "scopes": ["hub:read"]})
+    token_of_ada(hub)
+    ask(hub, "Really?", choices=["yes"])
+    with ui_page(hub, signed_in=False) as page:
+        page.sign_in(hub.made(made)["token"]["id"])
+        page.go("#/asks")
+        page.sees("ask:answer", ".ask")
+        page.lacks(".ask button")
