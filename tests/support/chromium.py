@@ -128,7 +128,7 @@ def browser_page() -> Iterator[BrowserPage]:
             with connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as browser:
                 target = _target(browser)
             address = f"ws://127.0.0.1:{port}/devtools/page/{target}"
-            with connect(address, max_size=None) as socket:
+            with connect(address, max_size=None, ping_interval=None) as socket:
                 yield BrowserPage(socket)
         finally:
             process.kill()

@@ -58,6 +58,30 @@ def test_appliance_that_is_gone_and_back(tmp_path):
         assert page.count(".banner") == 0
 
 
+def test_read_only_appliance_is_read_and_explains_its_refusals(tmp_path):
+    with serve(tmp_path) as hub, ui_page(hub) as page:
+        topic = hub.channel_with_topic("general")
+        hub.send(topic[1], "written before")
+        page.open()
+        page.topic(*topic)
+        page.is_live()
+        port = hub.port
+        hub.stop()
+        hub.start("--port", str(port), "--read-only")
+        page.open()
+        page.topic(*topic)
+        page.sees("written before", ".list")
+        page.fill(".compose textarea", "too late")
+        page.press("Enter")
+        page.sees("Read-only", ".banner")
+        hub.stop()
+        hub.start("--port", str(port))
+        page.is_live()
+        page.misses("Read-only")
+        page.press("Enter")
+        page.sees("too late", ".list")
+
+
 def test_revoked_token_ends_the_page(tmp_path):
     with serve(tmp_path) as hub, ui_page(hub, signed_in=False) as page:
         made = agentlip("token", "create", "--name", "guest", "--scope", "hub:read", "--json",
@@ -69,30 +93,38 @@ def test_revoked_token_ends_the_page(tmp_path):
         page.has(".dot.signed-out")
 
 
-def test_restored_workspace_is_read_again(hub):
-    with ui_page(hub) as page:
-        page.open()
-        page.click(".sidebar a", "general")
-        page.is_live()
-        page.tab.evaluate(
-            "import('/ui/store.js').then(({ state }) => { window.state = state;"
-            " state.channels = new Map(); })"
-        )
-        # What a restore does to an open page: the hello of its next socket names another epoch.
-        port = hub.port
-        with_epoch = "window.WebSocket.prototype.send"
-        page.tab.evaluate(
-            f"(() => {{ const real = {with_epoch}; {with_epoch} = function (text) {{"
-            " const hello = JSON.parse(text);"
-            " real.call(this, JSON.stringify({ ...hello, epoch: hello.after_event_id ?"
-            " 'before-the-restore' : hello.epoch }));"
-            f" {with_epoch} = real; }}; }})()"
-        )
-        hub.kill()
-        hub.start("--port", str(port))
-        page.sees("restored from a backup")
-        page.is_live()
-        page.sees("general", ".sidebar")
+def test_restore_replaces_what_open_pages_show(tmp_path):
+    with serve(tmp_path) as hub:
+        channel_id, topic_id = topic = hub.channel_with_topic("general")
+        hub.send(topic_id, "in the backup")
+        with ui_page(hub) as page, ui_page(hub, signed_in=False) as reader:
+            made = agentlip("backup", "create", "--json", cwd=tmp_path).json
+            hub.topic(channel_id, "lost topic")
+            hub.send(topic_id, "lost")
+            for each in (page, reader):
+                each.open()
+                each.topic(*topic)
+                each.sees("lost", ".list")
+                each.sees("lost topic", ".sidebar")
+            port = hub.port
+            hub.stop()
+            restored = agentlip("backup", "restore", made["name"], "--yes", cwd=tmp_path)
+            assert restored.code == 0, restored
+            hub.start("--port", str(port))
+            hub.send(topic_id, "after the restore")
+            # A restore ends all sessions. Reading needs none here.
+            page.sees("restored from a backup")
+            page.sees("Sign in", "h1")
+            assert "lost" not in page.text()
+            page.fill("input[type=password]", hub.token)
+            page.click("main .primary", "Sign in")
+            for each in (page, reader):
+                each.sees("after the restore", ".list")
+                each.misses("lost")
+                assert each.text(".list").count("in the backup") == 1
+            hub.send(topic_id, "live again")
+            for each in (page, reader):
+                each.sees("live again", ".list")
 
 
 def test_clock_that_jumped_is_pointed_out(hub):

@@ -1,8 +1,11 @@
 // Requests to the HTTP API. Every failure is an ApiError with a code, a sentence and a hint.
 
+import { changed, state } from "./store.js";
+
 const TRIES_MAX = 3;
 const TIMEOUT_MS = 20_000;
 export const OFFLINE = "UNREACHABLE";
+const READ_ONLY = "STORE_READ_ONLY";
 
 export class ApiError extends Error {
   constructor(status, body, retryAfter = 0) {
@@ -63,6 +66,11 @@ export async function request(method, path, body) {
     try {
       return await once(method, path, body, headers);
     } catch (error) {
+      if (error.code === READ_ONLY) {
+        state.readOnly = error;
+        changed();
+        throw error;
+      }
       if (!error.passes || tries >= TRIES_MAX) throw error;
       await wait(Math.min(5, error.retryAfter || 0.3 * 2 ** tries) * 1000);
     }

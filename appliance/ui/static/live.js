@@ -5,6 +5,7 @@
 // A browser can't read why a socket was refused, so a read over HTTP comes first. Sockets need a
 // session even where reading is free (loopback): without one, the events come by long polling.
 import { ApiError, get, OFFLINE } from "./api.js";
+import { refreshSession } from "./session.js";
 import { changed, state } from "./store.js";
 
 const WAIT_MS_MIN = 500;
@@ -88,7 +89,7 @@ export class Live {
       this.socket = null;
       if (opened && Date.now() - opened > STABLE_MS) this.failures = 0;
       if (close.code === UNAUTHORIZED && state.session.signedIn) {
-        this.lost(new ApiError(401, {}));
+        this.ended();
       } else if (close.code === UNAUTHORIZED && !this.polling) {
         this.polling = true;
         this.connect();
@@ -119,8 +120,19 @@ export class Live {
   ready() {
     this.until = -1;
     if (state.connection.name === "live") return;
+    state.readOnly = null;
     this.set("live", null);
     this.onReady();
+  }
+
+  // The session ended. A restore ends all of them: then what is shown may be gone too.
+  async ended() {
+    this.lost(new ApiError(401, {}));
+    await refreshSession().catch(() => {});
+    const { epoch } = await get("/health").catch(() => ({}));
+    if (!epoch || !this.epoch || epoch === this.epoch) return;
+    this.cursor = this.epoch = null;
+    this.onEpoch();
   }
 
   restored() {

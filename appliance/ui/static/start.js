@@ -82,6 +82,10 @@ const STATES = {
 
 export function Banner({ retry }) {
   const { name, error } = state.connection;
+  if (name === "live" && state.readOnly) {
+    const { message, hint } = state.readOnly;
+    return html`<div class="banner" role="status"><strong>Read-only</strong> <span>You can read, but nothing can be changed now: ${message}.</span> <code>${hint}</code></div>`;
+  }
   if (name === "live" || (name === "connecting" && !state.loaded)) return null;
   const [title, text] = STATES[name];
   const reason = error && error.code !== OFFLINE && error.status !== 401 ? `${error.message} (${error.code})` : text;

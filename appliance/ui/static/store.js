@@ -9,6 +9,7 @@ export const state = {
   logs: new Map(), // topic id → TopicLog
   attachments: new Map(), // topic id → { items, more }
   enrichments: new Map(), // message id → { version, items }
+  readOnly: null, // why changes are refused, until the next connection
   loaded: false, // the channels are there
   notice: null, // a sentence about the last action
   clockWarning: null, // an event whose time jumped
