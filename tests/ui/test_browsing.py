@@ -16,11 +16,20 @@ def hub(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def page(hub):
+def browser(hub):
     with ui_page(hub) as page:
         yield page
-        assert page.tab.problems == []
-        assert all(each.startswith((hub.url, "about:")) for each in page.tab.requests)
+
+
+@pytest.fixture
+def page(hub, browser):
+    """The same browser for all tests; each of them answers for its own errors in the console."""
+    yield browser
+    problems, requests = browser.tab.problems[:], browser.tab.requests[:]
+    browser.tab.problems.clear()
+    browser.tab.requests.clear()
+    assert problems == []
+    assert all(each.startswith((hub.url, "about:")) for each in requests)
 
 
 @pytest.fixture
@@ -102,6 +111,8 @@ def test_conflicting_edit_is_explained(hub, page, topic):
     page.sees("VERSION_CONFLICT", "dialog")
     page.press("Escape")
     page.sees("theirs", ".list")
+    assert all("409" in each for each in page.tab.problems)
+    page.tab.problems.clear()
 
 
 def test_move_shows_what_moves_before_it_happens(hub, page, topic):
