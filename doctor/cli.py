@@ -81,7 +81,7 @@ def bare(
         return
     if checkpoint:
         datadir = datadir_of(option(ctx, "workspace", workspace))
-        for name in STORES:
+        for name in _STORES:
             path = datadir.database(name)
             if path.exists() and not datadir.suspect_file(name).exists():
                 left = fold_log(path)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from appliance.checks.check import Finding, Problem, Severity
 from appliance.checks.context import Context, size_of
+from appliance.workspace.datadir import SHARED_STORES
 
 _MIB = 1 << 20
 ERROR_BYTES = 500 * _MIB  # section 6.5 of the hub specification
@@ -26,7 +27,7 @@ def log_bytes(database: Path) -> int:
 
 
 def find_large_log(context: Context) -> Iterator[Finding]:
-    for store in context.stores:
+    for store in (*context.stores, *SHARED_STORES):
         database = context.datadir.database(store)
         size = log_bytes(database)
         if size > context.settings.wal_warning_bytes:

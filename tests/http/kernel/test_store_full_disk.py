@@ -138,7 +138,7 @@ def test_search_and_pruning_of_the_bus_continue_when_there_is_space(tmp_path):
                 fill(hub, disk, "/bus/v1/messages", WRITES["/bus/v1/messages"](""))
                 refused = hub.http.get("/bus/v1/search?q=x").body
                 assert refused["code"] == "STORAGE_FULL"
-                assert "can't be indexed" in refused["message"]
+                assert "can't be indexed" in refused["error"]
                 until(lambda: failed.search(hub.http.get("/metrics").raw.decode()), 30, "it fails")
                 disk.clear()
                 until(lambda: not connection.execute("SELECT 1 FROM messages").fetchall(), 30)

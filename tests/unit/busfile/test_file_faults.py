@@ -1,18 +1,35 @@
 """kill -9 and a full disk in each write; durability; readers that hold a snapshot."""
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
-from appliance.busfile import claims, jsonl, messages, retention
+from appliance.busfile import (
+    claims,
+    dependencies,
+    heartbeats,
+    jsonl,
+    messages,
+    retention,
+    search,
+    workers,
+)
 from appliance.busfile.file import BusPaths, connect, transaction
+from appliance.busfile.worker import operations, reviews
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel.errors import StorageFull
+from appliance.workspace.datadir import DataDir
+from doctor.checks.store_log import find_large_log
 from tests.contract.test_walls import ROOT
 from tests.support.bus import NOW, BusFixture
+from tests.support.clock import FakeClock
 from tests.support.smalldisk import small_disk
 
 pytestmark = pytest.mark.slow
@@ -126,19 +143,60 @@ def test_full_waits_for_the_disk_in_each_commit_and_normal_does_not(tmp_path, du
     assert counted >= syncs if durable else counted <= 2
 
 
+COUNTER = itertools.count()  # a value that is the same writes nothing
+
+
+def random_name():
+    return os.urandom(100).hex()
+
+
+def search_new(bus):
+    insert = "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES (?, 1, 'f', 't')"
+    with suppress(StorageFull):
+        bus.run(lambda connection: connection.execute(insert, (random_name(),)))
+    search.search(bus.connection, "word")
+
+
+def transition(bus):
+    row = bus.run(workers.read_worker, "w")
+    after = "ASSIGNED" if row.state == "FAILED" else "FAILED"
+    bus.run(workers.transition, NOW, "w", row.state, after, actor="a")
+
+
 WRITES = {
     "publish": lambda bus: bus.send(payload="x" * 4000),
     "blob": lambda bus: bus.send(payload=os.urandom(30_000).hex()),
-    "claim": lambda bus: bus.run(claims.claim, NOW, os.urandom(100).hex(), "a"),
+    "ack": lambda bus: bus.run(messages.ack, NOW, random_name(), 0),
+    "retire": lambda bus: bus.run(retention.retire_cursor, NOW, "a"),
+    "claim": lambda bus: bus.run(claims.claim, NOW, random_name(), "a", key="k"),
+    "renew": lambda bus: bus.run(claims.renew, NOW + next(COUNTER), "held", "a"),
+    "release": lambda bus: bus.run(release_and_claim),
+    "beat": lambda bus: bus.run(heartbeats.beat, NOW, random_name()),
+    "need": lambda bus: bus.run(dependencies.add, random_name(), random_name()),
+    "create": lambda bus: bus.run(workers.create, NOW, random_name()[:64], branch=None, actor="a"),
+    "transition": transition,
+    "review": lambda bus: bus.run(reviews.request_review, NOW, random_name(), None),
+    "operation": lambda bus: bus.run(operations.write_operation, NOW, operation()),
+    "hold": lambda bus: bus.run(retention.hold, next(COUNTER)),
+    "search": search_new,
     "export": lambda bus: jsonl.export(bus.connection, bus.paths),
-    "ack": lambda bus: bus.run(messages.ack, NOW, os.urandom(100).hex(), 0),
 }
 
 
-def repeat(write, bus):
+def release_and_claim(connection):
+    claims.release(connection, "held", "a")
+    claims.claim(connection, NOW, "held", "a")
+
+
+def operation():
+    return operations.WorkerOperation(random_name(), "spawn", "begin", {})
+
+
+def repeat(write, bus, name):
     """The first ones may use pages that the files already have."""
     for _ in range(500):
         write(bus)
+    pytest.fail(f"{name} was not refused")
 
 
 @pytest.mark.root
@@ -147,10 +205,13 @@ def test_full_disk_is_an_error_in_each_write_and_nothing_is_torn(tmp_path):
         bus = BusFixture(disk.root)
         for _ in range(20):
             bus.send(payload="x" * 4000)
-        disk.fill()
-        for write in WRITES.values():
+        bus.run(messages.ack, NOW, "a", 0)
+        bus.run(claims.claim, NOW, "held", "a")
+        bus.run(workers.create, NOW, "w", branch=None, actor="a")
+        for name, write in WRITES.items():
+            disk.fill()
             with pytest.raises(StorageFull):
-                repeat(write, bus)
+                repeat(write, bus, name)
         assert len(bus.poll("a")) >= 20
         disk.clear()
         for write in WRITES.values():
@@ -159,6 +220,33 @@ def test_full_disk_is_an_error_in_each_write_and_nothing_is_torn(tmp_path):
         assert [json.loads(line)["seq"] for line in lines][:20] == list(range(1, 21))
         assert bus.rows("PRAGMA integrity_check") == [("ok",)]
         bus.connection.close()
+
+
+def test_reader_that_holds_a_snapshot_for_an_hour_grows_the_log_until_it_ends(tmp_path):
+    """A message each second, and a doctor who names the log."""
+    bus = BusFixture(tmp_path)
+    bus.send()
+    reader = connect(bus.paths)
+    reader.execute("BEGIN")
+    assert len(messages.poll(reader, "a")) == 1
+    for second in range(3600):
+        bus.send(payload="x" * 1000, now=NOW + second * 1000)
+    log = bus.paths.database.with_name("bus.db-wal")
+    grown = log.stat().st_size
+    assert grown > 3600 * 1000
+    settings = DoctorSettings(wal_warning_bytes=grown // 2, wal_error_bytes=grown * 2)
+    datadir = DataDir(tmp_path)
+    context = SimpleNamespace(settings=settings, datadir=datadir, stores=())
+    assert [finding.subject for finding in find_large_log(context)] == ["bus"]
+    assert len(messages.poll(reader, "a")) == 1
+    reader.execute("COMMIT")
+    assert len(messages.poll(reader, "a")) == messages.POLL_MAX
+    for _ in range(100):
+        bus.send()
+    assert log.stat().st_size < grown + 100_000  # it begins anew, and its space is used again
+    bus.run(retention.prune, NOW * 2, 0)
+    assert retention.vacuum(bus.connection)
+    assert log.stat().st_size == 0
 
 
 def test_reader_that_holds_a_snapshot_blocks_no_writer(tmp_path):
@@ -195,3 +283,14 @@ def test_hundred_thousand_messages(tmp_path):
     assert len(bus.poll("me")) == 100
     assert steps < 100  # a poll that reads the messages to others takes 10,000
     assert bus.send(to_agent="me").seq == 100_001
+    bus.connection.set_progress_handler(None, 0)
+    bus.run(messages.ack, NOW, "me", 100_001)
+    assert bus.run(retention.lags, NOW) == [(0, "me")]
+    bus.run(messages.ack, NOW, "other", 0)
+    with pytest.raises(retention.AgentLags, match="other has more than 10,000"):
+        bus.send(to_agent="other")
+    assert len(search.search(bus.connection, "me")) == 0  # the receiver is not indexed
+    assert len(search.search(bus.connection, "note", 7)) == 7
+    assert jsonl.export(bus.connection, bus.paths) == 100_001
+    bus.run(retention.retire_cursor, NOW, "other")
+    assert retention.prune_all(bus.connection, FakeClock(NOW + 1), 0) == 100_001
