@@ -17,6 +17,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from appliance.sdk import models
 from appliance.sdk.client import Client
+from appliance.sdk.closing import AsyncClosing
 from appliance.sdk.cursor import Cursor
 from appliance.sdk.http import ClientClosed
 
@@ -67,7 +68,7 @@ class ThreadIterator(Generic[T]):
         return value
 
 
-class ThreadedClient:
+class ThreadedClient(AsyncClosing):
     """A client whose calls run in threads. It belongs to one event loop."""
 
     def __init__(self, client: Any) -> None:
@@ -78,12 +79,6 @@ class ThreadedClient:
         """End everything that waits."""
         self._threads.close()
         await asyncio.to_thread(self._client.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
 
 async def iterate(values: Generator[T], end: Callable[[], object]) -> AsyncGenerator[T]:

@@ -17,6 +17,13 @@ from typing import Any, BinaryIO
 import msgspec
 
 from appliance.kernel.errors import ApplianceError
+from appliance.mcp.protocol import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    NAMED_BY,
+    PARSE_ERROR,
+    VERSION_KEY,
+)
 from appliance.sdk.discovery import Endpoint, connect
 from appliance.sdk.errors import Refused, refusal
 from appliance.sdk.http import json_object, request_headers
@@ -28,15 +35,7 @@ REQUESTS_MAX = 32  # at the same time
 WAITING_MAX = 256
 END_SECONDS_MAX = 2.0  # for responses in progress when the input ends
 
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-INTERNAL_ERROR = -32603
 HINT = "agentlipd status"
-VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-NAMED_BY = {
-    "tools/call": "name", "prompts/get": "name", "resources/read": "uri",
-    "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
-}  # fmt: skip
 
 Json = dict[str, Any]
 

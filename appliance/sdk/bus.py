@@ -10,11 +10,11 @@ All methods may be called from any thread. The errors are those of `appliance/bu
 
 import random
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -44,6 +44,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.kernel.retry import delay_seconds
+from appliance.sdk.closing import Closing
 from appliance.sdk.errors import HubBusy, RateLimited, Refused
 from appliance.sdk.http import BACKOFF, ClientClosed, HubClient, HubConnections, Json
 from appliance.sdk.target import HubTarget
@@ -58,22 +59,12 @@ ERRORS: dict[str, type[ApplianceError]] = {
 T = TypeVar("T")
 
 
-class BusAgent(ABC):
+class BusAgent(Closing):
     """What both kinds of agents share."""
 
     def __init__(self, agent: str) -> None:
         self.agent = messages.check_name("agent", agent)
         self._clock = SystemClock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @abstractmethod
-    def close(self) -> None:
-        """End waits. Any thread may call it."""
 
     def publish(
         self,
@@ -143,6 +134,7 @@ class FileBus(BusAgent):
         self._closed = threading.Event()
 
     def close(self) -> None:
+        """End waits. Any thread may call it."""
         self._closed.set()
 
     def _publish(self, message: NewMessage) -> Published:

@@ -21,6 +21,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.sdk import models
 from appliance.sdk.catalogue import topic_id_of
+from appliance.sdk.closing import Closing
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, CursorStore, cursor_store
 from appliance.sdk.errors import refusal
 from appliance.sdk.http import ClientClosed, HubConnections, Json, Retry
@@ -35,7 +36,7 @@ Subscriptions = dict[str, list[str]]
 T = TypeVar("T")
 
 
-class Client:
+class Client(Closing):
     """One hub, by workspace (default: the nearest one above the working directory) or by URL.
 
     Channels can be given by id or name, topics by id or as CHANNEL/TITLE.
@@ -97,12 +98,6 @@ class Client:
             follower.stop()
 
     disconnect = close
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def on(self, name: str, handler: Callable[[Any], object]) -> None:
         """Call `handler` on `disconnect` (reason), `reconnect` (event id) or `error` (exception).

@@ -29,6 +29,7 @@ import msgspec
 from appliance.courier.wire import BATCH_MAX
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.retry import RetrySettings, delay_seconds
+from appliance.sdk.closing import Closing
 from appliance.sdk.courier_frames import Env as Env
 from appliance.sdk.courier_frames import EnvelopeRefused as EnvelopeRefused
 from appliance.sdk.courier_frames import ErrorFrame as ErrorFrame
@@ -61,7 +62,7 @@ class Posted:
         self.raw = msgspec.Raw(_encode(env))
 
 
-class Producer:
+class Producer(Closing):
     """Sends over one socket. Not thread-safe.
 
     `send` waits for the response. `post` does not: up to `window` envelopes may be without a
@@ -79,12 +80,6 @@ class Producer:
         self._unsent_bytes = 0
         self._waiting: deque[tuple[int, str, bytes]] = deque()
         self._refused: dict[int, EnvelopeRefused] = {}
-
-    def __enter__(self) -> "Producer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def send(self, to: str, env: Env) -> str:
         """Send one envelope and return its id. Raises EnvelopeRefused."""
@@ -223,7 +218,7 @@ class Delivery:
         self._consumer.extend([self.id], lease_ms)
 
 
-class Consumer:
+class Consumer(Closing):
     """Receives from one stream or a pattern without end. Only one thread may iterate over it.
 
     `credit` limits the envelopes leased at once, `batch` the envelopes of one frame.
@@ -262,12 +257,6 @@ class Consumer:
         self._handler: Callable[[Env], Any] | None = None
         self._stop = threading.Event()
         self._sleep = sleep or self._stop.wait
-
-    def __enter__(self) -> "Consumer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[Delivery]:
         for delivery in self.deliveries():

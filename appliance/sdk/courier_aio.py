@@ -14,9 +14,10 @@ Both run the classes of `courier.py` in threads of their own.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from appliance.sdk.aio import CallThreads, ThreadIterator
+from appliance.sdk.closing import AsyncClosing
 from appliance.sdk.courier import (
     DEFAULT_LEASE_MS,
     Consumer,
@@ -48,7 +49,7 @@ class AsyncDelivery:
         await self._threads.submit(partial(self._delivery.nack, mode, delay_ms, error))
 
 
-class AsyncConsumer:
+class AsyncConsumer(AsyncClosing):
     """Receives from one stream or a pattern without end. Only one task may iterate over it."""
 
     def __init__(
@@ -68,12 +69,9 @@ class AsyncConsumer:
         self._deliveries = ThreadIterator(iter(self._consumer), self._threads)
         self._renewal = Renewal(self._consumer.renew, lease_ms or DEFAULT_LEASE_MS)
 
-    async def __aenter__(self) -> "AsyncConsumer":
+    async def __aenter__(self) -> Self:
         self._renewal.__enter__()
         return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     def __aiter__(self) -> AsyncIterator[AsyncDelivery]:
         return self
@@ -102,7 +100,7 @@ class AsyncConsumer:
         self._consumer.close()
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncClosing):
     """Sends over one socket; any number of tasks may send at the same time.
 
     What they send while a thread waits for responses is sent together afterwards. After a broken
@@ -116,12 +114,6 @@ class AsyncProducer:
         self._slots = asyncio.Semaphore(window)
         self._waiting: list[tuple[Posted, asyncio.Future[None]]] = []
         self._sending: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> "AsyncProducer":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def send(self, to: str, env: Env) -> str:
         """Send one envelope and return its id. Raises EnvelopeRefused."""

@@ -67,6 +67,7 @@ OF_ROLE = {
 }
 EXCEPTIONS = (
     ("appliance.sdk.*", "appliance.*.wire"),  # clients speak the wire
+    ("appliance.sdk.bridge", "appliance.mcp.protocol"),  # names and codes of MCP
     ("appliance.sdk.reader", "appliance.hub.*"),  # reads a hub's database as the hub does
     ("appliance.hooks.*", "appliance.inbox.event"),  # hooks are called with events of the inbox
     ("appliance.hooks.*", "appliance.inbox.wire"),
