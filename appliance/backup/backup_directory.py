@@ -166,8 +166,14 @@ class BackupDirectory:
 
     def finish(self, manifest: BackupManifest, partial: Path) -> Path:
         """Writes the manifest, syncs everything, and gives the directory its name."""
+        text = manifests.encode(manifest)
+        if len(text) > manifests.BYTES_MAX:
+            raise BackupNotWritable(
+                f"{len(manifest.files):,} files are too many for one backup",
+                hint="prune old messages with large payloads: agentlip bus archive",
+            )
         with writing():
-            write_whole(partial / manifests.FILE, manifests.encode(manifest))
+            write_whole(partial / manifests.FILE, text)
             sync_directory(partial)
             path = self.root / manifest.name
             partial.rename(path)

@@ -14,7 +14,7 @@ from appliance.backup.errors import BackupDamaged
 
 Environment = Callable[[str], str | None]
 READ_BYTES = 256 * 1024
-OBJECTS_MAX = 100_000  # files in a listing, which is in memory; more are refused
+OBJECTS_MAX = 500_000  # files in a listing, which is in memory, 100 MB; more are refused
 
 
 class BackupTarget(Protocol):

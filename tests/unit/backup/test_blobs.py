@@ -13,7 +13,7 @@ import pytest
 from appliance.backup import blobs, manifest, restore, scratch_stores
 from appliance.backup.create import create_backup
 from appliance.backup.deadline import Deadline
-from appliance.backup.errors import BackupDamaged, VerificationFailed
+from appliance.backup.errors import BackupDamaged, BackupNotWritable, VerificationFailed
 from appliance.backup.unpack import unpack
 from appliance.busfile import retention
 from appliance.workspace.datadir import DataDir
@@ -161,6 +161,16 @@ def test_manifest_names_only_blobs_by_their_content(workspace: BackedUp, bus: Bu
         forged = msgspec.structs.replace(made, files=(msgspec.structs.replace(blob, path=path),))
         with pytest.raises(BackupDamaged, match=r"other content|don't contain"):
             manifest.decode(manifest.encode(forged))
+
+
+def test_more_files_than_a_manifest_can_list_are_refused(
+    workspace: BackedUp, bus: BusFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(bus, "kept")
+    monkeypatch.setattr(manifest, "BYTES_MAX", 1000)
+    with pytest.raises(BackupNotWritable, match="too many for one backup"):
+        workspace.back_up()
+    assert [path.name for path in workspace.backups.root.iterdir()] == []
 
 
 def test_verification_reports_a_blob_that_the_copy_lacks(
