@@ -7,7 +7,10 @@ them are in `integrations/`. A subsystem whose role is off ([roles]) is not buil
 import os
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from appliance import __version__
+from appliance.ask.settings import AskSettings
 from appliance.ask.subsystem import AskNeeds, AskSubsystem
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
@@ -34,6 +37,7 @@ from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
 from appliance.inbox.resources import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of
+from appliance.integrations.ask_outbox import OutboxAskMail
 from appliance.integrations.bus_export import BusSegments
 from appliance.integrations.bus_hub import BusTopicNeeds, BusTopicSubsystem
 from appliance.integrations.courier_outbox import TriggerWebhooks
@@ -184,7 +188,10 @@ class Composition:
         if self.hub is not None and host.runs("plugins"):
             subsystems.append(PluginsSubsystem(host, PluginsNeeds(self.hub)))
         if self.hub is not None and host.runs("ask"):
-            subsystems.append(AskSubsystem(host, AskNeeds(self.hub)))
+            mail = None
+            if member.outbox is not None and host.section(MailSettings).host:
+                mail = OutboxAskMail(member.outbox)
+            subsystems.append(AskSubsystem(host, AskNeeds(self.hub, mail)))
         if host.runs("jobs"):
             subsystems.append(JobsSubsystem(host))
         if host.runs("backup"):
@@ -216,6 +223,8 @@ class Composition:
         settings = host.section(MailSettings)
         if not settings.host or not host.runs("outbox"):
             return ()
+        permitted = (*settings.allow, *host.section(AskSettings).mail_to)
+        settings = msgspec.structs.replace(settings, allow=permitted)
         return (MailTarget(settings, self.db_id or self.identity.epoch),)
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from appliance.ask.settings import AskSettings
 from appliance.backup.settings import BackupSettings
 from appliance.broker.settings import BrokerSettings
 from appliance.bus.settings import BusSettings
@@ -32,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreSettings = StoreSettings()
     roles: RolesSettings = RolesSettings()
     hub: HubSettings = HubSettings()
+    ask: AskSettings = AskSettings()
     bus: BusSettings = BusSettings()
     courier: CourierSettings = CourierSettings()
     inbox: InboxSettings = InboxSettings()

@@ -42,6 +42,7 @@ _NEXT_DUE = (
     "SELECT due_steady_ms FROM x_asks WHERE state = 'waiting' AND due_steady_ms IS NOT NULL"
     " ORDER BY due_steady_ms LIMIT 1"
 )
+_UNMAILED = f"SELECT {COLUMNS}, {_TOPIC} FROM x_asks WHERE mailed = 0 ORDER BY id LIMIT ?"
 
 
 def find(reader: Any, ask_id: str) -> StoredAsk:
@@ -56,6 +57,11 @@ def next_due(reader: Reader) -> int | None:
     """When the next deadline is, by the steady clock."""
     row = reader.row(_NEXT_DUE)
     return None if row is None else int(row[0])
+
+
+def unmailed(reader: Reader, limit: int) -> list[StoredAsk]:
+    """Asks with mails that the outbox doesn't have yet, oldest first."""
+    return [stored(columns) for columns in reader.rows(_UNMAILED, (limit,), limit=limit)]
 
 
 def to_wire(ask: StoredAsk, ahead_ms: int) -> wire.Ask:

@@ -1,15 +1,18 @@
 """Asks over HTTP."""
 
 from typing import Any
+from urllib.parse import parse_qs
 
 import falcon
 
-from appliance.ask import wire
+from appliance.ask import page, wire
 from appliance.ask.service import Asks
 from appliance.hub.access import POST, READ
-from appliance.kernel.route import Operation, Route
-from appliance.web.media import reply, reply_change
+from appliance.kernel.errors import Invalid
+from appliance.kernel.route import OPEN, Operation, Route
+from appliance.web.media import reply, reply_bytes, reply_change
 
+FORM_BYTES_MAX = 3 * wire.ANSWER_BYTES_MAX + 100  # a byte can take three in a form
 EXAMPLE = {
     "text": "Deploy build 7 to production?",
     "sender": "deployer",
@@ -44,8 +47,34 @@ class AsksResource:
         reply_change(req, resp, self._asks.cancel, ask_id, command)
 
 
+class AskPage:
+    """The page behind a link in a mail. The link is the credential, so it needs no token."""
+
+    def __init__(self, asks: Asks) -> None:
+        self._asks = asks
+
+    def on_get(self, _req: Any, resp: falcon.Response, link: str) -> None:
+        self._show(resp, link)
+
+    def on_post(self, req: Any, resp: falcon.Response, link: str) -> None:
+        body = req.bounded_stream.read(FORM_BYTES_MAX)
+        form = parse_qs(body.decode("utf-8", "replace"), max_num_fields=1)
+        note = "Thank you."
+        try:
+            self._asks.answer_by_link(link, form.get("answer", [""])[0])
+        except (wire.AskSettled, Invalid) as error:
+            note = f"Your answer was not stored: {error.message}."
+        self._show(resp, link, note)
+
+    def _show(self, resp: falcon.Response, link: str, note: str = "") -> None:
+        shown = page.render(self._asks.show_by_link(link), note)
+        reply_bytes(resp, shown, media="text/html; charset=utf-8")
+        for name, value in page.HEADERS.items():
+            resp.set_header(name, value)
+
+
 def routes(asks: Asks) -> list[Route]:
-    resource = AsksResource(asks)
+    resource, linked = AsksResource(asks), AskPage(asks)
     return [
         Route("/api/v1/asks", resource, {
             "GET": Operation(READ, reply=wire.AskList, query=wire.AsksQuery, by_channel=True,
@@ -69,4 +98,9 @@ def routes(asks: Asks) -> list[Route]:
                               by_channel=True, errors=(wire.AskSettled, wire.NotYourAsk),
                               summary="Withdraw an ask"),
         }, suffix="cancel"),
+        Route("/ask/{link}", linked, {
+            "GET": Operation(OPEN, media="text/html",
+                             summary="The question behind a link in a mail"),
+            "POST": Operation(OPEN, media="text/html", summary="Answer by a link in a mail"),
+        }),
     ]  # fmt: skip

@@ -1,12 +1,15 @@
 """The verbs: ask, answer, cancel, wait, list."""
 
 import hashlib
+from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from appliance.ask import listings, metrics, queries, states, wire, writes
+from appliance.ask import links, listings, metrics, queries, states, wire, writes
+from appliance.ask.settings import AskSettings
 from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_name, check_text
@@ -28,12 +31,16 @@ _canonical = msgspec.json.Encoder(order="deterministic").encode
 class Asks:
     """One per process. Every operation returns when its effect is durable and published."""
 
-    def __init__(self, hub: Hub, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, hub: Hub, clock: Clock, log: Log, settings: AskSettings | None = None
+    ) -> None:
         self._hub = hub
         self.store = hub.store
         self._clock = clock
         self.steady = SteadyClock(hub.store, clock, log)
+        self.settings = settings or AskSettings()
         self.deadlines = Wakeup()  # set on new deadlines
+        self.mails = Wakeup()  # set on asks that have to be mailed
 
     def create(
         self, command: wire.CreateAsk, principal: Principal, key: str | None = None
@@ -49,11 +56,22 @@ class Asks:
         identity = writes.AskIdentity(
             principal.id, principal.label, key, hashlib.sha256(_canonical(command)).hexdigest()
         )
-        reply: Reply = self.store.write(writes.create, command, identity, topic_id)
+        mail_to = self._recipients(command)
+        reply: Reply = self.store.write(writes.create, command, identity, topic_id, mail_to)
         if not reply.replayed:
             metrics.created.inc()
             self.deadlines.set()
+            self.mails.set()
         return reply
+
+    def _recipients(self, command: wire.CreateAsk) -> Sequence[str]:
+        permitted = self.settings.mail_to
+        if command.mail_to is None:
+            return permitted
+        for address in command.mail_to:
+            if address not in permitted:
+                raise wire.MailNotPermitted(details={"field": "mail_to"})
+        return list(dict.fromkeys(command.mail_to))
 
     def answer(
         self, ask_id: str, command: wire.AnswerAsk, principal: Principal, key: str | None = None
@@ -79,6 +97,32 @@ class Asks:
         identity = keyed_request(principal, "POST", f"asks/{ask_id}/cancel", key, command)
         asker = None if principal.allows(ADMIN) else principal.id
         return self._settle(identity, writes.cancel, ask_id, asker, who)
+
+    # -- links in mails ------------------------------------------------------------------
+
+    @cached_property
+    def _link_key(self) -> bytes:
+        return bytes.fromhex(self.store.write(writes.link_key))
+
+    def link(self, ask: queries.StoredAsk, number: int) -> str:
+        """The link for the recipient of this number."""
+        return links.link_of(self._link_key, ask, number)
+
+    def show_by_link(self, link: str) -> wire.Ask:
+        """Opening a link answers nothing. Raises NoSuchLink."""
+        return queries.to_wire(self._by_link(link)[0], self.steady.ahead_ms())
+
+    def answer_by_link(self, link: str, text: str) -> None:
+        """The recipient is among those who may answer, because the asker's appliance chose it."""
+        ask, address = self._by_link(link)
+        self.answer_as(ask.row.id, text, writes.Answerer(address, writes.PRINCIPAL, "mail", True))
+
+    def _by_link(self, link: str) -> tuple[queries.StoredAsk, str]:
+        try:
+            ask: queries.StoredAsk = self.store.read(queries.find, links.ask_id_of(link))
+        except wire.NoSuchAsk:
+            raise wire.NoSuchLink from None
+        return ask, links.recipient_of(self._link_key, ask, link)
 
     def show(self, ask_id: str, wait_seconds: float, principal: Principal) -> wire.AskShown:
         """Waits while nobody has settled it, at most `wait_seconds`."""

@@ -5,33 +5,45 @@ from collections.abc import Sequence
 import msgspec
 
 from appliance.ask import wire
-from appliance.ask.loops import Deadlines
+from appliance.ask.loops import AskMail, Deadlines, Mailer
 from appliance.ask.resources import routes
 from appliance.ask.service import Asks
+from appliance.ask.settings import AskSettings
 from appliance.ask.tools import tools
 from appliance.host import Host
 from appliance.hub.service import Hub
+from appliance.kernel.config import BadSettings
+from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.tool import Tool
 
 
 class AskNeeds(msgspec.Struct, frozen=True):
+    """`mail`: None if this appliance sends no mail."""
+
     hub: Hub
+    mail: AskMail | None = None
 
 
 class AskSubsystem(Subsystem):
     """Asks are stored in the hub's store."""
 
     name = "ask"
-    paths = ("/api/v1/asks",)
+    paths = ("/api/v1/asks", "/ask")
     needed_stores = frozenset({"hub"})
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: AskNeeds) -> None:
-        self.asks = Asks(needs.hub, host.clock, host.log)
+        """Raises BadSettings."""
+        settings, clock, log = host.section(AskSettings), host.clock, host.log
+        self.asks = Asks(needs.hub, clock, log, settings)
         self.asks.steady.open()
-        self.loops = (Deadlines(self.asks, host.clock, host.log),)
+        self.loops: tuple[Loop, ...] = (Deadlines(self.asks, clock, log),)
+        if settings.mail_to and (needs.mail is None or not settings.url):
+            raise BadSettings("settings: ask.mail_to needs ask.url, the role outbox, and mail.host")
+        if needs.mail is not None and settings.mail_to:
+            self.loops += (Mailer(self.asks, needs.mail, clock, log),)
 
     def routes(self) -> list[Route]:
         return routes(self.asks)

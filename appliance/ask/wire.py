@@ -32,6 +32,7 @@ Answer = Annotated[
 ]
 TokenName = Annotated[str, Meta(min_length=1, max_length=100)]
 Blocked = Annotated[str, Meta(min_length=1, max_length=200)]
+Address = Annotated[str, Meta(min_length=1, max_length=254)]
 Seconds = Annotated[int, Meta(ge=1, le=DEADLINE_SECONDS_MAX)]
 
 
@@ -66,7 +67,8 @@ class Ask(Struct, frozen=True):
 
 class CreateAsk(Struct, frozen=True):
     """Without choices, the answer is any text. Without `deadline_seconds`, it waits until it is
-    answered or cancelled. Without a topic, the question goes to the channel for asks."""
+    answered or cancelled. Without a topic, the question goes to the channel for asks. `mail_to`:
+    those addresses of `mail_to` in `[ask]` that get a mail; missing: all of them."""
 
     text: AskText
     sender: Sender
@@ -76,6 +78,7 @@ class CreateAsk(Struct, frozen=True):
     may_answer: Annotated[list[TokenName], Meta(max_length=20)] = []
     blocks: Annotated[list[Blocked], Meta(max_length=20)] = []
     topic_id: TopicReference | None = None
+    mail_to: Annotated[list[Address], Meta(max_length=20)] | None = None
 
 
 class AnswerAsk(Struct, frozen=True):
@@ -128,6 +131,17 @@ class AskSettled(Conflict):
     code = "ASK_SETTLED"
     default_message = "this ask is already settled"
     default_hint = "agentlip ask show ID"
+
+
+class NoSuchLink(Missing):
+    default_message = "this link was not made by this appliance"
+    default_hint = "copy the whole link from the mail"
+
+
+class MailNotPermitted(Forbidden):
+    code = "ASK_MAIL_NOT_PERMITTED"
+    default_message = "this address is not one of `mail_to` in `[ask]`"
+    default_hint = "add it to ask.mail_to in agentlip.toml, then: agentlipd restart"
 
 
 class NotAChoice(Invalid):

@@ -1,5 +1,6 @@
 """Changes of asks, inside their transactions: the row and its message are written together."""
 
+import secrets
 from collections.abc import Sequence
 
 import msgspec
@@ -10,6 +11,7 @@ from appliance.hub import wire as hub_wire
 from appliance.hub import writes as hub_writes
 from appliance.hub.events import encode
 from appliance.hub.rows import AskRow
+from appliance.kernel import meta
 from appliance.kernel.batch import Tx
 from appliance.kernel.errors import KeyReused
 from appliance.kernel.idempotency import Reply
@@ -18,6 +20,8 @@ CHANNEL, TOPIC = "asks", "questions"  # where asks are that name no topic
 WAITING_MAX = 100  # asks of one token that wait for an answer
 APPLIANCE = "appliance"  # the sender of replies that nobody wrote
 PRINCIPAL = "appliance:ask"  # no token has this name
+LINK_KEY = "x_ask_link_key"  # in the store's table `meta`
+LINK_KEY_BYTES = 32
 SETTLED_MAX = 100  # deadlines settled in one transaction
 
 _message = msgspec.json.Decoder(hub_wire.MessageChanged).decode
@@ -49,6 +53,7 @@ def create(
     command: wire.CreateAsk,
     identity: AskIdentity,
     topic_id: str | None,
+    mail_to: Sequence[str] = (),
 ) -> Reply:
     """`topic_id`: the topic of the question; None: one in CHANNEL, which is created if needed. The
     same key gives the same ask, in the state that it has now."""
@@ -81,8 +86,8 @@ def create(
         default_answer=command.default,
         may_answer_json=encode(command.may_answer).decode(),
         blocks_json=encode(command.blocks).decode(),
-        mail_to_json="[]",
-        mailed=1,
+        mail_to_json=encode(list(mail_to)).decode(),
+        mailed=int(not mail_to),
         created_at=tx.now,
         due_steady_ms=None if seconds is None else tx.steady_ms + seconds * 1000,
         answer=None,
@@ -115,6 +120,19 @@ def cancel(tx: Tx, ask_id: str, principal_id: str | None, who: Answerer) -> Repl
     if principal_id is not None and principal_id != ask.row.principal_id:
         raise wire.NotYourAsk(details={"ask_id": ask_id})
     return Reply(200, _settle(tx, ask, states.CANCEL, None, who))
+
+
+def link_key(tx: Tx) -> str:
+    """The secret of all links, in hexadecimal digits. The first call makes it."""
+    key = meta.value(tx, LINK_KEY)
+    if key is None:
+        key = secrets.token_hex(LINK_KEY_BYTES)
+        tx.execute(meta.SET, (LINK_KEY, key))
+    return key
+
+
+def note_mailed(tx: Tx, ids: Sequence[str]) -> None:
+    tx.executemany("UPDATE x_asks SET mailed = 1 WHERE id = ?", [(ask_id,) for ask_id in ids])
 
 
 def settle_due(tx: Tx) -> int:

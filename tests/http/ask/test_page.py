@@ -1,0 +1,131 @@
+"""A question by mail: opening the link answers nothing, a button answers once."""
+
+import re
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.support.chromium import browser_page
+from tests.support.hostile import MARKUP
+from tests.support.mailserver import mail_server
+from tests.support.servedhub import ServedHub, serve
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+PATH = "/api/v1/asks"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+SETTINGS = """
+[ask]
+mail_to = ["ada@example.org", "bob@example.org"]
+url = "http://hub.example.org"
+[mail]
+host = "127.0.0.1"
+port = {port}
+security = "none"
+sender = "agent@example.org"
+"""
+
+
+@pytest.fixture(scope="module")
+def mails(tmp_path_factory):
+    with mail_server(tmp_path_factory.mktemp("mails")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory, mails):
+    folder = tmp_path_factory.mktemp("hub")
+    with serve(folder, settings=SETTINGS.format(port=mails.port)) as hub:
+        yield hub
+
+
+def ask(hub, **more):
+    question = {"text": "Deploy?", "sender": "ci", "choices": ["yes", "no"]}
+    return ServedHub.made(hub.http.post(PATH, question | more))["ask"]["id"]
+
+
+def links(mails, ask_id):
+    """Path of the link in the mail to each recipient."""
+    pattern = re.compile(rf"http://hub\.example\.org(/ask/{ask_id}\.\S+)")
+    pairs = [(mail.recipients[0], pattern.search(mail.text)) for mail in mails.mails]
+    return {recipient: match[1] for recipient, match in pairs if match}
+
+
+def both_links(mails, ask_id):
+    until(lambda: len(links(mails, ask_id)) == 2, 20, "two mails")
+    return links(mails, ask_id)
+
+
+def press(hub, path, answer, **headers):
+    body = urlencode({"answer": answer}).encode()
+    return hub.connect(None).post(path, raw=body, headers={**FORM, **headers})
+
+
+def show(hub, ask_id):
+    return hub.http.get(f"{PATH}/{ask_id}").body["ask"]
+
+
+def test_link_answers_when_a_button_is_pressed_and_only_once(hub, mails):
+    ask_id = ask(hub)
+    to = both_links(mails, ask_id)
+    stranger = hub.connect(None)
+    for _ in range(3):
+        opened = stranger.get(to["ada@example.org"])
+        assert opened.status == 200
+        assert b'<button name="answer" value="yes">' in opened.raw
+    assert "form-action 'self'" in opened.headers["content-security-policy"]
+    assert show(hub, ask_id)["state"] == "waiting"
+    wrong = press(hub, to["ada@example.org"], "maybe")
+    assert b"not one of the choices" in wrong.raw
+    foreign = press(hub, to["ada@example.org"], "yes", Origin="https://evil.example")
+    assert foreign.status == 403
+    assert b"answered: yes (ada@example.org" in press(hub, to["ada@example.org"], "yes").raw
+    late = press(hub, to["bob@example.org"], "no")
+    assert b"already answered" in late.raw
+    assert b"answered: yes (ada@example.org" in stranger.get(to["bob@example.org"]).raw
+    answered = show(hub, ask_id)
+    assert (answered["answer"], answered["answered_via"]) == ("yes", "mail")
+    assert answered["answered_by"] == "ada@example.org"
+
+
+def test_forged_links_are_refused(hub, mails):
+    ask_id, other = ask(hub), ask(hub)
+    to = both_links(mails, ask_id)
+    good = to["ada@example.org"]
+    for forged in (
+        good.replace(ask_id, other), good.replace(".0.", ".1."), good[:-1], f"/ask/{ask_id}",
+        f"/ask/{ask_id}.0.", "/ask/ask_x.0.AAAA", good[:-2] + ("AA" if good[-2:] != "AA" else "BB"),
+    ):  # fmt: skip
+        assert press(hub, forged, "yes").status in (400, 404), forged
+        assert hub.connect(None).get(forged).status in (400, 404), forged
+    assert show(hub, ask_id)["state"] == show(hub, other)["state"] == "waiting"
+
+
+def test_link_after_the_deadline_says_so(hub, mails):
+    ask_id = ask(hub, deadline_seconds=2)
+    to = both_links(mails, ask_id)
+    until(lambda: show(hub, ask_id)["state"] == "expired", 20, "the deadline")
+    assert b"expired" in press(hub, to["ada@example.org"], "yes").raw
+    assert show(hub, ask_id)["answer"] is None
+
+
+def test_recipients_are_those_of_the_settings(hub, mails):
+    only = ask(hub, mail_to=["bob@example.org"])
+    until(lambda: links(mails, only), 20, "a mail")
+    assert set(links(mails, only)) == {"bob@example.org"}
+    silent = ask(hub, mail_to=[])
+    both_links(mails, ask(hub))
+    assert not links(mails, silent)
+    body = {"text": "x", "sender": "ci", "mail_to": ["eve@example.org"]}
+    assert hub.http.post(PATH, body).body["code"] == "ASK_MAIL_NOT_PERMITTED"
+
+
+def test_browser_answers_by_a_button_without_scripts(hub, mails):
+    ask_id = ask(hub, text="".join(MARKUP), sender="<b>", choices=["<i>yes</i>", "no"])
+    path = both_links(mails, ask_id)["bob@example.org"]
+    with browser_page() as tab:
+        tab.open(hub.url + path)
+        assert tab.evaluate("document.querySelectorAll('script, img, iframe, i, b').length") == 0
+        tab.evaluate("document.querySelector('button').click()")
+        until(lambda: show(hub, ask_id)["answer"], 20, "the answer")
+    assert show(hub, ask_id)["answer"] == "<i>yes</i>"
