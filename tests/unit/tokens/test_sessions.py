@@ -54,6 +54,20 @@ def test_link_expires(fixture, sessions, bot) -> None:
         sessions.open(ANONYMOUS, wire.OpenSession())
 
 
+def test_link_that_was_used_or_purged_stays_refused_when_the_clock_goes_back(
+    fixture, sessions, bot
+) -> None:
+    used, expired = invite(sessions, bot), invite(sessions, bot, lifetime_seconds=60)
+    secret = sessions.open(ANONYMOUS, used)[1]
+    fixture.clock.pass_seconds(3600)
+    fixture.file.write(writes.purge, 0)
+    fixture.clock.pass_seconds(-7200)
+    for link in (used, expired):
+        with pytest.raises(wire.InviteRefused):
+            sessions.open(ANONYMOUS, link)
+    assert fixture.opens(secret), "a session lasts longer than the jump"
+
+
 def test_session_ends_with_its_token(fixture, sessions, bot) -> None:
     link, session = invite(sessions, bot), opened(fixture, sessions, bot)
     ended: list[bool] = []
