@@ -13,7 +13,6 @@ PAGE = ROOT / "docs" / "reference" / "conformance.md"
 ROW = re.compile(r"(?m)^\| (\w[\w.]*) \| ([^|]+) \| ([^|]+) \|$")
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 LINK = re.compile(r"\]\(([^)]+)\)")
-OPEN = ("To come: the page in the browser",)  # headings of lines not yet held
 
 
 def sections() -> dict[str, list[tuple[str, str, str]]]:
@@ -28,13 +27,8 @@ def sections() -> dict[str, list[tuple[str, str, str]]]:
     return results
 
 
-def rows(*, held: bool) -> list[tuple[str, str, str]]:
-    return [
-        row
-        for heading, results in sections().items()
-        for row in results
-        if (heading not in OPEN) is held
-    ]
+def rows() -> list[tuple[str, str, str]]:
+    return [row for results in sections().values() for row in results]
 
 
 @cache
@@ -48,12 +42,12 @@ def names_in(path: str) -> frozenset[str]:
 
 
 def test_there_are_many_lines_and_each_has_its_own_id():
-    ids = [row[0] for results in sections().values() for row in results]
+    ids = [row[0] for row in rows()]
     assert len(ids) > 150
     assert sorted(ids) == sorted(set(ids))
 
 
-@pytest.mark.parametrize("row", rows(held=True), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
 def test_every_reference_of_the_table_leads_to_a_test_or_a_page(row):
     _, line, how = row
     tests, links = TEST.findall(how), LINK.findall(how)
@@ -65,10 +59,6 @@ def test_every_reference_of_the_table_leads_to_a_test_or_a_page(row):
     for link in links:
         assert (PAGE.parent / link.partition("#")[0]).is_file(), link
     assert re.sub(r"[;,\s]", "", LINK.sub("", TEST.sub("", re.sub(r"\[[^\]]*", "", how)))) == ""
-
-
-def test_line_not_held_yet_names_its_future_test():
-    assert [line for _, line, how in rows(held=False) if not TEST.findall(how)] == []
 
 
 def test_missing_test_name_is_found():
