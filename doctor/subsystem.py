@@ -3,7 +3,6 @@ whatever roles are enabled."""
 
 import msgspec
 
-from appliance.checks.settings import DoctorSettings
 from appliance.host import Host
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
@@ -23,7 +22,7 @@ class DoctorSubsystem(Subsystem):
     paths = ("/api/v1/doctor", "/api/v1/settings")
 
     def __init__(self, host: Host, needs: DoctorNeeds) -> None:
-        self.verdicts = Verdicts(host.datadir, host.section(DoctorSettings), host.clock)
+        self.verdicts = Verdicts(host.datadir, host.clock)
         self._rebuilds = needs.rebuilds
         self._settings = needs.settings
 

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Meta
 
 from appliance.checks.check import Cost
-from appliance.checks.settings import DoctorSettings
 from appliance.kernel import subprocess_runner
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid, Unavailable
@@ -72,9 +71,8 @@ class Verdicts:
     Every request is answered from a run of all cheap checks, so different queries share it.
     """
 
-    def __init__(self, datadir: DataDir, settings: DoctorSettings, clock: Clock) -> None:
+    def __init__(self, datadir: DataDir, clock: Clock) -> None:
         self._datadir = datadir
-        self._settings = settings
         self._clock = clock
         self._lock = GreenletLock()
         self._pool = GreenletPool(1)

@@ -64,7 +64,6 @@ class BackupDirectory:
             datadir.workspace.resolve()
         )
         self._lock_file = (datadir.dir / "locks" if root is None else root) / _LOCK
-        self._settings = settings
 
     @contextmanager
     def only_writer(self) -> Iterator[None]:

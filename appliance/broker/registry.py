@@ -37,7 +37,6 @@ class Registry:
         self._check_url = check_url
         self._broker = broker
         self._store = broker.store
-        self._settings = broker.settings
         self.orphan_count: int | None = None
 
     # -- meshes ------------------------------------------------------------------------------

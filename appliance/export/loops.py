@@ -40,7 +40,6 @@ class SegmentExporter(Loop):
         self._exported: dict[str, int] = {}
         self._tidied_day: int | None = None
         self._child = child
-        self._settings = settings
         self.interval_seconds = settings.export_seconds
 
     def run_once(self, now_ms: int) -> dict[str, int]:

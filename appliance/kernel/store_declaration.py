@@ -65,8 +65,6 @@ class StoreReference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sql: str
     named: str
     says: str
-    since: int = 1
-    named_since: int = 1
 
 
 class RestoreRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,6 @@ import pytest
 from gevent.event import Event
 
 from appliance.checks.check import Finding, Severity
-from appliance.checks.settings import DoctorSettings
 from appliance.kernel import subprocess_runner
 from appliance.kernel.subprocess_runner import CommandResult
 from appliance.workspace.datadir import DataDir
@@ -64,7 +63,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
 
 @pytest.fixture
 def verdicts(tmp_path: Path, clock: FakeClock, runner: FakeRunner) -> Verdicts:
-    return Verdicts(DataDir(tmp_path), DoctorSettings(), clock)
+    return Verdicts(DataDir(tmp_path), clock)
 
 
 def test_result_is_repeated_with_its_age_until_it_is_old(
@@ -83,7 +82,7 @@ def test_requests_during_a_run_get_its_result(
     tmp_path: Path, clock: FakeClock, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verdict, "CACHE_SECONDS", 0.0)
-    verdicts = Verdicts(DataDir(tmp_path), DoctorSettings(), clock)
+    verdicts = Verdicts(DataDir(tmp_path), clock)
     runner.go.clear()
     asking = [gevent.spawn(verdicts.verdict, EVERYTHING) for _ in range(5)]
     assert runner.begun.wait(10)
