@@ -1,8 +1,10 @@
 """What a migration of a workspace would do. Reads only, beside a running appliance too."""
 
+from collections.abc import Collection
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from appliance import __version__
 from appliance.kernel.errors import Unavailable
@@ -70,10 +72,7 @@ def plan(datadir: DataDir, sections: UpgradeSections, *, locked: bool = False) -
     mode: manifest.Mode = "ro" if running else "unused"
     lost = {str(lost.details["store"]): lost for lost in manifest.lost_stores(datadir, mode)}
     off = set(STORES) - set(sections.roles.stores)
-    stores = tuple(
-        _plan_of_unused(datadir, store) if store in off else _plan(datadir, store, lost, running)
-        for store in STORES
-    )
+    stores = tuple(_plan(datadir, store, off, lost, running) for store in STORES)
     pending = [store for store in stores if store.status == "pending"]
     return MigrationPlan(
         workspace=str(datadir.workspace),
@@ -104,30 +103,28 @@ def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:
     return pending
 
 
-def _plan_of_unused(datadir: DataDir, store: str) -> StorePlan:
-    return StorePlan(
-        store=store, file=datadir.database(store).name, status="off",
-        bytes=datadir.store_bytes(store),
-        problem="its subsystem is switched off; it is migrated when it is switched on",
-    )  # fmt: skip
-
-
 def _plan(
-    datadir: DataDir, store: str, lost: dict[str, manifest.StoreLost], running: bool
+    datadir: DataDir,
+    store: str,
+    off: Collection[str],
+    lost: dict[str, manifest.StoreLost],
+    running: bool,
 ) -> StorePlan:
     path = datadir.database(store)
+    size = datadir.store_bytes(store)
+    blank = StorePlan(store=store, file=path.name, status="new", bytes=size)
 
-    def refused(status: StoreStatus, problem: str, hint: str) -> StorePlan:
-        return StorePlan(
-            store=store, file=path.name, status=status, bytes=datadir.store_bytes(store),
-            problem=problem, hint=hint,
-        )  # fmt: skip
+    def refused(status: StoreStatus, problem: str, hint: str = "") -> StorePlan:
+        return replace(blank, status=status, problem=problem, hint=hint)
 
+    if store in off:
+        problem = "its subsystem is switched off; it is migrated when it is switched on"
+        return refused("off", problem)
     recovery = RECOVERY_COMMANDS.get(store, f"agentlip doctor clear {store}")
     if store in lost:
         return refused("missing", lost[store].message, lost[store].hint)
     if not path.exists():
-        return StorePlan(store=store, file=path.name, status="new")
+        return blank
     if datadir.suspect_file(store).exists():
         return refused("damaged", "it was found damaged and has not been cleared", recovery)
     try:
@@ -144,15 +141,13 @@ def _plan(
     elif seen.edited:
         status, hint = "edited", MigrationEdited.default_hint
         problem = f"changed after they had been applied: {', '.join(seen.edited)}"
-    return StorePlan(
-        store=store,
-        file=path.name,
+    return replace(
+        blank,
         status=status,
         schema=seen.schema,
         program=seen.program,
         steps=seen.pending,
         rebuilt=seen.optional_missing,
-        bytes=datadir.store_bytes(store),
         problem=problem,
         hint=hint,
     )
