@@ -81,6 +81,8 @@ def test_repeated_claim_gets_the_same_one(hub):
     assert (first.status, again.status) == (201, 201)
     assert first.body == again.body
     assert hub.http.post("/bus/v1/claims", body).status == 409
+    body["fence"] = first.body["fence"]
+    assert hub.http.post("/bus/v1/claims/release", body).body == {"released": True}
 
 
 def test_message_is_published_once_by_id_or_key(hub):

@@ -35,7 +35,7 @@ def copy(machine: TargetBackups) -> str:
     return outcome.result + outcome.problem
 
 
-@pytest.mark.parametrize("free", [0, 4096, MIB // 2, 3 * MIB // 2, 2 * MIB + 8192])
+@pytest.mark.parametrize("free", [0, 4096, MIB // 2, 3 * MIB // 2, 2 * MIB + 4096])
 def test_full_target_gets_no_backup_that_counts(tmp_path: Path, disk: SmallDisk, free: int) -> None:
     machine = TargetBackups(tmp_path / "w", TargetSettings(name="disk", url=f"file://{disk.root}"))
     name = machine.add(FILES)

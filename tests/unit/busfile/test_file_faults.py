@@ -243,7 +243,7 @@ def test_reader_that_holds_a_snapshot_for_an_hour_grows_the_log_until_it_ends(tm
     assert len(messages.poll(reader, "a")) == messages.POLL_MAX
     for _ in range(100):
         bus.send()
-    assert log.stat().st_size < grown + 100_000  # it begins anew, and its space is used again
+    assert log.stat().st_size < grown + 100_000  # its space is used again
     bus.run(retention.prune, NOW * 2, 0)
     assert retention.vacuum(bus.connection)
     assert log.stat().st_size == 0
