@@ -20,6 +20,8 @@ export class VirtualList extends Component {
     this.atEnd = Boolean(props.follow) && !props.place && !props.focus;
     this.wanted = props.focus || null;
     this.width = 0;
+    this.top = 0; // where the window was last put or seen
+    this.laid = { items: [], offsets: [0] }; // what it showed then
     this.state = { top: 0, height: 800 };
     this.onScroll = this.onScroll.bind(this);
   }
@@ -57,6 +59,7 @@ export class VirtualList extends Component {
   settle() {
     const box = this.box.current;
     const { items, keyOf } = this.props;
+    if (Math.abs(box.scrollTop - this.top) > 1) this.noteScroll(); // its event is still to come
     let resized = false;
     for (const row of box.querySelectorAll(":scope > .rows > [data-key]")) {
       const height = row.getBoundingClientRect().height;
@@ -89,6 +92,8 @@ export class VirtualList extends Component {
       box.scrollTop = top;
       if (resized || Math.abs(box.scrollTop - this.state.top) > 1) this.setState({ top: box.scrollTop });
     }
+    this.top = box.scrollTop;
+    this.laid = { items, offsets };
     this.fill(offsets);
   }
 
@@ -101,17 +106,21 @@ export class VirtualList extends Component {
   }
 
   onScroll() {
-    const box = this.box.current;
-    if (!box) return; // an event of a list that has gone
-    const { items, keyOf } = this.props;
-    const top = box.scrollTop;
-    const offsets = this.offsets();
-    this.atEnd = Boolean(this.props.follow) && offsets.at(-1) - top - box.clientHeight < END_PX;
-    const index = Math.max(0, find(offsets, top));
-    this.anchor = items[index] ? { key: keyOf(items[index]), delta: offsets[index] - top } : null;
-    this.setState({ top });
+    if (!this.box.current) return; // an event of a list that has gone
+    this.noteScroll();
+    this.setState({ top: this.top });
     clearTimeout(this.placing);
     this.placing = setTimeout(() => this.props.onPlace?.(this.atEnd ? null : this.anchor), 200);
+  }
+
+  // Where the user moved the window, in the rows that it showed.
+  noteScroll() {
+    const box = this.box.current;
+    const { items, offsets } = this.laid;
+    this.top = box.scrollTop;
+    this.atEnd = Boolean(this.props.follow) && offsets.at(-1) - this.top - box.clientHeight < END_PX;
+    const index = Math.max(0, find(offsets, this.top));
+    this.anchor = items[index] ? { key: this.props.keyOf(items[index]), delta: offsets[index] - this.top } : null;
   }
 
   render({ items, keyOf, row, label, role = "feed", busy }, { top, height }) {
@@ -121,7 +130,7 @@ export class VirtualList extends Component {
     const shown = [];
     for (let i = first; i < last; i += 1) {
       const key = keyOf(items[i]);
-      shown.push(html`<div key=${key} data-key=${key} class="row" style=${{ top: `${offsets[i]}px` }}>
+      shown.push(html`<div key=${key} data-key=${key} class="row" style=${{ transform: `translateY(${offsets[i]}px)` }}>
         ${row(items[i], i, items)}
       </div>`);
     }
