@@ -7,7 +7,7 @@ from msgspec import json
 from peewee import SQL
 
 from appliance.ask import wire
-from appliance.ask.queries import StoredAsk, stored
+from appliance.ask.queries import StoredAsk, make_ask
 from appliance.hub.model import Ask, Message
 from appliance.hub.rows import AskRow
 from appliance.kernel.model import fields, given, statement
@@ -34,7 +34,7 @@ def asks(
         _asks(tuple(sorted(values))),
         values,
         limit=limit,
-        make=stored,
+        make=make_ask,
         size=lambda ask: ROW_BYTES + text_bytes(ask.row.text) + text_bytes(ask.row.answer),
     )
 

@@ -72,7 +72,7 @@ class Mailer(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         asks = self._asks
         self.interval_seconds = IDLE_SECONDS
-        waiting = asks.store.read(queries.unmailed, MAILED_MAX)
+        waiting = asks.store.read(queries.find_unmailed, MAILED_MAX)
         try:
             for ask in waiting:
                 self._hand_over(ask)

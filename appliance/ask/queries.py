@@ -33,7 +33,7 @@ class StoredAsk(msgspec.Struct, frozen=True):
         return _names(self.row.mail_to_json)
 
 
-def stored(columns: Any) -> StoredAsk:
+def make_ask(columns: Any) -> StoredAsk:
     return StoredAsk(AskRow(*columns[:-1]), columns[-1] or "")
 
 
@@ -50,7 +50,7 @@ def find(reader: Any, ask_id: str) -> StoredAsk:
     columns = reader.execute(_FIND, (ask_id,)).fetchone()
     if columns is None:
         raise wire.NoSuchAsk(details={"ask_id": ask_id})
-    return stored(columns)
+    return make_ask(columns)
 
 
 def next_due(reader: Reader) -> int | None:
@@ -59,9 +59,9 @@ def next_due(reader: Reader) -> int | None:
     return None if row is None else int(row[0])
 
 
-def unmailed(reader: Reader, limit: int) -> list[StoredAsk]:
+def find_unmailed(reader: Reader, limit: int) -> list[StoredAsk]:
     """Asks with mails that the outbox doesn't have yet, oldest first."""
-    return [stored(columns) for columns in reader.rows(_UNMAILED, (limit,), limit=limit)]
+    return [make_ask(columns) for columns in reader.rows(_UNMAILED, (limit,), limit=limit)]
 
 
 def to_wire(ask: StoredAsk, ahead_ms: int) -> wire.Ask:

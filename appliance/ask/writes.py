@@ -172,7 +172,7 @@ def _settle(tx: Tx, ask: StoredAsk, event: str, answer: str | None, who: Answere
     sql = f"UPDATE x_asks SET {marks} WHERE id = ? AND state = 'waiting'"
     changed = tx.execute(sql, (*settled.values(), row.id)).rowcount
     if changed != 1:
-        raise _settled(queries.find(tx, row.id))
+        raise _make_refusal(queries.find(tx, row.id))
     return _shown(tx, queries.find(tx, row.id))
 
 
@@ -180,11 +180,11 @@ def _waiting(tx: Tx, ask_id: str) -> StoredAsk:
     """The ask. Raises AskSettled if it is not waiting any more."""
     ask = queries.find(tx, ask_id)
     if ask.row.state != states.WAITING:
-        raise _settled(ask)
+        raise _make_refusal(ask)
     return ask
 
 
-def _settled(ask: StoredAsk) -> wire.AskSettled:
+def _make_refusal(ask: StoredAsk) -> wire.AskSettled:
     row = ask.row
     return wire.AskSettled(
         f"this ask is already {row.state}",
