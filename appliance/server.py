@@ -157,7 +157,7 @@ def serve(flags: argparse.Namespace, log: Log, start: Start) -> int:
     if read_only:
         readonly.check_stores(datadir, settings.roles.stores)
     else:
-        schema.make_folders(datadir, [], [])
+        schema.make_folders(datadir)
     with ExitStack() as unlocked, WriterLock(datadir, instance_id, clock) as lock:
         refuse_second_hub(datadir)
         if not read_only:

@@ -216,7 +216,7 @@ def _swap(target: DataDir, journal: SwapJournal, reached: Reached) -> None:
         if (written := swap.read(target)) is None or written.state == "unpacked":
             swap.settle(target)
         raise
-    schema.make_folders(target, [], [])
+    schema.make_folders(target)
 
 
 def _count(job: RestoreJob, prepared: PreparedFiles, safety: str) -> None:

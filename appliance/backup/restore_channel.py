@@ -65,7 +65,7 @@ def make(
         swap.commit(
             job.target, SwapJournal(state="unpacked", began_at=began, name=name, files=files)
         )
-        schema.make_folders(job.target, [], [])
+        schema.make_folders(job.target)
         swap.finish(job.target)
     return msgspec.structs.replace(done, made=True, db_id=db_id)
 

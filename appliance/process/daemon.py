@@ -121,8 +121,7 @@ def init_workspace(
     datadir = DataDir(directory.expanduser().resolve())
     refuse_other_owner(datadir.workspace, datadir.dir, as_root=as_root)
     log = Log(sys.stderr.buffer, level="warning")
-    changes = create_workspace(datadir, clock=SystemClock(), log=log, accepted=accepted)
-    return datadir, bool(changes.created)
+    return datadir, create_workspace(datadir, clock=SystemClock(), log=log, accepted=accepted)
 
 
 def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
@@ -201,7 +200,7 @@ def start_lock(
 
     path = datadir.lock_file.with_name("start.lock")
     refuse_other_owner(datadir.workspace, datadir.dir, as_root=as_root)
-    make_folders(datadir, [], [])
+    make_folders(datadir)
     busy = StartBusy(f"another start has not finished within {START_SECONDS_MAX:.0f} s")
     with ExitStack() as lock:
         try:

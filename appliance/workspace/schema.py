@@ -7,10 +7,8 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Collection, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
-
-import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.ids import secret_token
@@ -121,14 +119,6 @@ def _refuse_remains(database: Path, store: str) -> None:
 # -- a new workspace -----------------------------------------------------------------------
 
 
-class WorkspaceChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What `create_workspace` created and what existed, as names relative to the workspace."""
-
-    created: tuple[str, ...]
-    existing: tuple[str, ...]
-    running: bool = False  # a hub holds the lock; its databases were not touched
-
-
 def create_workspace(
     datadir: DataDir,
     *,
@@ -138,8 +128,9 @@ def create_workspace(
     stores: Sequence[str] = STORES,
     accepted: Collection[str] = (),
     damaged: dict[str, StoreSuspended] | None = None,
-) -> WorkspaceChanges:
-    """Creates folders, databases and token of a workspace where they are missing.
+) -> bool:
+    """Creates folders, databases and token of a workspace where they are missing. False if all
+    are there.
 
     Raises StoreLost for a recorded store that is missing, unless its name is in `accepted`.
     `damaged` collects damaged stores that are not needed; without it they raise StoreDamaged.
@@ -149,33 +140,27 @@ def create_workspace(
     `locked`: the caller, a starting hub, holds the writer lock; then existing databases are
     migrated. Otherwise the lock is taken during this call, and existing databases are not touched.
     """
-    created: list[str] = []
-    existing: list[str] = []
-    make_folders(datadir, created, existing)
-    running = False
+    made = make_folders(datadir)
     try:
         with nullcontext() if locked else WriterLock(datadir, "init", clock):
             manifest.check(datadir, accepted, clock, log, stores)
-            _fill(datadir, stores, locked, clock, log, created, existing, damaged)
+            made |= _fill(datadir, stores, locked, clock, log, damaged)
     except HubRunning:
         if not all(datadir.database(store).exists() for store in stores):
             raise
-        existing += [datadir.database(store).name for store in stores]
-        running = True
-    return WorkspaceChanges(created=tuple(created), existing=tuple(existing), running=running)
+    return made
 
 
-def make_folders(datadir: DataDir, created: list[str], existing: list[str]) -> None:
-    """Creates the data directory and its folders, for the owner only. Needs no lock."""
+def make_folders(datadir: DataDir) -> bool:
+    """Creates the data directory and its folders, for the owner only. False if all are there.
+    Needs no lock."""
+    made = False
     try:
         datadir.workspace.mkdir(parents=True, exist_ok=True)
         for path in (datadir.dir, *(datadir.dir / name for name in FOLDERS)):
-            name = str(path.relative_to(datadir.workspace))
-            try:
+            with suppress(FileExistsError):
                 path.mkdir(mode=0o700)
-                created.append(name)
-            except FileExistsError:
-                existing.append(name)
+                made = True
         sync_directory(datadir.dir)
         sync_directory(datadir.workspace)
         ignore = datadir.dir / ".gitignore"
@@ -183,6 +168,7 @@ def make_folders(datadir: DataDir, created: list[str], existing: list[str]) -> N
             datadir.write_private(ignore, "*\n")
     except OSError as error:
         raise not_writable(error) from error
+    return made
 
 
 def stand_ins(
@@ -211,10 +197,9 @@ def _fill(
     upgrade: bool,
     clock: Clock,
     log: Log,
-    created: list[str],
-    existing: list[str],
     damaged: dict[str, StoreSuspended] | None,
-) -> None:
+) -> bool:
+    made = False
     for store in stores:
         if damaged is not None and store in damaged:
             continue
@@ -227,12 +212,11 @@ def _fill(
                 if damaged is None or store in NEEDED:
                     raise
                 damaged[store] = StoreSuspended(store, error)
-        (existing if there else created).append(database.name)
+        made |= not there
     if datadir.read_token() is None:
         lost = manifest.TOKEN in manifest.read(datadir, "rw").lost
         token = None if lost else datadir.foreign_token()  # hub spec: load or generate
         datadir.write_private(datadir.token_file, (token or secret_token()) + "\n")
-        created.append(datadir.token_file.name)
-    else:
-        existing.append(datadir.token_file.name)
+        made = True
     manifest.remember(datadir, stores)
+    return made

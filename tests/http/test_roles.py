@@ -63,7 +63,7 @@ def built(folder, roles=None):
     data, clock, log = DataDir(folder), SystemClock(), Log(lines)
     settings = Settings(roles=roles or RolesSettings())
     lock = WriterLock(data, "test", clock)
-    schema.make_folders(data, [], [])
+    schema.make_folders(data)
     lock.acquire()
     try:
         schema.create_workspace(

@@ -97,7 +97,7 @@ data = DataDir(Path(sys.argv[1]))
 lock = WriterLock(data, sys.argv[2])
 print("here", flush=True)
 sys.stdin.readline()
-make_folders(data, [], [])
+make_folders(data)
 try:
     lock.acquire()
 except HubRunning:
