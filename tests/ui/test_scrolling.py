@@ -2,30 +2,14 @@
 
 import pytest
 
+from tests.bench.ui.scrolling import FEW, MANY, fill, scroll
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
-MANY, FEW = 100_000, 100
 ROWS_MAX = 300
-
-# Scrolls by a window's height a frame; the most rows that the page had.
-SCROLL = """
-new Promise((resolve) => {
-  const list = document.querySelector('.list');
-  let rows = 0, steps = 0;
-  const step = () => {
-    rows = Math.max(rows, document.querySelectorAll('.list .row').length);
-    list.scrollTop -= 400;
-    steps += 1;
-    if (steps < 120) requestAnimationFrame(step);
-    else resolve(rows);
-  };
-  requestAnimationFrame(step);
-})
-"""
 
 
 @pytest.fixture(scope="module")
@@ -34,26 +18,16 @@ def hub(tmp_path_factory):
         yield hub
 
 
-def filled(hub, name, count):
-    channel_id, topic_id = hub.channel_with_topic(name)
-    hub.send_many(topic_id, [f"message {i} of {count}\\n" * (1 + i % 3) for i in range(count)])
-    return channel_id, topic_id
-
-
 def test_huge_topic_scrolls_like_a_small_one(hub):
-    topics = {count: filled(hub, f"of {count}", count) for count in (FEW, MANY)}
+    topics = {count: fill(hub, f"of {count}", count) for count in (FEW, MANY)}
     with ui_page(hub) as page:
         page.open()
         for count, topic in topics.items():
-            page.topic(*topic)
-            page.sees(f" of {count}", ".list")
-            page.tab.evaluate("void (document.querySelector('.list').scrollTop = 1e9)")
-            page.sees(f"message {count - 1} of", ".list")
-            assert page.tab.evaluate(SCROLL) < ROWS_MAX
+            assert scroll(page, topic, count)["rows"] < ROWS_MAX
 
 
 def test_older_messages_are_read_while_scrolling_and_keep_their_place(hub):
-    topic = filled(hub, "older", 450)
+    topic = fill(hub, "older", 450)
     with ui_page(hub) as page:
         page.open()
         page.topic(*topic)
