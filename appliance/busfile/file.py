@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from appliance.busfile import schema
 from appliance.kernel.clock import SystemClock
@@ -20,8 +21,8 @@ from appliance.workspace.datadir import upwards
 DIRECTORY = ".worker-state"
 BUSY_TIMEOUT_MS = 5000
 _CACHED_STATEMENTS = 256
-_SWITCH_RETRY_SECONDS = 0.01
-_PAUSE_SECONDS = (0.0002, 0.002)  # between two attempts to begin a transaction
+_PAUSE_SECONDS = (0.0002, 0.002)  # between two attempts to lock the file
+T = TypeVar("T")
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
 _IGNORED = b"# The bus is not part of the repository; its export may be.\n*\n!bus.jsonl\n"
 
@@ -148,19 +149,22 @@ def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
     """SQLite does not wait for locks here if several programs create the file at once."""
+    mode = _until_free(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+    if mode != "wal":
+        raise BusNotWritable(f"SQLite can't use its log here; journal_mode is {mode}")
+
+
+def _until_free(attempt: Callable[[], T]) -> T:
+    """Repeats `attempt` while another program has a lock, with short random pauses."""
     clock = SystemClock()
     deadline = clock.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return attempt()
         except sqlite3.OperationalError as error:
-            if sqlite_name(error) != "SQLITE_BUSY" or clock.monotonic() > deadline:
+            if not sqlite_name(error).startswith(_BUSY) or clock.monotonic() > deadline:
                 raise
-            select.select([], [], [], _SWITCH_RETRY_SECONDS)
-            continue
-        if mode != "wal":
-            raise BusNotWritable(f"SQLite can't use its log here; journal_mode is {mode}")
-        return
+        select.select([], [], [], random.uniform(*_PAUSE_SECONDS))
 
 
 @contextmanager
@@ -179,20 +183,11 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def _begin_writing(connection: sqlite3.Connection) -> None:
-    """Waits with short random pauses. SQLite's own grow to 100 ms, so under load the program that
-    has waited for longest would wait for longer still."""
+    """SQLite's own pauses grow to 100 ms, so under load the program that has waited for longest
+    would wait for longer still."""
     connection.execute("PRAGMA busy_timeout = 0").fetchall()
-    clock = SystemClock()
-    deadline = clock.monotonic() + BUSY_TIMEOUT_MS / 1000
     try:
-        while True:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if not sqlite_name(error).startswith(_BUSY) or clock.monotonic() > deadline:
-                    raise
-            select.select([], [], [], random.uniform(*_PAUSE_SECONDS))
+        _until_free(lambda: connection.execute("BEGIN IMMEDIATE"))
     finally:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
 

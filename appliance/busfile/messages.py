@@ -271,10 +271,7 @@ def _encode(payload: Any) -> bytes | None:
 
 
 def _check_names(message: NewMessage) -> None:
-    check_name("from_agent", message.from_agent)
-    check_name("type", message.type)
-    check_name("id", message.id)
-    for name in ("to_agent", "correlation_id", "in_reply_to"):
+    for name in ("from_agent", "type", "id", "to_agent", "correlation_id", "in_reply_to"):
         if (value := getattr(message, name)) is not None:
             check_name(name, value)
 

@@ -104,12 +104,7 @@ def _complete(team: Team, git: Git, operation: WorkerOperation) -> WorkerOutcome
 def _clean_up(team: Team, git: Git, operation: WorkerOperation, discard: bool) -> str:
     """Removes the worktree, the merged branch and the files of the review. Returns what stays."""
     task = operation.task
-    folder = team.folder(task)
-    kept = ""
-    try:
-        git.remove_worktree(folder, force=discard)
-    except GitFailed:
-        kept = f"; {folder} has uncommitted changes and stays: cancel --discard removes it"
+    kept = _remove_worktree(team, git, task, discard)
     if operation.kind == "merge" and not kept:
         operation = team.proceed(operation, "branch")
         result = git.attempt("branch", "-D", operation.facts["branch"])
@@ -124,13 +119,19 @@ def _clean_up(team: Team, git: Git, operation: WorkerOperation, discard: bool) -
 
 def _repeated(team: Team, git: Git, row: WorkerRow, discard: bool) -> WorkerOutcome:
     """The task already is in its last state; its worktree may still be there."""
-    kept = ""
-    if row.worktree and team.folder(row.task).exists():
-        try:
-            git.remove_worktree(team.folder(row.task), force=discard)
-        except GitFailed:
-            kept = "; its worktree has uncommitted changes and stays: cancel --discard removes it"
+    exists = row.worktree and team.folder(row.task).exists()
+    kept = _remove_worktree(team, git, row.task, discard) if exists else ""
     return WorkerOutcome(row.task, row.state, False, f"{row.task} already is {row.state}{kept}")
+
+
+def _remove_worktree(team: Team, git: Git, task: str, discard: bool) -> str:
+    """Returns what stays, in words."""
+    folder = team.folder(task)
+    try:
+        git.remove_worktree(folder, force=discard)
+    except GitFailed:
+        return f"; {folder} has uncommitted changes and stays: cancel --discard removes it"
+    return ""
 
 
 def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> None:
