@@ -37,6 +37,7 @@ from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
 from appliance.inbox.resources import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of
+from appliance.integrations.ask_bus import AskBusNeeds, AskBusSubsystem
 from appliance.integrations.ask_outbox import OutboxAskMail
 from appliance.integrations.bus_export import BusSegments
 from appliance.integrations.bus_hub import BusTopicNeeds, BusTopicSubsystem
@@ -191,7 +192,10 @@ class Composition:
             mail = None
             if member.outbox is not None and host.section(MailSettings).host:
                 mail = OutboxAskMail(member.outbox)
-            subsystems.append(AskSubsystem(host, AskNeeds(self.hub, mail)))
+            ask = AskSubsystem(host, AskNeeds(self.hub, mail))
+            subsystems.append(ask)
+            if bus is not None and host.section(BusSettings).ask_reviews:
+                subsystems.append(AskBusSubsystem(host, AskBusNeeds(ask.asks, bus)))
         if host.runs("jobs"):
             subsystems.append(JobsSubsystem(host))
         if host.runs("backup"):

@@ -43,6 +43,10 @@ _NEXT_DUE = (
     " ORDER BY due_steady_ms LIMIT 1"
 )
 _UNMAILED = f"SELECT {COLUMNS}, {_TOPIC} FROM x_asks WHERE mailed = 0 ORDER BY id LIMIT ?"
+_WAITING_KEYS = (
+    "SELECT id, key FROM x_asks WHERE principal_id = ? AND state = 'waiting' AND key IS NOT NULL"
+    " LIMIT ?"
+)
 
 
 def find(reader: Any, ask_id: str) -> StoredAsk:
@@ -62,6 +66,11 @@ def next_due(reader: Reader) -> int | None:
 def find_unmailed(reader: Reader, limit: int) -> list[StoredAsk]:
     """Asks with mails that the outbox doesn't have yet, oldest first."""
     return [make_ask(columns) for columns in reader.rows(_UNMAILED, (limit,), limit=limit)]
+
+
+def waiting_keys(reader: Reader, principal_id: str, limit: int) -> list[tuple[str, str]]:
+    """(id, key) of the asks of this principal that wait."""
+    return reader.rows(_WAITING_KEYS, (principal_id, limit), limit=limit)
 
 
 def to_wire(ask: StoredAsk, ahead_ms: int) -> wire.Ask:

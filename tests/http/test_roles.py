@@ -46,6 +46,7 @@ BESIDE = {
     "identity",
     "local_meshes",
     "mesh_webhooks",
+    "ask_bus",
     "health",
 }  # subsystems without a role
 ABOUT_THE_PROCESS = {"/health", "/api/v1/tokens"}
