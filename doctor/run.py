@@ -39,6 +39,7 @@ MORE = "more"
 """The subject of the finding that counts those beyond FINDINGS_MAX."""
 INCLUDED_IN = {check.includes: check.name for check in CHECKS if check.includes is not None}
 """A cheap check → the expensive one that includes it."""
+EXPENSIVE_SECONDS_MAX = 3600.0  # only on request, so it may read a store of 100 GB
 COUNTED_MAX = 10_000  # findings of one check that are counted
 READY_CHECKS = tuple(check for check in CHECKS if check.ready)
 
@@ -121,18 +122,22 @@ def select(names: Sequence[str], everything: bool, groups: Sequence[str] = ()) -
     )
 
 
-def run_check(context: Context, check: Check, findings_max: int | None = None) -> CheckOutcome:
+def run_check(
+    context: Context,
+    check: Check,
+    findings_max: int | None = None,
+    seconds_max: float | None = None,
+) -> CheckOutcome:
     """Runs one check within its time limit. A failure to check is a finding too.
 
     `findings_max`: more findings are only counted. None: FINDINGS_MAX.
     """
     if context.is_off(check.name):
         return CheckOutcome(check.name, check.inspects, ())
-    settings = context.settings
     expensive = check.cost is Cost.EXPENSIVE
-    context.set_deadline(
-        settings.expensive_seconds_max if expensive else settings.check_seconds_max
-    )
+    if seconds_max is None:
+        seconds_max = EXPENSIVE_SECONDS_MAX if expensive else context.settings.check_seconds_max
+    context.set_deadline(seconds_max)
     context.reading = None
     began = context.clock.monotonic()
     limit = FINDINGS_MAX if findings_max is None else findings_max
@@ -144,7 +149,10 @@ def run_check(context: Context, check: Check, findings_max: int | None = None) -
             if count <= limit:
                 findings.append(finding)
     except sqlite3.Error as error:
-        findings.append(_of_sqlite(error, check, context))
+        if is_interrupt(error):
+            findings.append(_unfinished(check, seconds_max))
+        else:
+            findings.append(_of_sqlite(error, context))
     except (OSError, ApplianceError) as error:
         findings.append(_failed(error))
     if count > limit:
@@ -244,9 +252,7 @@ def worst(findings: Iterable[Finding]) -> Severity | None:
     return max(severities, key=lambda severity: severity.rank, default=None)
 
 
-def _of_sqlite(error: sqlite3.Error, check: Check, context: Context) -> Finding:
-    if is_interrupt(error):
-        return _unfinished(check, context)
+def _of_sqlite(error: sqlite3.Error, context: Context) -> Finding:
     if context.reading is None or not is_damage_of_rows(error):
         return _failed(error)
     return Finding(
@@ -267,13 +273,9 @@ def _failed(error: Exception) -> Finding:
     )
 
 
-def _unfinished(check: Check, context: Context) -> Finding:
+def _unfinished(check: Check, seconds_max: float) -> Finding:
+    hint = "raise doctor.check_seconds_max"
     if check.cost is Cost.EXPENSIVE:
-        seconds = context.settings.expensive_seconds_max
-        hint = "raise doctor.expensive_seconds_max"
-    else:
-        seconds = context.settings.check_seconds_max
-        hint = "raise doctor.check_seconds_max"
-    return Finding(
-        Severity.INFO, "check", f"not finished within {seconds:g} s", hint, problem="unfinished"
-    )
+        hint = "repeat it on a restored backup, on a faster disk"
+    message = f"not finished within {seconds_max:g} s"
+    return Finding(Severity.INFO, "check", message, hint, problem="unfinished")

@@ -20,14 +20,14 @@ GENERATED = '"""Generated from'
 BUDGETS = {
     "doctor": 5_600, "hub": 5_890, "child": 310, "spark": 4_500, "kernel": 3_200, "backup": 3_400,
     "courier": 4_300, "export": 2_800, "broker": 3_100, "sdk": 2_800, "outbox": 2_900,
-    "web": 2_740, "workspace, recovery, upgrade": 2_000, "busfile, bus": 3_600, "ui": 1_300,
-    "ask": 1_050, OTHER: 8_745, "tests": 53_000,
+    "web": 2_740, "workspace, recovery, upgrade": 2_000, "busfile, bus": 3_600, "ui, ask, rates": 1_300,
+    OTHER: 8_745, "tests": 53_000,
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
     "doctor": 7_170, "hub": 7_000, "child": 314, "spark": 5_500, "kernel": 3_385, "backup": 4_740,
     "courier": 4_580, "export": 3_450, "broker": 3_760, "sdk": 3_490, "outbox": 3_190,
-    "web": 3_265, "workspace, recovery, upgrade": 2_830, "busfile, bus": 3_820, OTHER: 10_570,
+    "web": 3_265, "workspace, recovery, upgrade": 2_830, "busfile, bus": 3_780, OTHER: 10_610,
     "tests": 66_000,
 }  # fmt: skip
 NO_CODE = {

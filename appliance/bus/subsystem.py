@@ -37,7 +37,7 @@ class BusSubsystem(Subsystem):
         settings, paths = host.section(BusSettings), BusPaths(host.datadir.workspace)
         feed = BusFeed()
         # Group commit needs no second reader, and one connection sees the commits of others.
-        store = host.open_store(STORE, {"readers": 1}, publish=feed.publish)
+        store = host.open_store(STORE, publish=feed.publish)
         self.stores = (store,)
         self.bus = Bus(store, feed, paths, host.clock)
         self._book = needs.book

@@ -96,8 +96,8 @@ COMMON_PROBLEMS = (
     Problem(
         "unfinished",
         "The check was stopped at its time limit, so it may have missed problems.",
-        "Raise `doctor.check_seconds_max`, or `doctor.expensive_seconds_max` for an expensive"
-        " check.",
+        "Raise `doctor.check_seconds_max`. An expensive check has an hour: repeat it on a restored"
+        " backup, on a faster disk.",
     ),
 )
 """Every check can have these, in addition to its own."""

@@ -20,4 +20,3 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wal_warning_bytes: int = 100 * MIB  # write-ahead log above this size: warning
     loop_delay_warning_seconds: float = 0.5  # delay of the event loop above this: warning
     check_seconds_max: float = 5.0  # time limit of a cheap check
-    expensive_seconds_max: float = 3600.0  # time limit of an expensive check (`--all`)

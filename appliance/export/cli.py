@@ -40,6 +40,7 @@ LogFlag = Annotated[
     list[str] | None,
     typer.Option("--log", metavar="LOG", help=f"Only this log ({', '.join(LOGS)}); repeatable."),
 ]
+SNAPSHOTS_KEPT = 5
 COLUMNS = [
     ("LOG", "log"),
     ("SEGMENTS", "segments"),
@@ -104,14 +105,21 @@ def list_logs(session: Session, out: OutFlag = None) -> None:
 
 @app.command("snapshot")
 @common
-def export_snapshot(session: Session, out: OutFlag = None, format_name: FormatFlag = None) -> None:
+def export_snapshot(
+    session: Session,
+    out: OutFlag = None,
+    format_name: FormatFlag = None,
+    keep: Annotated[
+        int, typer.Option("--keep", min=0, help="Newest snapshots that are kept; 0: all.")
+    ] = SNAPSHOTS_KEPT,
+) -> None:
     """Write the current tables for the audit: agentlip export snapshot --out /data/out"""
     datadir, settings = workspace_of(session)
     kind = _format(format_name, settings)
     target = out or out_dir(datadir, settings)
     lock = SegmentDirectory(target, SNAPSHOT)
     with open_log(datadir) as log, lock.only_writer():
-        path, manifest = snapshot.take(log, target, kind, settings.snapshots_kept, SystemClock())
+        path, manifest = snapshot.take(log, target, kind, keep, SystemClock())
     rows = sum(file.rows for file in manifest.files.values())
     answer = {"path": str(path), **msgspec.to_builtins(manifest)}
     session.answer(answer, f"{rows:,} rows as of event {manifest.as_of_event_id} in {path}")

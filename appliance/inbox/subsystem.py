@@ -36,9 +36,8 @@ class OpenInbox:
         self.keys = keys
         self.brokers = brokers
         events = InboxEvents(host.log)
-        # One reader is enough: reads are short, and long polls don't occupy it.
         self.store = host.open_store(
-            STORE, {"readers": 1}, publish=events.publish, restarted=self._find_unpublished
+            STORE, publish=events.publish, restarted=self._find_unpublished
         )
         self.store.seed_ids(self.store.read(queries.last_id))
         self.inbox = Inbox(

@@ -74,6 +74,7 @@ WAL_BYTES_TRUNCATE = 64 * 1024 * 1024  # a longer WAL is truncated once it is em
 STALL_SECONDS_MAX = 20.0  # a writer without progress for this long refuses new writes
 CHECKPOINT_SECONDS = 0.25  # minimum time between two checkpoints of a store
 SLOW_READ_QUEUE_MAX = 32  # expensive reads that may wait; 503 above
+READERS = 2  # native threads for reads: they share the interpreter, so more gain nothing
 SLOW_READERS = 2  # native threads for expensive reads (searches, scans)
 READ_QUEUE_MAX = 1000  # reads that may wait; 503 above
 T = TypeVar("T")
@@ -139,7 +140,7 @@ class Store:
         self.checkpointer = Checkpointer(
             self.checkpoint, self._checkpoint_due, CHECKPOINT_SECONDS, clock, log
         )
-        self._reads = self._pool(settings.readers, READ_QUEUE_MAX, STEPS_BETWEEN_CHECKS)
+        self._reads = self._pool(READERS, READ_QUEUE_MAX, STEPS_BETWEEN_CHECKS)
         self._slow_reads = self._pool(SLOW_READERS, SLOW_READ_QUEUE_MAX, STEPS_SLOW)
         self._bind_metrics()
         self._writer: WriterThread | StoreWriter | NoWriter

@@ -41,7 +41,6 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[store]: how every SQLite file is kept."""
 
     synchronous: Literal["FULL", "NORMAL"] = "FULL"  # FULL: commits survive a power failure
-    readers: int = 2  # native threads for reads
     free_bytes_min: int = 64 * 1024 * 1024  # with less free disk space, writes are refused
     read_only: bool = False  # serve the hub's reads only and write to no store
 

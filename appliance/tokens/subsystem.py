@@ -35,7 +35,7 @@ class TokensSubsystem(Subsystem):
         clock = host.clock
         self.book = TokenBook()
         # One reader, so that the book is replaced in order. Revoking works on a nearly full disk.
-        self.store = host.open_store(STORE, {"readers": 1, "free_bytes_min": 0})
+        self.store = host.open_store(STORE, {"free_bytes_min": 0})
         self.stores = (self.store,)
         self._tokens = Tokens(self.store, self.book, host.datadir, clock, needs.fixed)
         self._sessions = Sessions(self.store, self._tokens, clock)

@@ -266,9 +266,7 @@ def test_snapshot_is_consistent_and_published_atomically(logged):
     assert export(logged, "snapshot", "--format", "jsonl", "--json").json["path"] == str(folder)
     assert export(logged, "verify", str(out_of(logged))).code == 0
     logged.add(1)
-    newer = Path(
-        export(logged, "snapshot", "--json", AGENTLIP_EXPORT__SNAPSHOTS_KEPT="1").json["path"]
-    )
+    newer = Path(export(logged, "snapshot", "--keep", "1", "--json").json["path"])
     assert [path.name for path in folder.parent.iterdir() if path.name != ".lock"] == [newer.name]
     folder = newer
     (folder / "topics.parquet").write_text("")

@@ -154,7 +154,7 @@ class BrokerFixture:
         self.store = Store(
             "broker",
             self.path,
-            StoreSettings(synchronous="NORMAL", readers=1, free_bytes_min=0),
+            StoreSettings(synchronous="NORMAL", free_bytes_min=0),
             self.clock,
             self.log,
             publish=dispatch.on_commit,

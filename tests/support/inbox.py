@@ -81,7 +81,7 @@ class InboxFixture:
         self.store = Store(
             "inbox",
             self.datadir.database("inbox"),
-            StoreSettings(readers=1, free_bytes_min=0),
+            StoreSettings(free_bytes_min=0),
             self.clock,
             self.log,
             publish=published.publish,

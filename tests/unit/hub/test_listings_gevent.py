@@ -33,11 +33,13 @@ def main() -> None:
     import msgspec
 
     from appliance.hub import listings
+    from appliance.kernel import store as stores
     from appliance.kernel.clock import SystemClock
     from appliance.kernel.log import Log
     from appliance.kernel.store import Store, StoreSettings
 
-    settings = msgspec.structs.replace(StoreSettings(), free_bytes_min=0, readers=4)
+    settings = msgspec.structs.replace(StoreSettings(), free_bytes_min=0)
+    stores.READERS = 4
     hanging = 0
     for _ in range(TIMES):
         store = Store("hub", Path(sys.argv[1]), settings, SystemClock(), Log(sys.stderr.buffer))

@@ -36,7 +36,7 @@ class RetentionFixture:
         self.days = 7.0
         path = folder / "outbox.sqlite3"
         schema.migrate(path, "outbox", clock=self.clock, log=self.log)
-        settings = StoreSettings(free_bytes_min=0, synchronous="OFF", readers=1)
+        settings = StoreSettings(free_bytes_min=0, synchronous="OFF")
         self.store = Store("outbox", path, settings, self.clock, self.log)
         self.restart()
 

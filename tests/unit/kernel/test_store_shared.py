@@ -23,7 +23,7 @@ def path(tmp_path, monkeypatch):
 
 @pytest.fixture
 def store(path):
-    settings = StoreSettings(free_bytes_min=0, readers=1)
+    settings = StoreSettings(free_bytes_min=0)
     store = Store("board", path, settings, SystemClock(), Log(io.BytesIO()))
     yield store
     store.close()
