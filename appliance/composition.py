@@ -70,6 +70,7 @@ from appliance.outbox.settings import MailSettings, OutboxSettings
 from appliance.outbox.subsystem import OutboxNeeds, OutboxSubsystem
 from appliance.outbox.target import DeliveryTarget
 from appliance.outbox.webhook import WebhookTarget
+from appliance.rates.subsystem import RatesSubsystem
 from appliance.roles import IDENTITY, RolePaths, RolesSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.tokens.subsystem import TokensNeeds, TokensSubsystem
@@ -201,7 +202,7 @@ class Composition:
         if host.runs("backup"):
             stores = host.section(RolesSettings).stores
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))
-        subsystems.append(UiSubsystem())
+        subsystems += (RatesSubsystem(host), UiSubsystem())
         parts = [part for part in subsystems if part is not None]
         self._doctor = doctor_of(host, parts)
         self.subsystems = (*parts, self._doctor)

@@ -1,0 +1,22 @@
+"""Reads the metrics that are sampled."""
+
+from collections.abc import Collection
+from itertools import chain
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+Key = tuple[str, str | None]
+"""The name of a sample, and its `status`; None: the sum over all labels."""
+_process = ProcessCollector(registry=None)  # the registry knows no names of its metrics
+
+
+def totals(registry: CollectorRegistry, keys: Collection[Key]) -> dict[Key, float]:
+    """The value of each key; 0 without a sample."""
+    values = dict.fromkeys(keys, 0.0)
+    wanted = registry.restricted_registry({name for name, _ in keys})
+    for metric in chain(wanted.collect(), _process.collect()):
+        for sample in metric.samples:
+            for key in {(sample.name, sample.labels.get("status")), (sample.name, None)}:
+                if key in values:
+                    values[key] += sample.value
+    return values
