@@ -1,5 +1,10 @@
 """A workspace with what operators look for: a failed send, dead letters, backups, runs of jobs."""
 
+import time
+from itertools import pairwise
+
+from appliance.busfile import claims, heartbeats, workers
+from tests.support.bus import BusFixture
 from tests.support.courier import envelope
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
@@ -35,6 +40,31 @@ def fill_sends(hub: ServedHub, mesh: str = "lab") -> None:
     until(lambda: hub.http.get(failed).body["sends"], SECONDS_MAX, "the send is a dead letter")
 
 
+WORKERS = {  # the states that each went through, the minutes since, and since its last heartbeat
+    "parser": (("ASSIGNED",), 2, None),
+    "lexer": (("ASSIGNED", "WORKING"), 9, 0),
+    "linker": (("ASSIGNED", "WORKING"), 90, 75),
+    "docs": (("ASSIGNED", "WORKING", "IN_REVIEW"), 25, 25),
+    "ci": (("ASSIGNED", "WORKING", "FAILED"), 40, 40),
+    "setup": (("ASSIGNED", "WORKING", "IN_REVIEW", "APPROVED", "COMPLETED"), 180, 180),
+}
+
+
+def fill_bus(hub: ServedHub) -> None:
+    """Workers in several states, one of which has no heartbeat any more, and claims."""
+    bus = BusFixture(hub.workspace)
+    now = int(time.time() * 1000)
+    for task, (states, minutes, beat) in WORKERS.items():
+        at = now - minutes * 60_000
+        bus.run(workers.create, at, task, branch=f"task/{task}", actor="lead")
+        for before, after in pairwise(states):
+            bus.run(workers.transition, at, task, before, after, actor="lead")
+        if beat is not None:
+            bus.run(heartbeats.beat, now - beat * 60_000, task, "working", task, 0.4)
+    bus.run(claims.claim, now, "path:src/lexer/*", "lexer", 600_000)
+    bus.run(claims.claim, now, "slot:gpu:1", "trainer", 600_000)
+
+
 def back_up(hub: ServedHub) -> None:
     """A backup that was verified."""
     assert hub.http.post("/api/v1/backups").status == 202
@@ -53,4 +83,5 @@ def fill_all(hub: ServedHub) -> None:
     hub.made(hub.http.post("/api/v1/jobs/runs", RUN))
     webhook = {"url": "https://hooks.example.com/in", "description": "the pager"}
     hub.made(hub.http.post("/api/v1/webhooks", webhook))
+    fill_bus(hub)
     back_up(hub)

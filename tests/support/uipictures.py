@@ -7,11 +7,15 @@ import base64
 import tempfile
 from pathlib import Path
 
+from tests.support.operated import fill_all
 from tests.support.servedhub import ServedHub, serve
 from tests.support.uipage import UiPage, ui_page
+from tests.support.until import until
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 BYTES_MAX = 100_000
+FAST = {"appliance.rates.loops.Sampler.interval_seconds": 0.1}
+SAMPLES_MIN = 60
 TALK = (
     ("planner", "The release needs three checks: migrations, the upgrade test, the images."),
     ("builder", "Migrations run twice without a change. The log: https://ci.example.com/run/812"),
@@ -58,11 +62,33 @@ def save(page: UiPage, name: str) -> None:
     (FOLDER / f"ui-{name}.png").write_bytes(data)
 
 
+def save_operated(hub: ServedHub, page: UiPage) -> None:
+    """The operator's views, after some work."""
+    fill_all(hub)
+    page.tab.resize(980, 760)
+    page.go("#/operate?view=findings")
+    page.sees("dead letters", ".findings")
+    save(page, "findings")
+    page.go("#/operate?view=queues&open=builds")
+    page.sees("builds-0", ".detail > pre")
+    save(page, "queues")
+    page.go("#/operate?view=workers")
+    page.sees("linker", ".board")
+    page.tab.prefer("dark")
+    save(page, "workers-dark")
+    page.tab.prefer("light")
+    rates = "/api/v1/rates"
+    until(lambda: len(hub.http.get(rates).body["at_ms"]) > SAMPLES_MIN, 60, "there are samples")
+    page.go("#/operate?view=rates")
+    page.sees("HTTP requests", ".charts")
+    save(page, "rates")
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
-        serve(Path(folder)) as hub,
+        serve(Path(folder), constants=FAST) as hub,
         ui_page(hub) as page,
     ):
         page.tab.resize(980, 600)
@@ -92,6 +118,7 @@ def main() -> None:
         page.has("dialog[open]")
         save(page, "keys")
         page.press("Escape")
+        save_operated(hub, page)
         page.tab.resize(400, 760)
         page.topic(channel_id, topic_id)
         page.sees("published", ".list")

@@ -5,6 +5,7 @@ import pytest
 from tests.support.operated import fill_all
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +81,38 @@ def test_other_views_have_their_rows(page, view, text):
     page.sees(text, "tbody")
     page.click("tbody th a")
     page.has(".detail dl dd")
+
+
+def test_workers_stand_in_the_column_of_their_state(page):
+    operate(page, "workers")
+    page.sees("linker", 'section[aria-label="Working: 2"]')
+    page.sees("parser", 'section[aria-label="Assigned: 1"]')
+    page.sees("path:src/lexer/*", 'section[aria-label="Working: 2"]')
+    page.sees("setup", 'section[aria-label="Completed: 1"]')
+    page.sees("trainer", "table")
+
+
+def test_worker_that_is_stuck_says_why_and_what_helps(page):
+    operate(page, "workers")
+    page.sees("its process ended or hangs", ".stuck")
+    assert "agentlip worker show linker" in page.text(".stuck")
+    stuck = page.tab.evaluate(
+        "[...document.querySelectorAll('.stuck > strong')].map((each) => each.innerText)"
+    )
+    assert stuck == ["linker", "docs", "ci"]
+    page.sees("waits for a review", 'section[aria-label="In review: 1"]')
+
+
+def test_rates_are_drawn_from_what_the_process_keeps(hub, page):
+    until(lambda: hub.http.get("/api/v1/rates").body["at_ms"], 30, "there is a sample")
+    operate(page, "rates")
+    page.sees("HTTP requests", ".charts")
+    labels = page.tab.evaluate(
+        "[...document.querySelectorAll('.charts svg[role=img]')].map((each) => each.ariaLabel)"
+    )
+    assert any("HTTP requests: now" in each for each in labels)
+    assert any("Memory in use" in each for each in labels)
+    page.sees("All zero since", "main")
 
 
 def test_settings_show_where_each_comes_from(page):

@@ -1,17 +1,17 @@
 // What operators look at first. Everything is read-only: each row names the command that changes it.
 import { get } from "./api.js";
+import { Board } from "./board.js";
+import { Charts, readRates } from "./charts.js";
 import { Command, Failure } from "./parts.js";
 import { go, link } from "./router.js";
 import { Blocked } from "./start.js";
 import { bytes, duration, mark, number, since, Table, usePolled } from "./table.js";
-import { showTime } from "./text.js";
+import { showTime, word } from "./text.js";
 import { html, useState } from "./view.js";
 
 const SECONDS = 10;
 const SENDS_MAX = 200;
 const path = (text) => encodeURIComponent(text);
-// A word of a command that people paste: what others wrote must not end the quotes.
-export const word = (text) => (/^[\w@%+=:,./#-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
 const commands = (...texts) => html`${texts.filter(Boolean).map((text) => html`<${Command} key=${text} label="On the machine of the appliance" text=${text} />`)}`;
 const statusLevel = { pending: "good", inflight: "good", done: "good", dead: "bad", aborted: "warn" };
 
@@ -22,6 +22,11 @@ const VIEWS = {
     facts: (data) => [["Verdict", mark(data.verdict, data.errors ? "bad" : data.warnings ? "warn" : "good")], ["Errors", data.errors],
       ["Warnings", data.warnings], ["Checks", data.checks.length], ["Version", data.version]],
     body: Findings,
+  },
+  rates: { title: "Rates", what: "rates", read: readRates, body: Charts },
+  workers: {
+    title: "Workers", what: "bus", body: Board,
+    read: async () => ({ ...(await get("/bus/v1/workers")), ...(await get("/bus/v1/claims")) }),
   },
   backups: {
     title: "Backups", read: () => get("/api/v1/backups", { limit: 100 }), what: "backup role",
@@ -116,7 +121,7 @@ export function OperateScreen({ place }) {
   const { status = "" } = place.query;
   const { data, error, at, again } = usePolled(() => view.read({ status }), `${name} ${status}`, view.seconds ?? SECONDS, paused);
   const to = (query) => link({ screen: "operate", query: { view: name, ...query } });
-  const at_ = { ...place, query: { ...place.query, view: name } };
+  const shown = { ...place, query: { ...place.query, view: name } };
   return html`<section class="page wide operate" aria-label=${view.title}>
     <nav class="tabs" aria-label="Views">${Object.entries(VIEWS).map(([each, { title }]) => html`<a key=${each} href=${link({ screen: "operate", query: { view: each } })}
       aria-current=${each === name ? "page" : undefined}>${title}</a>`)}</nav>
@@ -130,8 +135,8 @@ export function OperateScreen({ place }) {
     ${!data && !error && html`<p class="soft" role="status">Reading…</p>`}
     ${data && view.facts && html`<dl class="facts">${view.facts(data).map(([label, value, query]) => html`<div key=${label}><dt>${label}</dt>
       <dd>${query ? html`<a href=${to(query)}>${number(value)}</a>` : number(value)}</dd></div>`)}</dl>`}
-    ${data && view.body && html`<${view.body} data=${data} />`}
-    ${data && view.rows && html`<${Table} label=${view.title} place=${at_} columns=${view.columns} rows=${view.rows(data)} keyOf=${view.key} detail=${view.detail} empty=${view.empty} />`}
+    ${data && view.body && html`<${view.body} data=${data} place=${shown} />`}
+    ${data && view.rows && html`<${Table} label=${view.title} place=${shown} columns=${view.columns} rows=${view.rows(data)} keyOf=${view.key} detail=${view.detail} empty=${view.empty} />`}
   </section>`;
 }
 

@@ -73,9 +73,9 @@ function Detail({ name, row, detail, close }) {
   return html`<section class="detail" ref=${box} tabindex="-1" aria-label=${`Details of ${name}`}>
     <header class="bar"><h2>${name}</h2><button class="plain" onClick=${close} aria-label="Close the details">×</button></header>
     ${!row && html`<p class="soft">It is not in this list.</p>`}
+    ${row && detail?.show?.(row)}
     ${row && html`<dl>${Object.entries(row).filter(([, value]) => value !== null && value !== "").map(([field, value]) => html`<dt>${field}</dt>
       <dd>${typeof value === "object" ? html`<code>${JSON.stringify(value)}</code>` : String(value)}</dd>`)}</dl>`}
-    ${row && detail?.show?.(row)}
     ${error && html`<${Failure} error=${error} />`}
     ${more && html`<pre tabindex="0">${JSON.stringify(more, null, 2)}</pre>`}
   </section>`;

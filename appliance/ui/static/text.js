@@ -85,6 +85,9 @@ export function highlighted(text, query) {
   return [...parts, characters.slice(end).join("")];
 }
 
+// A word of a command that people paste: what others wrote must not end the quotes.
+export const word = (text) => (/^[\w@%+=:,./#-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
+
 // Bytes of UTF-8, which the limits of the server count.
 export const bytesOf = (text) => new TextEncoder().encode(text).length;
 export const hue = (text) => ([...text].reduce((sum, each) => (sum * 33 + each.codePointAt(0)) % 9973, 7) * 137) % 360;
