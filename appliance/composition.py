@@ -131,6 +131,18 @@ def doctor_of(host: Host, parts: Sequence[Subsystem]) -> DoctorSubsystem:
     return DoctorSubsystem(host, DoctorNeeds(rebuilds, settings))
 
 
+def asks_of(
+    host: Host, hub: Hub, outbox: Outbox | None, bus: BusSubsystem | None
+) -> list[Subsystem]:
+    mail = None
+    if outbox is not None and host.section(MailSettings).host:
+        mail = OutboxAskMail(outbox)
+    ask = AskSubsystem(host, AskNeeds(hub, mail))
+    if bus is None or not host.section(BusSettings).ask_reviews:
+        return [ask]
+    return [ask, AskBusSubsystem(host, AskBusNeeds(ask.asks, bus))]
+
+
 class Composition:
     """`subsystems` in the order in which they start; they close in reverse order. The other
     attributes are what the process needs of some of them."""
@@ -190,13 +202,7 @@ class Composition:
         if self.hub is not None and host.runs("plugins"):
             subsystems.append(PluginsSubsystem(host, PluginsNeeds(self.hub)))
         if self.hub is not None and host.runs("ask"):
-            mail = None
-            if member.outbox is not None and host.section(MailSettings).host:
-                mail = OutboxAskMail(member.outbox)
-            ask = AskSubsystem(host, AskNeeds(self.hub, mail))
-            subsystems.append(ask)
-            if bus is not None and host.section(BusSettings).ask_reviews:
-                subsystems.append(AskBusSubsystem(host, AskBusNeeds(ask.asks, bus)))
+            subsystems += asks_of(host, self.hub, member.outbox, bus)
         if host.runs("jobs"):
             subsystems.append(JobsSubsystem(host))
         if host.runs("backup"):
