@@ -83,6 +83,9 @@ def settings(engine: EngineSettings) -> dict[str, str]:
             "spark.executor.defaultJavaOptions": JAVA_OPTIONS,
             # Enough for all generated code of a job, so nothing is compiled twice.
             "spark.sql.codegen.cache.maxEntries": "1000",
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.databricks.delta.snapshotPartitions": "1",  # a log of a few hundred files
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             # Limits the memory per open file; level 1 takes half the time of level 3.
