@@ -43,6 +43,10 @@ let
       locked.adbc-driver-sqlite
       ps.pyarrow
     ];
+    report = [
+      ps.deltalake
+      ps.pyarrow
+    ];
     fast = [ locked.gunicorn-h1c ];
   };
 

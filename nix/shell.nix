@@ -17,6 +17,7 @@ mkShell {
       agentlip.dependencies.base
       ++ agentlip.dependencies.appliance
       ++ agentlip.dependencies.export
+      ++ agentlip.dependencies.report
       ++ [
         ps.hypothesis
         ps.mypy

@@ -6,9 +6,11 @@
   bash,
   coreutils,
   dockerTools,
+  fetchMavenArtifact,
   gnugrep,
   gnused,
   jdk17_headless,
+  lib,
   procps,
   python313,
   runCommand,
@@ -30,11 +32,32 @@ let
   ++ pyspark.optional-dependencies.connect;
   environment = python313.withPackages (_: dependencies);
 
+  # Each line of the list that is no comment: coordinates and SHA-256.
+  lines = lib.filter (line: line != "" && !lib.hasPrefix "#" line) (
+    lib.splitString "\n" (builtins.readFile ../requirements/spark-jars.txt)
+  );
+  jars = map (
+    line:
+    let
+      words = lib.splitString " " line;
+      coordinates = lib.splitString ":" (lib.head words);
+    in
+    fetchMavenArtifact {
+      groupId = lib.elemAt coordinates 0;
+      artifactId = lib.elemAt coordinates 1;
+      version = lib.elemAt coordinates 2;
+      sha256 = lib.elemAt words 1;
+    }
+  ) lines;
+
   # /opt as in Spark's own images. Spark's folder is made of links, so that it has other settings.
   tree = runCommand "agentlip-spark-tree" { } ''
     mkdir -p $out/bin $out/opt/spark $out/opt/agentlip/appliance
     ln -s ${environment}/${python313.sitePackages}/pyspark/* $out/opt/spark/
-    rm -f $out/opt/spark/conf
+    rm -f $out/opt/spark/conf $out/opt/spark/jars
+    mkdir $out/opt/spark/jars
+    ln -s ${environment}/${python313.sitePackages}/pyspark/jars/* $out/opt/spark/jars/
+    for jar in ${lib.concatStringsSep " " jars}; do ln -s $jar/share/java/*.jar $out/opt/spark/jars/; done
     cp -r ${../spark/conf} $out/opt/spark/conf
     cp -r ${../spark} $out/opt/agentlip/spark
     cp -r ${../appliance/export/schemas} $out/opt/agentlip/schemas

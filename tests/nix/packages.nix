@@ -127,6 +127,7 @@ let
           };
         in
         final;
+      fetchMavenArtifact = made: derivation "jar-${made.artifactId}" made;
       fetchPypi = made: derivation "source-${made.pname}" made;
       mkShell = made: derivation "nix-shell" made;
       runCommand =
