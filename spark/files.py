@@ -1,0 +1,57 @@
+"""Local files: locked, written as a whole, synced. Errors of the system become those of jobs."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spark.errors import OutputBusy, OutputNotWritable
+
+
+@contextmanager
+def locked(folder: Path, busy: OutputBusy) -> Iterator[None]:
+    """Hold the lock of a folder. Raises `busy` if another process holds it."""
+    with writable(folder):
+        lock = (folder / ".lock").open("a")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise busy from None
+        yield
+
+
+@contextmanager
+def writable(root: Path) -> Iterator[None]:
+    """Convert OSError to OutputNotWritable."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputNotWritable(f"{root} cannot be written: {error.strerror}") from None
+
+
+def write_whole(path: Path, text: str, prefix: str = ".") -> None:
+    """Write and sync `text`: after a kill, the file has the old or the new text.
+
+    prefix  how the name of the file begins until it is complete; another attempt replaces that file
+    """
+    draft = path.with_name(f"{prefix}{path.name}.part")
+    write_synced(draft, text)
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def write_synced(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,405 @@
+"""The tables of the jobs: Delta Lake, and the runs that name one moment of them.
+
+    <root>/<table>/   a Delta table: read by any engine, written by Spark
+    <root>/runs/      a row for each run that published: the versions of all tables, and its memory
+
+A run writes the tables and then its row, in one commit. Readers read the versions of the newest
+row. No row names the writes of a killed run, and the next run restores the tables before it begins.
+Two runs at once conflict at a table that the other changed, or at the row, and one is refused.
+Without Spark or Java: logs of tables are read and restored by the library `deltalake`.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+from uuid import uuid4
+
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    QueryBuilder,
+    Schema,
+    Transaction,
+    write_deltalake,
+)
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from spark import schemas
+from spark.errors import OutputBusy, SchemaOutdated, SchemaVersionUnknown, SegmentTorn
+from spark.files import writable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+RUNS = "runs"
+ALL = None  # replaces the whole table
+LOST = "run the job again with another output directory"
+HISTORY = "interval 30 days"  # in which former versions can be read
+RUN_COLUMNS = {"number": "int64", "schema": "string", "versions": "string", "memory": "string",
+               "ended_at": "timestamp_us_utc"}  # fmt: skip
+TYPES: dict[str, Any] = {
+    "boolean": "boolean",
+    "date": "date",
+    "double": "double",
+    "int64": "long",
+    "map<int64,int64>": {
+        "type": "map", "keyType": "long", "valueType": "long", "valueContainsNull": True
+    },
+    "map<string,string>": {
+        "type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True
+    },
+    "string": "string",
+    "strings": {"type": "array", "elementType": "string", "containsNull": True},
+    "timestamp_us_utc": "timestamp",
+}  # fmt: skip
+# Minimum and maximum of these are in the log. Those of texts would outlive an erasure.
+WITH_STATISTICS = {"int64", "double", "timestamp_us_utc"}
+
+
+class DataFile(NamedTuple):
+    """A file of a table, as the log lists it. part: the value of the partition; "" without one"""
+
+    path: str
+    bytes: int
+    rows: int
+    part: str
+    low: str | None
+    high: str | None
+
+
+class Version:
+    """The tables at the moment at which a run ended."""
+
+    def __init__(self, dataset: Dataset, number: int, versions: dict[str, int]) -> None:
+        self.root = dataset.root
+        self.number = number
+        self.versions = versions
+        self.memory: dict[str, Any] = {}
+        self._schema = dataset.schema
+        self._partitions = schemas.partitions(dataset.schema)
+        self._ids = schemas.ranges(dataset.schema)
+
+    @cached_property
+    def _promised(self) -> dict[str, StructType]:
+        return schemas.tables(self._schema)  # imports Spark
+
+    def has(self, table: str) -> bool:
+        return bool(self.files(table))
+
+    def files(self, table: str) -> list[DataFile]:
+        return _files(self._open(table), self._partitions[table], self._ids.get(table))
+
+    def parts(self, table: str) -> set[str]:
+        """The partitions of a table, such as days."""
+        return {file.part for file in self.files(table)}
+
+    def parts_with(self, table: str, ids: Collection[str]) -> set[str]:
+        """The partitions that may have rows with these ids: ids grow with time, so the ranges of
+        the files of different days hardly overlap."""
+        wanted = sorted(ids)
+
+        def may_have(file: DataFile) -> bool:
+            if file.low is None or file.high is None:
+                return bool(wanted)
+            index = bisect_left(wanted, file.low)
+            return index < len(wanted) and wanted[index] <= file.high
+
+        return {file.part for file in self.files(table) if may_have(file)}
+
+    def read(
+        self, spark: SparkSession, table: str, parts: Collection[str] | None = None
+    ) -> DataFrame:
+        """The table, or some of its partitions."""
+        reader = spark.read.format("delta").option("versionAsOf", self.versions[table])
+        rows = reader.load(self._path(table)).select(*self._promised[table].names)
+        return rows if parts is None else rows.where(_is_in(self._partitions[table], parts))
+
+    def _path(self, table: str) -> str:
+        return f"{self.root}/{table}"
+
+    def _open(self, table: str) -> DeltaTable:
+        opened = _open(self._path(table), self.versions[table])
+        if opened is None:
+            raise SegmentTorn(f"the table {self._path(table)} does not exist any more", LOST)
+        return opened
+
+
+class Draft(Version):
+    """The tables as a run changes them. Readers don't see it until `Dataset.commit`."""
+
+    def __init__(self, dataset: Dataset, former: Version | None, number: int) -> None:
+        super().__init__(dataset, number, {})
+        self._run = str(uuid4())
+        with writable(Path(self.root)):
+            for table in self._partitions:
+                self.versions[table] = self._begin(dataset, table, former)
+        self._began = dict(self.versions)
+
+    def _begin(self, dataset: Dataset, table: str, former: Version | None) -> int:
+        """The version to continue from: that of the former run, without later changes."""
+        path, opened = self._path(table), _open(self._path(table))
+        if opened is not None and former is not None and table in former.versions:
+            there = {file.path for file in _files(opened, None, None)}
+            if there != {file.path for file in former.files(table)}:  # left by a killed run
+                opened.restore(former.versions[table])
+        else:
+            opened = _create(path, dataset.schema, table)
+        begun: int = opened.version()
+        return begun
+
+    def write(self, frame: DataFrame, table: str, replacing: Collection[str] | None = ()) -> None:
+        """Add rows, in place of all rows of the partitions `replacing`, or of the table (ALL)."""
+        promised = self._promised[table]
+        wrong = schemas.differences(frame.schema, promised)
+        if wrong:
+            raise SchemaVersionUnknown(
+                f"table {table} does not match its schema: {'; '.join(wrong)}"
+            )
+        writer = frame.select(*promised.names).write.format("delta")
+        writer = writer.option("userMetadata", self._run).mode("append")
+        if replacing is ALL or (replacing and self._partitions[table] is None):
+            writer = writer.mode("overwrite")
+        elif replacing:
+            where = _is_in(self._partitions[table], replacing)
+            writer = writer.mode("overwrite").option("replaceWhere", where)
+        writer.save(self._path(table))
+        self._take(table)
+
+    def _take(self, table: str) -> None:
+        """Continue from the version that this run just wrote."""
+        opened = _open(self._path(table))
+        version = -1 if opened is None else opened.version()
+        written = version - self.versions[table]
+        if opened is None or written not in (0, 1) or (
+            written and opened.history(1)[0].get("userMetadata") != self._run
+        ):  # fmt: skip
+            raise OutputBusy(f"another job wrote to {self._path(table)} at the same time")
+        self.versions[table] = version
+        for file in self.written_files(table):
+            path = Path(file.path)
+            if "://" not in file.path and not (
+                path.is_file() and path.stat().st_size == file.bytes
+            ):
+                raise SegmentTorn(
+                    f"{path} was written by an executor, but the driver does not have it",
+                    "all processes of the engine must share the output directory",
+                )
+
+    def written_files(self, table: str) -> list[DataFile]:
+        """The files that this run wrote."""
+        if self.versions[table] == self._began[table]:
+            return []
+        began = _open(self._path(table), self._began[table])
+        before = {file.path for file in _files(began, None, None)} if began else set()
+        return [file for file in self.files(table) if file.path not in before]
+
+    def written(self, spark: SparkSession, table: str) -> DataFrame:
+        """The rows in files that this run wrote."""
+        return self._of(spark, table, self.written_files(table))
+
+    def kept(self, spark: SparkSession, table: str) -> DataFrame:
+        """The rows in files of the former run."""
+        mine = {file.path for file in self.written_files(table)}
+        return self._of(spark, table, [file for file in self.files(table) if file.path not in mine])
+
+    def _of(self, spark: SparkSession, table: str, files: Iterable[DataFile]) -> DataFrame:
+        promised, paths = self._promised[table], [file.path for file in files]
+        if not paths:
+            return spark.createDataFrame([], promised)
+        reader = spark.read.schema(promised).option("basePath", self._path(table))
+        return reader.parquet(*paths).select(*promised.names)
+
+
+class Dataset:
+    """The tables of a schema, such as `silver`, and their runs."""
+
+    def __init__(self, root: Path | str, schema: str) -> None:
+        self.root = str(root)
+        self.schema = schema
+
+    def current(self) -> Version | None:
+        row = _newest(self.root)
+        if row is None:
+            return None
+        written_as = row["schema"]
+        if _is_older(written_as, self.schema):
+            raise SchemaOutdated(
+                f"{self.root} has the older schema {written_as}, not {self.schema}"
+            )
+        if written_as != self.schema:
+            raise SchemaVersionUnknown(
+                f"{self.root} has schema {written_as}, this program reads {self.schema}"
+            )
+        version = Version(self, row["number"], json.loads(row["versions"]))
+        version.memory = json.loads(row["memory"])
+        return version
+
+    def older(self) -> dict[str, Any] | None:
+        """The memory of the current version if an older program wrote it."""
+        row = _newest(self.root)
+        if row is None or not _is_older(row["schema"], self.schema):
+            return None
+        memory: dict[str, Any] = json.loads(row["memory"])
+        return memory
+
+    def draft(self) -> Draft:
+        row = _newest(self.root)
+        former = None if row is None or _is_older(row["schema"], self.schema) else self.current()
+        return Draft(self, former, 1 if row is None else row["number"] + 1)
+
+    def commit(self, draft: Draft, memory: dict[str, Any]) -> Version:
+        """Publish the tables as they are in the draft."""
+        arrow = import_module("pyarrow")
+        row = (draft.number, self.schema, json.dumps(draft.versions), json.dumps(memory),
+               datetime.now(UTC))  # fmt: skip
+        kinds = [arrow.int64(), *[arrow.string()] * 3, arrow.timestamp("us", "UTC")]
+        columns = [arrow.array([value], kind) for value, kind in zip(row, kinds, strict=True)]
+        busy = OutputBusy(f"another job published to {self.root} at the same time")
+        with writable(Path(self.root)):
+            runs = _open(f"{self.root}/{RUNS}") or DeltaTable.create(
+                _address(f"{self.root}/{RUNS}"), _struct(RUN_COLUMNS), name=RUNS
+            )
+            if (runs.transaction_version(RUNS) or 0) != draft.number - 1:
+                raise busy
+            once = CommitProperties(app_transactions=[Transaction(RUNS, draft.number)])
+            try:
+                write_deltalake(
+                    runs, arrow.table(columns, names=list(RUN_COLUMNS)), mode="append",
+                    commit_properties=once,
+                )  # fmt: skip
+            except CommitFailedError:
+                raise busy from None
+        made = Version(self, draft.number, draft.versions)
+        made.memory = memory
+        return made
+
+    def vacuum(self, hours: int | None = None) -> None:
+        """Delete files that only former versions have, `hours` after that; without: by policy."""
+        if self.current() is None:
+            return
+        self.draft()  # restores what a killed run left: only files of the newest version stay
+        forced = hours is not None
+        for table in schemas.partitions(self.schema):
+            opened = _open(f"{self.root}/{table}")
+            if opened is None:
+                continue
+            listed = opened.vacuum(hours, enforce_retention_duration=not forced, full=True)
+            if any(Path(self.root, table, unquote(name)).exists() for name in listed):
+                opened.vacuum(
+                    hours, dry_run=False, enforce_retention_duration=not forced, full=True
+                )
+
+
+def versions(root: Path) -> dict[str, int]:
+    """The versions of the tables below `root` in its newest run, of whatever schema."""
+    row = _newest(str(root))
+    named: dict[str, int] = {} if row is None else json.loads(row["versions"])
+    return named
+
+
+def _newest(root: str) -> dict[str, Any] | None:
+    """The row of the newest run."""
+    runs = _open(f"{root}/{RUNS}")
+    if runs is None and Path(root, "current").exists():
+        raise SchemaOutdated(
+            f"{root} has tables of a format before Delta Lake",
+            "remove its directories silver and gold, and run the jobs with all segments",
+        )
+    number = runs and runs.transaction_version(RUNS)
+    if not runs or not number:
+        return None
+    try:
+        query = QueryBuilder().register(RUNS, runs)
+        rows = query.execute(f"SELECT * FROM {RUNS} WHERE number = {number}").read_all()
+        return {name: rows[name][0].as_py() for name in RUN_COLUMNS}
+    except (DeltaError, OSError, ValueError) as error:
+        raise SegmentTorn(f"{root}/{RUNS} cannot be read: {error}", LOST) from None
+
+
+def _open(path: str, version: int | None = None) -> DeltaTable | None:
+    """The log of a table; None without a table."""
+    try:
+        return DeltaTable(_address(path), version=version)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError, ValueError) as error:
+        first = str(error).splitlines()[0][:200]
+        raise SegmentTorn(f"the table {path} cannot be read: {first}", LOST) from None
+
+
+def _address(path: str) -> str:
+    return path.replace("s3a://", "s3://", 1)
+
+
+def _create(path: str, schema: str, table: str) -> DeltaTable:
+    """An empty table, in place of any that is there."""
+    columns = {
+        column["name"]: column["type"]
+        for described in schemas.load(schema)["tables"] if described["name"] == table
+        for column in described["columns"]
+    }  # fmt: skip
+    partition, id_column = schemas.partitions(schema)[table], schemas.ranges(schema).get(table)
+    counted = [name for name, kind in columns.items()
+               if name != partition and (kind in WITH_STATISTICS or name == id_column)]  # fmt: skip
+    return DeltaTable.create(
+        _address(path), _struct(columns), mode="overwrite", name=table,
+        partition_by=[partition] if partition else None,
+        configuration={
+            "delta.dataSkippingStatsColumns": ",".join(counted),
+            "delta.deletedFileRetentionDuration": HISTORY,
+            "delta.logRetentionDuration": HISTORY,
+        },
+    )  # fmt: skip
+
+
+def _struct(columns: dict[str, str]) -> Schema:
+    fields = [
+        {"name": name, "type": TYPES[kind], "nullable": True, "metadata": {}}
+        for name, kind in columns.items()
+    ]
+    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+
+
+def _files(opened: DeltaTable, partition: str | None, id_column: str | None) -> list[DataFile]:
+    actions = opened.get_add_actions(flatten=True)
+    names = actions.schema.names
+
+    def column(name: str) -> list[Any]:
+        if name not in names:
+            return [None] * actions.num_rows
+        values: list[Any] = actions.column(name).to_pylist()
+        return values
+
+    root = opened.table_uri.removeprefix("file://").rstrip("/")
+    paths = [f"{root}/{unquote(path)}" for path in column("path")]
+    parts = ["" if part is None else str(part) for part in column(f"partition.{partition}")]
+    return [
+        DataFile(*file)
+        for file in zip(
+            paths, column("size_bytes"), column("num_records"), parts,
+            column(f"min.{id_column}"), column(f"max.{id_column}"), strict=True,
+        )
+    ]  # fmt: skip
+
+
+def _is_in(partition: str | None, parts: Collection[str]) -> str:
+    """SQL: whether a row is in one of these partitions."""
+    if partition is None:
+        return "true" if parts else "false"
+    return f"`{partition}` IN ({', '.join(map(repr, sorted(parts)))})" if parts else "false"
+
+
+def _is_older(written_as: str, schema: str) -> bool:
+    """Whether it is an earlier number of the same schema: silver-1 for silver-2."""
+    kind, _, number = written_as.rpartition("-")
+    ours, _, newest = schema.rpartition("-")
+    return kind == ours and number.isdecimal() and int(number) < int(newest)

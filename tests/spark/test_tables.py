@@ -1,0 +1,83 @@
+"""Runs: published as a whole or not at all, and never two halves of two."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from spark.errors import OutputBusy, SchemaVersionUnknown, SegmentTorn
+from spark.tables import ALL, Dataset
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return Dataset(tmp_path / "audit", "audit-1")
+
+
+def summary(spark, *rows):
+    return spark.createDataFrame(rows, "kind string not null, differences bigint not null")
+
+
+def publish(spark, dataset, *rows):
+    draft = dataset.draft()
+    draft.write(summary(spark, *rows), "summary", ALL)
+    return dataset.commit(draft, {"n": len(rows)})
+
+
+def kinds(spark, version):
+    return sorted(row["kind"] for row in version.read(spark, "summary").collect())
+
+
+def test_reader_of_a_run_is_not_disturbed_by_the_next(spark, dataset):
+    publish(spark, dataset, ("a", 1))
+    opened = dataset.current()
+    publish(spark, dataset, ("b", 2))
+    assert kinds(spark, opened) == ["a"]
+    assert kinds(spark, dataset.current()) == ["b"]
+    assert dataset.current().read(spark, "differences").count() == 0
+
+
+def test_killed_run_is_repeated_without_a_trace(spark, dataset):
+    draft = dataset.draft()
+    draft.write(summary(spark, ("first", 1)), "summary")
+    assert dataset.current() is None
+    publish(spark, dataset, ("a", 1))
+    draft = dataset.draft()
+    draft.write(summary(spark, ("half", 1)), "summary")
+    assert dataset.current().memory == {"n": 1}
+    draft = dataset.draft()
+    draft.write(summary(spark, ("b", 1)), "summary")
+    assert kinds(spark, dataset.commit(draft, {})) == ["a", "b"]
+    assert kinds(spark, dataset.current()) == ["a", "b"]
+
+
+def test_second_of_two_runs_at_once_is_refused_and_changes_nothing(spark, dataset):
+    publish(spark, dataset, ("a", 1))
+    mine, other = dataset.draft(), dataset.draft()
+    mine.write(summary(spark, ("mine", 1)), "summary")
+    with pytest.raises(OutputBusy, match="another job wrote"):
+        other.write(summary(spark, ("other", 1)), "summary")
+    dataset.commit(mine, {})
+    with pytest.raises(OutputBusy, match="another job published"):
+        dataset.commit(other, {})
+    assert kinds(spark, dataset.current()) == ["a", "mine"]
+    publish(spark, dataset, ("b", 1))
+    assert kinds(spark, dataset.current()) == ["b"]
+
+
+def test_file_that_only_an_executor_has_is_named(spark, dataset, monkeypatch):
+    draft = dataset.draft()
+    monkeypatch.setattr(Path, "is_file", lambda _path: False)
+    with pytest.raises(SegmentTorn, match="the driver does not have it"):
+        draft.write(summary(spark, ("a", 1)), "summary")
+
+
+def test_table_that_left_and_schema_of_another_version_are_named(spark, dataset):
+    publish(spark, dataset, ("a", 1))
+    with pytest.raises(SchemaVersionUnknown):
+        Dataset(dataset.root, "audit-0").current()
+    shutil.rmtree(Path(dataset.root) / "summary")
+    with pytest.raises(SegmentTorn, match="does not exist any more"):
+        dataset.current().files("summary")
+    publish(spark, dataset, ("b", 1))
+    assert kinds(spark, dataset.current()) == ["b"]
