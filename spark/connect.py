@@ -19,6 +19,7 @@ if __package__ in (None, ""):  # as a script
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from spark import errors, secret, session
+from spark.tables import versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,8 +65,6 @@ def serve(flags: argparse.Namespace) -> None:
         f"spark.plugins={PLUGIN}",
         f"spark.connect.grpc.binding.address={LOOPBACK if token is None else '0.0.0.0'}",
         f"spark.connect.grpc.binding.port={flags.port}",
-        f"spark.sql.metadataCacheTTLSeconds={REFRESH_SECONDS}",
-        "spark.sql.sources.partitionColumnTypeInference.enabled=true",  # days are dates
         *flags.conf,
     )
     engine = session.EngineSettings(flags.master, None, flags.driver_memory, conf=conf)
@@ -73,38 +72,37 @@ def serve(flags: argparse.Namespace) -> None:
     try:
         where = f"port {flags.port}" if token else f"{LOOPBACK}:{flags.port} only (no token)"
         print(f"connect: listening on {where}", file=sys.stderr, flush=True)
-        known: set[str] = set()
+        known: dict[str, int] = {}
         while not done.is_set():
-            if flags.lake is not None and (new := register(spark, flags.lake, known) - known):
-                known |= new
-                print(f"connect: registered {len(new)} tables", file=sys.stderr, flush=True)
+            if flags.lake is not None and (new := register(spark, flags.lake, known)):
+                print(f"connect: registered {new} tables", file=sys.stderr, flush=True)
             done.wait(REFRESH_SECONDS)
     finally:
         spark.stop()
 
 
-def register(spark: SparkSession, lake: Path, known: set[str]) -> set[str]:
-    """Register tables that are not in `known`. Returns the names of all tables of the lake."""
-    # Days are found in the directory, because a new version has others.
-    spark.conf.set("spark.sql.hive.manageFilesourcePartitions", "false")
-    names = set()
-    for name, path in tables(lake):
-        names.add(name)
-        if name not in known:
-            location = str(path).replace("\\", "\\\\").replace("'", "\\'")
-            spark.sql(f"CREATE TABLE IF NOT EXISTS `{name}` USING parquet LOCATION '{location}'")
-    return names
+def register(spark: SparkSession, lake: Path, known: dict[str, int]) -> int:
+    """Make a view of each table at its newest run, unless `known` has that version. Returns how
+    many are new or changed."""
+    changed = 0
+    for name, path, version in tables(lake):
+        if known.get(name) == version:
+            continue
+        location = str(path).replace("`", "``")
+        rows = f"SELECT * FROM delta.`{location}` VERSION AS OF {version}"
+        spark.sql(f"CREATE OR REPLACE VIEW `{name}` AS {rows}")
+        known[name] = version
+        changed += 1
+    return changed
 
 
-def tables(lake: Path) -> Iterator[tuple[str, Path]]:
-    """Each table of the current versions and its name: those of silver by their own names, those
-    of gold with the job before them, such as activity_pairs."""
-    for dataset in (lake / "silver", *sorted((lake / "gold").glob("*"))):
-        for path in sorted((dataset / "current").glob("*/")):
-            if next(path.rglob("*.parquet"), None) is None:
-                continue  # a table without rows has no columns
-            job = "" if dataset.name in ("silver", path.name) else f"{dataset.name}_"
-            yield f"{job}{path.name}", path.absolute()
+def tables(lake: Path) -> Iterator[tuple[str, Path, int]]:
+    """Each table with its name and version: those of silver by their own names, those of gold with
+    the job before them, such as activity_pairs."""
+    for folder in (lake / "silver", *sorted((lake / "gold").glob("*"))):
+        for table, version in versions(folder).items():
+            job = "" if folder.name in ("silver", table) else f"{folder.name}_"
+            yield f"{job}{table}", (folder / table).absolute(), version
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from spark.dataset import write_whole
+from spark.files import write_whole
 
 OK, FAILED, NOTHING_NEW = "ok", "failed", "nothing_new"
 TIMEOUT_SECONDS = 10

@@ -16,8 +16,8 @@ from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 from spark import segments
-from spark.dataset import writable
 from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable, Usage
+from spark.files import writable
 
 TIMEOUT_SECONDS = 30
 ATTEMPTS_MAX = 4  # per segment; each continues where the last one ended

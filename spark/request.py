@@ -37,7 +37,7 @@ class JobReport(NamedTuple):
 
     counts: dict[str, Any]
     results: list[CheckResult]
-    path: Path | None  # the published version; None if there was nothing to do
+    path: Path | str | None  # where it published; None if there was nothing to do
     differences: int = 0
 
 
@@ -61,7 +61,7 @@ class JobDefinition(NamedTuple):
     without Spark.
 
     module    has `run(JobRequest) -> JobReport`
-    plan      has `up_to_date(JobRequest) -> bool`, and imports neither Spark nor pyarrow
+    plan      has `up_to_date(JobRequest) -> bool`, and does not import Spark
               (JobRequest.spark is None); None if the job always has something to do
     needs     BRONZE (segments) or SILVER (tables; segments are ingested first)
     days      whether `--from` and `--to` exist

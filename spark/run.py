@@ -22,7 +22,7 @@ if __package__ in (None, ""):  # as a script, which is how spark-submit starts i
 
 from appliance import __version__
 from spark import errors, last_run, pull, results
-from spark.dataset import writable
+from spark.files import writable
 from spark.jobs import JOBS
 from spark.progress import ProgressReporter
 from spark.request import NEVER, REQUIRED, SILVER, JobDefinition, JobReport, JobRequest, parse_day
@@ -230,7 +230,7 @@ def work(flags: argparse.Namespace, run: RunState) -> None:
 def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Path | None]:
     """For a job that reads tables: a request to read them, and the segments to ingest first. A lake
     of another directory is only read."""
-    own = ask.source == ask.out or not (ask.source / "silver" / "current").exists()
+    own = ask.source == ask.out or not (ask.source / "silver" / "runs").exists()
     if job.needs != SILVER or not own:
         return ask, None
     segments = ask.source if (ask.source / "events").is_dir() else None
@@ -261,7 +261,7 @@ def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Path | None
     try:
         if segments is not None:
             run_module("ingest").run(ask._replace(source=segments))
-            if not (ask.out / "silver" / "current").exists():
+            if not (ask.out / "silver" / "runs").exists():
                 raise errors.EmptyRange(f"{segments} contains no events yet")
         report: JobReport = run_module(flags.job).run(ask)
     finally:
@@ -303,7 +303,7 @@ def bring(
                 f"{source} contains neither exported segments nor tables",
                 "export first: agentlip export segments --out DIR",
             )
-        if flags.out is None and not (source / "silver" / "current").exists():
+        if flags.out is None and not (source / "silver" / "runs").exists():
             raise errors.Usage(f"{source} contains no tables yet: set a directory with --out")
     else:
         with writable(out):

@@ -140,7 +140,7 @@ def _list_files(folder: Path, name: str) -> dict[str, Any]:
         "days": len(days),
         "first": days[0] if days else None,
         "last": days[-1] if days else None,
-        "version": tables.path.name,
+        "version": tables.version,
         "problem": None,
     }
 

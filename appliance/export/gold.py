@@ -1,14 +1,14 @@
-"""Reads the tables of a job: `<gold>/<job>/current` is a version of them.
+"""Reads the tables of a job: Delta Lake in `<gold>/<job>/`, at the versions of its newest run.
 
-A version never changes, and `current` is resolved once, so a job that publishes the next version
-does not disturb a reader. The manifest lists the files and their sizes.
+A version of a table never changes, so a job that publishes the next one does not disturb a reader.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
+from urllib.parse import unquote
 
 from appliance.export import manifests, table_writer
 from appliance.export.errors import SchemaVersionUnknown, SegmentTorn, TablesMissing
@@ -16,16 +16,17 @@ from appliance.export.errors import SchemaVersionUnknown, SegmentTorn, TablesMis
 ACTIVITY, DELIVERY = "activity", "delivery"
 SCHEMAS = {ACTIVITY: "activity-2", DELIVERY: "delivery-1"}  # the schemas that reports read
 BATCH_ROWS = 8192  # rows that are in memory at once
-_MANIFEST = "manifest.json"
+NEWEST = "SELECT number, schema, versions FROM runs ORDER BY number DESC LIMIT 1"
 
 
-class _Manifest(msgspec.Struct, frozen=True):
-    schema: str
-    files: dict[str, int]
+class _GoldFile(NamedTuple):
+    path: Path
+    bytes: int
+    day: str  # empty in a table without days
 
 
 class Gold:
-    """The current version of the tables of one job, with its `days`."""
+    """The tables of one job as its newest run left them, with their `days`."""
 
     def __init__(self, gold: Path, job: str) -> None:
         """`gold` may also be the output directory of the job."""
@@ -35,9 +36,9 @@ class Gold:
                 f"{gold} contains no {job} tables",
                 hint=f"run the job first: docker run … {job} --in … --out …",
             )
-        self.path = (root / "current").resolve()
-        self.schema, self._files = _manifest(self.path, job)
-        self.days = sorted({day for name in self._files if (day := _day(name))})
+        self.version, self.schema, versions = _newest_run(root, job)
+        self._files = {table: _files(root / table, number) for table, number in versions.items()}
+        self.days = sorted({file.day for some in self._files.values() for file in some} - {""})
 
     def rows(
         self, table: str, columns: list[str], first: str = "", last: str = "~"
@@ -46,13 +47,11 @@ class Gold:
 
         `first` and `last` are inclusive, such as 2026-11-21. A histogram is a list of pairs.
         """
-        for name, size in sorted(self._files.items()):
-            day = _day(name)
-            if name.partition("/")[0] != table or not (day is None or first <= day <= last):
+        for path, size, day in self._files.get(table, ()):
+            if day and not first <= day <= last:
                 continue
-            path = self.path / name
             manifests.check(path, size, None)
-            where = table if day is None else f"{table} of {day}"
+            where = f"{table} of {day}" if day else table
             with table_writer.open_parquet(path, where) as file:
                 if missing := set(columns) - set(file.schema_arrow.names):
                     raise SegmentTorn(f"{where} has no columns {', '.join(sorted(missing))}")
@@ -103,27 +102,44 @@ def exists(gold: Path, job: str) -> bool:
 
 def _root(gold: Path, job: str) -> Path | None:
     roots = [gold / job, gold / "gold" / job]
-    return next((root for root in roots if (root / "current").exists()), None)
+    return next((root for root in roots if (root / "runs").exists()), None)
 
 
-def _manifest(path: Path, job: str) -> tuple[str, dict[str, int]]:
-    with manifests.reading(str(path), f"has no {_MANIFEST}: the job did not finish"):
-        text = (path / _MANIFEST).read_bytes()
-    try:
-        manifest = msgspec.json.decode(text, type=_Manifest)
-    except msgspec.DecodeError as error:
-        raise SegmentTorn(f"{path / _MANIFEST} is truncated or malformed: {error}") from None
-    if manifest.schema != SCHEMAS[job]:
+def _newest_run(root: Path, job: str) -> tuple[int, str, dict[str, int]]:
+    """The number of the run, its schema, and the versions of the tables."""
+    runs = _open(root / "runs")
+    with _readable(root / "runs") as delta:
+        row = delta.QueryBuilder().register("runs", runs).execute(NEWEST).read_all()
+        number, schema, versions = (row[name][0].as_py() for name in row.column_names)
+    if schema != SCHEMAS[job]:
         raise SchemaVersionUnknown(
-            f"the {job} tables have schema {manifest.schema}; this program reads {SCHEMAS[job]}",
+            f"the {job} tables have schema {schema}; this program reads {SCHEMAS[job]}",
             hint=f"run the job again, of the same version as agentlip: docker run … {job} …",
         )
-    return manifest.schema, manifest.files
+    return number, schema, json.loads(versions)
 
 
-def _day(name: str) -> str | None:
-    """The day of a file such as activity/day=2026-11-21/part-0.parquet."""
-    segments = name.split("/")
-    if len(segments) != 3 or not segments[1].startswith("day="):
-        return None
-    return segments[1].removeprefix("day=")
+def _files(folder: Path, version: int) -> list[_GoldFile]:
+    """The files of a table, in the order of their days."""
+    actions = _open(folder, version).get_add_actions(flatten=True)
+    columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
+    return sorted(
+        _GoldFile(folder / unquote(path), size, path.rpartition("/")[0].removeprefix("day="))
+        for path, size in zip(*columns, strict=True)
+    )
+
+
+def _open(folder: Path, version: int | None = None) -> Any:
+    with _readable(folder) as delta:
+        return delta.DeltaTable(str(folder), version=version)
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[Any]:
+    """The library; its errors become SegmentTorn."""
+    delta = table_writer.library("deltalake")
+    try:
+        yield delta
+    except (delta.exceptions.DeltaError, OSError, ValueError) as error:
+        what = str(error).split("\n", 1)[0][:200]
+        raise SegmentTorn(f"the table {folder} cannot be read: {what}") from None

@@ -64,7 +64,7 @@ def library(name: str = "pyarrow.parquet") -> Any:
     except ImportError:
         raise LibraryMissing(
             f"{name.partition('.')[0]} is not installed",
-            hint="pip install 'agentlip[export]', or use the image agentlip-export",
+            hint="pip install 'agentlip[export,report]', or use the image agentlip-export",
         ) from None
 
 

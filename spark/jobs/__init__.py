@@ -16,7 +16,6 @@ JOBS = {
                 "skip bad segments and report them; each is tried again when it changes",
                 default=False,
             ),
-            JobArgument("delta", "publish the tables in the format of Delta too", default=False),
         ),
     ),
     "activity": JobDefinition(

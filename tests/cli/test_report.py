@@ -1,13 +1,22 @@
 """`agentlip report`: sums, tables, one page, and bad input."""
 
-import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import agentlip, environment
-from tests.support.gold import answered, did, died, ended, took, write, write_delivery
+from tests.support.gold import (
+    answered,
+    did,
+    died,
+    ended,
+    record_run,
+    took,
+    write,
+    write_delivery,
+)  # fmt: skip
 from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow
@@ -115,23 +124,20 @@ def test_page_escapes_names_and_is_that_of_both_commands(filled):
     assert page(filled) == text
 
 
-def spoil(what: str, version: Path) -> None:
-    file = next(version.glob("activity/*/*.parquet"))
-    manifest = json.loads((version / "manifest.json").read_text())
-    name = str(file.relative_to(version))
+def spoil(what: str, root: Path) -> None:
+    file = next(root.glob("activity/day=*/*.parquet"))
     if what == "missing":
         file.unlink()
     elif what == "torn":
         os.truncate(file, 50)
     elif what == "not parquet":
-        file.write_bytes(b"x" * manifest["files"][name])
-    elif what == "torn manifest":
-        os.truncate(version / "manifest.json", 20)
+        file.write_bytes(b"x" * file.stat().st_size)
+    elif what == "torn log":
+        os.truncate(root / "runs/_delta_log/00000000000000000000.json", 20)
     elif what == "version":
-        manifest["schema"] = "activity-1"
-        (version / "manifest.json").write_text(json.dumps(manifest))
+        record_run(root, "activity-1", {}, 2)
     elif what == "nothing":
-        (version.parent / "current").unlink()
+        shutil.rmtree(root / "runs")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +147,7 @@ def spoil(what: str, version: Path) -> None:
         ("nothing", 10, "contains no activity tables"),
         ("torn", 11, "its manifest requires"),
         ("not parquet", 11, "cannot be read"),
-        ("torn manifest", 11, "truncated"),
+        ("torn log", 11, "cannot be read"),
         ("version", 13, "run the job again"),
     ],
 )
@@ -167,7 +173,7 @@ def test_report_without_pyarrow_names_what_to_install(filled):
     (hidden / "__init__.py").write_text("raise ImportError")
     without = {"PYTHONPATH": f"{hidden.parent}{os.pathsep}{environment()['PYTHONPATH']}"}
     done = ask(filled, **without)
-    assert (done.code, "agentlip[export]" in done.err) == (18, True)
+    assert (done.code, "agentlip[export,report]" in done.err) == (18, True)
 
 
 @pytest.fixture
@@ -249,9 +255,9 @@ def test_list_has_the_days_of_each_report_and_its_problem(delivered):
         ("activity", 2, "2026-11-19"),
         ("delivery", 2, "2026-11-20"),
     ]
-    os.truncate(delivered.deliveries / "manifest.json", 10)
+    os.truncate(delivered.deliveries / "runs/_delta_log/00000000000000000000.json", 10)
     rows = agentlip("report", "list", "--json", cwd=delivered.path).json
     assert rows[0]["problem"] is None
-    assert "truncated" in rows[1]["problem"]
+    assert "cannot be read" in rows[1]["problem"]
     nothing = agentlip("report", "list", "--gold", "elsewhere", cwd=delivered.path)
     assert nothing.code == 10

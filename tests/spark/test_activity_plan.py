@@ -1,6 +1,5 @@
 """Which days are stale, decided from what silver and gold remember."""
 
-import json
 from datetime import date, timedelta
 from itertools import pairwise
 
@@ -8,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.dataset import Version
 from spark.jobs.activity import plan
+from spark.tables import Dataset, Version
 
 DAY = date(2026, 2, 1)
 DAYS = st.sets(st.integers(0, 400).map(lambda n: (DAY + timedelta(days=n)).isoformat()))
@@ -58,15 +57,13 @@ def test_ranges_contain_the_days_and_no_others_unless_there_are_too_many(some):
 
 
 def made(root, number, schema, memory):
-    path = root / f"v{number:08d}"
-    path.mkdir(parents=True)
-    manifest = {"schema": schema, "files": {}, "memory": memory}
-    (path / "manifest.json").write_text(json.dumps(manifest))
-    return Version(path, schema)
+    version = Version(Dataset(root, schema), number, {})
+    version.memory = memory
+    return version
 
 
 SILVER = {"touched": {"2026-02-03": 2}}
-COUNTED = {"silver": "v00000002", "counted": {"2026-02-03": 2}, "whole": True}
+COUNTED = {"silver": 2, "counted": {"2026-02-03": 2}, "whole": True}
 THIRD = [(date(2026, 2, 3), date(2026, 2, 3))]
 
 

@@ -24,7 +24,7 @@ KINDS = [(), ("link",), ("link", "link"), ("link", "ticket")]  # that a plugin r
 
 def differences(spark, report):
     """Kind and entity of each difference, sorted. The entity of an enrichment is its message."""
-    frame = spark.read.parquet(f"{report.path}/differences")
+    frame = spark.read.format("delta").load(f"{report.path}/differences")
     return sorted((row["kind"], row["entity_id"].split(" ")[0]) for row in frame.collect())
 
 
@@ -224,7 +224,7 @@ def test_each_damage_of_the_tables_is_one_difference(spark, ask, tmp_path):
     log.snapshot(tmp_path / "in")
     report = job.run(ask())
     assert differences(spark, report) == sorted(planted)
-    summary = spark.read.parquet(f"{report.path}/summary").collect()
+    summary = spark.read.format("delta").load(f"{report.path}/summary").collect()
     assert {row["kind"] for row in summary} == kinds
     assert sum(row["differences"] for row in summary) == report.differences == len(planted)
 
@@ -336,7 +336,7 @@ def test_gaps_name_their_events(spark, ask, tmp_path):
     assert middle is not None
     middle.unlink()
     report = job.run(ask())
-    frame = spark.read.parquet(f"{report.path}/differences").orderBy("event_id")
+    frame = spark.read.format("delta").load(f"{report.path}/differences").orderBy("event_id")
     gaps = [(row["entity_id"], row["event_id"], row["snapshot_says"]) for row in frame.collect()]
     lost = f"{first} to {between - 1}"
     assert gaps == [
@@ -355,7 +355,7 @@ def test_lost_segment_is_a_gap_and_no_snapshot_is_an_error(spark, ask, tmp_path)
     log.snapshot(tmp_path / "in")
     manifests[1].unlink()
     report = job.run(ask())
-    frame = spark.read.parquet(f"{report.path}/differences").where("kind = 'log.gap'")
+    frame = spark.read.format("delta").load(f"{report.path}/differences").where("kind = 'log.gap'")
     assert [row["snapshot_says"] for row in frame.collect()] == ["events 6 to 10 are in no segment"]
 
 

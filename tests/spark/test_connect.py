@@ -1,11 +1,12 @@
 """Secrets from files, the settings they give, and the tables that a Connect server lists."""
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from spark import connect, secret, session
 from spark.errors import Usage
+from tests.support.gold import record_run
 
 SECRET = "0123456789abcdef"
 
@@ -65,31 +66,32 @@ def test_token_is_sent_as_the_connection_allows(url, expected):
 
 def test_tables_of_the_lake_are_listed_by_name_and_read_as_they_are_now(spark, tmp_path):
     lake = tmp_path / "it's a lake"
-    write(lake / "silver/v1/messages/day=2026-02-01", 2)
-    write(lake / "gold/activity/v1/activity/day=2026-02-01", 1)
-    write(lake / "gold/activity/v1/pairs/day=2026-02-01", 3)
-    (lake / "gold/activity/v1/spans").mkdir()  # no rows, so no columns
-    for dataset in ("silver", "gold/activity"):
-        (lake / dataset / "current").symlink_to("v1")
-    names = connect.register(spark, lake, set())
+    write(lake / "silver", messages=2)
+    write(lake / "gold/activity", activity=1, pairs=3)
+    known = {}
     try:
-        assert names == {"messages", "activity", "activity_pairs"}
-        assert connect.register(spark, lake, names) == names
-        assert {row.tableName for row in spark.sql("SHOW TABLES").collect()} >= names
-        assert spark.table("activity_pairs").count() == 3
-        write(lake / "gold/activity/v2/pairs/day=2026-02-02", 5)
-        (lake / "gold/activity/current").unlink()
-        (lake / "gold/activity/current").symlink_to("v2")
-        spark.catalog.refreshTable("activity_pairs")
+        assert connect.register(spark, lake, known) == 3
+        assert known == {"messages": 0, "activity": 0, "activity_pairs": 0}
+        assert connect.register(spark, lake, known) == 0
+        assert {row.tableName for row in spark.sql("SHOW TABLES").collect()} >= set(known)
+        write_deltalake(lake / "gold/activity/pairs", rows(2), mode="append")
+        assert spark.table("activity_pairs").count() == 3  # half of the next run is not there yet
+        record_run(lake / "gold/activity", "activity-2", {"activity": 0, "pairs": 1}, 2)
+        assert connect.register(spark, lake, known) == 1
         assert spark.table("activity_pairs").count() == 5
     finally:
-        for name in names:
-            spark.sql(f"DROP TABLE {name}")
+        for name in known:
+            spark.sql(f"DROP VIEW {name}")
 
 
-def write(folder, rows):
-    folder.mkdir(parents=True)
-    pq.write_table(pa.table({"n": list(range(rows))}), folder / "part.parquet")
+def write(root, **tables):
+    for table, count in tables.items():
+        write_deltalake(root / table, rows(count))
+    record_run(root, "any-1", dict.fromkeys(tables, 0))
+
+
+def rows(count):
+    return pa.table({"n": list(range(count))})
 
 
 def test_arguments_name_what_is_wrong(capsys, monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ import math
 import re
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,7 @@ def digest(ask, spark, tmp_path):
     log.export(tmp_path / "in")
     ingest.run(ask())
     report = job.run(ask(source=tmp_path / "out"))
-    return report, topics, json.loads((report.path / "digest.json").read_text())
+    return report, topics, json.loads((Path(report.path) / "digest.json").read_text())
 
 
 def test_digest_is_what_a_plain_program_finds(ask, spark, tmp_path, digest):
@@ -69,17 +70,17 @@ def test_digest_is_what_a_plain_program_finds(ask, spark, tmp_path, digest):
         {"sender": "cid", "answers": "bob", "replies": 1},
     ]
     assert by_id[topics["lunch"]]["title"] == "lunch </title>"
-    html = (report.path / "digest.html").read_text()
+    html = (Path(report.path) / "digest.html").read_text()
     assert "<b>" not in html
     assert "lunch &lt;/title&gt;" in html
     assert "secret" not in html + json.dumps(made)
     assert "http://" not in html
-    before = (report.path / "digest.json").read_bytes()
+    before = (Path(report.path) / "digest.json").read_bytes()
     request = ask(source=tmp_path / "out")
     assert plan.up_to_date(request)
     again = job.run(request)
-    assert (again.path / "digest.json").read_bytes() == before
-    assert (again.path / "digest.html").read_text() == html
+    assert (Path(again.path) / "digest.json").read_bytes() == before
+    assert (Path(again.path) / "digest.html").read_text() == html
 
 
 def plain_terms(text):
@@ -109,7 +110,7 @@ def test_log_with_a_single_topic_or_no_messages_has_a_digest(ask, spark, tmp_pat
     log.export(tmp_path / "in", after=before)
     ingest.run(ask())
     report = job.run(ask(source=tmp_path / "out"))
-    (made,) = json.loads((report.path / "digest.json").read_text())["topics"]
+    (made,) = json.loads((Path(report.path) / "digest.json").read_text())["topics"]
     assert [each["term"] for each in made["keywords"]] == ["deploy"]
     assert made["similar"] == []
 

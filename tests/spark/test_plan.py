@@ -1,6 +1,5 @@
 """A run with nothing to do starts neither Spark nor Java, whatever the lake looks like."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.spark.log import Log
+from tests.support.gold import record_run
 
 ROOT = Path(__file__).parents[2]
 RUN = """
 import sys
 from spark import run
 code = run.main(sys.argv[1:])
-assert not {"pyspark", "py4j", "pyarrow"} & set(sys.modules)
+assert not {"pyspark", "py4j"} & set(sys.modules)
 sys.exit(code)
 """
 
@@ -33,13 +33,9 @@ def stem(manifest):
     return f"epoch-1/{manifest.name.removesuffix('.manifest.json')}"
 
 
-def publish(out, **fields):
-    version = out / "silver/v00000001"
-    version.mkdir(parents=True)
-    manifest = {"schema": "silver-2", "files": {}, "memory": {"segments": []}} | fields
-    (version / "manifest.json").write_text(json.dumps(manifest))
-    (out / "silver/current").symlink_to(version.name)
-    return version / "manifest.json"
+def publish(out, schema="silver-2", **memory):
+    record_run(out / "silver", schema, {}, **memory)
+    return out / "silver/runs/_delta_log/00000000000000000000.json"
 
 
 def ingest(tmp_path, *more):
@@ -54,7 +50,7 @@ def ingest(tmp_path, *more):
 
 
 def test_run_without_new_segments_starts_no_engine(export, tmp_path):
-    publish(tmp_path / "out", memory={"segments": [stem(manifest) for manifest in export]})
+    publish(tmp_path / "out", segments=[stem(manifest) for manifest in export])
     done = ingest(tmp_path)
     assert (done.returncode, done.stdout) == (0, "ingest: nothing new\n"), done.stderr
 
@@ -65,31 +61,27 @@ def test_skipped_segment_does_not_start_an_engine_again(export, tmp_path):
     folder = tmp_path / "in/events"
     export[1].write_text("{")
     skipped = {str(export[1].relative_to(folder)): segments.state(export[1])}
-    memory = {"segments": [stem(export[0])], "skipped": skipped}
-    publish(tmp_path / "out", memory=memory)
+    publish(tmp_path / "out", segments=[stem(export[0])], skipped=skipped)
     done = ingest(tmp_path, "--quarantine-segments")
     assert (done.returncode, done.stdout) == (0, "ingest: nothing new\n"), done.stderr
     assert ingest(tmp_path).returncode == 11
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("{", 11),
-        ("[]", 11),
-        ("{}", 11),
-        ('{"schema": "silver-2", "files": [], "memory": {}}', 11),
-        ('{"schema": "silver-99", "files": {}, "memory": {}}', 13),
-        (None, 10),
-    ],
-)
-def test_damaged_lake_is_an_error_before_the_engine_starts(export, tmp_path, text, code):
-    manifest = publish(tmp_path / "out")
-    if text is None:
-        manifest.unlink()
-    else:
-        manifest.write_text(text)
+def test_lake_of_links_to_versions_is_not_mixed_with_tables(export, tmp_path):
+    (tmp_path / "out/silver/current").mkdir(parents=True)
     done = ingest(tmp_path)
-    assert done.returncode == code
-    assert "Traceback" not in done.stderr
-    assert "hint: " in done.stderr
+    assert done.returncode == 13
+    assert "hint: remove its directories silver and gold" in done.stderr
+
+
+def test_damaged_lake_is_an_error_before_the_engine_starts(export, tmp_path):
+    log = publish(tmp_path / "out")
+    for damage, code in (
+        (lambda: record_run(tmp_path / "out/silver", "silver-99", {}, 2), 13),
+        (lambda: log.write_text("{"), 11),
+    ):
+        damage()
+        done = ingest(tmp_path)
+        assert done.returncode == code
+        assert "Traceback" not in done.stderr
+        assert "hint: " in done.stderr

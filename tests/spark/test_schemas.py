@@ -151,10 +151,8 @@ def test_partition_is_the_last_column(schema):
 
 
 def test_table_that_breaks_its_promise_is_not_written(spark, tmp_path):
-    from spark.dataset import Dataset
+    from spark.tables import Dataset
 
-    draft = Dataset(tmp_path, "audit-1")
-    with draft.writing() as dataset:
-        made = dataset.draft()
-        with pytest.raises(SchemaVersionUnknown, match="column differences is missing"):
-            made.write(spark.sql("select 'x' as kind"), "summary")
+    draft = Dataset(tmp_path, "audit-1").draft()
+    with pytest.raises(SchemaVersionUnknown, match="column differences is missing"):
+        draft.write(spark.sql("select 'x' as kind"), "summary")

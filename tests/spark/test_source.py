@@ -7,8 +7,7 @@ import os
 import pytest
 
 from spark import segments
-from spark.dataset import Version
-from spark.errors import SegmentMissing, SegmentTorn
+from spark.errors import SegmentTorn
 from tests.spark.log import Log
 
 
@@ -82,12 +81,3 @@ def test_file_that_cannot_be_opened_is_reported(manifest):
     os.symlink(manifest.name, manifest)
     with pytest.raises(SegmentTorn, match="cannot be read"):
         segments.manifests(manifest.parent)
-
-
-@pytest.mark.parametrize("text", ["", "{", "5", "[1]"])
-def test_version_with_a_torn_manifest_is_reported(tmp_path, text):
-    with pytest.raises(SegmentMissing):
-        Version(tmp_path, "silver-1")
-    (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(SegmentTorn):
-        Version(tmp_path, "silver-1")

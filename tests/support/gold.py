@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as arrow
-import pyarrow.parquet as parquet
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from appliance.shared.histogram import bucket_of
 
@@ -92,7 +92,7 @@ def died(destination: str, cause: str, count: int, **more: Any) -> Row:
 
 
 def write(gold: Path, activity: Days, pairs: Days | None = None) -> Path:
-    """The tables of the activity job from rows by day. Returns the folder of the version."""
+    """The tables of the activity job from rows by day. Returns their folder."""
     channels = {}
     topics = {}
     for row in (row for rows in activity.values() for row in rows):
@@ -112,7 +112,7 @@ def write(gold: Path, activity: Days, pairs: Days | None = None) -> Path:
 def write_delivery(
     gold: Path, latency: Days, outcomes: Days | None = None, dead_letters: Days | None = None
 ) -> Path:
-    """The tables of the delivery job from rows by day. Returns the folder of the version."""
+    """The tables of the delivery job from rows by day. Returns their folder."""
     tables = {"latency": latency, "outcomes": outcomes or {}, "dead_letters": dead_letters or {}}
     return publish(gold, "delivery-1", tables, {})
 
@@ -120,39 +120,44 @@ def write_delivery(
 def publish(
     gold: Path, schema: str, by_day: Mapping[str, Days], whole: Mapping[str, list[Row]]
 ) -> Path:
-    """A version of the tables of a schema: those with days, and those without."""
+    """A run of the job of a schema, with the tables with days, and those without."""
     promised = {table["name"]: table["columns"] for table in _schema(schema)["tables"]}
     root = gold / schema.rpartition("-")[0]
-    version = root / "v00000001"
-    version.mkdir(parents=True)
     for table, days in by_day.items():
-        for day, rows in days.items():
-            _write(version / table / f"day={day}", promised[table], rows, {"day": date.min})
+        rows = [row | {"day": date.fromisoformat(day)} for day in days for row in days[day]]
+        _write(root / table, promised[table], rows, ["day"])
     for table, rows in whole.items():
-        _write(version / table, promised[table], rows, {})
-    files = {
-        str(path.relative_to(version)): path.stat().st_size for path in version.rglob("*.parquet")
-    }
-    manifest = {"schema": schema, "files": files, "memory": {}}
-    (version / "manifest.json").write_text(json.dumps(manifest))
-    (version / "_SUCCESS").touch()
-    (root / "current").symlink_to(version.name)
-    return version
+        _write(root / table, promised[table], rows, [])
+    record_run(root, schema, dict.fromkeys([*by_day, *whole], 0))
+    return root
+
+
+def record_run(
+    root: Path | str, schema: str, versions: dict[str, int], number: int = 1, **memory: Any
+) -> None:
+    """The row of a run, as a job writes it last."""
+    row = {
+        "number": number, "schema": schema, "versions": json.dumps(versions),
+        "memory": json.dumps(memory), "ended_at": datetime(2026, 2, 10, tzinfo=UTC),
+    }  # fmt: skip
+    types = arrow.schema([
+        ("number", COUNT), ("schema", arrow.string()), ("versions", arrow.string()),
+        ("memory", arrow.string()), ("ended_at", arrow.timestamp("us", "UTC")),
+    ])  # fmt: skip
+    once = CommitProperties(app_transactions=[Transaction("runs", number)])
+    write_deltalake(f"{root}/runs", arrow.Table.from_pylist([row], types), mode="append",
+                    commit_properties=once)  # fmt: skip
 
 
 def _schema(name: str) -> Any:
     return json.loads((SCHEMAS / f"{name}.json").read_text())
 
 
-def _write(folder: Path, columns: list[Any], rows: list[Row], left_out: Row) -> None:
-    """The partition column is in the name of the folder, not in the file."""
-    schema = arrow.schema(
-        [(each["name"], TYPES[each["type"]]) for each in columns if each["name"] not in left_out]
-    )
+def _write(folder: Path, columns: list[Any], rows: list[Row], partition_by: list[str]) -> None:
+    schema = arrow.schema([(each["name"], TYPES[each["type"]]) for each in columns])
     data = [
         {name: list(value.items()) if isinstance(value, dict) else value
          for name, value in row.items()}
         for row in rows
     ]  # fmt: skip
-    folder.mkdir(parents=True)
-    parquet.write_table(arrow.Table.from_pylist(data, schema), folder / "part-0.parquet")
+    write_deltalake(folder, arrow.Table.from_pylist(data, schema), partition_by=partition_by)

@@ -1,7 +1,7 @@
 """Containers of the Spark jobs' image over two directories."""
 
 import json
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,11 @@ class Jobs:
 
     def rows(self, table: str, lake: str = ".") -> list[dict[str, Any]]:
         kind = "silver" if table == "messages" else "gold/activity"
-        parquet = pytest.importorskip("pyarrow.parquet")
-        result = parquet.read_table(self.lake / lake / kind / "current" / table).to_pylist()
-        return [
-            row | {"day": date.fromisoformat(str(row["day"]))} if "day" in row else row
-            for row in result
-        ]
+        delta = pytest.importorskip("deltalake")
+        rows: list[dict[str, Any]] = (
+            delta.DeltaTable(self.lake / lake / kind / table).to_pyarrow_table().to_pylist()
+        )
+        return rows
 
     def gold(self, lake: str = ".") -> dict[str, list[str]]:
         tables = ("activity", "pairs", "spans", "channels", "topics")

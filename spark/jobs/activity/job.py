@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark import checks, results
-from spark.dataset import Draft, Version
 from spark.errors import ChecksFailed, EmptyRange, SegmentMissing
 from spark.jobs.activity import plan, schema
 from spark.jobs.activity import transforms as t
 from spark.jobs.activity.plan import Range
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR, WARN, CheckResult
+from spark.tables import ALL, Draft, Version
 
 CHECKS = (
     checks.TableCheck(
@@ -46,46 +46,45 @@ def run(ask: JobRequest) -> JobReport:
     source = plan.silver(ask)
     if source is None:
         raise SegmentMissing(f"{ask.source} contains no silver tables: run ingest first")
-    with plan.gold(ask).writing() as dataset:
-        former = plan.published(ask)
-        draft = dataset.draft()
-        requested = plan.requested(ask)
-        ranges = requested or plan.due(source, former)
-        recounted = _days_to_recount(former, ranges)
-        if ranges:
-            _count(ask, source, draft, ranges)
-        if requested and not recounted and not _days(draft):
-            raise EmptyRange(f"no activity in {ask.first_day or '…'} to {ask.last_day or '…'}")
-        _write_names(ask, source, draft)
-        checked = _check(ask, draft)
-        counts = _sums(draft.read(ask.spark, "activity"))
-        if former is not None:
-            for table in schema.DAILY:
-                draft.keep(former, table, recounted)
-        memory = _memory(source, former, draft, ranges)
-        made = dataset.commit(draft, memory)
-    return JobReport(counts, [*checked, _stale(source, memory)], made.path)
+    dataset, former = plan.gold(ask), plan.published(ask)
+    draft = dataset.draft()
+    requested = plan.requested(ask)
+    ranges = requested or plan.due(source, former)
+    recounted = _days_to_recount(former, ranges)
+    if ranges:
+        _count(ask, source, draft, ranges, recounted)
+    if requested and not recounted and not _days(draft):
+        raise EmptyRange(f"no activity in {ask.first_day or '…'} to {ask.last_day or '…'}")
+    _write_names(ask, source, draft)
+    checked = _check(ask, draft)
+    counts = _sums(draft.written(ask.spark, "activity"))
+    memory = _memory(source, former, draft, ranges)
+    made = dataset.commit(draft, memory)
+    return JobReport(counts, [*checked, _stale(source, memory)], made.root)
 
 
 def _days_to_recount(former: Version | None, ranges: Sequence[Range]) -> set[str]:
     """Days that were counted before. They are removed if a restore discarded their events."""
     if former is None:
         return set()
-    days = {day for table in schema.DAILY for day in former.days(table)}
+    days = {day for table in schema.DAILY for day in former.parts(table)}
     return {day for day in days if plan.contains(ranges, day)}
 
 
-def _count(ask: JobRequest, source: Version, draft: Draft, ranges: Sequence[Range]) -> None:
+def _count(
+    ask: JobRequest, source: Version, draft: Draft, ranges: Sequence[Range], recounted: set[str]
+) -> None:
+    """Write the days of `ranges`, in place of those `recounted`."""
     spark = ask.spark
     rows = t.near(source.read(spark, "messages"), ranges).persist()
     messages = t.within(t.sequence(rows), ranges).persist()
     with ask.progress.step(spark, "activity: spans and pairs"):
-        draft.write(_file_per_day(t.spans(messages)), "spans")
-        draft.write(_file_per_day(t.pairs(messages)), "pairs")
+        draft.write(_file_per_day(t.spans(messages)), "spans", recounted)
+        draft.write(_file_per_day(t.pairs(messages)), "pairs", recounted)
     with ask.progress.step(spark, "activity: days"):
-        spent = draft.read(spark, "spans")
+        spent = draft.written(spark, "spans")
         totals = t.activity(t.within(rows, ranges), messages, spent)
-        draft.write(_file_per_day(totals), "activity")
+        draft.write(_file_per_day(totals), "activity", recounted)
     messages.unpersist()
     rows.unpersist()
 
@@ -98,13 +97,13 @@ def _write_names(ask: JobRequest, source: Version, draft: Draft) -> None:
     with ask.progress.step(ask.spark, "activity: names"):
         for table in plan.NAMES:
             rows = t.newest(source.read(ask.spark, table), schema.OUTPUT[table].names)
-            draft.write(rows.coalesce(1), table)
+            draft.write(rows.coalesce(1), table, ALL)
 
 
 def _check(ask: JobRequest, draft: Draft) -> list[CheckResult]:
     """The results for the new files. Raises ChecksFailed for a failed check of severity error."""
     with ask.progress.step(ask.spark, "activity: checks"):
-        checked = checks.run(CHECKS, partial(draft.read, ask.spark), ask.now)
+        checked = checks.run(CHECKS, partial(draft.written, ask.spark), ask.now)
     if any(result.is_error for result in checked):
         for line in results.describe(checked):
             ask.progress.say(line)
@@ -130,7 +129,7 @@ def _memory(
     changes = plan.newest_changes(source.memory, _days(draft))
     counted |= {day: version for day, version in changes.items() if plan.contains(ranges, day)}
     return {
-        "silver": source.path.name,
+        "silver": source.number,
         "counted": dict(sorted(counted.items())),
         "whole": ranges == plan.ALL or (former is not None and former.memory["whole"]),
         "names": plan.names(source),
@@ -138,8 +137,8 @@ def _memory(
 
 
 def _days(draft: Draft) -> set[str]:
-    days = (name.split("/")[1] for name in draft.files() if name.split("/")[0] in schema.DAILY)
-    return {day.removeprefix("day=") for day in days}
+    """The days that this run wrote."""
+    return {file.part for table in schema.DAILY for file in draft.written_files(table)}
 
 
 def _stale(source: Version, memory: dict[str, Any]) -> CheckResult:

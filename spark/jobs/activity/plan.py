@@ -11,9 +11,9 @@ from datetime import date
 from itertools import pairwise
 from typing import Any
 
-from spark.dataset import Dataset, Version
 from spark.jobs.ingest.plan import SCHEMA as SILVER
 from spark.request import JobRequest
+from spark.tables import Dataset, Version
 
 SCHEMA = "activity-2"
 ALL = [(date.min, date.max)]
@@ -57,13 +57,13 @@ def due(source: Version, former: Version | None) -> list[Range]:
     if former is None or not former.memory["whole"] or is_remade(source, former):
         return ALL
     if "touched" not in source.memory:  # written by an older ingest
-        return [] if source.path.name == former.memory["silver"] else ALL
+        return [] if source.number == former.memory["silver"] else ALL
     return ranges(stale_days(source.memory, former.memory["counted"]))
 
 
 def is_remade(source: Version, former: Version) -> bool:
     """Whether silver was removed and made again, so its versions count from one again."""
-    return source.number < int(former.memory["silver"].removeprefix("v"))
+    return source.number < int(former.memory["silver"])
 
 
 def stale_days(silver_memory: dict[str, Any], counted: dict[str, int]) -> set[str]:
@@ -104,9 +104,8 @@ def contains(some: Iterable[Range], day: str) -> bool:
 
 
 def names(source: Version) -> dict[str, int]:
-    """The files of the tables with names, and their sizes. A changed table has other files."""
-    files: dict[str, int] = source.manifest["files"]
-    return {name: size for name, size in files.items() if name.split("/")[0] in NAMES}
+    """The versions of the tables with names: a changed table has another one."""
+    return {table: source.versions[table] for table in NAMES}
 
 
 def _ordinal(day: str) -> int:

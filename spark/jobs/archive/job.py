@@ -8,7 +8,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from spark import checks, schemas, segments, source
-from spark.dataset import Dataset
 from spark.errors import EmptyRange, SegmentTorn
 from spark.jobs.archive import plan, schema
 from spark.jobs.archive import transforms as t
@@ -17,7 +16,7 @@ from spark.request import JobReport, JobRequest
 
 
 def run(ask: JobRequest) -> JobReport:
-    with Dataset(ask.out, "archive").writing():  # one writer; it removes drafts of killed runs
+    with plan.only_writer(ask.out):
         catalogue = plan.read(ask.out)
         plan.sweep(ask.out, catalogue)
         pending = plan.pending(ask, catalogue)

@@ -8,15 +8,17 @@ are removed by the next run, when nobody reads them any more.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance.shared.exported_logs import LOGS
 from spark import segments
-from spark.dataset import writable, write_whole
-from spark.errors import SchemaVersionUnknown, SegmentTorn
+from spark.errors import OutputBusy, SchemaVersionUnknown, SegmentTorn
+from spark.files import locked, writable, write_whole
 from spark.request import JobRequest
 from spark.segments import SegmentFile
 
@@ -58,6 +60,17 @@ def read(out: Path) -> Entry:
     if not isinstance(logs, dict):
         raise SegmentTorn(f"{path} is truncated or malformed")
     return catalogue
+
+
+@contextmanager
+def only_writer(out: Path) -> Iterator[None]:
+    """Lock the archive, and remove what a killed run left."""
+    with writable(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with locked(out, OutputBusy(f"another job is writing to {out}")):
+        for left in out.glob(".draft-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
 
 
 def write(out: Path, catalogue: Entry) -> None:

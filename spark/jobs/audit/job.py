@@ -10,12 +10,12 @@ from pyspark.sql import functions as f
 from appliance.shared import segment_chain
 from appliance.shared.segment_chain import Gap
 from spark import segments, source
-from spark.dataset import Dataset
 from spark.errors import SchemaVersionUnknown, SegmentMissing, SegmentTorn
 from spark.jobs.audit import faults, schema
 from spark.jobs.audit import transforms as t
 from spark.jobs.ingest import transforms as ingest
 from spark.request import JobReport, JobRequest
+from spark.tables import ALL, Dataset
 
 
 class SnapshotFolder(NamedTuple):
@@ -42,18 +42,18 @@ def run(ask: JobRequest) -> JobReport:
             segments.verify_file(snapshot.path / file["file"], file["bytes"], file["sha256"])
     happened = source.drop_undone(source.read(spark, mine), segments.cuts(mine))
     events = happened.where(f.col("event_id") <= snapshot.last)
-    with Dataset(ask.out / "gold" / "audit", schema.NAME).writing() as dataset:
-        draft = dataset.draft()
-        with ask.progress.step(spark, "audit: comparing"):
-            draft.write(_differences(ask, events, snapshot, mine).coalesce(1), "differences")
-        kinds = draft.read(spark, "differences").groupBy("kind").count().collect()
-        counts = {row["kind"]: row["count"] for row in sorted(kinds)}
-        summary = spark.createDataFrame([*counts.items()], schema.OUTPUT["summary"])
-        draft.write(summary.coalesce(1), "summary")
-        made = dataset.commit(draft, {"snapshot": snapshot.path.name, "counts": counts})
+    dataset = Dataset(ask.out / "gold" / "audit", schema.NAME)
+    draft = dataset.draft()
+    with ask.progress.step(spark, "audit: comparing"):
+        draft.write(_differences(ask, events, snapshot, mine).coalesce(1), "differences", ALL)
+    kinds = draft.read(spark, "differences").groupBy("kind").count().collect()
+    counts = {row["kind"]: row["count"] for row in sorted(kinds)}
+    summary = spark.createDataFrame([*counts.items()], schema.OUTPUT["summary"])
+    draft.write(summary.coalesce(1), "summary", ALL)
+    made = dataset.commit(draft, {"snapshot": snapshot.path.name, "counts": counts})
     total = sum(counts.values())
     summary_counts = {"as_of_event_id": snapshot.last, "differences": total, **counts}
-    return JobReport(summary_counts, [], made.path, differences=total)
+    return JobReport(summary_counts, [], made.root, differences=total)
 
 
 def _differences(

@@ -6,12 +6,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from spark import checks, results, segments, source
-from spark.dataset import Dataset, Draft
 from spark.errors import ChecksFailed, EmptyRange
-from spark.jobs.delivery import plan, schema
+from spark.jobs.delivery import plan
 from spark.jobs.delivery import transforms as t
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR, WARN, CheckResult
+from spark.tables import Dataset, Draft
 
 CHECKS = (
     checks.TableCheck(
@@ -30,18 +30,18 @@ CHECKS = (
 
 
 def run(ask: JobRequest) -> JobReport:
-    with plan.gold(ask).writing() as dataset:
-        former = dataset.current()
-        todo = plan.pending(ask, former.memory if former else {})
-        if not todo.days and not any(state.new for state in todo.logs.values()):
-            if former is None or ask.first_day or ask.last_day:
-                raise EmptyRange("no segments of the outbox, the broker or the courier in range")
-            return JobReport({}, _warnings(ask, todo), None)
-        return _publish(ask, todo, dataset)
+    dataset = plan.gold(ask)
+    former = dataset.current()
+    todo = plan.pending(ask, former.memory if former else {})
+    if not todo.days and not any(state.new for state in todo.logs.values()):
+        if former is None or ask.first_day or ask.last_day:
+            raise EmptyRange("no segments of the outbox, the broker or the courier in range")
+        return JobReport({}, _warnings(ask, todo), None)
+    return _publish(ask, todo, dataset)
 
 
 def _publish(ask: JobRequest, todo: plan.PendingDays, dataset: Dataset) -> JobReport:
-    draft, former = dataset.draft(), dataset.current()
+    draft = dataset.draft()
     counts: dict[str, Any] = {
         "segments": sum(len(state.new) for state in todo.logs.values()),
         "days": len(todo.days),
@@ -50,11 +50,8 @@ def _publish(ask: JobRequest, todo: plan.PendingDays, dataset: Dataset) -> JobRe
     if todo.days:
         counts["rows"], tested = _fill(ask, todo, draft)
         checked += tested
-    if former is not None:
-        for table in schema.OUTPUT:
-            draft.keep(former, table, todo.days)
     made = dataset.commit(draft, {"logs": todo.memory})
-    return JobReport(counts, checked, made.path)
+    return JobReport(counts, checked, made.root)
 
 
 def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, list[CheckResult]]:
@@ -78,10 +75,10 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
     }
     for table, frame in tables.items():
         with progress.step(spark, f"delivery: {table.replace('_', ' ')}"):
-            draft.write(_file_per_day(frame), table)
+            draft.write(_file_per_day(frame), table, todo.days)
     rows.unpersist()
     with progress.step(spark, "delivery: checks"):
-        checked = checks.run(CHECKS, partial(draft.read, spark), ask.now)
+        checked = checks.run(CHECKS, partial(draft.written, spark), ask.now)
     if any(result.is_error for result in checked):
         for line in results.describe(checked):
             progress.say(line)

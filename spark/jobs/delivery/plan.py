@@ -13,9 +13,9 @@ from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 from spark import segments
-from spark.dataset import Dataset
 from spark.request import JobRequest
 from spark.segments import EpochEnd, SegmentFile
+from spark.tables import Dataset
 
 SCHEMA = "delivery-1"
 PAIR_DAYS = 1  # days before an ack in which its delivery is looked for

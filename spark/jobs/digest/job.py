@@ -4,19 +4,21 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark import checks, results
-from spark.dataset import Dataset, Draft, writable
 from spark.errors import ChecksFailed, SegmentMissing
+from spark.files import writable, write_whole
 from spark.jobs.digest import page, schema
 from spark.jobs.digest import transforms as t
 from spark.jobs.ingest.job import silver
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR
+from spark.tables import ALL, Dataset, Draft
 
 CHECKS = (
     checks.TableCheck("topics.once", "topics", checks.UNIQUE, ("topic_id",), ERROR),
@@ -33,28 +35,28 @@ def run(ask: JobRequest) -> JobReport:
     if source is None:
         raise SegmentMissing(f"{ask.source} contains no silver tables: run ingest first")
     spark = ask.spark
-    with Dataset(ask.out / "gold" / "digest", schema.NAME).writing() as dataset:
-        draft = dataset.draft()
-        messages = t.current(source.read(spark, "messages")).persist()
-        with ask.progress.step(spark, "digest: topics and answers"):
-            titles, channels = source.read(spark, "topics"), source.read(spark, "channels")
-            draft.write(t.topics(messages, titles, channels).coalesce(1), "topics")
-            draft.write(t.answers(messages).coalesce(1), "answers")
-        with ask.progress.step(spark, "digest: keywords and similar topics"):
-            scored = t.scores(messages, draft.read(spark, "topics")).persist()
-            draft.write(t.keywords(scored).coalesce(1), "keywords")
-            draft.write(t.similar(scored).coalesce(1), "similar")
-            scored.unpersist()
-        messages.unpersist()
-        with ask.progress.step(spark, "digest: checks and page"):
-            checked = checks.run(CHECKS, partial(draft.read, spark), ask.now)
-            if any(result.is_error for result in checked):
-                for line in results.describe(checked):
-                    ask.progress.say(line)
-                raise ChecksFailed("the digest failed a check with severity error")
-            counts = _write_page(ask, draft)
-        made = dataset.commit(draft, {"silver": source.path.name})
-    return JobReport(counts, checked, made.path)
+    dataset = Dataset(ask.out / "gold" / "digest", schema.NAME)
+    draft = dataset.draft()
+    messages = t.current(source.read(spark, "messages")).persist()
+    with ask.progress.step(spark, "digest: topics and answers"):
+        titles, channels = source.read(spark, "topics"), source.read(spark, "channels")
+        draft.write(t.topics(messages, titles, channels).coalesce(1), "topics", ALL)
+        draft.write(t.answers(messages).coalesce(1), "answers", ALL)
+    with ask.progress.step(spark, "digest: keywords and similar topics"):
+        scored = t.scores(messages, draft.read(spark, "topics")).persist()
+        draft.write(t.keywords(scored).coalesce(1), "keywords", ALL)
+        draft.write(t.similar(scored).coalesce(1), "similar", ALL)
+        scored.unpersist()
+    messages.unpersist()
+    with ask.progress.step(spark, "digest: checks and page"):
+        checked = checks.run(CHECKS, partial(draft.read, spark), ask.now)
+        if any(result.is_error for result in checked):
+            for line in results.describe(checked):
+                ask.progress.say(line)
+            raise ChecksFailed("the digest failed a check with severity error")
+        counts = _write_page(ask, draft)
+    made = dataset.commit(draft, {"silver": source.number})
+    return JobReport(counts, checked, made.root)
 
 
 def _write_page(ask: JobRequest, draft: Draft) -> dict[str, int]:
@@ -70,10 +72,11 @@ def _write_page(ask: JobRequest, draft: Draft) -> dict[str, int]:
         for topic in listed:
             topic[name] = by_topic[topic["topic_id"]]
     digest = {"schema": schema.NAME, "topics": listed, "left_out": total - len(listed)}
-    with writable(draft.path):
+    folder = Path(draft.root)
+    with writable(folder):
         text = json.dumps(digest, ensure_ascii=False, indent=1)
-        (draft.path / "digest.json").write_text(text + "\n", encoding="utf-8")
-        (draft.path / "digest.html").write_text(page.render(digest), encoding="utf-8")
+        write_whole(folder / "digest.json", text + "\n")
+        write_whole(folder / "digest.html", page.render(digest))
     return {"topics": total, "listed": len(listed)}
 
 

@@ -1,7 +1,7 @@
 """Whether the digest has anything to do, decided from manifests alone."""
 
-from spark.dataset import Dataset
 from spark.request import JobRequest
+from spark.tables import Dataset
 
 SCHEMA = "digest-1"
 SILVER = "silver-2"
@@ -13,4 +13,4 @@ def up_to_date(ask: JobRequest) -> bool:
     digest = Dataset(ask.out / "gold" / "digest", SCHEMA).current()
     if silver is None or digest is None:
         return False
-    return bool(digest.memory.get("silver") == silver.path.name)
+    return bool(digest.memory.get("silver") == silver.number)

@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark import schemas, segments
-from spark.dataset import writable
 from spark.errors import SegmentTorn
+from spark.files import writable
 from spark.jobs.erase import payload, rewrite, schema
 from spark.jobs.erase import transforms as t
 from spark.jobs.erase.order import ErasureOrder

@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from spark import segments
-from spark.dataset import sync_folder, writable, write_whole
 from spark.errors import ChecksFailed, Usage, WrongHash
+from spark.files import sync_folder, writable, write_whole
 from spark.jobs.erase import bronze, lake, schema, swap
 from spark.jobs.erase.order import ErasureOrder
 from spark.jobs.erase.payload import MARKER

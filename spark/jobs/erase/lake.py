@@ -2,30 +2,28 @@
 
 import shutil
 from functools import partial, reduce
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from spark import delta
-from spark.dataset import DRAFT, Dataset, Draft, Version, writable
 from spark.errors import ChecksFailed
+from spark.files import writable
 from spark.jobs.activity import job, plan
 from spark.jobs.erase import payload, schema
 from spark.jobs.erase import transforms as t
 from spark.jobs.erase.order import ErasureOrder
-from spark.jobs.ingest import schema as ingest
 from spark.jobs.ingest.job import silver
 from spark.request import JobRequest
+from spark.tables import ALL, Dataset, Draft, Version
 
 EVENT_TABLES = ("unknown_events", "quarantine")  # with events as they were received
 
 
 class SilverErasure(NamedTuple):
-    """version: the published one; rows: changed rows by table; digests: those of all other rows"""
+    """version: number of the run; rows: changed rows by table; digests: those of all other rows"""
 
-    version: str
+    version: int
     rows: dict[str, int]
     digests: dict[str, dict[str, Any]]
 
@@ -43,17 +41,17 @@ def select(ask: JobRequest, order: ErasureOrder) -> DataFrame | None:
 
 def erase_silver(ask: JobRequest, order: ErasureOrder, chosen: DataFrame) -> SilverErasure | None:
     """Publish a version without the content and remove all former ones."""
-    with silver(ask.out).writing() as dataset:
-        former = dataset.current()
-        if former is None:
-            return None
-        counts = content(ask, former, order, chosen)
-        made = former
-        digests: dict[str, dict[str, Any]] = {}
-        if counts:
-            made, digests = _publish(ask, order, chosen, dataset, former, set(counts))
-        purge(dataset.root)
-    return SilverErasure(made.path.name, counts, digests)
+    dataset = silver(ask.out)
+    former = dataset.current()
+    if former is None:
+        return None
+    counts = content(ask, former, order, chosen)
+    made = former
+    digests: dict[str, dict[str, Any]] = {}
+    if counts:
+        made, digests = _publish(ask, order, chosen, dataset, former, set(counts))
+    dataset.vacuum(0)
+    return SilverErasure(made.number, counts, digests)
 
 
 def content(
@@ -78,14 +76,9 @@ def _publish(
     draft = dataset.draft()
     rewritten, touched = _days(ask, order, chosen, former)
     before, after = [], []
-    for table in ingest.OUTPUT:
-        if table not in tables:
-            draft.keep(former, table)
-            continue
+    for table in sorted(tables):
         rows = _in_days(table, _flag(ask, former, table, chosen), rewritten)
-        if table == "messages":
-            draft.keep(former, table, rewritten)
-        _write(draft, table, rows, order)
+        _write(draft, table, rows, order, rewritten)
         written = t.is_selected(table, draft.read(ask.spark, table), chosen)
         before.append(_hash(table, rows, order))
         after.append(_hash(table, _in_days(table, written, rewritten), order))
@@ -94,8 +87,7 @@ def _publish(
         raise ChecksFailed("other rows of silver would change; nothing was published")
     memory = dict(former.memory)
     if "touched" in memory:
-        number = int(draft.path.name.removeprefix(DRAFT))
-        memory["touched"] = memory["touched"] | dict.fromkeys(sorted(touched), number)
+        memory["touched"] = memory["touched"] | dict.fromkeys(sorted(touched), draft.number)
     return dataset.commit(draft, memory), digests
 
 
@@ -116,14 +108,14 @@ def _in_days(table: str, rows: DataFrame, days: set[str]) -> DataFrame:
     return rows.where(f.col("day").cast("string").isin(sorted(days)))
 
 
-def _write(draft: Draft, table: str, rows: DataFrame, order: ErasureOrder) -> None:
+def _write(draft: Draft, table: str, rows: DataFrame, order: ErasureOrder, days: set[str]) -> None:
     names = [name for name in rows.columns if name != "affected"]
     made = rows.select(*_erase_row(table, names, order))
     if table == "messages":
         made = made.repartition("day").sortWithinPartitions("event_id")
-        draft.write(made, table, ingest.DISTINCT)
+        draft.write(made, table, days)
     else:
-        draft.write(made.coalesce(1), table)
+        draft.write(made.coalesce(1), table, ALL)
 
 
 def _hash(table: str, rows: DataFrame, order: ErasureOrder) -> DataFrame:
@@ -173,26 +165,14 @@ def erase_gold(ask: JobRequest, order: ErasureOrder) -> dict[str, list[str]]:
         for name in removed:
             shutil.rmtree(gold / name)
     rebuilt: list[str] = []
-    has_activity = (gold / "activity/current").exists() and (ask.out / "silver/current").exists()
+    has_activity = (gold / "activity/runs").exists() and (ask.out / "silver/runs").exists()
     if order.sender_becomes and has_activity:
         again = ask._replace(source=ask.out, first_day=None, last_day=None, options={})
         if not plan.up_to_date(again):
             job.run(again)
             rebuilt = ["activity"]
-        purge(gold / "activity")
+        plan.gold(ask).vacuum(0)
     return {"rebuilt": rebuilt, "removed": removed}
-
-
-def purge(root: Path) -> None:
-    """Remove all versions but the current one, and the Delta tables, which the next
-    `ingest --delta` makes again: they have the content."""
-    with writable(root):
-        if (root / delta.FOLDER).is_dir():
-            shutil.rmtree(root / delta.FOLDER)
-        current = (root / "current").resolve().name
-        for version in root.glob("v????????"):
-            if version.name != current:
-                shutil.rmtree(version)
 
 
 def unreached(ask: JobRequest) -> list[str]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spark import segments
-from spark.dataset import locked, sync_folder, writable, write_whole
 from spark.errors import OutputBusy, SegmentTorn
+from spark.files import locked, sync_folder, writable, write_whole
 from spark.jobs.erase.rewrite import TEMPORARY, temporary
 
 PLAN = f"{TEMPORARY}plan.json"

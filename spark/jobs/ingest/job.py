@@ -1,8 +1,8 @@
 """Ingests new segments, each once, and publishes a version.
 
-The version itself lists its segments, so both always agree. A run reads and writes only the files
-of days that have new events, or messages with new events; all others are linked. `touched` in the
-memory of the version lists the days that changed, for the jobs that read it.
+The row of a run lists its segments, so tables and segments always agree. A run reads and writes
+only days that have new events, or messages with new events. `touched` in the memory of a run lists
+the days that changed, for the jobs that read them.
 """
 
 from collections import Counter
@@ -16,13 +16,13 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
-from spark import checks, delta, file_checks, ranges, results, segments, source
-from spark.dataset import Dataset, Draft, Version
+from spark import checks, results, segments, source
 from spark.errors import ChecksFailed, JobError
-from spark.jobs.ingest import counting, plan, schema
+from spark.jobs.ingest import plan, schema
 from spark.jobs.ingest import transforms as t
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR, WARN, CheckResult
+from spark.tables import Dataset, Draft, Version
 
 WEEK_SECONDS = 7 * 86_400.0
 CHANGED_MAX = 1_000_000  # changes whose id hashes fit into a job with 1 GB
@@ -58,16 +58,13 @@ def silver(out: Path) -> Dataset:
 
 def run(ask: JobRequest) -> JobReport:
     export = plan.exported(ask)
-    with silver(ask.out).writing() as dataset:
-        older = dataset.older()
-        if older is not None:
-            plan.require_all(older, export)
-        former = dataset.current() if older is None else None
-        merge = Merge(ask, dataset, former, export)
-        merge.take()
-        if ask.options.get(plan.DELTA):
-            delta.publish(dataset)
-        return JobReport(merge.counts, merge.results, merge.published)
+    dataset = silver(ask.out)
+    older = dataset.older()
+    if older is not None:
+        plan.require_all(older, export)
+    merge = Merge(ask, dataset, dataset.current() if older is None else None, export)
+    merge.take()
+    return JobReport(merge.counts, merge.results, merge.published)
 
 
 class Merge:
@@ -88,7 +85,7 @@ class Merge:
         self.cuts = _ends(self.memory["cuts"], segments.cuts(export.segments))
         self.new_cuts = [cut for cut in self.cuts if self.memory["cuts"].get(cut.epoch) != cut.last]
         self.added: dict[str, tuple[str, ...]] = {}
-        self.published: Path | None = None
+        self.published: str | None = None
         self.counts: dict[str, Any] = {"segments": 0}
         self.results: list[CheckResult] = []
 
@@ -105,15 +102,12 @@ class Merge:
         draft = self.dataset.draft()
         if fresh:
             self._fill(draft, fresh)
-        elif self.former is not None:
-            for table in schema.OUTPUT:
-                draft.keep(self.former, table)
         newest = dict(self.memory["newest"])
         for segment in new:
             newest[segment.epoch] = max(segment.last, newest.get(segment.epoch, 0))
             done |= {segment.name, *(f"{segment.epoch}/{stem}" for stem in segment.replaces)}
         self.memory |= {"segments": sorted(done), "newest": newest, "skipped": skipped}
-        self.published = self.dataset.commit(draft, self.memory).path
+        self.published = self.dataset.commit(draft, self.memory).root
         self.counts["segments"] += len(fresh)
 
     def _verify(self, new: Sequence[segments.SegmentFile]) -> list[segments.SegmentFile]:
@@ -140,9 +134,7 @@ class Merge:
         read = source.read(self.spark, fresh, added=self.added)
         events = source.drop_undone(read, self.cuts)
         with step("ingest: counting"):
-            seen = counting.summarize(fresh, self.cuts)
-            if seen is None:
-                seen = t.summarize(events).first().asDict()
+            seen = t.summarize(events).first().asDict()
         # The smaller tables are mostly planning, which leaves the cores to the messages.
         with step("ingest: tables"), ThreadPoolExecutor(1) as beside:
             others = beside.submit(self._others, draft, fresh, events, seen)
@@ -201,8 +193,7 @@ class Merge:
         changes = _sound(t.changes(t.messages_of(rest)), later)
         days = self._days_to_write_again(events, fresh, seen)
         if self.former is not None and days:
-            files = self.former.files("messages", days)
-            rows = self.former.read(self.spark, "messages", files)
+            rows = self.former.read(self.spark, "messages", days)
             if straight:
                 hashed = rows.withColumn("id_hash", t.id_hash("message_id"))
                 unchanged = hashed.join(f.broadcast(marks), "id_hash", "left_anti")
@@ -212,9 +203,7 @@ class Merge:
         merged = changes.observe(read, f.expr("count(1) AS merged"))
         sums = [f.expr("count(1) AS made"), f.expr("count_if(extra IS NOT NULL) AS more")]
         frames.append(t.history(merged, unique=straight).observe(made, *sums))
-        draft.write(reduce(DataFrame.unionByName, frames), "messages", schema.DISTINCT)
-        if self.former is not None:
-            draft.keep(self.former, "messages", days)
+        draft.write(reduce(DataFrame.unionByName, frames), "messages", days)
         counted = Counter(later.get) + Counter(read.get) + Counter(made.get)
         if straight:
             counted += Counter(first.get)
@@ -246,7 +235,7 @@ class Merge:
         """The days whose files have rows of these messages, or discarded rows. Only files whose
         range has one of the ids are read."""
         assert self.former is not None
-        files = self.former.files(table)
+        parts = self.former.parts(table)
         if self.new_cuts:
             rows = self.former.read(self.spark, table)
             for cut in self.new_cuts:
@@ -254,9 +243,8 @@ class Merge:
         else:
             wanted = ids.distinct().limit(IDS_MAX + 1).collect()
             if len(wanted) <= IDS_MAX:
-                few = {row["message_id"] for row in wanted}
-                files = ranges.candidates(files, self.former.ranges, few)
-        rows = self.former.read(self.spark, table, files)
+                parts = self.former.parts_with(table, {row["message_id"] for row in wanted})
+        rows = self.former.read(self.spark, table, parts)
         mine = t.mark(rows, ids.select(t.id_hash("message_id")))
         days = mine.select(f.col("day").cast("string")).distinct()
         return {row["day"] for row in days.collect()}
@@ -282,11 +270,6 @@ class Merge:
     ) -> dict[str, int]:
         """The days, and the newest change of each in microseconds."""
         in_order = self._is_in_order(fresh)
-        if in_order and not self.new_cuts:
-            files = draft.paths("messages", written=True)
-            changed = counting.find_changed_days(files, self.memory["newest"])
-            if changed is not None:
-                return changed
         written, frames = draft.written(self.spark, "messages"), []
         if in_order:
             frames.append(written.where(~_is_known(self.memory["newest"])))
@@ -339,27 +322,25 @@ class Merge:
         return 0 if rows is None else rows.count()
 
     def _small(self, draft: Draft, table: str, new: DataFrame | None, make: t.Small) -> None:
-        former, column = self.former, schema.PARTITIONS[table]
-        if former is not None:
-            parts = self._parts(table, new)
-            draft.keep(former, table, parts)
-            if parts:
-                old = former.read(self.spark, table, former.files(table, parts))
-                old = source.drop_undone(old, self.cuts).drop(*make.derived)
-                new = old if new is None else new.unionByName(old)
+        parts: set[str] = set()
+        if self.former is not None and (parts := self._parts(table, new)):
+            old = self.former.read(self.spark, table, parts)
+            old = source.drop_undone(old, self.cuts).drop(*make.derived)
+            new = old if new is None else new.unionByName(old)
         if new is not None:
             made = make.finish(new).select(*schema.OUTPUT[table].names)
-            by_day = column == "day"
-            draft.write(made.repartition("day") if by_day else made.coalesce(1), table)
+            by_day = schema.PARTITIONS[table] == "day"
+            draft.write(made.repartition("day") if by_day else made.coalesce(1), table, parts)
 
     def _parts(self, table: str, new: DataFrame | None) -> set[str]:
         """The partitions that are written again, as they get new rows or lose discarded ones; ""
         is a whole table."""
         assert self.former is not None
         if table in schema.RANGES:
-            nothing = self.former.read(self.spark, table, [])
-            ids = (nothing if new is None else new).select("message_id")
-            return self._days_of(table, ids) if new is not None or self.new_cuts else set()
+            if new is None and not self.new_cuts:
+                return set()
+            rows = self.former.read(self.spark, table, ()) if new is None else new
+            return self._days_of(table, rows.select("message_id"))
         frames = [] if new is None else [new]
         if self.new_cuts and self.former.has(table):
             rows = self.former.read(self.spark, table)
@@ -389,10 +370,6 @@ class Merge:
             return written
 
         mine = [check for check in CHECKS if check.table in tables]
-        if self._is_in_order(fresh) and not self.new_cuts:
-            counted = file_checks.run(mine, partial(draft.paths, written=True), draft.paths)
-            if counted is not None:
-                return counted
         return checks.run(mine, rows, self.ask.now, partial(draft.read, self.spark))
 
     def _judge(self, checked: Sequence[CheckResult]) -> None:

@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spark import delta, segments
-from spark.dataset import Dataset
+from spark import segments
 from spark.errors import JobError, SchemaOutdated
 from spark.request import JobRequest
+from spark.tables import Dataset
 
 SCHEMA = "silver-2"
-QUARANTINE, DELTA = "quarantine-segments", "delta"  # the job's own arguments
+QUARANTINE = "quarantine-segments"  # the job's own argument
 SEGMENT = re.compile(r"(?P<epoch>.*)/segment-(?P<first>\d+)-(?P<last>\d+)", re.DOTALL)
 
 
@@ -29,7 +29,7 @@ def up_to_date(ask: JobRequest) -> bool:
     if dataset.older() is not None:
         return False
     published = dataset.current()
-    if published is None or (ask.options.get(DELTA) and not delta.is_published(dataset)):
+    if published is None:
         return False
     export = exported(ask)
     done = set(published.memory["segments"])

@@ -9,7 +9,6 @@ OUTPUT = schemas.tables(NAME)
 PARTITIONS = schemas.partitions(NAME)
 RANGES = schemas.ranges(NAME)
 BUCKETS = 16  # of topics
-DISTINCT = ("message_id", "content_raw", "created_at", "valid_from", "event_id")  # of messages
 
 TOMBSTONE = "[deleted]"
 MESSAGES = {

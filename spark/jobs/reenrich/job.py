@@ -20,13 +20,14 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark.dataset import Version, writable
 from spark.errors import SegmentMissing, Usage
+from spark.files import writable
 from spark.jobs.ingest.job import silver
 from spark.jobs.reenrich import enricher, schema
 from spark.jobs.reenrich import transforms as t
 from spark.jobs.reenrich.enricher import PluginText
 from spark.request import JobReport, JobRequest
+from spark.tables import Version
 
 cloudpickle.register_pickle_by_value(enricher)
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")

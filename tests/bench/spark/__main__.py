@@ -84,7 +84,7 @@ def measure(count: int, source: Path, scratch: Path, flags: argparse.Namespace) 
     steps = dict(progress.seconds)
     ours: list[Run] = []
     theirs: list[Run] = []
-    silver = (lakes[0] / "silver/current").resolve()
+    silver = lakes[0] / "silver"
     for attempt in range(flags.turns):
         out = scratch / f"gold-{attempt}"
         ours.append(timed(lambda out=out: activity_job.run(ask(out)._replace(source=lakes[0]))))

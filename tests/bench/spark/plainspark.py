@@ -142,12 +142,12 @@ def messages(spark: Any, export: Path, out: Path) -> None:
 
 def activity(spark: Any, silver: Path, out: Path) -> None:
     for table in ("messages", "topics", "channels"):
-        spark.read.parquet(str(silver / table)).createOrReplaceTempView(table)
+        spark.read.format("delta").load(str(silver / table)).createOrReplaceTempView(table)
     spark.sql(TURNS).createOrReplaceTempView("turns")
     spark.sql(REPLIES).createOrReplaceTempView("replies")
     spark.sql(SPANS).createOrReplaceTempView("spans")
     for name, query in {"spans": SPANS, "pairs": PAIRS, "activity": ACTIVITY}.items():
         frame = spark.sql(query).repartition("day")
-        frame.write.partitionBy("day").mode("overwrite").parquet(str(out / name))
+        frame.write.format("delta").partitionBy("day").mode("overwrite").save(str(out / name))
     for name, query in NAMES.items():
-        spark.sql(query).write.mode("overwrite").parquet(str(out / name))
+        spark.sql(query).write.format("delta").mode("overwrite").save(str(out / name))
