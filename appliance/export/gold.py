@@ -19,12 +19,6 @@ BATCH_ROWS = 8192  # rows that are in memory at once
 NEWEST = "SELECT number, schema, versions FROM runs ORDER BY number DESC LIMIT 1"
 
 
-class _GoldFile(NamedTuple):
-    path: Path
-    bytes: int
-    day: str  # empty in a table without days
-
-
 class Gold:
     """The tables of one job as its newest run left them, with their `days`."""
 
@@ -38,7 +32,7 @@ class Gold:
             )
         self.version, self.schema, versions = _newest_run(root, job)
         self._files = {table: _files(root / table, number) for table, number in versions.items()}
-        self.days = sorted({file.day for some in self._files.values() for file in some} - {""})
+        self.days = sorted({day for files in self._files.values() for _, _, day in files} - {""})
 
     def rows(
         self, table: str, columns: list[str], first: str = "", last: str = "~"
@@ -101,15 +95,15 @@ def exists(gold: Path, job: str) -> bool:
 
 
 def _root(gold: Path, job: str) -> Path | None:
-    roots = [gold / job, gold / "gold" / job]
-    return next((root for root in roots if (root / "runs").exists()), None)
+    return next(
+        (root for root in (gold / job, gold / "gold" / job) if (root / "runs").exists()), None
+    )
 
 
 def _newest_run(root: Path, job: str) -> tuple[int, str, dict[str, int]]:
     """The number of the run, its schema, and the versions of the tables."""
-    runs = _open(root / "runs")
     with _readable(root / "runs") as delta:
-        row = delta.QueryBuilder().register("runs", runs).execute(NEWEST).read_all()
+        row = delta.QueryBuilder().register("runs", _open(root / "runs")).execute(NEWEST).read_all()
         number, schema, versions = (row[name][0].as_py() for name in row.column_names)
     if schema != SCHEMAS[job]:
         raise SchemaVersionUnknown(
@@ -119,12 +113,12 @@ def _newest_run(root: Path, job: str) -> tuple[int, str, dict[str, int]]:
     return number, schema, json.loads(versions)
 
 
-def _files(folder: Path, version: int) -> list[_GoldFile]:
-    """The files of a table, in the order of their days."""
+def _files(folder: Path, version: int) -> list[tuple[Path, int, str]]:
+    """The files of a table with their bytes and days, in the order of days; "" without days."""
     actions = _open(folder, version).get_add_actions(flatten=True)
     columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
     return sorted(
-        _GoldFile(folder / unquote(path), size, path.rpartition("/")[0].removeprefix("day="))
+        (folder / unquote(path), size, path.rpartition("/")[0].removeprefix("day="))
         for path, size in zip(*columns, strict=True)
     )
 
