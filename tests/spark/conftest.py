@@ -36,7 +36,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         partitions=2,
         conf=(
             f"spark.local.dir={folder}",
-            "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
+            # Tests make thousands of tables; each that is cached holds some megabytes.
+            "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -Ddelta.log.cacheSize=20",
             "spark.sql.codegen.wholeStage=false",
             "spark.sql.codegen.factoryMode=NO_CODEGEN",
         ),
