@@ -66,6 +66,8 @@ export class Live {
     this.receive({ type: "hello_ok", epoch, replay_until: head, latest_event_id: head });
     while (this.polling && this.cursor !== null) {
       const { events } = await get("/api/v1/events", { after: this.cursor, limit: 500, wait: POLL_SECONDS });
+      // Reads are repeated while the appliance is away, so a restore may lie between two of them.
+      if ((await get("/health")).epoch !== this.epoch) return this.restored();
       for (const event of events) this.receive({ ...event, type: "event", data: event.data_json });
     }
     if (!this.socket && this.cursor !== null) this.open();
@@ -138,6 +140,7 @@ export class Live {
   restored() {
     this.stop();
     this.cursor = this.epoch = null;
+    state.connection = { name: "connecting", error: null, retryAt: 0 };
     this.onEpoch();
     setTimeout(() => this.connect());
   }
