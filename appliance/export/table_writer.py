@@ -62,9 +62,10 @@ def library(name: str = "pyarrow.parquet") -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
+        extra = "report" if name == "deltalake" else "export"
         raise LibraryMissing(
             f"{name.partition('.')[0]} is not installed",
-            hint="pip install 'agentlip[export,report]', or use the image agentlip-export",
+            hint=f"pip install 'agentlip[{extra}]', or use the image agentlip-export",
         ) from None
 
 

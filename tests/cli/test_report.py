@@ -173,7 +173,7 @@ def test_report_without_pyarrow_names_what_to_install(filled):
     (hidden / "__init__.py").write_text("raise ImportError")
     without = {"PYTHONPATH": f"{hidden.parent}{os.pathsep}{environment()['PYTHONPATH']}"}
     done = ask(filled, **without)
-    assert (done.code, "agentlip[export,report]" in done.err) == (18, True)
+    assert (done.code, "agentlip[export]" in done.err) == (18, True)
 
 
 @pytest.fixture
