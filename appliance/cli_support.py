@@ -136,11 +136,16 @@ class Session(msgspec.Struct, frozen=True):
                 write_line(line)
 
 
-def plain_app(text: str | None = None) -> typer.Typer:
-    """A Typer app with plain text help, which is fast and fits pipes and small terminals."""
+def plain_app(text: str | None = None, listed: str | None = None) -> typer.Typer:
+    """A Typer app with plain text help, which is fast and fits pipes and small terminals.
+
+    `listed`: HEADING/NAME of a command of `agentlip`.
+    """
+    heading, name = listed.split("/") if listed else (None, None)
     return typer.Typer(
-        help=text, rich_markup_mode=None, add_completion=False, no_args_is_help=text is not None
-    )
+        name=name, help=text, rich_help_panel=heading, rich_markup_mode=None, add_completion=False,
+        no_args_is_help=text is not None,
+    )  # fmt: skip
 
 
 def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:

@@ -37,6 +37,8 @@ app = typer.Typer(
     "With --nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
     rich_markup_mode=None,
     add_completion=False,
+    name="doctor",
+    rich_help_panel="Workspace",
 )
 
 _STORES = (*STORES, *SHARED_STORES)

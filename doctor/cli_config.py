@@ -9,7 +9,7 @@ import typer
 from appliance.cli_support import Session, common, plain_app
 from appliance.kernel.errors import Missing
 
-app = plain_app("Settings of the appliance.")
+app = plain_app("Settings, and where each comes from.", "Administration/config")
 
 
 @app.callback()

@@ -12,7 +12,8 @@ app = plain_app(
     "Questions to people, which are answered exactly once.\n\n"
     "Example: agentlip ask create 'Deploy build 7?' --sender ci --choice yes --choice no --wait 600"
     "\n\nWith --wait, the exit code is 0 for an answer or the default, 2 if the deadline passed"
-    " without a default or the ask was cancelled, and 3 while nobody has answered."
+    " without a default or the ask was cancelled, and 3 while nobody has answered.",
+    "People/ask",
 )
 PATH = "/api/v1/asks"
 WAIT_SECONDS = 20.0  # that one request waits

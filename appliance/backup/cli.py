@@ -20,7 +20,8 @@ app = plain_app(
     " the backups, 13 can't be written, 14 no common cut in time, 15 wrong key, 16 newer version,"
     " 17 not verified, 18 a target failed, 19 a store can't be copied, 20 a recipient can't be"
     " used, 21 a library is missing, 22 a target refused, 23 not encrypted, 24 only some were"
-    " copied, 25 it can't be restored here, 26 a check could not be finished."
+    " copied, 25 it can't be restored here, 26 a check could not be finished.",
+    "Administration/backup",
 )
 app.command("restore")(cli_restore.restore)
 app.command("schedule")(cli_schedule.show_schedule)

@@ -11,8 +11,11 @@ from appliance.cli_support import Session, common, former_command, note, plain_a
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Conflict, Invalid
 
-meshes = plain_app("Manage meshes of the broker: members, topics, queues, subscriptions, webhooks.")
-app = plain_app("Inspect the broker: status, history, orphans.")
+meshes = plain_app(
+    "Manage meshes of the broker: members, topics, queues, subscriptions, webhooks.",
+    "Other appliances/mesh",
+)
+app = plain_app("Inspect the broker: status, history, orphans.", "Other appliances/broker")
 
 ROOT = "/broker/v1/meshes"
 

@@ -20,7 +20,8 @@ from appliance.kernel.errors import Invalid
 
 app = plain_app(
     "A team of agents on one machine: messages, claims, cursors. No server is needed.\n\n"
-    "Example: agentlip bus claim task-7 --agent ada"
+    "Example: agentlip bus claim task-7 --agent ada",
+    "Teams of agents, without a server/bus",
 )
 cursor = plain_app("Cursors of agents: list, retire.")
 app.add_typer(cursor, name="cursor")

@@ -34,7 +34,8 @@ app = plain_app(
     "Tasks of a team of agents, each with a branch and a worktree.\n\n"
     "The orchestrator runs spawn, approve, request-changes, merge and cancel in the workspace."
     " The agent runs start, done, fail and heartbeat in the task's worktree.\n\n"
-    "Example: agentlip worker spawn fix-login --description 'the login times out'"
+    "Example: agentlip worker spawn fix-login --description 'the login times out'",
+    "Teams of agents, without a server/worker",
 )
 guard_app = plain_app("The guard of claimed paths, in git and in the agent harness.")
 app.add_typer(guard_app, name="guard")

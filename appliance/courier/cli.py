@@ -13,7 +13,10 @@ from appliance.cli_support import Session, common, note, plain_app
 from appliance.courier import cli_run
 from appliance.kernel.errors import Invalid
 
-app = plain_app("Envelopes: enqueue, subscribe, inspect streams, dead letters, rules.")
+app = plain_app(
+    "Envelopes: enqueue, subscribe, inspect streams, dead letters, rules.",
+    "Work for consumers/courier",
+)
 dlq = plain_app("Dead letters: list, redrive, purge.")
 rules = plain_app("Triggers: check the settings, test an envelope.")
 app.add_typer(dlq, name="dlq")

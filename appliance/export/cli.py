@@ -30,7 +30,8 @@ app = plain_app(
     "Export: the logs as closed segments, the tables as a snapshot.\n\n"
     "Exit codes: 0 success, 1 error, 10 segment missing, 11 torn, 12 wrong hash, 13 unknown"
     " schema version, 14 empty range, 15 output not writable, 16 another export runs"
-    " there, 17 another history, 18 a library is missing, 19 an event that can't be exported."
+    " there, 17 another history, 18 a library is missing, 19 an event that can't be exported.",
+    "Administration/export",
 )
 
 OutFlag = Annotated[

@@ -16,7 +16,8 @@ from appliance.export.cli import FirstFlag, LastFlag, day_of
 app = plain_app(
     "The archive of old segments: verify, search.\n\n"
     "Exit codes: 0 success, 1 error, 10 file missing, 11 torn, 12 wrong hash, 13 unknown schema"
-    " version, 18 a library is missing."
+    " version, 18 a library is missing.",
+    "Administration/archive",
 )
 HITS_MAX = 10_000
 

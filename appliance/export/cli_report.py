@@ -21,7 +21,8 @@ from appliance.kernel.errors import Invalid
 app = plain_app(
     "Reports from the results of the Spark jobs.\n\n"
     "Exit codes: 0 success, 1 error, 10 missing, 11 torn, 13 unknown schema version,"
-    " 14 empty range, 15 output not writable, 18 a library is missing."
+    " 14 empty range, 15 output not writable, 18 a library is missing.",
+    "Administration/report",
 )
 
 GoldFlag = Annotated[

@@ -12,9 +12,9 @@ from appliance.cli_support import Session, common, note, plain, plain_app
 from appliance.hub.cli_reach import KeyFlag, open_reader, segment, topic_of
 from appliance.kernel.errors import Invalid
 
-channels = plain_app("Channels: groups of topics, for example one per project or team.")
-topics = plain_app("Topics: threads in a channel.")
-messages = plain_app("Messages: send, read, edit, delete and move them.")
+channels = plain_app("Channels: groups of topics, one per project or team.", "Messages/channel")
+topics = plain_app("Topics: threads in a channel.", "Messages/topic")
+messages = plain_app("Messages: send, read, edit, delete and move them.", "Messages/msg")
 
 CONTENT_BYTES_MAX = 65_536
 MESSAGE_COLUMNS = [

@@ -9,7 +9,7 @@ from appliance.cli_support import Session, common, note, plain_app
 from appliance.hub.cli_reach import KeyFlag, open_reader, segment, topic_of
 from appliance.kernel.errors import Invalid
 
-app = plain_app("Attachments: links, files and facts that belong to a topic.")
+app = plain_app("Attachments: links, files and facts of a topic.", "Messages/attachment")
 
 TopicIdFlag = Annotated[str, typer.Option("--topic-id", help="Id of the topic, or CHANNEL/TITLE.")]
 

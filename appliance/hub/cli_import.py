@@ -13,8 +13,9 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
-    "Import messages from files. Repeat an interrupted run: nothing is sent twice"
-    " while the hub remembers idempotency keys (48 hours)."
+    "Import messages from files: jsonl, mbox. Repeat an interrupted run: nothing is sent twice"
+    " while the hub remembers idempotency keys (48 hours).",
+    "Messages/import",
 )
 
 FileArgument = Annotated[

@@ -27,7 +27,7 @@ from appliance.cli_support import (
 from appliance.kernel.errors import Invalid
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
 
-app = plain_app()
+app = plain_app(listed="Messages/listen")
 
 
 class PrintRule(msgspec.Struct, frozen=True):

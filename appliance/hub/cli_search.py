@@ -7,7 +7,7 @@ import typer
 from appliance.cli_support import Session, common, note, plain_app
 from appliance.hub.cli_reach import open_reader
 
-app = plain_app()
+app = plain_app(listed="Messages/search")
 
 
 @app.command("search")

@@ -60,9 +60,8 @@ class HubSchema:
         order = find_id_order(connection, now_ms)
         if not order.changed and not optional_missing:
             if order.advanced:
-                with suppress(
-                    sqlite3.OperationalError
-                ):  # on a full disk, the next start compares again
+                # On a full disk, the next start compares again.
+                with suppress(sqlite3.OperationalError):
                     store_checked(connection, order)
             return
         dropped = False

@@ -10,7 +10,8 @@ from appliance.kernel.errors import Invalid
 
 app = plain_app(
     "The member key: the identity of this appliance in meshes.\n\n"
-    "Example: agentlip identity show --json | jq -r .pubkey"
+    "Example: agentlip identity show --json | jq -r .pubkey",
+    "Other appliances/identity",
 )
 YesFlag = Annotated[bool, typer.Option("--yes", help="Required to make the change.")]
 NOT_SURE = "add --yes to confirm"

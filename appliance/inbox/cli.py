@@ -9,7 +9,8 @@ import typer
 from appliance.cli_support import Session, common, former_command, plain, plain_app, write_now
 
 app = plain_app(
-    "Read messages of meshes: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts"
+    "Read messages of meshes: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts",
+    "Other appliances/inbox",
 )
 
 former_command(app, "recover", "agentlip recover inbox --yes")

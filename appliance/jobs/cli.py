@@ -4,7 +4,7 @@ from typing import Any
 
 from appliance.cli_support import Session, common, plain_app
 
-app = plain_app("Batch jobs: their latest runs, as they reported them.")
+app = plain_app("Batch jobs: their latest runs, as they reported them.", "Administration/jobs")
 
 
 @app.callback()

@@ -14,15 +14,16 @@ from appliance.cli_support import Session, WorkspaceFlag, common, note, plain_ap
 from appliance.kernel.errors import Invalid
 from appliance.mcp.clients import CLIENTS
 
-app = plain_app()
+app = plain_app(
+    "MCP for agents: serve it on standard input and output, for the running hub.\n\n"
+    "MCP clients start this command; 'agentlip mcp config CLIENT' prints their configuration.",
+    "Extensions/mcp",
+)
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True, no_args_is_help=False)
 def bridge(ctx: typer.Context, workspace: WorkspaceFlag = None) -> None:
-    """Serve MCP on standard input and output for the running hub.
-
-    'agentlip mcp config CLIENT' prints the configuration of a client.
-    """
+    """Serve MCP until the input ends."""
     if ctx.invoked_subcommand is not None:
         return
     from appliance.sdk.bridge import Bridge

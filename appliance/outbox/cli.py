@@ -9,7 +9,10 @@ from appliance.cli_support import Session, common, former_command, note, plain_a
 from appliance.kernel.errors import Invalid
 from appliance.outbox.cli_send import json_object, send
 
-app = plain_app("Messages to meshes and mail: send, inspect, redrive, drop, prune, export.")
+app = plain_app(
+    "Messages to meshes and mail: send, inspect, redrive, drop, prune, export.",
+    "Other appliances/outbox",
+)
 app.command("send")(send)
 
 PATH = "/v1/outbox"

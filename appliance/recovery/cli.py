@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from appliance.cli_support import ProgressLine, Session, common
+from appliance.cli_support import ProgressLine, Session, common, plain_app
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
@@ -22,7 +22,7 @@ from appliance.sdk.discovery import find_workspace
 from appliance.workspace import swap
 from appliance.workspace.datadir import STORES, DataDir
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = plain_app(listed="Administration/recover")
 
 
 @contextmanager

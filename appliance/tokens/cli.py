@@ -11,7 +11,9 @@ from appliance.kernel.auth import OWNER
 from appliance.kernel.errors import Invalid
 from appliance.tokens import wire
 
-app = plain_app("Access tokens. 'server' is the workspace's own.")
+app = plain_app(
+    "Tokens: create, list, revoke, rotate. 'server' is the workspace's own.", "Administration/token"
+)
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the token.")]
 PATH, SESSIONS = "/api/v1/tokens", "/api/v1/sessions"

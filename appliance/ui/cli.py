@@ -7,7 +7,7 @@ import typer
 
 from appliance.cli_support import Session, common, note, plain_app
 
-app = plain_app()
+app = plain_app(listed="Workspace/ui")
 
 
 @app.command("ui")

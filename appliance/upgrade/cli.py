@@ -24,8 +24,8 @@ ConfigFlag = Annotated[
 ]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")]
 
-migrate_app = plain_app()
-upgrade_app = plain_app()
+migrate_app = plain_app(listed="Administration/migrate")
+upgrade_app = plain_app(listed="Administration/upgrade")
 
 
 @migrate_app.command()

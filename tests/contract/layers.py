@@ -36,6 +36,7 @@ OF_PACKAGE = {
 SUBSYSTEM = 5
 OF_MODULE = {
     "build": 0,
+    "commands": 0,
     "cli_support": 4,
     "host": 4,
     "roles": 6,

@@ -10,7 +10,9 @@ from msgspec.structs import fields
 from appliance.kernel.config import BadSettings, load
 from appliance.settings import Settings
 from doctor.checks.settings import NOT_ABOVE
+from ops import write_declared
 from ops.write_settings import FILE, ROLES_FILE, notes, render, render_roles
+from tests.contract.test_walls import ROOT
 
 SECTIONS = fields(Settings)
 TABLE = tomllib.loads((files("appliance.kernel") / "withdrawn_settings.toml").read_text())
@@ -26,6 +28,12 @@ WITHDRAWN = [
 
 def test_reference_is_what_the_code_says():
     assert FILE.read_text(encoding="utf-8") == render(), "stale; run: just settings"
+
+
+def test_modules_have_what_is_declared():
+    declared = write_declared.render()
+    written = {file: (ROOT / file).read_text(encoding="utf-8") for file in declared}
+    assert written == declared, "stale; run: just settings"
 
 
 def test_nix_module_has_the_roles_of_the_code():

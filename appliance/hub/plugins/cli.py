@@ -11,9 +11,9 @@ from appliance.hub.cli_reach import segment
 from appliance.hub.plugins.change_file import ChangeFile
 from appliance.hub.plugins.wire import Isolation, gaps
 
-app = plain_app("Plugins: their state and results. They are configured in agentlip.toml.")
-re_enrich_app = plain_app()
-re_extract_app = plain_app()
+app = plain_app("Plugins: their state and results. [plugins] configures them.", "Extensions/plugin")
+re_enrich_app = plain_app(listed="Extensions/re-enrich")
+re_extract_app = plain_app(listed="Extensions/re-extract")
 
 PATH = "/api/v1/plugins"
 PROGRESS_ROWS = 10_000  # between two lines of progress

@@ -10,7 +10,7 @@ from appliance.hub.cli_reach import KeyFlag
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
 
-app = plain_app("Webhooks: send events to HTTP receivers, and follow their delivery.")
+app = plain_app("Webhooks: events for HTTP receivers, and their delivery.", "Extensions/webhook")
 
 PATH = "/api/v1/webhooks"
 

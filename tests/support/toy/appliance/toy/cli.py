@@ -2,7 +2,7 @@
 
 from appliance.cli_support import Session, common, plain_app
 
-app = plain_app("Notes.")
+app = plain_app("Notes.", "Messages/toy")
 
 
 @app.callback()

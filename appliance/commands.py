@@ -1,0 +1,110 @@
+"""Generated from all cli*.py by `just settings`: the commands."""
+
+COMMANDS = {
+    "Workspace": {
+        "ui": ("appliance.ui.cli:app", "Open the web UI, signed in."),
+        "doctor": ("doctor.cli:app", "Check the workspace and its hub for problems."),
+    },
+    "Messages": {
+        "channel": (
+            "appliance.hub.cli:channels",
+            "Channels: groups of topics, one per project or team.",
+        ),
+        "topic": ("appliance.hub.cli:topics", "Topics: threads in a channel."),
+        "msg": ("appliance.hub.cli:messages", "Messages: send, read, edit, delete and move them."),
+        "attachment": (
+            "appliance.hub.cli_attachments:app",
+            "Attachments: links, files and facts of a topic.",
+        ),
+        "import": ("appliance.hub.cli_import:app", "Import messages from files: jsonl, mbox."),
+        "listen": ("appliance.hub.cli_listen:app", "Follow the event stream."),
+        "search": ("appliance.hub.cli_search:app", "Search messages, best match first."),
+    },
+    "People": {
+        "ask": ("appliance.ask.cli:app", "Questions to people, which are answered exactly once.")
+    },
+    "Work for consumers": {
+        "courier": (
+            "appliance.courier.cli:app",
+            "Envelopes: enqueue, subscribe, inspect streams, dead letters, rules.",
+        )
+    },
+    "Teams of agents, without a server": {
+        "bus": (
+            "appliance.bus.cli:app",
+            "A team of agents on one machine: messages, claims, cursors.",
+        ),
+        "worker": (
+            "appliance.bus.cli_worker:app",
+            "Tasks of a team of agents, each with a branch and a worktree.",
+        ),
+    },
+    "Other appliances": {
+        "mesh": (
+            "appliance.broker.cli:meshes",
+            "Manage meshes of the broker: members, topics, queues, subscriptions, webhooks.",
+        ),
+        "broker": ("appliance.broker.cli:app", "Inspect the broker: status, history, orphans."),
+        "identity": (
+            "appliance.identity.cli:app",
+            "The member key: the identity of this appliance in meshes.",
+        ),
+        "inbox": ("appliance.inbox.cli:app", "Read messages of meshes: list, watch, topics."),
+        "outbox": (
+            "appliance.outbox.cli:app",
+            "Messages to meshes and mail: send, inspect, redrive, drop, prune, export.",
+        ),
+    },
+    "Extensions": {
+        "plugin": ("appliance.hub.plugins.cli:app", "Plugins: their state and results."),
+        "re-enrich": (
+            "appliance.hub.plugins.cli:re_enrich_app",
+            "Reprocess the event log with plugins.",
+        ),
+        "re-extract": (
+            "appliance.hub.plugins.cli:re_extract_app",
+            "Run extractors on one message again.",
+        ),
+        "webhook": (
+            "appliance.hub.webhooks.cli:app",
+            "Webhooks: events for HTTP receivers, and their delivery.",
+        ),
+        "mcp": (
+            "appliance.mcp.cli:app",
+            "MCP for agents: serve it on standard input and output, for the running hub.",
+        ),
+    },
+    "Administration": {
+        "backup": (
+            "appliance.backup.cli:app",
+            "Backups of the whole workspace: create, verify, prune, restore, copies elsewhere.",
+        ),
+        "export": (
+            "appliance.export.cli:app",
+            "Export: the logs as closed segments, the tables as a snapshot.",
+        ),
+        "archive": (
+            "appliance.export.cli_archive:app",
+            "The archive of old segments: verify, search.",
+        ),
+        "report": (
+            "appliance.export.cli_report:app",
+            "Reports from the results of the Spark jobs.",
+        ),
+        "jobs": ("appliance.jobs.cli:app", "Batch jobs: their latest runs, as they reported them."),
+        "recover": (
+            "appliance.recovery.cli:app",
+            "Copy what can be read of a damaged store into a new file.",
+        ),
+        "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
+        "migrate": (
+            "appliance.upgrade.cli:migrate_app",
+            "Migrate the stores of a workspace to the schema of this version.",
+        ),
+        "upgrade": (
+            "appliance.upgrade.cli:upgrade_app",
+            "Check whether this version can open the workspace, and what it would change.",
+        ),
+        "config": ("doctor.cli_config:app", "Settings, and where each comes from."),
+    },
+}
