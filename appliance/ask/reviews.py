@@ -44,8 +44,8 @@ class Reviews(Protocol):
 
     def pending(self, limit: int) -> Sequence[PendingReview]: ...
 
-    def decide(self, task: str, is_approved: bool, comment: str) -> bool:
-        """Whether it was decided."""
+    def decide(self, review: PendingReview, is_approved: bool, comment: str) -> str | None:
+        """Why the decision was refused, for example because the branch has moved since."""
 
 
 class ReviewAsks(Loop):
@@ -81,8 +81,8 @@ class ReviewAsks(Loop):
         if ask.answer is None:
             return 0
         comment = f"{ask.answer}: {ask.answered_by}, {ask.id}"
-        if self._reviews.decide(review.task, ask.answer == APPROVE, comment):
-            return 1
-        self.interval_seconds = RETRY_SECONDS
-        self.log.warning("the answer of a review was refused", ask=ask.id)
-        return 0
+        refusal = self._reviews.decide(review, ask.answer == APPROVE, comment)
+        if refusal is not None:
+            self.interval_seconds = RETRY_SECONDS
+            self.log.warning("the answer of a review was refused", ask=ask.id, reason=refusal)
+        return int(refusal is None)

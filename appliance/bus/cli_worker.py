@@ -47,6 +47,9 @@ TaskFlag = Annotated[
 JsonStateFlag = Annotated[
     str | None, typer.Option("--state", help="Only tasks in this state, such as IN_REVIEW.")
 ]
+HeadFlag = Annotated[
+    str | None, typer.Option("--head", help="Only if this commit is under review.")
+]
 SUMMARY_CHARACTERS = 30
 WATCH_SECONDS = 2.0
 COLUMNS = [
@@ -123,12 +126,13 @@ def approve(
     session: Session,
     task: TaskArgument,
     comment: Annotated[str | None, typer.Argument(help="Comment for the agent.")] = None,
+    head: HeadFlag = None,
 ) -> None:
-    """Approve the commits under review.
+    """Approve the commit under review, if the branch has no other one since.
 
     Example: agentlip worker approve fix-login
     """
-    _perform(session, commands.approve, task, comment)
+    _perform(session, commands.approve, task, comment, head)
 
 
 @app.command("request-changes")
@@ -137,12 +141,13 @@ def request_changes(
     session: Session,
     task: TaskArgument,
     comment: Annotated[str | None, typer.Argument(help="What the agent has to change.")] = None,
+    head: HeadFlag = None,
 ) -> None:
     """Return the task to its agent.
 
     Example: agentlip worker request-changes fix-login 'add a test'
     """
-    _perform(session, commands.request_changes, task, comment)
+    _perform(session, commands.request_changes, task, comment, head)
 
 
 @app.command("merge")

@@ -35,10 +35,11 @@ class BusReviews:
             return ()
         return rows
 
-    def decide(self, task: str, is_approved: bool, comment: str) -> bool:
+    def decide(self, review: PendingReview, is_approved: bool, comment: str) -> str | None:
         verb = "approve" if is_approved else "request-changes"
-        done = self._runner.run(["worker", verb, task, comment], DECIDE_SECONDS_MAX)
-        return done.code == 0
+        words = ["worker", verb, review.task, comment, "--head", review.head]
+        done = self._runner.run(words, DECIDE_SECONDS_MAX)
+        return None if done.code == 0 else done.errors.decode("utf-8", "replace")
 
 
 def _pending(reader: Reader, limit: int) -> list[PendingReview]:

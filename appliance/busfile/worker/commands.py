@@ -162,31 +162,44 @@ def fail(team: Team, task: str, reason: str) -> WorkerOutcome:
         return WorkerOutcome(task, "FAILED", True, f"{task} is FAILED: {reason}")
 
 
-def approve(team: Team, task: str, comment: str | None = None) -> WorkerOutcome:
-    return _decide(team, task, "approved", comment)
+def approve(
+    team: Team, task: str, comment: str | None = None, head: str | None = None
+) -> WorkerOutcome:
+    """`head`: the commit that was looked at, or its first digits. Raises ChangedSinceApproval if
+    another one is under review, or the branch has moved since."""
+    return _decide(team, task, "approved", comment, head)
 
 
-def request_changes(team: Team, task: str, comment: str | None = None) -> WorkerOutcome:
-    return _decide(team, task, "rejected", comment)
+def request_changes(
+    team: Team, task: str, comment: str | None = None, head: str | None = None
+) -> WorkerOutcome:
+    return _decide(team, task, "rejected", comment, head)
 
 
-def _decide(team: Team, task: str, decision: Decided, comment: str | None) -> WorkerOutcome:
+def _decide(
+    team: Team, task: str, decision: Decided, comment: str | None, head: str | None
+) -> WorkerOutcome:
     """The gate's program comes first: if it refuses, nothing has changed."""
     after: State = "APPROVED" if decision == "approved" else "WORKING"
     possible: tuple[State, ...] = (
         ("IN_REVIEW",) if after == "APPROVED" else ("IN_REVIEW", "APPROVED")
     )
-    with team.locked(task):
+    with team.locked(task) as git:
         row = team.worker(task)
         review = reviews.latest_review(team.connection, task)
+        tip = git.commit_of(f"refs/heads/{row.branch}")
+        reviewed = (review and review.head) or tip
+        merging.check_reviewed(row, reviewed, head, f"git show {reviewed}")
         if row.state == after and review and review.decision == decision:
             return WorkerOutcome(task, after, False, f"{task} already is {after}")
         if row.state not in possible:
             raise _impossible(row, after)
+        if after == "APPROVED":
+            merging.check_reviewed(row, reviewed, tip)
         reviews.call_gate(team, "approve" if after == "APPROVED" else "reject", task, comment)
         with team.change() as (connection, now_ms):
             _change_to(connection, now_ms, row, after, team.actor, possible)
-            reviews.decide_review(connection, now_ms, task, decision, team.actor, comment)
+            reviews.decide_review(connection, now_ms, task, decision, team.actor, comment, reviewed)
             payload = {"approved": decision == "approved", "comment": comment}
             workers.announce(
                 connection, now_ms, "review_result", task, payload, actor=team.actor, to=task

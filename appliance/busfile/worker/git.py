@@ -245,13 +245,13 @@ class Git(NamedTuple):
             raise failure("rebase", result)
         return self.status() if result.code else FileStatus([], [])
 
-    def merge_commit(self, target: TargetBranch, branch: str, message: str) -> str:
-        """Makes a commit that merges `branch` into `target`, without a checkout. No branch has
-        changed yet. Raises MergeConflict."""
-        if self.contains(target.tip, branch):
+    def merge_commit(self, target: TargetBranch, branch: str, head: str, message: str) -> str:
+        """Makes a commit that merges `head` of `branch` into `target`, without a checkout. No
+        branch has changed yet. Raises MergeConflict."""
+        if self.contains(target.tip, head):
             return target.tip
         result = self.attempt(
-            "merge-tree", "--write-tree", "--name-only", "--no-messages", target.tip, branch,
+            "merge-tree", "--write-tree", "--name-only", "--no-messages", target.tip, head,
             seconds_max=LONG_SECONDS_MAX,
         )  # fmt: skip
         tree, *files = result.output.splitlines() or [""]
@@ -261,7 +261,7 @@ class Git(NamedTuple):
             raise MergeConflict(text, files)
         if result.code:
             raise failure("merge-tree", result)
-        return self.run("commit-tree", tree, "-p", target.tip, "-p", branch, "-m", message)
+        return self.run("commit-tree", tree, "-p", target.tip, "-p", head, "-m", message)
 
     def advance(self, target: TargetBranch, commit: str) -> None:
         """Moves the branch to a commit that contains it, also in the checkout that has it.

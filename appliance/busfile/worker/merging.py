@@ -24,7 +24,7 @@ class UncommittedChanges(Conflict):
 
 class ChangedSinceApproval(Conflict):
     code = "CHANGED_SINCE_APPROVAL"
-    default_message = "the branch has other commits than those that were approved"
+    default_message = "the branch has other commits than those that were reviewed"
     default_hint = "agentlip worker request-changes TASK; then done and approve again"
 
 
@@ -35,10 +35,10 @@ def merge(team: Team, git: Git, task: str) -> WorkerOutcome:
         return _repeated(team, git, row, discard=False)
     if row.state != "APPROVED" or row.branch is None:
         raise InvalidTransition(f"{task} is {row.state}; only an APPROVED task is merged")
-    _check_mergeable(team, git, row)
+    head = _check_mergeable(team, git, row)
     target = target_of(git, row.branch)
     try:
-        commit = git.merge_commit(target, row.branch, f"Merge {row.branch}: {_subject(row)}")
+        commit = git.merge_commit(target, row.branch, head, f"Merge {row.branch}: {_subject(row)}")
     except MergeConflict as error:
         _return_to_agent(team, row, error)
         raise MergeConflict(f"{error.message}; {task} is WORKING again", error.files) from None
@@ -107,9 +107,11 @@ def _clean_up(team: Team, git: Git, operation: WorkerOperation, discard: bool) -
     kept = _remove_worktree(team, git, task, discard)
     if operation.kind == "merge" and not kept:
         operation = team.proceed(operation, "branch")
-        result = git.attempt("branch", "-D", operation.facts["branch"])
-        if result.code and git.commit_of(operation.facts["branch"]):
-            kept = f"; the branch {operation.facts['branch']} is checked out and stays"
+        branch, commit = operation.facts["branch"], operation.facts["commit"]
+        if git.commit_of(branch) and (
+            not git.contains(commit, branch) or git.attempt("branch", "-D", branch).code
+        ):
+            kept = f"; the branch {branch} has new commits or is checked out and stays"
     team.proceed(operation, "gate")
     reviews.remove_gate(team, task)
     team.reach("before end")
@@ -134,7 +136,20 @@ def _remove_worktree(team: Team, git: Git, task: str, discard: bool) -> str:
     return ""
 
 
-def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> None:
+def check_reviewed(
+    row: WorkerRow, reviewed: str | None, commit: str | None, hint: str | None = None
+) -> None:
+    """Raises ChangedSinceApproval if `commit`, a commit or its first digits, was not reviewed."""
+    if reviewed and commit and not reviewed.startswith(commit):
+        raise ChangedSinceApproval(
+            f"the review of {row.task} is of commit {reviewed[:12]}, not of {commit[:12]}",
+            details={"head": commit, "reviewed": reviewed},
+            hint=hint or f"agentlip worker request-changes {row.task}; then done and approve again",
+        )
+
+
+def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> str:
+    """The commit to merge."""
     folder = team.folder(row.task)
     if folder in git.worktrees() and not git.at(folder).is_clean():
         raise UncommittedChanges(f"{folder} has changes that are not committed")
@@ -142,11 +157,8 @@ def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> None:
     head = git.commit_of(f"refs/heads/{row.branch}")
     if head is None:
         raise GitFailed(f"the branch {row.branch} does not exist")
-    if review and review.head not in (None, head):
-        raise ChangedSinceApproval(
-            f"{row.branch} is at {head[:12]}, and {str(review.head)[:12]} was approved",
-            details={"head": head, "approved": review.head},
-        )
+    check_reviewed(row, review and review.head, head)
+    return head
 
 
 def _return_to_agent(team: Team, row: WorkerRow, error: MergeConflict) -> None:

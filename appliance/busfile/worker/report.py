@@ -96,6 +96,8 @@ def _why_stuck(
             files = ", ".join(map(str, last.get("files", []))) or "its branch"
             return f"conflicts in {files}: resolve, git rebase --continue, agentlip worker done"
         case "IN_REVIEW":
+            if review and review.head != team.git.commit_of(f"refs/heads/{row.branch}"):
+                return f"its branch has moved since `done`: agentlip worker request-changes {task}"
             return f"it waits for a review: agentlip worker approve {task}, or request-changes"
         case "APPROVED":
             return f"it waits for the merge: agentlip worker merge {task}"

@@ -74,15 +74,17 @@ def decide_review(
     decision: Decision,
     reviewer: str,
     comment: str | None,
+    head: str | None = None,
 ) -> None:
-    """Decides the open review; a decision after an approval gets a row of its own."""
+    """Decides the open review; a decision after an approval gets a row of its own. `head`: the
+    commit, if the review has none."""
     latest = latest_review(connection, task)
     if latest is None or latest.decision != "pending":
         request_review(connection, now_ms, task, latest.head if latest else None)
     connection.execute(
-        "UPDATE x_reviews SET decision = ?, reviewer = ?, comment = ?, decided_at_ms = ?"
-        " WHERE task_id = ? AND decision = 'pending'",
-        (decision, reviewer, comment, now_ms, task),
+        "UPDATE x_reviews SET decision = ?, reviewer = ?, comment = ?, decided_at_ms = ?,"
+        " head = coalesce(head, ?) WHERE task_id = ? AND decision = 'pending'",
+        (decision, reviewer, comment, now_ms, head, task),
     )
 
 

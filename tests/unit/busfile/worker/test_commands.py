@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.busfile import claims
-from appliance.busfile.worker import commands
+from appliance.busfile import claims, workers
+from appliance.busfile.worker import commands, report
 from appliance.busfile.worker.commands import RebaseConflict, RebaseRequired, WrongBranch
 from appliance.busfile.worker.context import InvalidTaskId, read_context
 from appliance.busfile.worker.merging import ChangedSinceApproval, UncommittedChanges
@@ -236,6 +236,47 @@ def test_only_the_approved_commit_is_merged(team):
     commands.done(team.team, "t")
     commands.approve(team.team, "t")
     assert commands.merge(team.team, "t").state == "COMPLETED"
+
+
+def test_only_the_commit_under_review_is_approved(team):
+    team.to("IN_REVIEW")
+    reviewed = git(team.folder(), "rev-parse", "HEAD")
+    commit(team.folder(), {"t.txt": "later"})
+    with pytest.raises(ChangedSinceApproval, match=f"is of commit {reviewed[:12]}, not") as refused:
+        commands.approve(team.team, "t", head=reviewed)
+    assert "agentlip worker request-changes t" in refused.value.hint
+    assert "has moved since `done`" in report.describe_task(team.team, "t").reason
+    assert team.state() == "IN_REVIEW"
+    commands.request_changes(team.team, "t", head=reviewed[:8])
+    commands.done(team.team, "t")
+    for command in (commands.approve, commands.request_changes):
+        with pytest.raises(ChangedSinceApproval) as refused:
+            command(team.team, "t", head=reviewed)
+        assert refused.value.hint.startswith("git show ")
+    assert commands.approve(team.team, "t").state == "APPROVED"
+
+
+def test_review_without_a_commit_is_of_the_one_that_was_approved(team):
+    team.to("WORKING")
+    with team.team.change() as (connection, now_ms):
+        workers.transition(connection, now_ms, "t", "WORKING", "IN_REVIEW", actor="elsewhere")
+    commands.approve(team.team, "t")
+    commit(team.folder(), {"t.txt": "later"})
+    with pytest.raises(ChangedSinceApproval):
+        commands.merge(team.team, "t")
+
+
+def test_commit_that_comes_during_the_merge_is_neither_merged_nor_lost(team):
+    team.to("APPROVED")
+
+    def reach(step):
+        if step == "advance":
+            commit(team.folder(), {"t.txt": "later"})
+
+    outcome = commands.merge(team.open(reach), "t")
+    assert "has new commits" in outcome.message
+    assert git(team.repository, "show", "main:t.txt") == "work"
+    assert git(team.repository, "show", "feat/t:t.txt") == "later"
 
 
 def test_merge_ends_branch_and_worktree(team):

@@ -114,7 +114,7 @@ def test_conflicting_merge_names_the_files_and_changes_no_branch(repository):
     ours = conflicting(repository)
     before = git(repository, "for-each-ref")
     with pytest.raises(MergeConflict) as caught:
-        ours.merge_commit(ours.target("main"), "side", "merge")
+        ours.merge_commit(ours.target("main"), "side", "side", "merge")
     assert caught.value.files == ["Base name.txt"]
     assert git(repository, "for-each-ref") == before
 
@@ -127,13 +127,15 @@ def test_merge_moves_the_branch_and_the_checkout_that_has_it(repository, checked
         git(repository, "switch", "--quiet", "main")
     ours = Git(repository)
     target = ours.target("main")
-    made = ours.merge_commit(target, "side", "merge side")
+    made = ours.merge_commit(target, "side", "side", "merge side")
     ours.advance(target, made)
     assert ours.commit_of("main") == made
     assert ours.contains(made, "side")
     assert ours.status().changed == []
     assert (repository / "new.txt").exists()
-    assert ours.merge_commit(ours.target("main"), "side", "again") == made, "nothing to merge"
+    assert ours.merge_commit(ours.target("main"), "side", "side", "again") == made, (
+        "nothing to merge"
+    )
 
 
 def test_branch_that_moved_meanwhile_is_not_advanced(repository):
