@@ -31,6 +31,7 @@ from appliance.sdk.http import json_object, request_headers
 LINE_BYTES_MAX = 1024 * 1024
 REPLY_BYTES_MAX = 64 * 1024 * 1024
 REQUEST_SECONDS_MAX = 120.0  # twice the longest wait for events
+RESULT_REQUESTS_MAX = 40  # for one `tasks/result`: together longer than any task waits
 REQUESTS_MAX = 32  # at the same time
 WAITING_MAX = 256
 END_SECONDS_MAX = 2.0  # for responses in progress when the input ends
@@ -128,7 +129,14 @@ class Bridge:
             self._slots.release()
 
     def _ask(self, message: Json, line: bytes) -> bytes:
-        """The hub's response. A second attempt follows only if the first one reached no hub."""
+        """The hub's response. Reading the result of a task may take longer than one request."""
+        for _ in range(RESULT_REQUESTS_MAX if message.get("method") == "tasks/result" else 0):
+            with contextlib.suppress(TimeoutError):
+                return b"" if _key(message) in self._cancelled else self._try(message, line)
+        return self._try(message, line)
+
+    def _try(self, message: Json, line: bytes) -> bytes:
+        """A second attempt follows only if the first one reached no hub."""
         endpoint = self._endpoint or self._find()
         try:
             return self._post(endpoint, message, line)

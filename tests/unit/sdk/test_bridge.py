@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from appliance.sdk import bridge
 from appliance.sdk.bridge import LINE_BYTES_MAX, Bridge, header_value
 from appliance.sdk.discovery import HubNotRunning
 from tests.support.fakehub import FakeHttp, http_hub
@@ -69,6 +70,33 @@ def test_tool_call_without_a_hub_is_a_result_with_an_error() -> None:
     assert "error" in replies[2], "a list of tools can't be a failed tool"
 
 
+class SlowHub(FakeHttp):
+    """Answers the first request only after the second one has come."""
+
+    def __init__(self, *script: Any) -> None:
+        super().__init__(*script)
+        self.again = threading.Event()
+
+    def next(self) -> Any:
+        if len(self.requests) > 1:
+            self.again.set()
+        self.again.wait(30)
+        return super().next()
+
+
+@pytest.mark.parametrize(("method", "requests"), [("tasks/result", 2), ("tools/call", 1)])
+def test_result_of_a_task_is_awaited_by_several_requests(
+    monkeypatch: pytest.MonkeyPatch, method: str, requests: int
+) -> None:
+    monkeypatch.setattr(bridge, "REQUEST_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(bridge, "END_SECONDS_MAX", 30.0)
+    fake = SlowHub(OK)
+    (reply,) = bridged(fake, {**CALL, "method": method, "params": {}})
+    fake.again.set()
+    assert ("TimeoutError" in json.dumps(reply)) is (requests == 1)
+    assert len(fake.requests) == requests
+
+
 def test_headers_of_the_current_protocol_are_added() -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
     fake = FakeHttp(OK)
@@ -92,8 +120,8 @@ def test_version_of_the_handshake_is_sent_with_later_requests() -> None:
 
     target = Watched()
     with http_hub(fake) as endpoint:
-        bridge = Bridge(lambda: endpoint, pipe, target, lambda _: None)  # type: ignore[arg-type]
-        thread = threading.Thread(target=bridge.run)
+        served = Bridge(lambda: endpoint, pipe, target, lambda _: None)  # type: ignore[arg-type]
+        thread = threading.Thread(target=served.run)
         thread.start()
         assert done.wait(30)
         pipe.say(CALL)
