@@ -4,6 +4,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+import msgspec
 import pytest
 
 from appliance.busfile import heartbeats, workers
@@ -77,18 +78,30 @@ def test_same_id_publishes_once_and_other_content_is_refused(join, task):
         ada.publish("work", 2, to="nobody", id=task)
 
 
-def test_publish_repeated_after_lost_reply_is_one_message(hub, monkeypatch):
-    ada, bob = (HttpBus(name, workspace=hub.datadir.workspace) for name in ("ada", "lost-bob"))
-    ask, lost = HubClient._ask, []
+@pytest.fixture
+def lost(monkeypatch):
+    """The first reply, which does not arrive."""
+    ask, replies = HubClient._ask, []
 
     def lose_first(self, *arguments):
         reply = ask(self, *arguments)
-        if not lost:
-            lost.append(reply)
+        if not replies:
+            replies.append(reply)
             raise ConnectionBroken
         return reply
 
     monkeypatch.setattr(HubClient, "_ask", lose_first)
+    return replies
+
+
+def test_claim_repeated_after_lost_reply_is_the_same_claim(hub, task, lost):
+    with HttpBus("ada", workspace=hub.datadir.workspace) as ada:
+        claim = ada.claim(task)
+    assert lost == [msgspec.to_builtins(claim)]
+
+
+def test_publish_repeated_after_lost_reply_is_one_message(hub, lost):
+    ada, bob = (HttpBus(name, workspace=hub.datadir.workspace) for name in ("ada", "lost-bob"))
     published = ada.publish("work", 1, to=bob.agent)
 
     assert lost
