@@ -172,6 +172,8 @@ class AsyncClient(ThreadedClient):
     send_status = run_in_thread(Client.send_status)
     receive = run_in_thread(Client.receive)
     ack = run_in_thread(Client.ack)
+    ask = run_in_thread(Client.ask)
+    wait_for_answer = run_in_thread(Client.wait_for_answer)
 
     def messages(self, topic_id: str) -> ThreadIterator[models.Message]:
         """Like `Client.messages`, as an async iterator."""

@@ -46,10 +46,16 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.retry import delay_seconds
 from appliance.sdk.closing import Closing
 from appliance.sdk.errors import HubBusy, RateLimited, Refused
-from appliance.sdk.http import BACKOFF, ClientClosed, HubClient, HubConnections, Json
+from appliance.sdk.http import (
+    BACKOFF,
+    REQUEST_WAIT_SECONDS_MAX,
+    ClientClosed,
+    HubClient,
+    HubConnections,
+    Json,
+)
 from appliance.sdk.target import HubTarget
 
-REQUEST_WAIT_SECONDS_MAX = 20.0  # below the time limit of a request; a longer wait is several
 ERRORS: dict[str, type[ApplianceError]] = {
     kind.code: kind
     for kind in (

@@ -20,7 +20,8 @@ from appliance.busfile.claims import LEASE_MS, BusClaim
 from appliance.busfile.heartbeats import HeartbeatThread, Status
 from appliance.busfile.messages import BusMessage
 from appliance.sdk.aio import ThreadedClient, iterate, run_in_thread
-from appliance.sdk.bus import REQUEST_WAIT_SECONDS_MAX, BusAgent, FileBus, HttpBus
+from appliance.sdk.bus import BusAgent, FileBus, HttpBus
+from appliance.sdk.http import REQUEST_WAIT_SECONDS_MAX
 
 
 class AsyncBus(ThreadedClient):

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.sdk import models
@@ -24,12 +25,19 @@ from appliance.sdk.catalogue import topic_id_of
 from appliance.sdk.closing import Closing
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, CursorStore, cursor_store
 from appliance.sdk.errors import refusal
-from appliance.sdk.http import ClientClosed, HubConnections, Json, Retry
+from appliance.sdk.http import (
+    REQUEST_WAIT_SECONDS_MAX,
+    ClientClosed,
+    HubConnections,
+    Json,
+    Retry,
+)
 from appliance.sdk.stream_follower import Follower, NewHistory, StreamCallbacks
 from appliance.sdk.target import HubTarget
 
 BATCH_MAX = 500
 PAGES_MAX = 10_000
+CLOCK = SystemClock()
 THROUGH_RESTARTS = Retry(attempts_max=100, wait_seconds_max=30.0, through_restarts=True)
 
 Subscriptions = dict[str, list[str]]
@@ -367,8 +375,7 @@ class Client(Closing):
             "target": target,
             "client_message_id": client_message_id or random_id(),
         }
-        with self._hubs.lend() as hub:
-            return msgspec.convert(hub.post("/v1/send", _given(body), ""), models.SendAccepted)
+        return self._post("/v1/send", body, "", models.SendAccepted)
 
     def send_status(self, send_id: str) -> models.SendState:
         """The state of a send, by its `client_message_id` or the id of its row. Raises NotFound."""
@@ -379,17 +386,40 @@ class Client(Closing):
     ) -> list[models.InboxMessage]:
         """The oldest received messages after the last acked one; waits for the first if there is
         none. Without an `ack`, the next call returns them again."""
-        with self._hubs.lend() as hub:
-            page = hub.get(
-                "/v1/inbox", since=self._inbox_cursor.event_id, mesh=mesh, limit=limit,
-                wait=wait_seconds,
-            )  # fmt: skip
-        return msgspec.convert(page["messages"], list[models.InboxMessage])
+        return self._get(
+            "/v1/inbox", list[models.InboxMessage], "messages",
+            since=self._inbox_cursor.event_id, mesh=mesh, limit=limit, wait=wait_seconds,
+        )  # fmt: skip
 
     def ack(self, message: models.InboxMessage) -> None:
         """Mark a received message and all before it as processed, and store the cursor."""
         self._inbox_cursor = Cursor(message.number)
         self._inbox_keeper.keep(self._inbox_cursor, now=True)
+
+    # -- questions to people -----------------------------------------------------------
+
+    def ask(
+        self, text: str, sender: str, *, choices: Sequence[str] = (), default: str | None = None,
+        deadline_seconds: int | None = None, may_answer: Sequence[str] = (),
+        blocks: Sequence[str] = (), topic_id: str | None = None, key: str | None = None,
+    ) -> models.Ask:  # fmt: skip
+        """Ask a person. The same `key` always gives the same ask, in the state that it has now, so
+        a program that restarts repeats its call."""
+        body = {
+            "text": text, "sender": sender, "topic_id": topic_id, "choices": choices,
+            "default": default, "deadline_seconds": deadline_seconds, "may_answer": may_answer,
+            "blocks": blocks,
+        }  # fmt: skip
+        return self._post("/api/v1/asks", body, key, dict[str, models.Ask])["ask"]
+
+    def wait_for_answer(self, ask_id: str, seconds: float = 60.0) -> models.Ask:
+        """Wait while nobody has settled the ask, at most `seconds`, also through restarts."""
+        path, until = f"/api/v1/asks/{path_segment(ask_id)}", CLOCK.monotonic() + seconds
+        while True:
+            left = max(0.0, until - CLOCK.monotonic())
+            ask = self._get(path, models.Ask, "ask", wait=min(left, REQUEST_WAIT_SECONDS_MAX))
+            if ask.state != "waiting" or left <= REQUEST_WAIT_SECONDS_MAX:
+                return ask
 
     # -- requests --------------------------------------------------------------------
 

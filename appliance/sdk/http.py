@@ -26,6 +26,7 @@ from appliance.sdk.errors import Refused as Refused
 from appliance.sdk.errors import refusal
 
 REQUEST_TIMEOUT_SECONDS = 30.0
+REQUEST_WAIT_SECONDS_MAX = 20.0  # a longer wait is several requests
 CONNECTIONS_KEPT_MAX = 8
 REPLY_BYTES_MAX = 64 * 1024 * 1024
 RETRY_AFTER_SECONDS_MIN = 0.01

@@ -170,6 +170,18 @@ class InboxMessage(msgspec.Struct, frozen=True):
     own: bool = False
 
 
+class Ask(msgspec.Struct, frozen=True):
+    """A question to a person. `state`: `waiting`, `answered`, `defaulted`, `expired`, `cancelled`.
+    Only `answered` and `defaulted` have an `answer`."""
+
+    id: str
+    state: str
+    text: str = ""
+    answer: str | None = None
+    answered_by: str | None = None
+    message_id: str = ""
+
+
 class NewMessage(msgspec.Struct, frozen=True):
     """One message of a batch. With your own key you can repeat it in another process."""
 
