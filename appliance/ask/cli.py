@@ -58,15 +58,11 @@ def create_ask(
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Ask a person. The same idempotency key gives the same ask, with its answer."""
-    lists = {"choices": choice or [], "may_answer": may_answer or [], "blocks": blocks or []}
     body = {
-        "text": text,
-        "sender": sender,
-        "default": default,
-        "deadline_seconds": deadline,
-        "topic_id": topic_id,
-        **lists,
-    }
+        "text": text, "sender": sender, "default": default, "deadline_seconds": deadline,
+        "topic_id": topic_id, "choices": choice or [], "may_answer": may_answer or [],
+        "blocks": blocks or [],
+    }  # fmt: skip
     ask = session.hub().post(PATH, body, idempotency_key)["ask"]
     if wait:
         _print_answer(session, ask["id"], wait)

@@ -1,9 +1,11 @@
 """Links that can answer an ask, for one recipient each.
 
-    ask_01K….0.BASE64     the ask, the number of the recipient, and an HMAC
+    ask_01K….0.BASE64        the ask, the number of the recipient of a mail, and an HMAC
+    ask_01K….ID.BASE64       the ask, a webhook, and an HMAC with the webhook's secret
 
-The HMAC covers the ask, the recipient's address and the deadline, so a link can't be changed to
-another one. A link needs no token: it is as secret as the mail that contains it.
+The HMAC of a mail covers the ask, the recipient's address and the deadline, so a link can't be
+changed to another one. A link needs no token: it is as secret as the mail that contains it. The
+receiver of a webhook makes its link itself.
 """
 
 import base64
@@ -12,16 +14,27 @@ import hmac
 
 from appliance.ask import wire
 from appliance.ask.queries import StoredAsk
+from appliance.hub.rows import EventWebhookRow
+from appliance.hub.webhooks import views
+from appliance.kernel.webhook_signature import key_of
+
+EVENT = "message.created"  # what a question is for a webhook
 
 
 def link_of(key: bytes, ask: StoredAsk, number: int) -> str:
     signed = (ask.row.id, ask.mail_to[number], str(ask.row.due_steady_ms))
-    digest = hmac.digest(key, "\0".join(signed).encode(), hashlib.sha256)
-    return f"{ask.row.id}.{number}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+    return _sign(key, f"{ask.row.id}.{number}", "\0".join(signed))
 
 
-def ask_id_of(link: str) -> str:
-    return link.partition(".")[0]
+def webhook_link_of(secret: str, ask_id: str, webhook_id: str) -> str:
+    name = f"{ask_id}.{webhook_id}"
+    return _sign(key_of(secret), name, name)
+
+
+def parts_of(link: str) -> tuple[str, str]:
+    """The ask, and the number of the recipient or the id of the webhook."""
+    ask_id, _, rest = link.partition(".")
+    return ask_id, rest.partition(".")[0]
 
 
 def recipient_of(key: bytes, ask: StoredAsk, link: str) -> str:
@@ -30,3 +43,22 @@ def recipient_of(key: bytes, ask: StoredAsk, link: str) -> str:
         if hmac.compare_digest(link_of(key, ask, number).encode(), link.encode()):
             return address
     raise wire.NoSuchLink
+
+
+def check_receiver(webhook: EventWebhookRow, ask: StoredAsk, link: str, now_ms: int) -> None:
+    """Raises NoSuchLink unless this link was made with the secret of the webhook, and the webhook
+    receives the question."""
+    wanted = views.selection_of(webhook)
+    in_scope = ask.row.channel_id in wanted.channels or ask.topic_id in wanted.topics
+    in_scope = in_scope or not (wanted.channels or wanted.topics)
+    receives = webhook.enabled and in_scope and EVENT in (wanted.names or (EVENT,))
+    for secret in views.secrets(webhook, now_ms):
+        made = webhook_link_of(secret, ask.row.id, webhook.id)
+        if receives and hmac.compare_digest(made.encode(), link.encode()):
+            return
+    raise wire.NoSuchLink
+
+
+def _sign(key: bytes, name: str, signed: str) -> str:
+    digest = hmac.digest(key, signed.encode(), hashlib.sha256)
+    return f"{name}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"

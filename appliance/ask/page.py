@@ -1,4 +1,4 @@
-"""The page behind a link in a mail: the question, with a button for each choice.
+"""The page behind a link of a mail or a webhook: the question, with a button for each choice.
 
 Opening it changes nothing, because programs that check mails open links too. It needs no script.
 A button sends the link itself, so no other page can make a browser answer.

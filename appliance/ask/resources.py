@@ -48,7 +48,8 @@ class AsksResource:
 
 
 class AskPage:
-    """The page behind a link in a mail. The link is the credential, so it needs no token."""
+    """The page behind a link of a mail or a webhook. The link is the credential, so it needs no
+    token."""
 
     def __init__(self, asks: Asks) -> None:
         self._asks = asks
@@ -59,16 +60,16 @@ class AskPage:
     def on_post(self, req: Any, resp: falcon.Response, link: str) -> None:
         body = req.bounded_stream.read(FORM_BYTES_MAX)
         form = parse_qs(body.decode("utf-8", "replace"), max_num_fields=1)
-        note = "Thank you."
+        note, status = "Thank you.", 200
         try:
             self._asks.answer_by_link(link, form.get("answer", [""])[0])
         except (wire.AskSettled, Invalid) as error:
-            note = f"Your answer was not stored: {error.message}."
-        self._show(resp, link, note)
+            note, status = f"Your answer was not stored: {error.message}.", error.status
+        self._show(resp, link, note, status)
 
-    def _show(self, resp: falcon.Response, link: str, note: str = "") -> None:
+    def _show(self, resp: falcon.Response, link: str, note: str = "", status: int = 200) -> None:
         shown = page.render(self._asks.show_by_link(link), note)
-        reply_bytes(resp, shown, media="text/html; charset=utf-8")
+        reply_bytes(resp, shown, status, "text/html; charset=utf-8")
         for name, value in page.HEADERS.items():
             resp.set_header(name, value)
 
@@ -100,7 +101,8 @@ def routes(asks: Asks) -> list[Route]:
         }, suffix="cancel"),
         Route("/ask/{link}", linked, {
             "GET": Operation(OPEN, media="text/html",
-                             summary="The question behind a link in a mail"),
-            "POST": Operation(OPEN, media="text/html", summary="Answer by a link in a mail"),
+                             summary="The question behind a link of a mail or webhook"),
+            "POST": Operation(OPEN, media="text/html",
+                              summary="Answer by a link of a mail or webhook"),
         }),
     ]  # fmt: skip

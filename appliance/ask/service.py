@@ -13,6 +13,7 @@ from appliance.ask.settings import AskSettings
 from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_name, check_text
+from appliance.hub.webhooks.queries import find as find_webhook
 from appliance.hub.writes import check_sender
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.caller import is_there
@@ -98,7 +99,7 @@ class Asks:
         asker = None if principal.allows(ADMIN) else principal.id
         return self._settle(identity, writes.cancel, ask_id, asker, who)
 
-    # -- links in mails ------------------------------------------------------------------
+    # -- links of mails and webhooks -------------------------------------------------------
 
     @cached_property
     def _link_key(self) -> bytes:
@@ -113,16 +114,23 @@ class Asks:
         return queries.to_wire(self._by_link(link)[0], self.steady.ahead_ms())
 
     def answer_by_link(self, link: str, text: str) -> None:
-        """The recipient is among those who may answer, because the asker's appliance chose it."""
-        ask, address = self._by_link(link)
-        self.answer_as(ask.row.id, text, writes.Answerer(address, writes.PRINCIPAL, "mail", True))
+        ask, who = self._by_link(link)
+        self.answer_as(ask.row.id, text, who)
 
-    def _by_link(self, link: str) -> tuple[queries.StoredAsk, str]:
+    def _by_link(self, link: str) -> tuple[queries.StoredAsk, writes.Answerer]:
+        """The recipient of a mail is among those who may answer, because the asker's appliance
+        chose it. A webhook is, like a token, if `may_answer` is empty or has its id."""
+        ask_id, name = links.parts_of(link)
         try:
-            ask: queries.StoredAsk = self.store.read(queries.find, links.ask_id_of(link))
+            ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
         except wire.NoSuchAsk:
             raise wire.NoSuchLink from None
-        return ask, links.recipient_of(self._link_key, ask, link)
+        webhook = self.store.read(find_webhook, name)
+        if webhook is None:
+            address = links.recipient_of(self._link_key, ask, link)
+            return ask, writes.Answerer(address, writes.PRINCIPAL, "mail", True)
+        links.check_receiver(webhook, ask, link, self._clock.now_ms())
+        return ask, writes.Answerer(webhook.id, webhook.id, "webhook")
 
     def show(self, ask_id: str, wait_seconds: float, principal: Principal) -> wire.AskShown:
         """Waits while nobody has settled it, at most `wait_seconds`."""

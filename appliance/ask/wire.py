@@ -135,7 +135,7 @@ class AskSettled(Conflict):
 
 class NoSuchLink(Missing):
     default_message = "this link was not made by this appliance"
-    default_hint = "copy the whole link from the mail"
+    default_hint = "copy the whole link from the mail, or sign it with the webhook's secret"
 
 
 class MailNotPermitted(Forbidden):

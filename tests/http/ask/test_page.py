@@ -1,5 +1,7 @@
 """A question by mail: opening the link answers nothing, a button answers once."""
 
+import base64
+import hmac
 import re
 from urllib.parse import urlencode
 
@@ -118,6 +120,61 @@ def test_recipients_are_those_of_the_settings(hub, mails):
     assert not links(mails, silent)
     body = {"text": "x", "sender": "ci", "mail_to": ["eve@example.org"]}
     assert hub.http.post(PATH, body).body["code"] == "ASK_MAIL_NOT_PERMITTED"
+
+
+def made_link(secret, ask_id, webhook_id):
+    """As docs/how-to/ask-a-person.md says, without the code of the appliance."""
+    name = f"{ask_id}.{webhook_id}"
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    digest = hmac.digest(key, name.encode(), "sha256")
+    return f"/ask/{name}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+
+
+def webhook(hub, **more):
+    body = {"url": "https://hooks.example.com/in", **more}
+    made = ServedHub.made(hub.http.post("/api/v1/webhooks", body))
+    return made["webhook"]["id"], made["secret"]
+
+
+def test_receiver_of_a_webhook_answers_once_with_its_own_secret(hub):
+    ask_id = ask(hub, mail_to=[])
+    webhook_id, secret = webhook(hub, events={"channels": ["asks"], "names": ["message.created"]})
+    link = made_link(secret, ask_id, webhook_id)
+    assert b"Deploy?" in hub.connect(None).get(link).raw
+    assert show(hub, ask_id)["state"] == "waiting"
+    assert press(hub, link, "maybe").status == 400
+    assert press(hub, link, "yes").status == 200
+    answered = show(hub, ask_id)
+    assert (answered["answer"], answered["answered_via"]) == ("yes", "webhook")
+    assert answered["answered_by"] == answered["answered_principal"] == webhook_id
+    assert press(hub, link, "no").status == 409
+    assert show(hub, ask_id)["answer"] == "yes"
+
+
+def test_links_of_other_webhooks_are_refused(hub):
+    general = hub.channel("elsewhere")
+    webhook_id, secret = webhook(hub)
+    other_id, other_secret = webhook(hub, events={"channels": [general]})
+    wrong_names, its_secret = webhook(hub, events={"names": ["channel.created"]})
+    ask_id, only_tokens = ask(hub, mail_to=[]), ask(hub, mail_to=[], may_answer=["grace"])
+    forged = [
+        made_link(other_secret, ask_id, webhook_id), made_link(other_secret, ask_id, other_id),
+        made_link(its_secret, ask_id, wrong_names), made_link(secret, "ask_none", webhook_id),
+        made_link(secret, ask_id, "hook_none"), made_link(secret, ask_id, webhook_id) + "A",
+    ]  # fmt: skip
+    for link in forged:
+        assert press(hub, link, "yes").status == 404, link
+    assert press(hub, made_link(secret, only_tokens, webhook_id), "yes").status == 403
+    hub.http.patch(f"/api/v1/webhooks/{webhook_id}", {"enabled": False})
+    assert press(hub, made_link(secret, ask_id, webhook_id), "yes").status == 404
+    named = ask(hub, mail_to=[], may_answer=[webhook_id])
+    changed = hub.http.patch(
+        f"/api/v1/webhooks/{webhook_id}", {"enabled": True, "new_secret": True}
+    )
+    for each in (secret, changed.body["secret"]):  # both, until the rotation ends
+        assert hub.connect(None).get(made_link(each, named, webhook_id)).status == 200
+    assert press(hub, made_link(secret, named, webhook_id), "yes").status == 200
+    assert show(hub, ask_id)["state"] == "waiting"
 
 
 def test_browser_answers_by_a_button_without_scripts(hub, mails):
