@@ -82,16 +82,17 @@ WAITING = Problem(
 DEAD_LETTERS = Problem(
     "dead-letters",
     "Envelopes failed too often and are no longer delivered.",
-    "Look at them: `agentlip courier dlq list STREAM`.",
+    "Find the stream with `agentlip courier stats`, then `agentlip courier dlq list STREAM`.",
     Severity.INFO,
-    hint="agentlip courier dlq list STREAM",
+    hint=_STATS,
 )
 PAUSED = Problem(
     "paused",
     "Paused streams deliver nothing until they are resumed.",
-    "If nobody paused them on purpose: `agentlip courier resume STREAM`.",
+    "Find them with `agentlip courier stats`. If nobody paused them on purpose:"
+    " `agentlip courier resume STREAM`.",
     Severity.INFO,
-    hint="agentlip courier resume STREAM",
+    hint=_STATS,
 )
 MEMORY_ONLY = Problem(
     "memory-only",

@@ -32,7 +32,7 @@ def _dead(context: Context) -> Iterator[Finding]:
         ).fetchmany(FINDINGS_MAX + 1)
         if count := sum(row[1] for row in rows):
             yield DEAD_LETTERS.finding(
-                "outbox", f"{count} sends are dead letters and will not be retried"
+                "outbox", f"dead letters, which will not be retried: {count}"
             )
         for mesh, _, lost in rows:
             if lost:
