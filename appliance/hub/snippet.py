@@ -14,7 +14,7 @@ CHARACTERS_MAX = 160
 BEFORE = 40  # characters shown in front of the match
 ELLIPSIS = "…"
 WINDOW = 4096
-OVERLAP = 1024  # a query has at most 1000 characters, so a match fits into two windows
+OVERLAP = 1024  # a query has at most 300 characters, so a match fits into two windows
 _WORD = re.compile(r"[^\W_]+")
 _REMEMBERED_MAX = 20_000
 

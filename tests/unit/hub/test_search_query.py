@@ -40,7 +40,7 @@ def test_valid_queries(text, alternatives):
     [
         "", "   ", 'one "two', "OR", "AND", "one OR", "OR one",
         "one AND", "AND one", "one OR OR two", "one AND OR two", "one OR AND two", "one\0",
-        "x" * 1001, "x " * 33,
+        "x" * 301, "x " * 33,
     ],
 )  # fmt: skip
 def test_what_is_refused(text):
@@ -94,7 +94,7 @@ def test_any_query_is_valid_for_sqlite(index, text):
 
 
 def test_as_many_terms_as_allowed_are_not_too_many_for_sqlite(index):
-    for text in (" OR ".join(["one"] * 32), " ".join(["one"] * 32), '"' + "one " * 200 + '"'):
+    for text in (" OR ".join(["one"] * 32), " ".join(["one"] * 32), '"' + "one " * 70 + '"'):
         list(ask(index, parse(text)))
 
 
