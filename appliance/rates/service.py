@@ -35,6 +35,7 @@ SERIES = (
     Sampled("accepted", "Messages to meshes", PER_SECOND, "agentlip_broker_accepts_total"),
     Sampled("trouble", "Failed reads and writes", PER_SECOND, "agentlip_store_trouble_total"),
     Sampled("loop_failures", "Failed rounds", PER_SECOND, "agentlip_loop_failures_total"),
+    Sampled("envelopes", "Envelopes in the courier", "count", "agentlip_courier_envelopes"),
     Sampled("pending", "Pending sends", "count", "agentlip_outbox_depth_sends", "pending"),
     Sampled("dead", "Dead sends", "count", "agentlip_outbox_depth_sends", "dead"),
     Sampled("oldest", "Oldest pending send", "seconds", "agentlip_outbox_oldest_pending_seconds"),
