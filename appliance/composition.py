@@ -114,6 +114,7 @@ def identity_of(host: Host, epoch: str) -> ProcessIdentity:
             *(features if host.runs("outbox") else ()),
         ),
         epochs=epochs.first_ids(host.datadir, epoch),
+        read_only=host.section(StoreSettings).read_only,
     )
 
 

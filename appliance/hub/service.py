@@ -456,6 +456,7 @@ def health_of(
         pid=identity.pid,
         version=identity.version,
         features=identity.features,
+        read_only=identity.read_only,
     )
 
 

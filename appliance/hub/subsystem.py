@@ -89,11 +89,7 @@ class HealthSubsystem(Subsystem):
     name = "health"
 
     def __init__(self, host: Host, needs: HubNeeds) -> None:
-        self._identity = needs.identity
-        self._clock = host.clock
+        self.health = partial(health_of, needs.identity, host.clock)
 
     def routes(self) -> list[Route]:
         return [health_route(self)]
-
-    def health(self) -> wire.Health:
-        return health_of(self._identity, self._clock)

@@ -219,6 +219,7 @@ class Health(Struct, frozen=True):
     version: str
     features: tuple[str, ...]  # features of the courier and the outbox, for their clients
     ok: bool = True
+    read_only: bool = False  # every change is refused
 
 
 class ChannelList(Struct, frozen=True):

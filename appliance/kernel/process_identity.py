@@ -16,3 +16,4 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
     version: str
     features: tuple[str, ...]
     epochs: tuple[tuple[int, str], ...] = ()
+    read_only: bool = False

@@ -174,6 +174,7 @@ def test_server_with_the_broker_only(tmp_path):
         assert (health.body["status"], health.body["db_id"]) == ("ok", "")
         assert health.body["schema_version"] == 0
         assert health.body["features"] == []
+        assert health.body["read_only"] is False
         shown = agentlip("status", "--json", cwd=tmp_path)
         assert shown.code == 0, shown
         state = json.loads(shown.out)

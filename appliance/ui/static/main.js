@@ -67,6 +67,7 @@ const live = new Live({
   },
   onReady() {
     attempt(loadChannels);
+    attempt(noteHealth);
     loadAsks();
   },
   onEpoch() {
@@ -75,6 +76,13 @@ const live = new Live({
     notify("The workspace was restored from a backup. Everything was read again.");
   },
 });
+
+// Whether changes are refused is known before somebody tries one.
+async function noteHealth() {
+  const { read_only: readOnly } = await get("/health");
+  if (readOnly) state.readOnly = { message: "the appliance was started read-only", hint: "agentlipd restart" };
+  changed();
+}
 
 class App extends Component {
   constructor() {

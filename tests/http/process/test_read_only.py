@@ -49,7 +49,8 @@ def test_reads_sockets_and_search_work_and_no_file_changes(filled):
     assert ".agentlip/db.sqlite3-wal" in before
     hub.start()
     try:
-        assert hub.http.get("/health").body["status"] == "ok"
+        health = hub.http.get("/health").body
+        assert (health["status"], health["read_only"]) == ("ok", True)
         assert len(hub.events()) == 23
         page = hub.http.get(f"/api/v1/messages?topic_id={topic}&limit=50").body["messages"]
         assert len(page) == 21, page
