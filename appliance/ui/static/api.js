@@ -83,10 +83,9 @@ export const get = (path, query = {}) => {
 };
 export const post = (path, body) => request("POST", path, body);
 export const patch = (path, body) => request("PATCH", path, body);
-export const remove = (path) => request("DELETE", path);
 export const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 // `crypto.randomUUID` exists only on https and on loopback.
-export function unique() {
+function unique() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

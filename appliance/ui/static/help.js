@@ -1,7 +1,7 @@
 // The list of keys, shown by `?`.
 import { html, useEffect, useRef } from "./view.js";
 
-export const KEYS = [
+const KEYS = [
   ["?", "Show these keys"],
   ["/", "Search"],
   ["g h", "Go to the first screen"],

@@ -4,10 +4,10 @@ import { Dialog, Failure } from "./parts.js";
 import { link } from "./router.js";
 import { senderName } from "./session.js";
 import { notify, state } from "./store.js";
-import { ago, bytesOf, dayOf, hue, linked, Outside, safeUrl, showDay, showMoment, showNumber, showTime } from "./text.js";
+import { ago, bytesOf, dayOf, hue, linked, Outside, showDay, showMoment, showNumber, showTime } from "./text.js";
 import { Component, html, useEffect, useState } from "./view.js";
 
-const TEXT_BYTES_MAX = 65_536;
+export const TEXT_BYTES_MAX = 65_536;
 const TOGETHER_MS = 5 * 60_000; // messages of a sender that share one heading
 const LONG = 4_000; // characters shown before "show all"
 
@@ -154,4 +154,3 @@ export async function copyLink(message) {
   if (await attempt(() => navigator.clipboard.writeText(address).catch(() => Promise.reject({ message: address })))) notify("Link copied.");
 }
 
-export { safeUrl, TEXT_BYTES_MAX };

@@ -2,7 +2,7 @@
 //
 // It is behind the `#`, so that reload, the back button and links work without the server.
 
-export const SEGMENTS = { c: "channel", t: "topic", m: "message" };
+const SEGMENTS = { c: "channel", t: "topic", m: "message" };
 
 export function parse(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?", 2);

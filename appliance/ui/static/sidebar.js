@@ -94,7 +94,7 @@ export function NewChannel({ close }) {
   <//>`;
 }
 
-export function NewTopic({ channel, close }) {
+function NewTopic({ channel, close }) {
   const [title, setTitle] = useState("");
   const work = async () => go({ channel: channel.id, topic: (await createTopic(channel.id, title.trim())).id });
   return html`<${Dialog} title=${`New topic in ${channel.name}`} action="Create topic" close=${close} work=${work} disabled=${!title.trim()}>

@@ -1,7 +1,7 @@
 // The view library: preact with htm, and the hooks that the screens use.
-import { h, render, createRef, Component, Fragment } from "./vendor/preact.js";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
+import { h, render, createRef, Component } from "./vendor/preact.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
 import htm from "./vendor/htm.js";
 
 export const html = htm.bind(h);
-export { render, createRef, Component, Fragment, useEffect, useLayoutEffect, useMemo, useRef, useState };
+export { render, createRef, Component, useEffect, useRef, useState };
