@@ -21,11 +21,13 @@ class Level(NamedTuple):
 
     period       one of PERIODS
     names_max    names of each kind that stay separate
+    pairs_max    senders that stay separate in pairs, of which there are the most cells
     bucket_step  buckets that count as one
     """
 
     period: str
     names_max: int
+    pairs_max: int
     bucket_step: int
 
     @property
@@ -39,25 +41,29 @@ class Level(NamedTuple):
 
 
 LEVELS = (
-    Level("day", 200, 1),
-    Level("day", 200, 4),
-    Level("day", 50, 4),
-    Level("week", 50, 4),
-    Level("week", 20, 8),
-    Level("4 weeks", 20, 8),
-    Level("4 weeks", 10, 16),
-    Level("52 weeks", 10, 16),
-    Level("52 weeks", 5, 16),
-    Level("all", 5, 16),
+    Level("day", 200, 200, 1),
+    Level("day", 200, 50, 1),
+    Level("day", 200, 20, 4),
+    Level("day", 50, 20, 4),
+    Level("day", 50, 10, 8),
+    Level("day", 20, 10, 8),
+    Level("day", 10, 5, 16),
+    Level("week", 10, 5, 16),
+    Level("4 weeks", 10, 5, 16),
+    Level("52 weeks", 10, 5, 16),
+    Level("52 weeks", 5, 5, 16),
+    Level("all", 5, 5, 16),
 )
 Key = tuple[Any, ...]
 
 
 class Cells:
-    """Counts and a histogram by (day, rank, …) at the current level."""
+    """Counts and a histogram by (day, rank, …) at the current level; `pairs`: by (day, rank of the
+    channel, rank of the sender, rank of the other sender)."""
 
-    def __init__(self, level: Level) -> None:
+    def __init__(self, level: Level, pairs: bool = False) -> None:
         self._level = level
+        self._pairs = pairs
         self._cells: dict[Key, tuple[list[Any], Buckets]] = {}
 
     def __len__(self) -> int:
@@ -65,10 +71,13 @@ class Cells:
 
     def add(self, key: Key, counts: Sequence[Any], buckets: Sequence[tuple[int, int]] = ()) -> None:
         level = self._level
-        _, *ranks = key
+        limits = [level.names_max, *[level.pairs_max if self._pairs else level.names_max] * 2]
         key = (
             period_of(key[0], level.period),
-            *(rank if rank < level.names_max else OTHERS for rank in ranks),
+            *(
+                rank if rank < limit else OTHERS
+                for rank, limit in zip(key[1:], limits, strict=False)
+            ),
         )
         totals, histogram = self._cells.setdefault(key, ([0] * len(counts), {}))
         for index, value in enumerate(counts):
@@ -79,7 +88,8 @@ class Cells:
 
     def coarsen(self, level: Level) -> "Cells":
         """The same sums at a coarser level. Its bucket step is a multiple of the current one."""
-        cells = Cells(level._replace(bucket_step=level.bucket_step // self._level.bucket_step))
+        step = level.bucket_step // self._level.bucket_step
+        cells = Cells(level._replace(bucket_step=step), self._pairs)
         for key, (totals, histogram) in self._cells.items():
             cells.add(key, totals, list(histogram.items()))
         cells._level = level

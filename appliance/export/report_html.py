@@ -76,8 +76,9 @@ def _precision(page: ReportPage) -> str:
     )
     return (
         "To limit the size of this file, it is less detailed than the tables of the jobs."
-        f" {days}At most {level.names_max} names of each kind are separate. Medians and percentiles"
-        f" of filters are within ±{level.error:.0%}. For more detail, choose fewer days."
+        f" {days}At most {level.names_max} names of each kind are separate,"
+        f" {level.pairs_max} in replies between senders. Medians and percentiles of filters are"
+        f" within ±{level.error:.0%}. For more detail, choose fewer days."
     )
 
 

@@ -46,8 +46,9 @@ class ReportPage(NamedTuple):
     def encode(self, bytes_max: int) -> str:
         """The data as JSON for a script element, made coarser until it has at most `bytes_max`."""
         while True:
-            fields = {"period": self.level.period, "gamma": self.level.gamma}
-            cut = {name: self.names.get(name, [])[: self.level.names_max] for name in NAMES}
+            level = self.level
+            fields = {"period": level.period, "gamma": level.gamma, "pairs_max": level.pairs_max}
+            cut = {name: self.names.get(name, [])[: level.names_max] for name in NAMES}
             text = msgspec.json.encode(self.names | fields | cut | self.cube.rows()).decode()
             text = text.replace("<", "\\u003c")  # no name ends the element
             if len(text.encode()) <= bytes_max or not self.cube.coarsen():
@@ -89,7 +90,7 @@ class _Cube:
     def __init__(self) -> None:
         self._levels = iter(LEVELS)
         self.level = next(self._levels)
-        self._tables = {name: Cells(self.level) for name in TABLES}
+        self._tables = {name: Cells(self.level, pairs=name == "pairs") for name in TABLES}
 
     def add(
         self,

@@ -280,7 +280,8 @@
   }
 
   function matrix(pairs) {
-    if (!pairs.length) return element("p", { class: "soft" }, "Nothing in this selection.");
+    const unlisted = state.sender >= data.pairs_max;
+    if (!pairs.length) return element("p", { class: "soft" }, unlisted ? "This file lists no replies by this sender." : "Nothing in this selection.");
     const totals = new Map(), counts = new Map();
     for (const pair of pairs) {
       counts.set(pair.key, pair.counts[0]);

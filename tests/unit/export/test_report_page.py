@@ -138,6 +138,25 @@ def test_data_become_coarser_until_they_fit_and_keep_all_sums(busy, limit):
     assert ("less detailed" in render(page).decode()) != page.is_exact
 
 
+def test_pairs_lose_detail_before_days_do(tmp_path):
+    days = [str(date(2026, 11, 16) + timedelta(days=day)) for day in range(5)]
+    rows = {day: [did(f"sender {n}", 200 - n, waits=[5.0]) for n in range(150)] for day in days}
+    pairs = {
+        day: [answered(f"sender {n}", f"sender {(n + m) % 150}", [1.0 + m, 9.0 * m])
+              for n in range(150) for m in range(1, 60)]
+        for day in days
+    }  # fmt: skip
+    write(tmp_path, rows, pairs)
+    page = report_page.build(tmp_path, None, None, None)
+    data, rest = parts(render(page))
+    assert (data["period"], len(data["senders"])) == ("day", 150)
+    assert data["pairs_max"] < 150
+    assert {row[0] for row in data["rows"]} == {row[0] for row in data["pairs"]} == set(days)
+    assert sum(row[4] for row in data["pairs"]) == 5 * 150 * 59 * 2
+    assert max(row[2] for row in data["pairs"]) < data["pairs_max"]
+    assert f"{data['pairs_max']} in replies between senders" in rest
+
+
 def test_memory_is_limited_while_rows_are_read(busy, monkeypatch):
     monkeypatch.setattr(report_page, "CELLS_MAX", 300)
     page = report_page.build(busy, None, None, None)

@@ -67,14 +67,15 @@ def test_levels_become_coarser_and_the_last_one_has_a_limit():
     periods = list(PERIODS)
     for finer, coarser in pairwise(LEVELS):
         assert periods.index(finer.period) <= periods.index(coarser.period)
-        assert finer.names_max >= coarser.names_max
+        assert finer.names_max >= coarser.names_max >= coarser.pairs_max
+        assert finer.pairs_max >= coarser.pairs_max
         assert coarser.bucket_step % finer.bucket_step == 0
     assert (LEVELS[-1].period, LEVELS[-1].names_max < 10) == ("all", True)
 
 
 @given(some.floats(0.001, 86_400), some.sampled_from([level.bucket_step for level in LEVELS]))
 def test_a_coarse_bucket_stays_within_the_error_of_its_level(seconds, step):
-    level = Level("day", 1, step)
+    level = Level("day", 1, 1, step)
     cells = Cells(level)
     cells.add(("2026-01-01", 5), [], [(bucket_of(seconds), 1)])
     ((_, rank, (bucket, _)),) = cells.rows()
