@@ -10,7 +10,7 @@ from appliance.courier.change import (
     JournalBatch,
     Outcome,
 )
-from appliance.courier.outcome_log import ACKED, DEAD, EXPIRED, failure
+from appliance.courier.outcome_log import ACKED, DEAD, EXPIRED, death, failure
 from appliance.kernel.batch import Tx
 
 ROWS = 50  # in one statement: that costs half of one statement each
@@ -42,7 +42,7 @@ def _name_and_error(change: Outcome) -> tuple[str, str | None]:
             name, error = failure(change.outcome, change.error)
             return name, error or None
         case EnvelopeDead():
-            return DEAD, change.reason
+            return DEAD, death(change.reason, change.error)
         case EnvelopeAcked():
             return ACKED, None
     return EXPIRED, None

@@ -97,6 +97,11 @@ def failure(outcome: str, error: str) -> tuple[str, str]:
     return (REJECTED if outcome == "rejected" else FAILED), error
 
 
+def death(reason: str, error: str) -> str:
+    """The error of a dead letter: its reason, and what the consumer last said."""
+    return f"{reason}: {error}" if error else reason
+
+
 def fact_of(item: StreamItem, now: float, consumer: Any = None) -> Fact:
     """`consumer` had the lease that ended; None: there was no lease."""
     name, leased_at = (None, None) if consumer is None else (consumer.name, item.leased_at)

@@ -385,7 +385,8 @@ class Stream:
             dead = change.EnvelopeDead(item.row, fact, item.attempts, reason, item.error)
             self.changes.append(dead)
         else:
-            self._outcomes.add(outcome_log.DEAD, item, now, error=reason)
+            error = outcome_log.death(reason, item.error)
+            self._outcomes.add(outcome_log.DEAD, item, now, error=error)
         while len(self.dead) > self.policy.dead_max:
             self._drop_dead_letter(next(iter(self.dead.values())), "dead_full")
 

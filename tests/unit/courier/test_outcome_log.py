@@ -66,9 +66,9 @@ def test_outcomes_of_leases(start_courier, kind):
         ("envelope.failed", "a", "anybody", 1, "no"),
         ("envelope.failed", "a", "anybody", 2, "lease_expired"),
         ("envelope.failed", "a", "anybody", 3, "never"),
-        ("envelope.dead", "a", None, 3, "max_deliveries"),
+        ("envelope.dead", "a", None, 3, "max_deliveries: never"),
         ("envelope.rejected", "b", "anybody", 1, "bad"),
-        ("envelope.dead", "b", None, 1, "rejected"),
+        ("envelope.dead", "b", None, 1, "rejected: bad"),
         ("envelope.acked", "c", "anybody", 1, None),
     ]
     facts = logged(courier, "DISTINCT stream, durability, sample_rate")
