@@ -70,7 +70,7 @@ class Bus:
 
     # -- messages ----------------------------------------------------------------------------
 
-    def publish(self, command: wire.PublishBusMessage, key: str | None) -> Published:
+    def publish(self, command: wire.PublishBusMessage, key: str | None = None) -> Published:
         """`key`: the id, if the message has none."""
         fields = {**msgspec.structs.asdict(command), "id": command.id or key}
         message = NewMessage(**{name: value for name, value in fields.items() if value is not None})
@@ -202,12 +202,15 @@ class Bus:
         self.wake_claimants()
         return wire.Released(released)
 
-    def complete(self, task: str, agent: str, fence: int, payload: Any) -> Published:
+    def complete(self, command: wire.CompleteTask) -> Published:
         """Publishes task_done and releases the claim, in one commit. Raises ClaimLost."""
-        message = self._with_blob(
-            NewMessage(from_agent=agent, type="task_done", correlation_id=task, payload=payload)
+        agent, task, payload = command.agent, command.task, command.payload
+        message = NewMessage(
+            from_agent=agent, type="task_done", correlation_id=task, payload=payload
         )
-        published: Published = self._store.write(writes.complete, message, fence)
+        published: Published = self._store.write(
+            writes.complete, self._with_blob(message), command.fence
+        )
         self.wake_claimants()
         return published
 

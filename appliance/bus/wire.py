@@ -101,6 +101,13 @@ class ReleaseClaim(Struct, frozen=True, forbid_unknown_fields=True):
     fence: int | None = None
 
 
+class CompleteTask(Struct, frozen=True, forbid_unknown_fields=True):
+    task: BusName
+    agent: BusName
+    fence: int
+    payload: Any = None
+
+
 class Released(Struct, frozen=True):
     """`released`: false if nobody had the claim."""
 
