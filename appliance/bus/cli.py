@@ -133,7 +133,7 @@ def poll(
     """
     with opened(session) as (paths, connection):
         batch = consumer.poll(connection, CLOCK, agent, limit, wait)
-        _print(session, paths, batch, "no new messages")
+        print_messages(session, paths, batch, "no new messages")
         sys.stdout.flush()
         if ack_them and batch:
             with transaction(connection):
@@ -176,7 +176,7 @@ def tail(
             position = messages.head(connection)
             batch = messages.after(connection, 0, limit, task, newest=True)
         if not follow:
-            _print(session, paths, batch, "no messages")
+            print_messages(session, paths, batch, "no messages")
             return
         interval = PollInterval()
         with until_signalled():
@@ -202,7 +202,7 @@ def search(
     """
     with opened(session, create=False) as (paths, connection):
         rows = fulltext.search(connection, " ".join(words), limit)
-        _print(session, paths, rows, "no message has these words")
+        print_messages(session, paths, rows, "no message has these words")
 
 
 @app.command("claim")
@@ -404,7 +404,9 @@ def _answer_claim(session: Session, made: claims.BusClaim, verb: str) -> None:
     session.answer(msgspec.to_builtins(made), text)
 
 
-def _print(session: Session, paths: BusPaths, batch: Sequence[BusMessage], empty: str) -> None:
+def print_messages(
+    session: Session, paths: BusPaths, batch: Sequence[BusMessage], empty: str
+) -> None:
     session.table([_row(session, paths, message) for message in batch], LISTED, empty)
 
 

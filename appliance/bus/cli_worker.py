@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.busfile import file, workers
+from appliance.bus.cli import print_messages
+from appliance.busfile import file, messages, workers
 from appliance.busfile.worker import commands, guard, guard_hooks, report
 from appliance.busfile.worker.context import NotInWorktree, read_context
 from appliance.busfile.worker.git import Git
@@ -293,8 +294,7 @@ def show(session: Session, task: TaskArgument) -> None:
     lines += [("description", shown.task.description), ("reason", shown.reason)]
     for name, value in lines:
         write_line(f"{name + ':':<13}{'-' if value is None else value}")
-    for line in (*shown.transitions, *shown.errors):
-        write_line(_message_line(line))
+    print_messages(session, _paths(session), [*shown.transitions, *shown.errors], "")
 
 
 @app.command("logs")
@@ -310,12 +310,8 @@ def logs(
     """
     with _team(session) as team:
         team.worker(task)
-        messages = report.task_messages(team.connection, task, limit)
-    if session.machine:
-        session.table([msgspec.to_builtins(line) for line in messages], [], "")
-        return
-    for line in messages:
-        write_line(_message_line(line))
+        batch = messages.after(team.connection, 0, limit, task, newest=True)
+        print_messages(session, team.paths, batch, "no messages")
 
 
 @app.command("stats")
@@ -457,8 +453,3 @@ def _duration(milliseconds: int) -> str:
         if seconds >= length:
             return f"{seconds // length}{unit}"
     return f"{seconds}s"
-
-
-def _message_line(line: report.TaskMessage) -> str:
-    payload = msgspec.json.encode(line.payload).decode() if line.payload is not None else ""
-    return f"{line.at}  {line.type}  {line.sender}  {payload}".rstrip()

@@ -56,7 +56,7 @@ def test_task_from_spawn_to_merge(repository):
     worker(folder, "done", "--task", "t")
     worker(repository, "approve", "t", AGENTLIP_AGENT="ada")
     assert "already is APPROVED" in worker(repository, "approve", "t").out
-    assert "review_result  ada" in worker(repository, "logs", "t").out
+    assert worker(repository, "logs", "t", "--jsonl").lines[-1]["from_agent"] == "ada"
     outcome = json.loads(worker(repository, "merge", "t", "--json").out)
     assert (outcome["state"], outcome["changed"]) == ("COMPLETED", True)
     assert (repository / "t.txt").exists()

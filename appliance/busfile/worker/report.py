@@ -6,28 +6,16 @@ from typing import Any
 import msgspec
 
 from appliance.busfile import workers
-from appliance.busfile.messages import after
+from appliance.busfile.messages import BusMessage, after
 from appliance.busfile.worker.operations import Team, read_operation
 from appliance.busfile.worker.reviews import ReviewRow, latest_review
 from appliance.busfile.workers import LATE, WorkerStatus
-from appliance.kernel.clock import iso
 
-LINES_MAX = 200
+MESSAGES_MAX = 200
 WAITED_FOR = """
 SELECT d.needs, w.state FROM x_dependencies d LEFT JOIN workers w ON w.task_id = d.needs
 WHERE d.task_id = ? AND w.state IS NOT 'COMPLETED' ORDER BY d.needs LIMIT 20
 """
-
-
-class TaskMessage(msgspec.Struct, frozen=True):
-    """The payload is empty if it is in a blob or fails to decode."""
-
-    seq: int
-    at: str
-    sender: str
-    to: str | None
-    type: str
-    payload: Any
 
 
 class TaskReport(msgspec.Struct, frozen=True):
@@ -36,23 +24,14 @@ class TaskReport(msgspec.Struct, frozen=True):
     task: WorkerStatus
     reason: str
     review: dict[str, Any] | None
-    transitions: list[TaskMessage]
-    errors: list[TaskMessage]
-
-
-def task_messages(connection: sqlite3.Connection, task: str, limit: int) -> list[TaskMessage]:
-    """The newest messages about a task, the oldest of them first."""
-    return [
-        TaskMessage(m.seq, iso(m.ts_ms), m.from_agent, m.to_agent, m.type,
-                    None if m.payload_error else m.payload)
-        for m in after(connection, 0, limit, task, newest=True)
-    ]  # fmt: skip
+    transitions: list[BusMessage]
+    errors: list[BusMessage]
 
 
 def describe_task(team: Team, task: str) -> TaskReport:
     team.worker(task)
     (row,) = workers.status_rows(team.connection, team.clock.now_ms(), task=task)
-    messages = task_messages(team.connection, task, LINES_MAX)
+    messages = after(team.connection, 0, MESSAGES_MAX, task, newest=True)
     review = latest_review(team.connection, task)
     errors = [line for line in messages if line.type in ("task_failed", "task_blocked")]
     return TaskReport(
@@ -74,7 +53,7 @@ def count_all(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
 
 
 def _why_stuck(
-    team: Team, row: WorkerStatus, review: ReviewRow | None, errors: list[TaskMessage]
+    team: Team, row: WorkerStatus, review: ReviewRow | None, errors: list[BusMessage]
 ) -> str:
     task = row.task
     if operation := read_operation(team.connection, task):
