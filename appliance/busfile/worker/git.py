@@ -135,6 +135,13 @@ class Git(NamedTuple):
             raise failure(words[0], result)
         return result.output.removesuffix("\n")
 
+    def names(self, *words: str, keep_index: bool = False) -> list[str]:
+        """The files that a command such as `diff` lists."""
+        result = self.attempt(*words[:1], "--name-only", "-z", *words[1:], keep_index=keep_index)
+        if result.code:
+            raise failure(words[0], result)
+        return [name for name in result.output.split("\0") if name]
+
     # -- questions -------------------------------------------------------------------------------
 
     def commit_of(self, name: str) -> str | None:
@@ -181,17 +188,9 @@ class Git(NamedTuple):
         return rows
 
     def status(self) -> FileStatus:
-        changed, unmerged = [], []
-        entries = iter(self.run("status", "--porcelain=v2", "-z", "-uno").split("\0"))
-        for entry in entries:
-            if entry.startswith("1 "):
-                changed.append(entry.split(" ", 8)[8])
-            elif entry.startswith("2 "):
-                changed.append(entry.split(" ", 9)[9])
-                next(entries)  # the old name
-            elif entry.startswith("u "):
-                unmerged.append(entry.split(" ", 10)[10])
-        return FileStatus(changed, unmerged)
+        unmerged = self.names("diff", "--diff-filter=U")
+        changed = self.names("diff", "HEAD")
+        return FileStatus([name for name in changed if name not in unmerged], unmerged)
 
     def is_clean(self) -> bool:
         """Whether there is nothing that removing this worktree would lose."""

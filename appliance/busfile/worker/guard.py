@@ -95,14 +95,14 @@ def _publish_override(team: Team, agent: str, paths: Iterable[str], hook: str, r
 
 def check_commit(team: Team, folder: Path, agent: str) -> None:
     """`pre-commit`: the staged files."""
-    result = Git(folder).attempt("diff", "--cached", "--name-only", "-z", keep_index=True)
-    check_paths(team, agent, _names(result.output), "pre-commit")
+    staged = Git(folder).names("diff", "--cached", keep_index=True)
+    check_paths(team, agent, staged, "pre-commit")
 
 
 def report_commit(team: Team, folder: Path, agent: str) -> None:
     """`post-commit`: publishes that the commit overrides claims."""
-    words = ("diff-tree", "--root", "--no-commit-id", "--name-only", "-r", "-z", "HEAD")
-    refused = _claimed_by_others(team, agent, _names(Git(folder).run(*words)))
+    committed = Git(folder).names("diff-tree", "--root", "--no-commit-id", "-r", "HEAD")
+    refused = _claimed_by_others(team, agent, committed)
     if refused:
         reason = os.environ.get(OVERRIDE) or UNCHECKED
         _publish_override(team, agent, refused, "post-commit", reason)
@@ -116,8 +116,7 @@ def check_push(team: Team, folder: Path, agent: str, lines: str) -> None:
         local = line.split(" ")[1] if line.count(" ") == 3 else ""
         if local.strip("0"):  # all zeros: a branch is deleted
             base = target_of(git, git.branch()).tip
-            result = git.attempt("diff", "--name-only", "-z", f"{base}...{local}")
-            check_paths(team, agent, _names(result.output), "pre-push")
+            check_paths(team, agent, git.names("diff", f"{base}...{local}"), "pre-push")
 
 
 def check_tool(team: Team, agent: str, raw: bytes) -> None:
@@ -179,7 +178,3 @@ def _in_checkout(team: Team, path: Path) -> str | None:
         return "/".join(path.relative_to(worktrees).parts[1:])
     top = team.git.top()
     return path.relative_to(top).as_posix() if path.is_relative_to(top) else None
-
-
-def _names(output: str) -> list[str]:
-    return [name for name in output.split("\0") if name]
