@@ -122,7 +122,7 @@ def apply(
     _make_target(job)
     job = msgspec.structs.replace(job, mode="rw")
     others = nullcontext() if job.new else backups.only_writer()
-    with swap.hold_stopped(job.target, clock), others:
+    with swap.hold_stopped(job.target, clock), others, ExitStack() as users:
         restore_job.check(job)
         selection = restore_job.select(job)
         check_space(
@@ -142,7 +142,7 @@ def apply(
             )
             planned = _plan(job, selection, prepared, job.target.dir / swap.FOLDER / "new")
             safety, kept_as = _safety_copy(job, backups, clock, tell)
-            restore_job.check_users(job)
+            users.enter_context(restore_job.without_users(job))
             reached("safety copy made")
         except BaseException:
             swap.abandon(job.target)

@@ -2,9 +2,8 @@
 
 import shlex
 import shutil
-import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -19,12 +18,10 @@ from appliance.backup.small_files import KEY_PAIR
 from appliance.kernel import event_ids
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
-from appliance.kernel.store_errors import sqlite_name
-from appliance.kernel.store_files import open_database
 from appliance.workspace import epochs, manifest, migration
 from appliance.workspace.datadir import BESIDE, SHARED_STORES, STORES, DataDir
 from appliance.workspace.epochs import Epoch
-from appliance.workspace.open_files import program_with
+from appliance.workspace.open_files import program_with, sqlite_locked
 
 _DIRECTORY = ".agentlip"
 _TOKEN = f"{_DIRECTORY}/token"
@@ -81,7 +78,8 @@ def check(job: RestoreJob) -> None:
     BackupDamaged or Invalid."""
     _check_stores(job)
     _check_schemas(job)
-    check_users(job)
+    with without_users(job):
+        pass
     _check_files(job)
     if job.new:
         _check_new(job.target)
@@ -90,32 +88,27 @@ def check(job: RestoreJob) -> None:
         _check_epoch(job)
 
 
-def check_users(job: RestoreJob) -> None:
+@contextmanager
+def without_users(job: RestoreJob) -> Iterator[None]:
     """Raises RestoreRefused while another program has a shared store open: it would go on with the
-    file that is replaced. One of another user can't be named. A plan beside a running appliance,
-    which has the file open too, is not refused."""
+    file that is replaced. Until the end of the block, none can begin to use that file.
+
+    A program of another user can't be named. A plan beside a running appliance, which has the file
+    open too, is not refused."""
     ends = ("", *BESIDE)
-    for store in set(job.chosen) & set(SHARED_STORES) if job.mode == "rw" else ():
-        path = job.target.database(store).resolve()
-        program = program_with(f"{path}{end}" for end in ends)
-        if program or _is_used(path):
-            program = program or "one of another user"
-            raise RestoreRefused(
-                f"{path.name} is open in another program: {program}",
-                details={"store": store, "program": program},
-                hint=f"end that program; `fuser -v {shlex.quote(str(path))}` lists all of them",
-            )
-
-
-def _is_used(database: Path) -> bool:
-    """Whether another connection holds SQLite's lock, as each does from its first statement on."""
-    try:
-        with closing(open_database(database, "rw", busy_seconds=0)) as connection:
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.Error as error:
-        return sqlite_name(error).startswith("SQLITE_BUSY")
-    return False
+    with ExitStack() as locks:
+        for store in set(job.chosen) & set(SHARED_STORES) if job.mode == "rw" else ():
+            path = job.target.database(store).resolve()
+            is_free = locks.enter_context(sqlite_locked(path))
+            program = program_with(f"{path}{end}" for end in ends)
+            if program or not is_free:
+                program = program or "one of another user"
+                raise RestoreRefused(
+                    f"{path.name} is open in another program: {program}",
+                    details={"store": store, "program": program},
+                    hint=f"end that program; `fuser -v {shlex.quote(str(path))}` lists all of them",
+                )
+        yield
 
 
 def make_folders(target: DataDir) -> None:

@@ -1,10 +1,15 @@
-"""Which files a process has open, as Linux lists them in `/proc`."""
+"""Which files a process has open, as Linux lists them in `/proc`, and SQLite's lock of a file."""
 
+import fcntl
+import os
+import select
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 COMMAND_CHARACTERS_MAX = 80
+LOCK_BYTES, LOCK_START = 512, 0x4000_0000  # where SQLite has its locks of a file
+WAITS_MAX, WAIT_SECONDS = 100, 0.1  # longer than programs usually wait for a lock
 
 
 def open_files(process: Path) -> Iterator[tuple[Path, str]]:
@@ -16,12 +21,41 @@ def open_files(process: Path) -> Iterator[tuple[Path, str]]:
 
 
 def program_with(names: Iterable[str]) -> str:
-    """`pid 71 (python3 -m http.server)`: a process with one of the files open; "" without one."""
+    """`pid 71 (python3 -m http.server)`: another process with one of the files open, or ""."""
     wanted = frozenset(names)
     for process in Path("/proc").glob("[0-9]*"):
-        if any(name in wanted for _, name in open_files(process)):
+        if process.name != str(os.getpid()) and any(
+            name in wanted for _, name in open_files(process)
+        ):
             return f"pid {process.name} ({_command(process)})"
     return ""
+
+
+@contextmanager
+def sqlite_locked(database: Path) -> Iterator[bool]:
+    """Keeps other programs from using an SQLite file, also once it has another name: they get
+    SQLITE_BUSY. False if one of them has a lock, as each does from its first statement on.
+
+    Ends when no program that opened the file meanwhile has it, or after ten seconds.
+    """
+    try:
+        file = database.open("rb+")
+    except OSError:  # nothing to lock
+        yield True
+        return
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, LOCK_BYTES, LOCK_START)
+        except OSError:
+            yield False
+            return
+        yield True
+        with suppress(OSError):
+            name = Path(f"/proc/self/fd/{file.fileno()}").readlink()
+            for _ in range(WAITS_MAX):
+                if not program_with([str(name)]):
+                    break
+                select.select([], [], [], WAIT_SECONDS)
 
 
 def _command(process: Path) -> str:

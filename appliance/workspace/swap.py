@@ -176,7 +176,7 @@ def _forward(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
             present = datadir.workspace / file.path
             if file.new and not (new / file.path).exists():
                 continue  # it is in its place
-            _put_aside(present, old / file.path, reached)
+            _put_aside(present, old / file.path, file.new, reached)
             if file.new:
                 make_folders(present.parent)
                 _move(new / file.path, present)
@@ -186,14 +186,18 @@ def _forward(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
         raise not_writable(error) from error
 
 
-def _put_aside(present: Path, old: Path, reached: Reached) -> None:
-    """First what belongs to a database: a log must not be applied to the file that replaces it."""
+def _put_aside(present: Path, old: Path, stays: bool, reached: Reached) -> None:
+    """First what belongs to a database: a log must not be applied to the file that replaces it.
+    `stays`: the file itself may keep its name, until it is replaced."""
     moved = False
     for suffix in (*_BESIDE, ""):
         source = present.with_name(present.name + suffix)
         if source.exists() or source.is_symlink():
             make_folders(old.parent)
-            _move(source, old.with_name(old.name + suffix))
+            target = old.with_name(old.name + suffix)
+            # A new file replaces it in one step: a program that finds none would make another.
+            if not (stays and not suffix and _link(source, target)):
+                _move(source, target)
             moved = True
             reached(f"put aside {source.name}")
     if moved:
@@ -230,6 +234,16 @@ def make_folders(path: Path) -> None:
     for folder in reversed([name for name in missing if not name.exists()]):
         folder.mkdir(mode=0o700)
         sync_directory(folder.parent)
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Gives a file another name; False if that is impossible, as for a folder."""
+    try:
+        target.unlink(missing_ok=True)
+        target.hardlink_to(source)
+    except OSError:
+        return False
+    return True
 
 
 def _move(source: Path, target: Path) -> None:

@@ -25,6 +25,16 @@ while True:
     connection.execute("INSERT INTO notice (text) VALUES ('x')")
 """
 
+LATE = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=3)
+print("open", flush=True)
+try:
+    connection.execute("INSERT INTO notice (text) VALUES ('late')")
+except sqlite3.OperationalError as error:
+    print(error, flush=True)
+"""
+
 
 @pytest.fixture
 def workspace(tmp_path, monkeypatch):
@@ -122,6 +132,33 @@ def test_program_that_opens_the_file_during_a_restore_ends_it(workspace, other):
     assert program.run(READ) == ["kept", "later"]
     program.process.communicate()
     assert not swap.is_pending(workspace.datadir)
+
+
+def test_program_that_comes_during_the_swap_never_uses_the_file_that_is_replaced(workspace, other):
+    """It is refused by SQLite's lock until the new file is there, and there always is a file."""
+    made = workspace.back_up()
+    other.write("lost")
+    other.process.communicate()
+    database = workspace.datadir.database("board")
+    late, steps = [], []
+
+    def come(step):
+        steps.append(step)
+        if step == "safety copy made":
+            late.append(subprocess.Popen([sys.executable, "-c", LATE, database],
+                                         stdout=subprocess.PIPE, text=True))  # fmt: skip
+            assert late[0].stdout.readline() == "open\n"
+        if "put aside" in step or "replaced" in step:
+            assert database.exists()
+
+    result = workspace.restore(made, come)
+    assert "put aside notices.db" in steps
+    assert late[0].wait(30) == 0
+    assert late[0].stdout.read() == "database is locked\n"
+    assert result.rows["board"] == {"notice": 1}
+    with closing(open_board(database, "FULL")) as connection:
+        assert connection.execute(READ).fetchall() == [("kept",)]
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_writer_that_never_pauses_is_in_the_backup_up_to_the_cut(workspace, other):
