@@ -191,6 +191,13 @@ def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., N
     return entry
 
 
+def command(
+    app: typer.Typer, name: str
+) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
+    """Makes a function with the global flags (`common`) a command of `app`."""
+    return lambda function: app.command(name)(common(function))
+
+
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, annotation=annotation, default=default)

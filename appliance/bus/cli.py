@@ -14,7 +14,7 @@ from appliance.busfile import search as fulltext
 from appliance.busfile.consumer import PollInterval
 from appliance.busfile.file import BusPaths, connect, find_paths, snapshot, transaction
 from appliance.busfile.messages import BusMessage, NewMessage
-from appliance.cli_support import Session, common, plain_app, until_signalled
+from appliance.cli_support import Session, command, plain_app, until_signalled
 from appliance.kernel.clock import DAY_MS, SystemClock, iso
 from appliance.kernel.errors import Invalid
 
@@ -70,8 +70,7 @@ def read(session: Session, function: Callable[..., T], *arguments: Any, **option
         return function(connection, *arguments, **options)
 
 
-@app.command("send")
-@common
+@command(app, "send")
 def send(
     session: Session,
     type_: Annotated[str, typer.Argument(metavar="TYPE", help="Such as task_done, or your own.")],
@@ -114,8 +113,7 @@ def send(
     )
 
 
-@app.command("poll")
-@common
+@command(app, "poll")
 def poll(
     session: Session,
     agent: AgentFlag = ...,  # type: ignore[assignment]
@@ -140,8 +138,7 @@ def poll(
                 messages.ack(connection, CLOCK.now_ms(), agent, batch[-1].seq)
 
 
-@app.command("ack")
-@common
+@command(app, "ack")
 def ack(
     session: Session,
     seq: Annotated[int, typer.Argument(metavar="SEQ", help="Number of a message.")],
@@ -155,8 +152,7 @@ def ack(
     session.answer({"agent": agent, "last_acked_seq": position}, f"{agent} has acked {position}")
 
 
-@app.command("tail")
-@common
+@command(app, "tail")
 def tail(
     session: Session,
     limit: LimitFlag = 20,
@@ -189,8 +185,7 @@ def tail(
                     batch = messages.after(connection, position, correlation_id=task)
 
 
-@app.command("search")
-@common
+@command(app, "search")
 def search(
     session: Session,
     words: Annotated[list[str], typer.Argument(help="Words that a message must have.")],
@@ -205,8 +200,7 @@ def search(
         print_messages(session, paths, rows, "no message has these words")
 
 
-@app.command("claim")
-@common
+@command(app, "claim")
 def claim(
     session: Session,
     task: TaskArgument,
@@ -233,8 +227,7 @@ def claim(
         _answer_claim(session, claims.wait(connection, CLOCK, wait, attempt), "claimed")
 
 
-@app.command("renew")
-@common
+@command(app, "renew")
 def renew(
     session: Session,
     task: TaskArgument,
@@ -251,8 +244,7 @@ def renew(
     _answer_claim(session, renewed, "renewed")
 
 
-@app.command("release")
-@common
+@command(app, "release")
 def release(
     session: Session,
     task: TaskArgument,
@@ -268,8 +260,7 @@ def release(
     session.answer({"task_id": task, "released": released}, text)
 
 
-@app.command("claims")
-@common
+@command(app, "claims")
 def list_claims(session: Session) -> None:
     """List the claims, also those that have expired.
 
@@ -285,8 +276,7 @@ def list_claims(session: Session) -> None:
     session.table(rows, columns, empty="no claims")
 
 
-@app.command("need")
-@common
+@command(app, "need")
 def need(
     session: Session,
     task: Annotated[str, typer.Argument(metavar="TASK")],
@@ -304,8 +294,7 @@ def need(
     session.answer({"task_id": task, "needs": after}, f"{task} needs: {', '.join(after) or '-'}")
 
 
-@app.command("ready")
-@common
+@command(app, "ready")
 def ready(session: Session) -> None:
     """List tasks that can be started: nobody has them, and what they need is done.
 
@@ -315,8 +304,7 @@ def ready(session: Session) -> None:
     session.table([{"task_id": task} for task in tasks], [("TASK", "task_id")], "no task is ready")
 
 
-@cursor.command("list")
-@common
+@command(cursor, "list")
 def list_cursors(session: Session) -> None:
     """List what each agent has acked, and which cursors hold back pruning.
 
@@ -331,8 +319,7 @@ def list_cursors(session: Session) -> None:
     session.table(rows, columns, empty="no agent has acked a message")
 
 
-@cursor.command("retire")
-@common
+@command(cursor, "retire")
 def retire(
     session: Session, agent: Annotated[str, typer.Argument(metavar="NAME", help="An agent.")]
 ) -> None:
@@ -346,8 +333,7 @@ def retire(
     )
 
 
-@app.command("export")
-@common
+@command(app, "export")
 def export(session: Session) -> None:
     """Append new messages to .worker-state/bus.jsonl.
 
@@ -358,8 +344,7 @@ def export(session: Session) -> None:
     session.answer({"exported": count, "file": str(paths.export)}, f"exported {count} messages")
 
 
-@app.command("archive")
-@common
+@command(app, "archive")
 def archive(
     session: Session,
     days: Annotated[

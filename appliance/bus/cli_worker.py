@@ -22,7 +22,7 @@ from appliance.busfile.worker.spawning import SpawnOptions
 from appliance.busfile.workers import WorkerStatus
 from appliance.cli_support import (
     Session,
-    common,
+    command,
     note,
     plain_app,
     until_signalled,
@@ -63,8 +63,7 @@ CLEAR_SCREEN = "\x1b[H\x1b[2J"
 AGENT = "AGENTLIP_AGENT"
 
 
-@app.command("spawn")
-@common
+@command(app, "spawn")
 def spawn(
     session: Session,
     task: TaskArgument,
@@ -94,8 +93,7 @@ def spawn(
     _perform(session, commands.spawn, task, options)
 
 
-@app.command("start")
-@common
+@command(app, "start")
 def start(session: Session, task: TaskFlag = None) -> None:
     """Begin the work: the first heartbeat, then WORKING.
 
@@ -104,8 +102,7 @@ def start(session: Session, task: TaskFlag = None) -> None:
     _perform(session, commands.start, _task(task))
 
 
-@app.command("done")
-@common
+@command(app, "done")
 def done(
     session: Session,
     task: TaskFlag = None,
@@ -121,8 +118,7 @@ def done(
     _perform(session, commands.done, _task(task), skip_rebase=skip_rebase, folder=folder)
 
 
-@app.command("approve")
-@common
+@command(app, "approve")
 def approve(
     session: Session,
     task: TaskArgument,
@@ -136,8 +132,7 @@ def approve(
     _perform(session, commands.approve, task, comment, head)
 
 
-@app.command("request-changes")
-@common
+@command(app, "request-changes")
 def request_changes(
     session: Session,
     task: TaskArgument,
@@ -151,8 +146,7 @@ def request_changes(
     _perform(session, commands.request_changes, task, comment, head)
 
 
-@app.command("merge")
-@common
+@command(app, "merge")
 def merge(session: Session, task: TaskArgument) -> None:
     """Merge an approved task into the integration branch; remove its worktree and its branch.
 
@@ -161,8 +155,7 @@ def merge(session: Session, task: TaskArgument) -> None:
     _perform(session, commands.merge, task)
 
 
-@app.command("cancel")
-@common
+@command(app, "cancel")
 def cancel(
     session: Session,
     task: TaskArgument,
@@ -177,8 +170,7 @@ def cancel(
     _perform(session, commands.cancel, task, discard)
 
 
-@app.command("fail")
-@common
+@command(app, "fail")
 def fail(
     session: Session,
     reason: Annotated[str, typer.Argument(help="Why the task can't be done.")],
@@ -191,8 +183,7 @@ def fail(
     _perform(session, commands.fail, _task(task), reason)
 
 
-@app.command("heartbeat")
-@common
+@command(app, "heartbeat")
 def heartbeat(
     session: Session,
     status: Annotated[str, typer.Option("--status", help="idle, working or blocked.")] = "working",
@@ -208,8 +199,7 @@ def heartbeat(
     _perform(session, commands.heartbeat, _task(task), status, progress, recover=False)
 
 
-@app.command("run")
-@common
+@command(app, "run")
 def run(
     session: Session,
     command: Annotated[list[str], typer.Argument(help="The agent's command, after --.")],
@@ -225,8 +215,7 @@ def run(
         raise typer.Exit(run_command(team, _task(task), command))
 
 
-@app.command("status")
-@common
+@command(app, "status")
 def status(
     session: Session,
     state: JsonStateFlag = None,
@@ -259,8 +248,7 @@ def status(
             select.select([], [], [], every)
 
 
-@app.command("list")
-@common
+@command(app, "list")
 def list_tasks(session: Session, state: JsonStateFlag = None) -> None:
     """List the tasks with their branches.
 
@@ -276,8 +264,7 @@ def list_tasks(session: Session, state: JsonStateFlag = None) -> None:
     )  # fmt: skip
 
 
-@app.command("show")
-@common
+@command(app, "show")
 def show(session: Session, task: TaskArgument) -> None:
     """Show a task, its history, and why it does not go on.
 
@@ -297,8 +284,7 @@ def show(session: Session, task: TaskArgument) -> None:
     print_messages(session, _paths(session), [*shown.transitions, *shown.errors], "")
 
 
-@app.command("logs")
-@common
+@command(app, "logs")
 def logs(
     session: Session,
     task: TaskArgument,
@@ -314,8 +300,7 @@ def logs(
         print_messages(session, team.paths, batch, "no messages")
 
 
-@app.command("stats")
-@common
+@command(app, "stats")
 def stats(session: Session) -> None:
     """Count tasks by state, and messages by type.
 
@@ -334,8 +319,7 @@ def stats(session: Session) -> None:
 # -- the guard -----------------------------------------------------------------------------------
 
 
-@guard_app.command("install")
-@common
+@command(guard_app, "install")
 def install_guard(session: Session) -> None:
     """Install the guard in this checkout, which spawn does for worktrees.
 
@@ -347,8 +331,7 @@ def install_guard(session: Session) -> None:
     session.answer({"checkout": str(git.folder)}, f"the guard is installed in {git.folder}")
 
 
-@guard_app.command("check")
-@common
+@command(guard_app, "check")
 def check_guard(
     session: Session,
     hook: Annotated[str, typer.Argument(help=f"One of {', '.join(HOOKS)}.")] = HOOKS[0],
