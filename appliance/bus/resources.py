@@ -18,18 +18,6 @@ from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply
 
 
-class BusMessagesResource:
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._bus.poll(req.context.query))
-
-    def on_post(self, req: Any, resp: falcon.Response, command: wire.PublishBusMessage) -> None:
-        published = self._bus.publish(command, req.context.idempotency_key)
-        reply(resp, published, 200 if published.duplicate else 201)
-
-
 class BusStreamResource:
     def __init__(self, bus: Bus, book: TokenBook) -> None:
         self._bus = bus
@@ -44,17 +32,6 @@ class BusStreamResource:
         resp.set_header("X-Accel-Buffering", "no")
 
 
-class BusClaimsResource:
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-
-    def on_get(self, _req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._bus.claims())
-
-    def on_post(self, req: Any, resp: falcon.Response, command: wire.ClaimTask) -> None:
-        reply(resp, self._bus.claim(command, req.context.idempotency_key), 201)
-
-
 class BusRead:
     """Replies with what `function` returns for the query, if any, and the fields of the path."""
 
@@ -64,6 +41,18 @@ class BusRead:
     def on_get(self, req: Any, resp: falcon.Response, **fields: str) -> None:
         query = () if req.context.query is None else (req.context.query,)
         reply(resp, self._function(*query, **fields))
+
+
+class BusKeyed(BusRead):
+    """Also replies with what `change` returns for the body and the Idempotency-Key."""
+
+    def __init__(self, read: Callable[..., Any], change: Callable[..., Any]) -> None:
+        super().__init__(read)
+        self._change = change
+
+    def on_post(self, req: Any, resp: falcon.Response, command: Any) -> None:
+        made = self._change(command, req.context.idempotency_key)
+        reply(resp, made, 200 if getattr(made, "duplicate", False) else 201)
 
 
 class BusCommand:
@@ -78,7 +67,7 @@ class BusCommand:
 
 def routes(bus: Bus, book: TokenBook) -> list[Route]:
     return [
-        Route("/bus/v1/messages", BusMessagesResource(bus), {
+        Route("/bus/v1/messages", BusKeyed(bus.poll, bus.publish), {
             "GET": Operation(wire.READ, query=wire.BusPollQuery, reply=wire.BusMessages,
                              errors=(wire.TooManyBusWaits,),
                              summary="List the next messages for an agent, or wait for one"),
@@ -104,7 +93,7 @@ def routes(bus: Bus, book: TokenBook) -> list[Route]:
                               example={"agent": "ada", "seq": 41},
                               summary="Ack all messages up to a number"),
         }),
-        Route("/bus/v1/claims", BusClaimsResource(bus), {
+        Route("/bus/v1/claims", BusKeyed(bus.claims, bus.claim), {
             "GET": Operation(wire.READ, reply=wire.Claims, summary="List the valid claims"),
             "POST": Operation(wire.WRITE, body=wire.ClaimTask, reply=BusClaim, status=201,
                               keyed=True, errors=(ClaimHeld, wire.TooManyBusWaits),
