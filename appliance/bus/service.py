@@ -27,7 +27,6 @@ from appliance.kernel.wakeup import Wakeup
 
 WAITING_MAX = 1000  # long polls and waits for claims; each holds a connection
 STREAMS_MAX = 100
-QUEUE_MAX = 1000  # messages that wait for one stream
 
 
 class BusFeed(Feed):
@@ -100,8 +99,7 @@ class Bus:
                 if page.messages or left <= 0 or self.feed.closed or not is_there():
                     return page
                 subscription.wait(left)
-                subscription.take(1)
-                subscription.recover()
+                subscription.renew()
 
     def _page(self, query: wire.BusPollQuery) -> wire.BusMessages:
         page = (self.paths.blobs, query.agent, query.after, query.limit)
@@ -109,18 +107,19 @@ class Bus:
 
     @contextmanager
     def _listening(self, agent: str, limit: WaitLimit, kind: str) -> Iterator[FeedSubscription]:
-        subscription = self.listen(agent, 1)
+        subscription = self.listen(agent)
         with ExitStack() as ending:
             ending.callback(self.end_listening, subscription)
             ending.callback(limit.enter(subscription.wake))
             ending.enter_context(metrics.sessions.labels(kind).track_inprogress())
             yield subscription
 
-    def listen(self, agent: str | None, queue_max: int = QUEUE_MAX) -> FeedSubscription:
-        """Subscribe to the messages for an agent, or to all. End it with `end_listening`."""
+    def listen(self, agent: str | None) -> FeedSubscription:
+        """Subscribe to the messages for an agent, or to all: whoever is woken reads the table. End
+        it with `end_listening`."""
         self._listeners += 1
         self.awaited.set()
-        return self.feed.subscribe(queue_max, lambda item: item.concerns(agent))
+        return self.feed.subscribe(1, lambda item: item.concerns(agent))
 
     def end_listening(self, subscription: FeedSubscription) -> None:
         self._listeners -= 1

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from functools import partial
 
+import msgspec
+
 from appliance.bus import metrics, wire
 from appliance.bus.service import Bus
-from appliance.bus.writes import to_item
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.web.sse_stream import RETRY_LINE, SseStream, last_event_id
-
-BATCH_MAX = 500
 
 
 def event_stream(
@@ -42,10 +41,7 @@ class BusEventSource:
         yield from self._stored()
 
     def take(self) -> Iterator[bytes] | None:
-        items = self._subscription.take(BATCH_MAX)
-        if self._subscription.lagging or any(item.large for item in items):
-            return self._caught_up()
-        return self._new(items) if items else None
+        return self._stored() if self._subscription.renew() else None
 
     def wait(self, seconds: float) -> bool:
         return self._subscription.wait(seconds)
@@ -57,23 +53,9 @@ class BusEventSource:
         metrics.sessions.labels("stream").dec()
         self._bus.end_listening(self._subscription)
 
-    def _caught_up(self) -> Iterator[bytes]:
-        """The queue overflowed, another program has written, or a payload is in a blob: continue
-        with the table."""
-        yield from self._stored()
-        self._subscription.recover()
-
-    def _new(self, items: list[wire.BusItem]) -> Iterator[bytes]:
-        for item in items:
-            if item.number > self._cursor:
-                self._cursor = item.number
-                yield _event(item)
-
     def _stored(self) -> Iterator[bytes]:
         while rows := self._bus.read_after(self._agent, self._cursor):
             self._cursor = rows[-1].seq
-            yield from (_event(to_item(message)) for message in rows)
-
-
-def _event(item: wire.BusItem) -> bytes:
-    return b"id: %d\nevent: message\ndata: %b\n\n" % (item.number, item.data)
+            for message in rows:
+                data = msgspec.json.encode(message)
+                yield b"id: %d\nevent: message\ndata: %b\n\n" % (message.seq, data)

@@ -161,12 +161,11 @@ class TooManyBusStreams(Unavailable):
 
 
 class BusItem(msgspec.Struct, frozen=True):
-    """A message on its way to those who wait for it. `large`: the payload is in a blob."""
+    """A new message, for those who wait: they read it from the table."""
 
     number: int
-    data: bytes
     to_agent: str | None
-    large: bool = False
+    data: bytes = b""
 
     def concerns(self, agent: str | None) -> bool:
         return agent is None or self.to_agent is None or self.to_agent == agent

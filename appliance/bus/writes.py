@@ -6,11 +6,9 @@ Clients of the file run the same functions on connections of their own.
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from appliance.bus.wire import BusItem
 from appliance.busfile import claims, messages, workers
-from appliance.busfile.messages import BusMessage, NewMessage, Published
+from appliance.busfile.messages import NewMessage, Published
 from appliance.busfile.workers import State
 
 
@@ -22,7 +20,7 @@ def now(tx: Any, function: Callable[..., Any], *arguments: Any) -> Any:
 def publish(tx: Any, message: NewMessage) -> Published:
     published = messages.publish(tx, tx.now_ms, message)
     if not published.duplicate:
-        _announce_after(tx, published.seq - 1)
+        tx.publish(BusItem(published.seq, message.to_agent))
     return published
 
 
@@ -36,16 +34,5 @@ def complete(tx: Any, message: NewMessage, fence: int) -> Published:
 
 
 def change_state(tx: Any, task: str, before: State, after: State, actor: str) -> None:
-    head = messages.head(tx)
     workers.transition(tx, tx.now_ms, task, before, after, actor=actor)
-    _announce_after(tx, head)
-
-
-def _announce_after(tx: Any, seq: int) -> None:
-    for message in messages.after(tx, seq):
-        tx.publish(to_item(message))
-
-
-def to_item(message: BusMessage) -> BusItem:
-    data, large = msgspec.json.encode(message), message.payload_ref is not None
-    return BusItem(message.seq, data, message.to_agent, large)
+    tx.publish(BusItem(messages.head(tx), None))

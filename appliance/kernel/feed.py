@@ -103,6 +103,12 @@ class FeedSubscription:
         self.lagging = False
         self._queue.clear()
 
+    def renew(self) -> bool:
+        """Whether there was something new. For a reader that reads the log next."""
+        was_new = bool(self.take(1)) or self.lagging
+        self.recover()
+        return was_new
+
     def wake(self) -> None:
         self._wake.set()
 
