@@ -51,7 +51,6 @@ def _bare(operation: Operation) -> Operation:
         scope=None if operation.signer is not None else operation.scope,
         signer=None,
         body=None,
-        query=None,
         cost=None,
         batch=False,
         list_field=None,

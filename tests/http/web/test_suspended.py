@@ -29,6 +29,7 @@ SUSPENDED = {
         ("POST", "/v1/send", {"to": "#x", "message": "m"}),
         ("POST", "/v1/send", {"unknown": "field"}),
         ("GET", "/v1/outbox", None),
+        ("GET", "/v1/outbox/sends?limit=5", None),
     ],
     "inbox": [("GET", "/v1/inbox", None), ("POST", "/v1/topic/subscribe", {"topic": "a"})],
     "courier": [("POST", "/v1/enqueue", {"to": "kept.x", "envelope": ENVELOPE})],
