@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.plugins import settings_of
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
 from tests.support.until import until
@@ -198,6 +199,21 @@ def test_unread_messages_are_counted_through_a_reload(hub, page, topic):
     page.click(".topics a.unread")
     page.sees("three", ".list")
     until(lambda: page.count(".topics a.unread") == 0, 20, "everything is read")
+
+
+def test_enrichments_appear_as_plugins_find_them(tmp_path):
+    settings = settings_of(tmp_path, ("marks", "linkifier", "marks"))
+    with serve(tmp_path, settings=settings) as hub, ui_page(hub) as page:
+        channel_id, topic_id = hub.channel_with_topic("general")
+        page.open()
+        page.topic(channel_id, topic_id)
+        page.is_live()
+        message = hub.send(topic_id, "remember !this")["message"]
+        page.sees("mark !this", ".message .chips")
+        edit = {"op": "edit", "content_raw": "remember !that"}
+        assert hub.http.patch(f"/api/v1/messages/{message['id']}", edit).status == 200
+        page.sees("mark !that", ".message .chips")
+        page.misses("!this", ".message .chips")
 
 
 def test_reload_and_the_back_button_keep_the_place(hub, page, topic):

@@ -149,6 +149,37 @@ def test_views_are_read_again_until_they_are_paused(hub, page):
     assert len(asked) == 1
 
 
+VISIBILITY = """
+Object.defineProperty(document, 'hidden', { configurable: true, get: () => %s });
+void document.dispatchEvent(new Event('visibilitychange'))
+"""
+
+
+def test_hidden_page_reads_nothing_until_it_is_visible_again(page):
+    operate(page, "jobs")
+
+    def count():
+        page.tab.evaluate("new Promise((resolve) => requestAnimationFrame(resolve))")
+        return len([each for each in page.tab.requests if "/jobs/runs" in each])
+
+    # The waiting time between two reads is a hundredth, and nothing else waits that long.
+    page.tab.evaluate(
+        "void (() => { const real = window.setTimeout;"
+        " window.setTimeout = (work, delay) => real(work, delay >= 9e3 ? delay / 100 : delay); })()"
+    )
+    page.click(".operate button", "Read again")
+    before = count()
+    until(lambda: count() > before + 3, 20, "the view is read again and again")
+    page.tab.evaluate(VISIBILITY % "true")
+    page.tab.evaluate("new Promise((resolve) => setTimeout(resolve, 500))")  # one may be under way
+    hidden = count()
+    page.tab.evaluate("new Promise((resolve) => setTimeout(resolve, 1000))")
+    assert count() == hidden
+    page.tab.evaluate(VISIBILITY % "false")
+    until(lambda: count() > hidden + 1, 20, "the view is read again")
+    page.tab.evaluate("location.reload()")
+
+
 def test_view_of_a_role_that_is_off_and_of_a_missing_scope(tmp_path):
     with serve(tmp_path, settings="[roles]\ncourier = false\nhub = false\n") as hub:
         with ui_page(hub) as page:

@@ -1,10 +1,14 @@
 """What the web UI shows when something is missing, off, read-only or ended."""
 
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from tests.support.commands import agentlip
-from tests.support.servedhub import serve
-from tests.support.uipage import ui_page
+from tests.support.servedhub import ServedHub, serve
+from tests.support.uipage import token_of_ada, ui_page
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -83,6 +87,64 @@ def test_read_only_appliance_is_read_and_explains_its_refusals(tmp_path):
         page.sees("too late", ".list")
 
 
+def test_suspended_store_is_explained_and_nothing_else_stopped(tmp_path):
+    hub = ServedHub(tmp_path, "--no-limits")
+    hub.datadir.suspect_file("outbox").write_text("damaged\n")
+    with hub.running(), ui_page(hub) as page:
+        page.go("#/operate?view=sends")
+        page.sees("The store of the outbox is suspended", "main")
+        page.sees("agentlip doctor", "main .command")
+        page.go("#/operate?view=findings")
+        page.sees("outbox", ".findings")
+        page.go("#/operate?view=queues")
+        page.sees("No streams yet", "main")
+
+
+def test_read_only_appliance_can_be_operated(tmp_path):
+    with serve(tmp_path) as hub, ui_page(hub) as page:
+        port = hub.port
+        hub.stop()
+        hub.start("--port", str(port), "--read-only")
+        page.open("#/operate?view=findings")
+        page.sees("Read-only", ".banner")
+        page.sees("Verdict", ".operate")
+        page.go("#/operate?view=settings")
+        page.sees("store.read_only", "tbody")
+
+
+@pytest.mark.parametrize(
+    ("zone", "locale", "time", "date"),
+    [
+        ("Asia/Kolkata", "de-DE", "%H:%M", "%d.%m.%Y"),
+        ("America/Los_Angeles", "en-US", "%I:%M %p", "%b %-d, %Y"),
+    ],
+)
+def test_times_are_in_the_zone_and_locale_of_the_browser(hub, zone, locale, time, date):
+    channel_id, topic_id = hub.channel_with_topic(zone.replace("/", "-"))
+    message = hub.send(topic_id, "dated")["message"]
+    at = datetime.fromisoformat(message["created_at"]).astimezone(ZoneInfo(zone))
+    with ui_page(hub) as page:
+        page.tab.call("Emulation.setTimezoneOverride", timezoneId=zone)
+        page.tab.call("Emulation.setLocaleOverride", locale=locale)
+        page.open()
+        page.topic(channel_id, topic_id)
+        page.sees("dated", ".list")
+        assert page.text(".who time").replace("\u202f", " ") == at.strftime(time)
+        title = page.tab.evaluate("document.querySelector('.who time').title")
+        assert title.startswith(at.strftime(date))
+
+
+def test_link_that_expired_signs_nobody_in(hub):
+    body = {"token_id": token_of_ada(hub), "lifetime_seconds": 1}
+    link = hub.made(hub.http.post("/api/v1/invitations", body))
+    ends = datetime.fromisoformat(link["expires_at"])
+    until(lambda: datetime.now(UTC) > ends, 20, "the link expired")
+    with ui_page(hub, signed_in=False) as page:
+        page.open(f"#invite={link['secret']}")
+        page.sees("A link works once, and for a short time", "main")
+        page.sees("agentlip ui", "main .command")
+
+
 def test_revoked_token_ends_the_page(tmp_path):
     with serve(tmp_path) as hub, ui_page(hub, signed_in=False) as page:
         made = agentlip("token", "create", "--name", "guest", "--scope", "hub:read", "--json",
@@ -92,6 +154,8 @@ def test_revoked_token_ends_the_page(tmp_path):
         agentlip("token", "revoke", made["token"]["id"], cwd=tmp_path)
         page.sees("Signed out", ".banner")
         page.has(".dot.signed-out")
+        page.go("#/operate?view=settings")
+        page.sees("Sign in", "main")
 
 
 def test_restore_replaces_what_open_pages_show(tmp_path):

@@ -83,8 +83,8 @@ function Waiting({ ask, now }) {
   };
   const seconds = ask.deadline && Math.max(0, (new Date(ask.deadline) - now) / 1000);
   return html`<article class="ask" aria-label=${`Question of ${ask.asker}`}>
-    <p class="soft"><strong>${ask.asker}</strong>${ask.principal && ask.principal !== ask.asker && ` (${ask.principal})`} · ${ago(ask.created_at)} ·
-      <a href=${link({ message: ask.message_id })}> in its topic</a></p>
+    <p class="soft"><strong>${ask.asker}</strong>${ask.principal && ask.principal !== ask.asker && ` (${ask.principal})`} · ${ago(ask.created_at)}${" · "}
+      <a href=${link({ message: ask.message_id })}>in its topic</a></p>
     <p class="text">${linked(ask.text)}</p>
     ${ask.blocks.length > 0 && html`<p class="soft">Blocks ${ask.blocks.map((each) => html`<code key=${each}>${each}</code> `)}</p>`}
     ${ask.deadline && html`<p class="soft" title=${showMoment(ask.deadline)}>Deadline in <time datetime=${ask.deadline}>${countdown(seconds)}</time>,

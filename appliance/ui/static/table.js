@@ -20,7 +20,7 @@ export const bytes = (value) => {
   return `${showNumber(Math.round(value / 1000 ** power))} ${["B", "kB", "MB", "GB"][power]}`;
 };
 // A state, with a sign for those who don't see colors. `level`: good, warn or bad.
-export const mark = (text, level = "good") => html`<span class=${`state ${level}`}>${{ good: "●", warn: "▲", bad: "✖" }[level]} ${text}</span>`;
+export const mark = (text, level = "good") => html`<span class=${`state ${level}`}><span aria-hidden="true">${{ good: "●", warn: "▲", bad: "✖" }[level]}</span> ${text}</span>`;
 
 export function Table({ label, columns, rows, keyOf, place, detail, empty }) {
   const { q = "", sort = "", open = "" } = place.query;
