@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sqlite3
+import time
 import tomllib
 from contextlib import closing
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from appliance.ui.resources import POLICY, UiFiles
+from tests.support.bus import BusFixture
 from tests.support.chromium import browser_page
 from tests.support.hostile import ADDRESSES, MARKUP
+from tests.support.operated import RUN, fill_all
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
 
@@ -154,6 +157,56 @@ def test_text_of_others_is_never_markup_or_code(tmp_path):
             assert strange == [], address
             assert page.tab.evaluate(ELEMENTS) == 0, address
             assert page.tab.evaluate("window.hit") is None, address
+        assert page.tab.problems == []
+
+
+def fill_operated_with_hostile_texts(hub):
+    """What tokens, other programs on the bus, and receivers can write."""
+    fill_all(hub)
+    for number, text in enumerate(MARKUP):
+        webhook = {"url": f"https://hooks.example.com/{number}", "description": text}
+        hub.made(hub.http.post("/api/v1/webhooks", webhook))
+        hub.made(hub.http.post("/api/v1/jobs/runs", RUN | {"job": f"j{number}", "error": text}))
+        question = {"text": text, "sender": text[:100], "choices": [text[:100]]}
+        hub.made(hub.http.post("/api/v1/asks", question))
+    now = int(time.time() * 1000)
+    with closing(BusFixture(hub.workspace).connection) as bus:
+        for text in MARKUP:
+            bus.execute(
+                "INSERT INTO workers VALUES (?1, 'WORKING', ?1, ?1, ?1, ?2, ?2)", (text, now)
+            )
+            bus.execute(
+                "INSERT INTO heartbeats (agent_id, ts_ms, status, current_task)"
+                " VALUES (?1, ?2, ?1, ?1)", (text, now),
+            )  # fmt: skip
+            bus.execute(
+                "INSERT INTO task_claims (task_id, claimed_by, claimed_at_ms, lease_until_ms)"
+                " VALUES (?1, ?1, ?2, ?2 + 600000), ('x' || ?1, 'y' || ?1, ?2, ?2 + 600000)",
+                (text, now),
+            )
+    with closing(sqlite3.connect(hub.datadir.database("outbox"))) as foreign, foreign:
+        foreign.execute("UPDATE outbox SET last_error = ?", ("".join(MARKUP),))
+
+
+def test_operated_text_of_others_is_never_markup_or_code(tmp_path):
+    with serve(tmp_path) as hub, ui_page(hub) as page:
+        fill_operated_with_hostile_texts(hub)
+        page.tab.call(
+            "Page.addScriptToEvaluateOnNewDocument", source="window.pwned = () => window.hit = 1"
+        )
+        page.open()
+        for screen, text in {
+            "operate?view=workers": MARKUP[0], "operate?view=webhooks": MARKUP[1],
+            "operate?view=jobs": MARKUP[2], "operate?view=sends": MARKUP[0],
+            "operate?view=findings": "dead letters", "asks": MARKUP[4],
+        }.items():  # fmt: skip
+            page.go(f"#/{screen}")
+            page.sees(text, "main")
+            page.tab.evaluate("void document.querySelector('tbody th a')?.click()")
+            links = page.tab.evaluate(LINKS)
+            assert [each for each in links if not each.startswith(("#", "/ui/"))] == [], screen
+            assert page.tab.evaluate(ELEMENTS) == 0, screen
+            assert page.tab.evaluate("window.hit") is None, screen
         assert page.tab.problems == []
 
 
