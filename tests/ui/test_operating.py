@@ -162,7 +162,7 @@ def test_hidden_page_reads_nothing_until_it_is_visible_again(page):
         page.tab.evaluate("new Promise((resolve) => requestAnimationFrame(resolve))")
         return len([each for each in page.tab.requests if "/jobs/runs" in each])
 
-    # The waiting time between two reads is a hundredth, and nothing else waits that long.
+    # Timers as long as the one between two reads end after a hundredth of their time.
     page.tab.evaluate(
         "void (() => { const real = window.setTimeout;"
         " window.setTimeout = (work, delay) => real(work, delay >= 9e3 ? delay / 100 : delay); })()"
