@@ -87,7 +87,7 @@ def test_read_only_appliance_is_read_and_explains_its_refusals(tmp_path):
         page.sees("too late", ".list")
 
 
-def test_suspended_store_is_explained_and_nothing_else_stopped(tmp_path):
+def test_suspended_store_is_explained_while_other_views_work(tmp_path):
     hub = ServedHub(tmp_path, "--no-limits")
     hub.datadir.suspect_file("outbox").write_text("damaged\n")
     with hub.running(), ui_page(hub) as page:
