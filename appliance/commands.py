@@ -1,4 +1,4 @@
-"""Generated from all cli*.py by `just settings`: the commands."""
+"""Generated from what the subsystems declare: `just settings`."""
 
 COMMANDS = {
     "Workspace": {

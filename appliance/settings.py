@@ -1,4 +1,4 @@
-"""All settings in one struct, with a section for each subsystem."""
+"""Generated from what the subsystems declare: `just settings`."""
 
 import msgspec
 
@@ -32,20 +32,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     socket: SocketSettings = SocketSettings()
     store: StoreSettings = StoreSettings()
     roles: RolesSettings = RolesSettings()
-    hub: HubSettings = HubSettings()
+    log: LogSettings = LogSettings()
     ask: AskSettings = AskSettings()
+    backup: BackupSettings = BackupSettings()
+    broker: BrokerSettings = BrokerSettings()
     bus: BusSettings = BusSettings()
     courier: CourierSettings = CourierSettings()
-    inbox: InboxSettings = InboxSettings()
+    doctor: DoctorSettings = DoctorSettings()
+    export: ExportSettings = ExportSettings()
     hooks: HookSettings = HookSettings()
+    hub: HubSettings = HubSettings()
     identity: IdentitySettings = IdentitySettings()
-    broker: BrokerSettings = BrokerSettings()
-    webhooks: WebhookSettings = WebhookSettings()
+    inbox: InboxSettings = InboxSettings()
     outbox: OutboxSettings = OutboxSettings()
     mail: MailSettings = MailSettings()
-    export: ExportSettings = ExportSettings()
-    backup: BackupSettings = BackupSettings()
     plugins: PluginsSettings = PluginsSettings()
-    log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
-    doctor: DoctorSettings = DoctorSettings()
+    webhooks: WebhookSettings = WebhookSettings()

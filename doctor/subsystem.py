@@ -3,6 +3,7 @@ whatever roles are enabled."""
 
 import msgspec
 
+from appliance.checks.settings import DoctorSettings
 from appliance.host import Host
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
@@ -19,6 +20,7 @@ class DoctorNeeds(msgspec.Struct, frozen=True):
 
 class DoctorSubsystem(Subsystem):
     name = "doctor"
+    sections = {"doctor": DoctorSettings}
     paths = ("/api/v1/doctor", "/api/v1/settings")
 
     def __init__(self, host: Host, needs: DoctorNeeds) -> None:

@@ -13,7 +13,7 @@ let
   toml = pkgs.formats.toml { };
   hardening = import ./hardening.nix { inherit lib; };
 
-  # Each role, with the roles that it needs: `just settings` writes it from appliance/roles.py.
+  # Each role, with the roles that it needs: `just settings` writes it from the classes of the subsystems.
   roles = builtins.fromJSON (builtins.readFile ./roles.json);
   roleNames = lib.attrNames roles;
   missingRoles = role: lib.subtractLists cfg.roles roles.${role};

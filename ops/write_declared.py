@@ -1,5 +1,5 @@
-"""Writes the modules that list what the subsystems declare, so that the command line starts without
-importing all of them: `just settings`.
+"""Writes the modules that list what the subsystems declare: the settings, the roles, and the
+commands of `agentlip`. So they are read without the server: `just settings`.
 
 A test compares.
 """
@@ -11,11 +11,18 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 
+import msgspec
 import typer
 from typer.main import get_command
 
 import appliance
 import doctor
+from appliance.composition import Subsystem
+from appliance.kernel.log import LogSettings
+from appliance.kernel.writer import StoreSettings
+from appliance.roles import RolesSettings
+from appliance.web.settings import HttpSettings, LimitSettings
+from appliance.web.socket import SocketSettings
 from ops.size import GENERATED
 
 ROOT = Path(__file__).parents[1]
@@ -24,11 +31,44 @@ HEADINGS = (
     "Workspace", "Messages", "People", "Work for consumers", "Teams of agents, without a server",
     "Other appliances", "Extensions", "Administration",
 )  # fmt: skip
+# The sections of the settings that belong to no subsystem.
+OF_THE_PROCESS: dict[str, type[msgspec.Struct]] = {
+    "http": HttpSettings, "limits": LimitSettings, "socket": SocketSettings, "store": StoreSettings,
+    "roles": RolesSettings, "log": LogSettings,
+}  # fmt: skip
+ROLES = """
+import msgspec
+
+NEEDS: dict[str, tuple[str, ...]] = {needs}
+\"""The roles that a role needs.\"""
+
+class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    {fields}
+"""
+SETTINGS = """
+import msgspec
+
+{imports}
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    \"""The settings of agentlip.toml, with their defaults.\"""
+
+    {fields}
+"""
 
 
 def render() -> dict[str, str]:
     """The text of each file, by its path from the root of the tree."""
-    return {"appliance/commands.py": _format(render_commands())}
+    subsystems = sorted(Subsystem.__subclasses__(), key=lambda subsystem: subsystem.name)
+    texts = {
+        "appliance/commands.py": render_commands(),
+        "appliance/declared_roles.py": render_roles(subsystems),
+        "appliance/settings.py": render_settings(subsystems),
+    }
+    return {
+        file: _tidy(f'{GENERATED} what the subsystems declare: `just settings`."""\n{text}')
+        for file, text in texts.items()
+    }
 
 
 def render_commands() -> str:
@@ -37,11 +77,32 @@ def render_commands() -> str:
     for where, app in _apps():
         text = get_command(app).get_short_help_str(200)
         table[app.rich_help_panel][app.info.name] = (where, text)
-    return f'{GENERATED} all cli*.py by `just settings`: the commands."""\n\nCOMMANDS = {table}'
+    return f"\nCOMMANDS = {table}"
+
+
+def render_roles(subsystems: list[type[Subsystem]]) -> str:
+    roles = {subsystem.name: subsystem.role for subsystem in subsystems if subsystem.role}
+    fields = [
+        f"{name}: bool = True  # {role.about}"
+        + (f"; needs {' and '.join(f'`{needed}`' for needed in role.needs)}" if role.needs else "")
+        for name, role in roles.items()
+    ]
+    needs = {name: role.needs for name, role in roles.items() if role.needs}
+    return ROLES.format(needs=needs, fields="\n    ".join(fields))
+
+
+def render_settings(subsystems: list[type[Subsystem]]) -> str:
+    sections = dict(OF_THE_PROCESS)
+    for subsystem in subsystems:
+        sections |= subsystem.sections
+    kinds = [(name, kind.__module__, kind.__name__) for name, kind in sections.items()]
+    imports = [f"from {module} import {kind}" for _, module, kind in kinds]
+    fields = [f"{name}: {kind} = {kind}()" for name, _, kind in kinds]
+    return SETTINGS.format(imports="\n".join(imports), fields="\n    ".join(fields))
 
 
 def _apps() -> Iterator[tuple[str, typer.Typer]]:
-    """All Typer apps with a name and a heading, and where they are."""
+    """All Typer apps that are commands of `agentlip`, and where they are."""
     for package in (appliance, doctor):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             if module.name.rpartition(".")[2].startswith("cli"):
@@ -50,11 +111,13 @@ def _apps() -> Iterator[tuple[str, typer.Typer]]:
                         yield f"{module.name}:{name}", value
 
 
-def _format(text: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "ruff", "format", "-"],
-        cwd=ROOT, input=text, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+def _tidy(text: str) -> str:
+    for command in (("check", "--fix", "--quiet", "--select", "I", "-"), ("format", "-")):
+        text = subprocess.run(
+            [sys.executable, "-m", "ruff", *command],
+            cwd=ROOT, input=text, capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+    return text
 
 
 if __name__ == "__main__":

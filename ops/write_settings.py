@@ -65,11 +65,13 @@ def summary(kind: type[msgspec.Struct]) -> str:
 
 def notes(kind: type[msgspec.Struct]) -> dict[str, str]:
     """What stands beside each field: a comment on its line, or a string below it."""
+    above = kind.__base__
+    inherited = {} if above is msgspec.Struct else notes(above)
     source = textwrap.dedent(inspect.getsource(kind))
     lines = source.splitlines()
     [klass] = ast.parse(source).body
     assert isinstance(klass, ast.ClassDef)
-    comments: dict[str, str] = {}
+    comments: dict[str, str] = inherited
     last = ""
     for node in klass.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

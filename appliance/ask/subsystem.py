@@ -15,7 +15,7 @@ from appliance.hub.service import Hub
 from appliance.kernel.config import BadSettings
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
 
 
@@ -30,6 +30,8 @@ class AskSubsystem(Subsystem):
     """Asks are stored in the hub's store."""
 
     name = "ask"
+    role = Role("questions to people", ("hub",))
+    sections = {"ask": AskSettings}
     paths = ("/api/v1/asks", "/ask")
     needed_stores = frozenset({"hub"})
     scopes = wire.SCOPES

@@ -15,7 +15,7 @@ from appliance.backup.state import BackupActivity
 from appliance.backup.wire import SCOPES
 from appliance.host import Host
 from appliance.kernel.route import Route
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.workspace.command_runner import CommandRunner
 
 
@@ -29,6 +29,8 @@ class BackupSubsystem(Subsystem):
     """With `backup.enabled = false` the loop only does what administrators ask for."""
 
     name = "backup"
+    role = Role("backups on a schedule, and over HTTP")
+    sections = {"backup": BackupSettings}
     paths = ("/api/v1/backups",)
     scopes = SCOPES
 

@@ -26,7 +26,7 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.web.socket import Socket
 
 
@@ -39,6 +39,8 @@ class BrokerNeeds(msgspec.Struct, frozen=True):
 
 class BrokerSubsystem(Subsystem):
     name = "broker"
+    role = Role("relay of meshes, for members here and elsewhere")
+    sections = {"broker": BrokerSettings}
     paths = ("/broker/v1",)
     needed_stores = frozenset({"broker"})
     scopes = wire.SCOPES

@@ -15,7 +15,7 @@ from appliance.host import Host
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
 
 STORE = "bus"
@@ -30,6 +30,8 @@ class BusNeeds(msgspec.Struct, frozen=True):
 
 class BusSubsystem(Subsystem):
     name = "bus"
+    role = Role("the worker bus of .worker-state, over HTTP and for tools")
+    sections = {"bus": BusSettings}
     paths = ("/bus/v1",)
     scopes = wire.SCOPES
 

@@ -26,7 +26,7 @@ from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.scopes import Scopes
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
 from appliance.web.socket import Socket
 
@@ -45,6 +45,8 @@ class CourierSubsystem(Subsystem):
     """
 
     name = "courier"
+    role = Role("streams of envelopes between programs")
+    sections = {"courier": CourierSettings}
     paths = (
         "/v1/ack", "/v1/advertise", "/v1/enqueue", "/v1/envelope", "/v1/extend", "/v1/live",
         "/v1/metrics", "/v1/nack", "/v1/peek", "/v1/publish", "/v1/receive", "/v1/rules",

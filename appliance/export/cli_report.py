@@ -59,9 +59,8 @@ def report_activity(
     _choice(by, ACTIVITY_VIEWS)
     folder, days = _gold(session, gold_dir), (day_of(first), day_of(last))
     report = activity.report(folder, *days, channel, top)
-    page = None if html is None else report_page.build(folder, *days, channel)
-    if html is not None and page is not None:
-        _write_page(page, html)
+    if html is not None:
+        _write_page(report_page.build(folder, *days, channel), html)
         note(f"wrote {html}")
     if session.machine:
         session.answer(msgspec.to_builtins(report), "")

@@ -17,7 +17,7 @@ from appliance.host import Host
 from appliance.kernel.config import BadSettings
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.threads import in_thread
 from appliance.workspace.command_runner import CommandRunner
 from appliance.workspace.datadir import DataDir
@@ -31,6 +31,8 @@ class ExportSubsystem(Subsystem):
     """The HTTP routes always exist; the loop runs only if `export.export` is set."""
 
     name = "export"
+    role = Role("segments, snapshots and reports of the hub's log", ("hub",))
+    sections = {"export": ExportSettings}
     paths = ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots")
     scopes = SCOPES
 
@@ -58,5 +60,4 @@ class ExportSubsystem(Subsystem):
 
 def _newest(datadir: DataDir, newest_event: Callable[[], int]) -> dict[str, int]:
     """The newest number of each log. The hub knows its own."""
-    others: dict[str, int] = in_thread(source.newest_numbers, datadir)
-    return {**others, EVENTS.kind: newest_event()}
+    return {**in_thread(source.newest_numbers, datadir), EVENTS.kind: newest_event()}

@@ -16,7 +16,7 @@ from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.loop import Loop, Pruner
 from appliance.kernel.route import Route
 from appliance.kernel.store import Store
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 
 
 class HookedInbox(Protocol):
@@ -46,6 +46,8 @@ class HooksSubsystem(Subsystem):
     """Runs are stored in the inbox's database."""
 
     name = "hooks"
+    role = Role("commands that run on events of the inbox", ("inbox",))
+    sections = {"hooks": HookSettings}
     paths = ("/v1/hooks",)
     needed_stores = frozenset({"inbox"})
 

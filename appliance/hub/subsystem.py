@@ -20,7 +20,7 @@ from appliance.kernel.feed import Feed
 from appliance.kernel.loop import Pruner
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.route import Route, SocketRoute
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.web.socket import REQUEST_BYTES_MAX, Socket
 
 STORE = "hub"
@@ -33,6 +33,8 @@ class HubNeeds(msgspec.Struct, frozen=True):
 
 class HubSubsystem(Subsystem):
     name = "hub"
+    role = Role("channels, topics, messages, events and search")
+    sections = {"hub": HubSettings}
     paths = (
         "/api/v1/channels", "/api/v1/topics", "/api/v1/messages", "/api/v1/events",
         "/api/v1/search", "/ws",
@@ -44,10 +46,7 @@ class HubSubsystem(Subsystem):
         identity = needs.identity
         self.feed = Feed()
         self.store = host.open_store(
-            STORE,
-            publish=self.feed.publish,
-            restarted=self._publish_missed_events,
-            catch_up=catch_up(),
+            STORE, publish=self.feed.publish, restarted=self._publish_missed, catch_up=catch_up()
         )
         self.stores = (self.store,)
         self.hub = Hub(self.store, self.feed, settings, clock, identity, needs.book)
@@ -72,7 +71,7 @@ class HubSubsystem(Subsystem):
     def drain(self) -> None:
         self.feed.close()
 
-    def _publish_missed_events(self) -> None:
+    def _publish_missed(self) -> None:
         """After a restart of the writer: committed events that it didn't publish are in the log."""
         self.feed.jump(self.hub.newest_event())
 

@@ -5,6 +5,7 @@ import msgspec
 from appliance.host import Host
 from appliance.identity.resources import routes
 from appliance.identity.service import MemberIdentity, PublishKey
+from appliance.identity.settings import IdentitySettings
 from appliance.kernel.loop import Pruner
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
@@ -19,6 +20,7 @@ class IdentityNeeds(msgspec.Struct, frozen=True):
 
 class IdentitySubsystem(Subsystem):
     name = "identity"
+    sections = {"identity": IdentitySettings}
     paths = ("/v1/identity",)
     needed_stores = frozenset({"inbox"})  # the inbox sends a new key to brokers
 

@@ -20,7 +20,7 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
 from appliance.mesh.instance import instance_here
 from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer
@@ -57,6 +57,8 @@ class InboxNeeds(msgspec.Struct, frozen=True):
 
 class InboxSubsystem(Subsystem):
     name = "inbox"
+    role = Role("messages received from meshes")
+    sections = {"inbox": InboxSettings}
     paths = (
         "/v1/compat", "/v1/events", "/v1/health", "/v1/heartbeat", "/v1/inbox", "/v1/peers",
         "/v1/profile", "/v1/topic/list", "/v1/topic/subscribe", "/v1/topic/unsubscribe",

@@ -5,11 +5,12 @@ from appliance.jobs.resources import routes
 from appliance.jobs.service import JobRuns
 from appliance.jobs.wire import SCOPES
 from appliance.kernel.route import Route
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 
 
 class JobsSubsystem(Subsystem):
     name = "jobs"
+    role = Role("runs that batch jobs report, as metrics and for `agentlip jobs`")
     paths = ("/api/v1/jobs",)
     scopes = SCOPES
 

@@ -86,8 +86,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def _text(file: Path) -> str:
-    text = read_regular(file, _BYTES_MAX).decode()
-    return text.replace("\r\n", "\n")
+    return read_regular(file, _BYTES_MAX).decode().replace("\r\n", "\n")
 
 
 def _from_text(text: str) -> Any:

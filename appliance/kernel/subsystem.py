@@ -7,7 +7,9 @@ scopes and readiness are derived from that tuple and listed nowhere else.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+import msgspec
 
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
@@ -16,10 +18,21 @@ from appliance.kernel.store import Store
 from appliance.kernel.tool import Tool
 
 
+class Role(NamedTuple):
+    """What [roles] can switch off. `needs`: the roles without which it is off too, which themselves
+    need none."""
+
+    about: str
+    needs: tuple[str, ...] = ()
+
+
 class Subsystem(Protocol):
     """Built from `(host, needs)`: the process, and a struct of what it gets from other subsystems.
 
     name   the name of its package and of its role
+
+    role, sections  what it has in [roles], and its sections of the settings, by their names. `just
+           settings` lists both, so that they can be read without the server
 
     paths  the paths of its routes and sockets, declared on the class so that requests are refused
            with the reason while its role is off. A path covers all paths below it, `*` stands for
@@ -29,6 +42,8 @@ class Subsystem(Protocol):
     """
 
     name: str
+    role: Role | None = None
+    sections: Mapping[str, type[msgspec.Struct]] = {}
     paths: tuple[str, ...] = ()
     stores: Sequence[Store] = ()
     loops: Sequence[Loop] = ()

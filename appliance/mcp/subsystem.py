@@ -6,7 +6,7 @@ import msgspec
 
 from appliance.host import Host
 from appliance.kernel.route import Route
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
 from appliance.mcp.resources import routes
 from appliance.mcp.tasks import Tasks
@@ -24,6 +24,7 @@ class McpNeeds(msgspec.Struct, frozen=True):
 
 class McpSubsystem(Subsystem):
     name = "mcp"
+    role = Role("tools for agents at `/mcp`", ("hub",))
     paths = ("/mcp",)
 
     def __init__(self, host: Host, needs: McpNeeds) -> None:

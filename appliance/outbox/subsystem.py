@@ -13,7 +13,7 @@ from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
 from appliance.mesh.signing import Signer
 from appliance.outbox import metrics, queries, wire, writes
@@ -24,7 +24,7 @@ from appliance.outbox.resources import routes
 from appliance.outbox.routes import DELIVERIES_MAX
 from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, Membership, Outbox
-from appliance.outbox.settings import OutboxSettings
+from appliance.outbox.settings import MailSettings, OutboxSettings
 from appliance.outbox.target import BatchTarget, BrokersByMesh, DeliveryTarget
 from appliance.outbox.tools import tools
 
@@ -42,6 +42,8 @@ class OutboxNeeds(msgspec.Struct, frozen=True):
 
 class OutboxSubsystem(Subsystem):
     name = "outbox"
+    role = Role("sends to meshes, webhooks and mail, stored until delivered")
+    sections = {"outbox": OutboxSettings, "mail": MailSettings}
     paths = ("/v1/outbox", "/v1/send", "/v1/topic/post")
     needed_stores = frozenset({"outbox"})
     scopes = wire.SCOPES

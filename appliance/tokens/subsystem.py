@@ -15,6 +15,7 @@ from appliance.tokens.loops import TokenMaintenance
 from appliance.tokens.resources import routes, session_routes
 from appliance.tokens.service import Tokens
 from appliance.tokens.sessions import Sessions
+from appliance.tokens.settings import AuthSettings
 
 STORE = "auth"
 
@@ -29,6 +30,7 @@ class TokensSubsystem(Subsystem):
     """`book` has every valid token; `epoch` is the workspace's epoch."""
 
     name = "tokens"
+    sections = {"auth": AuthSettings}
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: TokensNeeds) -> None:

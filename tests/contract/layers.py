@@ -37,6 +37,7 @@ SUBSYSTEM = 5
 OF_MODULE = {
     "build": 0,
     "commands": 0,
+    "declared_roles": 0,
     "cli_support": 4,
     "host": 4,
     "roles": 6,

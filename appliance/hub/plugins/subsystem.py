@@ -13,7 +13,7 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 
 
 class PluginsNeeds(msgspec.Struct, frozen=True):
@@ -22,6 +22,8 @@ class PluginsNeeds(msgspec.Struct, frozen=True):
 
 class PluginsSubsystem(Subsystem):
     name = "plugins"
+    role = Role("plugins that process hub messages", ("hub",))
+    sections = {"plugins": PluginsSettings}
     paths = ("/api/v1/plugins", "/api/v1/messages/*/enrichments")
 
     def __init__(self, host: Host, needs: PluginsNeeds) -> None:
@@ -41,13 +43,9 @@ class PluginsSubsystem(Subsystem):
         ]
         self.loops: list[Loop] = list(self.runners)
         self.plugins = Plugins(hub, self.runners, off, clock)
-        self._prove()
-
-    def _prove(self) -> None:
-        """Start the required plugins. Raises PluginUnfit if one can't run."""
-        for runner in self.runners:
-            if runner.plugin.own.required:
-                runner.plugin.prove()
+        for plugin in plugins:
+            if plugin.own.required:
+                plugin.prove()  # raises PluginUnfit if it can't run
 
     def routes(self) -> list[Route]:
         return routes(self.plugins)

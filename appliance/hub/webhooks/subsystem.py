@@ -6,8 +6,9 @@ from appliance.host import Host
 from appliance.hub.webhooks.loops import WebhookFeeder, WebhookOutbox
 from appliance.hub.webhooks.resources import routes
 from appliance.hub.webhooks.service import Webhooks
+from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel.route import Route
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 
 
 class WebhooksNeeds(msgspec.Struct, frozen=True):
@@ -21,6 +22,8 @@ class WebhooksSubsystem(Subsystem):
     """Registrations are stored in the hub's store."""
 
     name = "webhooks"
+    role = Role("delivery of hub events to URLs", ("hub", "outbox"))
+    sections = {"webhooks": WebhookSettings}
     paths = ("/api/v1/webhooks",)
 
     def __init__(self, host: Host, needs: WebhooksNeeds) -> None:

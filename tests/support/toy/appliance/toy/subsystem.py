@@ -15,7 +15,7 @@ from appliance.toy.tools import tools
 from appliance.host import Host
 from appliance.kernel.auth import Principal
 from appliance.kernel.route import Route, SocketRoute
-from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
 from appliance.web.frame import text_frame
 from appliance.web.socket import Socket
@@ -26,6 +26,8 @@ NORMAL_CLOSURE = 1000
 
 class ToySubsystem(Subsystem):
     name = "toy"
+    role = Role("notes")
+    sections = {"toy": ToySettings}
     paths = ("/toy/v1",)
     needed_stores = frozenset({STORE})
     scopes = wire.SCOPES

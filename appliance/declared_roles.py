@@ -1,0 +1,30 @@
+"""Generated from what the subsystems declare: `just settings`."""
+
+import msgspec
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "ask": ("hub",),
+    "export": ("hub",),
+    "hooks": ("inbox",),
+    "mcp": ("hub",),
+    "plugins": ("hub",),
+    "webhooks": ("hub", "outbox"),
+}
+"""The roles that a role needs."""
+
+
+class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    ask: bool = True  # questions to people; needs `hub`
+    backup: bool = True  # backups on a schedule, and over HTTP
+    broker: bool = True  # relay of meshes, for members here and elsewhere
+    bus: bool = True  # the worker bus of .worker-state, over HTTP and for tools
+    courier: bool = True  # streams of envelopes between programs
+    export: bool = True  # segments, snapshots and reports of the hub's log; needs `hub`
+    hooks: bool = True  # commands that run on events of the inbox; needs `inbox`
+    hub: bool = True  # channels, topics, messages, events and search
+    inbox: bool = True  # messages received from meshes
+    jobs: bool = True  # runs that batch jobs report, as metrics and for `agentlip jobs`
+    mcp: bool = True  # tools for agents at `/mcp`; needs `hub`
+    outbox: bool = True  # sends to meshes, webhooks and mail, stored until delivered
+    plugins: bool = True  # plugins that process hub messages; needs `hub`
+    webhooks: bool = True  # delivery of hub events to URLs; needs `hub` and `outbox`
