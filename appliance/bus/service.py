@@ -115,8 +115,8 @@ class Bus:
             yield subscription
 
     def listen(self, agent: str | None) -> FeedSubscription:
-        """Subscribe to the messages for an agent, or to all: whoever is woken reads the table. End
-        it with `end_listening`."""
+        """Subscribe to the messages for an agent, or to all. It wakes a reader of the table. End it
+        with `end_listening`."""
         self._listeners += 1
         self.awaited.set()
         return self.feed.subscribe(1, lambda item: item.concerns(agent))

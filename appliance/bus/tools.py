@@ -11,7 +11,7 @@ from appliance.kernel.tool import Tool
 
 
 def call(verb: Callable[[Any], Any]) -> Callable[[Any, Principal], Any]:
-    """A token is not bound to an agent: who calls is what the arguments name."""
+    """The arguments name the agent: a token is not bound to one."""
     return lambda arguments, _who: verb(arguments)
 
 
