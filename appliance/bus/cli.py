@@ -162,6 +162,9 @@ def tail(
     task: Annotated[
         str | None, typer.Option("--task", help="Only messages about this task.")
     ] = None,
+    replies: Annotated[
+        str | None, typer.Option("--replies", help="Id of a message: it and what it replies to.")
+    ] = None,
 ) -> None:
     """Print the last messages, whoever they are for.
 
@@ -171,6 +174,8 @@ def tail(
         with snapshot(connection):
             position = messages.head(connection)
             batch = messages.after(connection, 0, limit, task, newest=True)
+            if replies is not None:
+                batch = messages.reply_chain(connection, replies)
         if not follow:
             print_messages(session, paths, batch, "no messages")
             return

@@ -203,13 +203,13 @@ def ack(connection: sqlite3.Connection, now_ms: int, agent: str, seq: int) -> in
 
 
 def reply_chain(connection: sqlite3.Connection, id_: str) -> list[BusMessage]:
-    """The message and those that it replies to, newest first. Ends where one has been pruned."""
+    """The message and those that it replies to, oldest first. Begins where one has been pruned."""
     rows = connection.execute(
         "WITH RECURSIVE chain (id, depth) AS (SELECT ?, 0 UNION"
         " SELECT m.in_reply_to, depth + 1 FROM chain JOIN messages m USING (id)"
         " WHERE m.in_reply_to IS NOT NULL AND depth < ?)"
         f" SELECT {COLUMNS} FROM (SELECT id, min(depth) AS depth FROM chain GROUP BY id)"
-        " JOIN messages USING (id) ORDER BY depth",
+        " JOIN messages USING (id) ORDER BY depth DESC",
         (id_, CHAIN_MAX - 1),
     )
     return [to_message(row) for row in rows]

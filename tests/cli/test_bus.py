@@ -47,6 +47,7 @@ def test_conversation_of_two_agents(bus):
     assert "no new messages" in bus("poll", "--agent", "bob", "--wait", "0.01")
     assert [row["seq"] for row in bus("tail", "--json")] == [1, 2]
     assert [row["seq"] for row in bus("tail", "--task", "t-7", "--json")] == [1]
+    assert [row["seq"] for row in bus("tail", "--replies", second["id"], "--json")] == [1, 2]
     assert [row["seq"] for row in bus("search", "commit", "--json")] == [1]
 
 

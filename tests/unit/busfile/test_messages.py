@@ -107,7 +107,7 @@ def test_correlation_and_reply_chain(bus):
     thread = bus.run(messages.after, 0, 9, "task")
     assert [message.id for message in thread] == ["1", "3"]
     assert [message.id for message in bus.run(messages.after, 1, 9, "task")] == ["3"]
-    assert [message.id for message in bus.run(messages.reply_chain, "4")] == ["4", "3", "1"]
+    assert [message.id for message in bus.run(messages.reply_chain, "4")] == ["1", "3", "4"]
     bus.run(lambda connection: connection.execute("UPDATE messages SET in_reply_to = '4'"))
     assert [message.id for message in bus.run(messages.reply_chain, "4")] == ["4"]
 
