@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from appliance.busfile import claims, heartbeats, messages, workers
+from appliance.busfile import claims, consumer, heartbeats, messages, workers
 from appliance.busfile.claims import LEASE_MS, BusClaim, ClaimHeld, ClaimLost
 from appliance.busfile.consumer import PollInterval
 from appliance.busfile.file import connect, find_paths, snapshot, transaction
@@ -150,16 +150,9 @@ class FileBus(BusAgent):
                 return messages.publish(connection, self._clock.now_ms(), message)
 
     def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
-        deadline = self._clock.monotonic() + wait
-        interval = PollInterval()
         with closing(connect(self.paths)) as connection:
-            while True:
-                with snapshot(connection):
-                    batch = messages.poll(connection, self.agent, limit)
-                left = deadline - self._clock.monotonic()
-                if batch or left <= 0:
-                    return messages.with_payloads(self.paths.blobs, batch, POLL_BYTES_MAX)
-                self._pause(min(left, interval.after(0)))
+            batch = consumer.poll(connection, self._clock, self.agent, limit, wait, self._pause)
+        return messages.with_payloads(self.paths.blobs, batch, POLL_BYTES_MAX)
 
     def follow(self, after: int | None = None, *, every: bool = False) -> Generator[BusMessage]:
         interval = PollInterval()
