@@ -13,9 +13,12 @@ from appliance.busfile import messages, workers
 from appliance.busfile.claims import ClaimHeld, claim
 from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.messages import NewMessage
+from tests.contract.test_walls import ROOT
+from tests.support import specbus
 from tests.support.servedhub import serve
 from tests.support.until import until
 
+SPECIFIED = ROOT / "appliance/busfile/schema_v1.sql"
 SEND = {"from_agent": "ada", "type": "task_progress", "payload": {"progress": 0.5}}
 
 
@@ -59,6 +62,23 @@ def test_reads_make_no_file_and_the_first_write_does(tmp_path):
         assert hub.http.post("/bus/v1/messages", SEND).status == 201
         assert (tmp_path / ".worker-state" / "bus.db").is_file()
     assert poll_file(tmp_path, "bob") == [{"progress": 0.5}]
+
+
+def test_file_that_another_program_makes_later_is_adopted(tmp_path):
+    """It has the tables of the specification only."""
+    with serve(tmp_path) as hub:
+        assert poll(hub.http, "ada") == []
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(poll, hub.connect(), "ada", wait=30)
+            database = BusPaths(tmp_path).database
+            database.parent.mkdir()
+            with closing(specbus.open_bus(database)) as db:
+                db.executescript(SPECIFIED.read_text())
+                specbus.publish(db, "bob", "note", "1")
+                assert [row["payload"] for row in waiting.result(60)] == [1]
+                assert specbus.claim(db, "bob", "t", lease_ms=1)
+        claim = {"task": "t", "agent": "ada", "wait": 10}
+        assert hub.http.post("/bus/v1/claims", claim).body["fence"] == 2
 
 
 def poll_file(workspace, agent):
