@@ -89,8 +89,7 @@ DEAD_LETTERS = Problem(
 PAUSED = Problem(
     "paused",
     "Paused streams deliver nothing until they are resumed.",
-    "Find them with `agentlip courier stats`. If nobody paused them on purpose:"
-    " `agentlip courier resume STREAM`.",
+    "`agentlip courier stats` shows them. To resume one: `agentlip courier resume STREAM`.",
     Severity.INFO,
     hint=_STATS,
 )

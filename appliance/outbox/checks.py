@@ -31,9 +31,7 @@ def _dead(context: Context) -> Iterator[Finding]:
             (LOST,),
         ).fetchmany(FINDINGS_MAX + 1)
         if count := sum(row[1] for row in rows):
-            yield DEAD_LETTERS.finding(
-                "outbox", f"dead letters, which will not be retried: {count}"
-            )
+            yield DEAD_LETTERS.finding("outbox", f"dead letters, which are not retried: {count}")
         for mesh, _, lost in rows:
             if lost:
                 yield LOST_SENDS.finding(

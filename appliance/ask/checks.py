@@ -1,0 +1,34 @@
+"""Checks of asks: deadlines that nothing has settled."""
+
+from collections.abc import Iterator
+
+from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem
+from appliance.checks.context import Context
+from appliance.kernel.steady_clock import steady_ms
+
+LATE_MS = 60_000  # the loop that settles them is never that late
+_OVERDUE = "SELECT id FROM x_asks WHERE state = 'waiting' AND due_steady_ms < ? LIMIT ?"
+
+
+def _deadlines(context: Context) -> Iterator[Finding]:
+    for connection in context.with_tables("hub", "x_asks"):
+        late_ms = steady_ms(connection, context.clock) - LATE_MS
+        for (ask_id,) in connection.execute(_OVERDUE, (late_ms, FINDINGS_MAX)):
+            yield OVERDUE.finding(f"ask {ask_id}", "its deadline has passed, but it still waits")
+
+
+OVERDUE = Problem(
+    "overdue",
+    "The asking agent has neither an answer nor the default, and waits.",
+    "A running appliance settles it. If it runs, its log says why `ask_deadlines` fails.",
+    hint="agentlipd up",
+)
+CHECKS = (
+    Check(
+        name="ask.deadlines",
+        inspects="no ask waits longer than its deadline",
+        find=_deadlines,
+        reads="the waiting asks in the hub's store",
+        problems=(OVERDUE,),
+    ),
+)
