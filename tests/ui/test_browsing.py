@@ -201,6 +201,19 @@ def test_unread_messages_are_counted_through_a_reload(hub, page, topic):
     until(lambda: page.count(".topics a.unread") == 0, 20, "everything is read")
 
 
+def test_link_to_an_event_shows_it_among_its_neighbours(hub, page, topic):
+    hub.send_many(topic[1], [f"line {i}" for i in range(250)])
+    number = hub.events()[-240]["event_id"]
+    page.open(f"#/events?event={number}")
+    page.has(f'.event .fold[aria-label="JSON of event {number}"][aria-expanded="true"]')
+    page.sees("content_raw", ".event pre")
+    assert page.count(f'.event a[href="#/events?event={number + 1}"]') == 1
+    hub.send(topic[1], "newest of all")
+    page.sees("Continue (1 new)", ".topic > .bar")
+    page.click("button", "Continue")
+    page.sees("newest of all", ".list")
+
+
 def test_enrichments_appear_as_plugins_find_them(tmp_path):
     settings = settings_of(tmp_path, ("marks", "linkifier", "marks"))
     with serve(tmp_path, settings=settings) as hub, ui_page(hub) as page:

@@ -19,7 +19,7 @@ export const showLive = (event) => listeners.forEach((listener) => listener(even
 export class EventsScreen extends Component {
   constructor(props) {
     super(props);
-    this.state = { items: [], older: false, error: null, loading: true, paused: false, waiting: [], open: new Set() };
+    this.state = { items: [], error: null, loading: true, paused: false, waiting: [], open: new Set() };
     this.onEvent = this.onEvent.bind(this);
   }
 
@@ -43,9 +43,11 @@ export class EventsScreen extends Component {
 
   async load() {
     const { filters } = this;
-    this.setState({ loading: true, error: null, items: [], waiting: [] });
+    const event = Number(this.props.place.query.event) || 0; // with those around it, and without new ones
+    this.setState({ loading: true, error: null, items: [], waiting: [], paused: event > 0, open: new Set([event]) });
     try {
-      const { events } = await get("/api/v1/events", { tail: PAGE, ...filters });
+      const range = event ? { after: Math.max(0, event - PAGE / 2), limit: PAGE } : { tail: PAGE };
+      const { events } = await get("/api/v1/events", { ...range, ...filters });
       if (JSON.stringify(filters) !== JSON.stringify(this.filters)) return;
       this.setState(({ items }) => {
         const last = events.at(-1)?.event_id ?? 0;
@@ -68,7 +70,8 @@ export class EventsScreen extends Component {
   }
 
   pause() {
-    this.setState(({ paused, items, waiting }) =>
+    if (this.props.place.query.event) return go(link({ screen: "events", query: this.filters }));
+    return this.setState(({ paused, items, waiting }) =>
       paused ? { paused: false, items: [...items, ...waiting].slice(-ROWS_MAX), waiting: [] } : { paused: true });
   }
 
@@ -96,7 +99,7 @@ export class EventsScreen extends Component {
           ${paused ? `Continue${waiting.length ? ` (${showNumber(waiting.length)} new)` : ""}` : "Pause"}</button></header>
       ${error && html`<${Failure} error=${error} retry=${() => this.load()} />`}
       ${!loading && !items.length && !error && html`<p class="soft pad">No events here yet. New ones appear as they happen.</p>`}
-      ${items.length > 0 && html`<${VirtualList} key=${JSON.stringify(place.query)} items=${items} keyOf=${keyOf} label="Events" follow=${!paused}
+      ${items.length > 0 && html`<${VirtualList} key=${JSON.stringify(place.query)} items=${items} keyOf=${keyOf} label="Events" follow=${!paused} focus=${place.query.event || null}
         row=${(event, index) => html`<${Event} event=${event} above=${items[index - 1]} open=${open.has(event.event_id)}
           toggle=${() => this.toggle(event.event_id)} />`} />`}
     </section>`;
@@ -111,7 +114,7 @@ function Event({ event, above, open, toggle }) {
   return html`<div class="event" role="article" aria-label=${`Event ${event.event_id}, ${event.name}`}>
     <div class="line"><button class="plain fold" aria-expanded=${open ? "true" : "false"} onClick=${toggle}
       aria-label=${`JSON of event ${event.event_id}`}>${open ? "▾" : "▸"}</button>
-      <span class="number">${event.event_id}</span>
+      <a class="number" href=${link({ screen: "events", query: { event: event.event_id } })} aria-label=${`Link to event ${event.event_id}`}>${event.event_id}</a>
       <strong>${event.name}</strong>
       <span class="summary">${summary(event)}</span>
       ${target && html`<a href=${link(target)}>Open</a>`}
