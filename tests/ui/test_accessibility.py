@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.operated import fill_all
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
 
@@ -106,3 +107,25 @@ def test_topic_and_its_dialogs(hub):
         page.click(".menu")
         page.has(".with-menu")
         is_accessible(page, "channels on a phone")
+
+
+def test_operated_views_and_questions(tmp_path):
+    with serve(tmp_path) as hub, ui_page(hub) as page:
+        fill_all(hub)
+        question = {"text": "Deploy?", "sender": "ci", "choices": ["yes"], "deadline_seconds": 600}
+        hub.made(hub.http.post("/api/v1/asks", question))
+        hub.made(hub.http.post("/api/v1/asks", question | {"choices": []}))
+        page.go("#/asks")
+        page.sees("Deploy?", ".ask")
+        is_accessible(page, "asks")
+        page.click(".ask button", "yes")
+        page.has(".asked")
+        is_accessible(page, "settled asks")
+        page.go("#/operate")
+        page.has(".tabs")
+        views = page.tab.evaluate("[...document.querySelectorAll('.tabs a')].map((e) => e.hash)")
+        for address in views:
+            page.go(address)
+            page.sees("As of", ".operate")
+            page.tab.evaluate("void document.querySelector('tbody th a')?.click()")
+            is_accessible(page, address)
