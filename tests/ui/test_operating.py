@@ -156,6 +156,7 @@ void document.dispatchEvent(new Event('visibilitychange'))
 
 
 def test_hidden_page_reads_nothing_until_it_is_visible_again(page):
+    page.open()
     operate(page, "jobs")
 
     def count():
@@ -177,7 +178,7 @@ def test_hidden_page_reads_nothing_until_it_is_visible_again(page):
     assert count() == hidden
     page.tab.evaluate(VISIBILITY % "false")
     until(lambda: count() > hidden + 1, 20, "the view is read again")
-    page.tab.evaluate("location.reload()")
+    page.open()
 
 
 def test_view_of_a_role_that_is_off_and_of_a_missing_scope(tmp_path):
