@@ -1,5 +1,6 @@
 """A restore before it begins: which files it replaces, and what forbids it. Only reads."""
 
+import os
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
@@ -100,7 +101,7 @@ def without_users(job: RestoreJob) -> Iterator[None]:
         for store in set(job.chosen) & set(SHARED_STORES) if job.mode == "rw" else ():
             path = job.target.database(store).resolve()
             is_free = locks.enter_context(sqlite_locked(path))
-            program = program_with(f"{path}{end}" for end in ends)
+            program = program_with([f"{path}{end}" for end in ends], os.getpid())
             if program or not is_free:
                 program = program or "one of another user"
                 raise RestoreRefused(

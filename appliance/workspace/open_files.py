@@ -20,11 +20,11 @@ def open_files(process: Path) -> Iterator[tuple[Path, str]]:
                 yield descriptor, str(descriptor.readlink())
 
 
-def program_with(names: Iterable[str]) -> str:
-    """`pid 71 (python3 -m http.server)`: another process with one of the files open, or ""."""
+def program_with(names: Iterable[str], except_pid: int = 0) -> str:
+    """`pid 71 (python3 -m http.server)`: a process with one of the files open, or ""."""
     wanted = frozenset(names)
     for process in Path("/proc").glob("[0-9]*"):
-        if process.name != str(os.getpid()) and any(
+        if process.name != str(except_pid) and any(
             name in wanted for _, name in open_files(process)
         ):
             return f"pid {process.name} ({_command(process)})"
@@ -53,7 +53,7 @@ def sqlite_locked(database: Path) -> Iterator[bool]:
         with suppress(OSError):
             name = Path(f"/proc/self/fd/{file.fileno()}").readlink()
             for _ in range(WAITS_MAX):
-                if not program_with([str(name)]):
+                if not program_with([str(name)], os.getpid()):
                     break
                 select.select([], [], [], WAIT_SECONDS)
 
