@@ -80,7 +80,7 @@ def test_restore_waits_until_no_program_has_the_file_open(workspace, other):
 
 def test_program_of_another_user_is_noticed(workspace, other, monkeypatch):
     """Its open files are hidden, but not its lock."""
-    monkeypatch.setattr(restore_job, "program_with", lambda names: "")
+    monkeypatch.setattr(restore_job, "program_with", lambda *_: "")
     made = workspace.back_up()
     with pytest.raises(RestoreRefused, match="in another program: one of another user"):
         workspace.restore(made)
