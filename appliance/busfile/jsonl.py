@@ -35,7 +35,7 @@ class _LastLine(msgspec.Struct):
 def export(connection: sqlite3.Connection, paths: BusPaths) -> int:
     """Appends the messages that are not in the file yet. Returns how many.
 
-    Raises ExportRunning, and StorageFull; the file then ends with a whole line.
+    Raises ExportRunning, and StorageFull: then the next run continues as after a crash.
     """
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
@@ -83,14 +83,9 @@ def _read(connection: sqlite3.Connection, after: int) -> list[dict[str, Any]]:
 
 
 def _append(file: BinaryIO, rows: list[dict[str, Any]]) -> None:
-    end = file.seek(0, os.SEEK_END)
-    try:
-        file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-        file.flush()
-        os.fsync(file.fileno())
-    except OSError:
-        os.ftruncate(file.fileno(), end)
-        raise
+    file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _repair(file: BinaryIO) -> int:

@@ -35,7 +35,7 @@ from tests.support.smalldisk import small_disk
 pytestmark = pytest.mark.slow
 
 KILLED = """
-import os, signal, sys
+import io, os, signal, sys
 from pathlib import Path
 from tests.support.bus import BusFixture
 from appliance.busfile import jsonl
@@ -60,8 +60,16 @@ class Killing:
     def execute(self, *arguments):
         return counted(self.real.execute)(*arguments)
 
-for name in ("fsync", "rename", "ftruncate", "open", "replace"):
+def opening(real):
+    def call(*arguments, **options):
+        file = counted(real)(*arguments, **options)
+        counted(lambda: None)()  # it exists, and is empty
+        return file
+    return call
+
+for name in ("fsync", "rename", "ftruncate", "replace"):
     setattr(os, name, counted(getattr(os, name)))
+os.open, io.open = opening(os.open), opening(io.open)
 bus.connection = Killing(bus.connection)
 if sys.argv[3] == "export":
     jsonl.export(bus.connection, bus.paths)
