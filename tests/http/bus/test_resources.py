@@ -140,7 +140,7 @@ def test_waiting_poller_gets_the_message_of_any_program(hub, paths, beside):
     with ThreadPoolExecutor(1) as pool:
         client = hub.connect()
         waiting = pool.submit(poll, client, agent, after=head, wait=30)
-        until(lambda: b'bus_sessions{kind="poll"} 1.0' in hub.http.get("/metrics").raw, 10, "waits")
+        until_it_waits(hub)
         began = time.monotonic()
         if beside:
             publish_beside(paths, to_agent=agent)
@@ -150,6 +150,22 @@ def test_waiting_poller_gets_the_message_of_any_program(hub, paths, beside):
         assert time.monotonic() - began < 20
         assert message["from_agent"] == ("eve" if beside else "ada")
         client.close()
+
+
+def until_it_waits(hub):
+    until(lambda: b'bus_sessions{kind="poll"} 1.0' in hub.http.get("/metrics").raw, 10, "waits")
+
+
+def test_message_of_another_program_is_not_hidden_by_the_next_one(hub, paths):
+    """It is noticed after both, when the number of the newest message is known already."""
+    for _ in range(5):
+        head = hub.http.get("/bus/v1/messages?agent=behind&limit=1").body["head"]
+        with ThreadPoolExecutor(1) as pool, closing(hub.connect()) as client:
+            waiting = pool.submit(poll, client, "behind", after=head, wait=20)
+            until_it_waits(hub)
+            publish_beside(paths, to_agent="behind")
+            hub.http.post("/bus/v1/messages", {**SEND, "to_agent": "nobody"})
+            assert [message["from_agent"] for message in waiting.result(30)] == ["eve"]
 
 
 def test_stream_continues_without_a_gap_between_both_kinds_of_writers(hub, paths):
