@@ -7,13 +7,14 @@ import base64
 import tempfile
 from pathlib import Path
 
+from tests.doctor.patience import PATIENCE
 from tests.support.operated import fill_all
 from tests.support.servedhub import ServedHub, serve
 from tests.support.uipage import UiPage, ui_page
 from tests.support.until import until
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
-BYTES_MAX = 100_000
+BYTES_MAX = 120_000
 FAST = {"appliance.rates.loops.Sampler.interval_seconds": 0.1}
 SAMPLES_MIN = 60
 TALK = (
@@ -88,7 +89,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
-        serve(Path(folder), constants=FAST) as hub,
+        serve(Path(folder), constants=FAST, **PATIENCE) as hub,
         ui_page(hub) as page,
     ):
         page.tab.resize(980, 600)
