@@ -55,6 +55,12 @@ def test_empty_workspace_explains_itself_with_its_address(tmp_path):
         assert "agentlip channel create general" in text
 
 
+def test_unknown_address_leads_to_the_first_screen(hub, page, topic):
+    page.open("#/nowhere")
+    page.has("main h1")
+    assert "nowhere" not in page.tab.evaluate("location.hash")
+
+
 def test_channel_topic_and_message_are_made_in_the_page(hub, page):
     page.open()
     page.click(".heading button")

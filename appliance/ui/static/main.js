@@ -31,7 +31,8 @@ class FindMessage extends Component {
   }
 
   render() {
-    return html`<section class="page">${this.state.error ? html`<${Blocked} error=${this.state.error} />` : html`<p class="soft">Looking for the message…</p>`}</section>`;
+    if (this.state.error) return html`<${Blocked} error=${this.state.error} />`;
+    return html`<section class="page"><p class="soft">Looking for the message…</p></section>`;
   }
 }
 
@@ -174,7 +175,7 @@ class App extends Component {
 function Home() {
   const last = recall(LAST, null);
   const first = [...state.channels.values()].sort((one, other) => one.name.localeCompare(other.name))[0];
-  setTimeout(() => here().screen === "" && goQuietly(last && state.channels.has(last.channel) ? last : { channel: first.id }));
+  setTimeout(() => !SCREENS[here().screen] && goQuietly(last && state.channels.has(last.channel) ? last : { channel: first.id }));
   return null;
 }
 
