@@ -165,7 +165,7 @@ def test_message_of_another_program_is_not_hidden_by_the_next_one(hub, paths):
             until_it_waits(hub)
             publish_beside(paths, to_agent="behind")
             hub.http.post("/bus/v1/messages", {**SEND, "to_agent": "nobody"})
-            assert [message["from_agent"] for message in waiting.result(30)] == ["eve"]
+            assert [message["from_agent"] for message in waiting.result(15)] == ["eve"]
 
 
 def test_stream_continues_without_a_gap_between_both_kinds_of_writers(hub, paths):
