@@ -119,6 +119,17 @@ def test_conflicting_merge_names_the_files_and_changes_no_branch(repository):
     assert git(repository, "for-each-ref") == before
 
 
+def test_merge_has_the_commit_and_not_what_the_branch_got_since(repository):
+    git(repository, "switch", "--quiet", "-c", "side")
+    commit(repository, {"new.txt": "approved"})
+    ours = Git(repository)
+    head = ours.commit_of("side")
+    commit(repository, {"new.txt": "later"})
+    made = ours.merge_commit(ours.target("main"), "side", head, "merge side")
+    assert git(repository, "show", f"{made}:new.txt") == "approved"
+    assert ours.commit_of(f"{made}^2") == head
+
+
 @pytest.mark.parametrize("checked_out", [True, False])
 def test_merge_moves_the_branch_and_the_checkout_that_has_it(repository, checked_out):
     git(repository, "switch", "--quiet", "-c", "side")
