@@ -39,17 +39,17 @@ def create_ask(
         list[str] | None, typer.Option("--choice", help="A possible answer; may be repeated.")
     ] = None,
     default: Annotated[
-        str | None, typer.Option("--default", help="The answer at the deadline.")
+        str | None, typer.Option("--default", help="The answer if nobody gives one.")
     ] = None,
     deadline: Annotated[
         int | None, typer.Option("--deadline", min=1, help="Seconds until the deadline.")
     ] = None,
     may_answer: Annotated[
         list[str] | None,
-        typer.Option("--may-answer", help="Only tokens of this name; may be repeated."),
+        typer.Option("--may-answer", help="Name of a token that may answer; may be repeated."),
     ] = None,
     blocks: Annotated[
-        list[str] | None, typer.Option("--blocks", help="What waits for it; may be repeated.")
+        list[str] | None, typer.Option("--blocks", help="Work that waits for it; repeatable.")
     ] = None,
     topic_id: Annotated[
         str | None, typer.Option("--topic-id", help="Topic as an id or CHANNEL/TITLE.")
@@ -80,9 +80,9 @@ def list_asks(
             "--state", help="`waiting`, `answered`, `defaulted`, `expired` or `cancelled`."
         ),
     ] = None,
-    mine: Annotated[bool, typer.Option("--mine", help="Only what you may answer.")] = False,
-    asker: Annotated[str | None, typer.Option("--asker", help="Only of this sender.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Most asks to list.")] = 50,
+    mine: Annotated[bool, typer.Option("--mine", help="Only asks you may answer.")] = False,
+    asker: Annotated[str | None, typer.Option("--asker", help="Only asks of this sender.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of asks.")] = 50,
 ) -> None:
     """List asks, newest first.
 

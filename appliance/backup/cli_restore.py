@@ -34,7 +34,7 @@ ReviveFlag = Annotated[
     ),
 ]
 ChannelFlag = Annotated[
-    str | None, typer.Option("--channel", help="With --into: only this channel, as a workspace.")
+    str | None, typer.Option("--channel", help="With --into: restore only this channel.")
 ]
 IdentityFlag = Annotated[
     Path | None,

@@ -56,7 +56,7 @@ def targets(
 @common
 def upload(
     session: Session,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Backups.")] = None,
     latest: LatestFlag = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Every backup that a target does not have (default).")
@@ -89,7 +89,7 @@ def upload(
 @common
 def fetch(
     session: Session,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The backup.")] = None,
     latest: LatestFlag = False,
     target: TargetFlag = None,
     into: Annotated[

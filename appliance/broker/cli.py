@@ -22,14 +22,14 @@ ROOT = "/broker/v1/meshes"
 MeshArgument = Annotated[str, typer.Argument(metavar="MESH", help="Name of the mesh.")]
 MemberArgument = Annotated[str, typer.Argument(metavar="MEMBER", help="Key or name of the member.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic or queue.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name to give.")]
 WebhookArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the webhook.")]
 SecretFlag = Annotated[
     Path | None,
     typer.Option("--secret-file", help="File with the secret to sign with (whsec_…)."),
 ]
 QueueFlag = Annotated[
-    bool, typer.Option("--queue", help="A queue: each message goes to one consumer.")
+    bool, typer.Option("--queue", help="Queues, whose messages go to one consumer.")
 ]
 DedupeFlag = Annotated[
     int | None, typer.Option("--dedupe-days", help="Days that ids of sends are kept (7 to 3999).")
@@ -332,7 +332,7 @@ def list_webhook_deliveries(
     session: Session,
     mesh: MeshArgument,
     webhook: WebhookArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 100,
 ) -> None:
     """List the deliveries of a webhook that wait for the outbox.
 
@@ -385,7 +385,7 @@ def show_history(
     session: Session,
     mesh: MeshArgument,
     after: Annotated[str, typer.Option("--after", help="Begin after this history_id.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 100,
 ) -> None:
     """List the messages of a mesh in the order of acceptance.
 

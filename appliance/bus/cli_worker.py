@@ -95,7 +95,7 @@ def spawn(
 
 @command(app, "start")
 def start(session: Session, task: TaskFlag = None) -> None:
-    """Begin the work: the first heartbeat, then WORKING.
+    """Begin the work on a task: send the first heartbeat; the state becomes WORKING.
 
     Example: agentlip worker start
     """
@@ -288,7 +288,7 @@ def show(session: Session, task: TaskArgument) -> None:
 def logs(
     session: Session,
     task: TaskArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Number of rows.")] = 50,
 ) -> None:
     """List the newest messages about a task.
 
@@ -336,7 +336,7 @@ def check_guard(
     session: Session,
     hook: Annotated[str, typer.Argument(help=f"One of {', '.join(HOOKS)}.")] = HOOKS[0],
 ) -> None:
-    """Check as a hook does; the input is the hook's. The exit code is 2 if a path is claimed.
+    """Check claimed paths for a hook, with its input on stdin. Exit code 2 if one is claimed.
 
     Example: agentlip worker guard check pre-commit
     """

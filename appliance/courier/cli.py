@@ -23,7 +23,7 @@ app.add_typer(dlq, name="dlq")
 app.add_typer(rules, name="rules")
 
 StreamArgument = Annotated[str, typer.Argument(help="Name of a stream, such as agents/Jen/inbox.")]
-LimitFlag = Annotated[int, typer.Option("--limit", min=1, help="Most rows to list.")]
+LimitFlag = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")]
 DryRunFlag = Annotated[
     bool, typer.Option("--dry-run", help="Change nothing; print what would change.")
 ]
@@ -77,7 +77,7 @@ def enqueue(
     ] = None,
     priority: Annotated[
         int | None,
-        typer.Option("--priority", min=0, max=9, help="9 is delivered first; default 4."),
+        typer.Option("--priority", min=0, max=9, help="0 to 9; 9 is delivered first (default: 4)."),
     ] = None,
     delay_ms: Annotated[
         int | None,
@@ -127,7 +127,7 @@ def subscribe(
         ),
     ] = None,
     credit: Annotated[
-        int, typer.Option("--credit", min=1, max=10_000, help="Most envelopes leased at a time.")
+        int, typer.Option("--credit", min=1, max=10_000, help="Envelopes leased at a time.")
     ] = 10,
     lease_ms: Annotated[
         int | None, typer.Option("--lease-ms", min=1, help="Length of a lease in milliseconds.")

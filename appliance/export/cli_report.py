@@ -52,7 +52,7 @@ def report_activity(
     ] = 20,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="As agentlip report html --out FILE."),
+        typer.Option("--html", metavar="FILE", help="Also write the reports to this HTML file."),
     ] = None,
 ) -> None:
     """Report messages, edits and replies: agentlip report activity --by topic"""

@@ -46,7 +46,7 @@ def list_messages(
     ] = None,
     topic: TopicFlag = None,
     sender: FromFlag = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 20,
     mesh: MeshFlag = None,
     others: OthersFlag = False,
 ) -> None:
@@ -188,7 +188,7 @@ def health(session: Session, mesh: MeshFlag = None) -> None:
 @common
 def runs(
     session: Session,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 20,
     mesh: MeshFlag = None,
 ) -> None:
     """List runs of hooks, newest first.
