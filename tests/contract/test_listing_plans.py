@@ -87,7 +87,12 @@ def test_no_listing_reads_a_table_from_its_start(connections, store, form, sql):
 
 
 def test_every_function_that_composes_is_looked_at():
-    for name in modules():
-        module = importlib.import_module(name)
-        composing = {key for key, value in vars(module).items() if isinstance(value, CACHED)}
-        assert composing == set(FORMS.get(name, {})), name
+    composing = {
+        name: {
+            key
+            for key, value in vars(importlib.import_module(name)).items()
+            if isinstance(value, CACHED)
+        }
+        for name in modules()
+    }
+    assert composing == {name: set(FORMS.get(name, {})) for name in modules()}
