@@ -13,8 +13,6 @@ from appliance.busfile.worker.spawning import target_of
 from appliance.busfile.workers import InvalidTransition, WorkerRow
 from appliance.kernel.errors import Conflict
 
-CLEANUP = ("worktree", "gate")
-
 
 class UncommittedChanges(Conflict):
     code = "UNCOMMITTED_CHANGES"
