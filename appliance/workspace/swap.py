@@ -195,6 +195,8 @@ def _put_aside(present: Path, old: Path, stays: bool, reached: Reached) -> None:
         if source.exists() or source.is_symlink():
             make_folders(old.parent)
             target = old.with_name(old.name + suffix)
+            if target.exists() and target.samefile(source):
+                continue  # it has both names since an earlier attempt
             # A new file replaces it in one step: a program that finds none would make another.
             if not (stays and not suffix and _link(source, target)):
                 _move(source, target)
