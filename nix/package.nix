@@ -20,6 +20,7 @@ let
   # As in pyproject.toml; a test compares them.
   dependencies = {
     base = [
+      ps.cronsim
       ps.msgspec
       ps.rfc8785
       ps.typer

@@ -1,18 +1,68 @@
-"""Structs and errors of the HTTP API of job runs."""
+"""Structs and errors of the HTTP API of jobs and their runs."""
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from appliance.kernel.errors import Exhausted
+from appliance.kernel.errors import Exhausted, Invalid
+from appliance.kernel.retry import RetrySettings
 from appliance.kernel.scopes import Scopes
 
 READ, REPORT = "jobs:read", "jobs:report"
 SCOPES = Scopes(frozenset({READ, REPORT}))
+SECONDS_MAX = 366 * 86_400
 JobName = Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,39}$")]
 Instant = Annotated[str, Meta(max_length=40)]
 CountName = Annotated[str, Meta(pattern="^[a-z][a-z0-9_.-]{0,63}$")]
 Outcome = Literal["ok", "failed", "nothing_new"]
+
+
+Argument = Annotated[str, Meta(min_length=1, max_length=4096)]
+VariableName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
+ScopeName = Annotated[str, Meta(max_length=200)]
+Text = Annotated[str, Meta(max_length=200)]
+Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
+
+
+class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What to run, and when. Without `cron` and `interval_seconds`, it runs when asked.
+
+    command      the program and its arguments; it runs in the workspace's folder
+    environment  more variables; only PATH, HOME and the like are inherited
+    secrets      variables with the content of a file, whose path begins at the workspace
+    cpus, memory_mb  limits: those of each process, or of the job as a whole in a cgroup
+    cron         five fields, in `time_zone`
+    catch_up     `once`: a time that was missed starts one run later; `skip`: none
+    timeout_seconds  of one attempt
+    retries      attempts after the first one, for the outcomes in `retry_on`
+    backoff      the delays before them
+    overlap      while a run with the same concurrency key is not over, another one is skipped,
+                 queued, or replaces it. They never run at the same time
+    concurrency_key  default: the job's name
+    output_bytes_max, artefact_bytes_max  what is kept of an attempt
+    scopes       of the token of each run, in AGENTLIP_TOKEN; without any there is no token
+    """
+
+    command: Annotated[tuple[Argument, ...], Meta(min_length=1, max_length=100)]
+    description: Text = ""
+    environment: Annotated[dict[VariableName, Annotated[str, Meta(max_length=4096)]],
+                           Meta(max_length=100)] = {}  # fmt: skip
+    secrets: Annotated[dict[VariableName, Argument], Meta(max_length=20)] = {}
+    cpus: Annotated[float, Meta(ge=0.01, le=1024)] | None = None
+    memory_mb: Annotated[int, Meta(ge=8, le=2**24)] | None = None
+    cron: Text | None = None
+    time_zone: Text = "UTC"
+    interval_seconds: Annotated[float, Meta(ge=1, le=SECONDS_MAX)] | None = None
+    catch_up: Literal["once", "skip"] = "once"
+    timeout_seconds: Seconds = 3600.0
+    retries: Annotated[int, Meta(ge=0, le=20)] = 0
+    retry_on: tuple[Literal["failed", "lost"], ...] = ("failed", "lost")
+    backoff: RetrySettings = RetrySettings(initial_seconds=10.0, max_seconds=3600.0)
+    overlap: Literal["skip", "queue", "replace"] = "skip"
+    concurrency_key: Annotated[str, Meta(pattern="^[A-Za-z0-9_.:-]{1,100}$")] | None = None
+    output_bytes_max: Annotated[int, Meta(ge=0, le=2**30)] = 4 * 2**20
+    artefact_bytes_max: Annotated[int, Meta(ge=0, le=2**40)] = 100 * 2**20
+    scopes: Annotated[tuple[ScopeName, ...], Meta(max_length=20)] = ()
 
 
 class JobRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,3 +112,11 @@ class TooManyJobs(Exhausted):
     code = "TOO_MANY_JOBS"
     default_message = "too many different jobs have reported a run"
     default_hint = "agentlip jobs list"
+
+
+class BadJobSpec(Invalid):
+    """`details` has the file and the line."""
+
+    code = "BAD_JOB_SPEC"
+    default_message = "the job can't be read"
+    default_hint = "agentlip jobs validate; the fields are in docs/reference/jobs.md"

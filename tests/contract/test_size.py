@@ -32,6 +32,8 @@ def test_line_counts_if_it_has_code(text, lines):
         ("appliance/hub/checks.py", "doctor"),
         ("spark/session.py", "spark"),
         ("tests/hub/test_spark.py", "tests"),
+        ("appliance/integrations/jobs_hub.py", "jobs"),
+        ("appliance/jobs/checks.py", "jobs"),
         ("appliance/app.py", OTHER),
         ("appliance/mcp/tools.py", OTHER),
         ("ops/size.py", OTHER),

@@ -1,0 +1,69 @@
+"""When a job is due: cron expressions in a time zone, and what was missed. Pure.
+
+A cron expression is read as Debian's cron does. When clocks go forward, a time in the missing hour
+is due right after it. When they go back, a fixed time of the repeated hour is due once, while `*`
+and steps in the field of hours stay regular.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from appliance.kernel.clock import DAY_MS
+
+ON_TIME_MS = 60_000  # an instant is missed if nothing was started for it for this long
+SET_BACK_MS_MAX = DAY_MS  # a clock that is set back by more begins a new schedule
+WEEK_MS = 7 * DAY_MS
+
+
+def check_cron(expression: str, zone: str) -> None:
+    """Raises ValueError with the reason."""
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"this machine knows no time zone {zone!r}") from None
+    try:
+        first = next(CronSim(expression, datetime(2024, 1, 1, tzinfo=UTC)), None)
+    except CronSimError as error:
+        raise ValueError(f"{expression!r} is not a cron expression: {error}") from None
+    if first is None:
+        raise ValueError(f"{expression!r} is never due")
+
+
+def next_ms(expression: str, zone: str, after_ms: int, count: int) -> list[int]:
+    """The next instants after `after_ms`, in milliseconds of Unix time."""
+    return list(islice(_instants(expression, zone, after_ms), count))
+
+
+def due_cron(
+    expression: str, zone: str, from_ms: int, now_ms: int, catch_up: str
+) -> tuple[int | None, int]:
+    """The instant for which to start a run now, or None; and the moment from which to look the
+    next time.
+
+    However many instants have passed since `from_ms`, at most one run starts: for the latest
+    instant, if it is on time or `catch_up` is `once`. If the clock was set back, instants that
+    were handled already are not repeated.
+    """
+    if from_ms - now_ms > SET_BACK_MS_MAX:
+        return None, now_ms
+    # A week is enough to see the latest instant of most expressions without a walk through years.
+    latest = next(_instants(expression, zone, from_ms), None)
+    if latest is None or latest > now_ms:
+        return None, from_ms
+    for instant in _instants(expression, zone, max(latest, now_ms - WEEK_MS)):
+        if instant > now_ms:
+            break
+        latest = instant
+    if catch_up == "skip" and now_ms - latest > ON_TIME_MS:
+        return None, now_ms
+    return latest, now_ms
+
+
+def _instants(expression: str, zone: str, after_ms: int) -> Iterator[int]:
+    start = datetime.fromtimestamp(after_ms / 1000, ZoneInfo(zone))
+    for moment in CronSim(expression, start):
+        yield int(moment.timestamp() * 1000)

@@ -1,0 +1,62 @@
+"""The rules of a job that its types can't express, and how its values are read. Pure."""
+
+from typing import Any
+
+import msgspec
+
+from appliance.jobs import wire
+from appliance.jobs.schedule import check_cron
+
+RESERVED_NAMES = frozenset({"all", "runs"})  # parts of paths
+NAME = (
+    "a name has at most 40 characters: small letters, digits, - and _, and is not "
+    + " or ".join(sorted(RESERVED_NAMES))
+)
+
+
+class SpecProblem(ValueError):
+    """`path`: the wrong field, such as `backoff.factor`; empty: no single one."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+def check_name(name: str) -> None:
+    """Raises SpecProblem."""
+    try:
+        msgspec.convert(name, wire.JobName)
+    except msgspec.ValidationError:
+        raise SpecProblem("", NAME) from None
+    if name in RESERVED_NAMES:
+        raise SpecProblem("", NAME)
+
+
+def read_spec(values: Any) -> wire.JobSpec:
+    """Raises SpecProblem."""
+    try:
+        spec = msgspec.convert(values, wire.JobSpec)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$.")
+        field = path.rstrip("`")
+        if reason.startswith("Object contains unknown field `"):
+            field = ".".join(filter(None, (field, reason.split("`")[1])))
+        raise SpecProblem(field, reason[0].lower() + reason[1:]) from None
+    check_rules(spec)
+    return spec
+
+
+def check_rules(spec: wire.JobSpec) -> None:
+    """Raises SpecProblem."""
+    if spec.cron is not None:
+        if spec.interval_seconds is not None:
+            raise SpecProblem(
+                "interval_seconds", "a job has `cron` or `interval_seconds`, not both"
+            )
+        try:
+            check_cron(spec.cron, spec.time_zone)
+        except ValueError as error:
+            field = "time_zone" if "time zone" in str(error) else "cron"
+            raise SpecProblem(field, str(error)) from None
+    for variable in spec.secrets.keys() & spec.environment.keys():
+        raise SpecProblem(f"secrets.{variable}", f"{variable} is in `environment` too")

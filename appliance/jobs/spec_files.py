@@ -1,0 +1,79 @@
+"""The jobs in `jobs/NAME.toml` of the workspace. A wrong file is refused with line and reason."""
+
+import hashlib
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from appliance.jobs import wire
+from appliance.jobs.spec import SpecProblem, check_name, read_spec
+from appliance.kernel.ownership import read_regular
+
+FOLDER = "jobs"
+FILE_BYTES_MAX = 256 * 1024
+FILES_MAX = 500
+_TOML_LINE = re.compile(r" \(at line (\d+), column \d+\)| \(at end of document\)")
+
+
+class SpecFile(msgspec.Struct, frozen=True):
+    """A file as it was read: `spec`, or the `error` that it has."""
+
+    name: str
+    path: str  # below the workspace
+    digest: str
+    spec: wire.JobSpec | None = None
+    error: wire.BadJobSpec | None = None
+
+
+def read_folder(workspace: Path) -> list[SpecFile]:
+    """All files by name, at most FILES_MAX."""
+    paths = sorted(Path(workspace, FOLDER).glob("*.toml"))[:FILES_MAX]
+    return [read_file(path) for path in paths]
+
+
+def read_file(path: Path) -> SpecFile:
+    shown, data = f"{FOLDER}/{path.name}", b""
+    try:
+        data = read_regular(path, FILE_BYTES_MAX + 1)
+        spec = _read(path.stem, data)
+    except SpecProblem as error:
+        line, reason = line_of(data.decode(errors="replace"), error.path), str(error)
+    except tomllib.TOMLDecodeError as error:
+        place = _TOML_LINE.search(str(error))
+        line = int(place[1]) if place and place[1] else data.count(b"\n") + 1
+        reason = _TOML_LINE.sub("", str(error))
+    except UnicodeDecodeError:
+        line, reason = 1, "it is not UTF-8"
+    except OSError as error:
+        line, reason = 1, error.strerror or type(error).__name__
+    else:
+        return SpecFile(path.stem, shown, _digest(data), spec)
+    details = {"file": shown, "line": line}
+    problem = wire.BadJobSpec(f"{shown}, line {line}: {reason}", details=details)
+    return SpecFile(path.stem, shown, _digest(data), error=problem)
+
+
+def _read(name: str, data: bytes) -> wire.JobSpec:
+    check_name(name)
+    if len(data) > FILE_BYTES_MAX:
+        raise SpecProblem("", f"it has more than {FILE_BYTES_MAX} bytes")
+    return read_spec(tomllib.loads(data.decode().replace("\r\n", "\n")))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def line_of(text: str, path: str) -> int:
+    """The line of a field such as `backoff.factor` or `on[1].hub`; 1 if it is not there."""
+    position = 0
+    for name, index in re.findall(r"(\w+)(?:\[(\d+)\])?", path):
+        key = rf"(?m)^[ \t]*(?:\[\[?[ \t]*)?(?:[\w.]+\.)?{name}\b|\b{name}[ \t]*="
+        for _ in range(1 + int(index or 0)):
+            match = re.compile(key).search(text, position)
+            if match is None:
+                break
+            position = match.end()
+    return text.count("\n", 0, position) + 1
