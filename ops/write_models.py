@@ -49,6 +49,7 @@ CLASSES = {
         "hook_runs": "HookRun", "inbox": "ReceivedMessage", "profiles": "Profile",
         "revoked": "Revoked", "topics": "SubscribedTopic",
     },
+    "jobs": {"attempts": "StoredAttempt", "jobs": "StoredJob", "runs": "StoredRun"},
     "outbox": {"log": "OutboxLog", "outbox": "Send"},
 }  # fmt: skip
 FIELDS = {"INTEGER": "Integer", "TEXT": "Text", "BLOB": "Blob", "REAL": "Double"}

@@ -38,6 +38,11 @@ def next_ms(expression: str, zone: str, after_ms: int, count: int) -> list[int]:
     return list(islice(_instants(expression, zone, after_ms), count))
 
 
+def continue_from(from_ms: int, now_ms: int) -> int:
+    """Times before `from_ms` were handled, unless the clock was set back by too much."""
+    return now_ms if from_ms - now_ms > SET_BACK_MS_MAX else from_ms
+
+
 def due_cron(
     expression: str, zone: str, from_ms: int, now_ms: int, catch_up: str
 ) -> tuple[int | None, int]:
@@ -48,8 +53,7 @@ def due_cron(
     instant, if it is on time or `catch_up` is `once`. If the clock was set back, instants that
     were handled already are not repeated.
     """
-    if from_ms - now_ms > SET_BACK_MS_MAX:
-        return None, now_ms
+    from_ms = continue_from(from_ms, now_ms)
     # A week is enough to see the latest instant of most expressions without a walk through years.
     latest = next(_instants(expression, zone, from_ms), None)
     if latest is None or latest > now_ms:

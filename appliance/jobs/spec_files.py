@@ -41,8 +41,8 @@ def read_file(path: Path) -> SpecFile:
     except SpecProblem as error:
         line, reason = line_of(data.decode(errors="replace"), error.path), str(error)
     except tomllib.TOMLDecodeError as error:
-        place = _TOML_LINE.search(str(error))
-        line = int(place[1]) if place and place[1] else data.count(b"\n") + 1
+        match = _TOML_LINE.search(str(error))
+        line = int(match[1]) if match and match[1] else data.count(b"\n") + 1
         reason = _TOML_LINE.sub("", str(error))
     except UnicodeDecodeError:
         line, reason = 1, "it is not UTF-8"

@@ -4,19 +4,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from appliance.kernel.errors import Exhausted, Invalid
+from appliance.kernel.errors import Conflict, Exhausted, Invalid, Missing
 from appliance.kernel.retry import RetrySettings
 from appliance.kernel.scopes import Scopes
 
-READ, REPORT = "jobs:read", "jobs:report"
-SCOPES = Scopes(frozenset({READ, REPORT}))
+READ, REPORT, RUN = "jobs:read", "jobs:report", "jobs:run"
+SCOPES = Scopes(frozenset({READ, REPORT, RUN}))
 SECONDS_MAX = 366 * 86_400
 JobName = Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,39}$")]
 Instant = Annotated[str, Meta(max_length=40)]
 CountName = Annotated[str, Meta(pattern="^[a-z][a-z0-9_.-]{0,63}$")]
 Outcome = Literal["ok", "failed", "nothing_new"]
-
-
 Argument = Annotated[str, Meta(min_length=1, max_length=4096)]
 VariableName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 ScopeName = Annotated[str, Meta(max_length=200)]
@@ -87,6 +85,92 @@ class JobRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     error: Annotated[str, Meta(max_length=500)] | None = None
 
 
+State = Literal["queued", "waiting", "running", "succeeded", "failed", "cancelled", "lost"]
+WAIT_SECONDS_MAX = 60.0
+
+
+class Artefact(Struct, frozen=True):
+    """A file that an attempt left in AGENTLIP_ARTEFACTS."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+class ShownAttempt(Struct, frozen=True):
+    """`limits`: how they are enforced: cgroup, rlimits, or none. `tail`: the end of the output."""
+
+    number: int
+    state: State
+    limits: str | None
+    started_at: str
+    ended_at: str | None
+    exit_code: int | None
+    error: str | None
+    output_bytes: int | None
+    tail: str | None
+    artefacts: list[Artefact]
+
+
+class ShownRun(Struct, frozen=True):
+    """`cause`: request, schedule, event or after; `detail`: its time, event or run. `principal`:
+    the token that requested it. Listings omit the attempts."""
+
+    id: str
+    job: str
+    state: State
+    cause: str
+    detail: str | None
+    principal: str | None
+    created_at: str
+    ended_at: str | None
+    exit_code: int | None
+    error: str | None
+    attempts_made: int
+    attempts: list[ShownAttempt]
+
+
+class RunShown(Struct, frozen=True):
+    run: ShownRun
+
+
+class RunList(Struct, frozen=True):
+    """Newest first. `next`: the value of `after` for the next page."""
+
+    runs: list[ShownRun]
+    has_more: bool = False
+    next: str = ""
+
+
+class RunQuery(Struct, frozen=True):
+    """`wait`: seconds to wait while the run is not over, at most 60."""
+
+    wait: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class JobHistoryQuery(Struct, frozen=True):
+    after: Annotated[str, Meta(max_length=64, description="`next` of the previous page")] = ""
+    limit: Annotated[int, Meta(ge=1)] = 50
+
+
+class RunOutputQuery(Struct, frozen=True):
+    """`attempt`: its number; 0: the latest. `after`: `next` of the previous answer. `wait`: seconds
+    to wait for more output while the attempt runs, at most 60."""
+
+    attempt: Annotated[int, Meta(ge=0, le=1000)] = 0
+    after: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    wait: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class RunOutput(Struct, frozen=True):
+    """`over`: there is no more output."""
+
+    attempt: int
+    text: str
+    next: int
+    over: bool
+
+
 class LatestRun(Struct, frozen=True, kw_only=True):
     """The latest run of a job. `succeeded_at`: when the latest run without an error ended."""
 
@@ -120,3 +204,39 @@ class BadJobSpec(Invalid):
     code = "BAD_JOB_SPEC"
     default_message = "the job can't be read"
     default_hint = "agentlip jobs validate; the fields are in docs/reference/jobs.md"
+
+
+class NoSuchJob(Missing):
+    default_message = "job not found"
+    default_hint = "agentlip jobs validate; a job is a file jobs/NAME.toml"
+
+
+class NoSuchRun(Missing):
+    default_message = "run not found"
+    default_hint = "agentlip jobs history JOB"
+
+
+class JobBusy(Conflict):
+    """Another run with the same concurrency key is not over, and the job's `overlap` is `skip`."""
+
+    code = "JOB_BUSY"
+    default_message = "a run with the same concurrency key is not over"
+    default_hint = "agentlip jobs history JOB; or set overlap to queue or replace"
+
+
+class RunOver(Conflict):
+    code = "RUN_OVER"
+    default_message = "this run is over"
+    default_hint = "agentlip jobs show RUN"
+
+
+class TooManyRuns(Exhausted):
+    code = "TOO_MANY_RUNS"
+    default_message = "too many runs are not over"
+    default_hint = "agentlip jobs cancel RUN"
+
+
+class TooManyRunWaits(Exhausted):
+    code = "TOO_MANY_RUN_WAITS"
+    default_message = "too many requests wait for runs"
+    default_hint = "try again later, or without wait"

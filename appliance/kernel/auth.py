@@ -16,7 +16,7 @@ ADMIN = "admin"
 SERVER_TOKEN_ID = "server"
 # Principals that are not tokens. No token may have such a name.
 RESERVED_NAMES = frozenset({"anonymous", "owner", SERVER_TOKEN_ID})
-RESERVED_PREFIXES = ("appliance:", "member:", "plugin:")
+RESERVED_PREFIXES = ("appliance:", "job:", "member:", "plugin:")
 TOKENS_MAX = 10_000
 
 Call = Callable[[], None]
@@ -84,6 +84,10 @@ class TokenBook:
         while len(self._temporary) >= max(1, limit):
             del self._temporary[next(iter(self._temporary))]
         self._temporary[hash_token(token)] = principal
+
+    def remove_temporary(self, token: str) -> None:
+        self._temporary.pop(hash_token(token), None)
+        self.end(0)
 
     def find(self, token: str) -> Principal | None:
         digest = hash_token(token)

@@ -90,7 +90,7 @@ def test_wheel_holds_only_the_package_agentlip(wheel: Path) -> None:
         "ui/static/vendor/VENDOR.toml", "ui/static/vendor/licences.txt",
     ):  # fmt: skip
         assert f"agentlip/{file}" in names
-    for store in ("auth", "broker", "courier", "hub", "inbox", "outbox"):
+    for store in ("auth", "broker", "courier", "hub", "inbox", "jobs", "outbox"):
         migrations = sorted(path.name for path in (ROOT / "migrations" / store).glob("*.sql"))
         folder = f"agentlip/migrations/{store}/"
         packed = [name.removeprefix(folder) for name in names if name.startswith(folder)]

@@ -1,0 +1,70 @@
+"""What an executor does with an attempt."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from appliance.jobs import wire
+
+
+class AttemptOrder(msgspec.Struct, frozen=True):
+    """`folder`: where the command runs. `kept`: the folder of its output and artefacts."""
+
+    run_id: str
+    number: int
+    spec: wire.JobSpec
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    kept: Path
+
+    @property
+    def output(self) -> Path:
+        return self.kept / f"{self.number}.log"
+
+    @property
+    def artefacts(self) -> Path:
+        return self.kept / f"{self.number}"
+
+
+class AttemptStart(msgspec.Struct, frozen=True):
+    """`handle`: how the executor knows it again. `limits`: how they are enforced."""
+
+    handle: str
+    limits: str
+
+
+class AttemptEnd(msgspec.Struct, frozen=True):
+    """`state`: succeeded, failed, cancelled or lost."""
+
+    state: str
+    exit_code: int | None = None
+    error: str | None = None
+    output_bytes: int = 0
+    tail: str = ""
+    artefacts: Sequence[wire.Artefact] = ()
+
+
+class Execution(Protocol):
+    """One attempt. `wait` is called once."""
+
+    started: AttemptStart
+
+    def wait(self) -> AttemptEnd:
+        """Does not block the event loop. Never raises."""
+
+    def cancel(self) -> None:
+        """End it soon; `wait` returns then."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+Start = Callable[[AttemptOrder], Execution]
+"""Raises NotStarted."""
+
+
+class NotStarted(Exception):
+    """The attempt can't be started; the message says why."""

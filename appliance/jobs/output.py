@@ -1,0 +1,22 @@
+"""The output of an attempt, which its launcher writes to a file."""
+
+import codecs
+from pathlib import Path
+
+PIECE_BYTES = 64 * 1024
+POLL_SECONDS = 0.5  # between two looks at a file that grows
+
+
+def read(file: Path, after: int) -> tuple[str, int]:
+    """Text from the byte `after`, up to a limit, and where it ends."""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(after)
+            data = opened.read(PIECE_BYTES)
+    except OSError:
+        return "", after
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data)
+    if not text:  # an incomplete character at the end of the file
+        return data.decode(errors="replace"), after + len(data)
+    return text, after + len(data) - len(decoder.getstate()[0])

@@ -1,0 +1,122 @@
+"""The executor of processes: one supervisor for each attempt, which ends with the appliance."""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from appliance.child.line_process import LineProcess, ProcessEnded, ResponseLate, ResponseTooLong
+from appliance.jobs import wire
+from appliance.jobs.executor import AttemptEnd, AttemptOrder, AttemptStart, NotStarted
+from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
+
+START_SECONDS = 30.0
+END_SECONDS = 60.0  # after its time limit, for the end of the attempt
+ANSWER_BYTES_MAX = 64 * 1024
+CGROUPS = Path("/sys/fs/cgroup")
+CODE = "import sys; sys.path.insert(0, {!r}); from appliance.jobs.launcher import main; main()"
+PROGRAM = CODE.format(str(Path(__file__).parents[2]))
+
+
+class ProcessExecution:
+    def __init__(self, order: AttemptOrder) -> None:
+        spec = order.spec
+        self._seconds = spec.timeout_seconds
+        self._cgroup = _cgroup_for(order) if spec.cpus or spec.memory_mb else None
+        fields = {
+            "command": order.command,
+            "environment": order.environment,
+            "folder": str(order.folder),
+            "output": str(order.output),
+            "output_bytes_max": spec.output_bytes_max,
+            "artefacts": str(order.artefacts),
+            "artefact_bytes_max": spec.artefact_bytes_max,
+            "seconds": spec.timeout_seconds,
+            "memory_bytes": (spec.memory_mb or 0) * 2**20,
+            "cpus": spec.cpus,
+            "cgroup": self._cgroup and str(self._cgroup),
+        }
+        try:
+            order.artefacts.mkdir(parents=True, exist_ok=True)
+            self._process = LineProcess([sys.executable, "-I", "-S", "-B", "-c", PROGRAM], {})
+            first = self._request(msgspec.json.encode(fields), START_SECONDS)
+        except (OSError, ProcessEnded, ResponseLate, ResponseTooLong) as error:
+            raise NotStarted(f"its process can't be started: {error}") from error
+        self._pid = first["pid"]
+        limits = first["limits"] if spec.memory_mb or spec.cpus else "none"
+        pid = self._process.pid
+        self.started = AttemptStart(f"{pid}:{_start_ticks(pid)}", limits)
+
+    def wait(self) -> AttemptEnd:
+        try:
+            last = self._request(b"wait", self._seconds + END_SECONDS)
+        except (OSError, ProcessEnded, ResponseLate, ResponseTooLong):
+            return AttemptEnd(LOST, error="its supervisor ended")
+        finally:
+            self.kill()
+        kept = {
+            "exit_code": last["code"],
+            "output_bytes": last["bytes"],
+            "tail": last["tail"],
+            "artefacts": msgspec.convert(last["artefacts"], list[wire.Artefact]),
+        }
+        if last["reason"] == "cancelled":
+            return AttemptEnd(CANCELLED, **kept)
+        if last["reason"]:
+            return AttemptEnd(FAILED, error=f"timed out after {self._seconds:g} s", **kept)
+        state, error = _outcome(last["code"])
+        return AttemptEnd(state, error=error, **kept)
+
+    def cancel(self) -> None:
+        if self._process.check_alive():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self._pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._process.kill()
+        if self._cgroup is not None:
+            with suppress(OSError):
+                self._cgroup.rmdir()
+
+    def _request(self, line: bytes, seconds: float) -> Any:
+        return msgspec.json.decode(self._process.ask(line, seconds, ANSWER_BYTES_MAX))
+
+
+def is_running(handle: str | None) -> bool:
+    """Whether the supervisor of an attempt of an earlier process still runs."""
+    pid, _, ticks = (handle or "").partition(":")
+    return bool(ticks) and _start_ticks(int(pid)) == ticks
+
+
+def _outcome(code: int) -> tuple[str, str | None]:
+    """State and error of a command that ended by itself."""
+    if code == 0:
+        return SUCCEEDED, None
+    return FAILED, f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _start_ticks(pid: int) -> str:
+    """When the process started, in ticks since the boot; "" if there is none, or not on Linux."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == b"Z" else fields[19].decode()
+
+
+def _cgroup_for(order: AttemptOrder) -> Path | None:
+    """Where the attempt's cgroup belongs, if this process may make one there: beside its own, in a
+    part that was delegated to it (`Delegate=yes` and `DelegateSubgroup=` of systemd)."""
+    try:
+        own = Path("/proc/self/cgroup").read_text(encoding="ascii").partition("::")[2].strip()
+        above = (CGROUPS / own.lstrip("/")).parent
+        if os.getxattr(above, "user.delegate") != b"1":  # systemd sets it
+            return None
+        (above / "cgroup.subtree_control").write_text("+memory +cpu", encoding="ascii")
+    except (OSError, ValueError):
+        return None
+    return above / f"job-{order.run_id}-{order.number}"

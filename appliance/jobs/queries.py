@@ -1,0 +1,101 @@
+"""Reads of runs and attempts."""
+
+import msgspec
+
+from appliance.jobs import wire
+from appliance.jobs.rows import StoredAttemptRow, StoredRunRow
+from appliance.kernel.meta import Executor
+from appliance.kernel.page import ROW_BYTES, text_bytes
+from appliance.kernel.reader import Reader
+
+RUN_COLUMNS = ", ".join(StoredRunRow._fields)
+_ATTEMPT_COLUMNS = ", ".join(StoredAttemptRow._fields)
+ATTEMPTS_MAX = 100
+JOBS_MAX = 10_000
+LAST = "~"  # sorts behind every id
+
+_artefacts = msgspec.json.Decoder(list[wire.Artefact]).decode
+
+
+def find(reader: Executor, run_id: str) -> StoredRunRow:
+    """Raises NoSuchRun."""
+    sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?"
+    row = reader.execute(sql, (run_id,)).fetchone()
+    if row is None:
+        raise wire.NoSuchRun(details={"run_id": run_id})
+    return StoredRunRow._make(row)
+
+
+def show(reader: Reader, run_id: str) -> wire.ShownRun:
+    """A run with its attempts. Raises NoSuchRun."""
+    with reader.snapshot():
+        run = find(reader, run_id)
+        sql = f"SELECT {_ATTEMPT_COLUMNS} FROM attempts WHERE run_id = ? ORDER BY number"
+        rows = reader.rows(sql, (run_id,), limit=ATTEMPTS_MAX)
+    return to_wire(run, [_attempt(StoredAttemptRow._make(row)) for row in rows])
+
+
+def history(reader: Reader, job: str, after: str, limit: int) -> tuple[list[wire.ShownRun], bool]:
+    """Runs of a job, newest first, without their attempts."""
+    return reader.page(
+        f"SELECT {RUN_COLUMNS} FROM runs WHERE job = ? AND id < ? ORDER BY id DESC LIMIT ?",
+        (job, after or LAST, limit + 1),
+        limit=limit,
+        make=lambda row: to_wire(StoredRunRow._make(row), []),
+        size=lambda run: ROW_BYTES + text_bytes(run.error) + text_bytes(run.detail),
+    )
+
+
+def last_id(reader: Reader) -> str | None:
+    row = reader.row("SELECT max(id) FROM runs")
+    return None if row is None else row[0]
+
+
+def running(reader: Reader) -> list[StoredAttemptRow]:
+    """Attempts that run, or whose runner has ended."""
+    sql = f"SELECT {_ATTEMPT_COLUMNS} FROM attempts WHERE state = 'running' LIMIT ?"
+    return [StoredAttemptRow._make(row) for row in reader.rows(sql, (1000,), limit=1000)]
+
+
+def marks(reader: Reader) -> list[tuple[str, int, int]]:
+    """From where the schedule of each job continues."""
+    sql = "SELECT name, cron_from_ms, interval_from_steady_ms FROM jobs"
+    return reader.rows(sql, limit=JOBS_MAX)
+
+
+def next_due(reader: Reader) -> int | None:
+    """When the next queued run is due, by the steady clock."""
+    row = reader.row("SELECT min(due_steady_ms) FROM runs WHERE state = 'queued'")
+    return None if row is None else row[0]
+
+
+def to_wire(run: StoredRunRow, attempts: list[wire.ShownAttempt]) -> wire.ShownRun:
+    return wire.ShownRun(
+        id=run.id,
+        job=run.job,
+        state=run.state,
+        cause=run.cause,
+        detail=run.detail,
+        principal=run.principal,
+        created_at=run.created_at,
+        ended_at=run.ended_at,
+        exit_code=run.exit_code,
+        error=run.error,
+        attempts_made=run.attempts,
+        attempts=attempts,
+    )
+
+
+def _attempt(row: StoredAttemptRow) -> wire.ShownAttempt:
+    return wire.ShownAttempt(
+        number=row.number,
+        state=row.state,
+        limits=row.limits,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        exit_code=row.exit_code,
+        error=row.error,
+        output_bytes=row.output_bytes,
+        tail=row.tail,
+        artefacts=_artefacts(row.artefacts) if row.artefacts else [],
+    )

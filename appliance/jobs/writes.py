@@ -1,0 +1,208 @@
+"""Changes of runs and attempts, inside their transactions."""
+
+import msgspec
+
+from appliance.jobs import queries, wire
+from appliance.jobs.executor import AttemptEnd, AttemptStart
+from appliance.jobs.rows import StoredRunRow
+from appliance.jobs.states import (
+    CANCEL,
+    CANCELLED,
+    EVENT_OF,
+    LOST,
+    RETRY,
+    RUN,
+    RUNNING,
+    START,
+)
+from appliance.kernel.batch import Tx
+from appliance.kernel.retry import delay_seconds
+
+OPEN_MAX = 1000  # runs that are not over
+QUEUED_MAX = 100  # runs with one concurrency key
+DELETED_MAX = 200  # runs in one transaction
+
+_spec = msgspec.json.Decoder(wire.JobSpec).decode
+
+
+class NewRun(msgspec.Struct, frozen=True):
+    job: str
+    spec: wire.JobSpec
+    cause: str
+    detail: str | None = None
+    principal: str | None = None
+
+    @property
+    def concurrency_key(self) -> str:
+        return self.spec.concurrency_key or self.job
+
+
+class CreatedRun(msgspec.Struct, frozen=True):
+    """`id`: None if it was skipped. `cancelled`: runs that it replaces and that run now."""
+
+    id: str | None
+    cancelled: tuple[str, ...] = ()
+
+
+class ScheduleMark(msgspec.Struct, frozen=True):
+    """From where the schedule of a job continues."""
+
+    job: str
+    cron_from_ms: int
+    interval_from_steady_ms: int
+
+
+class ClaimedAttempt(msgspec.Struct, frozen=True):
+    run_id: str
+    job: str
+    number: int
+    spec: wire.JobSpec
+    due_steady_ms: int
+
+
+def create(tx: Tx, new: NewRun) -> CreatedRun:
+    """Raises TooManyRuns."""
+    rows = tx.execute(
+        "SELECT id, state FROM runs WHERE concurrency_key = ?"
+        " AND state IN ('queued', 'waiting', 'running')",
+        (new.concurrency_key,),
+    ).fetchall()
+    cancelled: tuple[str, ...] = ()
+    if rows and new.spec.overlap == "skip":
+        return CreatedRun(None)
+    if rows and new.spec.overlap == "replace":
+        cancelled = tuple(run_id for run_id, _ in rows if cancel(tx, run_id) == RUNNING)
+    elif len(rows) > QUEUED_MAX:
+        raise wire.TooManyRuns(details={"limit": QUEUED_MAX, "key": new.concurrency_key})
+    (count,) = tx.execute(
+        "SELECT count(*) FROM runs WHERE state IN ('queued', 'waiting', 'running')"
+    ).fetchone()
+    if count >= OPEN_MAX:
+        raise wire.TooManyRuns(details={"limit": OPEN_MAX})
+    row = StoredRunRow(
+        id=tx.new_id("run_"), job=new.job, state="queued", cause=new.cause, detail=new.detail,
+        principal=new.principal, spec=msgspec.json.encode(new.spec).decode(),
+        concurrency_key=new.concurrency_key, created_at=tx.now, due_steady_ms=tx.steady_ms,
+        attempts=0, cancel_requested=0, ended_at=None, exit_code=None, error=None,
+    )  # fmt: skip
+    marks = ", ".join("?" * len(row))
+    tx.execute(f"INSERT INTO runs ({queries.RUN_COLUMNS}) VALUES ({marks})", row)
+    return CreatedRun(row.id, cancelled)
+
+
+def note_schedule(tx: Tx, mark: ScheduleMark, new: NewRun | None) -> CreatedRun | None:
+    """Move the mark of a job and create its run, if one is due. Raises TooManyRuns."""
+    tx.execute(
+        "INSERT INTO jobs (name, cron_from_ms, interval_from_steady_ms) VALUES (?, ?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET cron_from_ms = excluded.cron_from_ms,"
+        " interval_from_steady_ms = excluded.interval_from_steady_ms",
+        (mark.job, mark.cron_from_ms, mark.interval_from_steady_ms),
+    )
+    return None if new is None else create(tx, new)
+
+
+def claim(tx: Tx, runner: str, count: int, lease_ms: int) -> list[ClaimedAttempt]:
+    """Start attempts of at most `count` runs that are due, at most one for each key."""
+    rows = tx.execute(
+        f"SELECT {queries.RUN_COLUMNS} FROM runs AS r WHERE state = 'queued' AND due_steady_ms <= ?"
+        " AND NOT EXISTS (SELECT 1 FROM runs WHERE concurrency_key = r.concurrency_key"
+        " AND state = 'running')"
+        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE name = r.job AND paused_at IS NOT NULL)"
+        " AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'paused')"
+        " ORDER BY due_steady_ms, id LIMIT ?",
+        (tx.steady_ms, OPEN_MAX),
+    ).fetchall()
+    claimed: dict[str, ClaimedAttempt] = {}
+    for row in map(StoredRunRow._make, rows):
+        if len(claimed) == count:
+            break
+        if row.concurrency_key in claimed:
+            continue
+        number = row.attempts + 1
+        tx.execute(
+            "UPDATE runs SET state = ?, attempts = ? WHERE id = ?",
+            (RUN.after(row.state, START), number, row.id),
+        )
+        tx.execute(
+            "INSERT INTO attempts"
+            " (run_id, number, state, runner, lease_until_steady_ms, started_at)"
+            " VALUES (?, ?, 'running', ?, ?, ?)",
+            (row.id, number, runner, tx.steady_ms + lease_ms, tx.now),
+        )
+        attempt = ClaimedAttempt(row.id, row.job, number, _spec(row.spec), row.due_steady_ms)
+        claimed[row.concurrency_key] = attempt
+    return list(claimed.values())
+
+
+def note_start(tx: Tx, run_id: str, number: int, start: AttemptStart) -> None:
+    tx.execute(
+        "UPDATE attempts SET handle = ?, limits = ? WHERE run_id = ? AND number = ?",
+        (start.handle, start.limits, run_id, number),
+    )
+
+
+def renew(tx: Tx, runner: str, lease_ms: int) -> None:
+    tx.execute(
+        "UPDATE attempts SET lease_until_steady_ms = ? WHERE runner = ? AND state = 'running'",
+        (tx.steady_ms + lease_ms, runner),
+    )
+
+
+def end_attempt(
+    tx: Tx, run_id: str, number: int, end: AttemptEnd, random_unit: float = 0.5
+) -> str | None:
+    """The run's new state; None if the attempt has ended before, so nothing changes."""
+    artefacts = msgspec.json.encode(end.artefacts).decode()
+    fields = (end.state, tx.now, end.exit_code, end.error, end.output_bytes, end.tail, artefacts)
+    changed = tx.execute(
+        "UPDATE attempts SET state = ?, ended_at = ?, exit_code = ?, error = ?, output_bytes = ?,"
+        " tail = ?, artefacts = ? WHERE run_id = ? AND number = ? AND state = 'running'",
+        (*fields, run_id, number),
+    ).rowcount
+    if not changed:
+        return None
+    run = queries.find(tx, run_id)
+    spec = _spec(run.spec)
+    state = RUN.after(RUNNING, EVENT_OF[end.state])
+    due = run.due_steady_ms
+    ended_at: str | None = tx.now
+    if run.cancel_requested and state == LOST:
+        state = CANCELLED
+    elif state in spec.retry_on and number <= spec.retries and not run.cancel_requested:
+        state, ended_at = RUN.after(state, RETRY), None
+        due = tx.steady_ms + int(1000 * delay_seconds(spec.backoff, number, random_unit))
+    tx.execute(
+        "UPDATE runs SET state = ?, due_steady_ms = ?, ended_at = ?, exit_code = ?, error = ?"
+        " WHERE id = ?",
+        (state, due, ended_at, end.exit_code, end.error, run_id),
+    )
+    return state
+
+
+def cancel(tx: Tx, run_id: str) -> str:
+    """Cancel a run that waits, or request it of one that runs; returns the state before. Raises
+    RunOver."""
+    run = queries.find(tx, run_id)
+    if run.state == RUNNING:
+        tx.execute("UPDATE runs SET cancel_requested = 1 WHERE id = ?", (run_id,))
+    elif CANCEL in RUN.events(run.state):
+        tx.execute(
+            "UPDATE runs SET state = ?, ended_at = ? WHERE id = ?",
+            (RUN.after(run.state, CANCEL), tx.now, run_id),
+        )
+    else:
+        raise wire.RunOver(f"this run has {run.state}", details={"state": run.state})
+    return run.state
+
+
+def prune(tx: Tx, before: str, kept: int) -> list[str]:
+    """Delete runs that ended before the moment, except the latest `kept` of each job; their ids."""
+    rows = tx.execute(
+        "SELECT id FROM runs AS r WHERE ended_at < ? AND (SELECT count(*) FROM runs"
+        " WHERE job = r.job AND id > r.id LIMIT ?) >= ? ORDER BY id LIMIT ?",
+        (before, kept, kept, DELETED_MAX),
+    ).fetchall()
+    ids = [str(run_id) for (run_id,) in rows]
+    for table, column in (("attempts", "run_id"), ("runs", "id")):
+        tx.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(run_id,) for run_id in ids])
+    return ids

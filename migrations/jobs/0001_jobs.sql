@@ -1,0 +1,59 @@
+-- What: jobs made over the API, the moment from which each schedule continues, runs, and each attempt of a run.
+-- Why: an accepted run must survive the process, and an attempt is never overwritten by the next one. `due_steady_ms` and
+--   `lease_until_steady_ms` are times of a clock that is never set, so a jump of the wall clock starts nothing.
+-- opens-with: 1
+
+CREATE TABLE meta (
+  key TEXT PRIMARY KEY NOT NULL,
+  value TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE jobs (
+  name TEXT PRIMARY KEY NOT NULL,
+  spec TEXT,                     -- JSON; NULL: the job is a file
+  paused_at TEXT,
+  cron_from_ms INTEGER NOT NULL, -- by the wall clock; earlier times were handled
+  interval_from_steady_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE runs (
+  id TEXT PRIMARY KEY NOT NULL,
+  job TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('queued', 'waiting', 'running', 'succeeded', 'failed', 'cancelled', 'lost')),
+  cause TEXT NOT NULL,           -- request, schedule, event or after
+  detail TEXT,                   -- the due time, the event, or the run before
+  principal TEXT,                -- who asked for it
+  spec TEXT NOT NULL,            -- JSON, as it was when the run was created
+  concurrency_key TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  due_steady_ms INTEGER NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  cancel_requested INTEGER NOT NULL DEFAULT 0,
+  ended_at TEXT,
+  exit_code INTEGER,
+  error TEXT
+) STRICT;
+
+CREATE INDEX runs_open ON runs (concurrency_key, state) WHERE state IN ('queued', 'waiting', 'running');
+CREATE INDEX runs_due ON runs (due_steady_ms) WHERE state = 'queued';
+CREATE INDEX runs_job ON runs (job, id);
+
+CREATE TABLE attempts (
+  run_id TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('running', 'succeeded', 'failed', 'cancelled', 'lost')),
+  runner TEXT NOT NULL,          -- instance id of the appliance
+  lease_until_steady_ms INTEGER NOT NULL,
+  handle TEXT,                   -- of the executor, such as a process
+  limits TEXT,                   -- how its limits are enforced
+  started_at TEXT NOT NULL,
+  ended_at TEXT,
+  exit_code INTEGER,
+  error TEXT,
+  output_bytes INTEGER,
+  tail TEXT,                     -- the end of its output
+  artefacts TEXT,                -- JSON: name, bytes and SHA-256 of each file
+  PRIMARY KEY (run_id, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX attempts_running ON attempts (run_id) WHERE state = 'running';

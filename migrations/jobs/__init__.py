@@ -1,0 +1,1 @@
+"""Schema of jobs and their runs: `jobs.sqlite3`."""
