@@ -55,7 +55,7 @@ from appliance.integrations.webhooks_outbox import (
     WebhooksById,
     WebhooksSwitchedOff,
 )
-from appliance.jobs.subsystem import JobsSubsystem
+from appliance.jobs.subsystem import JobsNeeds, JobsSubsystem
 from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.config import secret
 from appliance.kernel.process_identity import ProcessIdentity
@@ -205,7 +205,8 @@ class Composition:
         if self.hub is not None and host.runs("ask"):
             subsystems += asks_of(host, self.hub, member.outbox, bus)
         if host.runs("jobs"):
-            subsystems.append(JobsSubsystem(host))
+            url = OwnUrl(host.section(HttpSettings).host, host.served)
+            subsystems.append(JobsSubsystem(host, JobsNeeds(self.tokens.book, url)))
         if host.runs("backup"):
             stores = host.section(RolesSettings).stores
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))

@@ -1,16 +1,21 @@
 """`agentlip jobs`: the jobs of this workspace, and what ran."""
 
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, common, note, plain, plain_app
 
 app = plain_app(
     "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
     "Administration/jobs",
 )
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.")]
+PATH = "/api/v1/jobs"
+WAIT_SECONDS = 20.0  # that one request waits
+TAIL_LINES = 10
 EXIT_WRONG = 1
 
 
@@ -77,6 +82,96 @@ def show_next(
             rows.append({"job": file.name, "due": None, "schedule": schedule})
     columns = [("JOB", "job"), ("DUE", "due"), ("SCHEDULE", "schedule")]
     session.table(rows, columns, empty="no such job has a schedule")
+
+
+@app.command("run")
+@common
+def run_job(
+    session: Session,
+    job: JobArgument,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until it is over; exit with its exit code.")
+    ] = False,
+) -> None:
+    """Run a job now."""
+    hub = session.hub()
+    run = hub.post(f"{PATH}/{segment(job)}/runs", {})["run"]
+    while wait and run["ended_at"] is None:
+        run = hub.get(f"{PATH}/runs/{run['id']}", wait=WAIT_SECONDS)["run"]
+    session.answer(run, _sentence(run))
+    if wait and run["state"] != "succeeded":
+        raise typer.Exit(run["exit_code"] if (run["exit_code"] or 0) > 0 else EXIT_WRONG)
+
+
+@app.command("show")
+@common
+def show_run(session: Session, run_id: RunArgument) -> None:
+    """Show a run with its attempts."""
+    run = session.hub().get(f"{PATH}/runs/{segment(run_id)}")["run"]
+    lines = [_sentence(run), f"cause: {run['cause']} {run['detail'] or ''}".rstrip()]
+    for attempt in run["attempts"]:
+        lines.append(
+            f"attempt {attempt['number']}: {attempt['state']},"
+            f" {attempt['started_at']} to {attempt['ended_at'] or 'now'},"
+            f" limits: {attempt['limits'] or 'none'}"
+        )
+        lines += [f"  {file['name']}: {file['bytes']} bytes" for file in attempt["artefacts"]]
+        lines += [f"  | {line}" for line in (attempt["tail"] or "").splitlines()[-TAIL_LINES:]]
+    session.answer(run, "\n".join(plain(line) for line in lines))
+
+
+@app.command("logs")
+@common
+def print_output(
+    session: Session,
+    run_id: RunArgument,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it is over.")] = False,
+    attempt: Annotated[
+        int, typer.Option("--attempt", min=0, help="Its number; 0: the latest.")
+    ] = 0,
+) -> None:
+    """Print the output of a run."""
+    hub, query, over = session.hub(), {"attempt": attempt, "after": 0}, False
+    while not over:
+        path = f"{PATH}/runs/{segment(run_id)}/output"
+        part = hub.get(path, **query, wait=WAIT_SECONDS if follow else 0)
+        query["after"] = part["next"]
+        over = part["over"] or not (part["text"] or follow)
+        if session.machine:
+            session.answer(part, "")
+        elif part["text"]:
+            typer.echo(part["text"], nl=False)
+
+
+@app.command("cancel")
+@common
+def cancel_run(session: Session, run_id: RunArgument) -> None:
+    """Cancel a run. Exit code 2 if it is over."""
+    run = session.hub().post(f"{PATH}/runs/{segment(run_id)}/cancel", {})["run"]
+    session.answer(run, _sentence(run))
+
+
+@app.command("history")
+@common
+def list_history(
+    session: Session,
+    job: JobArgument,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most runs to list.")] = 20,
+) -> None:
+    """List the runs of a job, newest first."""
+    rows, _ = session.hub().page(f"{PATH}/{segment(job)}/history", "runs", limit)
+    columns = [("RUN", "id"), ("STATE", "state"), ("CAUSE", "cause"), ("CREATED", "created_at")]
+    columns += [("ENDED", "ended_at"), ("ATTEMPTS", "attempts_made"), ("ERROR", "error")]
+    session.table(rows, columns, empty="this job has not run; agentlip jobs run JOB")
+
+
+def segment(text: str) -> str:
+    return quote(text, safe="") or "-"
+
+
+def _sentence(run: dict[str, Any]) -> str:
+    error = f": {run['error']}" if run["error"] else ""
+    return plain(f"{run['id']} of {run['job']} {run['state']}{error}")
 
 
 def _read_files(session: Session) -> list[Any]:

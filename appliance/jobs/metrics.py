@@ -1,6 +1,7 @@
-"""Metrics of the latest runs of jobs. `job` is a name of a job; there are at most JOBS_MAX."""
+"""Metrics of runs, and of the latest reported run of each job. `job` is the name of a job that has
+reported a run; there are at most JOBS_MAX."""
 
-from appliance.kernel.metrics import gauge
+from appliance.kernel.metrics import counter, gauge, histogram
 
 finished = gauge(
     "jobs_last_run_timestamp_seconds", "When the latest run of a job ended, in Unix time", ("job",)
@@ -13,3 +14,9 @@ succeeded = gauge(
 seconds = gauge("jobs_last_run_seconds", "How long the latest run of a job took", ("job",))
 rows = gauge("jobs_last_run_rows", "Rows that the latest run of a job counted", ("job",))
 failed = gauge("jobs_last_run_failed", "1 if the latest run of a job failed", ("job",))
+attempts = counter("jobs_attempts_total", "Attempts that ended, by state", ("state",))
+skipped = counter("jobs_skipped_total", "Scheduled runs that were skipped because of another run")
+running = gauge("jobs_running", "Attempts that run")
+start_seconds = histogram(
+    "jobs_start_seconds", "Time from the moment a run is due until its process has started"
+)

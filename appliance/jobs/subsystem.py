@@ -1,21 +1,63 @@
-"""Runs of jobs as a part of the appliance."""
+"""Jobs and their runs as a part of the appliance."""
+
+from collections.abc import Callable
+
+import msgspec
 
 from appliance.host import Host
+from appliance.jobs.catalogue import JobCatalogue
+from appliance.jobs.loops import JobLoop
+from appliance.jobs.process import ProcessExecution
 from appliance.jobs.resources import routes
+from appliance.jobs.runner import JobRunner
 from appliance.jobs.service import JobRuns
 from appliance.jobs.wire import SCOPES
+from appliance.kernel.auth import TokenBook
+from appliance.kernel.clock import HOUR_MS
+from appliance.kernel.loop import Pruner
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
+
+STORE = "jobs"
+
+
+class JobsNeeds(msgspec.Struct, frozen=True):
+    """`url` returns the URL of this appliance."""
+
+    book: TokenBook
+    url: Callable[[], str]
 
 
 class JobsSubsystem(Subsystem):
     name = "jobs"
     role = Role("runs that batch jobs report, as metrics and for `agentlip jobs`")
     paths = ("/api/v1/jobs",)
+    needed_stores = frozenset({STORE})
     scopes = SCOPES
 
-    def __init__(self, host: Host) -> None:
-        self._runs = JobRuns(host.datadir, host.log)
+    def __init__(self, host: Host, needs: JobsNeeds) -> None:
+        clock, log, workspace = host.clock, host.log, host.datadir.workspace
+        self._reported = JobRuns(host.datadir, log)
+        store = host.open_store(STORE)
+        self.stores = (store,)
+        self.runner = JobRunner(
+            store, JobCatalogue(workspace, log), needs.book, clock, log,
+            workspace=workspace, kept=host.datadir.dir / "jobs", instance_id=host.instance_id,
+            url=needs.url, start=ProcessExecution,
+        )  # fmt: skip
+        if STORE not in host.damaged:
+            self.runner.open()
+        self.loops = (
+            JobLoop(self.runner, clock, log),
+            Pruner("jobs_pruner", HOUR_MS / 1000, self.runner.prune, clock, log),
+        )
 
     def routes(self) -> list[Route]:
-        return routes(self._runs)
+        return routes(self._reported, self.runner)
+
+    def drain(self) -> None:
+        self.runner.drain()
+
+    def close(self, timeout_seconds: float) -> bool:
+        self.runner.close(timeout_seconds / 2)
+        return super().close(timeout_seconds / 2)

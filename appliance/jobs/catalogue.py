@@ -1,0 +1,61 @@
+"""The jobs that are known now: those of files, read again when the folder changes."""
+
+from pathlib import Path
+
+from appliance.jobs import wire
+from appliance.jobs.spec_files import FOLDER, SpecFile, read_folder
+from appliance.kernel.lock import GreenletLock
+from appliance.kernel.log import Log
+from appliance.kernel.threads import in_thread
+
+
+class JobCatalogue:
+    """A file that is wrong leaves the job as it was before, and is logged."""
+
+    def __init__(self, workspace: Path, log: Log) -> None:
+        self._workspace = workspace
+        self._log = log
+        self._lock = GreenletLock()
+        self.version = 0  # grows with each change
+        self._signature: object = None
+        self._specs: dict[str, wire.JobSpec] = {}
+
+    def find(self, name: str) -> wire.JobSpec:
+        """Raises NoSuchJob."""
+        try:
+            return self._specs[name]
+        except KeyError:
+            raise wire.NoSuchJob(details={"job": name}) from None
+
+    @property
+    def specs(self) -> dict[str, wire.JobSpec]:
+        return dict(self._specs)
+
+    def refresh(self) -> None:
+        """Read the files if one has changed."""
+        with self._lock:
+            signature = in_thread(_signature, self._workspace)
+            if self.version and signature == self._signature:
+                return
+            self._take(in_thread(read_folder, self._workspace))
+            self._signature = signature
+            self.version += 1
+
+    def _take(self, files: list[SpecFile]) -> None:
+        former, self._specs = self._specs, {}
+        for file in files:
+            spec = file.spec
+            if file.error is not None:
+                self._log.warning("a job can't be read", job=file.name, reason=file.error.message)
+                spec = former.get(file.name)
+            if spec is not None:
+                self._specs[file.name] = spec
+
+
+def _signature(workspace: Path) -> object:
+    """Changes with every file of the folder."""
+    try:
+        stats = [(path.name, path.stat()) for path in Path(workspace, FOLDER).glob("*.toml")]
+    except OSError:
+        return None
+    return sorted((name, stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in stats)

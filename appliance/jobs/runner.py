@@ -1,0 +1,311 @@
+"""JobRunner: the verbs of jobs and runs, and the attempts that run now."""
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from appliance.jobs import metrics, output, queries, wire, writes
+from appliance.jobs.catalogue import JobCatalogue
+from appliance.jobs.executor import AttemptEnd, AttemptOrder, Execution, NotStarted, Start
+from appliance.jobs.process import is_running
+from appliance.jobs.scheduler import Scheduler
+from appliance.jobs.states import FAILED, LOST, QUEUED, RUNNING, WAITING
+from appliance.kernel.auth import Principal, TokenBook
+from appliance.kernel.caller import current
+from appliance.kernel.clock import DAY_MS, Clock, iso
+from appliance.kernel.config import BadSettings, secret
+from appliance.kernel.ids import prefixed_token
+from appliance.kernel.log import Log
+from appliance.kernel.pool import GreenletPool
+from appliance.kernel.steady_clock import SteadyClock
+from appliance.kernel.store import Store
+from appliance.kernel.threads import in_thread
+from appliance.kernel.wakeup import Wakeup
+
+ATTEMPTS_MAX = 8  # attempts at the same time
+WAITS_MAX = 100  # requests that wait for a run
+TOKENS_MAX = 1000
+LEASE_MS = 30_000
+PAGE_MAX = 200  # runs in one response; a larger `limit` is clamped
+KEPT_DAYS = 30  # after a run is over
+KEPT_RUNS = 20  # the latest of each job are kept longer
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
+
+
+class JobRunner:
+    """One per process. `kept`: the folder of output and artefacts. `url` returns the URL of this
+    appliance."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: JobCatalogue,
+        book: TokenBook,
+        clock: Clock,
+        log: Log,
+        *,
+        workspace: Path,
+        kept: Path,
+        instance_id: str,
+        url: Callable[[], str],
+        start: Start,
+    ) -> None:
+        self.store = store
+        self.catalogue = catalogue
+        self.steady = SteadyClock(store, clock, log)
+        self.work = Wakeup()
+        self.closed = False
+        self._book = book
+        self._clock = clock
+        self._log = log
+        self._workspace = workspace
+        self._kept = kept
+        self._instance_id = instance_id
+        self._url = url
+        self._start = start
+        self._pool = GreenletPool(ATTEMPTS_MAX)
+        self._running: dict[str, Execution] = {}
+        self._ended: list[tuple[writes.ClaimedAttempt, AttemptEnd]] = []
+        self._waits: set[Wakeup] = set()
+        self._has_former = True
+        self._scheduled_version = 0
+        self.scheduler = Scheduler(store, catalogue, self.steady, log)
+        metrics.running.set_function(lambda: len(self._running))
+
+    def open(self) -> None:
+        self.steady.open()
+        self.store.seed_ids(self.store.read(queries.last_id))
+        self.scheduler.open()
+
+    # -- verbs --------------------------------------------------------------------
+
+    def request(self, job: str, who: Principal) -> wire.RunShown:
+        """Raises NoSuchJob, JobBusy and TooManyRuns."""
+        self.catalogue.refresh()
+        spec = self.catalogue.find(job)
+        run_id = self.create(writes.NewRun(job, spec, "request", None, who.label))
+        if run_id is None:
+            raise wire.JobBusy(details={"job": job})
+        return self.show(run_id)
+
+    def create(self, new: writes.NewRun) -> str | None:
+        """The run's id; None if it was skipped."""
+        created = self.store.write(writes.create, new)
+        self._begin(created)
+        self.work.set()
+        return str(created.id) if created.id else None
+
+    def _begin(self, created: writes.CreatedRun) -> None:
+        if created.id is None:
+            metrics.skipped.inc()
+        for run_id in created.cancelled:
+            self._end_now(run_id)
+
+    def cancel(self, run_id: str) -> wire.RunShown:
+        if self.store.write(writes.cancel, run_id) == RUNNING:
+            self._end_now(run_id)
+        self._wake()
+        return self.show(run_id)
+
+    def show(self, run_id: str, wait_seconds: float = 0.0) -> wire.RunShown:
+        """Waits while the run is not over, at most `wait_seconds`."""
+        run = self.store.read(queries.show, run_id)
+        if wait_seconds > 0 and run.state in (QUEUED, WAITING, RUNNING):
+            until = self._clock.monotonic() + min(wait_seconds, wire.WAIT_SECONDS_MAX)
+            with self.waiting() as wakeup:
+                while run.state in (QUEUED, WAITING, RUNNING) and not self.closed:
+                    left = until - self._clock.monotonic()
+                    if left <= 0 or not wakeup.wait(left):
+                        break
+                    wakeup.clear()
+                    run = self.store.read(queries.show, run_id)
+        return wire.RunShown(run)
+
+    def history(self, job: str, query: wire.JobHistoryQuery) -> wire.RunList:
+        limit = min(query.limit, PAGE_MAX)
+        runs, more = self.store.read(queries.history, job, query.after, limit)
+        return wire.RunList(runs, more, runs[-1].id if more else "")
+
+    def read_output(self, run_id: str, query: wire.RunOutputQuery) -> wire.RunOutput:
+        """Waits for more output while the attempt runs, at most `wait` seconds."""
+        run = self.store.read(queries.show, run_id)
+        number = query.attempt or run.attempts_made
+        file = self._kept / run_id / f"{number}.log"
+        until = self._clock.monotonic() + min(query.wait, wire.WAIT_SECONDS_MAX)
+        with self.waiting() as wakeup:
+            while True:
+                run = self.store.read(queries.show, run_id)
+                over = not any(a.number >= number and a.ended_at is None for a in run.attempts)
+                over = over and (bool(run.attempts) or run.ended_at is not None)
+                text, after = in_thread(output.read, file, query.after)
+                left = until - self._clock.monotonic()
+                if text or over or left <= 0 or self.closed:
+                    break
+                wakeup.wait(min(left, output.POLL_SECONDS))
+        return wire.RunOutput(number, text, after, over and not text)
+
+    @contextmanager
+    def waiting(self) -> Iterator[Wakeup]:
+        """Within it, the wakeup is set when a run changes, or the caller is gone."""
+        if len(self._waits) >= WAITS_MAX:
+            raise wire.TooManyRunWaits
+        wakeup, client = Wakeup(), current.get()
+        end = client.stay(wakeup.set) if client is not None else None
+        self._waits.add(wakeup)
+        try:
+            yield wakeup
+        finally:
+            self._waits.discard(wakeup)
+            if end is not None:
+                end()
+
+    # -- rounds of the loop ---------------------------------------------------------
+
+    @property
+    def is_working(self) -> bool:
+        return bool(self._running or self._ended or self._has_former)
+
+    def lose_former(self) -> int:
+        """End the attempts of earlier processes as lost, once their processes are gone."""
+        if not self._has_former:
+            return 0
+        former = [
+            attempt
+            for attempt in self.store.read(queries.running)
+            if attempt.runner != self._instance_id
+        ]
+        gone = [attempt for attempt in former if not is_running(attempt.handle)]
+        lost = AttemptEnd(LOST, error="the appliance ended during the attempt")
+        for attempt in gone:
+            self.store.write(
+                writes.end_attempt, attempt.run_id, attempt.number, lost, random.random()
+            )
+        self._has_former = len(gone) < len(former)
+        return len(gone)
+
+    def store_ends(self) -> int:
+        """Store how attempts have ended. Raises Unavailable, and keeps them for the next round."""
+        ended = list(self._ended)
+        if not ended:
+            return 0
+        results = self.store.write_many([
+            (writes.end_attempt, (attempt.run_id, attempt.number, end, random.random()))
+            for attempt, end in ended
+        ])  # fmt: skip
+        for result, (_, end) in zip(results, ended, strict=True):
+            result.unwrap()
+            metrics.attempts.labels(end.state).inc()
+        del self._ended[: len(ended)]
+        self._wake()
+        return len(ended)
+
+    def renew(self) -> None:
+        if self._running:
+            self.store.write(writes.renew, self._instance_id, LEASE_MS)
+
+    def schedule(self, now_ms: int, *, clock_was_set: bool) -> int:
+        """Create the runs that are due by their schedule; how many."""
+        self.catalogue.refresh()
+        if clock_was_set or self.catalogue.version != self._scheduled_version:
+            self._scheduled_version = self.catalogue.version
+            self.scheduler.refresh(now_ms)
+        created = self.scheduler.create_due(now_ms)
+        for run in created:
+            self._begin(run)
+        return len(created)
+
+    def start_due(self) -> int:
+        """Start attempts of runs that are due, as far as there is room."""
+        if self.closed or not self._pool.free or self._ended:
+            return 0
+        claimed = self.store.write(writes.claim, self._instance_id, self._pool.free, LEASE_MS)
+        for attempt in claimed:
+            self._pool.spawn(self._run, attempt)
+        return len(claimed)
+
+    def prune(self, now_ms: int) -> int:
+        ids = self.store.write(writes.prune, iso(now_ms - KEPT_DAYS * DAY_MS), KEPT_RUNS)
+        for run_id in ids:
+            in_thread(shutil.rmtree, self._kept / run_id, True)
+        return len(ids)
+
+    def drain(self) -> None:
+        self.closed = True
+        self._wake()
+
+    def close(self, timeout_seconds: float) -> None:
+        """End all attempts; the next process counts them as lost."""
+        self.drain()
+        for execution in self._running.values():
+            execution.kill()
+        if not self._pool.join(timeout_seconds):
+            self._pool.kill()
+
+    # -- one attempt ------------------------------------------------------------------
+
+    def _run(self, attempt: writes.ClaimedAttempt) -> None:
+        token = prefixed_token() if attempt.spec.scopes else ""
+        try:
+            execution = self._start(self._order(attempt, token))
+        except (NotStarted, BadSettings) as error:
+            end = AttemptEnd(FAILED, error=str(error)[:500])
+        else:
+            self._running[attempt.run_id] = execution
+            late_ms = self.steady.now_ms() - attempt.due_steady_ms
+            metrics.start_seconds.observe(max(0, late_ms) / 1000)
+            end = self._wait(attempt, execution)
+        finally:
+            if token:
+                self._book.remove_temporary(token)
+        if not self.closed:
+            self._ended.append((attempt, end))
+            self._running.pop(attempt.run_id, None)
+            self.work.set()
+
+    def _wait(self, attempt: writes.ClaimedAttempt, execution: Execution) -> AttemptEnd:
+        key = attempt.run_id, attempt.number
+        try:
+            self.store.write(writes.note_start, *key, execution.started)
+            if self.store.read(queries.find, attempt.run_id).cancel_requested:
+                execution.cancel()
+            return execution.wait()
+        except Exception as error:
+            execution.kill()
+            self._log.error("an attempt was ended", error, run=attempt.run_id)
+            return AttemptEnd(LOST, error=f"the appliance failed: {type(error).__name__}")
+
+    def _order(self, attempt: writes.ClaimedAttempt, token: str) -> AttemptOrder:
+        spec, run_id = attempt.spec, attempt.run_id
+        order = AttemptOrder(
+            run_id, attempt.number, spec, spec.command, {}, self._workspace, self._kept / run_id
+        )
+        environment = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+        environment |= spec.environment
+        for name, path in spec.secrets.items():
+            environment[name] = secret(str(self._workspace / path))
+        environment |= {
+            "AGENTLIP_JOB": attempt.job,
+            "AGENTLIP_RUN": run_id,
+            "AGENTLIP_ATTEMPT": str(attempt.number),
+            "AGENTLIP_ARTEFACTS": str(order.artefacts),
+            "AGENTLIP_URL": self._url(),
+        }
+        if token:
+            who = Principal(run_id, f"job:{attempt.job}", frozenset(spec.scopes))
+            self._book.add_temporary(token, who, TOKENS_MAX)
+            environment["AGENTLIP_TOKEN"] = token
+        return msgspec.structs.replace(order, environment=environment)
+
+    def _end_now(self, run_id: str) -> None:
+        execution = self._running.get(run_id)
+        if execution is not None:
+            execution.cancel()
+
+    def _wake(self) -> None:
+        for wakeup in self._waits:
+            wakeup.set()

@@ -1,0 +1,104 @@
+"""Scheduler: creates runs of jobs that are due by their schedule."""
+
+import msgspec
+
+from appliance.jobs import queries, wire, writes
+from appliance.jobs.catalogue import JobCatalogue
+from appliance.jobs.schedule import continue_from, due_cron, next_ms
+from appliance.kernel.clock import iso
+from appliance.kernel.log import Log
+from appliance.kernel.steady_clock import SteadyClock
+from appliance.kernel.store import Store
+
+
+class DueTime(msgspec.Struct, frozen=True):
+    """When a job is due next: by the wall clock (cron), or by the steady clock (interval)."""
+
+    wall_ms: int | None = None
+    steady_ms: int | None = None
+
+
+class Scheduler:
+    """The moments from which schedules continue are in the store, so a restart neither repeats a
+    time nor loses one. In memory is only when each job is due next."""
+
+    def __init__(
+        self, store: Store, catalogue: JobCatalogue, steady: SteadyClock, log: Log
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._steady = steady
+        self._log = log
+        self._marks: dict[str, writes.ScheduleMark] = {}
+        self._due: dict[str, DueTime] = {}
+
+    def open(self) -> None:
+        rows = self._store.read(queries.marks)
+        self._marks = {row[0]: writes.ScheduleMark(*row) for row in rows}
+
+    def refresh(self, now_ms: int) -> None:
+        """After a change of jobs, or of the clock."""
+        self._due.clear()
+        for name, spec in self._catalogue.specs.items():
+            if spec.cron is None and spec.interval_seconds is None:
+                continue
+            mark = self._marks.get(name)
+            if mark is None:
+                mark = writes.ScheduleMark(name, now_ms, self._steady.now_ms())
+                self._store.write(writes.note_schedule, mark, None)
+                self._marks[name] = mark
+            self._due[name] = _next(spec, mark, now_ms)
+
+    def create_due(self, now_ms: int) -> list[writes.CreatedRun]:
+        """Create the runs that are due now, at most one for each job."""
+        steady_ms, created = self._steady.now_ms(), []
+        for name, due in list(self._due.items()):
+            is_due = (due.wall_ms is not None and due.wall_ms <= now_ms) or (
+                due.steady_ms is not None and due.steady_ms <= steady_ms
+            )
+            if is_due:
+                spec = self._catalogue.find(name)
+                run = self._create(name, spec, now_ms, steady_ms)
+                created += [] if run is None else [run]
+                self._due[name] = _next(spec, self._marks[name], now_ms)
+        return created
+
+    def seconds_left(self, now_ms: int) -> float:
+        """Until the next job is due."""
+        steady_ms = self._steady.now_ms()
+        left = [due.wall_ms - now_ms for due in self._due.values() if due.wall_ms is not None]
+        left += [
+            due.steady_ms - steady_ms for due in self._due.values() if due.steady_ms is not None
+        ]
+        return max(0, min(left, default=86_400_000)) / 1000
+
+    def _create(
+        self, name: str, spec: wire.JobSpec, now_ms: int, steady_ms: int
+    ) -> writes.CreatedRun | None:
+        mark, detail = self._marks[name], None
+        if spec.cron is None:
+            mark = msgspec.structs.replace(mark, interval_from_steady_ms=steady_ms)
+        else:
+            instant, from_ms = due_cron(
+                spec.cron, spec.time_zone, mark.cron_from_ms, now_ms, spec.catch_up
+            )
+            mark = msgspec.structs.replace(mark, cron_from_ms=from_ms)
+            detail = None if instant is None else iso(instant)
+        is_wanted = spec.cron is None or detail is not None
+        new = writes.NewRun(name, spec, "schedule", detail) if is_wanted else None
+        try:
+            created: writes.CreatedRun | None = self._store.write(writes.note_schedule, mark, new)
+        except wire.TooManyRuns as error:
+            self._log.warning("a scheduled run was not created", job=name, code=error.code)
+            created = self._store.write(writes.note_schedule, mark, None)
+        self._marks[name] = mark
+        return created
+
+
+def _next(spec: wire.JobSpec, mark: writes.ScheduleMark, now_ms: int) -> DueTime:
+    if spec.cron is None:
+        assert spec.interval_seconds is not None
+        interval_ms = int(spec.interval_seconds * 1000)
+        return DueTime(steady_ms=mark.interval_from_steady_ms + interval_ms)
+    after_ms = continue_from(mark.cron_from_ms, now_ms)
+    return DueTime(wall_ms=next(iter(next_ms(spec.cron, spec.time_zone, after_ms, 1)), None))
