@@ -37,6 +37,7 @@ CONSTANTS = {
     "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,
     "appliance.courier.enqueue.BLOCK_MS": 50,
     "appliance.inbox.service.WAIT_SECONDS_MAX": 0.05,
+    "appliance.jobs.wire.WAIT_SECONDS_MAX": 0.05,
 }
 
 

@@ -39,7 +39,7 @@ ASKED = {
     "identity": "/v1/identity",
     "tokens": "/api/v1/tokens",
 }
-STORES = ("hub", "courier", "outbox", "inbox", "broker")
+STORES = ("hub", "courier", "outbox", "inbox", "broker", "jobs")
 ROLES = RolesSettings.__struct_fields__
 BESIDE = {
     "tokens",
@@ -204,7 +204,7 @@ def test_laptop_with_hub_outbox_and_courier(tmp_path):
     with hub.running():
         check_served(hub, LAPTOP | {"identity"})
         check_healthy(hub, {"inbox", "hooks", "broker", "mcp"})
-        assert open_stores(hub) == {"auth", "db", "courier", "outbox"}
+        assert open_stores(hub) == {"auth", "db", "courier", "outbox", "jobs"}
         assert hub.http.post("/mcp", {}).body["code"] == "ROLE_OFF"
         hub.send(hub.channel_with_topic("general")[1])
         kept = hub.http.post("/v1/enqueue", {"to": "kept.x", "envelope": ENVELOPE})

@@ -43,6 +43,7 @@ CONSTANTS = {
     "appliance.bus.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.hub.service.WAIT_SECONDS_MAX": 0.02,
     "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,
+    "appliance.jobs.wire.WAIT_SECONDS_MAX": 0.05,
 }
 
 

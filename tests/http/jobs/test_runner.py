@@ -1,0 +1,159 @@
+"""Jobs that run below a served appliance: their ends, output, token, and kills of the appliance."""
+
+import os
+
+import pytest
+
+from tests.support.commands import agentlip
+from tests.support.servedhub import ServedHub
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+
+JOBS = {
+    "good": 'command = ["sh", "-c", "echo $JOB_COLOR $SECRET; echo x > $AGENTLIP_ARTEFACTS/a"]\n'
+            'environment = { JOB_COLOR = "red" }\nsecrets = { SECRET = "secret.txt" }',
+    "bad": 'command = ["sh", "-c", "echo oh; exit 7"]',
+    "flaky": 'command = ["sh", "-c", "test $AGENTLIP_ATTEMPT = 2"]\nretries = 1\n'
+             '[backoff]\ninitial_seconds = 0.01',
+    "sleepy": 'command = ["sh", "-c", "echo ready; setsid sleep 600 & sleep 600"]\nretries = 1\n'
+              'retry_on = ["lost"]\n[backoff]\ninitial_seconds = 0.01',
+    "slow": 'command = ["sleep", "600"]\ntimeout_seconds = 0.2',
+    "missing": 'command = ["no-such-program"]',
+    "loud": 'command = ["sh", "-c", "yes 0123456789 | head -c 300000"]\noutput_bytes_max = 1000',
+    "caller": 'command = ["sh", "-c", "echo $AGENTLIP_TOKEN; sleep 600"]\nscopes = ["jobs:read"]',
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    served = ServedHub(tmp_path_factory.mktemp("runner"))
+    folder = served.workspace / "jobs"
+    folder.mkdir()
+    for name, text in JOBS.items():
+        (folder / f"{name}.toml").write_text(text)
+    (served.workspace / "secret.txt").write_text("hush\n")
+    served.start()
+    yield served
+    served.kill()
+
+
+def request(hub, job):
+    answer = hub.http.post(f"/api/v1/jobs/{job}/runs", {})
+    assert answer.status == 201, answer.body
+    return answer.body["run"]["id"]
+
+
+def show(hub, run_id, wait=0):
+    return hub.http.get(f"/api/v1/jobs/runs/{run_id}?wait={wait}").body["run"]
+
+
+def run(hub, job):
+    return show(hub, request(hub, job), 30)
+
+
+def until_output(hub, run_id, text):
+    def read():
+        path = f"/api/v1/jobs/runs/{run_id}/output?wait=1"
+        answer = hub.http.get(path).body
+        return answer.get("text") if text in answer.get("text", "") else None
+
+    return until(read, 30, "it has written")
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "code", "error"),
+    [
+        ("good", "succeeded", 0, None),
+        ("bad", "failed", 7, "exit code 7"),
+        ("slow", "failed", -15, "timed out after 0.2 s"),
+        ("missing", "failed", 127, "exit code 127"),
+    ],
+)
+def test_run_ends_as_its_command_does(hub, job, state, code, error):
+    ended = run(hub, job)
+    assert (ended["state"], ended["exit_code"], ended["error"]) == (state, code, error)
+
+
+def test_output_and_artefacts_are_kept(hub):
+    ended = run(hub, "good")
+    (attempt,) = ended["attempts"]
+    assert attempt["tail"] == "red hush\n"
+    assert [(file["name"], file["bytes"]) for file in attempt["artefacts"]] == [("a", 2)]
+    assert until_output(hub, ended["id"], "red") == "red hush\n"
+    loud = run(hub, "loud")
+    (attempt,) = loud["attempts"]
+    assert attempt["output_bytes"] == 300_000
+    assert (hub.datadir.dir / "jobs" / loud["id"] / "1.log").stat().st_size == 1000
+    assert attempt["tail"].endswith("0123456789\n01234567")
+
+
+def test_failed_attempt_is_repeated_and_both_are_kept(hub):
+    ended = run(hub, "flaky")
+    assert ended["state"] == "succeeded"
+    assert [attempt["state"] for attempt in ended["attempts"]] == ["failed", "succeeded"]
+
+
+def test_run_is_cancelled_and_another_is_refused_meanwhile(hub):
+    run_id = request(hub, "sleepy")
+    until_output(hub, run_id, "ready")
+    refused = hub.http.post("/api/v1/jobs/sleepy/runs", {})
+    assert (refused.status, refused.body["code"]) == (409, "JOB_BUSY")
+    assert hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {}).status == 200
+    assert show(hub, run_id, 30)["state"] == "cancelled"
+    again = hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {})
+    assert (again.status, again.body["code"]) == (409, "RUN_OVER")
+    until(lambda: processes_of(run_id) == [], 10, "nothing is left")
+
+
+def test_token_has_its_scopes_and_ends_with_the_run(hub):
+    run_id = request(hub, "caller")
+    token = until_output(hub, run_id, "agl_").strip()
+    caller = hub.connect(token)
+    assert caller.get("/api/v1/jobs/caller/history").status == 200
+    assert caller.post("/api/v1/jobs/good/runs", {}).status == 403
+    hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {})
+    show(hub, run_id, 30)
+    assert caller.get("/api/v1/jobs/caller/history").status == 401
+
+
+def test_killed_appliance_leaves_no_process_and_the_run_is_repeated(hub):
+    run_id = request(hub, "sleepy")
+    until_output(hub, run_id, "ready")
+    assert processes_of(run_id)
+    hub.kill()
+    until(lambda: processes_of(run_id) == [], 10, "nothing is left")
+    hub.start()
+    until(lambda: len(show(hub, run_id)["attempts"]) == 2, 30, "it is repeated")
+    assert show(hub, run_id)["attempts"][0]["state"] == "lost"
+    hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {})
+    assert show(hub, run_id, 30)["state"] == "cancelled"
+
+
+def test_commands(hub):
+    def jobs(*arguments):
+        return agentlip("--workspace", hub.workspace, "jobs", *arguments, cwd=hub.workspace)
+
+    assert jobs("run", "bad", "--wait").code == 7
+    made = jobs("run", "good", "--wait", "--json")
+    run_id = made.json["id"]
+    assert jobs("logs", "-f", run_id).out == "red hush\n"
+    assert "a: 2 bytes" in jobs("show", run_id).out
+    assert jobs("history", "good", "--json").json[0]["id"] == run_id
+    assert jobs("cancel", run_id).code == 2
+    assert jobs("validate").code == 0
+    assert jobs("next", "--json").json == []
+
+
+def processes_of(run_id):
+    """The pids of all processes that have this run in their environment."""
+    mark, pids = f"AGENTLIP_RUN={run_id}".encode(), []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                with open(f"/proc/{entry.name}/environ", "rb") as file:
+                    if mark in file.read():
+                        pids.append(int(entry.name))
+            except OSError:
+                continue
+    return pids

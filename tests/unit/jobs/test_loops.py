@@ -1,0 +1,201 @@
+"""Rounds of the loop with a fake clock: schedules, missed times, restarts, a full disk."""
+
+import io
+
+import gevent
+import pytest
+from gevent.event import Event
+
+from appliance.jobs.catalogue import JobCatalogue
+from appliance.jobs.executor import AttemptEnd, AttemptStart, NotStarted
+from appliance.jobs.loops import JobLoop
+from appliance.jobs.runner import JobRunner
+from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
+from appliance.jobs.wire import JobHistoryQuery
+from appliance.kernel.auth import OWNER, TokenBook
+from appliance.kernel.errors import Unavailable
+from appliance.kernel.log import Log
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
+from appliance.workspace.schema import migrate
+from tests.support.clock import FakeClock
+
+HOUR = 3600.0
+
+
+class FakeExecution:
+    def __init__(self, order):
+        if order.spec.description == "broken":
+            raise NotStarted("it is broken")
+        self.order, self.started = order, AttemptStart("none", "none")
+        self._over, self._end = Event(), AttemptEnd(LOST)
+
+    def end(self, state=SUCCEEDED):
+        self._end = AttemptEnd(state, 0 if state == SUCCEEDED else 1)
+        self._over.set()
+        gevent.sleep(0.05)
+
+    def wait(self):
+        self._over.wait(20)
+        return self._end
+
+    def cancel(self):
+        self.end(CANCELLED)
+
+    def kill(self):
+        self._over.set()
+
+
+class Bench:
+    """A runner on a file; `restart` is a kill and a new process."""
+
+    def __init__(self, folder):
+        self.folder, self.clock, self.log = folder, FakeClock(), Log(io.BytesIO())
+        (folder / "jobs").mkdir()
+        migrate(folder / "store", "jobs", clock=self.clock, log=self.log)
+        self.number = 0
+        self.restart()
+
+    def restart(self):
+        self.number += 1
+        store = Store("jobs", self.folder / "store", StoreSettings(), self.clock, self.log)
+        self.executions = []
+        self.runner = JobRunner(
+            store, JobCatalogue(self.folder, self.log), TokenBook(), self.clock, self.log,
+            workspace=self.folder, kept=self.folder / "kept", instance_id=f"i{self.number}",
+            url=lambda: "http://x", start=self.start,
+        )  # fmt: skip
+        self.runner.open()
+        self.loop = JobLoop(self.runner, self.clock, self.log)
+
+    def start(self, order):
+        execution = FakeExecution(order)
+        self.executions.append(execution)
+        return execution
+
+    def job(self, name="a", text="", **fields):
+        lines = [f"{key} = {value!r}".replace("'", '"') for key, value in fields.items()]
+        text = "\n".join(['command = ["x"]', *lines, text])
+        (self.folder / "jobs" / f"{name}.toml").write_text(text)
+
+    def round(self, seconds=0.0):
+        self.clock.pass_seconds(seconds)
+        counts = self.loop.run_once(self.clock.now_ms())
+        gevent.sleep(0.05)
+        return counts
+
+    def states(self, job="a"):
+        query = JobHistoryQuery()
+        return [run.state for run in self.runner.history(job, query).runs]
+
+
+@pytest.fixture
+def bench(tmp_path):
+    made = Bench(tmp_path)
+    yield made
+    made.runner.close(1)
+    made.runner.store.close(5)
+
+
+def test_cron_starts_one_run_for_each_time(bench):
+    bench.clock.ms = 1_770_001_200_000  # 03:00 UTC
+    bench.job(cron="0 * * * *")
+    assert bench.round()["created"] == 0
+    assert bench.loop.interval_seconds == 30.0
+    assert bench.round(HOUR)["started"] == 1
+    bench.executions[0].end()
+    bench.round()
+    assert bench.round()["created"] == 0
+    assert bench.round(HOUR)["created"] == 1
+    assert bench.states() == ["running", "succeeded"]
+
+
+@pytest.mark.parametrize(("catch_up", "created"), [("once", 1), ("skip", 0)])
+def test_long_sleep_or_stop_starts_at_most_one_run(bench, catch_up, created):
+    bench.clock.ms = 1_770_001_200_000
+    bench.job(cron="0 * * * *", catch_up=catch_up)
+    bench.job("b", interval_seconds=60)
+    bench.round()
+    bench.clock.pass_seconds(500.5 * HOUR)
+    bench.runner.store.close(5)
+    bench.restart()
+    assert bench.round()["created"] == created + 1
+    assert len(bench.states()) == created
+    assert bench.round()["created"] == 0
+
+
+@pytest.mark.parametrize("jump_hours", [-1, 5, -5, 10_000, -10_000])
+def test_clock_that_is_set_causes_no_storm(bench, jump_hours):
+    bench.clock.ms = 1_770_001_200_000
+    bench.job(cron="*/10 * * * *")
+    bench.job("b", interval_seconds=600)
+    bench.round()
+    bench.round(601)
+    for execution in list(bench.executions):
+        execution.end()
+    bench.round()
+    bench.clock.ms += int(jump_hours * HOUR * 1000)
+    counts = [bench.round() for _ in range(5)]
+    assert sum(count["created"] for count in counts) == (1 if jump_hours > 0 else 0)
+    assert len(bench.states("b")) == 1, "intervals follow the steady clock"
+
+
+def test_changed_file_changes_the_schedule_and_a_wrong_one_does_not(bench):
+    bench.job(interval_seconds=10_000)
+    bench.round()
+    bench.job(interval_seconds=60)
+    bench.round()
+    assert bench.round(61)["created"] == 1
+    (bench.folder / "jobs" / "a.toml").write_text("wrong")
+    bench.round()
+    bench.executions[0].end()
+    bench.round()
+    assert bench.round(61)["created"] == 1
+
+
+def test_overlap_replaces_the_run(bench):
+    bench.job(interval_seconds=60, overlap="replace")
+    bench.round()
+    bench.round(61)
+    bench.round(61)
+    bench.round()
+    assert bench.states() == ["running", "cancelled"]
+
+
+def test_run_of_an_ended_process_is_lost_and_repeated(bench):
+    bench.job(retries=1)
+    run_id = bench.runner.request("a", OWNER).run.id
+    bench.round()
+    bench.restart()
+    assert bench.round()["lost"] == 1
+    bench.round(11)
+    bench.executions[0].end()
+    bench.round()
+    run = bench.runner.show(run_id).run
+    assert run.state == SUCCEEDED
+    assert [attempt.state for attempt in run.attempts] == [LOST, SUCCEEDED]
+
+
+def test_attempt_that_cannot_start_has_failed(bench):
+    bench.job(description="broken")
+    bench.runner.request("a", OWNER)
+    bench.round()
+    bench.round()
+    assert bench.states() == [FAILED]
+
+
+def test_end_is_stored_once_the_disk_has_space(bench, monkeypatch):
+    bench.job()
+    bench.runner.request("a", OWNER)
+    bench.round()
+    store = bench.runner.store
+
+    def refuse(_calls):
+        raise Unavailable
+
+    monkeypatch.setattr(store, "write_many", refuse)
+    bench.executions[0].end()
+    assert bench.round() == {"refused": 1}
+    monkeypatch.undo()
+    bench.round()
+    assert bench.states() == [SUCCEEDED]
