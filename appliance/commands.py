@@ -91,7 +91,10 @@ COMMANDS = {
             "appliance.export.cli_report:app",
             "Reports from the results of the Spark jobs.",
         ),
-        "jobs": ("appliance.jobs.cli:app", "Batch jobs: their latest runs, as they reported them."),
+        "jobs": (
+            "appliance.jobs.cli:app",
+            "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
+        ),
         "recover": (
             "appliance.recovery.cli:app",
             "Copy what can be read of a damaged store into a new file.",
