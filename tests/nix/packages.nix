@@ -33,6 +33,7 @@ let
     pkgs =
       named [
         "backports-zstd"
+        "cronsim"
         "deltalake"
         "falcon"
         "gevent"

@@ -9,7 +9,7 @@ from gevent.event import Event
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, AttemptStart, NotStarted
 from appliance.jobs.loops import JobLoop
-from appliance.jobs.runner import JobRunner
+from appliance.jobs.runner import ATTEMPTS_MAX, JobRunner
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 from appliance.jobs.wire import JobHistoryQuery
 from appliance.kernel.auth import OWNER, TokenBook
@@ -19,6 +19,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.schema import migrate
 from tests.support.clock import FakeClock
+from tests.support.until import until
 
 HOUR = 3600.0
 
@@ -29,13 +30,14 @@ class FakeExecution:
             raise NotStarted("it is broken")
         self.order, self.started = order, AttemptStart("none", "none")
         self._over, self._end = Event(), AttemptEnd(LOST)
+        self.is_waiting = False
 
     def end(self, state=SUCCEEDED):
         self._end = AttemptEnd(state, 0 if state == SUCCEEDED else 1)
-        self._over.set()
-        gevent.sleep(0.05)
+        self.kill()
 
     def wait(self):
+        self.is_waiting = True
         self._over.wait(20)
         return self._end
 
@@ -43,6 +45,7 @@ class FakeExecution:
         self.end(CANCELLED)
 
     def kill(self):
+        self.is_waiting = False
         self._over.set()
 
 
@@ -80,9 +83,18 @@ class Bench:
 
     def round(self, seconds=0.0):
         self.clock.pass_seconds(seconds)
+        self.settle()
         counts = self.loop.run_once(self.clock.now_ms())
-        gevent.sleep(0.05)
+        self.settle()
         return counts
+
+    def settle(self):
+        """Until every attempt has ended or waits for the end of its execution."""
+        pool = self.runner._pool
+        until(
+            lambda: ATTEMPTS_MAX - pool.free == sum(each.is_waiting for each in self.executions),
+            sleep=gevent.sleep,
+        )
 
     def states(self, job="a"):
         query = JobHistoryQuery()
@@ -168,7 +180,7 @@ def test_run_of_an_ended_process_is_lost_and_repeated(bench):
     bench.round()
     bench.restart()
     assert bench.round()["lost"] == 1
-    bench.round(11)
+    bench.round(60)
     bench.executions[0].end()
     bench.round()
     run = bench.runner.show(run_id).run
