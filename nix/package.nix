@@ -28,6 +28,7 @@ let
     ];
     appliance = [
       ps.backports-zstd
+      ps.cryptography
       ps.falcon
       ps.gevent
       locked.gunicorn
@@ -48,6 +49,7 @@ let
       ps.deltalake
       ps.pyarrow
     ];
+    network = [ ps.cryptography ];
     fast = [ locked.gunicorn-h1c ];
   };
 

@@ -1,8 +1,8 @@
 """Which module may import which, by the role of its file. A new subsystem needs no line here.
 
     __main__ → cli → process, upgrade → app → composition → doctor → integrations, wsgi → settings
-    → subsystems (every package with a subsystem.py) → cli_support → sdk → web, checks → mesh, child
-    → workspace → kernel, shared
+    → subsystems (every package with a subsystem.py) → cli_support → sdk → web, checks
+    → mesh, network, child → workspace → kernel, shared
 
 Subsystems don't import each other: where two meet is a file in `integrations/`. EXCEPTIONS has the
 few imports that are allowed in addition, with their reasons.
@@ -22,6 +22,7 @@ OF_PACKAGE = {
     "kernel": 0,
     "workspace": 1,
     "mesh": 1,
+    "network": 1,
     "child": 1,
     "busfile": 1,
     "web": 2,

@@ -34,6 +34,7 @@ let
       named [
         "backports-zstd"
         "cronsim"
+        "cryptography"
         "deltalake"
         "falcon"
         "gevent"

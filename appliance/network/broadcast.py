@@ -1,0 +1,68 @@
+"""Broadcasts: messages of a relay's admins to all agents, signed and not encrypted. Pure.
+
+    {"id", "type", "payload", "sender", "signature", "createdAt"}
+
+`payload` is the text of a JSON object, and the signature covers exactly this text. Ours contains
+`broadcastType`, `sender` and `timestamp`, so that a relay cannot present it as something else.
+Payloads of other clients may lack these.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from appliance.kernel.clock import iso
+from appliance.kernel.errors import Invalid
+from appliance.mesh.canonical import canonical
+from appliance.network.keys import AgentKey, AgentPublicKey
+
+BroadcastType = Literal["security-alert", "maintenance", "update", "announcement", "revocation"]
+REVOCATION = "revocation"
+PAYLOAD_BYTES_MAX = 65_536
+
+
+class BroadcastRefused(Invalid):
+    code = "BROADCAST_REFUSED"
+    default_message = "the broadcast is not signed by an admin of the relay"
+    default_hint = "GET /admin/keys of the relay lists its admins and their keys"
+
+
+class SignedBroadcast(Struct, frozen=True):
+    type: str
+    payload: str
+    sender: str
+    signature: str
+
+
+def sign_broadcast(
+    key: AgentKey, sender: str, kind: BroadcastType, payload: Mapping[str, Any], now_ms: int
+) -> SignedBroadcast:
+    """Raises NotCanonical."""
+    bound = {"broadcastType": kind, "sender": sender, "timestamp": iso(now_ms)}
+    text = canonical({**payload, **bound}).decode()
+    return SignedBroadcast(kind, text, sender, key.sign(text.encode()))
+
+
+def verify_broadcast(
+    broadcast: SignedBroadcast, admins: Mapping[str, AgentPublicKey]
+) -> dict[str, Any]:
+    """The payload of a broadcast that its sender signed. `admins`: key by name of the agent.
+
+    Raises BroadcastRefused.
+    """
+    key = admins.get(broadcast.sender)
+    text = broadcast.payload.encode("utf-8", "surrogatepass")
+    if broadcast.type not in get_args(BroadcastType) or len(text) > PAYLOAD_BYTES_MAX:
+        raise BroadcastRefused("the broadcast has an unknown type, or is too large")
+    if key is None or not key.is_signed(text, broadcast.signature):
+        raise BroadcastRefused
+    try:
+        payload = msgspec.json.decode(text, type=dict[str, Any])
+    except (ValueError, RecursionError):
+        raise BroadcastRefused("the payload is not the text of a JSON object") from None
+    bound = {"broadcastType": broadcast.type, "sender": broadcast.sender}
+    if any(payload.get(name, value) != value for name, value in bound.items()):
+        raise BroadcastRefused("the payload was signed for another type or sender")
+    return payload

@@ -1,0 +1,134 @@
+"""Ed25519 keys of agents, and the X25519 keys derived from them. Pure.
+
+public key    base64 of SPKI DER: 12 bytes of prefix, 32 bytes of key
+private key   base64 of PKCS #8 DER: 16 bytes of prefix, 32 bytes of seed
+X25519        private: SHA-512(seed)[:32], clamped; public: u = (1 + y) / (1 - y)
+"""
+
+import hashlib
+import os
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from appliance.kernel.errors import Invalid
+from appliance.network.encoding import of_base64, to_base64
+
+SPKI = bytes.fromhex("302a300506032b6570032100")
+PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
+KEY_BYTES = 32
+P = 2**255 - 19
+D = -121665 * pow(121666, -1, P) % P
+# y of the eight points of small order. Such a key accepts signatures that nobody made, and a
+# secret shared with it is known to everybody.
+_ORDER_8 = int.from_bytes(
+    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"), "little"
+)
+LOW_ORDER = frozenset({0, 1, P - 1, _ORDER_8, P - _ORDER_8})
+
+
+class BadKey(Invalid):
+    code = "BAD_KEY"
+    default_message = "this is not a usable Ed25519 key"
+    default_hint = "send the base64 of the key's DER: SPKI if it is public, PKCS #8 if private"
+
+
+class AgentPublicKey:
+    """`raw`: 32 bytes. Two keys are equal if these are."""
+
+    def __init__(self, raw: bytes) -> None:
+        """Raises BadKey for what is not a point of the curve, or a point of small order."""
+        self._y = _usable_y(raw)
+        self.raw = raw
+        self._verify = Ed25519PublicKey.from_public_bytes(raw).verify
+
+    @classmethod
+    def of(cls, text: str) -> "AgentPublicKey":
+        return cls(_of_der(text, SPKI))
+
+    def __str__(self) -> str:
+        return to_base64(SPKI + self.raw)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AgentPublicKey) and other.raw == self.raw
+
+    def __hash__(self) -> int:
+        return hash(self.raw)
+
+    def is_signed(self, text: bytes, signature: str) -> bool:
+        """Whether this key made the base64 signature of `text`."""
+        try:
+            self._verify(of_base64(signature), text)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    def to_x25519(self) -> bytes:
+        u = (1 + self._y) * pow(1 - self._y, -1, P) % P
+        return u.to_bytes(KEY_BYTES, "little")
+
+
+class AgentKey:
+    """A key pair. Only `pkcs8` reveals its private half."""
+
+    def __init__(self, seed: bytes) -> None:
+        """Raises BadKey."""
+        if len(seed) != KEY_BYTES:
+            raise BadKey
+        self._seed = seed
+        private = Ed25519PrivateKey.from_private_bytes(seed)
+        self._sign = private.sign
+        self._x25519 = X25519PrivateKey.from_private_bytes(self.x25519_private())
+        raw = private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        self.public = AgentPublicKey(raw)
+
+    @classmethod
+    def generate(cls) -> "AgentKey":
+        return cls(os.urandom(KEY_BYTES))
+
+    @classmethod
+    def of(cls, pkcs8: str) -> "AgentKey":
+        return cls(_of_der(pkcs8, PKCS8))
+
+    def pkcs8(self) -> str:
+        return to_base64(PKCS8 + self._seed)
+
+    def sign(self, text: bytes) -> str:
+        return to_base64(self._sign(text))
+
+    def x25519_private(self) -> bytes:
+        digest = bytearray(hashlib.sha512(self._seed).digest()[:KEY_BYTES])
+        digest[0] &= 248
+        digest[31] = digest[31] & 127 | 64
+        return bytes(digest)
+
+    def shared_secret(self, peer: AgentPublicKey) -> bytes:
+        """Raises BadKey for a secret of zeros."""
+        try:
+            return self._x25519.exchange(X25519PublicKey.from_public_bytes(peer.to_x25519()))
+        except ValueError:
+            raise BadKey from None
+
+
+def _of_der(text: str, prefix: bytes) -> bytes:
+    try:
+        der = of_base64(text.strip())
+    except ValueError:
+        raise BadKey from None
+    if not der.startswith(prefix):
+        raise BadKey
+    return der[len(prefix) :]
+
+
+def _usable_y(raw: bytes) -> int:
+    encoded = int.from_bytes(raw, "little")
+    y = encoded & (2**255 - 1)
+    if len(raw) != KEY_BYTES or y >= P or y in LOW_ORDER:
+        raise BadKey
+    # x² = (y² - 1) / (d·y² + 1) has a root; x is 0 only for points of small order.
+    numerator, denominator = y * y - 1, D * y * y + 1
+    if pow(numerator * denominator, (P - 1) // 2, P) != 1:
+        raise BadKey
+    return y

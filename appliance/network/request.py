@@ -1,0 +1,64 @@
+"""Signed requests to a relay. Pure.
+
+    Authorization: Signature NAME:BASE64
+    X-Timestamp: 2026-02-17T12:00:00.000Z
+
+    signed text   METHOD PATH ⏎ timestamp ⏎ sha256 of the body, hexadecimal
+
+Lines are joined by one newline, with none at the end. Clients sign the path with its query. A relay
+also accepts a signature of the path alone, because the first relay verified that form.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+from appliance.kernel.clock import iso
+from appliance.network.keys import AgentKey, AgentPublicKey
+from appliance.network.names import is_agent_name
+
+SCHEME = "Signature "
+HEADER_MAX = 200  # characters: a name of 32, a signature of 88, and the scheme are fewer
+
+
+class RequestSignature(NamedTuple):
+    name: str
+    signature: str
+
+
+def request_text(method: str, path: str, timestamp: str, body: bytes) -> bytes:
+    digest = hashlib.sha256(body).hexdigest()
+    return f"{method} {path}\n{timestamp}\n{digest}".encode()
+
+
+def request_headers(
+    key: AgentKey, name: str, method: str, path: str, body: bytes, now_ms: int
+) -> dict[str, str]:
+    """The headers of one attempt. `path` has its query, and no prefix of a proxy."""
+    timestamp = iso(now_ms)
+    signature = key.sign(request_text(method, path, timestamp, body))
+    return {"Authorization": f"{SCHEME}{name}:{signature}", "X-Timestamp": timestamp}
+
+
+def of_header(authorization: str) -> RequestSignature | None:
+    """None: the header is not a signature of an agent."""
+    if not authorization.startswith(SCHEME) or len(authorization) > HEADER_MAX:
+        return None
+    name, _, signature = authorization.removeprefix(SCHEME).partition(":")
+    return RequestSignature(name, signature) if is_agent_name(name) and signature else None
+
+
+def is_request_signed(
+    key: AgentPublicKey,
+    signature: str,
+    method: str,
+    path: str,
+    query: str,
+    timestamp: str,
+    body: bytes,
+) -> bool:
+    """Whether `key` signed this request, with the query or without it."""
+    paths = [f"{path}?{query}", path] if query else [path]
+    return any(
+        key.is_signed(request_text(method, signed_path, timestamp, body), signature)
+        for signed_path in paths
+    )
