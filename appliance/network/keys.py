@@ -24,7 +24,7 @@ D = -121665 * pow(121666, -1, P) % P
 # y of the eight points of small order. Such a key accepts signatures that nobody made, and a
 # secret shared with it is known to everybody.
 _ORDER_8 = int.from_bytes(
-    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"), "little"
+    bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f 2a2053fa2c39ccc64ec7fd7792ac037a"), "little"
 )
 LOW_ORDER = frozenset({0, 1, P - 1, _ORDER_8, P - _ORDER_8})
 
@@ -110,6 +110,11 @@ class AgentKey:
             return self._x25519.exchange(X25519PublicKey.from_public_bytes(peer.to_x25519()))
         except ValueError:
             raise BadKey from None
+
+
+def rotation_text(name: str, former: AgentPublicKey, key: AgentPublicKey) -> bytes:
+    """What the former and the new key sign when an agent replaces its key."""
+    return f"agentlip-network-rotate-v1\n{name}\n{former}\n{key}".encode()
 
 
 def _of_der(text: str, prefix: bytes) -> bytes:

@@ -5,7 +5,8 @@ import re
 from appliance.kernel.errors import Invalid
 
 NAME_PATTERN = "[a-z0-9][a-z0-9_-]{0,31}"
-RESERVED = frozenset({"batch"})  # /presence/batch is a route
+# Routes: /presence/batch, /contacts/pending, /contacts/request, /contacts/events.
+RESERVED = frozenset({"batch", "events", "pending", "request"})
 _NAME = re.compile(NAME_PATTERN)
 
 
@@ -13,8 +14,8 @@ class BadAgentName(Invalid):
     code = "BAD_AGENT_NAME"
     default_message = "this name cannot belong to an agent"
     default_hint = (
-        "use 1 to 32 lowercase letters, digits, `_` or `-`, begin with a letter or digit, and"
-        " do not use the name batch"
+        "use 1 to 32 lowercase letters, digits, `_` or `-`, and begin with a letter or digit;"
+        " batch, events, pending and request are reserved"
     )
 
 

@@ -1,4 +1,4 @@
-"""Broadcasts: who signed them, and for what."""
+"""Broadcasts: their signatures, and what these cover."""
 
 import msgspec
 import pytest

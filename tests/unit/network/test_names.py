@@ -11,7 +11,7 @@ def test_name_is_accepted(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "Bmo", "-a", "_a", "a b", "ä", "x" * 33, "a\n", "a/b", "batch"]
+    "name", ["", "Bmo", "-a", "_a", "a b", "ä", "x" * 33, "a\n", "a/b", "batch", "pending"]
 )
 def test_name_is_refused(name):
     with pytest.raises(BadAgentName):
