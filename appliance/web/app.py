@@ -6,7 +6,7 @@ have the same limits as known ones. After routing it checks the scope. Only then
 BodyMiddleware reads the body.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import falcon
@@ -22,7 +22,7 @@ from appliance.kernel.errors import (
     Unavailable,
 )
 from appliance.kernel.log import Log
-from appliance.kernel.route import SIGNATURE, Absent, Operation, Route, check_routes
+from appliance.kernel.route import Absent, Operation, Route, check_routes, is_of_agent, is_signed
 from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
 from appliance.web.guard import Guard, session_cookie
@@ -110,7 +110,7 @@ class AccessMiddleware:
                 self._count(context, environ, address)
             except RateLimited as error:
                 # The signature is verified after routing, and may still identify the caller.
-                if error.which != UNAUTHENTICATED or SIGNATURE not in environ:
+                if error.which != UNAUTHENTICATED or not is_signed(environ):
                     raise
                 context.refused = error
 
@@ -125,6 +125,8 @@ class AccessMiddleware:
         principal: Principal = req.context.principal
         if mounted.operation.signer is not None and principal is ANONYMOUS:
             principal = req.context.principal = self._verify_signature(req, mounted)
+        elif is_of_agent(req.env):
+            raise Unauthenticated("signatures of agents are only for routes of the relay")
         elif req.context.refused is not None:
             raise req.context.refused
         self._guard.admit(principal, mounted.scope, req.env, mounted.also)
@@ -199,6 +201,10 @@ def _signer(req: falcon.Request, mounted: MountedOperation) -> Principal:
     raw = b"" if mounted.body is None else mounted.body.read(req.env)
     req.context.raw_body = raw
     return verify(raw)
+
+
+def first_part(path: str) -> str:
+    return path.removeprefix("/").partition("/")[0]
 
 
 def refuse_limited(principal: Principal, scope: str | None) -> None:
@@ -276,7 +282,15 @@ class UnsentLimitMiddleware:
 class ErrorHandlers:
     """Turns every exception into the error body."""
 
-    def __init__(self, log: Log, absent: Absent, limiter: RateLimiter) -> None:
+    def __init__(
+        self,
+        log: Log,
+        absent: Absent,
+        limiter: RateLimiter,
+        refusals: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """`refusals`: more keys of bodies, by the first part of the path."""
+        self._refusals = refusals
         self._log = log
         self._absent = absent
         self._limiter = limiter
@@ -292,6 +306,7 @@ class ErrorHandlers:
                 error = limited
         if isinstance(error, RateLimited):
             req.context.allowance = error.allowance
+        error.extra = {**error.extra, **self._refusals.get(first_part(req.path), {})}
         req.context.error_code = error.code
         resp.status = falcon.code_to_http_status(error.status)
         resp.data = errors.body(error, req.context.request_id)
@@ -358,7 +373,13 @@ def make_app(
     probes = frozenset(
         route.path for route in routes if any(o.probe for o in route.operations.values())
     )
-    failures = ErrorHandlers(log, absent, limiter)
+    refusals = {
+        first_part(route.path): operation.refusal
+        for route in routes
+        for operation in route.operations.values()
+        if operation.refusal
+    }
+    failures = ErrorHandlers(log, absent, limiter, refusals)
     app: App = falcon.App(
         response_type=Response,
         middleware=[

@@ -19,7 +19,7 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter
-from appliance.kernel.route import READ_DOCS
+from appliance.kernel.route import READ_DOCS, is_of_agent
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
 from appliance.web.settings import HttpSettings
 
@@ -92,7 +92,7 @@ class Guard:
         `agentlip.token.<TOKEN>`, because browsers can't set headers on a WebSocket.
         """
         header = environ.get("HTTP_AUTHORIZATION")
-        token = None if header is None else bearer(header)
+        token = None if header is None or is_of_agent(environ) else bearer(header)
         if environ.get("QUERY_STRING"):
             in_query = query_token(environ["QUERY_STRING"])
             if in_query is not None and not socket:
