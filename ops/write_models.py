@@ -51,6 +51,11 @@ CLASSES = {
     },
     "jobs": {"attempts": "StoredAttempt", "jobs": "StoredJob", "runs": "StoredRun"},
     "outbox": {"log": "OutboxLog", "outbox": "Send"},
+    "relay": {
+        "admins": "RelayAdmin", "agents": "Agent", "broadcasts": "Broadcast",
+        "contact_events": "ContactEvent", "contacts": "Contact", "log": "RelayLog",
+        "used_signature": "UsedSignature", "verifications": "EmailVerification",
+    },
 }  # fmt: skip
 FIELDS = {"INTEGER": "Integer", "TEXT": "Text", "BLOB": "Blob", "REAL": "Double"}
 TYPES = {"INTEGER": "int", "TEXT": "str", "BLOB": "bytes", "REAL": "float"}

@@ -1,0 +1,15 @@
+"""The relay of the agent network: identity, contacts and presence of agents. Never a message.
+
+    agent     (nothing) ─ register ─▶ pending ─ approve ─▶ active ─ revoke ─▶ revoked
+                                         └───────────── revoke ──────────────────▲
+    contact   (nothing) ─ request ─▶ pending ─ accept ─▶ active ─ remove ─▶ (nothing)
+                            ▲           └─ deny ─▶ (nothing)
+
+Terms: an admin holds a key of its own, beside its agent's key. An agent receives an event for each
+change of a contact. A broadcast is signed by an admin and readable for all agents.
+
+Invariants:
+- A revoked agent never becomes valid again, and its name and key are never given to another.
+- Every change that a signed request makes is made once: its signature is stored before.
+- An agent sees the endpoint of a contact only while both want the contact.
+"""

@@ -1,0 +1,42 @@
+"""What an admin looks at before approving an agent, computed. Pure."""
+
+from appliance.relay import wire
+from appliance.relay.rows import AgentRow
+
+# The best known services. An admin sees the domain of every other address.
+DISPOSABLE = frozenset({
+    "10minutemail.com", "dispostable.com", "fakeinbox.com", "getnada.com", "guerrillamail.com",
+    "maildrop.cc", "mailinator.com", "mailnesia.com", "mintemail.com", "sharklasers.com",
+    "temp-mail.org", "tempmail.com", "throwawaymail.com", "trashmail.com", "yopmail.com",
+})  # fmt: skip
+BURST_MAX = 2  # other agents of the same address within a day
+LIKE_ADMINS = ("admin", "root", "relay", "system", "support", "security")
+
+
+def is_disposable(email: str) -> bool:
+    """Also addresses of a subdomain."""
+    domain = email.lower().rpartition("@")[2]
+    labels = domain.split(".")
+    return any(".".join(labels[at:]) in DISPOSABLE for at in range(len(labels)))
+
+
+def checklist(agent: AgentRow, same_email: int, same_address: int) -> list[wire.ChecklistItem]:
+    """`same_email`, `same_address`: other agents with the same owner, or of the same client."""
+    domain = agent.owner_email.rpartition("@")[2]
+    misleading = any(word in agent.name for word in LIKE_ADMINS)
+    reached = None if agent.reach_problem is None else not agent.reach_problem
+    return [
+        wire.ChecklistItem("email-domain", not is_disposable(agent.owner_email), domain),
+        wire.ChecklistItem(
+            "endpoint",
+            reached,
+            agent.reach_problem or ("reachable" if reached else "not tried yet"),
+        ),
+        wire.ChecklistItem(
+            "name", not misleading, "looks like an admin's" if misleading else agent.name
+        ),
+        wire.ChecklistItem("duplicate-email", same_email == 0, f"{same_email} other agents"),
+        wire.ChecklistItem(
+            "burst", same_address <= BURST_MAX, f"{same_address} others of its address in a day"
+        ),
+    ]

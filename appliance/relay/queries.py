@@ -1,0 +1,101 @@
+"""What the relay reads. Every listing has a limit."""
+
+from appliance.kernel.meta import Executor
+from appliance.relay.rows import (
+    AgentRow,
+    BroadcastRow,
+    ContactEventRow,
+    ContactRow,
+    RelayAdminRow,
+)
+from appliance.relay.states import ACTIVE, PENDING
+
+AGENTS_MAX = 100_000  # in memory, about 1 KB each
+LISTED_MAX = 1_000  # rows of one listing
+BURST_MS = 86_400_000
+SIGNED_AFTER = "signed_after_ms"  # in meta: older signatures may have been used before
+_CONTACTS = (
+    "SELECT * FROM contacts WHERE agent_a = :agent AND status = :status"
+    " UNION ALL SELECT * FROM contacts WHERE agent_b = :agent AND status = :status LIMIT :limit"
+)
+
+
+def agents(reader: Executor) -> list[AgentRow]:
+    rows = reader.execute("SELECT * FROM agents ORDER BY name LIMIT ?", (AGENTS_MAX,))
+    return [AgentRow(*row) for row in rows]
+
+
+def agent(reader: Executor, name: str) -> AgentRow | None:
+    row = reader.execute("SELECT * FROM agents WHERE name = ?", (name,)).fetchone()
+    return None if row is None else AgentRow(*row)
+
+
+def admins(reader: Executor) -> list[RelayAdminRow]:
+    """Those that are admins now."""
+    rows = reader.execute(
+        "SELECT * FROM admins WHERE removed_ms IS NULL ORDER BY agent LIMIT ?", (LISTED_MAX,)
+    )
+    return [RelayAdminRow(*row) for row in rows]
+
+
+def pending_agents(reader: Executor, limit: int) -> list[tuple[AgentRow, int, int]]:
+    """The oldest first, each with how many other agents have its mail address, and how many
+    others were registered from its address within a day."""
+    rows = reader.execute(
+        "SELECT a.*,"
+        " (SELECT count(*) FROM agents AS o WHERE o.owner_email = a.owner_email) - 1,"
+        " (SELECT count(*) FROM agents AS o WHERE o.address = a.address"
+        "  AND abs(o.created_ms - a.created_ms) < ?) - 1"
+        " FROM agents AS a WHERE a.status = 'pending' ORDER BY a.created_ms LIMIT ?",
+        (BURST_MS, limit),
+    )
+    return [(AgentRow(*row[:-2]), row[-2], row[-1]) for row in rows]
+
+
+def unreached(reader: Executor, before_ms: int, limit: int) -> list[tuple[str, str]]:
+    """Name and endpoint of pending agents whose endpoint was not tried since `before_ms`."""
+    return list(
+        reader.execute(
+            "SELECT name, endpoint FROM agents WHERE status = 'pending' AND endpoint IS NOT NULL"
+            " AND coalesce(reach_ms, 0) < ? ORDER BY created_ms LIMIT ?",
+            (before_ms, limit),
+        )
+    )
+
+
+def contacts(reader: Executor, agent: str) -> list[ContactRow]:
+    rows = reader.execute(_CONTACTS, {"agent": agent, "status": ACTIVE, "limit": LISTED_MAX})
+    return [ContactRow(*row) for row in rows]
+
+
+def incoming(reader: Executor, agent: str) -> list[ContactRow]:
+    """Requests that wait for this agent's answer."""
+    rows = reader.execute(_CONTACTS, {"agent": agent, "status": PENDING, "limit": 2 * LISTED_MAX})
+    return [row for row in map(ContactRow._make, rows) if row.requested_by != agent]
+
+
+def are_contacts(reader: Executor, agent: str, other: str) -> bool:
+    row = reader.execute(
+        "SELECT 1 FROM contacts WHERE agent_a = ? AND agent_b = ? AND status = 'active'",
+        sorted((agent, other)),
+    ).fetchone()
+    return row is not None
+
+
+def events(reader: Executor, agent: str, after: int, limit: int) -> list[ContactEventRow]:
+    rows = reader.execute(
+        "SELECT * FROM contact_events WHERE agent = ? AND id > ? ORDER BY id LIMIT ?",
+        (agent, after, limit),
+    )
+    return [ContactEventRow(*row) for row in rows]
+
+
+def broadcasts(
+    reader: Executor, kind: str | None, after: str | None, limit: int
+) -> list[BroadcastRow]:
+    rows = reader.execute(
+        "SELECT * FROM broadcasts WHERE type = coalesce(?, type) AND number >"
+        " coalesce((SELECT number FROM broadcasts WHERE id = ?), 0) ORDER BY number DESC LIMIT ?",
+        (kind, after, limit),
+    )
+    return [BroadcastRow(*row) for row in rows]

@@ -1,0 +1,56 @@
+"""A restore of the relay: codes are void, no signature is accepted twice, and no agent or admin
+becomes valid again."""
+
+import sqlite3
+
+from appliance.kernel import meta
+from appliance.relay.queries import SIGNED_AFTER
+from appliance.workspace.restoring import RestoreContext
+
+_REVOKED = (
+    "FROM main.agents AS r JOIN present.agents AS p ON p.name = r.name"
+    " WHERE r.status <> 'revoked' AND p.status = 'revoked'"
+)
+_GONE = "DELETE FROM main.contacts WHERE {} IN (SELECT name FROM agents WHERE status = 'revoked')"
+
+
+def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+    context.notice(
+        "lost",
+        "agent",
+        "SELECT p.name, p.status FROM present.agents AS p"
+        " WHERE p.name NOT IN (SELECT name FROM main.agents)",
+    )
+    context.notice_revoked("agent", f"SELECT r.name, r.owner_email {_REVOKED}")
+    connection.execute("DELETE FROM verifications")
+    if not context.carry(
+        "INSERT OR IGNORE INTO used_signature SELECT * FROM present.used_signature"
+    ):
+        # A request that was made since the backup must not be made again.
+        connection.execute(meta.SET, (SIGNED_AFTER, str(context.now_ms)))
+    if not context.revive:
+        _carry_forward(connection, context)
+
+
+def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> None:
+    """Agents that were revoked stay so, those that are not in the backup too: their names and keys
+    are never given to others. Replaced keys and removed admins stay replaced and removed."""
+    context.carry(
+        "UPDATE main.agents SET status = 'revoked', decided_by = p.decided_by,"
+        " decided_ms = p.decided_ms FROM present.agents AS p WHERE p.name = agents.name"
+        " AND p.status = 'revoked'"
+    )
+    context.carry(
+        "INSERT OR IGNORE INTO main.agents SELECT * FROM present.agents WHERE status = 'revoked'"
+    )
+    context.carry(
+        "UPDATE OR IGNORE main.agents SET public_key = p.public_key, former_key = p.former_key,"
+        " rotation = p.rotation FROM present.agents AS p WHERE p.name = agents.name"
+        " AND p.former_key IS NOT NULL AND p.public_key <> agents.public_key"
+    )
+    context.carry(
+        "UPDATE OR IGNORE main.admins SET public_key = p.public_key, added_ms = p.added_ms,"
+        " removed_ms = p.removed_ms FROM present.admins AS p WHERE p.agent = admins.agent"
+    )
+    for side in ("agent_a", "agent_b"):
+        connection.execute(_GONE.format(side))

@@ -1,0 +1,96 @@
+"""Generated from the migrations of the relay by `just models`: its rows as tuples."""
+
+from typing import Literal, NamedTuple
+
+
+class RelayAdminRow(NamedTuple):
+    """A row of `admins`."""
+
+    agent: str
+    public_key: str
+    added_ms: int
+    removed_ms: int | None
+
+
+class AgentRow(NamedTuple):
+    """A row of `agents`."""
+
+    name: str
+    public_key: str
+    owner_email: str
+    endpoint: str | None
+    version: str
+    status: Literal["pending", "active", "revoked"]
+    address: str
+    created_ms: int
+    decided_by: str | None
+    decided_ms: int | None
+    last_seen_ms: int | None
+    former_key: str | None
+    rotation: str | None
+    reach_problem: str | None
+    reach_ms: int | None
+
+
+class BroadcastRow(NamedTuple):
+    """A row of `broadcasts`."""
+
+    number: int
+    id: str
+    type: str
+    payload: str
+    sender: str
+    signature: str
+    created_ms: int
+
+
+class ContactEventRow(NamedTuple):
+    """A row of `contact_events`."""
+
+    id: int
+    agent: str
+    contact: str
+    event: Literal["requested", "accepted", "removed", "revoked", "rotated"]
+    at_ms: int
+
+
+class ContactRow(NamedTuple):
+    """A row of `contacts`."""
+
+    agent_a: str
+    agent_b: str
+    status: Literal["pending", "active"]
+    requested_by: str
+    greeting: str | None
+    requested_ms: int
+    accepted_ms: int | None
+
+
+class RelayLogRow(NamedTuple):
+    """A row of `log`."""
+
+    event_id: int
+    at_ms: int
+    name: str
+    agent: str
+    admin: str | None
+
+
+class UsedSignatureRow(NamedTuple):
+    """A row of `used_signature`."""
+
+    expires_ms: int
+    digest: bytes
+
+
+class EmailVerificationRow(NamedTuple):
+    """A row of `verifications`."""
+
+    id: int
+    agent: str
+    email: str
+    code: bytes
+    public_key: str | None
+    attempts: int
+    expires_ms: int
+    verified_ms: int | None

@@ -1,0 +1,330 @@
+"""Requests, replies and errors of the relay, as its clients see them."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from appliance.kernel.errors import (
+    Conflict,
+    Exhausted,
+    Forbidden,
+    Invalid,
+    Missing,
+    Unauthenticated,
+)
+from appliance.kernel.scopes import Scopes
+
+AGENT, ADMIN = "relay:agent", "relay:admin"
+SCOPES = Scopes()  # only signatures have these scopes, never a token
+GREETING_MAX, CODE_MINUTES, ATTEMPTS_MAX = 500, 10, 3
+
+Name = Annotated[str, Meta(max_length=64)]
+Email = Annotated[
+    str,
+    Meta(min_length=3, max_length=254, pattern=r"^[^@\s,;<>\"']+@[^@\s,;<>\"']+\.[^@\s,;<>\"']+$"),
+]
+KeyText = Annotated[str, Meta(max_length=100, description="base64 of SPKI")]
+Endpoint = Annotated[str, Meta(max_length=2048)]
+Version = Annotated[str, Meta(pattern=r"^2\.[0-9]{1,4}$")]
+AgentStatus = Literal["pending", "active", "revoked"]
+
+
+class SendCode(Struct, frozen=True, rename="camel"):
+    """With `publicKey`, only this key can be registered with the code."""
+
+    agent_name: Name
+    email: Email
+    public_key: KeyText | None = None
+
+
+class ConfirmCode(Struct, frozen=True, rename="camel"):
+    agent_name: Name
+    code: Annotated[str, Meta(max_length=20)]
+
+
+class RegisterAgent(Struct, frozen=True, rename="camel"):
+    name: Name
+    public_key: KeyText
+    owner_email: Email
+    endpoint: Endpoint
+    version: Version = "2.0"
+
+
+class RequestContact(Struct, frozen=True, rename="camel"):
+    """The first client calls the field `toAgent`."""
+
+    to: Name | None = None
+    to_agent: Name | None = None
+    greeting: Annotated[str, Meta(max_length=GREETING_MAX)] | None = None
+
+
+class AgentHeartbeat(Struct, frozen=True):
+    endpoint: Endpoint
+    version: Version = "2.0"
+
+
+class RotateKey(Struct, frozen=True, rename="camel"):
+    """`signature`: by the key so far; `proof`: by the new one. Both of the same text."""
+
+    public_key: KeyText
+    signature: Annotated[str, Meta(max_length=100)]
+    proof: Annotated[str, Meta(max_length=100)]
+
+
+class SendBroadcast(Struct, frozen=True):
+    type: Annotated[str, Meta(max_length=40)]
+    payload: Annotated[str, Meta(max_length=65_536)]
+    signature: Annotated[str, Meta(max_length=100)]
+
+
+class BatchQuery(Struct, frozen=True):
+    agents: Annotated[str, Meta(max_length=3_300, description="names, separated by commas")] = ""
+
+
+class EventsQuery(Struct, frozen=True):
+    after: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+
+
+class PageQuery(Struct, frozen=True):
+    """`after`: the last name of the page before."""
+
+    after: Name = ""
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 1_000
+
+
+class BroadcastsQuery(Struct, frozen=True):
+    """The newest come first. `after`: only those sent after the one with this id."""
+
+    type: Annotated[str, Meta(max_length=40)] | None = None
+    after: Annotated[str, Meta(max_length=64)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
+class Done(Struct, frozen=True):
+    ok: bool = True
+
+
+class AgentState(Struct, frozen=True):
+    name: str
+    status: AgentStatus
+
+
+class AgentChanged(Struct, frozen=True):
+    agent: AgentState
+    ok: bool = True
+
+
+class AgentEntry(Struct, frozen=True, rename="camel"):
+    """`endpoint` is null for callers that may not see it."""
+
+    name: str
+    public_key: str
+    status: AgentStatus
+    endpoint: str | None
+    version: str
+    created_at: str
+
+
+class AgentDetail(AgentEntry, frozen=True, rename="camel"):
+    email_verified: bool = True
+    approved_by: str | None = None
+
+
+class PendingContact(Struct, frozen=True, rename="camel"):
+    from_: str = field(name="from")
+    greeting: str | None
+    created_at: str
+    requester_email: str
+    public_key: str
+
+
+class ContactEntry(Struct, frozen=True, rename="camel"):
+    """`rotation`: the signature with which `formerKey` gave way to `publicKey`."""
+
+    agent: str
+    public_key: str
+    endpoint: str | None
+    since: str
+    online: bool
+    last_seen: str | None
+    version: str
+    former_key: str | None
+    rotation: str | None
+
+
+class ContactEventEntry(Struct, frozen=True):
+    id: int
+    agent: str
+    event: Literal["requested", "accepted", "removed", "revoked", "rotated"]
+    at: str
+
+
+class ContactEvents(Struct, frozen=True):
+    events: list[ContactEventEntry]
+    after: int
+    ok: bool = True
+
+
+class PresenceEntry(Struct, frozen=True, rename="camel"):
+    agent: str
+    online: bool
+    endpoint: str | None
+    last_seen: str | None
+    version: str | None = None
+
+
+class ChecklistItem(Struct, frozen=True):
+    """`good`: null while it is not known."""
+
+    name: Literal["email-domain", "endpoint", "name", "duplicate-email", "burst"]
+    good: bool | None
+    note: str
+
+
+class PendingAgent(Struct, frozen=True, rename="camel"):
+    name: str
+    public_key: str
+    fingerprint: str
+    owner_email: str
+    endpoint: str | None
+    created_at: str
+    checklist: list[ChecklistItem]
+
+
+class AdminKey(Struct, frozen=True, rename="camel"):
+    agent: str
+    admin_public_key: str
+    added_at: str
+
+
+class BroadcastSent(Struct, frozen=True, rename="camel"):
+    broadcast_id: str
+    ok: bool = True
+
+
+class BroadcastEntry(Struct, frozen=True, rename="camel"):
+    id: str
+    type: str
+    payload: str
+    sender: str
+    signature: str
+    created_at: str
+
+
+# -- errors ------------------------------------------------------------------------------
+
+
+class NotSigned(Unauthenticated):
+    default_message = "this request needs the signature of an agent"
+    default_hint = (
+        "send 'Authorization: Signature NAME:BASE64' and X-Timestamp (docs/reference/relay.md)"
+    )
+
+
+class UnknownAgent(Unauthenticated):
+    code = "UNKNOWN_AGENT"
+    default_message = "no agent or admin of this name is registered"
+    default_hint = "register the agent first; admins: agentlip relay admins list"
+
+
+class AgentRevoked(Forbidden):
+    code = "AGENT_REVOKED"
+    default_message = "this agent was revoked"
+    default_hint = "ask an admin of the relay; a revoked name and key can't be used again"
+
+
+class AgentPending(Forbidden):
+    code = "AGENT_PENDING"
+    default_message = "an admin has to approve this agent first"
+    default_hint = "wait, or ask an admin of the relay: agentlip relay pending"
+
+
+class NotAnAdmin(Forbidden):
+    code = "NOT_AN_ADMIN"
+    default_message = "only an admin of the relay may do this"
+    default_hint = "sign with an admin key; where the relay runs: agentlip relay admins add NAME"
+
+
+class NotCurrent(Unauthenticated):
+    """`details.now` is the relay's time."""
+
+    code = "STALE_SIGNATURE"
+    default_message = "X-Timestamp is more than 5 minutes from the relay's time"
+    default_hint = "set the clock of the agent's machine; details.now is the relay's time"
+
+
+class WrongSignature(Unauthenticated):
+    code = "BAD_SIGNATURE"
+    default_message = "the signature does not match this agent and request"
+    default_hint = "compare the signed bytes: docs/reference/relay.md, signed requests"
+
+
+class RequestRepeated(Unauthenticated):
+    code = "SIGNATURE_USED"
+    default_message = "a request with this signature was received before"
+    default_hint = "sign every request again, with the current time in milliseconds"
+
+
+class NoSuchAgent(Missing):
+    default_message = "no such agent"
+    default_hint = "GET /registry/agents lists the agents of a public directory"
+
+
+class AgentTaken(Conflict):
+    code = "ALREADY_EXISTS"
+    default_message = "this name or this key is already registered"
+    default_hint = "choose another name; a new key: agentlip relay admins add --help"
+
+
+class EmailNotVerified(Invalid):
+    code = "EMAIL_NOT_VERIFIED"
+    default_message = "this mail address is not verified for this name and key"
+    default_hint = "POST /verify/send, then POST /verify/confirm with the code, within one hour"
+
+
+class EmailRefused(Invalid):
+    code = "EMAIL_REFUSED"
+    default_message = "addresses of disposable mail are not accepted"
+    default_hint = "use an address that its owner keeps"
+
+
+class CodeRefused(Invalid):
+    code = "CODE_REFUSED"
+    default_message = "the code is wrong, has expired, or was tried three times"
+    default_hint = "copy the six digits of the newest mail, or POST /verify/send again"
+
+
+class NoSuchContact(Missing):
+    default_message = "no such contact or request"
+    default_hint = "GET /contacts lists contacts, GET /contacts/pending requests"
+
+
+class ContactExists(Conflict):
+    code = "ALREADY_EXISTS"
+    default_message = "these agents are contacts, or a request waits for its answer"
+    default_hint = "GET /contacts; GET /contacts/pending"
+
+
+class OwnRequest(Invalid):
+    code = "OWN_REQUEST"
+    default_message = "an agent can't ask itself, nor answer its own request"
+    default_hint = "the other agent accepts or denies it"
+
+
+class TooManyContacts(Exhausted):
+    code = "TOO_MANY_CONTACTS"
+    default_message = "one of the agents has as many contacts or requests as allowed"
+    default_hint = "remove contacts or deny requests first"
+
+
+class DirectoryPrivate(Forbidden):
+    code = "DIRECTORY_PRIVATE"
+    default_message = "this relay shows agents only to their contacts"
+    default_hint = "sign the request, and name an agent that is a contact"
+
+
+class BroadcastExists(Conflict):
+    code = "ALREADY_EXISTS"
+    default_message = "this broadcast was sent before"
+    default_hint = "sign it again with the current time"

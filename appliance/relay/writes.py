@@ -1,0 +1,337 @@
+"""The relay's changes, each inside one transaction. Module-level, with arguments that pickle."""
+
+import hashlib
+import hmac
+from typing import Any, Literal
+
+from appliance.kernel import meta
+from appliance.kernel.batch import Tx
+from appliance.kernel.clock import DAY_MS, HOUR_MS
+from appliance.network.broadcast import SignedBroadcast
+from appliance.relay import wire
+from appliance.relay.states import ACTIVE, PENDING, REVOKED
+
+CODE_MS = wire.CODE_MINUTES * 60_000
+VERIFIED_MS = HOUR_MS  # how long a verified address can be used for a registration
+CONTACTS_MAX = 1_000  # contacts of an agent, with the requests that it made
+INCOMING_MAX = 100  # requests that wait for an agent's answer
+EVENTS_DAYS = 30.0
+BROADCASTS_MAX = 1_000  # the newest are kept
+PRUNED_MAX = 1_000  # rows of a table that one round deletes
+
+CodeResult = Literal["verified", "refused"]
+
+
+def use_signature(tx: Tx, digest: bytes, expires_ms: int) -> bool:
+    """False if this signature was used before. Deletes up to two expired ones."""
+    tx.execute(
+        "DELETE FROM used_signature WHERE digest IN (SELECT digest FROM used_signature"
+        " WHERE expires_ms < ? ORDER BY expires_ms LIMIT 2)",
+        (tx.now_ms,),
+    )
+    inserted = tx.execute(
+        "INSERT INTO used_signature (expires_ms, digest) VALUES (?, ?) ON CONFLICT DO NOTHING",
+        (expires_ms, digest),
+    )
+    return inserted.rowcount == 1
+
+
+# -- mail addresses ----------------------------------------------------------------------
+
+
+def add_code(tx: Tx, agent: str, email: str, code: str, public_key: str | None) -> int:
+    row = tx.execute(
+        "INSERT INTO verifications (agent, email, code, public_key, attempts, expires_ms)"
+        " VALUES (?, ?, ?, ?, 0, ?) RETURNING id",
+        (agent, email, _code_digest(tx, agent, email, code), public_key, tx.now_ms + CODE_MS),
+    )
+    return int(row.fetchone()[0])
+
+
+def confirm_code(tx: Tx, agent: str, code: str) -> CodeResult:
+    """A wrong code counts as an attempt for all codes that are open for this name."""
+    rows = tx.execute(
+        "SELECT id, email, code FROM verifications WHERE agent = ? AND verified_ms IS NULL"
+        " AND expires_ms >= ? AND attempts < ?",
+        (agent, tx.now_ms, wire.ATTEMPTS_MAX),
+    ).fetchall()
+    matching = [
+        number
+        for number, email, stored in rows
+        if hmac.compare_digest(stored, _code_digest(tx, agent, email, code))
+    ]
+    if not matching:
+        tx.execute(
+            "UPDATE verifications SET attempts = attempts + 1 WHERE agent = ?"
+            " AND verified_ms IS NULL",
+            (agent,),
+        )
+        return "refused"
+    tx.execute(
+        "UPDATE verifications SET verified_ms = ?, expires_ms = ? WHERE id = ?",
+        (tx.now_ms, tx.now_ms + VERIFIED_MS, matching[-1]),
+    )
+    return "verified"
+
+
+def _code_digest(tx: Tx, agent: str, email: str, code: str) -> bytes:
+    key = bytes.fromhex(meta.value(tx, "code_key") or "")
+    return hmac.digest(key, f"{agent}\n{email}\n{code}".encode(), hashlib.sha256)
+
+
+# -- agents ------------------------------------------------------------------------------
+
+
+def register(tx: Tx, command: wire.RegisterAgent, address: str) -> None:
+    email = command.owner_email.lower()
+    verified = tx.execute(
+        "SELECT 1 FROM verifications WHERE agent = ? AND email = ? AND verified_ms IS NOT NULL"
+        " AND expires_ms >= ? AND coalesce(public_key, ?) = ?",
+        (command.name, email, tx.now_ms, command.public_key, command.public_key),
+    ).fetchone()
+    if verified is None:
+        raise wire.EmailNotVerified
+    inserted = tx.execute(
+        "INSERT INTO agents (name, public_key, owner_email, endpoint, version, status, address,"
+        " created_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (command.name, command.public_key, email, command.endpoint, command.version, PENDING,
+         address, tx.now_ms),
+    )  # fmt: skip
+    if inserted.rowcount == 0:
+        raise wire.AgentTaken
+    tx.execute("DELETE FROM verifications WHERE agent = ?", (command.name,))
+    record(tx, "agent.registered", command.name)
+
+
+def approve(tx: Tx, name: str, admin: str) -> str:
+    """The status afterwards. Approving an active agent changes nothing."""
+    status = _status(tx, name)
+    if status == PENDING:
+        _decide(tx, name, ACTIVE, admin)
+        record(tx, "agent.approved", name, admin)
+        return ACTIVE
+    return status
+
+
+def revoke(tx: Tx, name: str, admin: str) -> str:
+    """Deletes its contacts too; the other agents receive events."""
+    if _status(tx, name) == REVOKED:
+        return REVOKED
+    _decide(tx, name, REVOKED, admin)
+    for other in _others(tx, name):
+        _add_event(tx, other, name, "revoked")
+    tx.execute("DELETE FROM contacts WHERE agent_a = ? OR agent_b = ?", (name, name))
+    record(tx, "agent.revoked", name, admin)
+    return REVOKED
+
+
+def rotate(tx: Tx, name: str, former: str, key: str, signature: str) -> None:
+    taken = tx.execute(
+        "SELECT 1 FROM agents WHERE public_key = ? OR former_key = ?", (key, key)
+    ).fetchone()
+    if taken is not None:
+        raise wire.AgentTaken
+    tx.execute(
+        "UPDATE agents SET public_key = ?, former_key = ?, rotation = ? WHERE name = ?"
+        " AND public_key = ?",
+        (key, former, signature, name, former),
+    )
+    for other in _others(tx, name):
+        _add_event(tx, other, name, "rotated")
+    record(tx, "agent.rotated", name)
+
+
+def note_seen(tx: Tx, name: str, endpoint: str, version: str) -> int:
+    tx.execute(
+        "UPDATE agents SET endpoint = ?, version = ?, last_seen_ms = ? WHERE name = ?",
+        (endpoint, version, tx.now_ms, name),
+    )
+    return tx.now_ms
+
+
+def note_reached(tx: Tx, name: str, endpoint: str, problem: str) -> None:
+    tx.execute(
+        "UPDATE agents SET reach_problem = ?, reach_ms = ? WHERE name = ? AND endpoint = ?",
+        (problem, tx.now_ms, name, endpoint),
+    )
+
+
+def _status(tx: Tx, name: str) -> str:
+    row = tx.execute("SELECT status FROM agents WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        raise wire.NoSuchAgent
+    return str(row[0])
+
+
+def _decide(tx: Tx, name: str, status: str, admin: str) -> None:
+    tx.execute(
+        "UPDATE agents SET status = ?, decided_by = ?, decided_ms = ? WHERE name = ?",
+        (status, admin, tx.now_ms, name),
+    )
+
+
+# -- contacts ----------------------------------------------------------------------------
+
+
+def request_contact(tx: Tx, agent: str, to: str, greeting: str | None) -> None:
+    if _status(tx, to) != ACTIVE:
+        raise wire.NoSuchAgent
+    if _count(tx, agent) >= CONTACTS_MAX or _count(tx, to) >= CONTACTS_MAX:
+        raise wire.TooManyContacts
+    incoming = tx.execute(
+        "SELECT count(*) FROM contacts WHERE (agent_a = ? OR agent_b = ?) AND status = ?"
+        " AND requested_by <> ?",
+        (to, to, PENDING, to),
+    ).fetchone()
+    if incoming[0] >= INCOMING_MAX:
+        raise wire.TooManyContacts
+    inserted = tx.execute(
+        "INSERT INTO contacts (agent_a, agent_b, status, requested_by, greeting, requested_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (*sorted((agent, to)), PENDING, agent, greeting, tx.now_ms),
+    )
+    if inserted.rowcount == 0:
+        raise wire.ContactExists
+    _add_event(tx, to, agent, "requested")
+
+
+def accept_contact(tx: Tx, agent: str, other: str) -> None:
+    """Accepting an active contact changes nothing."""
+    if _answerable(tx, agent, other) == ACTIVE:
+        return
+    tx.execute(
+        "UPDATE contacts SET status = ?, accepted_ms = ? WHERE agent_a = ? AND agent_b = ?",
+        (ACTIVE, tx.now_ms, *sorted((agent, other))),
+    )
+    _add_event(tx, other, agent, "accepted")
+
+
+def deny_contact(tx: Tx, agent: str, other: str) -> None:
+    """The requester receives no event."""
+    if _answerable(tx, agent, other) != PENDING:
+        raise wire.NoSuchContact
+    _delete_contact(tx, agent, other)
+
+
+def remove_contact(tx: Tx, agent: str, other: str) -> None:
+    if _contact(tx, agent, other)[0] != ACTIVE:
+        raise wire.NoSuchContact
+    _delete_contact(tx, agent, other)
+    _add_event(tx, other, agent, "removed")
+
+
+def _answerable(tx: Tx, agent: str, other: str) -> str:
+    status, requested_by = _contact(tx, agent, other)
+    if status == PENDING and requested_by == agent:
+        raise wire.OwnRequest
+    return status
+
+
+def _contact(tx: Tx, agent: str, other: str) -> tuple[str, str]:
+    row = tx.execute(
+        "SELECT status, requested_by FROM contacts WHERE agent_a = ? AND agent_b = ?",
+        sorted((agent, other)),
+    ).fetchone()
+    if row is None:
+        raise wire.NoSuchContact
+    return row[0], row[1]
+
+
+def _delete_contact(tx: Tx, agent: str, other: str) -> None:
+    tx.execute("DELETE FROM contacts WHERE agent_a = ? AND agent_b = ?", sorted((agent, other)))
+
+
+def _others(tx: Tx, name: str) -> list[str]:
+    """Agents that have it as a contact, or wait for its answer, or it for theirs."""
+    rows = tx.execute(
+        "SELECT agent_b FROM contacts WHERE agent_a = ?"
+        " UNION SELECT agent_a FROM contacts WHERE agent_b = ?",
+        (name, name),
+    )
+    return [other for (other,) in rows]
+
+
+def _count(tx: Tx, agent: str) -> int:
+    """Its contacts, and the requests that it made."""
+    (count,) = tx.execute(
+        "SELECT count(*) FROM contacts WHERE (agent_a = ? OR agent_b = ?)"
+        " AND (status = ? OR requested_by = ?)",
+        (agent, agent, ACTIVE, agent),
+    ).fetchone()
+    return int(count)
+
+
+def _add_event(tx: Tx, agent: str, contact: str, event: str) -> None:
+    tx.execute(
+        "INSERT INTO contact_events (agent, contact, event, at_ms) VALUES (?, ?, ?, ?)",
+        (agent, contact, event, tx.now_ms),
+    )
+
+
+# -- admins ------------------------------------------------------------------------------
+
+
+def add_admin(tx: Tx, agent: str, public_key: str) -> None:
+    """Also replaces the key of an admin."""
+    taken = tx.execute(
+        "SELECT 1 FROM admins WHERE public_key = ? AND agent <> ?"
+        " UNION SELECT 1 FROM agents WHERE public_key = ?",
+        (public_key, agent, public_key),
+    ).fetchone()
+    if taken is not None:
+        raise wire.AgentTaken
+    tx.execute(
+        "INSERT INTO admins (agent, public_key, added_ms) VALUES (?, ?, ?) ON CONFLICT (agent)"
+        " DO UPDATE SET public_key = excluded.public_key, added_ms = excluded.added_ms,"
+        " removed_ms = NULL",
+        (agent, public_key, tx.now_ms),
+    )
+    record(tx, "admin.added", agent)
+
+
+def remove_admin(tx: Tx, agent: str) -> None:
+    changed = tx.execute(
+        "UPDATE admins SET removed_ms = ? WHERE agent = ? AND removed_ms IS NULL",
+        (tx.now_ms, agent),
+    )
+    if changed.rowcount == 0:
+        raise wire.NoSuchAgent("no such admin", hint="agentlip relay admins list")
+    record(tx, "admin.removed", agent)
+
+
+def add_broadcast(tx: Tx, broadcast_id: str, broadcast: SignedBroadcast) -> None:
+    inserted = tx.execute(
+        "INSERT INTO broadcasts (id, type, payload, sender, signature, created_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (signature) DO NOTHING",
+        (broadcast_id, broadcast.type, broadcast.payload, broadcast.sender, broadcast.signature,
+         tx.now_ms),
+    )  # fmt: skip
+    if inserted.rowcount == 0:
+        raise wire.BroadcastExists
+    record(tx, "broadcast.sent", broadcast.type, broadcast.sender)
+
+
+def record(tx: Tx, name: str, agent: str, admin: str | None = None) -> None:
+    """An administrative act, for the log."""
+    tx.execute(
+        "INSERT INTO log (at_ms, name, agent, admin) VALUES (?, ?, ?, ?)",
+        (tx.now_ms, name, agent, admin),
+    )
+
+
+def prune(tx: Tx) -> dict[str, int]:
+    """Delete codes and verifications that expired, old events, and all but the newest
+    broadcasts; how many of each."""
+    rules: tuple[tuple[str, str, Any], ...] = (
+        ("verifications", "expires_ms < ?", tx.now_ms),
+        ("contact_events", "at_ms < ?", tx.now_ms - int(EVENTS_DAYS * DAY_MS)),
+        ("broadcasts", "number <= (SELECT max(number) FROM broadcasts) - ?", BROADCASTS_MAX),
+    )
+    deleted = {}
+    for table, where, value in rules:
+        statement = (
+            f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {where}"
+            f" LIMIT {PRUNED_MAX})"
+        )
+        deleted[table] = tx.execute(statement, (value,)).rowcount
+    return deleted
