@@ -54,6 +54,10 @@ COMMANDS = {
             "appliance.outbox.cli:app",
             "Messages to meshes and mail: send, inspect, redrive, drop, prune, export.",
         ),
+        "relay": (
+            "appliance.relay.cli:app",
+            "The relay of the agent network: admins, approval, revocation, broadcasts.",
+        ),
     },
     "Extensions": {
         "plugin": ("appliance.hub.plugins.cli:app", "Plugins: their state and results."),

@@ -47,6 +47,7 @@ from appliance.integrations.hooks_outbox import HookSender
 from appliance.integrations.inbox_broker import LocalMeshes, LocalMeshNeeds
 from appliance.integrations.inbox_outbox import OutboxSendStatus
 from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
+from appliance.integrations.relay_outbox import OutboxCodeMail
 from appliance.integrations.webhooks_outbox import (
     MeshWebhooksNeeds,
     MeshWebhooksSubsystem,
@@ -64,13 +65,14 @@ from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
 from appliance.mcp.subsystem import McpNeeds, McpSubsystem
 from appliance.mcp.tools import ToolContext
-from appliance.outbox.mail import MailTarget
+from appliance.outbox.mail import CodeMailTarget, MailTarget
 from appliance.outbox.service import Outbox, features_of
 from appliance.outbox.settings import MailSettings, OutboxSettings
 from appliance.outbox.subsystem import OutboxNeeds, OutboxSubsystem
 from appliance.outbox.target import DeliveryTarget
 from appliance.outbox.webhook import WebhookTarget
 from appliance.rates.subsystem import RatesSubsystem
+from appliance.relay.subsystem import RelayNeeds, RelaySubsystem
 from appliance.roles import IDENTITY, RolePaths, RolesSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.tokens.subsystem import TokensNeeds, TokensSubsystem
@@ -207,6 +209,10 @@ class Composition:
         if host.runs("jobs"):
             url = OwnUrl(host.section(HttpSettings).host, host.served)
             subsystems.append(JobsSubsystem(host, JobsNeeds(self.tokens.book, url)))
+        if host.runs("relay"):
+            codes = member.outbox if limits.enabled and host.section(MailSettings).host else None
+            code_mail = None if codes is None else OutboxCodeMail(codes)
+            subsystems.append(RelaySubsystem(host, RelayNeeds(code_mail)))
         if host.runs("backup"):
             stores = host.section(RolesSettings).stores
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))
@@ -238,7 +244,9 @@ class Composition:
             return ()
         permitted = (*settings.allow, *host.section(AskSettings).mail_to)
         settings = msgspec.structs.replace(settings, allow=permitted)
-        return (MailTarget(settings, self.db_id or self.identity.epoch),)
+        origin = self.db_id or self.identity.epoch
+        mail = MailTarget(settings, origin)
+        return (mail, CodeMailTarget(settings, origin)) if host.runs("relay") else (mail,)
 
 
 class MeshMember:

@@ -27,4 +27,5 @@ class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp: bool = True  # tools for agents at `/mcp`; needs `hub`
     outbox: bool = True  # sends to meshes, webhooks and mail, stored until delivered
     plugins: bool = True  # plugins that process hub messages; needs `hub`
+    relay: bool = False  # identity, contacts and presence for the agent network
     webhooks: bool = True  # delivery of hub events to URLs; needs `hub` and `outbox`

@@ -18,6 +18,7 @@ from appliance.inbox.settings import InboxSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox.settings import MailSettings, OutboxSettings
+from appliance.relay.settings import RelaySettings
 from appliance.roles import RolesSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.web.settings import HttpSettings, LimitSettings
@@ -47,5 +48,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outbox: OutboxSettings = OutboxSettings()
     mail: MailSettings = MailSettings()
     plugins: PluginsSettings = PluginsSettings()
+    relay: RelaySettings = RelaySettings()
     auth: AuthSettings = AuthSettings()
     webhooks: WebhookSettings = WebhookSettings()

@@ -90,9 +90,9 @@ in
 
     roles = mkOption {
       type = types.listOf (types.enum roleNames);
-      default = roleNames;
+      default = lib.subtractLists [ "relay" ] roleNames;
       example = [ "broker" ];
-      description = "The subsystems that run. The default is all of them.";
+      description = "The subsystems that run. The default is all of them but the relay.";
     };
 
     backup = {

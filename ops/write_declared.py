@@ -83,7 +83,7 @@ def render_commands() -> str:
 def render_roles(subsystems: list[type[Subsystem]]) -> str:
     roles = {subsystem.name: subsystem.role for subsystem in subsystems if subsystem.role}
     fields = [
-        f"{name}: bool = True  # {role.about}"
+        f"{name}: bool = {role.is_on}  # {role.about}"
         + (f"; needs {' and '.join(f'`{needed}`' for needed in role.needs)}" if role.needs else "")
         for name, role in roles.items()
     ]

@@ -43,6 +43,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
 from appliance.process import systemd
+from appliance.roles import RolesSettings
 from appliance.settings import Settings
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.workspace import schema
@@ -84,6 +85,8 @@ values win. In the environment a field is called `AGENTLIP_<SECTION>__<FIELD>`, 
 `AGENTLIP_HTTP__PORT=8080`. Valid JSON is read as JSON, other values as text. An unknown key is
 refused with its path. Settings are read once, at the start. To copy settings, use
 `ops/agentlip.toml`."""
+
+ALL_ROLES = Settings(roles=RolesSettings(relay=True))
 
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 
@@ -150,7 +153,7 @@ def sample_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]]]:
     lock = WriterLock(datadir, "docs", clock)
     lock.acquire()
     try:
-        whole = Appliance(Settings(), datadir, lock, clock, log, "docs")
+        whole = Appliance(ALL_ROLES, datadir, lock, clock, log, "docs")
         try:
             hub = next(
                 subsystem for subsystem in whole.subsystems if isinstance(subsystem, HubSubsystem)

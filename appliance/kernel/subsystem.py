@@ -20,10 +20,11 @@ from appliance.kernel.tool import Tool
 
 class Role(NamedTuple):
     """What [roles] can switch off. `needs`: the roles without which it is off too, which themselves
-    need none."""
+    need none. `is_on`: by default."""
 
     about: str
     needs: tuple[str, ...] = ()
+    is_on: bool = True
 
 
 class Subsystem(Protocol):

@@ -27,6 +27,7 @@ from appliance.mesh.fingerprint import DestinationKind
 from appliance.outbox import destination, mime
 from appliance.outbox.settings import MailSettings
 from appliance.outbox.target import (
+    CODE_MAIL,
     MAIL,
     Delivered,
     DeliveryTarget,
@@ -82,7 +83,7 @@ class MailTarget(DeliveryTarget):
         addresses = destination.mail_addresses(ref)
         self._check_allowed(addresses)
         domain = addresses[0].partition("@")[2]
-        return "queue", ref, f"{MAIL}://{domain}"
+        return "queue", ref, f"{self.name}://{domain}"
 
     def check(self, body: bytes, meta: Meta | None) -> None:
         """Raises Invalid if no mail can be made of it."""
@@ -150,6 +151,18 @@ class MailTarget(DeliveryTarget):
             priority=send.priority,
             accepted_ms=send.accepted_ms,
         )
+
+
+class CodeMailTarget(MailTarget):
+    """Mails that the relay itself writes, to addresses that want to be verified. Clients can't use
+    it, so `allow` of `[mail]` does not apply."""
+
+    name = CODE_MAIL
+    internal_only = True
+
+    def _check_allowed(self, addresses: Sequence[str]) -> None:
+        if len(addresses) != 1:
+            raise Invalid("a code has one recipient", details={"field": "to"})
 
 
 class MailSession:

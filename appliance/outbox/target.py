@@ -9,7 +9,7 @@ import msgspec
 from appliance.mesh.fingerprint import DestinationKind, Priority
 
 Meta = dict[str, Any]
-MAIL = "mail"
+MAIL, CODE_MAIL = "mail", "code-mail"
 TRANSIENT_STATUSES = frozenset({401, 408, 425, 429})
 """4xx statuses that are not about the send, so it is retried. 401 is about the request's signature:
 a wrong clock must not dead-letter a whole outbox. Every other 4xx is final, except KEY_REFUSALS."""

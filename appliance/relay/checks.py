@@ -1,0 +1,105 @@
+"""Checks of the relay: admins, agents that wait, codes that pile up, clocks."""
+
+from appliance.checks.check import Check, Problem
+from appliance.checks.rows import RowRule, find_rows
+
+WAITING_MS = 3 * 86_400_000
+CODES_MAX = 200
+FUTURE_MS = 300_000
+NO_ADMIN = Problem(
+    "no-admin",
+    "Nobody can approve agents, revoke them, or send broadcasts.",
+    "Add the first admin while the appliance is stopped: `agentlip relay admins add NAME`.",
+    hint="agentlip relay admins add NAME --new-key FILE",
+)
+WAITING = Problem(
+    "waiting",
+    "Agents have waited for an admin for more than three days.",
+    "An admin approves or revokes them: `agentlip relay pending`.",
+    hint="agentlip relay pending",
+)
+CODES = Problem(
+    "codes",
+    "Many verification codes are not used: somebody may be asking for mails to other people.",
+    "Look at the addresses in the log. The limits of the relay go on to apply.",
+    hint="agentlip doctor --run relay.codes",
+)
+FUTURE = Problem(
+    "future",
+    "The clock was ahead when agents sent heartbeats, so they seem to be online for too long.",
+    "Let the system synchronize the clock. The next heartbeat of each agent corrects its time.",
+    hint="timedatectl; date -u",
+)
+CHECKS = (
+    Check(
+        name="relay.admins",
+        inspects="the relay has an admin",
+        find=find_rows(
+            "relay",
+            RowRule(
+                NO_ADMIN,
+                "SELECT count(*) FROM agents WHERE NOT EXISTS"
+                " (SELECT 1 FROM admins WHERE removed_ms IS NULL)"
+                " GROUP BY 1 = 1 HAVING count(*) > 0",
+                "relay",
+                "{0} agents are registered, and no admin",
+                ("agents", "admins"),
+            ),
+        ),
+        reads="the admins in `relay.sqlite3`",
+        problems=(NO_ADMIN,),
+    ),
+    Check(
+        name="relay.pending",
+        inspects="no agent waits long for an admin",
+        find=find_rows(
+            "relay",
+            RowRule(
+                WAITING,
+                "SELECT count(*), min(created_ms) FROM agents WHERE status = 'pending'"
+                f" AND created_ms < :now_ms - {WAITING_MS} HAVING count(*) > 0",
+                "relay",
+                "{0} agents wait for approval, since {1}",
+                ("agents",),
+                times=(1,),
+            ),
+        ),
+        reads="the pending agents in `relay.sqlite3`, by an index",
+        problems=(WAITING,),
+    ),
+    Check(
+        name="relay.codes",
+        inspects="verification codes don't pile up",
+        find=find_rows(
+            "relay",
+            RowRule(
+                CODES,
+                "SELECT count(*) FROM verifications WHERE verified_ms IS NULL"
+                f" HAVING count(*) > {CODES_MAX}",
+                "relay",
+                "{0} codes were mailed and not used",
+                ("verifications",),
+            ),
+        ),
+        reads="the open codes in `relay.sqlite3`",
+        problems=(CODES,),
+    ),
+    Check(
+        name="relay.clock",
+        inspects="no heartbeat is from the future",
+        find=find_rows(
+            "relay",
+            RowRule(
+                FUTURE,
+                "SELECT count(*), max(last_seen_ms) FROM agents"
+                f" WHERE last_seen_ms > :now_ms + {FUTURE_MS} HAVING count(*) > 0",
+                "relay",
+                "{0} agents were last seen in the future, up to {1}",
+                ("agents",),
+                times=(1,),
+            ),
+        ),
+        reads="the times of the agents in `relay.sqlite3`",
+        problems=(FUTURE,),
+    ),
+)

@@ -1,0 +1,35 @@
+"""Agents and admins in memory, with their parsed keys, so that no request waits for a read to be
+authenticated. A change is in the store first."""
+
+from collections.abc import Iterable
+
+from appliance.network.keys import AgentPublicKey
+from appliance.relay.rows import AgentRow, RelayAdminRow
+
+
+class AgentDirectory:
+    def __init__(self) -> None:
+        self.agents: dict[str, AgentRow] = {}
+        self.admins: dict[str, RelayAdminRow] = {}
+        self._keys: dict[str, AgentPublicKey] = {}
+
+    def load(self, agents: Iterable[AgentRow], admins: Iterable[RelayAdminRow]) -> None:
+        self.agents = {row.name: row for row in agents}
+        self.admins = {row.agent: row for row in admins}
+
+    def put(self, row: AgentRow) -> None:
+        former = self.agents.get(row.name)
+        if former is not None and former.public_key != row.public_key:
+            self._keys.pop(former.public_key, None)
+        self.agents[row.name] = row
+
+    def key(self, text: str) -> AgentPublicKey:
+        """A stored key. Parsing one takes longer than to verify a signature."""
+        key = self._keys.get(text)
+        if key is None:
+            key = self._keys[text] = AgentPublicKey.of(text)
+        return key
+
+    def admin_keys(self) -> dict[str, AgentPublicKey]:
+        """The admins' keys, by name."""
+        return {name: self.key(row.public_key) for name, row in self.admins.items()}

@@ -1,0 +1,68 @@
+"""The relay's own rate limits, in fixed windows in memory: a restart forgives what was used.
+
+| limit | requests | window | counted by |
+| --- | ---: | --- | --- |
+| `relay` | 10,000 | minute | everybody together |
+| `requests` | 60 | minute | agent, once its signature is verified |
+| `contacts` | 10 | hour | agent that asks |
+| `registrations` | 3 | hour | address of the client |
+| `codes` | 3 | hour | mail address; name; address of the client |
+| `attempts` | 10 | hour | address of the client |
+| `mails` | 100 | hour | everybody together |
+"""
+
+from appliance.kernel.clock import Clock, iso
+from appliance.relay import metrics
+from appliance.web.limits import Allowance, RateLimited
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+LIMITS = {
+    "relay": (10_000, MINUTE_MS),
+    "requests": (60, MINUTE_MS),
+    "contacts": (10, HOUR_MS),
+    "registrations": (3, HOUR_MS),
+    "codes": (3, HOUR_MS),
+    "attempts": (10, HOUR_MS),
+    "mails": (100, HOUR_MS),
+}
+SUBJECTS_MAX = 100_000  # counted separately, about 200 bytes each; more share one count
+OTHERS = "others"
+
+
+class RelayLimitReached(RateLimited):
+    default_message = "a rate limit of the relay has been reached"
+    default_hint = "wait `retry_after` seconds; docs/reference/relay.md lists the limits"
+
+
+class RelayLimits:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._counts: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def take(self, name: str, subject: str = "") -> Allowance:
+        """Count one request. Raises RelayLimitReached."""
+        limit, window_ms = LIMITS[name]
+        now_ms = self._clock.now_ms()
+        window = now_ms // window_ms
+        key = self._key(name, subject, now_ms)
+        counted_window, count = self._counts.get(key, (window, 0))
+        if counted_window != window:
+            count = 0
+        until_ms = (window + 1) * window_ms
+        if count >= limit:
+            metrics.limited.labels(name).inc()
+            allowance = Allowance(limit, 0, iso(until_ms))
+            raise RelayLimitReached(allowance, name, (until_ms - now_ms) / 1000)
+        self._counts[key] = (window, count + 1)
+        return Allowance(limit, limit - count - 1, iso(until_ms))
+
+    def _key(self, name: str, subject: str, now_ms: int) -> tuple[str, str]:
+        key = (name, subject)
+        if key in self._counts or len(self._counts) < SUBJECTS_MAX:
+            return key
+        self._counts = {
+            (kind, who): (window, count)
+            for (kind, who), (window, count) in self._counts.items()
+            if window == now_ms // LIMITS[kind][1]
+        }
+        return key if len(self._counts) < SUBJECTS_MAX else (name, OTHERS)

@@ -1,0 +1,329 @@
+"""The verbs of the relay. Each change is one transaction; the directory in memory follows it."""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from uuid import uuid4
+
+import msgspec
+
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.errors import Exhausted, Unavailable
+from appliance.kernel.log import Log
+from appliance.kernel.meta import value
+from appliance.kernel.store import Store
+from appliance.network.broadcast import SignedBroadcast, verify_broadcast
+from appliance.network.keys import AgentPublicKey, rotation_text
+from appliance.network.names import check_agent_name
+from appliance.network.safety import fingerprint
+from appliance.relay import mail, metrics, queries, wire, writes
+from appliance.relay.access import RelaySignatures
+from appliance.relay.checklist import checklist, is_disposable
+from appliance.relay.directory import AgentDirectory
+from appliance.relay.limits import RelayLimits
+from appliance.relay.rows import AgentRow, ContactRow
+from appliance.relay.settings import RelaySettings
+from appliance.relay.states import ACTIVE
+from appliance.web.address import check_url
+
+OFFLINE_MS = 600_000  # twice the default interval of heartbeats
+BATCH_MAX = 100  # names in one request for presence
+PENDING_LISTED_MAX = 100
+
+
+class EndpointRules(msgspec.Struct, frozen=True):
+    """Which endpoints agents may name: https on public addresses."""
+
+    allow_loopback: bool = False
+    allow_private: bool = False
+    allow_http: bool = False
+
+
+class Relay:
+    """One per process. An operation returns when its effect is durable."""
+
+    def __init__(
+        self,
+        store: Store,
+        code_mail: mail.CodeMail,
+        settings: RelaySettings,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.log = log
+        self.directory = AgentDirectory()
+        self.limits = RelayLimits(clock)
+        self.rules = EndpointRules(allow_loopback="loopback-endpoints" in settings.options)
+        self.is_private = "private-directory" in settings.options
+        self.signatures = RelaySignatures(
+            self.directory,
+            self.limits,
+            clock,
+            lambda digest, expires_ms: store.write(writes.use_signature, digest, expires_ms),
+            agent_keys="agent-keys" in settings.options,
+        )
+        self._mail = code_mail
+
+    def open(self) -> None:
+        self._load()
+        signed_after = self.store.read(value, queries.SIGNED_AFTER)
+        self.signatures.signed_after_ms = int(signed_after or 0)
+
+    # -- registration --------------------------------------------------------------------
+
+    def send_code(self, command: wire.SendCode, address: str) -> wire.Done:
+        """Mail a code. The reply is the same whether or not the name is taken."""
+        check_agent_name(command.agent_name)
+        email = _checked_email(command.email)
+        key = None if command.public_key is None else str(AgentPublicKey.of(command.public_key))
+        for subject in (f"client {address}", f"mail {email}", f"name {command.agent_name}"):
+            self.limits.take("codes", subject)
+        self.limits.take("mails")
+        code = f"{secrets.randbelow(1_000_000):06}"
+        number = self.store.write(writes.add_code, command.agent_name, email, code, key)
+        text = mail.text_of(command.agent_name, code)
+        try:
+            self._mail.send(f"relay_code_{number}", email, mail.SUBJECT, text)
+        except Exhausted as error:
+            raise Unavailable("the mail can't be accepted now", hint=error.hint) from None
+        metrics.codes.labels("sent").inc()
+        self._log("code.sent", command.agent_name, address)
+        return wire.Done()
+
+    def confirm_code(self, command: wire.ConfirmCode, address: str) -> wire.Done:
+        check_agent_name(command.agent_name)
+        self.limits.take("attempts", address)
+        digits = command.code.isascii() and command.code.isdigit() and len(command.code) == 6
+        result: writes.CodeResult = "refused"
+        if digits:
+            result = self.store.write(writes.confirm_code, command.agent_name, command.code)
+        metrics.codes.labels(result).inc()
+        self._log(f"code.{result}", command.agent_name, address)
+        if result == "refused":
+            raise wire.CodeRefused
+        return wire.Done()
+
+    def register(self, command: wire.RegisterAgent, address: str) -> wire.AgentChanged:
+        check_agent_name(command.name)
+        key = str(AgentPublicKey.of(command.public_key))
+        email = _checked_email(command.owner_email)
+        check_url(command.endpoint, self.rules)
+        self.limits.take("registrations", address)
+        command = msgspec.structs.replace(command, public_key=key, owner_email=email)
+        self.store.write(writes.register, command, address)
+        self._log("agent.registered", command.name, address)
+        return self._changed(command.name)
+
+    def rotate(self, name: str, command: wire.RotateKey) -> wire.AgentChanged:
+        former = self.directory.key(self._agent(name).public_key)
+        key = AgentPublicKey.of(command.public_key)
+        text = rotation_text(name, former, key)
+        if not former.is_signed(text, command.signature) or not key.is_signed(text, command.proof):
+            raise wire.WrongSignature("both keys have to sign the rotation")
+        self.store.write(writes.rotate, name, str(former), str(key), command.signature)
+        self._log("agent.rotated", name)
+        return self._changed(name)
+
+    # -- directory and presence ------------------------------------------------------------
+
+    def agents(self, query: wire.PageQuery) -> list[wire.AgentEntry]:
+        """By name. A private directory is not listed."""
+        if self.is_private:
+            raise wire.DirectoryPrivate
+        names = sorted(name for name in self.directory.agents if name > query.after)
+        return [self._entry(self.directory.agents[name]) for name in names[: query.limit]]
+
+    def agent(self, name: str, viewer: str | None) -> wire.AgentDetail:
+        """Never with the owner's mail address."""
+        row = self._agent(name)
+        if self.is_private and viewer is None:
+            raise wire.DirectoryPrivate
+        fields = msgspec.structs.asdict(self._entry(row))
+        if not self._may_see(name, viewer):
+            fields["endpoint"] = None
+        approved_by = row.decided_by if row.status == ACTIVE else None
+        return wire.AgentDetail(**fields, approved_by=approved_by)
+
+    def note_seen(self, name: str, command: wire.AgentHeartbeat) -> wire.Done:
+        check_url(command.endpoint, self.rules)
+        seen_ms = self.store.write(writes.note_seen, name, command.endpoint, command.version)
+        row = self._agent(name)
+        self.directory.put(
+            row._replace(endpoint=command.endpoint, version=command.version, last_seen_ms=seen_ms)
+        )
+        return wire.Done()
+
+    def presence(self, name: str, viewer: str | None) -> wire.PresenceEntry:
+        if self.is_private and not self._may_see(name, viewer):
+            raise wire.DirectoryPrivate
+        if self._agent(name).status != ACTIVE:
+            raise wire.NoSuchAgent
+        return self._presence(name)
+
+    def presences(self, names: list[str], viewer: str | None) -> list[wire.PresenceEntry]:
+        """Unknown agents are offline, and so are those that the caller may not see."""
+        entries = []
+        for name in dict.fromkeys(names[:BATCH_MAX]):
+            visible = not self.is_private or self._may_see(name, viewer)
+            entries.append(
+                self._presence(name) if visible else wire.PresenceEntry(name, False, None, None)
+            )
+        return entries
+
+    # -- contacts --------------------------------------------------------------------------
+
+    def request_contact(self, agent: str, command: wire.RequestContact) -> wire.Done:
+        to = check_agent_name(command.to or command.to_agent or "")
+        if to == agent:
+            raise wire.OwnRequest
+        self.limits.take("contacts", agent)
+        self.store.write(writes.request_contact, agent, to, command.greeting)
+        return wire.Done()
+
+    def answer_contact(self, verb: Callable[..., None], agent: str, other: str) -> wire.Done:
+        """`verb`: accept_contact, deny_contact or remove_contact of `writes`."""
+        self.store.write(verb, agent, other)
+        return wire.Done()
+
+    def contacts(self, agent: str) -> list[wire.ContactEntry]:
+        rows = self.store.read(queries.contacts, agent)
+        return [self._contact(row, agent) for row in rows]
+
+    def pending_contacts(self, agent: str) -> list[wire.PendingContact]:
+        entries = []
+        for row in self.store.read(queries.incoming, agent):
+            asking = self._agent(row.requested_by)
+            entries.append(
+                wire.PendingContact(
+                    asking.name, row.greeting, iso(row.requested_ms), asking.owner_email,
+                    asking.public_key,
+                )
+            )  # fmt: skip
+        return entries
+
+    def events(self, agent: str, query: wire.EventsQuery) -> wire.ContactEvents:
+        rows = self.store.read(queries.events, agent, query.after, query.limit)
+        events = [
+            wire.ContactEventEntry(row.id, row.contact, row.event, iso(row.at_ms)) for row in rows
+        ]
+        return wire.ContactEvents(events, events[-1].id if events else query.after)
+
+    # -- admins ----------------------------------------------------------------------------
+
+    def pending_agents(self) -> list[wire.PendingAgent]:
+        rows = self.store.read(queries.pending_agents, PENDING_LISTED_MAX)
+        return [
+            wire.PendingAgent(
+                row.name, row.public_key, fingerprint(self.directory.key(row.public_key)),
+                row.owner_email, row.endpoint, iso(row.created_ms),
+                checklist(row, same_email, same_address),
+            )
+            for row, same_email, same_address in rows
+        ]  # fmt: skip
+
+    def approve(self, name: str, admin: str) -> wire.AgentChanged:
+        return self._decide(writes.approve, name, admin)
+
+    def revoke(self, name: str, admin: str) -> wire.AgentChanged:
+        """It is refused from its next request on."""
+        return self._decide(writes.revoke, name, admin)
+
+    def admin_keys(self) -> list[wire.AdminKey]:
+        return [
+            wire.AdminKey(row.agent, row.public_key, iso(row.added_ms))
+            for row in self.directory.admins.values()
+        ]
+
+    def send_broadcast(self, command: wire.SendBroadcast, admin: str) -> wire.BroadcastSent:
+        broadcast = SignedBroadcast(command.type, command.payload, admin, command.signature)
+        verify_broadcast(broadcast, self.directory.admin_keys())
+        broadcast_id = str(uuid4())
+        self.store.write(writes.add_broadcast, broadcast_id, broadcast)
+        self._log("broadcast.sent", admin)
+        return wire.BroadcastSent(broadcast_id)
+
+    def broadcasts(self, query: wire.BroadcastsQuery) -> list[wire.BroadcastEntry]:
+        rows = self.store.read(queries.broadcasts, query.type, query.after, query.limit)
+        return [
+            wire.BroadcastEntry(
+                row.id, row.type, row.payload, row.sender, row.signature, iso(row.created_ms)
+            )
+            for row in rows
+        ]
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        self.directory.load(self.store.read(queries.agents), self.store.read(queries.admins))
+        self._count()
+
+    def _count(self) -> None:
+        counted = Counter(row.status for row in self.directory.agents.values())
+        for status in ("pending", "active", "revoked"):
+            metrics.agents.labels(status).set(counted[status])
+
+    def _agent(self, name: str) -> AgentRow:
+        row = self.directory.agents.get(name)
+        if row is None:
+            raise wire.NoSuchAgent
+        return row
+
+    def _changed(self, name: str) -> wire.AgentChanged:
+        """Reads the agent again after a change."""
+        row = self.store.read(queries.agent, name)
+        if row is None:
+            raise wire.NoSuchAgent
+        self.directory.put(row)
+        self._count()
+        return wire.AgentChanged(wire.AgentState(row.name, row.status))
+
+    def _decide(self, verb: Callable[..., str], name: str, admin: str) -> wire.AgentChanged:
+        self.store.write(verb, name, admin)
+        self._log(f"agent.{verb.__name__}", name, admin=admin)
+        return self._changed(name)
+
+    def _may_see(self, name: str, viewer: str | None) -> bool:
+        """Whether the viewer may see where an agent is."""
+        if not self.is_private or name == viewer:
+            return True
+        return viewer is not None and self.store.read(queries.are_contacts, name, viewer)
+
+    def _entry(self, row: AgentRow) -> wire.AgentEntry:
+        endpoint = row.endpoint if row.status == ACTIVE else None
+        return wire.AgentEntry(
+            row.name, row.public_key, row.status, endpoint, row.version, iso(row.created_ms)
+        )
+
+    def _presence(self, name: str) -> wire.PresenceEntry:
+        row = self.directory.agents.get(name)
+        if row is None or row.status != ACTIVE:
+            return wire.PresenceEntry(name, False, None, None)
+        return wire.PresenceEntry(
+            name, self._is_online(row), row.endpoint, _iso(row.last_seen_ms), row.version
+        )
+
+    def _is_online(self, row: AgentRow) -> bool:
+        return row.last_seen_ms is not None and self.clock.now_ms() - row.last_seen_ms <= OFFLINE_MS
+
+    def _contact(self, row: ContactRow, agent: str) -> wire.ContactEntry:
+        other = self._agent(row.agent_b if row.agent_a == agent else row.agent_a)
+        return wire.ContactEntry(
+            other.name, other.public_key, other.endpoint, iso(row.accepted_ms or row.requested_ms),
+            self._is_online(other), _iso(other.last_seen_ms), other.version, other.former_key,
+            other.rotation,
+        )  # fmt: skip
+
+    def _log(self, event: str, agent: str, address: str = "", **more: str) -> None:
+        self.log.info("relay", event=event, agent=agent, address=address, **more)
+
+
+def _iso(ms: int | None) -> str | None:
+    return None if ms is None else iso(ms)
+
+
+def _checked_email(email: str) -> str:
+    if is_disposable(email):
+        raise wire.EmailRefused
+    return email.lower()

@@ -1,0 +1,43 @@
+"""The relay as a subsystem of the appliance."""
+
+import msgspec
+
+from appliance.host import Host
+from appliance.kernel.loop import Loop
+from appliance.kernel.route import Route
+from appliance.kernel.subsystem import Role, Subsystem
+from appliance.relay import wire
+from appliance.relay.loops import EndpointChecker, RelayPruner
+from appliance.relay.mail import CodeMail, LocalCodes
+from appliance.relay.resources import routes
+from appliance.relay.service import Relay
+from appliance.relay.settings import RelaySettings
+
+
+class RelayNeeds(msgspec.Struct, frozen=True):
+    """`mail`: None if this appliance has no mail server; codes then stay on this machine."""
+
+    mail: CodeMail | None = None
+
+
+class RelaySubsystem(Subsystem):
+    name = "relay"
+    role = Role("identity, contacts and presence for the agent network", is_on=False)
+    sections = {"relay": RelaySettings}
+    paths = (
+        "/verify", "/registry/agents", "/contacts", "/presence", "/admin/pending", "/admin/keys",
+        "/admin/broadcast", "/admin/broadcasts",
+    )  # fmt: skip
+    needed_stores = frozenset({"relay"})
+    scopes = wire.SCOPES
+
+    def __init__(self, host: Host, needs: RelayNeeds) -> None:
+        mail = needs.mail or LocalCodes(host.datadir, host.log)
+        self.store = host.open_store("relay")
+        self.relay = Relay(self.store, mail, host.section(RelaySettings), host.clock, host.log)
+        self.relay.open()
+        self.stores = (self.store,)
+        self.loops: tuple[Loop, ...] = (RelayPruner(self.relay), EndpointChecker(self.relay))
+
+    def routes(self) -> list[Route]:
+        return routes(self.relay)
