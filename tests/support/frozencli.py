@@ -32,7 +32,8 @@ NOT_PROMISED_YET = (
     "agentlip jobs",
     "agentlip mesh", "agentlip migrate", "agentlip outbox", "agentlip plugin", "agentlip re-enrich",
     "agentlip recover",
-    "agentlip re-extract", "agentlip report", "agentlip upgrade", "agentlip worker",
+    "agentlip re-extract", "agentlip relay", "agentlip report", "agentlip upgrade",
+    "agentlip worker",
 )  # fmt: skip
 
 

@@ -1,0 +1,255 @@
+"""`agentlip relay`: admins, and what they decide. Their keys stay where the command runs."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli_support import Session, common, note, plain, plain_app
+from appliance.declared_roles import Roles
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.errors import Invalid, Missing
+
+app = plain_app(
+    "The relay of the agent network: admins, approval, revocation, broadcasts.\n\n"
+    "Example: agentlip relay pending --as ada --key-file ada.key",
+    "Other appliances/relay",
+)
+admins_app = plain_app("Admins of this workspace's relay, while the appliance is stopped.")
+app.add_typer(admins_app, name="admins")
+CLOCK = SystemClock()
+SERVED = ("relay", "outbox")
+
+AgentArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the agent.")]
+RelayFlag = Annotated[
+    str, typer.Option("--relay", metavar="URL", help="The relay (default: this workspace's).")
+]
+AsFlag = Annotated[str, typer.Option("--as", metavar="NAME", help="Name of the admin.")]
+KeyFileFlag = Annotated[
+    Path, typer.Option("--key-file", help="File with the admin key (PKCS #8, base64).")
+]
+
+
+@admins_app.command("add")
+@common
+def add_admin(
+    session: Session,
+    name: AgentArgument,
+    key: Annotated[
+        str | None, typer.Option("--key", help="The admin's public key (SPKI, base64).")
+    ] = None,
+    new_key: Annotated[
+        Path | None, typer.Option("--new-key", help="Make a key, and write it to this new file.")
+    ] = None,
+) -> None:
+    """Add an admin, or replace its key. Compare the fingerprint with the admin's.
+
+    Example: agentlip relay admins add ada --new-key ada.key
+    """
+    from appliance.network.keys import AgentKey, AgentPublicKey
+    from appliance.network.names import check_agent_name
+    from appliance.network.safety import fingerprint
+    from appliance.relay import writes
+
+    check_agent_name(name)
+    if (key is None) == (new_key is None):
+        raise Invalid("give either --key or --new-key", hint="agentlip relay admins add --help")
+    made = None if new_key is None else AgentKey.generate()
+    public = AgentPublicKey.of(key or "") if made is None else made.public
+    if made is not None and new_key is not None:
+        _write_key(new_key, made.pkcs8())
+    _stopped(session, writes.add_admin, name, str(public))
+    answer = {"agent": name, "publicKey": str(public), "fingerprint": fingerprint(public)}
+    session.answer(answer, f"{name} is an admin; its key is {answer['fingerprint']}")
+
+
+@admins_app.command("list")
+@common
+def list_admins(session: Session) -> None:
+    """List the admins, with the fingerprints of their keys."""
+    from appliance.relay import queries
+
+    rows = _read(session, queries.admins)
+    _print_keys(session, [{"agent": row.agent, "adminPublicKey": row.public_key} for row in rows])
+
+
+@admins_app.command("remove")
+@common
+def remove_admin(session: Session, name: AgentArgument) -> None:
+    """Remove an admin. Its approvals and revocations stay."""
+    from appliance.relay import writes
+
+    _stopped(session, writes.remove_admin, name)
+    session.answer({"agent": name}, f"{name} is not an admin any more")
+
+
+@app.command("pending")
+@common
+def list_pending(
+    session: Session, name: AsFlag, key_file: KeyFileFlag, relay: RelayFlag = ""
+) -> None:
+    """List agents that wait for approval, each with its checklist."""
+    agents = _client(session, relay, name, key_file).request("GET", "/admin/pending")
+    lines = []
+    for agent in agents:
+        lines.append(f"{agent['name']}  {agent['ownerEmail']}  {agent['endpoint']}")
+        lines.append(f"  key {agent['fingerprint']}, registered {agent['createdAt']}")
+        marks = {True: "ok", False: "NO", None: "??"}
+        lines += [
+            f"  {marks[item['good']]}  {item['name']}: {item['note']}"
+            for item in agent["checklist"]
+        ]
+    text = "\n".join(plain(line) for line in lines)
+    session.answer(agents, text or "no agent waits for approval")
+
+
+@app.command("approve")
+@common
+def approve(
+    session: Session,
+    agent: AgentArgument,
+    name: AsFlag,
+    key_file: KeyFileFlag,
+    relay: RelayFlag = "",
+) -> None:
+    """Approve an agent. Look at its checklist first: agentlip relay pending."""
+    client = _client(session, relay, name, key_file)
+    answer = client.request("POST", f"/registry/agents/{_segment(agent)}/approve")
+    session.answer(answer["agent"], f"{agent} is {answer['agent']['status']}")
+
+
+@app.command("revoke")
+@common
+def revoke(
+    session: Session,
+    agent: AgentArgument,
+    name: AsFlag,
+    key_file: KeyFileFlag,
+    reason: Annotated[str, typer.Option("--reason", help="The reason, for all agents.")] = "",
+    relay: RelayFlag = "",
+) -> None:
+    """Revoke an agent, and announce it in a signed broadcast. This can't be undone."""
+    client = _client(session, relay, name, key_file)
+    answer = client.request("POST", f"/registry/agents/{_segment(agent)}/revoke")
+    sent = _broadcast(client, "revocation", {"agent": agent, "reason": reason})
+    session.answer(
+        answer["agent"] | sent, f"{agent} is revoked, and this is announced to all agents"
+    )
+
+
+@app.command("broadcast")
+@common
+def broadcast(
+    session: Session,
+    message: Annotated[str, typer.Argument(help="The text.")],
+    name: AsFlag,
+    key_file: KeyFileFlag,
+    kind: Annotated[
+        str,
+        typer.Option("--type", help="`security-alert`, `maintenance`, `update` or `announcement`."),
+    ] = "announcement",
+    relay: RelayFlag = "",
+) -> None:
+    """Send a signed text to all agents.
+
+    Example: agentlip relay broadcast 'Back in an hour' --type maintenance --as ada --key-file KEY
+    """
+    client = _client(session, relay, name, key_file)
+    sent = _broadcast(client, kind, {"message": message})
+    session.answer(sent, f"sent {sent['broadcastId']}")
+
+
+@app.command("keys")
+@common
+def list_keys(session: Session, relay: RelayFlag = "") -> None:
+    """List the admins of a relay, with the fingerprints of their keys."""
+    _print_keys(session, _client(session, relay).request("GET", "/admin/keys"))
+
+
+@app.command("serve")
+@common
+def serve(session: Session) -> None:
+    """Serve the relay alone, in the foreground: without hub, courier, broker and the others.
+
+    Example: agentlip relay serve
+    """
+    roles = {role: "true" if role in SERVED else "false" for role in Roles.__struct_fields__}
+    environment = os.environ | {f"AGENTLIP_ROLES__{role.upper()}": on for role, on in roles.items()}
+    program = shutil.which("agentlipd", path=str(Path(sys.argv[0]).absolute().parent))
+    if program is None:
+        raise Missing(
+            "the command agentlipd is missing in the folder of this one", hint="agentlipd up"
+        )
+    folder = [] if session.workspace is None else ["--workspace", str(session.workspace)]
+    os.execve(program, [program, "up", "--foreground", *folder], environment)
+
+
+def _broadcast(client: Any, kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    from appliance.network.broadcast import sign_broadcast
+
+    signed = sign_broadcast(client.key, client.name, kind, payload, CLOCK.now_ms())  # type: ignore[arg-type]
+    body = {"type": kind, "payload": signed.payload, "signature": signed.signature}
+    sent: dict[str, Any] = client.request("POST", "/admin/broadcast", body)
+    return sent
+
+
+def _client(session: Session, url: str, name: str = "", key_file: Path | None = None) -> Any:
+    from appliance.relay.admin_client import RelayAdminClient
+    from appliance.sdk.discovery import find_hub
+
+    return RelayAdminClient(url or find_hub(session.workspace).url, CLOCK, name, key_file)
+
+
+def _stopped(session: Session, change: Any, *arguments: Any) -> Any:
+    from appliance.workspace.stopped_store import stopped_store
+
+    with stopped_store(_datadir(session), "relay", CLOCK) as store:
+        return store.write(change, *arguments)
+
+
+def _read(session: Session, query: Any) -> Any:
+    from appliance.workspace.stopped_store import stopped_store
+
+    with stopped_store(_datadir(session), "relay", CLOCK) as store:
+        return store.read(query)
+
+
+def _datadir(session: Session) -> Any:
+    from appliance.workspace.datadir import DataDir, discover
+
+    if session.workspace is not None:
+        return DataDir(session.workspace)
+    return discover(Path.cwd())
+
+
+def _print_keys(session: Session, rows: list[dict[str, Any]]) -> None:
+    from appliance.network.keys import AgentPublicKey
+    from appliance.network.safety import fingerprint
+
+    shown = [
+        row | {"fingerprint": fingerprint(AgentPublicKey.of(row["adminPublicKey"]))} for row in rows
+    ]
+    session.table(
+        shown,
+        [("ADMIN", "agent"), ("FINGERPRINT", "fingerprint")],
+        empty="no admins; add one with 'agentlip relay admins add NAME --new-key FILE'",
+    )
+
+
+def _write_key(path: Path, text: str) -> None:
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise Invalid(f"{path.name} exists already", hint="name another file") from None
+    with os.fdopen(number, "w") as file:
+        file.write(text + "\n")
+    note(f"wrote the private key to {path}; keep it off the relay's machine")
+
+
+def _segment(name: str) -> str:
+    from appliance.network.names import check_agent_name
+
+    return check_agent_name(name)

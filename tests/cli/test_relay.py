@@ -1,0 +1,70 @@
+"""`agentlip relay`: the first admin gets in offline, then decides over HTTP."""
+
+import hashlib
+import json
+import stat
+
+import pytest
+
+from appliance.network.keys import AgentKey
+from appliance.relay.cli import NOT_SERVED, SERVED
+from appliance.roles import RolesSettings
+from tests.support.commands import agentlip
+from tests.support.servedhub import ServedHub
+
+pytestmark = pytest.mark.slow
+SETTINGS = '[roles]\nrelay = true\n[relay]\noptions = ["loopback-endpoints"]\n'
+
+
+def test_roles_that_serve_leaves_off_are_all_others():
+    kept = {"backup"}
+    assert {*SERVED, *NOT_SERVED} == {*RolesSettings.__struct_fields__} - kept
+
+
+def test_admin_approves_revokes_and_announces(tmp_path):
+    key_file = tmp_path / "ada.key"
+    hub = ServedHub(tmp_path / "w", "--no-limits", settings=SETTINGS)
+    added = agentlip(
+        "relay", "admins", "add", "ada", "--new-key", str(key_file), "--json", cwd=hub.workspace
+    )
+    assert added.code == 0, added
+    fingerprint = json.loads(added.out)["fingerprint"]
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    listed = agentlip("relay", "admins", "list", cwd=hub.workspace)
+    assert fingerprint in listed.out
+    who = ("--as", "ada", "--key-file", str(key_file))
+    with hub.running():
+        assert fingerprint in agentlip("relay", "keys", cwd=hub.workspace).out
+        refused = agentlip("relay", "admins", "add", "bo", "--new-key", "k", cwd=hub.workspace)
+        assert refused.code != 0
+        register(hub)
+        pending = agentlip("relay", "pending", *who, cwd=hub.workspace)
+        assert "cleo@example.org" in pending.out
+        approved = agentlip("relay", "approve", "cleo", *who, "--json", cwd=hub.workspace)
+        assert json.loads(approved.out) == {"name": "cleo", "status": "active"}
+        sent = agentlip("relay", "broadcast", "hello", *who, cwd=hub.workspace)
+        assert sent.code == 0
+        revoked = agentlip("relay", "revoke", "cleo", *who, "--json", cwd=hub.workspace)
+        assert json.loads(revoked.out)["status"] == "revoked"
+        unknown = agentlip("relay", "approve", "nobody", *who, cwd=hub.workspace)
+        assert unknown.code != 0
+        assert "no such agent" in unknown.err
+    everything = hub.log_text + added.out + added.err + listed.out
+    assert key_file.read_text().strip() not in everything
+
+
+def register(hub):
+    mail = {"agentName": "cleo", "email": "cleo@example.org"}
+    assert hub.http.post("/verify/send", mail).status == 200
+    codes = hub.datadir.dir / "relay-codes.txt"
+    assert stat.S_IMODE(codes.stat().st_mode) == 0o600
+    code = codes.read_text().rpartition(" is ")[2][:6]
+    assert code not in hub.log_text
+    confirmed = hub.http.post("/verify/confirm", {"agentName": "cleo", "code": code})
+    assert confirmed.status == 200
+    key = AgentKey(hashlib.sha256(b"cleo").digest())
+    body = {
+        "name": "cleo", "publicKey": str(key.public), "ownerEmail": "cleo@example.org",
+        "endpoint": f"http://127.0.0.1:{hub.port}/network/inbox",
+    }  # fmt: skip
+    assert hub.http.post("/registry/agents", body).status == 201
