@@ -356,7 +356,7 @@ def test_wrong_choice_is_refused_with_a_remedy(flake, options, refusal):
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        ({"roles": ["hub", "relay"]}, "services.agentlip.roles' is not of type `list of (one of"),
+        ({"roles": ["hub", "telnet"]}, "services.agentlip.roles' is not of type `list of (one of"),
         ({"port": 70000}, "services.agentlip.port' is not of type `16 bit unsigned integer"),
         ({"prot": 7464}, "The option `services.agentlip.prot' does not exist"),
         ({"settings": {"http": {"port": 1}}}, "settings.http.port' has conflicting definition"),

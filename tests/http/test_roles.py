@@ -34,6 +34,7 @@ ASKED = {
     "inbox": "/v1/topic/list",
     "hooks": "/v1/hooks/runs",
     "broker": "/broker/v1/status",
+    "relay": "/admin/keys",
     "export": "/api/v1/segments",
     "jobs": "/api/v1/jobs/runs",
     "identity": "/v1/identity",
@@ -62,7 +63,7 @@ def built(folder, roles=None):
     """An appliance that is not started, and what it logged."""
     lines = io.BytesIO()
     data, clock, log = DataDir(folder), SystemClock(), Log(lines)
-    settings = Settings(roles=roles or RolesSettings())
+    settings = Settings(roles=roles or RolesSettings(relay=True))
     lock = WriterLock(data, "test", clock)
     schema.make_folders(data)
     lock.acquire()
@@ -100,7 +101,9 @@ def open_stores(hub):
 
 
 def settings(*off, more=DURABLE):
-    return "[roles]\n" + "".join(f"{role} = false\n" for role in off) + more
+    """All other roles are on, also those that are off by default."""
+    on = "" if "relay" in off else "relay = true\n"
+    return "[roles]\n" + on + "".join(f"{role} = false\n" for role in off) + more
 
 
 def check_served(hub, served):
@@ -199,7 +202,7 @@ def test_server_with_the_broker_only(tmp_path):
 
 def test_laptop_with_hub_outbox_and_courier(tmp_path):
     more = f'{DURABLE}[[outbox.brokers]]\nmesh = "default"\nurl = "http://127.0.0.1:9"\n'
-    off = settings("inbox", "broker", "mcp", more=more)
+    off = settings("inbox", "broker", "relay", "mcp", more=more)
     hub = ServedHub(tmp_path, "--no-limits", settings=off)
     with hub.running():
         check_served(hub, LAPTOP | {"identity"})

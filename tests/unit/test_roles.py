@@ -16,6 +16,8 @@ WITH_IT = {  # what a role takes along when it is switched off
     "inbox": {"hooks"},
 }
 
+OFF = {"relay": "roles.relay"}  # unless it is switched on
+
 
 def only(*roles):
     return RolesSettings(**{role: role in roles for role in ROLES})
@@ -24,14 +26,15 @@ def only(*roles):
 @pytest.mark.parametrize("role", ROLES)
 def test_role_that_is_off_switches_off_those_that_need_it(role):
     off = RolesSettings(**{role: False}).off
-    assert off == dict.fromkeys({role, *WITH_IT.get(role, ())}, f"roles.{role}")
+    assert off == OFF | dict.fromkeys({role, *WITH_IT.get(role, ())}, f"roles.{role}")
 
 
 def test_identity_is_off_without_outbox_and_inbox():
     assert RolesSettings(outbox=False, inbox=False).off["identity"] == "roles.outbox"
     assert set(only("broker").off) == {*ROLES, "identity"} - {"broker"}
     assert only("broker").stores == ("auth", "broker")
-    assert RolesSettings().stores == STORES
+    assert RolesSettings().stores == tuple(store for store in STORES if store not in OFF)
+    assert RolesSettings(relay=True).stores == STORES
 
 
 @pytest.mark.parametrize(("role", "needed"), [(a, b) for a in NEEDS for b in NEEDS[a]])
@@ -43,11 +46,11 @@ def test_role_set_to_true_without_what_it_needs_is_refused(role, needed):
     )
     assert refused.value.hint == f"set roles.{needed} = true, or remove roles.{role}"
     assert role in load(Settings, None, {}, {f"roles.{needed}": False}).roles.off
-    assert not load(Settings, None, {}, {f"roles.{role}": True}).roles.off
+    assert load(Settings, None, {}, {f"roles.{role}": True}).roles.off == OFF
 
 
 def test_environment_switches_a_role_off():
-    assert load(Settings, None, {"AGENTLIP_ROLES__BROKER": "false"}).roles.off == {
+    assert load(Settings, None, {"AGENTLIP_ROLES__BROKER": "false"}).roles.off == OFF | {
         "broker": "roles.broker"
     }
 

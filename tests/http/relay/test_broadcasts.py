@@ -1,0 +1,80 @@
+"""Broadcasts: signed by an admin, read and verified by every agent."""
+
+import pytest
+
+from appliance.network.broadcast import SignedBroadcast, sign_broadcast, verify_broadcast
+from appliance.network.keys import AgentPublicKey
+from tests.support.relay import admin_key, key
+
+
+def test_broadcast_reaches_every_agent_and_is_verified(relay):
+    reply = relay.broadcast("ada", "security-alert", {"message": "update now"})
+    assert reply.status_code == 201
+    for agent in ("anna", "bert"):
+        (shown,) = relay.request("GET", "/admin/broadcasts", by=agent).json
+        assert shown["id"] == reply.json["broadcastId"]
+        keys = {
+            entry["agent"]: AgentPublicKey.of(entry["adminPublicKey"])
+            for entry in relay.request("GET", "/admin/keys").json
+        }
+        signed = SignedBroadcast(
+            shown["type"], shown["payload"], shown["sender"], shown["signature"]
+        )
+        assert verify_broadcast(signed, keys)["message"] == "update now"
+
+
+def test_newest_broadcasts_come_first(relay):
+    ids = [
+        relay.broadcast("ada", kind, {"n": number}).json["broadcastId"]
+        for number, kind in enumerate(("update", "maintenance", "update"))
+    ]
+
+    def listed(query=""):
+        rows = relay.request("GET", f"/admin/broadcasts{query}", by="anna").json
+        return [row["id"] for row in rows]
+
+    assert listed() == ids[::-1]
+    assert listed("?limit=1") == [ids[2]]
+    assert listed("?type=maintenance") == [ids[1]]
+    assert listed(f"?after={ids[0]}") == [ids[2], ids[1]]
+
+
+@pytest.mark.parametrize("change", [{"type": "news"}, {"type": "update"}, {"signature": "AAAA"},
+                                    {"payload": '{"message":"other"}'}])  # fmt: skip
+def test_broadcast_that_is_not_signed_as_it_is_sent_is_refused(relay, change):
+    signed = sign_broadcast(
+        admin_key("ada"), "ada", "maintenance", {"message": "x"}, relay.clock.now_ms()
+    )
+    body = {"type": signed.type, "payload": signed.payload, "signature": signed.signature}
+    reply = relay.as_admin("POST", "/admin/broadcast", body | change)
+    assert (reply.status_code, reply.json["code"]) == (400, "BROADCAST_REFUSED")
+
+
+def test_broadcast_of_another_admin_cannot_be_sent_again(relay):
+    signed = sign_broadcast(
+        admin_key("ada"), "ada", "maintenance", {"message": "x"}, relay.clock.now_ms()
+    )
+    body = {"type": signed.type, "payload": signed.payload, "signature": signed.signature}
+    assert relay.as_admin("POST", "/admin/broadcast", body).status_code == 201
+    assert relay.as_admin("POST", "/admin/broadcast", body).status_code == 409
+    assert relay.as_admin("POST", "/admin/broadcast", body, by="bo").status_code == 400
+
+
+def test_revocation_is_announced(relay):
+    assert relay.as_admin("POST", "/registry/agents/bert/revoke").status_code == 200
+    assert relay.broadcast("ada", "revocation", {"agent": "bert"}).status_code == 201
+    (shown,) = relay.request("GET", "/admin/broadcasts?type=revocation", by="anna").json
+    assert '"agent":"bert"' in shown["payload"]
+
+
+def test_agent_without_an_admin_key_sends_none(relay):
+    body = {"type": "update", "payload": "{}", "signature": key("anna").sign(b"{}")}
+    assert relay.request("POST", "/admin/broadcast", body, by="anna").status_code == 403
+
+
+def test_only_the_newest_broadcasts_are_kept(relay, monkeypatch):
+    monkeypatch.setattr("appliance.relay.writes.BROADCASTS_MAX", 2)
+    for number in range(4):
+        relay.broadcast("ada", "update", {"n": number})
+    assert relay.pruner.run_once(relay.clock.now_ms())["broadcasts"] == 2
+    assert len(relay.request("GET", "/admin/broadcasts", by="anna").json) == 2

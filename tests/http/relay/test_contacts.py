@@ -1,0 +1,185 @@
+"""Contacts: the handshake of two agents, and its state machine driven at random."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from appliance.relay.states import ACTIVE, CONTACT, NOTHING, PENDING
+from tests.support.relay import RelayFixture
+
+REQUEST = "/contacts/request"
+
+
+def ask(relay, by, to, **more):
+    return relay.request("POST", REQUEST, {"to": to, **more}, by=by)
+
+
+def test_two_agents_become_contacts(relay):
+    assert ask(relay, "anna", "bert", greeting="Hello!").status_code == 201
+    (pending,) = relay.request("GET", "/contacts/pending", by="bert").json
+    assert (pending["from"], pending["greeting"]) == ("anna", "Hello!")
+    assert pending["requesterEmail"] == "anna@example.org"
+    assert pending["publicKey"].startswith("MCowBQYDK2VwAyEA")
+    assert relay.request("GET", "/contacts/pending", by="anna").json == []
+    assert relay.request("GET", "/contacts", by="anna").json == []
+    for _ in range(2):  # it is idempotent
+        assert relay.request("POST", "/contacts/anna/accept", by="bert").status_code == 200
+    for agent, other in (("anna", "bert"), ("bert", "anna")):
+        (contact,) = relay.request("GET", "/contacts", by=agent).json
+        assert contact["agent"] == other
+        assert contact["endpoint"] == f"https://{other}.example.org/network/inbox"
+        assert contact["online"] is False
+
+
+def test_first_client_names_the_field_differently(relay):
+    assert relay.request("POST", REQUEST, {"toAgent": "bert"}, by="anna").status_code == 201
+
+
+REFUSED = [
+    ({"to": "anna"}, 400, "OWN_REQUEST"),
+    ({"to": "Bert"}, 400, "BAD_AGENT_NAME"),
+    ({}, 400, "BAD_AGENT_NAME"),
+    ({"to": "bert", "greeting": "x" * 501}, 400, "INVALID_INPUT"),
+    ({"to": "nobody"}, 404, "NOT_FOUND"),
+    ({"to": "cleo"}, 404, "NOT_FOUND"),
+    ({"to": "dora"}, 404, "NOT_FOUND"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "code"), REFUSED)
+def test_refused_request_names_its_reason(relay, body, status, code):
+    relay.verify("cleo")
+    relay.register("cleo")
+    relay.add("dora")
+    relay.as_admin("POST", "/registry/agents/dora/revoke")
+    reply = relay.request("POST", REQUEST, body, by="anna")
+    assert (reply.status_code, reply.json["code"]) == (status, code)
+
+
+def test_second_request_is_refused_in_both_directions(relay):
+    ask(relay, "anna", "bert")
+    assert ask(relay, "anna", "bert").status_code == 409
+    assert ask(relay, "bert", "anna").status_code == 409
+    relay.request("POST", "/contacts/anna/accept", by="bert")
+    assert ask(relay, "bert", "anna").status_code == 409
+
+
+@pytest.mark.parametrize("verb", ["accept", "deny"])
+def test_own_request_cannot_be_answered(relay, verb):
+    ask(relay, "anna", "bert")
+    reply = relay.request("POST", f"/contacts/bert/{verb}", by="anna")
+    assert (reply.status_code, reply.json["code"]) == (400, "OWN_REQUEST")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/contacts/bert/accept"), ("POST", "/contacts/bert/deny"),
+     ("DELETE", "/contacts/bert")],
+)  # fmt: skip
+def test_contact_that_does_not_exist_is_missing(relay, method, path):
+    assert relay.request(method, path, by="anna").status_code == 404
+
+
+def test_denied_request_can_be_made_again(relay):
+    ask(relay, "anna", "bert")
+    assert relay.request("POST", "/contacts/anna/deny", by="bert").status_code == 200
+    assert ask(relay, "anna", "bert").status_code == 201
+
+
+def test_removed_contact_receives_an_event(relay):
+    relay.connect("anna", "bert")
+    assert relay.request("DELETE", "/contacts/anna", by="bert").status_code == 200
+    assert relay.request("GET", "/contacts", by="anna").json == []
+    events = relay.request("GET", "/contacts/events", by="anna").json
+    assert [event["event"] for event in events["events"]] == ["accepted", "removed"]
+    rest = relay.request("GET", f"/contacts/events?after={events['after']}", by="anna").json
+    assert rest == {"events": [], "after": events["after"], "ok": True}
+
+
+def test_requests_are_limited_per_hour(relay):
+    for number in range(10):
+        assert ask(relay, "anna", f"n{number}").status_code == 404
+    assert ask(relay, "anna", "bert").status_code == 429
+    relay.clock.pass_seconds(3600)
+    assert ask(relay, "anna", "bert").status_code == 201
+
+
+def test_number_of_requests_that_wait_is_limited(relay, monkeypatch):
+    monkeypatch.setattr("appliance.relay.writes.INCOMING_MAX", 1)
+    relay.add("cleo")
+    assert ask(relay, "anna", "bert").status_code == 201
+    reply = ask(relay, "cleo", "bert")
+    assert (reply.status_code, reply.json["code"]) == (429, "TOO_MANY_CONTACTS")
+
+
+AGENTS = ("anna", "bert", "cleo")
+EVENTS = {"request": 201, "accept": 200, "deny": 200, "remove": 200}
+
+
+class ContactMachine(RuleBasedStateMachine):
+    """Any agent does anything at any time; the relay follows the table of states."""
+
+    def __init__(self):
+        super().__init__()
+        from tempfile import TemporaryDirectory
+
+        self.folder = TemporaryDirectory()
+        from pathlib import Path
+
+        self.relay = RelayFixture(Path(self.folder.name) / "relay")
+        self.relay.add(*AGENTS)
+        self.states = {}
+
+    @rule(
+        agent=st.sampled_from(AGENTS),
+        other=st.sampled_from(AGENTS),
+        event=st.sampled_from([*EVENTS]),
+    )
+    def act(self, agent, other, event):
+        self.relay.clock.pass_seconds(3600)  # limits are not tested here
+        pair = frozenset((agent, other))
+        state, asked_by = self.states.get(pair, (NOTHING, ""))
+        if event == "request":
+            status = ask(self.relay, agent, other).status_code
+        elif event == "remove":
+            status = self.relay.request("DELETE", f"/contacts/{other}", by=agent).status_code
+        else:
+            status = self.relay.request("POST", f"/contacts/{other}/{event}", by=agent).status_code
+        if agent == other:
+            assert status == (400 if event == "request" else 404)
+            return
+        own = state == PENDING and asked_by == agent
+        allowed = event in CONTACT.events(state) and not (own and event in ("accept", "deny"))
+        if allowed:
+            after = CONTACT.after(state, event)
+            self.states[pair] = (after, agent if event == "request" else asked_by)
+            assert status == EVENTS[event]
+        elif event == "accept" and state == ACTIVE:
+            assert status == 200  # it changes nothing
+        else:
+            assert status in (400, 404, 409)
+
+    @invariant()
+    def both_sides_see_the_same(self):
+        for pair, (state, asked_by) in self.states.items():
+            for agent in pair:
+                (other,) = pair - {agent}
+                contacts = [row.name for row in self.listed(agent)]
+                assert (other in contacts) == (state == ACTIVE)
+                asking = [row.from_ for row in self.relay.relay.pending_contacts(agent)]
+                assert (other in asking) == (state == PENDING and asked_by == other)
+
+    def listed(self, agent):
+        return [
+            self.relay.relay.directory.agents[entry.agent]
+            for entry in self.relay.relay.contacts(agent)
+        ]
+
+    def teardown(self):
+        self.relay.close()
+        self.folder.cleanup()
+
+
+TestContactMachine = ContactMachine.TestCase
+TestContactMachine.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)

@@ -1,0 +1,246 @@
+"""Verification of mail addresses, registration, approval and revocation."""
+
+import pytest
+
+from appliance.network.keys import rotation_text
+from tests.support.relay import RelayFixture, admin_key, key
+
+
+@pytest.fixture
+def empty(tmp_path):
+    fixture = RelayFixture(tmp_path / "relay")
+    yield fixture
+    fixture.close()
+
+
+SEND = {"agentName": "cleo", "email": "cleo@example.org"}
+REFUSED = [
+    ("/verify/send", SEND | {"agentName": "Cleo"}, 400, "BAD_AGENT_NAME"),
+    ("/verify/send", SEND | {"agentName": "batch"}, 400, "BAD_AGENT_NAME"),
+    ("/verify/send", SEND | {"email": "cleo"}, 400, "INVALID_INPUT"),
+    ("/verify/send", SEND | {"email": "a@mailinator.com"}, 400, "EMAIL_REFUSED"),
+    ("/verify/send", SEND | {"email": "a@x.mailinator.com"}, 400, "EMAIL_REFUSED"),
+    ("/verify/send", SEND | {"publicKey": "x"}, 400, "BAD_KEY"),
+    ("/verify/send", {}, 400, "INVALID_INPUT"),
+    ("/verify/confirm", {"agentName": "cleo", "code": "12345"}, 400, "CODE_REFUSED"),
+    ("/verify/confirm", {"agentName": "cleo", "code": "123456"}, 400, "CODE_REFUSED"),
+    ("/registry/agents", {"name": "cleo"}, 400, "INVALID_INPUT"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "code"), REFUSED)
+def test_refused_request_names_its_reason(empty, path, body, status, code):
+    reply = empty.request("POST", path, body)
+    assert (reply.status_code, reply.json["code"]) == (status, code)
+    assert reply.json["ok"] is False
+    assert isinstance(reply.json["error"], str)
+
+
+def test_agent_is_verified_registered_and_approved(empty):
+    empty.verify("cleo")
+    assert empty.codes.mails[0][0] == "cleo@example.org"
+    reply = empty.register("cleo")
+    assert reply.status_code == 201
+    assert reply.json == {"ok": True, "agent": {"name": "cleo", "status": "pending"}}
+    assert empty.request("GET", "/contacts", by="cleo").status_code == 403
+    for _ in range(2):  # it is idempotent
+        reply = empty.as_admin("POST", "/registry/agents/cleo/approve", by="bo")
+        assert reply.json == {"ok": True, "agent": {"name": "cleo", "status": "active"}}
+    assert empty.request("GET", "/contacts", by="cleo").json == []
+    shown = empty.request("GET", "/registry/agents/cleo").json
+    assert shown["approvedBy"] == "bo"
+    assert shown["emailVerified"] is True
+    assert "ownerEmail" not in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"name": "dora"}, 400, "EMAIL_NOT_VERIFIED"),
+        ({"ownerEmail": "other@example.org"}, 400, "EMAIL_NOT_VERIFIED"),
+        ({"ownerEmail": "cleo@yopmail.com"}, 400, "EMAIL_REFUSED"),
+        ({"publicKey": "MCow"}, 400, "BAD_KEY"),
+        ({"endpoint": "http://cleo.example.org/"}, 400, "INVALID_INPUT"),
+        ({"endpoint": "https://10.0.0.1/"}, 400, "INVALID_INPUT"),
+        ({"endpoint": "http://127.0.0.1:8000/"}, 400, "INVALID_INPUT"),
+        ({"version": "3.0"}, 400, "INVALID_INPUT"),
+    ],
+)
+def test_refused_registration_names_its_reason(empty, change, status, code):
+    empty.verify("cleo")
+    reply = empty.register("cleo", **change)
+    assert (reply.status_code, reply.json["code"]) == (status, code)
+
+
+def test_name_and_key_are_registered_once(relay):
+    relay.verify("anna", "eve@example.org")
+    reply = relay.register("anna", ownerEmail="eve@example.org", publicKey=str(key("e").public))
+    assert reply.status_code == 409
+    relay.verify("eve")
+    assert relay.register("eve", publicKey=str(key("anna").public)).status_code == 409
+
+
+def test_code_is_refused_after_three_attempts(empty):
+    assert empty.request("POST", "/verify/send", SEND).status_code == 200
+    code = empty.codes.last()
+    wrong = f"{(int(code) + 1) % 1_000_000:06}"
+    for given in (wrong, wrong, wrong, code):
+        body = {"agentName": "cleo", "code": given}
+        assert empty.request("POST", "/verify/confirm", body).status_code == 400
+
+
+def test_code_expires_after_ten_minutes(empty):
+    assert empty.request("POST", "/verify/send", SEND).status_code == 200
+    empty.clock.pass_seconds(600.001)
+    body = {"agentName": "cleo", "code": empty.codes.last()}
+    assert empty.request("POST", "/verify/confirm", body).status_code == 400
+
+
+def test_verification_is_for_the_key_that_it_names(empty):
+    body = SEND | {"publicKey": str(key("cleo").public)}
+    assert empty.request("POST", "/verify/send", body).status_code == 200
+    confirmed = {"agentName": "cleo", "code": empty.codes.last()}
+    assert empty.request("POST", "/verify/confirm", confirmed).status_code == 200
+    reply = empty.register("cleo", publicKey=str(key("eve").public))
+    assert reply.json["code"] == "EMAIL_NOT_VERIFIED"
+    assert empty.register("cleo").status_code == 201
+
+
+def test_codes_are_stored_as_digests_and_never_logged(empty):
+    empty.verify("cleo")
+    code = empty.codes.last()
+    assert code.encode() not in empty.path.read_bytes()
+    assert code.encode() not in empty.lines.getvalue()
+
+
+@pytest.mark.parametrize("same", ["address", "email", "name"])
+def test_codes_are_limited_per_hour(empty, same):
+    def send(number):
+        who = {"address": f"198.51.100.{number}", "email": f"e{number}@example.org",
+               "name": f"n{number}"}  # fmt: skip
+        who |= {same: {"address": "::1", "email": "e@example.org", "name": "n"}[same]}
+        body = {"agentName": who["name"], "email": who["email"]}
+        return empty.request("POST", "/verify/send", body, address=who["address"])
+
+    assert [send(number).status_code for number in range(4)] == [200, 200, 200, 429]
+    refused = send(5)
+    assert refused.json["ok"] is False
+    assert int(refused.headers["retry-after"]) > 0
+    assert refused.headers["x-ratelimit-remaining"] == "0"
+    empty.clock.pass_seconds(3600)
+    assert send(6).status_code == 200
+
+
+def test_registrations_are_limited_per_hour(empty):
+    for name in ("c1", "c2", "c3", "c4"):
+        empty.verify(name)
+    replies = [empty.register(name, address="::1").status_code for name in ("c1", "c2", "c3", "c4")]
+    assert replies == [201, 201, 201, 429]
+
+
+def test_checklist_is_computed(empty):
+    for name in ("cleo", "admin-x", "dora", "emil"):
+        empty.verify(name, "same@example.org" if name in ("dora", "emil") else None)
+    empty.register("cleo")
+    empty.register("admin-x")
+    for name in ("dora", "emil"):
+        empty.register(name, ownerEmail="same@example.org")
+    before = empty.as_admin("GET", "/admin/pending").json
+    assert [agent["name"] for agent in before] == ["cleo", "admin-x", "dora", "emil"]
+    assert before[0]["fingerprint"].startswith("SHA256:")
+    lists = {
+        agent["name"]: {item["name"]: item["good"] for item in agent["checklist"]}
+        for agent in before
+    }
+    good = {"email-domain": True, "endpoint": None, "name": True, "duplicate-email": True}
+    assert lists["cleo"] == good | {"burst": True}
+    assert lists["admin-x"]["name"] is False
+    assert lists["emil"]["duplicate-email"] is False
+
+
+def test_endpoint_of_a_pending_agent_is_tried(empty):
+    empty.verify("cleo")
+    empty.register("cleo")
+    assert empty.checker.run_once(empty.clock.now_ms()) == {"tried": 1}
+    assert empty.checker.run_once(empty.clock.now_ms()) == {"tried": 0}
+    (agent,) = empty.as_admin("GET", "/admin/pending").json
+    endpoint = next(item for item in agent["checklist"] if item["name"] == "endpoint")
+    assert endpoint["good"] is False  # the resolver names an address for documentation
+
+
+def test_revoked_agent_is_refused_at_once_and_its_contacts_receive_events(relay):
+    relay.connect("anna", "bert")
+    assert relay.request("GET", "/contacts", by="bert").status_code == 200
+    reply = relay.as_admin("POST", "/registry/agents/bert/revoke")
+    assert reply.json == {"ok": True, "agent": {"name": "bert", "status": "revoked"}}
+    refused = relay.request("GET", "/contacts", by="bert")
+    assert (refused.status_code, refused.json["code"]) == (403, "AGENT_REVOKED")
+    assert relay.request("GET", "/contacts", by="anna").json == []
+    events = relay.request("GET", "/contacts/events", by="anna").json["events"]
+    assert [(event["agent"], event["event"]) for event in events] == [
+        ("bert", "accepted"), ("bert", "revoked"),
+    ]  # fmt: skip
+    assert relay.as_admin("POST", "/registry/agents/bert/approve").json["agent"] == {
+        "name": "bert", "status": "revoked",
+    }  # fmt: skip
+    relay.verify("bert", "bert@example.org")
+    assert relay.register("bert", publicKey=str(key("new").public)).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/registry/agents/anna/approve"), ("POST", "/registry/agents/anna/revoke"),
+     ("GET", "/admin/pending"), ("POST", "/admin/broadcast")],
+)  # fmt: skip
+def test_only_admins_decide(relay, method, path):
+    body = {"type": "update", "payload": "{}", "signature": "x"} if "broadcast" in path else None
+    refused = relay.request(method, path, body, by="anna")
+    assert (refused.status_code, refused.json["code"]) == (403, "NOT_AN_ADMIN")
+    refused = relay.request(method, path, body, by="ada", signer=key("ada"))
+    assert (refused.status_code, refused.json["code"]) == (401, "BAD_SIGNATURE")
+
+
+def test_admin_of_the_first_client_signs_with_the_key_of_its_agent(tmp_path):
+    relay = RelayFixture(tmp_path / "relay", "agent-keys")
+    try:
+        relay.verify("ada")
+        relay.register("ada")
+        assert relay.request("GET", "/admin/pending", by="ada").status_code == 401  # pending
+        assert relay.as_admin("POST", "/registry/agents/ada/approve").status_code == 200
+        assert relay.request("GET", "/admin/pending", by="ada").status_code == 200
+    finally:
+        relay.close()
+
+
+def test_unknown_agent_is_missing(relay):
+    assert relay.as_admin("POST", "/registry/agents/nobody/approve").status_code == 404
+    assert relay.as_admin("POST", "/registry/agents/nobody/revoke").status_code == 404
+    assert relay.request("GET", "/registry/agents/nobody").status_code == 404
+
+
+def test_admins_are_listed_with_their_keys(relay):
+    keys = relay.request("GET", "/admin/keys").json
+    assert [entry["agent"] for entry in keys] == ["ada", "bo"]
+    assert keys[0]["adminPublicKey"] == str(admin_key("ada").public)
+
+
+def test_rotated_key_replaces_the_former_one(relay):
+    relay.connect("anna", "bert")
+    new = key("anna's new key")
+    text = rotation_text("anna", key("anna").public, new.public)
+    body = {
+        "publicKey": str(new.public), "signature": key("anna").sign(text), "proof": new.sign(text),
+    }  # fmt: skip
+    path = "/registry/agents/anna/rotate-key"
+    assert relay.request("POST", path, body, by="bert").status_code == 403
+    wrong = body | {"proof": key("anna").sign(text)}
+    assert relay.request("POST", path, wrong, by="anna").status_code == 401
+    assert relay.request("POST", path, body, by="anna").status_code == 200
+    assert relay.request("GET", "/contacts", by="anna").status_code == 401
+    assert relay.request("GET", "/contacts", by="anna", signer=new).status_code == 200
+    (contact,) = relay.request("GET", "/contacts", by="bert").json
+    assert contact["publicKey"] == str(new.public)
+    assert contact["formerKey"] == str(key("anna").public)
+    assert key("anna").public.is_signed(text, contact["rotation"])
+    event = relay.request("GET", "/contacts/events", by="bert").json["events"][-1]
+    assert (event["agent"], event["event"]) == ("anna", "rotated")

@@ -1,0 +1,115 @@
+"""Signatures of requests: the order of the checks, and repetitions."""
+
+import pytest
+
+from appliance.network.encoding import SKEW_MS
+from appliance.network.request import request_headers
+from tests.support.relay import RelayFixture, key
+
+
+def headers(relay, by="anna", method="GET", path="/contacts", body=b"", now_ms=None, signer=None):
+    now_ms = relay.clock.now_ms() if now_ms is None else now_ms
+    return request_headers(signer or key(by), by, method, path, body, now_ms)
+
+
+def test_checks_have_the_order_of_the_contract(relay):
+    """Each request has all defects of those after it too."""
+    relay.verify("cleo")
+    relay.register("cleo")
+    relay.add("dora")
+    relay.as_admin("POST", "/registry/agents/dora/revoke")
+    old = relay.clock.now_ms() - SKEW_MS - 1
+    wrong = key("eve")
+    good = headers(relay)
+    cases = [
+        ({}, 401, "UNAUTHORIZED"),
+        ({"Authorization": "Signature anna"}, 401, "UNAUTHORIZED"),
+        (headers(relay, "nobody", now_ms=old), 401, "UNKNOWN_AGENT"),
+        (headers(relay, "dora", now_ms=old, signer=wrong), 403, "AGENT_REVOKED"),
+        (headers(relay, "cleo", now_ms=old, signer=wrong), 403, "AGENT_PENDING"),
+        (headers(relay, now_ms=old, signer=wrong), 401, "STALE_SIGNATURE"),
+        ({"Authorization": good["Authorization"]}, 401, "STALE_SIGNATURE"),
+        (good | {"X-Timestamp": "yesterday"}, 401, "STALE_SIGNATURE"),
+        (headers(relay, signer=wrong), 401, "BAD_SIGNATURE"),
+        (headers(relay, path="/presence"), 401, "BAD_SIGNATURE"),
+        (good, 200, None),
+    ]
+    for given, status, code in cases:
+        reply = relay.send("GET", "/contacts", b"", given)
+        assert (reply.status_code, status >= 400 and reply.json["code"]) == (status, code or False)
+
+
+@pytest.mark.parametrize("skew_ms", [-SKEW_MS, 0, SKEW_MS])
+def test_clocks_may_differ_by_five_minutes(relay, skew_ms):
+    given = headers(relay, now_ms=relay.clock.now_ms() + skew_ms)
+    assert relay.send("GET", "/contacts", b"", given).status_code == 200
+
+
+@pytest.mark.parametrize("signed_path", ["/admin/broadcasts?limit=1", "/admin/broadcasts"])
+def test_signature_may_omit_the_query(relay, signed_path):
+    given = headers(relay, path=signed_path)
+    assert relay.send("GET", "/admin/broadcasts?limit=1", b"", given).status_code == 200
+
+
+def test_change_is_made_once(relay):
+    body = b'{"to":"bert"}'
+    given = headers(relay, method="POST", path="/contacts/request", body=body)
+    given |= {"Content-Type": "application/json"}
+    assert relay.send("POST", "/contacts/request", body, given).status_code == 201
+    assert relay.request("POST", "/contacts/anna/deny", by="bert").status_code == 200
+    repeated = relay.send("POST", "/contacts/request", body, given)
+    assert (repeated.status_code, repeated.json["code"]) == (401, "SIGNATURE_USED")
+    assert relay.request("GET", "/contacts/pending", by="bert").json == []
+
+
+def test_read_may_be_repeated(relay):
+    given = headers(relay)
+    for _ in range(2):
+        assert relay.send("GET", "/contacts", b"", given).status_code == 200
+
+
+def test_change_is_made_once_beyond_a_restart(tmp_path):
+    relay = RelayFixture(tmp_path / "relay")
+    relay.add("anna")
+    body = b'{"endpoint":"https://anna.example.org/"}'
+    given = headers(relay, method="PUT", path="/presence", body=body)
+    given |= {"Content-Type": "application/json"}
+    assert relay.send("PUT", "/presence", body, given).status_code == 200
+    relay.close()
+    again = RelayFixture(tmp_path / "relay")
+    try:
+        assert again.send("PUT", "/presence", body, given).json["code"] == "SIGNATURE_USED"
+    finally:
+        again.close()
+
+
+def test_stored_signatures_expire(relay):
+    for _ in range(3):
+        endpoint = {"endpoint": "https://anna.example.org/"}
+        assert relay.request("PUT", "/presence", endpoint, by="anna").status_code == 200
+    relay.clock.pass_seconds(2 * SKEW_MS / 1000)
+    count = len(relay.rows("SELECT * FROM used_signature"))
+    relay.request("PUT", "/presence", endpoint, by="anna")
+    assert len(relay.rows("SELECT * FROM used_signature")) == count - 1
+
+
+def test_token_cannot_act_as_an_agent(relay):
+    reply = relay.send("GET", "/contacts", b"", {"Authorization": "Bearer " + "x" * 64})
+    assert reply.status_code == 401
+
+
+def test_agent_is_limited_to_sixty_requests_a_minute(relay):
+    replies = [relay.request("GET", "/contacts", by="anna") for _ in range(61)]
+    assert [reply.status_code for reply in replies] == [200] * 60 + [429]
+    assert replies[0].headers["x-ratelimit-remaining"] == "59"
+    assert replies[60].headers["x-ratelimit-remaining"] == "0"
+    assert replies[60].json["ok"] is False
+    assert relay.request("GET", "/contacts", by="bert").status_code == 200
+    relay.clock.pass_seconds(60)
+    assert relay.request("GET", "/contacts", by="anna").status_code == 200
+
+
+def test_wrong_signatures_use_up_nothing_of_an_agent(relay):
+    for _ in range(70):
+        relay.request("GET", "/contacts", by="anna", signer=key("eve"))
+    assert relay.request("GET", "/contacts", by="anna").status_code == 200

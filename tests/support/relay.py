@@ -1,0 +1,174 @@
+"""A relay on a clock that stands still, with agents whose keys are known, and its app."""
+
+import hashlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from falcon.testing import Result, TestClient
+
+from appliance.kernel.auth import TokenBook
+from appliance.kernel.batch import BatchRunner
+from appliance.kernel.log import Log
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
+from appliance.network.broadcast import sign_broadcast
+from appliance.network.keys import AgentKey
+from appliance.network.request import request_headers
+from appliance.relay import writes
+from appliance.relay.loops import EndpointChecker, RelayPruner
+from appliance.relay.resources import routes
+from appliance.relay.service import Relay
+from appliance.relay.settings import RelaySettings
+from appliance.web.app import make_app
+from appliance.web.guard import Guard
+from appliance.web.limits import RateLimiter
+from appliance.web.settings import HttpSettings
+from appliance.workspace.schema import migrate
+from tests.support.clock import FakeClock
+from tests.support.http import NO_LIMITS, Lines
+
+ADMINS = ("ada", "bo")
+
+
+def key(name: str) -> AgentKey:
+    return AgentKey(hashlib.sha256(name.encode()).digest())
+
+
+def admin_key(name: str) -> AgentKey:
+    return key(f"admin {name}")
+
+
+class SentCodes:
+    """Takes the mails; `refuse` is raised instead."""
+
+    def __init__(self) -> None:
+        self.mails: list[tuple[str, str]] = []
+        self.refuse: Exception | None = None
+
+    def send(self, key: str, email: str, subject: str, text: str) -> None:
+        if self.refuse is not None:
+            raise self.refuse
+        self.mails.append((email, text))
+
+    def last(self) -> str:
+        match = re.search(r"\d{6}", self.mails[-1][1])
+        assert match is not None
+        return match[0]
+
+
+class RelayFixture:
+    """Its admins are ada and bo. They aren't agents yet."""
+
+    def __init__(
+        self, folder: Path, *options: Any, runner: type[BatchRunner] = BatchRunner
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        self.path = folder / "relay.sqlite3"
+        self.clock = FakeClock()
+        self.lines = Lines()
+        self.log = Log(self.lines, clock=self.clock)
+        new = not self.path.exists()
+        if new:
+            migrate(self.path, "relay", clock=self.clock, log=Log(sys.stderr.buffer))
+        self.store = Store(
+            "relay", self.path, StoreSettings(synchronous="NORMAL", free_bytes_min=0),
+            self.clock, self.log, runner=runner,
+        )  # fmt: skip
+        self.codes = SentCodes()
+        settings = RelaySettings(options)
+        self.relay = Relay(self.store, self.codes, settings, self.clock, self.log)
+        if new:
+            for name in ADMINS:
+                self.store.write(writes.add_admin, name, str(admin_key(name).public))
+        self.relay.open()
+        self.pruner = RelayPruner(self.relay)
+        self.checker = EndpointChecker(self.relay, lambda _host, _port: ["192.0.2.1"])
+        http = HttpSettings(host="0.0.0.0", allowed_hosts=("relay.example",))
+        guard = Guard(TokenBook(), http, self.clock, self.log)
+        app = make_app(
+            routes(self.relay), guard, RateLimiter(NO_LIMITS, self.clock), log=self.log,
+            clock=self.clock, instance_id="inst",
+        )  # fmt: skip
+        self.client = TestClient(app, headers={"Host": "relay.example"})
+        self.ticks = 0
+
+    def close(self) -> None:
+        assert self.store.close()
+
+    def rows(self, sql: str) -> list[Any]:
+        return self.store.read(lambda reader: reader.execute(sql).fetchall())
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        by: str | None = None,
+        signer: AgentKey | None = None,
+        at_ms: int | None = None,
+        address: str = "198.51.100.7",
+    ) -> Result:
+        """Signed by agent `by`, if there is one. Each signature has a time of its own."""
+        raw = b"" if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        if by is not None:
+            self.ticks += 1
+            now_ms = self.clock.now_ms() + self.ticks if at_ms is None else at_ms
+            headers |= request_headers(signer or key(by), by, method, path, raw, now_ms)
+        return self.send(method, path, raw, headers, address)
+
+    def send(
+        self, method: str, path: str, raw: bytes, headers: dict[str, str], address: str = "::9"
+    ) -> Result:
+        parts = urlsplit(path)
+        return self.client.simulate_request(
+            method, parts.path, query_string=parts.query, body=raw, headers=headers,
+            remote_addr=address,
+        )  # fmt: skip
+
+    def as_admin(self, method: str, path: str, body: Any = None, by: str = "ada") -> Result:
+        return self.request(method, path, body, by=by, signer=admin_key(by))
+
+    # -- steps of a new agent ------------------------------------------------------------------
+
+    def verify(self, name: str, email: str | None = None, address: str | None = None) -> None:
+        mail = {"agentName": name, "email": email or f"{name}@example.org"}
+        address = address or f"client of {name}"
+        assert self.request("POST", "/verify/send", mail, address=address).status_code == 200
+        code = {"agentName": name, "code": self.codes.last()}
+        assert self.request("POST", "/verify/confirm", code, address=address).status_code == 200
+
+    def register(self, agent: str, address: str | None = None, **more: Any) -> Result:
+        body = {
+            "name": agent,
+            "publicKey": str(key(agent).public),
+            "ownerEmail": f"{agent}@example.org",
+            "endpoint": f"https://{agent}.example.org/network/inbox",
+            **more,
+        }
+        address = address or f"client of {agent}"
+        return self.request("POST", "/registry/agents", body, address=address)
+
+    def add(self, *names: str) -> None:
+        """Active agents."""
+        for name in names:
+            self.verify(name)
+            assert self.register(name).status_code == 201
+            assert self.as_admin("POST", f"/registry/agents/{name}/approve").status_code == 200
+
+    def connect(self, name: str, other: str) -> None:
+        """Make two agents contacts."""
+        assert self.request("POST", "/contacts/request", {"to": other}, by=name).status_code == 201
+        assert self.request("POST", f"/contacts/{name}/accept", by=other).status_code == 200
+
+    def broadcast(self, by: str, kind: str, payload: dict[str, Any]) -> Result:
+        signed = sign_broadcast(admin_key(by), by, kind, payload, self.clock.now_ms())  # type: ignore[arg-type]
+        body = {"type": kind, "payload": signed.payload, "signature": signed.signature}
+        return self.as_admin("POST", "/admin/broadcast", body, by)

@@ -1,0 +1,35 @@
+"""The relay's checks: broken, found; whole, nothing found."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.doctor.workspace import WorkspaceFixture
+
+AGENT = (
+    "INSERT INTO agents (name, public_key, owner_email, version, status, address, created_ms,"
+    " last_seen_ms) VALUES ('anna', 'k', 'a@x.org', '2.0', '{0}', '', {1}, {2})"
+)
+CODE = (
+    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 201)"
+    " INSERT INTO verifications (agent, email, code, attempts, expires_ms)"
+    " SELECT 'a' || i, 'a@x.org', x'00', 0, 1 FROM n"
+)
+FAR_MS = 9_000_000_000_000
+BROKEN = {
+    "admins": AGENT.format("active", FAR_MS, "NULL"),
+    "pending": AGENT.format("pending", 1, "NULL"),
+    "codes": CODE,
+    "clock": AGENT.format("active", 1, FAR_MS),
+}
+
+
+@pytest.mark.parametrize("check", BROKEN)
+def test_broken_relay_is_found(tmp_path, check):
+    workspace = WorkspaceFixture(tmp_path)
+    assert workspace.find(f"relay.{check}") == []
+    with closing(sqlite3.connect(workspace.data.database("relay"))) as connection, connection:
+        connection.execute(BROKEN[check])
+    (finding,) = workspace.find(f"relay.{check}")
+    assert finding.subject == "relay"

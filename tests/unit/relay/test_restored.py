@@ -1,0 +1,119 @@
+"""A restore of the relay: what it makes void, and what it carries forward."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from appliance.network.keys import rotation_text
+from appliance.relay.restored import restored
+from appliance.workspace.restoring import RestoreContext
+from tests.support.relay import RelayFixture, key
+
+ENDPOINT = {"endpoint": "https://anna.example.org/"}
+
+
+class RestoredRelay:
+    """A relay whose file goes back to an earlier one."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.relay = RelayFixture(folder)
+        self.relay.add("anna", "bert")
+        self.relay.connect("anna", "bert")
+        self.relay.request("POST", "/verify/send", {"agentName": "cleo", "email": "c@x.org"})
+
+    def back_up(self):
+        self.relay.close()
+        shutil.copy(self.relay.path, self.folder / "backup")
+        clock = self.relay.clock
+        self.relay = RelayFixture(self.folder)
+        self.relay.clock = clock
+
+    def restore(self, *, present=True, revive=False):
+        self.relay.close()
+        path, before = self.relay.path, self.folder / "before"
+        shutil.copy(path, before)
+        shutil.copy(self.folder / "backup", path)
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            if present:
+                connection.execute("ATTACH ? AS present", (str(before),))
+            context = RestoreContext(
+                connection, "relay", schema=1, now_ms=self.relay.clock.now_ms() + 100_000,
+                cut_ms=0, revive=revive, present=present, settings_file=path, listed_max=10,
+            )  # fmt: skip
+            restored(connection, context)
+        self.relay = RelayFixture(self.folder)
+        return {(notice.kind, notice.noun): notice.count for notice in context.notices}
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    restored_relay = RestoredRelay(tmp_path)
+    restored_relay.back_up()
+    yield restored_relay
+    restored_relay.relay.close()
+
+
+def test_agent_that_was_revoked_since_the_backup_stays_revoked(workspace):
+    workspace.relay.as_admin("POST", "/registry/agents/bert/revoke")
+    assert workspace.restore() == {("still-revoked", "agent"): 1}
+    assert workspace.relay.request("GET", "/contacts", by="bert").status_code == 403
+    assert workspace.relay.request("GET", "/contacts", by="anna").json == []
+
+
+def test_agent_that_the_backup_lacks_stays_revoked(workspace):
+    workspace.relay.add("dora", "emil")
+    workspace.relay.as_admin("POST", "/registry/agents/dora/revoke")
+    assert workspace.restore()["lost", "agent"] == 2
+    agents = workspace.relay.relay.directory.agents
+    assert agents["dora"].status == "revoked"
+    assert "emil" not in agents
+
+
+def test_operator_may_make_revoked_agents_valid_again(workspace):
+    workspace.relay.as_admin("POST", "/registry/agents/bert/revoke")
+    assert workspace.restore(revive=True) == {("valid-again", "agent"): 1}
+    assert workspace.relay.request("GET", "/contacts", by="bert").status_code == 200
+
+
+def test_replaced_key_stays_replaced(workspace):
+    new = key("new")
+    text = rotation_text("anna", key("anna").public, new.public)
+    body = {
+        "publicKey": str(new.public), "signature": key("anna").sign(text), "proof": new.sign(text),
+    }  # fmt: skip
+    path = "/registry/agents/anna/rotate-key"
+    assert workspace.relay.request("POST", path, body, by="anna").status_code == 200
+    workspace.restore()
+    assert workspace.relay.request("GET", "/contacts", by="anna").status_code == 401
+    assert workspace.relay.request("GET", "/contacts", by="anna", signer=new).status_code == 200
+
+
+def test_removed_admin_stays_removed(workspace):
+    from appliance.relay import writes
+
+    workspace.relay.store.write(writes.remove_admin, "bo")
+    workspace.restore()
+    keys = workspace.relay.request("GET", "/admin/keys").json
+    assert [entry["agent"] for entry in keys] == ["ada"]
+
+
+def test_codes_are_void(workspace):
+    workspace.restore()
+    assert workspace.relay.rows("SELECT * FROM verifications") == []
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_request_from_before_the_restore_is_refused(workspace, present):
+    at_ms = workspace.relay.clock.now_ms() + 1_000
+    given = ("PUT", "/presence", ENDPOINT)
+    assert workspace.relay.request(*given, by="anna", at_ms=at_ms).status_code == 200
+    workspace.restore(present=present)
+    refused = workspace.relay.request(*given, by="anna", at_ms=at_ms)
+    assert refused.json["code"] == ("SIGNATURE_USED" if present else "STALE_SIGNATURE")
+    later_ms = at_ms + 200_000
+    assert workspace.relay.request(*given, by="anna", at_ms=later_ms).status_code == 200
