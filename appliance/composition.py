@@ -38,7 +38,6 @@ from appliance.inbox.resources import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of
 from appliance.integrations.ask_bus import AskBusNeeds, AskBusSubsystem
-from appliance.integrations.ask_outbox import OutboxAskMail
 from appliance.integrations.bus_export import BusSegments
 from appliance.integrations.bus_hub import BusTopicNeeds, BusTopicSubsystem
 from appliance.integrations.courier_outbox import TriggerWebhooks
@@ -46,8 +45,8 @@ from appliance.integrations.hooks_inbox import OwnNames, OwnUrl
 from appliance.integrations.hooks_outbox import HookSender
 from appliance.integrations.inbox_broker import LocalMeshes, LocalMeshNeeds
 from appliance.integrations.inbox_outbox import OutboxSendStatus
+from appliance.integrations.mail_outbox import OutboxMail
 from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
-from appliance.integrations.relay_outbox import OutboxCodeMail
 from appliance.integrations.webhooks_outbox import (
     MeshWebhooksNeeds,
     MeshWebhooksSubsystem,
@@ -69,7 +68,7 @@ from appliance.outbox.mail import CodeMailTarget, MailTarget
 from appliance.outbox.service import Outbox, features_of
 from appliance.outbox.settings import MailSettings, OutboxSettings
 from appliance.outbox.subsystem import OutboxNeeds, OutboxSubsystem
-from appliance.outbox.target import DeliveryTarget
+from appliance.outbox.target import CODE_MAIL, MAIL, DeliveryTarget
 from appliance.outbox.webhook import WebhookTarget
 from appliance.rates.subsystem import RatesSubsystem
 from appliance.relay.subsystem import RelayNeeds, RelaySubsystem
@@ -139,7 +138,7 @@ def asks_of(
 ) -> list[Subsystem]:
     mail = None
     if outbox is not None and host.section(MailSettings).host:
-        mail = OutboxAskMail(outbox)
+        mail = OutboxMail(outbox, MAIL, "appliance:ask")
     ask = AskSubsystem(host, AskNeeds(hub, mail))
     if bus is None or not host.section(BusSettings).ask_reviews:
         return [ask]
@@ -211,7 +210,7 @@ class Composition:
             subsystems.append(JobsSubsystem(host, JobsNeeds(self.tokens.book, url)))
         if host.runs("relay"):
             codes = member.outbox if limits.enabled and host.section(MailSettings).host else None
-            code_mail = None if codes is None else OutboxCodeMail(codes)
+            code_mail = None if codes is None else OutboxMail(codes, CODE_MAIL, "appliance:relay")
             subsystems.append(RelaySubsystem(host, RelayNeeds(code_mail)))
         if host.runs("backup"):
             stores = host.section(RolesSettings).stores

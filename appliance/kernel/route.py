@@ -20,9 +20,6 @@ READ_DOCS = "docs:read"
 SIGNATURE = "HTTP_X_AGENTLIP_SIGNATURE"
 """The key of the signature header in the WSGI environ."""
 
-AGENT_SCHEME = "Signature "
-"""How the Authorization header of a request begins that an agent of the network signed."""
-
 Signer = Callable[[Mapping[str, Any]], Callable[[bytes], Principal] | None]
 """Raises Unauthenticated as early as possible, preferably before the body is read."""
 
@@ -61,7 +58,7 @@ class Operation(msgspec.Struct, frozen=True):
     media          content type of the reply, if it is not JSON
     keyed          requests with the same Idempotency-Key get the first reply again
     errors         error classes for the documentation, beside the usual ones
-    refusal        keys that the body of an error has too, for all paths with the same first part
+    refusal        keys that the body of an error has too
     example        a request body for the documentation
     """
 
@@ -128,15 +125,6 @@ class SocketRoute(msgspec.Struct, frozen=True):
 
 class InvalidRoute(Exception):
     """A route that must not be mounted. Raised only while the app is built."""
-
-
-def is_signed(environ: Mapping[str, Any]) -> bool:
-    """Whether a request has a signature instead of a token. It is verified after routing."""
-    return SIGNATURE in environ or is_of_agent(environ)
-
-
-def is_of_agent(environ: Mapping[str, Any]) -> bool:
-    return str(environ.get("HTTP_AUTHORIZATION", "")).startswith(AGENT_SCHEME)
 
 
 def responder_name(method: str, suffix: str | None) -> str:

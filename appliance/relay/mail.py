@@ -13,7 +13,7 @@ KEPT_MAX = 20  # codes in the file
 
 
 class CodeMail(Protocol):
-    def send(self, key: str, email: str, subject: str, text: str) -> None:
+    def take(self, key: str, address: str, subject: str, text: str) -> None:
         """Accept a mail; it is durable then. The same key is the same mail."""
 
 
@@ -34,9 +34,9 @@ class LocalCodes:
         self._log = log
         self._lines: list[str] = []
 
-    def send(self, key: str, email: str, subject: str, text: str) -> None:
+    def take(self, key: str, address: str, subject: str, text: str) -> None:
         del key, subject
-        line = f"{email}: {text.partition(chr(10))[0]}\n"
+        line = f"{address}: {text.partition(chr(10))[0]}\n"
         self._lines = [*self._lines, line][-KEPT_MAX:]
         path = self._datadir.dir / FILE
         self._datadir.write_private(path, "".join(self._lines))

@@ -85,7 +85,7 @@ class Relay:
         number = self.store.write(writes.add_code, command.agent_name, email, code, key)
         text = mail.text_of(command.agent_name, code)
         try:
-            self._mail.send(f"relay_code_{number}", email, mail.SUBJECT, text)
+            self._mail.take(f"relay_code_{number}", email, mail.SUBJECT, text)
         except Exhausted as error:
             raise Unavailable("the mail can't be accepted now", hint=error.hint) from None
         metrics.codes.labels("sent").inc()

@@ -6,7 +6,7 @@ have the same limits as known ones. After routing it checks the scope. Only then
 BodyMiddleware reads the body.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import falcon
@@ -22,10 +22,10 @@ from appliance.kernel.errors import (
     Unavailable,
 )
 from appliance.kernel.log import Log
-from appliance.kernel.route import Absent, Operation, Route, check_routes, is_of_agent, is_signed
+from appliance.kernel.route import SIGNATURE, Absent, Operation, Route, check_routes
 from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
-from appliance.web.guard import Guard, session_cookie
+from appliance.web.guard import Guard, is_of_agent, session_cookie
 from appliance.web.limits import GLOBAL, UNAUTHENTICATED, RateLimited, RateLimiter
 from appliance.web.observe import ObserveMiddleware, Response
 from appliance.web.unsent import LARGE_BYTES, UNSENT_BYTES_MAX, UnsentBudget
@@ -89,6 +89,7 @@ class AccessMiddleware:
 
     def process_request(self, req: falcon.Request, _resp: Response) -> None:
         environ, context, guard = req.env, req.context, self._guard
+        context.refusal = {}
         probe = req.path in self._probes
         if not probe or guard.loopback:
             guard.check_host(environ)
@@ -110,7 +111,9 @@ class AccessMiddleware:
                 self._count(context, environ, address)
             except RateLimited as error:
                 # The signature is verified after routing, and may still identify the caller.
-                if error.which != UNAUTHENTICATED or not is_signed(environ):
+                if error.which != UNAUTHENTICATED or not (
+                    SIGNATURE in environ or is_of_agent(environ)
+                ):
                     raise
                 context.refused = error
 
@@ -122,6 +125,7 @@ class AccessMiddleware:
         if mounted is None:
             self._answer_other(req, resp, route)
             return
+        req.context.refusal = mounted.operation.refusal
         principal: Principal = req.context.principal
         if mounted.operation.signer is not None and principal is ANONYMOUS:
             principal = req.context.principal = self._verify_signature(req, mounted)
@@ -203,10 +207,6 @@ def _signer(req: falcon.Request, mounted: MountedOperation) -> Principal:
     return verify(raw)
 
 
-def first_part(path: str) -> str:
-    return path.removeprefix("/").partition("/")[0]
-
-
 def refuse_limited(principal: Principal, scope: str | None) -> None:
     if scope is not None and principal.channels_for(scope) is not None:
         raise Forbidden(
@@ -282,15 +282,7 @@ class UnsentLimitMiddleware:
 class ErrorHandlers:
     """Turns every exception into the error body."""
 
-    def __init__(
-        self,
-        log: Log,
-        absent: Absent,
-        limiter: RateLimiter,
-        refusals: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        """`refusals`: more keys of bodies, by the first part of the path."""
-        self._refusals = refusals
+    def __init__(self, log: Log, absent: Absent, limiter: RateLimiter) -> None:
         self._log = log
         self._absent = absent
         self._limiter = limiter
@@ -306,7 +298,7 @@ class ErrorHandlers:
                 error = limited
         if isinstance(error, RateLimited):
             req.context.allowance = error.allowance
-        error.extra = {**error.extra, **self._refusals.get(first_part(req.path), {})}
+        error.extra = {**error.extra, **req.context.refusal}
         req.context.error_code = error.code
         resp.status = falcon.code_to_http_status(error.status)
         resp.data = errors.body(error, req.context.request_id)
@@ -373,13 +365,7 @@ def make_app(
     probes = frozenset(
         route.path for route in routes if any(o.probe for o in route.operations.values())
     )
-    refusals = {
-        first_part(route.path): operation.refusal
-        for route in routes
-        for operation in route.operations.values()
-        if operation.refusal
-    }
-    failures = ErrorHandlers(log, absent, limiter, refusals)
+    failures = ErrorHandlers(log, absent, limiter)
     app: App = falcon.App(
         response_type=Response,
         middleware=[

@@ -19,7 +19,7 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter
-from appliance.kernel.route import READ_DOCS, is_of_agent
+from appliance.kernel.route import READ_DOCS
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
 from appliance.web.settings import HttpSettings
 
@@ -289,6 +289,11 @@ def _check_site(scope: str, environ: Environ) -> None:
         "pages of other sites or ports need a token to read this",
         hint="send 'Authorization: Bearer TOKEN', or open the URL directly in the browser",
     )
+
+
+def is_of_agent(environ: Environ) -> bool:
+    """Whether an agent of the network signed the request, which is verified after routing."""
+    return str(environ.get("HTTP_AUTHORIZATION", "")).startswith("Signature ")
 
 
 def bearer(header: str) -> str:

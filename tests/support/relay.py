@@ -49,10 +49,10 @@ class SentCodes:
         self.mails: list[tuple[str, str]] = []
         self.refuse: Exception | None = None
 
-    def send(self, key: str, email: str, subject: str, text: str) -> None:
+    def take(self, key: str, address: str, subject: str, text: str) -> None:
         if self.refuse is not None:
             raise self.refuse
-        self.mails.append((email, text))
+        self.mails.append((address, text))
 
     def last(self) -> str:
         match = re.search(r"\d{6}", self.mails[-1][1])

@@ -1,20 +1,20 @@
-"""Sends the mails of asks through the outbox."""
+"""Sends the mails of other subsystems through the outbox."""
 
 from contextlib import suppress
 
 from appliance.outbox import wire
 from appliance.outbox.destination import MAILTO
 from appliance.outbox.service import Outbox
-from appliance.outbox.target import MAIL
-
-PRINCIPAL = "appliance:ask"  # no token has this name
 
 
-class OutboxAskMail:
-    """Accepts mails of asks. Raises the errors of the outbox."""
+class OutboxMail:
+    """Accepts mails. Raises the errors of the outbox."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, target: str, principal: str) -> None:
+        """`principal`: recorded with each mail. No token has this name."""
         self._outbox = outbox
+        self._target = target
+        self._principal = principal
 
     def take(self, key: str, address: str, subject: str, text: str) -> None:
         send = wire.Send(
@@ -22,7 +22,7 @@ class OutboxAskMail:
             message=text,
             meta={"subject": subject},
             client_message_id=key,
-            target=MAIL,
+            target=self._target,
         )
         with suppress(wire.IdReused):  # it was accepted before
-            self._outbox.send(send, internal=True, principal=PRINCIPAL)
+            self._outbox.send(send, internal=True, principal=self._principal)
