@@ -86,8 +86,8 @@ class RelayLog(Table):
 
 
 class UsedSignature(Table):
-    expires_ms = peewee.IntegerField()
     digest = peewee.BlobField(primary_key=True)
+    expires_ms = peewee.IntegerField()
 
     class Meta:
         table_name = "used_signature"

@@ -79,8 +79,8 @@ class RelayLogRow(NamedTuple):
 class UsedSignatureRow(NamedTuple):
     """A row of `used_signature`."""
 
-    expires_ms: int
     digest: bytes
+    expires_ms: int
 
 
 class EmailVerificationRow(NamedTuple):

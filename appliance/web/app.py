@@ -129,7 +129,7 @@ class AccessMiddleware:
         principal: Principal = req.context.principal
         if mounted.operation.signer is not None and principal is ANONYMOUS:
             principal = req.context.principal = self._verify_signature(req, mounted)
-        elif is_of_agent(req.env):
+        elif mounted.scope is not None and is_of_agent(req.env):
             raise Unauthenticated("signatures of agents are only for routes of the relay")
         elif req.context.refused is not None:
             raise req.context.refused

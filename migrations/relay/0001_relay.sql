@@ -83,10 +83,10 @@ CREATE TABLE broadcasts (
   created_ms INTEGER NOT NULL
 ) STRICT;
 
+-- The key comes first: SQLite's quick_check reports NULL values in such a table otherwise.
 CREATE TABLE used_signature (
-  expires_ms INTEGER NOT NULL,
-  digest BLOB NOT NULL CHECK (length(digest) = 32),
-  PRIMARY KEY (digest)
+  digest BLOB PRIMARY KEY NOT NULL CHECK (length(digest) = 32),
+  expires_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX used_signature_expires ON used_signature (expires_ms);
 
