@@ -205,7 +205,7 @@ def contact_routes(relay: Relay, made: Operations) -> list[Route]:
             "GET": agent("List requests that wait for an answer", reply=list[wire.PendingContact]),
         }, suffix="pending"),
         Route("/contacts/events", contacts, {
-            "GET": agent("List what happened to contacts", query=wire.EventsQuery,
+            "GET": agent("List what happened to contacts", query=wire.ContactEventsQuery,
                          reply=wire.ContactEvents),
         }, suffix="events"),
         Route("/contacts/request", contacts, {

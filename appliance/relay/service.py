@@ -203,7 +203,7 @@ class Relay:
             )  # fmt: skip
         return entries
 
-    def events(self, agent: str, query: wire.EventsQuery) -> wire.ContactEvents:
+    def events(self, agent: str, query: wire.ContactEventsQuery) -> wire.ContactEvents:
         rows = self.store.read(queries.events, agent, query.after, query.limit)
         events = [
             wire.ContactEventEntry(row.id, row.contact, row.event, iso(row.at_ms)) for row in rows

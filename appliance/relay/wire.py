@@ -81,7 +81,7 @@ class BatchQuery(Struct, frozen=True):
     agents: Annotated[str, Meta(max_length=3_300, description="names, separated by commas")] = ""
 
 
-class EventsQuery(Struct, frozen=True):
+class ContactEventsQuery(Struct, frozen=True):
     after: Annotated[int, Meta(ge=0, le=2**53)] = 0
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
 
