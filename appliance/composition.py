@@ -207,7 +207,7 @@ class Composition:
             subsystems += asks_of(host, self.hub, member.outbox, bus)
         if host.runs("jobs"):
             url = OwnUrl(host.section(HttpSettings).host, host.served)
-            subsystems.append(JobsSubsystem(host, JobsNeeds(self.tokens.book, url)))
+            subsystems.append(JobsSubsystem(host, JobsNeeds(self.tokens.book, url, subsystems)))
         if host.runs("relay"):
             codes = member.outbox if limits.enabled and host.section(MailSettings).host else None
             code_mail = None if codes is None else OutboxMail(codes, CODE_MAIL, "appliance:relay")

@@ -1,4 +1,5 @@
-"""The jobs that are known now: those of files, read again when the folder changes."""
+"""The jobs that are known now: those of files, which are read again when the folder changes, and
+those that were made over the API. A file hides a job of the same name."""
 
 from pathlib import Path
 
@@ -18,31 +19,45 @@ class JobCatalogue:
         self._lock = GreenletLock()
         self.version = 0  # grows with each change
         self._signature: object = None
+        self._is_read = False
         self._specs: dict[str, wire.JobSpec] = {}
+        self._given: dict[str, wire.JobSpec] = {}
+        self._files: list[SpecFile] = []
+
+    def put(self, name: str, spec: wire.JobSpec | None) -> None:
+        """A job that was made over the API, or removed (None)."""
+        self._given.pop(name, None)
+        if spec is not None:
+            self._given[name] = spec
+        self.version += 1
 
     def find(self, name: str) -> wire.JobSpec:
         """Raises NoSuchJob."""
         try:
-            return self._specs[name]
+            return self.specs[name]
         except KeyError:
             raise wire.NoSuchJob(details={"job": name}) from None
 
     @property
+    def files(self) -> list[SpecFile]:
+        return self._files
+
+    @property
     def specs(self) -> dict[str, wire.JobSpec]:
-        return dict(self._specs)
+        return self._given | self._specs
 
     def refresh(self) -> None:
         """Read the files if one has changed."""
         with self._lock:
             signature = in_thread(_signature, self._workspace)
-            if self.version and signature == self._signature:
+            if self._is_read and signature == self._signature:
                 return
             self._take(in_thread(read_folder, self._workspace))
-            self._signature = signature
+            self._signature, self._is_read = signature, True
             self.version += 1
 
     def _take(self, files: list[SpecFile]) -> None:
-        former, self._specs = self._specs, {}
+        former, self._specs, self._files = self._specs, {}, files
         for file in files:
             spec = file.spec
             if file.error is not None:

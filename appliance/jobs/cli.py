@@ -6,6 +6,7 @@ from urllib.parse import quote
 import typer
 
 from appliance.cli_support import Session, common, note, plain, plain_app
+from appliance.kernel.errors import Invalid
 
 app = plain_app(
     "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
@@ -17,24 +18,42 @@ PATH = "/api/v1/jobs"
 WAIT_SECONDS = 20.0  # that one request waits
 TAIL_LINES = 10
 EXIT_WRONG = 1
+OptionalJob = Annotated[str | None, typer.Argument(metavar="[JOB]", help="Name of the job.")]
+AllFlag = Annotated[bool, typer.Option("--all", help="All jobs.")]
 
 
 @app.command("list")
 @common
-def list_runs(session: Session) -> None:
-    """List the latest run of each job: agentlip jobs list"""
-    rows = session.hub().get("/api/v1/jobs/runs")["runs"]
-    if session.machine:
-        session.table(rows, [], empty="")
-        return
-    columns = [("JOB", "job"), ("OUTCOME", "outcome"), ("FINISHED", "finished_at")]
-    columns += [("SECONDS", "seconds"), ("ROWS", "rows"), ("SUCCEEDED", "succeeded_at")]
-    columns += [("ERROR", "error")]
-    session.table(
-        [_row(run) for run in rows],
-        columns,
-        empty="no job has reported a run; run them with --report-to: docs/how-to/spark.md",
-    )
+def list_jobs(session: Session) -> None:
+    """List all jobs, those that only report their runs, and the appliance's own loops."""
+    listed = session.hub().get(PATH)
+    if listed["paused"] and not session.machine:
+        note(f"all jobs are paused since {listed['paused']}; agentlip jobs resume --all")
+    columns = [("JOB", "name"), ("SOURCE", "source"), ("SCHEDULE", "schedule")]
+    columns += [("NEXT", "next_at"), ("LAST", "last_state"), ("AT", "last_at")]
+    columns += [("PAUSED", "paused_at"), ("FAILURES", "failures"), ("PROBLEM", "problem")]
+    session.table(listed["jobs"], columns, empty="no jobs; a job is a file jobs/NAME.toml")
+
+
+@app.command("pause")
+@common
+def pause_job(session: Session, job: OptionalJob = None, every: AllFlag = False) -> None:
+    """Start no more runs of a job, or of all. Runs that run go on."""
+    _switch(session, job, every, "pause")
+
+
+@app.command("resume")
+@common
+def resume_job(session: Session, job: OptionalJob = None, every: AllFlag = False) -> None:
+    """Start runs of a job again, or of all."""
+    _switch(session, job, every, "resume")
+
+
+def _switch(session: Session, job: str | None, every: bool, verb: str) -> None:
+    if (job is None) != every:
+        raise Invalid("name a job, or give --all", hint=f"agentlip jobs {verb} --all")
+    jobs = session.hub().post(f"{PATH}/{segment(job or 'all')}/{verb}", {})
+    session.answer(jobs, f"{verb}d {job or 'all jobs'}")
 
 
 @app.command("validate")
@@ -182,7 +201,3 @@ def _read_files(session: Session) -> list[Any]:
     if len(files) == FILES_MAX:
         note(f"only the first {FILES_MAX} files are read")
     return files
-
-
-def _row(run: dict[str, Any]) -> dict[str, Any]:
-    return {**run, "rows": run["counts"].get("rows"), "seconds": f"{run['seconds']:.1f}"}

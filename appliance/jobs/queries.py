@@ -3,7 +3,8 @@
 import msgspec
 
 from appliance.jobs import wire
-from appliance.jobs.rows import StoredAttemptRow, StoredRunRow
+from appliance.jobs.rows import StoredAttemptRow, StoredJobRow, StoredRunRow
+from appliance.kernel import meta
 from appliance.kernel.meta import Executor
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
@@ -57,10 +58,22 @@ def running(reader: Reader) -> list[StoredAttemptRow]:
     return [StoredAttemptRow._make(row) for row in reader.rows(sql, (1000,), limit=1000)]
 
 
-def marks(reader: Reader) -> list[tuple[str, int, int]]:
-    """From where the schedule of each job continues."""
-    sql = "SELECT name, cron_from_ms, interval_from_steady_ms FROM jobs"
-    return reader.rows(sql, limit=JOBS_MAX)
+def stored_jobs(reader: Reader) -> list[StoredJobRow]:
+    """The jobs that were made over the API, or are paused, or have a schedule."""
+    sql = f"SELECT {', '.join(StoredJobRow._fields)} FROM jobs"
+    return [StoredJobRow._make(row) for row in reader.rows(sql, limit=JOBS_MAX)]
+
+
+def latest_runs(reader: Reader) -> dict[str, wire.ShownRun]:
+    """The latest run of each job."""
+    sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE id IN (SELECT max(id) FROM runs GROUP BY job)"
+    rows = [StoredRunRow._make(row) for row in reader.rows(sql, limit=JOBS_MAX)]
+    return {row.job: to_wire(row, []) for row in rows}
+
+
+def paused_since(reader: Reader) -> str | None:
+    """Since when all jobs are paused."""
+    return meta.value(reader, "paused")
 
 
 def next_due(reader: Reader) -> int | None:

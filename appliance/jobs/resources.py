@@ -5,8 +5,11 @@ from typing import Any
 import falcon
 
 from appliance.jobs import wire
+from appliance.jobs.listing import JobListing
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.service import JobRuns
+from appliance.jobs.sse import event_stream
+from appliance.kernel.auth import TokenBook
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply
 
@@ -22,9 +25,40 @@ class JobRunsResource:
         reply(resp, self._runs.record(command), 201)
 
 
-class RunResource:
-    def __init__(self, runner: JobRunner) -> None:
+class JobResource:
+    def __init__(self, runner: JobRunner, listing: JobListing) -> None:
         self._runner = runner
+        self._listing = listing
+
+    def on_get(self, _req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._listing.list_all())
+
+    def on_get_item(self, _req: Any, resp: falcon.Response, job: str) -> None:
+        reply(resp, self._runner.show_job(job))
+
+    def on_put_item(
+        self, _req: Any, resp: falcon.Response, job: str, command: wire.JobSpec
+    ) -> None:
+        self._runner.put_job(job, command)
+        reply(resp, self._runner.show_job(job))
+
+    def on_delete_item(self, _req: Any, resp: falcon.Response, job: str) -> None:
+        self._runner.put_job(job, None)
+        reply(resp, self._listing.list_all())
+
+    def on_post_pause(self, _req: Any, resp: falcon.Response, job: str) -> None:
+        self._runner.pause(job, is_paused=True)
+        reply(resp, self._listing.list_all())
+
+    def on_post_resume(self, _req: Any, resp: falcon.Response, job: str) -> None:
+        self._runner.pause(job, is_paused=False)
+        reply(resp, self._listing.list_all())
+
+
+class RunResource:
+    def __init__(self, runner: JobRunner, book: TokenBook) -> None:
+        self._runner = runner
+        self._book = book
 
     def on_post(self, req: Any, resp: falcon.Response, job: str) -> None:
         reply(resp, self._runner.request(job, req.context.principal), 201)
@@ -38,6 +72,12 @@ class RunResource:
     def on_get_output(self, req: Any, resp: falcon.Response, run_id: str) -> None:
         reply(resp, self._runner.read_output(run_id, req.context.query))
 
+    def on_get_events(self, req: Any, resp: falcon.Response, run_id: str) -> None:
+        who = req.context.principal
+        resp.stream = event_stream(self._runner, self._book, who, run_id)
+        resp.content_type = "text/event-stream"
+        resp.set_header("X-Accel-Buffering", "no")
+
     def on_post_cancel(self, _req: Any, resp: falcon.Response, run_id: str) -> None:
         reply(resp, self._runner.cancel(run_id))
 
@@ -48,9 +88,31 @@ EXAMPLE = {
 }  # fmt: skip
 
 
-def routes(runs: JobRuns, runner: JobRunner) -> list[Route]:
-    resource = RunResource(runner)
+JOB_EXAMPLE = {"command": ["ops/report", "--weekly"], "cron": "0 6 * * 1", "retries": 2}
+
+
+def routes(runs: JobRuns, runner: JobRunner, listing: JobListing, book: TokenBook) -> list[Route]:
+    resource, jobs = RunResource(runner, book), JobResource(runner, listing)
     return [
+        Route("/api/v1/jobs", jobs, {
+            "GET": Operation(wire.READ, reply=wire.JobList,
+                             summary="List all jobs, with the loops of the appliance"),
+        }),
+        Route("/api/v1/jobs/{job}", jobs, {
+            "GET": Operation(wire.READ, reply=wire.JobShown, summary="Show a job"),
+            "PUT": Operation(wire.WRITE, body=wire.JobSpec, reply=wire.JobShown,
+                             errors=(wire.BadJobSpec, wire.JobIsFile, wire.TooManyJobSpecs),
+                             example=JOB_EXAMPLE, summary="Make or change a job"),
+            "DELETE": Operation(wire.WRITE, reply=wire.JobList, errors=(wire.JobIsFile,),
+                                summary="Remove a job; its runs stay"),
+        }, suffix="item"),
+        Route("/api/v1/jobs/{job}/pause", jobs, {
+            "POST": Operation(wire.RUN, reply=wire.JobList,
+                              summary="Start no more runs of a job, or of `all`"),
+        }, suffix="pause"),
+        Route("/api/v1/jobs/{job}/resume", jobs, {
+            "POST": Operation(wire.RUN, reply=wire.JobList, summary="Start runs again"),
+        }, suffix="resume"),
         Route("/api/v1/jobs/runs", JobRunsResource(runs), {
             "GET": Operation(wire.READ, reply=wire.LatestRuns,
                              summary="List the latest reported run of each batch job"),
@@ -68,6 +130,11 @@ def routes(runs: JobRuns, runner: JobRunner) -> list[Route]:
                              errors=(wire.TooManyRunWaits,),
                              summary="The output of a run from a position, optionally waiting"),
         }, suffix="output"),
+        Route("/api/v1/jobs/runs/{run_id}/events", resource, {
+            "GET": Operation(wire.READ, media="text/event-stream",
+                             errors=(wire.TooManyRunWaits,),
+                             summary="Follow a run until it is over: its state and its output"),
+        }, suffix="events"),
         Route("/api/v1/jobs/runs/{run_id}/cancel", resource, {
             "POST": Operation(wire.RUN, reply=wire.RunShown, errors=(wire.RunOver,),
                               summary="Cancel a run"),

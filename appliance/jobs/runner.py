@@ -14,6 +14,7 @@ from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, AttemptOrder, Execution, NotStarted, Start
 from appliance.jobs.process import is_running
 from appliance.jobs.scheduler import Scheduler
+from appliance.jobs.spec import check_given, describe
 from appliance.jobs.states import FAILED, LOST, QUEUED, RUNNING, WAITING
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.caller import current
@@ -80,6 +81,9 @@ class JobRunner:
     def open(self) -> None:
         self.steady.open()
         self.store.seed_ids(self.store.read(queries.last_id))
+        for row in self.store.read(queries.stored_jobs):
+            if row.spec is not None:
+                self.catalogue.put(row.name, msgspec.json.decode(row.spec, type=wire.JobSpec))
         self.scheduler.open()
 
     # -- verbs --------------------------------------------------------------------
@@ -92,6 +96,61 @@ class JobRunner:
         if run_id is None:
             raise wire.JobBusy(details={"job": job})
         return self.show(run_id)
+
+    def put_job(self, name: str, spec: wire.JobSpec | None) -> None:
+        """Make or change a job, or remove it (None). Raises BadJobSpec, JobIsFile, NoSuchJob."""
+        self.catalogue.refresh()
+        if any(file.name == name for file in self.catalogue.files):
+            raise wire.JobIsFile(details={"job": name})
+        if spec is None:
+            self.catalogue.find(name)
+        else:
+            check_given(name, spec)
+        self.store.write(writes.put_job, name, spec, self._clock.now_ms())
+        self.scheduler.open()
+        self.catalogue.put(name, spec)
+        self.work.set()
+
+    def pause(self, name: str, *, is_paused: bool) -> wire.JobList:
+        """`name`: a job, or `all`. Times that pass meanwhile start one run at most."""
+        self.catalogue.refresh()
+        if name != writes.ALL:
+            self.catalogue.find(name)
+        self.store.write(writes.pause, name, is_paused)
+        self.work.set()
+        return self.list_jobs()
+
+    def list_jobs(self) -> wire.JobList:
+        """All jobs by name, except those that only reported runs."""
+        self.catalogue.refresh()
+        latest = self.store.read(queries.latest_runs)
+        paused = {row.name: row.paused_at for row in self.store.read(queries.stored_jobs)}
+        problems = {file.name: file.error for file in self.catalogue.files}
+        jobs = []
+        for name in sorted(self.catalogue.specs.keys() | problems.keys()):
+            spec, run = self.catalogue.specs.get(name), latest.get(name)
+            error = problems.get(name)
+            jobs.append(
+                wire.ListedJob(
+                    name=name,
+                    source="file" if name in problems else "api",
+                    description="" if spec is None else spec.description,
+                    schedule=None if spec is None else describe(spec),
+                    next_at=self.scheduler.next_at(name),
+                    paused_at=paused.get(name),
+                    last_state=None if run is None else run.state,
+                    last_at=None if run is None else run.ended_at or run.created_at,
+                    problem=None if error is None else error.message,
+                    last=run,
+                )
+            )
+        return wire.JobList(jobs, self.store.read(queries.paused_since))
+
+    def show_job(self, name: str) -> wire.JobShown:
+        for job in self.list_jobs().jobs:
+            if job.name == name:
+                return wire.JobShown(job, self.catalogue.specs.get(name))
+        raise wire.NoSuchJob(details={"job": name})
 
     def create(self, new: writes.NewRun) -> str | None:
         """The run's id; None if it was skipped."""

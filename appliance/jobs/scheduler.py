@@ -33,8 +33,10 @@ class Scheduler:
         self._due: dict[str, DueTime] = {}
 
     def open(self) -> None:
-        rows = self._store.read(queries.marks)
-        self._marks = {row[0]: writes.ScheduleMark(*row) for row in rows}
+        self._marks = {
+            row.name: writes.ScheduleMark(row.name, row.cron_from_ms, row.interval_from_steady_ms)
+            for row in self._store.read(queries.stored_jobs)
+        }
 
     def refresh(self, now_ms: int) -> None:
         """After a change of jobs, or of the clock."""
@@ -48,6 +50,11 @@ class Scheduler:
                 self._store.write(writes.note_schedule, mark, None)
                 self._marks[name] = mark
             self._due[name] = _next(spec, mark, now_ms)
+
+    def next_at(self, name: str) -> str | None:
+        """When the job is due next."""
+        due = self._due.get(name, DueTime())
+        return self._steady.wall_iso(due.steady_ms) if due.wall_ms is None else iso(due.wall_ms)
 
     def create_due(self, now_ms: int) -> list[writes.CreatedRun]:
         """Create the runs that are due now, at most one for each job."""

@@ -60,3 +60,20 @@ def check_rules(spec: wire.JobSpec) -> None:
             raise SpecProblem(field, str(error)) from None
     for variable in spec.secrets.keys() & spec.environment.keys():
         raise SpecProblem(f"secrets.{variable}", f"{variable} is in `environment` too")
+
+
+def check_given(name: str, spec: wire.JobSpec) -> None:
+    """Raises BadJobSpec, for a job that is not a file."""
+    try:
+        check_name(name)
+        check_rules(spec)
+    except SpecProblem as error:
+        field = {"field": error.path} if error.path else {}
+        raise wire.BadJobSpec(f"{name}: {error}", details=field) from None
+
+
+def describe(spec: wire.JobSpec) -> str | None:
+    """Its schedule in a few words."""
+    if spec.cron is not None:
+        return spec.cron if spec.time_zone == "UTC" else f"{spec.cron} {spec.time_zone}"
+    return None if spec.interval_seconds is None else f"every {spec.interval_seconds:g} s"

@@ -1,31 +1,35 @@
 """Jobs and their runs as a part of the appliance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from appliance.host import Host
 from appliance.jobs.catalogue import JobCatalogue
+from appliance.jobs.listing import JobListing
 from appliance.jobs.loops import JobLoop
 from appliance.jobs.process import ProcessExecution
 from appliance.jobs.resources import routes
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.service import JobRuns
+from appliance.jobs.tools import tools
 from appliance.jobs.wire import SCOPES
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import HOUR_MS
-from appliance.kernel.loop import Pruner
+from appliance.kernel.loop import Loop, Pruner
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
+from appliance.kernel.tool import Tool
 
 STORE = "jobs"
 
 
 class JobsNeeds(msgspec.Struct, frozen=True):
-    """`url` returns the URL of this appliance."""
+    """`url` returns the URL of this appliance. `parts`: all subsystems, once they are built."""
 
     book: TokenBook
     url: Callable[[], str]
+    parts: Sequence[Subsystem | None] = ()
 
 
 class JobsSubsystem(Subsystem):
@@ -37,6 +41,7 @@ class JobsSubsystem(Subsystem):
 
     def __init__(self, host: Host, needs: JobsNeeds) -> None:
         clock, log, workspace = host.clock, host.log, host.datadir.workspace
+        self._needs, self._clock = needs, clock
         self._reported = JobRuns(host.datadir, log)
         store = host.open_store(STORE)
         self.stores = (store,)
@@ -53,7 +58,15 @@ class JobsSubsystem(Subsystem):
         )
 
     def routes(self) -> list[Route]:
-        return routes(self._reported, self.runner)
+        listing = JobListing(self.runner, self._reported, self._all_loops, self._clock)
+        return routes(self._reported, self.runner, listing, self._needs.book)
+
+    def tools(self) -> Sequence[Tool]:
+        return tools(self.runner)
+
+    def _all_loops(self) -> Iterator[Loop]:
+        for part in self._needs.parts:
+            yield from () if part is None else part.loops
 
     def drain(self) -> None:
         self.runner.drain()

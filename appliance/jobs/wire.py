@@ -8,8 +8,8 @@ from appliance.kernel.errors import Conflict, Exhausted, Invalid, Missing
 from appliance.kernel.retry import RetrySettings
 from appliance.kernel.scopes import Scopes
 
-READ, REPORT, RUN = "jobs:read", "jobs:report", "jobs:run"
-SCOPES = Scopes(frozenset({READ, REPORT, RUN}))
+READ, REPORT, RUN, WRITE = "jobs:read", "jobs:report", "jobs:run", "jobs:write"
+SCOPES = Scopes(frozenset({READ, REPORT, RUN, WRITE}))
 SECONDS_MAX = 366 * 86_400
 JobName = Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,39}$")]
 Instant = Annotated[str, Meta(max_length=40)]
@@ -206,6 +206,41 @@ class BadJobSpec(Invalid):
     default_hint = "agentlip jobs validate; the fields are in docs/reference/jobs.md"
 
 
+Source = Literal["file", "api", "reported", "built-in"]
+
+
+class ListedJob(Struct, frozen=True):
+    """`source`: a file, a request, what reported a run, or a loop of the appliance. `schedule`: a
+    cron expression or an interval. `next_at`: when it is due. `last`: its latest run. `failures`:
+    attempts or rounds that failed since the appliance started. `problem`: why its file can't be
+    read; the job is as it was before. `reported`: the latest run that it reported itself."""
+
+    name: str
+    source: Source
+    description: str = ""
+    schedule: str | None = None
+    next_at: str | None = None
+    paused_at: str | None = None
+    last_state: str | None = None
+    last_at: str | None = None
+    failures: int = 0
+    problem: str | None = None
+    last: ShownRun | None = None
+    reported: LatestRun | None = None
+
+
+class JobList(Struct, frozen=True):
+    """All jobs by name. `paused`: since when all jobs are paused."""
+
+    jobs: list[ListedJob]
+    paused: str | None = None
+
+
+class JobShown(Struct, frozen=True):
+    job: ListedJob
+    spec: JobSpec | None = None
+
+
 class NoSuchJob(Missing):
     default_message = "job not found"
     default_hint = "agentlip jobs validate; a job is a file jobs/NAME.toml"
@@ -222,6 +257,18 @@ class JobBusy(Conflict):
     code = "JOB_BUSY"
     default_message = "a run with the same concurrency key is not over"
     default_hint = "agentlip jobs history JOB; or set overlap to queue or replace"
+
+
+class JobIsFile(Conflict):
+    code = "JOB_IS_FILE"
+    default_message = "this job is a file of the workspace"
+    default_hint = "change or remove jobs/NAME.toml"
+
+
+class TooManyJobSpecs(Exhausted):
+    code = "TOO_MANY_JOB_SPECS"
+    default_message = "too many jobs were made over the API"
+    default_hint = "agentlip jobs list"
 
 
 class RunOver(Conflict):

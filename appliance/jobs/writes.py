@@ -15,11 +15,14 @@ from appliance.jobs.states import (
     RUNNING,
     START,
 )
+from appliance.kernel import meta
 from appliance.kernel.batch import Tx
 from appliance.kernel.retry import delay_seconds
 
 OPEN_MAX = 1000  # runs that are not over
 QUEUED_MAX = 100  # runs with one concurrency key
+SPECS_MAX = 500  # jobs made over the API
+ALL = "all"  # in the place of a name
 DELETED_MAX = 200  # runs in one transaction
 
 _spec = msgspec.json.Decoder(wire.JobSpec).decode
@@ -99,6 +102,35 @@ def note_schedule(tx: Tx, mark: ScheduleMark, new: NewRun | None) -> CreatedRun 
         (mark.job, mark.cron_from_ms, mark.interval_from_steady_ms),
     )
     return None if new is None else create(tx, new)
+
+
+def put_job(tx: Tx, name: str, spec: wire.JobSpec | None, now_ms: int) -> None:
+    """Make, change or remove (None) a job; its schedule begins now. Raises TooManyJobSpecs."""
+    text = None if spec is None else msgspec.json.encode(spec).decode()
+    sql = "SELECT count(*) FROM jobs WHERE spec IS NOT NULL AND name <> ?"
+    if text is not None and tx.execute(sql, (name,)).fetchone()[0] >= SPECS_MAX:
+        raise wire.TooManyJobSpecs(details={"limit": SPECS_MAX})
+    tx.execute(
+        "INSERT INTO jobs (name, spec, cron_from_ms, interval_from_steady_ms) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET spec = excluded.spec,"
+        " cron_from_ms = excluded.cron_from_ms,"
+        " interval_from_steady_ms = excluded.interval_from_steady_ms",
+        (name, text, now_ms, tx.steady_ms),
+    )
+
+
+def pause(tx: Tx, name: str, is_paused: bool) -> None:
+    """`name`: a job, or ALL. Runs that run go on."""
+    if name == ALL:
+        tx.execute("DELETE FROM meta WHERE key = 'paused'")
+        if is_paused:
+            tx.execute(meta.SET, ("paused", tx.now))
+        return
+    tx.execute(
+        "INSERT INTO jobs (name, paused_at, cron_from_ms, interval_from_steady_ms)"
+        " VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET paused_at = excluded.paused_at",
+        (name, tx.now if is_paused else None, tx.now_ms, tx.steady_ms),
+    )
 
 
 def claim(tx: Tx, runner: str, count: int, lease_ms: int) -> list[ClaimedAttempt]:

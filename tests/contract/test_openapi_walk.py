@@ -28,6 +28,7 @@ ENDLESS = {
     "GET /v1/live",
     "GET /v1/events",
     "GET /bus/v1/stream",
+    "GET /api/v1/jobs/runs/{run_id}/events",
 }  # these respond forever
 EXAMPLES = 8  # the same ones each time, for each of some hundred operations
 CONSTANTS = {

@@ -32,6 +32,7 @@ TOOLS = {
     "doctor", "courier_enqueue", "courier_receive", "courier_ack", "outbox_send", "outbox_inspect",
     "outbox_drop", "inbox_list", "inbox_topics", "inbox_subscribe", "claim_task", "renew_claim",
     "complete_task", "bus_send", "bus_poll", "ask_person",
+    "job_run", "job_status",
 }  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def test_tasks_are_offered_to_versions_that_have_them(wire: Wire) -> None:
         mcp_types.InitializeResult.model_validate(result)
     tools = {tool["name"]: tool for tool in wire.legacy("tools/list")["tools"]}
     optional = {name for name, tool in tools.items() if "execution" in tool}
-    assert optional == {"claim_task", "bus_poll"}
+    assert optional == {"claim_task", "bus_poll", "job_status"}
     assert tools["claim_task"]["execution"] == {"taskSupport": "optional"}
 
 

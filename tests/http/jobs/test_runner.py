@@ -1,5 +1,6 @@
 """Jobs that run below a served appliance: their ends, output, token, and kills of the appliance."""
 
+import json
 import os
 
 import pytest
@@ -130,9 +131,50 @@ def test_killed_appliance_leaves_no_process_and_the_run_is_repeated(hub):
     assert show(hub, run_id, 30)["state"] == "cancelled"
 
 
+def test_job_is_made_run_paused_and_removed_over_http(hub):
+    path = "/api/v1/jobs/given"
+    spec = {"command": ["sh", "-c", "echo one; sleep 0.1; echo two"], "cron": "0 6 * * 1"}
+    refused = hub.http("PUT", path, {**spec, "cron": "x"})
+    assert (refused.status, refused.body["code"]) == (400, "BAD_JOB_SPEC")
+    assert hub.http("PUT", "/api/v1/jobs/good", spec).body["code"] == "JOB_IS_FILE"
+    assert hub.http("PUT", path, spec).body["job"]["schedule"] == "0 6 * * 1"
+    assert hub.http.post(f"{path}/pause", {}).status == 200
+    run_id = request(hub, "given")
+    assert show(hub, run_id)["state"] == "queued"
+    hub.kill()
+    hub.start()
+    assert hub.http.post(f"{path}/resume", {}).status == 200
+    stream = hub.connect().get(f"/api/v1/jobs/runs/{run_id}/events").raw.decode()
+    assert stream.count("event: state") >= 1
+    texts = [json.loads(line[6:])["text"] for line in stream.splitlines() if '"text"' in line]
+    assert "".join(texts) == "one\ntwo\n"
+    assert hub.http("DELETE", path).status == 200
+    assert hub.http.get(path).status == 404
+
+
+def test_list_has_jobs_and_loops_of_the_appliance(hub):
+    until(lambda: row_of(hub, "doctor_checkup"), 30, "the doctor has run")
+    assert row_of(hub, "backup_scheduler")["source"] == "built-in"
+    assert row_of(hub, "good")["source"] == "file"
+    broken = hub.workspace / "jobs" / "broken.toml"
+    broken.write_text("command = 1")
+    assert "line 1: expected `array`" in row_of(hub, "broken")["problem"]
+    broken.unlink()
+
+
+def row_of(hub, name):
+    jobs = hub.http.get("/api/v1/jobs").body["jobs"]
+    return next((job for job in jobs if job["name"] == name), None)
+
+
 def test_commands(hub):
     def jobs(*arguments):
         return agentlip("--workspace", hub.workspace, "jobs", *arguments, cwd=hub.workspace)
+
+    assert jobs("pause", "--all").out == "paused all jobs\n"
+    assert "all jobs are paused" in jobs("list").err
+    assert jobs("resume", "--all").code == 0
+    assert jobs("pause").code == 1
 
     assert jobs("run", "bad", "--wait").code == 7
     made = jobs("run", "good", "--wait", "--json")

@@ -1,0 +1,42 @@
+"""The tools for agents: run a job, and wait for its end."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from appliance.jobs import wire
+from appliance.jobs.runner import JobRunner
+from appliance.kernel.auth import Principal
+from appliance.kernel.tool import Tool
+
+
+class JobRunArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    job: Annotated[str, Meta(max_length=40)]
+
+
+class JobStatusArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: Annotated[str, Meta(max_length=64)]
+    wait: Annotated[float, Meta(ge=0, le=wire.WAIT_SECONDS_MAX)] = 0.0
+
+
+def tools(runner: JobRunner) -> Sequence[Tool]:
+    def run(arguments: JobRunArguments, who: Principal) -> wire.RunShown:
+        return runner.request(arguments.job, who)
+
+    def show(arguments: JobStatusArguments, _who: Principal) -> wire.RunShown:
+        return runner.show(arguments.run_id, arguments.wait)
+
+    return [
+        Tool(
+            "job_run", "Run a job", "Run a job now. Then call job_status with the run's id.",
+            JobRunArguments, None, wire.RUN, run, "adds",
+        ),
+        Tool(
+            "job_status", "Status of a run",
+            "State, attempts and the end of the output; waits up to `wait` seconds for its end.",
+            JobStatusArguments, None, wire.READ, show,
+            unfinished=lambda outcome: isinstance(outcome, wire.RunShown)
+            and outcome.run.ended_at is None,
+        ),
+    ]  # fmt: skip
