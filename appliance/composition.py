@@ -45,6 +45,7 @@ from appliance.integrations.hooks_inbox import OwnNames, OwnUrl
 from appliance.integrations.hooks_outbox import HookSender
 from appliance.integrations.inbox_broker import LocalMeshes, LocalMeshNeeds
 from appliance.integrations.inbox_outbox import OutboxSendStatus
+from appliance.integrations.jobs_parts import jobs_needs
 from appliance.integrations.mail_outbox import OutboxMail
 from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
 from appliance.integrations.webhooks_outbox import (
@@ -55,7 +56,7 @@ from appliance.integrations.webhooks_outbox import (
     WebhooksById,
     WebhooksSwitchedOff,
 )
-from appliance.jobs.subsystem import JobsNeeds, JobsSubsystem
+from appliance.jobs.subsystem import JobsSubsystem
 from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.config import secret
 from appliance.kernel.process_identity import ProcessIdentity
@@ -206,8 +207,8 @@ class Composition:
         if self.hub is not None and host.runs("ask"):
             subsystems += asks_of(host, self.hub, member.outbox, bus)
         if host.runs("jobs"):
-            url = OwnUrl(host.section(HttpSettings).host, host.served)
-            subsystems.append(JobsSubsystem(host, JobsNeeds(self.tokens.book, url, subsystems)))
+            needs = jobs_needs(host, self.tokens.book, subsystems)
+            subsystems.append(JobsSubsystem(host, needs))
         if host.runs("relay"):
             codes = member.outbox if limits.enabled and host.section(MailSettings).host else None
             code_mail = None if codes is None else OutboxMail(codes, CODE_MAIL, "appliance:relay")

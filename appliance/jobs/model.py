@@ -50,6 +50,7 @@ class StoredRun(Table):
     due_steady_ms = peewee.IntegerField()
     attempts = peewee.IntegerField()
     cancel_requested = peewee.IntegerField()
+    ask_id = peewee.TextField(null=True)
     ended_at = peewee.TextField(null=True)
     exit_code = peewee.IntegerField(null=True)
     error = peewee.TextField(null=True)

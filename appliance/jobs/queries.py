@@ -13,6 +13,7 @@ RUN_COLUMNS = ", ".join(StoredRunRow._fields)
 _ATTEMPT_COLUMNS = ", ".join(StoredAttemptRow._fields)
 ATTEMPTS_MAX = 100
 JOBS_MAX = 10_000
+WAITING_MAX = 1000
 LAST = "~"  # sorts behind every id
 
 _artefacts = msgspec.json.Decoder(list[wire.Artefact]).decode
@@ -74,6 +75,18 @@ def latest_runs(reader: Reader) -> dict[str, wire.ShownRun]:
 def paused_since(reader: Reader) -> str | None:
     """Since when all jobs are paused."""
     return meta.value(reader, "paused")
+
+
+def waiting(reader: Reader) -> list[StoredRunRow]:
+    """Runs that wait for the answer of an ask."""
+    sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE state = 'waiting' ORDER BY id LIMIT ?"
+    return [StoredRunRow._make(row) for row in reader.rows(sql, (WAITING_MAX,), limit=WAITING_MAX)]
+
+
+def to_cancel(reader: Reader) -> list[str]:
+    """Runs that run and have to end."""
+    sql = "SELECT id FROM runs WHERE state = 'running' AND cancel_requested = 1"
+    return [row[0] for row in reader.rows(sql, limit=JOBS_MAX)]
 
 
 def next_due(reader: Reader) -> int | None:

@@ -47,6 +47,7 @@ class StoredRunRow(NamedTuple):
     due_steady_ms: int
     attempts: int
     cancel_requested: int
+    ask_id: str | None
     ended_at: str | None
     exit_code: int | None
     error: str | None

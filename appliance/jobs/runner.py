@@ -60,6 +60,7 @@ class JobRunner:
         self.catalogue = catalogue
         self.steady = SteadyClock(store, clock, log)
         self.work = Wakeup()
+        self.asks = Wakeup()  # set when a run may have to ask
         self.closed = False
         self._book = book
         self._clock = clock
@@ -105,7 +106,7 @@ class JobRunner:
         if spec is None:
             self.catalogue.find(name)
         else:
-            check_given(name, spec)
+            check_given(name, spec, self.catalogue.specs)
         self.store.write(writes.put_job, name, spec, self._clock.now_ms())
         self.scheduler.open()
         self.catalogue.put(name, spec)
@@ -154,20 +155,16 @@ class JobRunner:
 
     def create(self, new: writes.NewRun) -> str | None:
         """The run's id; None if it was skipped."""
-        created = self.store.write(writes.create, new)
-        self._begin(created)
-        self.work.set()
-        return str(created.id) if created.id else None
-
-    def _begin(self, created: writes.CreatedRun) -> None:
-        if created.id is None:
+        run_id: str | None = self.store.write(writes.create, new)
+        if run_id is None:
             metrics.skipped.inc()
-        for run_id in created.cancelled:
-            self._end_now(run_id)
+        self.work.set()
+        self.asks.set()
+        return run_id
 
     def cancel(self, run_id: str) -> wire.RunShown:
-        if self.store.write(writes.cancel, run_id) == RUNNING:
-            self._end_now(run_id)
+        self.store.write(writes.cancel, run_id)
+        self.end_cancelled()
         self._wake()
         return self.show(run_id)
 
@@ -253,7 +250,10 @@ class JobRunner:
         if not ended:
             return 0
         results = self.store.write_many([
-            (writes.end_attempt, (attempt.run_id, attempt.number, end, random.random()))
+            (
+                writes.end_attempt,
+                (attempt.run_id, attempt.number, end, random.random(), self._followers(attempt)),
+            )
             for attempt, end in ended
         ])  # fmt: skip
         for result, (_, end) in zip(results, ended, strict=True):
@@ -262,6 +262,19 @@ class JobRunner:
         del self._ended[: len(ended)]
         self._wake()
         return len(ended)
+
+    def _followers(self, attempt: writes.ClaimedAttempt) -> tuple[writes.NewRun, ...]:
+        return tuple(
+            writes.NewRun(name, spec, "after", attempt.run_id)
+            for name, spec in self.catalogue.specs.items()
+            if attempt.job in spec.after
+        )
+
+    def end_cancelled(self) -> None:
+        """End the attempts of runs that were cancelled or replaced."""
+        for run_id in self.store.read(queries.to_cancel) if self._running else ():
+            if run_id in self._running:
+                self._running[run_id].cancel()
 
     def renew(self) -> None:
         if self._running:
@@ -274,9 +287,9 @@ class JobRunner:
             self._scheduled_version = self.catalogue.version
             self.scheduler.refresh(now_ms)
         created = self.scheduler.create_due(now_ms)
-        for run in created:
-            self._begin(run)
-        return len(created)
+        if created:
+            self.asks.set()
+        return created
 
     def start_due(self) -> int:
         """Start attempts of runs that are due, as far as there is room."""
@@ -359,11 +372,6 @@ class JobRunner:
             self._book.add_temporary(token, who, TOKENS_MAX)
             environment["AGENTLIP_TOKEN"] = token
         return msgspec.structs.replace(order, environment=environment)
-
-    def _end_now(self, run_id: str) -> None:
-        execution = self._running.get(run_id)
-        if execution is not None:
-            execution.cancel()
 
     def _wake(self) -> None:
         for wakeup in self._waits:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from appliance.jobs import queries, wire, writes
+from appliance.jobs import metrics, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.schedule import continue_from, due_cron, next_ms
 from appliance.kernel.clock import iso
@@ -56,17 +56,16 @@ class Scheduler:
         due = self._due.get(name, DueTime())
         return self._steady.wall_iso(due.steady_ms) if due.wall_ms is None else iso(due.wall_ms)
 
-    def create_due(self, now_ms: int) -> list[writes.CreatedRun]:
-        """Create the runs that are due now, at most one for each job."""
-        steady_ms, created = self._steady.now_ms(), []
+    def create_due(self, now_ms: int) -> int:
+        """Create the runs that are due now, at most one for each job; how many."""
+        steady_ms, created = self._steady.now_ms(), 0
         for name, due in list(self._due.items()):
             is_due = (due.wall_ms is not None and due.wall_ms <= now_ms) or (
                 due.steady_ms is not None and due.steady_ms <= steady_ms
             )
             if is_due:
                 spec = self._catalogue.find(name)
-                run = self._create(name, spec, now_ms, steady_ms)
-                created += [] if run is None else [run]
+                created += self._create(name, spec, now_ms, steady_ms)
                 self._due[name] = _next(spec, self._marks[name], now_ms)
         return created
 
@@ -79,9 +78,7 @@ class Scheduler:
         ]
         return max(0, min(left, default=86_400_000)) / 1000
 
-    def _create(
-        self, name: str, spec: wire.JobSpec, now_ms: int, steady_ms: int
-    ) -> writes.CreatedRun | None:
+    def _create(self, name: str, spec: wire.JobSpec, now_ms: int, steady_ms: int) -> bool:
         mark, detail = self._marks[name], None
         if spec.cron is None:
             mark = msgspec.structs.replace(mark, interval_from_steady_ms=steady_ms)
@@ -94,12 +91,14 @@ class Scheduler:
         is_wanted = spec.cron is None or detail is not None
         new = writes.NewRun(name, spec, "schedule", detail) if is_wanted else None
         try:
-            created: writes.CreatedRun | None = self._store.write(writes.note_schedule, mark, new)
+            run_id = self._store.write(writes.note_schedule, mark, new)
         except wire.TooManyRuns as error:
             self._log.warning("a scheduled run was not created", job=name, code=error.code)
-            created = self._store.write(writes.note_schedule, mark, None)
+            run_id = self._store.write(writes.note_schedule, mark, None)
         self._marks[name] = mark
-        return created
+        if new is not None and run_id is None:
+            metrics.skipped.inc()
+        return run_id is not None
 
 
 def _next(spec: wire.JobSpec, mark: writes.ScheduleMark, now_ms: int) -> DueTime:

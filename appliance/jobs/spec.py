@@ -1,5 +1,6 @@
 """The rules of a job that its types can't express, and how its values are read. Pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -58,13 +59,32 @@ def check_rules(spec: wire.JobSpec) -> None:
         except ValueError as error:
             field = "time_zone" if "time zone" in str(error) else "cron"
             raise SpecProblem(field, str(error)) from None
+    if spec.ask is not None and spec.ask.default not in (None, *spec.ask.choices):
+        raise SpecProblem("ask.default", "the default is not one of the choices")
     for variable in spec.secrets.keys() & spec.environment.keys():
         raise SpecProblem(f"secrets.{variable}", f"{variable} is in `environment` too")
 
 
-def check_given(name: str, spec: wire.JobSpec) -> None:
+def find_cycle(name: str, specs: Mapping[str, wire.JobSpec]) -> str:
+    """A way along `after` from a job to itself, such as `a, b, a`; "" if there is none."""
+    waiting: list[tuple[str, ...]] = [(name,)]
+    seen: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        for before in specs[path[-1]].after if path[-1] in specs else ():
+            if before == name:
+                return ", ".join((*path, before))
+            if before not in seen:
+                seen.add(before)
+                waiting.append((*path, before))
+    return ""
+
+
+def check_given(name: str, spec: wire.JobSpec, others: Mapping[str, wire.JobSpec]) -> None:
     """Raises BadJobSpec, for a job that is not a file."""
     try:
+        if cycle := find_cycle(name, {**others, name: spec}):
+            raise SpecProblem("after", f"these jobs wait for each other: {cycle}")
         check_name(name)
         check_rules(spec)
     except SpecProblem as error:

@@ -3,12 +3,13 @@
 import hashlib
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from appliance.jobs import wire
-from appliance.jobs.spec import SpecProblem, check_name, read_spec
+from appliance.jobs.spec import SpecProblem, check_name, find_cycle, read_spec
 from appliance.kernel.ownership import read_regular
 
 FOLDER = "jobs"
@@ -25,12 +26,15 @@ class SpecFile(msgspec.Struct, frozen=True):
     digest: str
     spec: wire.JobSpec | None = None
     error: wire.BadJobSpec | None = None
+    after_line: int = 1
 
 
 def read_folder(workspace: Path) -> list[SpecFile]:
     """All files by name, at most FILES_MAX."""
     paths = sorted(Path(workspace, FOLDER).glob("*.toml"))[:FILES_MAX]
-    return [read_file(path) for path in paths]
+    files = [read_file(path) for path in paths]
+    specs = {file.name: file.spec for file in files if file.spec is not None}
+    return [_check_cycle(file, specs) for file in files]
 
 
 def read_file(path: Path) -> SpecFile:
@@ -49,10 +53,21 @@ def read_file(path: Path) -> SpecFile:
     except OSError as error:
         line, reason = 1, error.strerror or type(error).__name__
     else:
-        return SpecFile(path.stem, shown, _digest(data), spec)
-    details = {"file": shown, "line": line}
-    problem = wire.BadJobSpec(f"{shown}, line {line}: {reason}", details=details)
-    return SpecFile(path.stem, shown, _digest(data), error=problem)
+        line = line_of(data.decode(), "after") if spec.after else 1
+        return SpecFile(path.stem, shown, _digest(data), spec, after_line=line)
+    return SpecFile(path.stem, shown, _digest(data), error=_problem(shown, line, reason))
+
+
+def _check_cycle(file: SpecFile, specs: Mapping[str, wire.JobSpec]) -> SpecFile:
+    cycle = find_cycle(file.name, specs)
+    if not cycle:
+        return file
+    error = _problem(file.path, file.after_line, f"these jobs wait for each other: {cycle}")
+    return msgspec.structs.replace(file, spec=None, error=error)
+
+
+def _problem(path: str, line: int, reason: str) -> wire.BadJobSpec:
+    return wire.BadJobSpec(f"{path}, line {line}: {reason}", details={"file": path, "line": line})
 
 
 def _read(name: str, data: bytes) -> wire.JobSpec:

@@ -7,7 +7,7 @@ import msgspec
 from appliance.host import Host
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.listing import JobListing
-from appliance.jobs.loops import JobLoop
+from appliance.jobs.loops import JobAsker, JobAsks, JobLoop
 from appliance.jobs.process import ProcessExecution
 from appliance.jobs.resources import routes
 from appliance.jobs.runner import JobRunner
@@ -25,10 +25,12 @@ STORE = "jobs"
 
 
 class JobsNeeds(msgspec.Struct, frozen=True):
-    """`url` returns the URL of this appliance. `parts`: all subsystems, once they are built."""
+    """`url` returns the URL of this appliance. `asks`: None without the
+    role `ask`. `parts`: all subsystems, once they are built."""
 
     book: TokenBook
     url: Callable[[], str]
+    asks: JobAsks | None
     parts: Sequence[Subsystem | None] = ()
 
 
@@ -52,10 +54,13 @@ class JobsSubsystem(Subsystem):
         )  # fmt: skip
         if STORE not in host.damaged:
             self.runner.open()
-        self.loops = (
+        self.loops: tuple[Loop, ...] = (
             JobLoop(self.runner, clock, log),
             Pruner("jobs_pruner", HOUR_MS / 1000, self.runner.prune, clock, log),
         )
+
+        if needs.asks is not None:
+            self.loops += (JobAsker(self.runner, needs.asks, clock, log),)
 
     def routes(self) -> list[Route]:
         listing = JobListing(self.runner, self._reported, self._all_loops, self._clock)

@@ -22,6 +22,17 @@ Text = Annotated[str, Meta(max_length=200)]
 Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
 
 
+class AskBefore(Struct, frozen=True, forbid_unknown_fields=True):
+    """A question to a person before a run starts. The first choice starts it, any other answer and
+    the end of the deadline without one cancel it. `default`: the answer at the deadline."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=1000)]
+    choices: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=100)], ...],
+                       Meta(min_length=2, max_length=10)] = ("yes", "no")  # fmt: skip
+    default: str | None = None
+    deadline_seconds: Annotated[int, Meta(ge=1, le=90 * 86_400)] | None = None
+
+
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What to run, and when. Without `cron` and `interval_seconds`, it runs when asked.
 
@@ -30,6 +41,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     secrets      variables with the content of a file, whose path begins at the workspace
     cpus, memory_mb  limits: those of each process, or of the job as a whole in a cgroup
     cron         five fields, in `time_zone`
+    after        jobs; it runs when each has succeeded since its own last run
+    ask          a question that has to be answered before each run
     catch_up     `once`: a time that was missed starts one run later; `skip`: none
     timeout_seconds  of one attempt
     retries      attempts after the first one, for the outcomes in `retry_on`
@@ -51,6 +64,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     cron: Text | None = None
     time_zone: Text = "UTC"
     interval_seconds: Annotated[float, Meta(ge=1, le=SECONDS_MAX)] | None = None
+    after: Annotated[tuple[JobName, ...], Meta(max_length=20)] = ()
+    ask: AskBefore | None = None
     catch_up: Literal["once", "skip"] = "once"
     timeout_seconds: Seconds = 3600.0
     retries: Annotated[int, Meta(ge=0, le=20)] = 0

@@ -1,11 +1,15 @@
 """Changes of runs and attempts, inside their transactions."""
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import msgspec
 
 from appliance.jobs import queries, wire
 from appliance.jobs.executor import AttemptEnd, AttemptStart
 from appliance.jobs.rows import StoredRunRow
 from appliance.jobs.states import (
+    ANSWER,
     CANCEL,
     CANCELLED,
     EVENT_OF,
@@ -14,6 +18,8 @@ from appliance.jobs.states import (
     RUN,
     RUNNING,
     START,
+    SUCCEEDED,
+    WAITING,
 )
 from appliance.kernel import meta
 from appliance.kernel.batch import Tx
@@ -40,13 +46,6 @@ class NewRun(msgspec.Struct, frozen=True):
         return self.spec.concurrency_key or self.job
 
 
-class CreatedRun(msgspec.Struct, frozen=True):
-    """`id`: None if it was skipped. `cancelled`: runs that it replaces and that run now."""
-
-    id: str | None
-    cancelled: tuple[str, ...] = ()
-
-
 class ScheduleMark(msgspec.Struct, frozen=True):
     """From where the schedule of a job continues."""
 
@@ -63,18 +62,18 @@ class ClaimedAttempt(msgspec.Struct, frozen=True):
     due_steady_ms: int
 
 
-def create(tx: Tx, new: NewRun) -> CreatedRun:
-    """Raises TooManyRuns."""
+def create(tx: Tx, new: NewRun) -> str | None:
+    """The run's id; None if it was skipped. Raises TooManyRuns."""
     rows = tx.execute(
         "SELECT id, state FROM runs WHERE concurrency_key = ?"
         " AND state IN ('queued', 'waiting', 'running')",
         (new.concurrency_key,),
     ).fetchall()
-    cancelled: tuple[str, ...] = ()
     if rows and new.spec.overlap == "skip":
-        return CreatedRun(None)
+        return None
     if rows and new.spec.overlap == "replace":
-        cancelled = tuple(run_id for run_id, _ in rows if cancel(tx, run_id) == RUNNING)
+        for run_id, _ in rows:
+            cancel(tx, run_id)
     elif len(rows) > QUEUED_MAX:
         raise wire.TooManyRuns(details={"limit": QUEUED_MAX, "key": new.concurrency_key})
     (count,) = tx.execute(
@@ -83,17 +82,18 @@ def create(tx: Tx, new: NewRun) -> CreatedRun:
     if count >= OPEN_MAX:
         raise wire.TooManyRuns(details={"limit": OPEN_MAX})
     row = StoredRunRow(
-        id=tx.new_id("run_"), job=new.job, state="queued", cause=new.cause, detail=new.detail,
-        principal=new.principal, spec=msgspec.json.encode(new.spec).decode(),
+        id=tx.new_id("run_"), job=new.job, state="queued" if new.spec.ask is None else "waiting",
+        cause=new.cause, detail=new.detail, principal=new.principal,
+        spec=msgspec.json.encode(new.spec).decode(),
         concurrency_key=new.concurrency_key, created_at=tx.now, due_steady_ms=tx.steady_ms,
-        attempts=0, cancel_requested=0, ended_at=None, exit_code=None, error=None,
+        attempts=0, cancel_requested=0, ask_id=None, ended_at=None, exit_code=None, error=None,
     )  # fmt: skip
     marks = ", ".join("?" * len(row))
     tx.execute(f"INSERT INTO runs ({queries.RUN_COLUMNS}) VALUES ({marks})", row)
-    return CreatedRun(row.id, cancelled)
+    return row.id
 
 
-def note_schedule(tx: Tx, mark: ScheduleMark, new: NewRun | None) -> CreatedRun | None:
+def note_schedule(tx: Tx, mark: ScheduleMark, new: NewRun | None) -> str | None:
     """Move the mark of a job and create its run, if one is due. Raises TooManyRuns."""
     tx.execute(
         "INSERT INTO jobs (name, cron_from_ms, interval_from_steady_ms) VALUES (?, ?, ?)"
@@ -181,9 +181,15 @@ def renew(tx: Tx, runner: str, lease_ms: int) -> None:
 
 
 def end_attempt(
-    tx: Tx, run_id: str, number: int, end: AttemptEnd, random_unit: float = 0.5
+    tx: Tx,
+    run_id: str,
+    number: int,
+    end: AttemptEnd,
+    random_unit: float = 0.5,
+    followers: Sequence[NewRun] = (),
 ) -> str | None:
-    """The run's new state; None if the attempt has ended before, so nothing changes."""
+    """The run's new state; None if the attempt has ended before, so nothing changes. `followers`:
+    runs of jobs that follow its success."""
     artefacts = msgspec.json.encode(end.artefacts).decode()
     fields = (end.state, tx.now, end.exit_code, end.error, end.output_bytes, end.tail, artefacts)
     changed = tx.execute(
@@ -208,7 +214,36 @@ def end_attempt(
         " WHERE id = ?",
         (state, due, ended_at, end.exit_code, end.error, run_id),
     )
+    for new in followers if state == SUCCEEDED else ():
+        if _is_next(tx, new):
+            with suppress(wire.TooManyRuns):
+                create(tx, new)
     return state
+
+
+def _is_next(tx: Tx, new: NewRun) -> bool:
+    """Whether all jobs before it have succeeded since its own last run was created."""
+    sql = "SELECT ifnull(max(created_at), '') FROM runs WHERE job = ?"
+    (last,) = tx.execute(sql, (new.job,)).fetchone()
+    sql = "SELECT 1 FROM runs WHERE job = ? AND state = 'succeeded' AND ended_at >= ? LIMIT 1"
+    return all(tx.execute(sql, (job, last)).fetchone() for job in new.spec.after)
+
+
+def note_ask(tx: Tx, run_id: str, ask_id: str) -> None:
+    tx.execute("UPDATE runs SET ask_id = ? WHERE id = ?", (ask_id, run_id))
+
+
+def settle_ask(tx: Tx, run_id: str, is_granted: bool, reason: str) -> None:
+    """The run's ask was answered: it may start, or is cancelled for the reason."""
+    run = queries.find(tx, run_id)
+    if run.state != WAITING:
+        return
+    if is_granted:
+        sql = "UPDATE runs SET state = ?, due_steady_ms = ? WHERE id = ?"
+        tx.execute(sql, (RUN.after(WAITING, ANSWER), tx.steady_ms, run_id))
+    else:
+        sql = "UPDATE runs SET state = ?, ended_at = ?, error = ? WHERE id = ?"
+        tx.execute(sql, (RUN.after(WAITING, CANCEL), tx.now, reason, run_id))
 
 
 def cancel(tx: Tx, run_id: str) -> str:

@@ -20,8 +20,8 @@ CREATE TABLE runs (
   id TEXT PRIMARY KEY NOT NULL,
   job TEXT NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('queued', 'waiting', 'running', 'succeeded', 'failed', 'cancelled', 'lost')),
-  cause TEXT NOT NULL,           -- request, schedule, event or after
-  detail TEXT,                   -- the due time, the event, or the run before
+  cause TEXT NOT NULL,           -- request, schedule or after
+  detail TEXT,                   -- the due time, or the run before
   principal TEXT,                -- who asked for it
   spec TEXT NOT NULL,            -- JSON, as it was when the run was created
   concurrency_key TEXT NOT NULL,
@@ -29,12 +29,14 @@ CREATE TABLE runs (
   due_steady_ms INTEGER NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0,
   cancel_requested INTEGER NOT NULL DEFAULT 0,
+  ask_id TEXT,                   -- of the question that it waits for
   ended_at TEXT,
   exit_code INTEGER,
   error TEXT
 ) STRICT;
 
 CREATE INDEX runs_open ON runs (concurrency_key, state) WHERE state IN ('queued', 'waiting', 'running');
+CREATE INDEX runs_waiting ON runs (id) WHERE state = 'waiting';
 CREATE INDEX runs_due ON runs (due_steady_ms) WHERE state = 'queued';
 CREATE INDEX runs_job ON runs (job, id);
 

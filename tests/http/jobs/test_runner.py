@@ -19,6 +19,7 @@ JOBS = {
              '[backoff]\ninitial_seconds = 0.01',
     "sleepy": 'command = ["sh", "-c", "echo ready; setsid sleep 600 & sleep 600"]\nretries = 1\n'
               'retry_on = ["lost"]\n[backoff]\ninitial_seconds = 0.01',
+    "asking": 'command = ["true"]\n[ask]\ntext = "Go?"',
     "slow": 'command = ["sleep", "600"]\ntimeout_seconds = 0.2',
     "missing": 'command = ["no-such-program"]',
     "loud": 'command = ["sh", "-c", "yes 0123456789 | head -c 300000"]\noutput_bytes_max = 1000',
@@ -150,6 +151,19 @@ def test_job_is_made_run_paused_and_removed_over_http(hub):
     assert "".join(texts) == "one\ntwo\n"
     assert hub.http("DELETE", path).status == 200
     assert hub.http.get(path).status == 404
+
+
+def test_run_starts_after_a_person_has_agreed(hub):
+    run_id = request(hub, "asking")
+
+    def asks():
+        return hub.http.get("/api/v1/asks?state=waiting").body["asks"]
+
+    (ask,) = until(asks, 30, "it asks")
+    assert (ask["text"], ask["blocks"], ask["principal"]) == ("Go?", [run_id], "appliance:jobs")
+    answered = hub.http.post(f"/api/v1/asks/{ask['id']}/answer", {"answer": "yes"})
+    assert answered.status == 200
+    assert show(hub, run_id, 30)["state"] == "succeeded"
 
 
 def test_list_has_jobs_and_loops_of_the_appliance(hub):

@@ -8,7 +8,7 @@ from gevent.event import Event
 
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, AttemptStart, NotStarted
-from appliance.jobs.loops import JobLoop
+from appliance.jobs.loops import JobAsker, JobLoop
 from appliance.jobs.runner import ATTEMPTS_MAX, JobRunner
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 from appliance.jobs.wire import JobHistoryQuery
@@ -211,3 +211,48 @@ def test_end_is_stored_once_the_disk_has_space(bench, monkeypatch):
     monkeypatch.undo()
     bench.round()
     assert bench.states() == [SUCCEEDED]
+
+
+def test_job_runs_when_all_before_it_have_succeeded(bench):
+    for name in ("a", "b"):
+        bench.job(name)
+    bench.job("c", after=["a", "b"])
+    for name, end in (("a", SUCCEEDED), ("b", FAILED), ("b", SUCCEEDED)):
+        assert bench.states("c") == []
+        bench.runner.request(name, OWNER)
+        bench.round()
+        bench.executions[-1].end(end)
+        bench.round()
+    assert bench.states("c") == ["running"]
+    run = bench.runner.history("c", JobHistoryQuery()).runs[0]
+    assert (run.cause, run.detail.startswith("run_")) == ("after", True)
+
+
+class FakeAsks:
+    def __init__(self):
+        self.answers = {}
+
+    def ask(self, run_id, job, ask):
+        self.answers.setdefault(run_id, None)
+        return run_id
+
+    def answer(self, ask_id):
+        return self.answers[ask_id]
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"), [("yes", "running"), ("no", CANCELLED), ("", CANCELLED)]
+)
+def test_run_waits_for_an_answer(bench, answer, state):
+    asks = FakeAsks()
+    asker = JobAsker(bench.runner, asks, bench.clock, bench.log)
+    bench.job(text='[ask]\ntext = "Deploy?"')
+    run_id = bench.runner.request("a", OWNER).run.id
+    for _ in range(3):
+        asker.run_once(0)
+        bench.round()
+        assert bench.states() == ["waiting"]
+    asks.answers[run_id] = answer
+    assert asker.run_once(0) == {"settled": 1}
+    bench.round()
+    assert bench.states() == [state]

@@ -66,3 +66,14 @@ def test_file_that_is_not_text_or_too_long_is_refused(tmp_path):
     (tmp_path / "jobs" / "b.toml").write_bytes(b"#" * (FILE_BYTES_MAX + 1))
     (tmp_path / "jobs" / "c.toml").symlink_to(tmp_path / "nothing")
     assert [file.error is None for file in read_folder(tmp_path)] == [False] * 3
+
+
+def test_jobs_that_wait_for_each_other_are_refused(tmp_path):
+    (tmp_path / "jobs").mkdir()
+    for name, after in (("a", "c"), ("b", "a"), ("c", "b"), ("d", "a"), ("e", "x")):
+        text = f'command = ["x"]\nafter = ["{after}"]\n'
+        (tmp_path / "jobs" / f"{name}.toml").write_text(text)
+    errors = {file.name: file.error for file in read_folder(tmp_path)}
+    assert [name for name, error in errors.items() if error] == ["a", "b", "c"]
+    message = "jobs/a.toml, line 2: these jobs wait for each other: a, c, b, a"
+    assert errors["a"].message == message
