@@ -1,11 +1,16 @@
 """Connects the runner of jobs with other subsystems."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from appliance.ask.subsystem import AskSubsystem
 from appliance.host import Host
+from appliance.hub.subsystem import HubSubsystem
 from appliance.integrations.hooks_inbox import OwnUrl
 from appliance.integrations.jobs_ask import HubJobAsks
+from appliance.integrations.jobs_export import segment_events
+from appliance.integrations.jobs_hub import HubJobEvents
+from appliance.integrations.jobs_logs import WHERE, LogJobEvents
+from appliance.jobs.loops import JobEvents
 from appliance.jobs.subsystem import JobsNeeds
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.subsystem import Subsystem
@@ -16,4 +21,14 @@ def jobs_needs(host: Host, book: TokenBook, parts: Sequence[Subsystem | None]) -
     """`parts`: the subsystems that are built; more may follow."""
     ask = next((part for part in parts if isinstance(part, AskSubsystem)), None)
     url = OwnUrl(host.section(HttpSettings).host, host.served)
-    return JobsNeeds(book, url, None if ask is None else HubJobAsks(ask.asks), parts)
+    asks = None if ask is None else HubJobAsks(ask.asks)
+    return JobsNeeds(book, url, asks, list(_events(host, parts)), parts)
+
+
+def _events(host: Host, parts: Sequence[Subsystem | None]) -> Iterator[JobEvents]:
+    for part in parts:
+        if isinstance(part, HubSubsystem):
+            yield HubJobEvents(part.hub)
+        elif part is not None and part.name in WHERE:
+            yield from (LogJobEvents(store) for store in part.stores if store.name in WHERE)
+    yield from segment_events(host)

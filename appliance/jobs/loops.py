@@ -1,6 +1,8 @@
-"""The loop that starts and ends attempts, and waits for the next one that is due."""
+"""The loops: attempts start and end, questions before runs, and events that start jobs."""
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -14,6 +16,8 @@ from appliance.kernel.loop import Loop
 IDLE_SECONDS = 30.0
 WORKING_SECONDS = 10.0  # between two heartbeats
 RETRY_SECONDS = 1.0
+POLL_SECONDS = 5.0  # between two looks at sources that wake nobody
+EVENTS_MAX = 500
 ANSWER_SECONDS = 2.0  # between two looks for answers
 
 
@@ -94,3 +98,91 @@ class JobAsker(Loop):
                 settled += 1
                 self._runner.work.set()
         return {"settled": settled}
+
+
+class JobEvent(NamedTuple):
+    """`number` rises within its source. `where`: channel, mesh, stream or log."""
+
+    number: int
+    name: str
+    where: str | None
+
+
+class JobEvents(Protocol):
+    """A source of events, passed in by `composition.py`."""
+
+    source: str
+    key: str  # names its position in the store
+
+    def newest(self) -> int: ...
+    def after(self, number: int, limit: int) -> Sequence[JobEvent]: ...
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called after new events, if the source can; otherwise they are polled."""
+
+
+class TriggerLoop(Loop):
+    """Starts jobs after events. A position and the runs behind it are stored together, so a crash
+    neither loses an event nor repeats one."""
+
+    name = "jobs_triggers"
+    shortest_seconds = 0.02
+
+    def __init__(
+        self, runner: JobRunner, sources: Sequence[JobEvents], clock: Clock, log: Log
+    ) -> None:
+        super().__init__(clock, log)
+        self._runner = runner
+        self._sources = sources
+        self._positions: dict[str, int] = {}
+        for source in sources:
+            source.listen(self.nudge)
+        self.nudge()
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        specs, created = self._runner.catalogue.specs.items(), 0
+        self.interval_seconds = IDLE_SECONDS
+        for source in self._sources:
+            wanted = [
+                (name, spec, trigger)
+                for name, spec in specs
+                for trigger in spec.on
+                if trigger.source == source.source
+            ]
+            if wanted:
+                self.interval_seconds = POLL_SECONDS
+                created += self._read(source, wanted)
+        if created:
+            self._runner.work.set()
+        return {"created": created}
+
+    def _read(
+        self, source: JobEvents, wanted: Sequence[tuple[str, wire.JobSpec, wire.Trigger]]
+    ) -> int:
+        key, store = source.key, self._runner.store
+        if key not in self._positions:
+            stored = store.read(queries.position, writes.POSITION + key)
+            if stored is None:
+                stored = source.newest()
+                store.write(writes.note_events, key, stored, [])
+            self._positions[key] = stored
+        events = source.after(self._positions[key], EVENTS_MAX)
+        if not events:
+            return 0
+        runs: dict[str, tuple[writes.NewRun, float]] = {}
+        for event in events:
+            for name, spec, trigger in wanted:
+                if name not in runs and _matches(trigger, event):
+                    detail = f"{key} {event.name} {event.where or ''} {event.number}"
+                    run = writes.NewRun(name, spec, "event", " ".join(detail.split())[:300])
+                    runs[name] = run, trigger.debounce_seconds
+        self._positions[key] = events[-1].number
+        if len(events) == EVENTS_MAX:
+            self.nudge()
+        created: int = store.write(writes.note_events, key, events[-1].number, list(runs.values()))
+        return created
+
+
+def _matches(trigger: wire.Trigger, event: JobEvent) -> bool:
+    if not fnmatchcase(event.name, trigger.event):
+        return False
+    return trigger.where is None or fnmatchcase(event.where or "", trigger.where)

@@ -89,6 +89,12 @@ def to_cancel(reader: Reader) -> list[str]:
     return [row[0] for row in reader.rows(sql, limit=JOBS_MAX)]
 
 
+def position(reader: Reader, key: str) -> int | None:
+    """Up to which event a source was read; None: not yet."""
+    value = meta.value(reader, key)
+    return None if value is None else int(value)
+
+
 def next_due(reader: Reader) -> int | None:
     """When the next queued run is due, by the steady clock."""
     row = reader.row("SELECT min(due_steady_ms) FROM runs WHERE state = 'queued'")

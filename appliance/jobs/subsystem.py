@@ -7,7 +7,7 @@ import msgspec
 from appliance.host import Host
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.listing import JobListing
-from appliance.jobs.loops import JobAsker, JobAsks, JobLoop
+from appliance.jobs.loops import JobAsker, JobAsks, JobEvents, JobLoop, TriggerLoop
 from appliance.jobs.process import ProcessExecution
 from appliance.jobs.resources import routes
 from appliance.jobs.runner import JobRunner
@@ -31,6 +31,7 @@ class JobsNeeds(msgspec.Struct, frozen=True):
     book: TokenBook
     url: Callable[[], str]
     asks: JobAsks | None
+    events: Sequence[JobEvents]
     parts: Sequence[Subsystem | None] = ()
 
 
@@ -56,6 +57,7 @@ class JobsSubsystem(Subsystem):
             self.runner.open()
         self.loops: tuple[Loop, ...] = (
             JobLoop(self.runner, clock, log),
+            TriggerLoop(self.runner, needs.events, clock, log),
             Pruner("jobs_pruner", HOUR_MS / 1000, self.runner.prune, clock, log),
         )
 

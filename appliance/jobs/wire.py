@@ -33,6 +33,21 @@ class AskBefore(Struct, frozen=True, forbid_unknown_fields=True):
     deadline_seconds: Annotated[int, Meta(ge=1, le=90 * 86_400)] | None = None
 
 
+class Trigger(Struct, frozen=True, forbid_unknown_fields=True):
+    """Events that start a run: events of the hub (such as `message.created`), rows in the logs of
+    outbox and courier (such as `send.dead`, `envelope.dead`), or `segment.written` for the exports.
+    `*` stands for any text.
+
+    where  a channel by name, a mesh, a stream, or an exported log; default: any
+    debounce_seconds  the first event starts a run at once; those within this time of it, one more
+    """
+
+    source: Literal["hub", "outbox", "courier", "export"]
+    event: Annotated[str, Meta(min_length=1, max_length=100)]
+    where: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    debounce_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 1.0
+
+
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What to run, and when. Without `cron` and `interval_seconds`, it runs when asked.
 
@@ -41,6 +56,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     secrets      variables with the content of a file, whose path begins at the workspace
     cpus, memory_mb  limits: those of each process, or of the job as a whole in a cgroup
     cron         five fields, in `time_zone`
+    on           events that start it
     after        jobs; it runs when each has succeeded since its own last run
     ask          a question that has to be answered before each run
     catch_up     `once`: a time that was missed starts one run later; `skip`: none
@@ -64,6 +80,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     cron: Text | None = None
     time_zone: Text = "UTC"
     interval_seconds: Annotated[float, Meta(ge=1, le=SECONDS_MAX)] | None = None
+    on: Annotated[tuple[Trigger, ...], Meta(max_length=20)] = ()
     after: Annotated[tuple[JobName, ...], Meta(max_length=20)] = ()
     ask: AskBefore | None = None
     catch_up: Literal["once", "skip"] = "once"

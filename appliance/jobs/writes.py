@@ -28,6 +28,7 @@ from appliance.kernel.retry import delay_seconds
 OPEN_MAX = 1000  # runs that are not over
 QUEUED_MAX = 100  # runs with one concurrency key
 SPECS_MAX = 500  # jobs made over the API
+POSITION = "position:"  # in `meta`, before the name of a source of events
 ALL = "all"  # in the place of a name
 DELETED_MAX = 200  # runs in one transaction
 
@@ -62,7 +63,7 @@ class ClaimedAttempt(msgspec.Struct, frozen=True):
     due_steady_ms: int
 
 
-def create(tx: Tx, new: NewRun) -> str | None:
+def create(tx: Tx, new: NewRun, due_steady_ms: int | None = None) -> str | None:
     """The run's id; None if it was skipped. Raises TooManyRuns."""
     rows = tx.execute(
         "SELECT id, state FROM runs WHERE concurrency_key = ?"
@@ -85,12 +86,29 @@ def create(tx: Tx, new: NewRun) -> str | None:
         id=tx.new_id("run_"), job=new.job, state="queued" if new.spec.ask is None else "waiting",
         cause=new.cause, detail=new.detail, principal=new.principal,
         spec=msgspec.json.encode(new.spec).decode(),
-        concurrency_key=new.concurrency_key, created_at=tx.now, due_steady_ms=tx.steady_ms,
+        concurrency_key=new.concurrency_key, created_at=tx.now,
+        due_steady_ms=due_steady_ms or tx.steady_ms,
         attempts=0, cancel_requested=0, ask_id=None, ended_at=None, exit_code=None, error=None,
     )  # fmt: skip
     marks = ", ".join("?" * len(row))
     tx.execute(f"INSERT INTO runs ({queries.RUN_COLUMNS}) VALUES ({marks})", row)
     return row.id
+
+
+def note_events(tx: Tx, source: str, position: int, runs: Sequence[tuple[NewRun, float]]) -> int:
+    """Move the position in a source of events, and create the runs of jobs that they start, each
+    with its debounce in seconds; how many were created."""
+    tx.execute(meta.SET, (POSITION + source, str(position)))
+    created = 0
+    for new, debounce_seconds in runs:
+        sql = "SELECT max(due_steady_ms), max(state = 'queued') FROM runs WHERE job = ?"
+        last, is_queued = tx.execute(f"{sql} AND cause = 'event'", (new.job,)).fetchone()
+        if is_queued:
+            continue  # that run sees this event too
+        due = max(tx.steady_ms, (last or 0) + int(debounce_seconds * 1000))
+        with suppress(wire.TooManyRuns):
+            created += create(tx, new, due) is not None
+    return created
 
 
 def note_schedule(tx: Tx, mark: ScheduleMark, new: NewRun | None) -> str | None:

@@ -20,8 +20,8 @@ CREATE TABLE runs (
   id TEXT PRIMARY KEY NOT NULL,
   job TEXT NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('queued', 'waiting', 'running', 'succeeded', 'failed', 'cancelled', 'lost')),
-  cause TEXT NOT NULL,           -- request, schedule or after
-  detail TEXT,                   -- the due time, or the run before
+  cause TEXT NOT NULL,           -- request, schedule, event or after
+  detail TEXT,                   -- the due time, the event, or the run before
   principal TEXT,                -- who asked for it
   spec TEXT NOT NULL,            -- JSON, as it was when the run was created
   concurrency_key TEXT NOT NULL,
@@ -39,6 +39,7 @@ CREATE INDEX runs_open ON runs (concurrency_key, state) WHERE state IN ('queued'
 CREATE INDEX runs_waiting ON runs (id) WHERE state = 'waiting';
 CREATE INDEX runs_due ON runs (due_steady_ms) WHERE state = 'queued';
 CREATE INDEX runs_job ON runs (job, id);
+CREATE INDEX runs_event ON runs (job, due_steady_ms) WHERE cause = 'event';
 
 CREATE TABLE attempts (
   run_id TEXT NOT NULL,

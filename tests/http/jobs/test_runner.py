@@ -19,6 +19,7 @@ JOBS = {
              '[backoff]\ninitial_seconds = 0.01',
     "sleepy": 'command = ["sh", "-c", "echo ready; setsid sleep 600 & sleep 600"]\nretries = 1\n'
               'retry_on = ["lost"]\n[backoff]\ninitial_seconds = 0.01',
+    "listening": 'command = ["true"]\n[[on]]\nsource = "hub"\nevent = "message.*"\nwhere = "ops"',
     "asking": 'command = ["true"]\n[ask]\ntext = "Go?"',
     "slow": 'command = ["sleep", "600"]\ntimeout_seconds = 0.2',
     "missing": 'command = ["no-such-program"]',
@@ -164,6 +165,19 @@ def test_run_starts_after_a_person_has_agreed(hub):
     answered = hub.http.post(f"/api/v1/asks/{ask['id']}/answer", {"answer": "yes"})
     assert answered.status == 200
     assert show(hub, run_id, 30)["state"] == "succeeded"
+
+
+def test_message_starts_a_job(hub):
+    _, topic = hub.channel_with_topic("ops")
+    hub.send(topic)
+    runs = until(lambda: history(hub, "listening"), 30, "it has started")
+    assert (runs[0]["cause"], runs[0]["detail"].split()[:3]) == (
+        "event", ["hub", "message.created", "ops"],
+    )  # fmt: skip
+
+
+def history(hub, job):
+    return hub.http.get(f"/api/v1/jobs/{job}/history").body["runs"]
 
 
 def test_list_has_jobs_and_loops_of_the_appliance(hub):

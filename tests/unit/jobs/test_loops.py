@@ -8,7 +8,7 @@ from gevent.event import Event
 
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, AttemptStart, NotStarted
-from appliance.jobs.loops import JobAsker, JobLoop
+from appliance.jobs.loops import JobAsker, JobEvent, JobLoop, TriggerLoop
 from appliance.jobs.runner import ATTEMPTS_MAX, JobRunner
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 from appliance.jobs.wire import JobHistoryQuery
@@ -256,3 +256,50 @@ def test_run_waits_for_an_answer(bench, answer, state):
     assert asker.run_once(0) == {"settled": 1}
     bench.round()
     assert bench.states() == [state]
+
+
+class FakeEvents:
+    source = key = "hub"
+
+    def __init__(self):
+        self.events = []
+
+    def newest(self):
+        return len(self.events)
+
+    def after(self, number, limit):
+        return self.events[number : number + limit]
+
+    def listen(self, wake):
+        self.wake = wake
+
+    def add(self, name, where=None):
+        self.events.append(JobEvent(len(self.events) + 1, name, where))
+
+
+def test_events_start_one_run_at_once_and_one_later(bench):
+    source = FakeEvents()
+    source.add("message.created", "before the job")
+    trigger = '[[on]]\nsource = "hub"\nevent = "message.*"\nwhere = "ops"\ndebounce_seconds = 5'
+    bench.job(text=trigger, overlap="queue")
+    bench.round()
+
+    def loop():
+        return TriggerLoop(bench.runner, [source], bench.clock, bench.log)
+
+    assert loop().run_once(0) == {"created": 0}
+    for name, where in (("topic.created", "ops"), ("message.created", "general")):
+        source.add(name, where)
+        assert loop().run_once(0) == {"created": 0}
+    for created in (1, 0, 0):
+        source.add("message.created", "ops")
+        assert loop().run_once(0) == {"created": created}
+        bench.round()
+        if created:
+            bench.executions[0].end()
+            bench.round()
+            source.add("message.edited", "ops")
+            assert loop().run_once(0) == {"created": 1}
+    assert bench.states() == ["queued", "succeeded"]
+    assert loop().run_once(0) == {"created": 0}, "the position is stored"
+    assert bench.round(5)["started"] == 1
