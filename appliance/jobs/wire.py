@@ -294,7 +294,7 @@ class JobBusy(Conflict):
 class JobIsFile(Conflict):
     code = "JOB_IS_FILE"
     default_message = "this job is a file of the workspace"
-    default_hint = "change or remove jobs/NAME.toml"
+    default_hint = "for the operator: change or remove jobs/NAME.toml"
 
 
 class TooManyJobSpecs(Exhausted):

@@ -21,7 +21,7 @@ app = plain_app(
 admins_app = plain_app("Admins of this workspace's relay, while the appliance is stopped.")
 app.add_typer(admins_app, name="admins")
 CLOCK = SystemClock()
-SERVED = ("relay", "outbox")
+SERVED = ("relay", "outbox", "backup")
 
 AgentArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the agent.")]
 RelayFlag = Annotated[

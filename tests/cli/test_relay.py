@@ -7,18 +7,11 @@ import stat
 import pytest
 
 from appliance.network.keys import AgentKey
-from appliance.relay.cli import NOT_SERVED, SERVED
-from appliance.roles import RolesSettings
 from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
 SETTINGS = '[roles]\nrelay = true\n[relay]\noptions = ["loopback-endpoints"]\n'
-
-
-def test_roles_that_serve_leaves_off_are_all_others():
-    kept = {"backup"}
-    assert {*SERVED, *NOT_SERVED} == {*RolesSettings.__struct_fields__} - kept
 
 
 def test_admin_approves_revokes_and_announces(tmp_path):

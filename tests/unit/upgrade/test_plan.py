@@ -17,7 +17,7 @@ def states(datadir: DataDir, **roles: bool) -> dict[str, str]:
 
 def test_new_workspace_has_nothing_to_migrate(tmp_path: Path) -> None:
     filled = Filled(tmp_path)
-    assert states(filled.datadir) == dict.fromkeys(STORES, "current")
+    assert states(filled.datadir) == dict.fromkeys(STORES, "current") | {"relay": "off"}
     planned = plan(filled.datadir, UpgradeSections())
     assert (planned.steps, planned.backup, planned.refused) == (0, False, [])
 
