@@ -6,8 +6,11 @@ from appliance.jobs.loops import JobEvent
 from appliance.kernel.reader import Reader
 from appliance.kernel.store import Store
 
-WHERE = {"outbox": "mesh", "courier": "stream"}
-"""The column of each log that says where it happened."""
+NEXT = "FROM log WHERE event_id > ? ORDER BY event_id LIMIT ?"
+AFTER = {
+    "outbox": f"SELECT event_id, name, mesh {NEXT}",
+    "courier": f"SELECT event_id, name, stream {NEXT}",
+}
 
 
 class LogJobEvents:
@@ -16,17 +19,13 @@ class LogJobEvents:
     def __init__(self, store: Store) -> None:
         self.source = self.key = store.name
         self._store = store
-        self._sql = (
-            f"SELECT event_id, name, {WHERE[store.name]} FROM log WHERE event_id > ?"
-            " ORDER BY event_id LIMIT ?"
-        )
 
     def newest(self) -> int:
         number: int = self._store.read(_newest)
         return number
 
     def after(self, number: int, limit: int) -> Sequence[JobEvent]:
-        events: list[JobEvent] = self._store.read(_read, self._sql, number, limit)
+        events: list[JobEvent] = self._store.read(_read, AFTER[self.key], number, limit)
         return events
 
     def listen(self, wake: Callable[[], None]) -> None:

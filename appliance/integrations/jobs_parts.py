@@ -9,7 +9,7 @@ from appliance.integrations.hooks_inbox import OwnUrl
 from appliance.integrations.jobs_ask import HubJobAsks
 from appliance.integrations.jobs_export import segment_events
 from appliance.integrations.jobs_hub import HubJobEvents
-from appliance.integrations.jobs_logs import WHERE, LogJobEvents
+from appliance.integrations.jobs_logs import AFTER, LogJobEvents
 from appliance.jobs.loops import JobEvents
 from appliance.jobs.subsystem import JobsNeeds
 from appliance.kernel.auth import TokenBook
@@ -29,6 +29,6 @@ def _events(host: Host, parts: Sequence[Subsystem | None]) -> Iterator[JobEvents
     for part in parts:
         if isinstance(part, HubSubsystem):
             yield HubJobEvents(part.hub)
-        elif part is not None and part.name in WHERE:
-            yield from (LogJobEvents(store) for store in part.stores if store.name in WHERE)
+        elif part is not None and part.name in AFTER:
+            yield from (LogJobEvents(store) for store in part.stores if store.name in AFTER)
     yield from segment_events(host)

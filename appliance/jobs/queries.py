@@ -10,6 +10,7 @@ from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
 RUN_COLUMNS = ", ".join(StoredRunRow._fields)
+_JOB_COLUMNS = ", ".join(StoredJobRow._fields)
 _ATTEMPT_COLUMNS = ", ".join(StoredAttemptRow._fields)
 ATTEMPTS_MAX = 100
 JOBS_MAX = 10_000
@@ -61,7 +62,7 @@ def running(reader: Reader) -> list[StoredAttemptRow]:
 
 def stored_jobs(reader: Reader) -> list[StoredJobRow]:
     """The jobs that were made over the API, or are paused, or have a schedule."""
-    sql = f"SELECT {', '.join(StoredJobRow._fields)} FROM jobs"
+    sql = f"SELECT {_JOB_COLUMNS} FROM jobs"
     return [StoredJobRow._make(row) for row in reader.rows(sql, limit=JOBS_MAX)]
 
 

@@ -88,7 +88,7 @@ EXAMPLE = {
 }  # fmt: skip
 
 
-JOB_EXAMPLE = {"command": ["ops/report", "--weekly"], "cron": "0 6 * * 1", "retries": 2}
+JOB_EXAMPLE = {"command": ["weekly-report", "--format", "html"], "cron": "0 6 * * 1", "retries": 2}
 
 
 def routes(runs: JobRuns, runner: JobRunner, listing: JobListing, book: TokenBook) -> list[Route]:

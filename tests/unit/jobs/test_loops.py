@@ -2,14 +2,13 @@
 
 import io
 
-import gevent
 import pytest
 from gevent.event import Event
 
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, AttemptStart, NotStarted
 from appliance.jobs.loops import JobAsker, JobEvent, JobLoop, TriggerLoop
-from appliance.jobs.runner import ATTEMPTS_MAX, JobRunner
+from appliance.jobs.runner import JobRunner
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 from appliance.jobs.wire import JobHistoryQuery
 from appliance.kernel.auth import OWNER, TokenBook
@@ -19,25 +18,26 @@ from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.schema import migrate
 from tests.support.clock import FakeClock
-from tests.support.until import until
 
 HOUR = 3600.0
 
 
 class FakeExecution:
-    def __init__(self, order):
+    def __init__(self, order, ended):
         if order.spec.description == "broken":
             raise NotStarted("it is broken")
+        self._ended = ended
         self.order, self.started = order, AttemptStart("none", "none")
-        self._over, self._end = Event(), AttemptEnd(LOST)
-        self.is_waiting = False
+        self._over, self._end, self.watched = Event(), AttemptEnd(LOST), Event()
 
     def end(self, state=SUCCEEDED):
         self._end = AttemptEnd(state, 0 if state == SUCCEEDED else 1)
-        self.kill()
+        self._ended.clear()
+        self._over.set()
+        assert self._ended.wait(10)
 
     def wait(self):
-        self.is_waiting = True
+        self.watched.set()
         self._over.wait(20)
         return self._end
 
@@ -45,7 +45,6 @@ class FakeExecution:
         self.end(CANCELLED)
 
     def kill(self):
-        self.is_waiting = False
         self._over.set()
 
 
@@ -72,7 +71,7 @@ class Bench:
         self.loop = JobLoop(self.runner, self.clock, self.log)
 
     def start(self, order):
-        execution = FakeExecution(order)
+        execution = FakeExecution(order, self.runner.work)
         self.executions.append(execution)
         return execution
 
@@ -83,18 +82,14 @@ class Bench:
 
     def round(self, seconds=0.0):
         self.clock.pass_seconds(seconds)
-        self.settle()
+        self.runner.work.clear()
+        before = len(self.executions)
         counts = self.loop.run_once(self.clock.now_ms())
-        self.settle()
+        if counts.get("started") and len(self.executions) == before:
+            self.runner.work.wait(10)  # it can't start
+        for execution in self.executions[before:]:
+            execution.watched.wait(10)
         return counts
-
-    def settle(self):
-        """Until every attempt has ended or waits for the end of its execution."""
-        pool = self.runner._pool
-        until(
-            lambda: ATTEMPTS_MAX - pool.free == sum(each.is_waiting for each in self.executions),
-            sleep=gevent.sleep,
-        )
 
     def states(self, job="a"):
         query = JobHistoryQuery()
@@ -180,7 +175,7 @@ def test_run_of_an_ended_process_is_lost_and_repeated(bench):
     bench.round()
     bench.restart()
     assert bench.round()["lost"] == 1
-    bench.round(60)
+    bench.round(13)
     bench.executions[0].end()
     bench.round()
     run = bench.runner.show(run_id).run
