@@ -41,6 +41,7 @@ class ProcessExecution:
             "cgroup": self._cgroup and str(self._cgroup),
         }
         try:
+            order.kept.parent.mkdir(mode=0o700, exist_ok=True)
             order.artefacts.mkdir(parents=True, exist_ok=True)
             self._process = LineProcess([sys.executable, "-I", "-S", "-B", "-c", PROGRAM], {})
             first = self._request(msgspec.json.encode(fields), START_SECONDS)
@@ -49,7 +50,7 @@ class ProcessExecution:
         self._pid = first["pid"]
         limits = first["limits"] if spec.memory_mb or spec.cpus else "none"
         pid = self._process.pid
-        self.started = AttemptStart(f"{pid}:{_start_ticks(pid)}", limits)
+        self.started = AttemptStart(f"{pid}:{start_ticks(pid)}", limits)
 
     def wait(self) -> AttemptEnd:
         try:
@@ -89,7 +90,7 @@ class ProcessExecution:
 def is_running(handle: str | None) -> bool:
     """Whether the supervisor of an attempt of an earlier process still runs."""
     pid, _, ticks = (handle or "").partition(":")
-    return bool(ticks) and _start_ticks(int(pid)) == ticks
+    return bool(ticks) and start_ticks(int(pid)) == ticks
 
 
 def _outcome(code: int) -> tuple[str, str | None]:
@@ -99,7 +100,7 @@ def _outcome(code: int) -> tuple[str, str | None]:
     return FAILED, f"ended by signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def _start_ticks(pid: int) -> str:
+def start_ticks(pid: int) -> str:
     """When the process started, in ticks since the boot; "" if there is none, or not on Linux."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

@@ -22,6 +22,7 @@ CONSTANTS = {
     "appliance.broker.loops.Deliverer.interval_seconds": 0.05,
     "appliance.outbox.loops.POLL_SECONDS": 0.05,
 }
+NIGHTLY = {"command": ["true"], "cron": "0 2 * * *"}
 LAB = "/broker/v1/meshes/lab"
 
 
@@ -37,6 +38,8 @@ def use(workspace: Path) -> None:
         hub.made(
             hub.http.post("/api/v1/webhooks", {"url": "http://127.0.0.1:1/x", "enabled": False})
         )
+        assert hub.http("PUT", "/api/v1/jobs/nightly", NIGHTLY).status == 200
+        hub.made(hub.http.post("/api/v1/jobs/nightly/runs", {}))
         hub.made(hub.http.post("/api/v1/tokens", {"name": "reader", "scopes": ["hub:read"]}))
         done = agentlip("export", "segments", "--format", "jsonl", cwd=workspace)
         assert done.code == 0, done
@@ -116,6 +119,7 @@ FILLED = {
     "inbox": ("inbox",),
     "broker": ("mesh", "delivery_queue"),
     "courier": ("journal",),
+    "jobs": ("jobs", "runs", "attempts"),
 }
 
 

@@ -1,0 +1,146 @@
+"""Checks of jobs: files that are read, runs that go on, schedules that are kept."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem, Severity
+from appliance.checks.context import Context
+from appliance.jobs import wire
+from appliance.jobs.process import is_running
+from appliance.jobs.schedule import next_ms
+from appliance.jobs.spec_files import read_folder
+from appliance.kernel.steady_clock import steady_ms
+
+LATE_MS = 15 * 60_000
+ATTEMPTS_MAX = 200
+SHOW = "agentlip jobs show RUN"
+_LATEST = (
+    "SELECT job, state, id FROM runs WHERE id IN"
+    " (SELECT max(id) FROM runs WHERE ended_at IS NOT NULL"
+    " GROUP BY job) AND state IN ('failed', 'lost') ORDER BY job LIMIT ?"
+)
+_STUCK = (
+    "SELECT run_id, number FROM attempts WHERE state = 'running' AND lease_until_steady_ms < ?"
+    " ORDER BY run_id LIMIT ?"
+)
+_ENDED = (
+    "SELECT run_id, handle FROM attempts WHERE state <> 'running' AND handle IS NOT NULL"
+    " ORDER BY run_id DESC LIMIT ?"
+)
+_OVERDUE = (
+    "SELECT id, job FROM runs AS r WHERE state = 'queued' AND due_steady_ms < ?"
+    " AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'paused')"
+    " AND NOT EXISTS (SELECT 1 FROM jobs WHERE name = r.job AND paused_at IS NOT NULL)"
+    " AND NOT EXISTS (SELECT 1 FROM runs WHERE concurrency_key = r.concurrency_key"
+    " AND state = 'running') ORDER BY id LIMIT ?"
+)
+
+
+def _files(context: Context) -> Iterator[Finding]:
+    for file in read_folder(context.datadir.workspace):
+        if file.error is not None:
+            yield WRONG_FILE.finding(file.path, file.error.message)
+
+
+def _outcomes(context: Context) -> Iterator[Finding]:
+    for connection in context.with_tables("jobs", "runs"):
+        for job, state, run_id in connection.execute(_LATEST, (FINDINGS_MAX,)):
+            hint = SHOW.replace("RUN", run_id)
+            yield FAILING.finding(f"job {job}", f"its latest run {run_id} has {state}", hint)
+
+
+def _attempts(context: Context) -> Iterator[Finding]:
+    for connection in context.with_tables("jobs", "attempts"):
+        now_ms = steady_ms(connection, context.clock)
+        if context.lock().held:
+            for run_id, number in connection.execute(_STUCK, (now_ms - LATE_MS, FINDINGS_MAX)):
+                text = f"attempt {number} has had no heartbeat for 15 minutes"
+                yield STUCK.finding(f"run {run_id}", text)
+        for run_id, handle in connection.execute(_ENDED, (ATTEMPTS_MAX,)):
+            if is_running(handle):
+                pid = handle.partition(":")[0]
+                text = f"its attempt has ended, but its process {pid} still runs"
+                yield ORPHAN.finding(f"run {run_id}", text, f"kill -9 {pid}")
+
+
+def _schedules(context: Context) -> Iterator[Finding]:
+    if not context.lock().held:
+        return
+    specs = {file.name: file.spec for file in read_folder(context.datadir.workspace)}
+    for connection in context.with_tables("jobs", "runs"):
+        now_ms = steady_ms(connection, context.clock)
+        for run_id, job in connection.execute(_OVERDUE, (now_ms - LATE_MS, FINDINGS_MAX)):
+            text = "it has been due for 15 minutes and was not started"
+            yield OVERDUE.finding(f"run {run_id} of {job}", text)
+        wall_ms = context.clock.now_ms()
+        for name, text, from_ms in connection.execute("SELECT name, spec, cron_from_ms FROM jobs"):
+            spec = msgspec.json.decode(text, type=wire.JobSpec) if text else specs.get(name)
+            if spec is None or spec.cron is None:
+                continue
+            due = next_ms(spec.cron, spec.time_zone, from_ms, 1)
+            if due and due[0] < wall_ms - LATE_MS:
+                text = f"it was due {(wall_ms - due[0]) / 60_000:.0f} minutes ago and did not run"
+                yield OVERDUE.finding(f"job {name}", text)
+
+
+WRONG_FILE = Problem(
+    "wrong-file",
+    "The job is as it was before its file was changed, or does not run at all.",
+    "Correct the line that the message names; the file is read again within 30 seconds.",
+    Severity.ERROR,
+    "agentlip jobs validate",
+)
+FAILING = Problem(
+    "failing",
+    "The latest run of the job failed, or was lost with the appliance.",
+    "Read the end of its output, correct the cause, and run the job again.",
+)
+STUCK = Problem(
+    "stuck",
+    "The appliance does not look after an attempt that it runs.",
+    "Restart the appliance; the run becomes lost and is repeated if its policy permits.",
+    hint="agentlipd restart",
+)
+ORPHAN = Problem(
+    "orphan",
+    "A process of a job outlived its attempt.",
+    "End the process, unless you need it.",
+    hint="agentlip jobs list",
+)
+OVERDUE = Problem(
+    "overdue",
+    "A run did not start when it was due.",
+    "Look in the log for why; a restart of the appliance starts it.",
+    hint="agentlipd restart",
+)
+CHECKS = (
+    Check(
+        name="jobs.files",
+        inspects="every file of a job can be read",
+        find=_files,
+        reads="the files `jobs/*.toml` of the workspace",
+        problems=(WRONG_FILE,),
+    ),
+    Check(
+        name="jobs.outcomes",
+        inspects="the latest run of each job has not failed",
+        find=_outcomes,
+        reads="the latest run of each job",
+        problems=(FAILING,),
+    ),
+    Check(
+        name="jobs.attempts",
+        inspects="running attempts have a heartbeat, and ended ones no process",
+        find=_attempts,
+        reads="the attempts that run, the latest attempts that have ended, and their processes",
+        problems=(STUCK, ORPHAN),
+    ),
+    Check(
+        name="jobs.schedules",
+        inspects="runs start when they are due",
+        find=_schedules,
+        reads="the queued runs, and the schedules, if the appliance runs",
+        problems=(OVERDUE,),
+    ),
+)

@@ -1,0 +1,65 @@
+"""The checks of jobs: each finds what was broken, and nothing in a workspace that is in order."""
+
+import os
+
+import pytest
+
+from appliance.jobs.process import start_ticks
+from appliance.kernel.clock import HOUR_MS, SystemClock
+from tests.doctor.workspace import WorkspaceFixture
+
+CHECKS = ("jobs.files", "jobs.outcomes", "jobs.attempts", "jobs.schedules")
+RUN = (
+    "INSERT INTO runs (id, job, state, cause, spec, concurrency_key, created_at, due_steady_ms,"
+    " ended_at) VALUES ('run_1', 'a', ?, 'request', '{}', 'a', 'x', 1, ?)"
+)
+ATTEMPT = (
+    "INSERT INTO attempts (run_id, number, state, runner, lease_until_steady_ms, handle,"
+    " started_at) VALUES ('run_1', 1, ?, 'x', 1, ?, 'x')"
+)
+MARK = "INSERT INTO jobs (name, cron_from_ms, interval_from_steady_ms) VALUES ('a', ?, 0)"
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    made = WorkspaceFixture(tmp_path)
+    folder = made.data.workspace / "jobs"
+    folder.mkdir()
+    (folder / "a.toml").write_text('command = ["true"]\ncron = "*/5 * * * *"\n')
+    return made
+
+
+def list_findings(workspace):
+    return {f"{name}:{finding.problem}" for name in CHECKS for finding in workspace.find(name)}
+
+
+def test_nothing_is_wrong(workspace):
+    now_ms = SystemClock().now_ms()
+    workspace.execute(MARK, now_ms, store="jobs")
+    workspace.execute(RUN, "succeeded", "x", store="jobs")
+    workspace.execute(ATTEMPT, "succeeded", "1:1", store="jobs")
+    with workspace.running():
+        assert list_findings(workspace) == set()
+
+
+@pytest.mark.parametrize(
+    ("statements", "problem"),
+    [
+        ([(RUN, "failed", "x")], "jobs.outcomes:failing"),
+        ([(ATTEMPT, "running", None)], "jobs.attempts:stuck"),
+        ([(ATTEMPT, "failed", f"{os.getpid()}:{start_ticks(os.getpid())}")],
+         "jobs.attempts:orphan"),
+        ([(RUN, "queued", None)], "jobs.schedules:overdue"),
+        ([(MARK, SystemClock().now_ms() - HOUR_MS)], "jobs.schedules:overdue"),
+    ],
+)  # fmt: skip
+def test_problem_is_found(workspace, statements, problem):
+    for statement in statements:
+        workspace.execute(*statement, store="jobs")
+    with workspace.running():
+        assert list_findings(workspace) == {problem}
+
+
+def test_wrong_file_is_found(workspace):
+    (workspace.data.workspace / "jobs" / "b.toml").write_text("command = 1")
+    assert list_findings(workspace) == {"jobs.files:wrong-file"}
