@@ -238,7 +238,7 @@ def without(role: str) -> Callable[[Setup], Legal]:
 
 
 def only_the_hub_ever(setup: Setup) -> Legal:
-    off = ("courier", "outbox", "inbox", "broker")
+    off = ("courier", "outbox", "inbox", "broker", "jobs")
     data = DataDir(setup.workspace)
     log = Log(io.BytesIO())
     create_workspace(data, clock=SystemClock(), log=log, locked=True, stores=("auth", "hub"))
