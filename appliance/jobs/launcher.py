@@ -8,7 +8,6 @@ cancels the attempt: the command's group gets SIGTERM, and SIGKILL after GRACE_S
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import select
@@ -177,6 +176,8 @@ def list_artefacts(folder: Path, bytes_max: int) -> list[dict[str, Any]]:
             if bytes_max < 0 or len(listed) == ARTEFACTS_MAX:
                 path.unlink()
                 continue
+            import hashlib  # takes longer than the rest of a short job, and most leave no file
+
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             name = str(path.relative_to(folder))

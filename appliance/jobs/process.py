@@ -43,7 +43,7 @@ class ProcessExecution:
         try:
             order.kept.parent.mkdir(mode=0o700, exist_ok=True)
             order.artefacts.mkdir(parents=True, exist_ok=True)
-            self._process = LineProcess([sys.executable, "-I", "-S", "-B", "-c", PROGRAM], {})
+            self._process = LineProcess([sys.executable, "-I", "-S", "-c", PROGRAM], {})
             first = self._request(msgspec.json.encode(fields), START_SECONDS)
         except (OSError, ProcessEnded, ResponseLate, ResponseTooLong) as error:
             raise NotStarted(f"its process can't be started: {error}") from error

@@ -365,12 +365,11 @@ class JobRunner:
             "AGENTLIP_RUN": run_id,
             "AGENTLIP_ATTEMPT": str(attempt.number),
             "AGENTLIP_ARTEFACTS": str(order.artefacts),
-            "AGENTLIP_URL": self._url(),
         }
         if token:
             who = Principal(run_id, f"job:{attempt.job}", frozenset(spec.scopes))
             self._book.add_temporary(token, who, TOKENS_MAX)
-            environment["AGENTLIP_TOKEN"] = token
+            environment |= {"AGENTLIP_TOKEN": token, "AGENTLIP_URL": self._url()}
         return msgspec.structs.replace(order, environment=environment)
 
     def _wake(self) -> None:

@@ -216,8 +216,12 @@ def test_commands(hub):
 
 
 def processes_of(run_id):
-    """The pids of all processes that have this run in their environment."""
-    mark, pids = f"AGENTLIP_RUN={run_id}".encode(), []
+    return processes_with(f"AGENTLIP_RUN={run_id}")
+
+
+def processes_with(variable):
+    """The pids of all processes that have this in their environment."""
+    mark, pids = variable.encode(), []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
