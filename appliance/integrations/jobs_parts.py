@@ -8,7 +8,7 @@ from appliance.hub.subsystem import HubSubsystem
 from appliance.integrations.hooks_inbox import OwnUrl
 from appliance.integrations.jobs_ask import HubJobAsks
 from appliance.integrations.jobs_export import segment_events
-from appliance.integrations.jobs_hub import HubJobEvents
+from appliance.integrations.jobs_hub import HubJobEvents, HubJobTopics
 from appliance.integrations.jobs_logs import AFTER, LogJobEvents
 from appliance.jobs.loops import JobEvents
 from appliance.jobs.subsystem import JobsNeeds
@@ -22,7 +22,9 @@ def jobs_needs(host: Host, book: TokenBook, parts: Sequence[Subsystem | None]) -
     ask = next((part for part in parts if isinstance(part, AskSubsystem)), None)
     url = OwnUrl(host.section(HttpSettings).host, host.served)
     asks = None if ask is None else HubJobAsks(ask.asks)
-    return JobsNeeds(book, url, asks, list(_events(host, parts)), parts)
+    hub = next((part for part in parts if isinstance(part, HubSubsystem)), None)
+    topics = None if hub is None else HubJobTopics(hub.hub)
+    return JobsNeeds(book, url, asks, topics, list(_events(host, parts)), parts)
 
 
 def _events(host: Host, parts: Sequence[Subsystem | None]) -> Iterator[JobEvents]:

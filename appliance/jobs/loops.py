@@ -9,7 +9,7 @@ import msgspec
 from appliance.jobs import queries, wire, writes
 from appliance.jobs.runner import JobRunner
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Unavailable
+from appliance.kernel.errors import Forbidden, Invalid, Missing, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 
@@ -130,7 +130,7 @@ class TriggerLoop(Loop):
     def __init__(
         self, runner: JobRunner, sources: Sequence[JobEvents], clock: Clock, log: Log
     ) -> None:
-        super().__init__(clock, log)
+        super().__init__(clock, log, work=runner.triggers)
         self._runner = runner
         self._sources = sources
         self._positions: dict[str, int] = {}
@@ -186,3 +186,37 @@ def _matches(trigger: wire.Trigger, event: JobEvent) -> bool:
     if not fnmatchcase(event.name, trigger.event):
         return False
     return trigger.where is None or fnmatchcase(event.where or "", trigger.where)
+
+
+class JobTopics(Protocol):
+    """Topics of the hub, passed in by `composition.py`."""
+
+    def post(self, run_id: str, topic: str, text: str) -> None:
+        """The same run is posted once. Raises the errors of the hub."""
+
+
+class OutcomePoster(Loop):
+    """Posts outcomes to topics. After a crash they are posted with the same keys."""
+
+    name = "jobs_poster"
+    interval_seconds = IDLE_SECONDS
+
+    def __init__(self, runner: JobRunner, topics: JobTopics, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log, work=runner.outcomes)
+        self._runner = runner
+        self._topics = topics
+        self.nudge()
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        store = self._runner.store
+        runs = store.read(queries.unposted)
+        for run in runs:
+            topic = msgspec.json.decode(run.spec, type=wire.JobSpec).topic or ""
+            reason = f": {run.error}" if run.error else ""
+            text = f"job {run.job} {run.state}{reason} ({run.id})"
+            try:
+                self._topics.post(run.id, topic, text)
+            except (Missing, Invalid, Forbidden) as error:  # it would be refused each time
+                self.log.warning("an outcome was not posted", run=run.id, code=error.code)
+            store.write(writes.note_posted, run.id)
+        return {"posted": len(runs)}

@@ -54,6 +54,7 @@ class StoredRun(Table):
     ended_at = peewee.TextField(null=True)
     exit_code = peewee.IntegerField(null=True)
     error = peewee.TextField(null=True)
+    posted = peewee.IntegerField()
 
     class Meta:
         table_name = "runs"

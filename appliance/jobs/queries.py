@@ -84,6 +84,12 @@ def waiting(reader: Reader) -> list[StoredRunRow]:
     return [StoredRunRow._make(row) for row in reader.rows(sql, (WAITING_MAX,), limit=WAITING_MAX)]
 
 
+def unposted(reader: Reader) -> list[StoredRunRow]:
+    """Runs whose outcome has to be posted."""
+    sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE posted = 0 ORDER BY id LIMIT ?"
+    return [StoredRunRow._make(row) for row in reader.rows(sql, (WAITING_MAX,), limit=WAITING_MAX)]
+
+
 def to_cancel(reader: Reader) -> list[str]:
     """Runs that run and have to end."""
     sql = "SELECT id FROM runs WHERE state = 'running' AND cancel_requested = 1"

@@ -51,3 +51,4 @@ class StoredRunRow(NamedTuple):
     ended_at: str | None
     exit_code: int | None
     error: str | None
+    posted: int

@@ -60,6 +60,8 @@ class JobRunner:
         self.catalogue = catalogue
         self.steady = SteadyClock(store, clock, log)
         self.work = Wakeup()
+        self.outcomes = Wakeup()  # set when attempts have ended
+        self.triggers = Wakeup()  # set when jobs have changed
         self.asks = Wakeup()  # set when a run may have to ask
         self.closed = False
         self._book = book
@@ -260,6 +262,7 @@ class JobRunner:
             result.unwrap()
             metrics.attempts.labels(end.state).inc()
         del self._ended[: len(ended)]
+        self.outcomes.set()
         self._wake()
         return len(ended)
 
@@ -286,6 +289,7 @@ class JobRunner:
         if clock_was_set or self.catalogue.version != self._scheduled_version:
             self._scheduled_version = self.catalogue.version
             self.scheduler.refresh(now_ms)
+            self.triggers.set()
         created = self.scheduler.create_due(now_ms)
         if created:
             self.asks.set()

@@ -7,7 +7,15 @@ import msgspec
 from appliance.host import Host
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.listing import JobListing
-from appliance.jobs.loops import JobAsker, JobAsks, JobEvents, JobLoop, TriggerLoop
+from appliance.jobs.loops import (
+    JobAsker,
+    JobAsks,
+    JobEvents,
+    JobLoop,
+    JobTopics,
+    OutcomePoster,
+    TriggerLoop,
+)
 from appliance.jobs.process import ProcessExecution
 from appliance.jobs.resources import routes
 from appliance.jobs.runner import JobRunner
@@ -25,12 +33,13 @@ STORE = "jobs"
 
 
 class JobsNeeds(msgspec.Struct, frozen=True):
-    """`url` returns the URL of this appliance. `asks`: None without the
-    role `ask`. `parts`: all subsystems, once they are built."""
+    """`url` returns the URL of this appliance. `asks` and `topics`: None
+    without the roles `ask` and `hub`. `parts`: all subsystems, once they are built."""
 
     book: TokenBook
     url: Callable[[], str]
     asks: JobAsks | None
+    topics: JobTopics | None
     events: Sequence[JobEvents]
     parts: Sequence[Subsystem | None] = ()
 
@@ -63,6 +72,9 @@ class JobsSubsystem(Subsystem):
 
         if needs.asks is not None:
             self.loops += (JobAsker(self.runner, needs.asks, clock, log),)
+
+        if needs.topics is not None:
+            self.loops += (OutcomePoster(self.runner, needs.topics, clock, log),)
 
     def routes(self) -> list[Route]:
         listing = JobListing(self.runner, self._reported, self._all_loops, self._clock)

@@ -67,6 +67,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
                  queued, or replaces it. They never run at the same time
     concurrency_key  default: the job's name
     output_bytes_max, artefact_bytes_max  what is kept of an attempt
+    topic        where in the hub the outcome of each run is posted; `topic_on`: all outcomes, or
+                 only failed and lost runs
     scopes       of the token of each run, in AGENTLIP_TOKEN; without any there is no token
     """
 
@@ -92,6 +94,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     concurrency_key: Annotated[str, Meta(pattern="^[A-Za-z0-9_.:-]{1,100}$")] | None = None
     output_bytes_max: Annotated[int, Meta(ge=0, le=2**30)] = 4 * 2**20
     artefact_bytes_max: Annotated[int, Meta(ge=0, le=2**40)] = 100 * 2**20
+    topic: Annotated[str, Meta(pattern="^[^/]{1,100}/.{1,200}$")] | None = None
+    topic_on: Literal["all", "failed"] = "all"
     scopes: Annotated[tuple[ScopeName, ...], Meta(max_length=20)] = ()
 
 

@@ -13,6 +13,7 @@ from appliance.jobs.states import (
     CANCEL,
     CANCELLED,
     EVENT_OF,
+    FAILED,
     LOST,
     RETRY,
     RUN,
@@ -89,6 +90,7 @@ def create(tx: Tx, new: NewRun, due_steady_ms: int | None = None) -> str | None:
         concurrency_key=new.concurrency_key, created_at=tx.now,
         due_steady_ms=due_steady_ms or tx.steady_ms,
         attempts=0, cancel_requested=0, ask_id=None, ended_at=None, exit_code=None, error=None,
+        posted=1,
     )  # fmt: skip
     marks = ", ".join("?" * len(row))
     tx.execute(f"INSERT INTO runs ({queries.RUN_COLUMNS}) VALUES ({marks})", row)
@@ -227,10 +229,12 @@ def end_attempt(
     elif state in spec.retry_on and number <= spec.retries and not run.cancel_requested:
         state, ended_at = RUN.after(state, RETRY), None
         due = tx.steady_ms + int(1000 * delay_seconds(spec.backoff, number, random_unit))
+    is_news = ended_at is not None and spec.topic is not None
+    is_news = is_news and (spec.topic_on == "all" or state in (FAILED, LOST))
     tx.execute(
-        "UPDATE runs SET state = ?, due_steady_ms = ?, ended_at = ?, exit_code = ?, error = ?"
-        " WHERE id = ?",
-        (state, due, ended_at, end.exit_code, end.error, run_id),
+        "UPDATE runs SET state = ?, due_steady_ms = ?, ended_at = ?, exit_code = ?, error = ?,"
+        " posted = ? WHERE id = ?",
+        (state, due, ended_at, end.exit_code, end.error, int(not is_news), run_id),
     )
     for new in followers if state == SUCCEEDED else ():
         if _is_next(tx, new):
@@ -249,6 +253,10 @@ def _is_next(tx: Tx, new: NewRun) -> bool:
 
 def note_ask(tx: Tx, run_id: str, ask_id: str) -> None:
     tx.execute("UPDATE runs SET ask_id = ? WHERE id = ?", (ask_id, run_id))
+
+
+def note_posted(tx: Tx, run_id: str) -> None:
+    tx.execute("UPDATE runs SET posted = 1 WHERE id = ?", (run_id,))
 
 
 def settle_ask(tx: Tx, run_id: str, is_granted: bool, reason: str) -> None:

@@ -32,9 +32,11 @@ CREATE TABLE runs (
   ask_id TEXT,                   -- of the question that it waits for
   ended_at TEXT,
   exit_code INTEGER,
-  error TEXT
+  error TEXT,
+  posted INTEGER NOT NULL DEFAULT 1 -- 0: its outcome has to be posted to a topic
 ) STRICT;
 
+CREATE INDEX runs_unposted ON runs (id) WHERE posted = 0;
 CREATE INDEX runs_open ON runs (concurrency_key, state) WHERE state IN ('queued', 'waiting', 'running');
 CREATE INDEX runs_waiting ON runs (id) WHERE state = 'waiting';
 CREATE INDEX runs_due ON runs (due_steady_ms) WHERE state = 'queued';

@@ -20,6 +20,7 @@ JOBS = {
     "sleepy": 'command = ["sh", "-c", "echo ready; setsid sleep 600 & sleep 600"]\nretries = 1\n'
               'retry_on = ["lost"]\n[backoff]\ninitial_seconds = 0.01',
     "listening": 'command = ["true"]\n[[on]]\nsource = "hub"\nevent = "message.*"\nwhere = "ops"',
+    "posting": 'command = ["false"]\ntopic = "news/jobs"',
     "asking": 'command = ["true"]\n[ask]\ntext = "Go?"',
     "slow": 'command = ["sleep", "600"]\ntimeout_seconds = 0.2',
     "missing": 'command = ["no-such-program"]',
@@ -169,11 +170,21 @@ def test_run_starts_after_a_person_has_agreed(hub):
 
 def test_message_starts_a_job(hub):
     _, topic = hub.channel_with_topic("ops")
-    hub.send(topic)
-    runs = until(lambda: history(hub, "listening"), 30, "it has started")
+    runs = until(lambda: hub.send(topic) and history(hub, "listening"), 30, "it has started")
     assert (runs[0]["cause"], runs[0]["detail"].split()[:3]) == (
         "event", ["hub", "message.created", "ops"],
     )  # fmt: skip
+
+
+def test_outcome_is_posted_to_a_topic(hub):
+    topic = hub.topic(hub.channel("news"), "jobs")
+    run_id = run(hub, "posting")["id"]
+
+    def messages():
+        return hub.http.get(f"/api/v1/messages?topic_id={topic}").body["messages"]
+
+    (message,) = until(messages, 30, "it is posted")
+    assert message["content_raw"] == f"job posting failed: exit code 1 ({run_id})"
 
 
 def history(hub, job):
