@@ -23,7 +23,7 @@ class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hooks: bool = True  # commands that run on events of the inbox; needs `inbox`
     hub: bool = True  # channels, topics, messages, events and search
     inbox: bool = True  # messages received from meshes
-    jobs: bool = True  # runs that batch jobs report, as metrics and for `agentlip jobs`
+    jobs: bool = True  # jobs with a schedule, and the runs that batch jobs report
     mcp: bool = True  # tools for agents at `/mcp`; needs `hub`
     outbox: bool = True  # sends to meshes, webhooks and mail, stored until delivered
     plugins: bool = True  # plugins that process hub messages; needs `hub`

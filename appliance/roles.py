@@ -28,21 +28,6 @@ class RolesSettings(Roles, frozen=True):
     """[roles]: which subsystems run. A role that is false has no routes, no loops and no open
     store; its file is not changed. Roles that need it are off too."""
 
-    hub: bool = True  # channels, topics, messages, events and search
-    webhooks: bool = True  # delivery of hub events to URLs; needs `hub` and `outbox`
-    plugins: bool = True  # plugins that process hub messages; needs `hub`
-    mcp: bool = True  # tools for agents at `/mcp`; needs `hub`
-    ask: bool = True  # questions to people; needs `hub`
-    bus: bool = True  # the worker bus of .worker-state, over HTTP and for tools
-    courier: bool = True  # streams of envelopes between programs
-    outbox: bool = True  # sends to meshes, webhooks and mail, stored until delivered
-    inbox: bool = True  # messages received from meshes
-    hooks: bool = True  # commands that run on events of the inbox; needs `inbox`
-    broker: bool = True  # relay of meshes, for members here and elsewhere
-    export: bool = True  # segments, snapshots and reports of the hub's log; needs `hub`
-    jobs: bool = True  # jobs with a schedule, and the runs that batch jobs report
-    backup: bool = True  # backups on a schedule, and over HTTP
-
     @property
     def off(self) -> dict[str, str]:
         """Each subsystem that does not run, with the setting that switches it off."""

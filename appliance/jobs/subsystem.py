@@ -46,7 +46,7 @@ class JobsNeeds(msgspec.Struct, frozen=True):
 
 class JobsSubsystem(Subsystem):
     name = "jobs"
-    role = Role("runs that batch jobs report, as metrics and for `agentlip jobs`")
+    role = Role("jobs with a schedule, and the runs that batch jobs report")
     paths = ("/api/v1/jobs",)
     needed_stores = frozenset({STORE})
     scopes = SCOPES
