@@ -54,7 +54,8 @@ CLASSES = {
     "relay": {
         "admins": "RelayAdmin", "agents": "Agent", "broadcasts": "Broadcast",
         "contact_events": "ContactEvent", "contacts": "Contact", "log": "RelayLog",
-        "used_signature": "UsedSignature", "verifications": "EmailVerification",
+        "used_signature": "UsedSignature", "v1_messages": "V1StoredMessage",
+        "verifications": "EmailVerification",
     },
 }  # fmt: skip
 FIELDS = {"INTEGER": "Integer", "TEXT": "Text", "BLOB": "Blob", "REAL": "Double"}

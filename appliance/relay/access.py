@@ -18,7 +18,6 @@ from appliance.relay import metrics, wire
 from appliance.relay.directory import AgentDirectory
 from appliance.relay.limits import RelayLimits
 from appliance.relay.states import PENDING, REVOKED
-from appliance.web.limits import Allowance
 
 Environ = Mapping[str, Any]
 Verify = Callable[[bytes], Principal]
@@ -27,16 +26,6 @@ PREFIX = "agent:"
 AGENT_SCOPES = frozenset({wire.AGENT})
 ADMIN_SCOPES = frozenset({wire.ADMIN})
 READING = frozenset({"GET", "HEAD"})
-OUTCOMES = {
-    wire.NotSigned: "unsigned",
-    wire.UnknownAgent: "unknown",
-    wire.AgentRevoked: "revoked",
-    wire.AgentPending: "pending",
-    wire.NotAnAdmin: "not-admin",
-    wire.NotCurrent: "stale",
-    wire.WrongSignature: "wrong",
-    wire.RequestRepeated: "used",
-}
 
 
 class RelaySignatures:
@@ -74,9 +63,6 @@ class RelaySignatures:
         """An admin has to sign the request, with its admin key."""
         return self._signer(environ, ADMIN_SCOPES, self._admin_keys_of)
 
-    def allowance(self, name: str) -> Allowance:
-        return self._limits.take("requests", name)
-
     def _signer(
         self,
         environ: Environ,
@@ -98,7 +84,7 @@ class RelaySignatures:
                 self._check_signature(environ, signed, keys, timestamp, body)
             except ApplianceError as error:
                 raise self._counted(error) from None
-            metrics.signatures.labels("good").inc()
+            metrics.signatures.labels("GOOD").inc()
             return Principal(PREFIX + signed.name, signed.name, scopes)
 
         return verify
@@ -158,7 +144,7 @@ class RelaySignatures:
                 raise wire.RequestRepeated
 
     def _counted(self, error: ApplianceError) -> ApplianceError:
-        metrics.signatures.labels(OUTCOMES.get(type(error), "other")).inc()
+        metrics.signatures.labels(error.code).inc()
         return error
 
 

@@ -61,7 +61,8 @@ def add_admin(
     public = AgentPublicKey.of(key or "") if made is None else made.public
     if made is not None and new_key is not None:
         _write_key(new_key, made.pkcs8())
-    _stopped(session, writes.add_admin, name, str(public))
+    with _stopped(session) as store:
+        store.write(writes.add_admin, name, str(public))
     answer = {"agent": name, "publicKey": str(public), "fingerprint": fingerprint(public)}
     session.answer(answer, f"{name} is an admin; its key is {answer['fingerprint']}")
 
@@ -72,7 +73,8 @@ def list_admins(session: Session) -> None:
     """List the admins, with the fingerprints of their keys."""
     from appliance.relay import queries
 
-    rows = _read(session, queries.admins)
+    with _stopped(session) as store:
+        rows = store.read(queries.admins)
     _print_keys(session, [{"agent": row.agent, "adminPublicKey": row.public_key} for row in rows])
 
 
@@ -82,7 +84,8 @@ def remove_admin(session: Session, name: AgentArgument) -> None:
     """Remove an admin. Its approvals and revocations stay."""
     from appliance.relay import writes
 
-    _stopped(session, writes.remove_admin, name)
+    with _stopped(session) as store:
+        store.write(writes.remove_admin, name)
     session.answer({"agent": name}, f"{name} is not an admin any more")
 
 
@@ -203,18 +206,11 @@ def _client(session: Session, url: str, name: str = "", key_file: Path | None = 
     return RelayAdminClient(url or find_hub(session.workspace).url, CLOCK, name, key_file)
 
 
-def _stopped(session: Session, change: Any, *arguments: Any) -> Any:
+def _stopped(session: Session) -> Any:
+    """The relay's store, while the appliance is stopped."""
     from appliance.workspace.stopped_store import stopped_store
 
-    with stopped_store(_datadir(session), "relay", CLOCK) as store:
-        return store.write(change, *arguments)
-
-
-def _read(session: Session, query: Any) -> Any:
-    from appliance.workspace.stopped_store import stopped_store
-
-    with stopped_store(_datadir(session), "relay", CLOCK) as store:
-        return store.read(query)
+    return stopped_store(_datadir(session), "relay", CLOCK)
 
 
 def _datadir(session: Session) -> Any:

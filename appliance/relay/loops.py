@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from appliance.kernel.http_client import Unreachable
 from appliance.kernel.loop import Loop
-from appliance.relay import queries, writes
+from appliance.relay import queries, v1, writes
 from appliance.relay.service import Relay
 from appliance.web import safe_connect
 from appliance.web.address import BadWebhookUrl
@@ -26,7 +26,9 @@ class RelayPruner(Loop):
         self._relay = relay
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        deleted = self._relay.store.write(writes.prune)
+        deleted: dict[str, int] = self._relay.store.write(writes.prune)
+        if now_ms >= self._relay.v1_until_ms:
+            deleted["v1_messages"] = self._relay.store.write(v1.remove_all, writes.PRUNED_MAX)
         if writes.PRUNED_MAX in deleted.values():
             self.nudge()
         return deleted

@@ -93,6 +93,19 @@ class UsedSignature(Table):
         table_name = "used_signature"
 
 
+class V1StoredMessage(Table):
+    number = peewee.IntegerField(primary_key=True)
+    recipient = peewee.TextField()
+    sender = peewee.TextField()
+    message_id = peewee.TextField()
+    nonce = peewee.TextField()
+    body = peewee.TextField(null=True)
+    at_ms = peewee.IntegerField()
+
+    class Meta:
+        table_name = "v1_messages"
+
+
 class EmailVerification(Table):
     id = peewee.IntegerField(primary_key=True)
     agent = peewee.TextField()

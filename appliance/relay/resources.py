@@ -1,14 +1,19 @@
 """The relay's HTTP resources and the table of its routes."""
 
+from email.utils import formatdate
 from typing import Any
 
 import falcon
+import msgspec
 
+from appliance.kernel.errors import Invalid
 from appliance.kernel.route import OPEN, Operation, Route
+from appliance.network.encoding import is_current
 from appliance.network.names import BadAgentName
-from appliance.relay import wire, writes
+from appliance.relay import v1, wire, writes
 from appliance.relay.access import agent_of
 from appliance.relay.service import Relay
+from appliance.relay.states import ACTIVE
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply
 
@@ -29,7 +34,7 @@ class SignedResource:
         name = agent_of(req.context.principal)
         if name is None:  # a token can't act as an agent
             raise wire.NotSigned
-        req.context.allowance = self._relay.signatures.allowance(name)
+        req.context.allowance = self._relay.limits.take("requests", name)
         return name
 
     def _viewer(self, req: Any) -> str | None:
@@ -129,6 +134,51 @@ class RelayAdminResource(SignedResource):
         reply(resp, self._relay.broadcasts(req.context.query))
 
 
+class V1Resource(SignedResource):
+    """Version 1 of the protocol. Every response has its end in `Sunset`."""
+
+    def on_post(self, req: Any, resp: falcon.Response, command: v1.V1Message) -> None:
+        """The signature of the message itself is for its recipient."""
+        sender = self._admit(req, resp)
+        if command.from_ != sender:
+            raise v1.V1NotYours
+        try:
+            current = is_current(command.timestamp, self._relay.clock.now_ms())
+        except (ValueError, OverflowError):
+            current = False
+        if not current:
+            raise Invalid("the message's timestamp is more than 5 minutes from the relay's time")
+        row = self._relay.directory.agents.get(command.to)
+        if row is None or row.status != ACTIVE:
+            raise wire.NoSuchAgent
+        body = msgspec.json.encode(command).decode()
+        arguments = (command.to, sender, command.message_id, command.nonce, body)
+        self._relay.store.write(v1.add, *arguments)
+        reply(resp, wire.Done(), 201)
+
+    def on_get_inbox(self, req: Any, resp: falcon.Response, agent: str) -> None:
+        reply(resp, self._relay.store.read(v1.waiting, self._owner(req, resp, agent)))
+
+    def on_post_ack(self, req: Any, resp: falcon.Response, agent: str, command: v1.V1Ack) -> None:
+        self._relay.store.write(v1.ack, self._owner(req, resp, agent), command.message_ids)
+        reply(resp, wire.Done())
+
+    def _owner(self, req: Any, resp: falcon.Response, agent: str) -> str:
+        if self._admit(req, resp) != agent:
+            raise v1.V1NotYours
+        return agent
+
+    def _admit(self, req: Any, resp: falcon.Response) -> str:
+        """Raises V1Gone after the 30 days, and without the option."""
+        name, sunset_ms = self._signed_by(req), self._relay.v1_until_ms
+        if self._relay.clock.now_ms() >= sunset_ms:
+            raise v1.V1Gone
+        resp.set_header("Deprecation", "true")
+        resp.set_header("Sunset", formatdate(sunset_ms / 1000, usegmt=True))
+        self._relay.log.warning("relay", event="v1.used", agent=name)
+        return name
+
+
 class Operations:
     """Makes operations that anybody, an agent, or an admin may call."""
 
@@ -154,7 +204,12 @@ class Operations:
 
 def routes(relay: Relay) -> list[Route]:
     made = Operations(relay)
-    return [*registry_routes(relay, made), *contact_routes(relay, made), *admin_routes(relay, made)]
+    return [
+        *registry_routes(relay, made),
+        *contact_routes(relay, made),
+        *admin_routes(relay, made),
+        *v1_routes(relay, made),
+    ]
 
 
 def registry_routes(relay: Relay, made: Operations) -> list[Route]:
@@ -260,4 +315,22 @@ def admin_routes(relay: Relay, made: Operations) -> list[Route]:
             "GET": agent("List broadcasts, newest first", query=wire.BroadcastsQuery,
                          reply=list[wire.BroadcastEntry]),
         }, suffix="broadcasts"),
+    ]  # fmt: skip
+
+
+def v1_routes(relay: Relay, made: Operations) -> list[Route]:
+    resource, errors = V1Resource(relay), (v1.V1Gone, v1.V1NotYours)
+    return [
+        Route("/relay/send", resource, {
+            "POST": made.agent("Send a message of version 1 (deprecated)", errors, status=201,
+                               body=v1.V1Message, reply=wire.Done),
+        }),
+        Route("/relay/inbox/{agent}", resource, {
+            "GET": made.agent("List messages of version 1 (deprecated)", errors,
+                              reply=list[v1.V1Message]),
+        }, suffix="inbox"),
+        Route("/relay/inbox/{agent}/ack", resource, {
+            "POST": made.agent("Ack messages of version 1 (deprecated)", errors, body=v1.V1Ack,
+                               reply=wire.Done),
+        }, suffix="ack"),
     ]  # fmt: skip

@@ -83,6 +83,18 @@ class UsedSignatureRow(NamedTuple):
     expires_ms: int
 
 
+class V1StoredMessageRow(NamedTuple):
+    """A row of `v1_messages`."""
+
+    number: int
+    recipient: str
+    sender: str
+    message_id: str
+    nonce: str
+    body: str | None
+    at_ms: int
+
+
 class EmailVerificationRow(NamedTuple):
     """A row of `verifications`."""
 

@@ -65,6 +65,7 @@ class Relay:
             agent_keys="agent-keys" in settings.options,
         )
         self._mail = code_mail
+        self.v1_until_ms = 0  # after it, version 1 of the protocol is not served
 
     def open(self) -> None:
         self._load()

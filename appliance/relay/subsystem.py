@@ -3,10 +3,11 @@
 import msgspec
 
 from appliance.host import Host
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
-from appliance.relay import wire
+from appliance.relay import v1, wire
 from appliance.relay.loops import EndpointChecker, RelayPruner
 from appliance.relay.mail import CodeMail, LocalCodes
 from appliance.relay.resources import routes
@@ -26,7 +27,7 @@ class RelaySubsystem(Subsystem):
     sections = {"relay": RelaySettings}
     paths = (
         "/verify", "/registry/agents", "/contacts", "/presence", "/admin/pending", "/admin/keys",
-        "/admin/broadcast", "/admin/broadcasts",
+        "/admin/broadcast", "/admin/broadcasts", "/relay",
     )  # fmt: skip
     needed_stores = frozenset({"relay"})
     scopes = wire.SCOPES
@@ -36,6 +37,8 @@ class RelaySubsystem(Subsystem):
         self.store = host.open_store("relay")
         self.relay = Relay(self.store, mail, host.section(RelaySettings), host.clock, host.log)
         self.relay.open()
+        if "v1" in host.section(RelaySettings).options:
+            self.relay.v1_until_ms = self.store.write(v1.begin) + v1.DAYS * DAY_MS
         self.stores = (self.store,)
         self.loops: tuple[Loop, ...] = (RelayPruner(self.relay), EndpointChecker(self.relay))
 

@@ -12,13 +12,14 @@ from falcon.testing import Result, TestClient
 
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.batch import BatchRunner
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.network.broadcast import sign_broadcast
 from appliance.network.keys import AgentKey
 from appliance.network.request import request_headers
-from appliance.relay import writes
+from appliance.relay import v1, writes
 from appliance.relay.loops import EndpointChecker, RelayPruner
 from appliance.relay.resources import routes
 from appliance.relay.service import Relay
@@ -85,12 +86,15 @@ class RelayFixture:
             for name in ADMINS:
                 self.store.write(writes.add_admin, name, str(admin_key(name).public))
         self.relay.open()
+        if "v1" in options:
+            self.relay.v1_until_ms = self.store.write(v1.begin) + v1.DAYS * DAY_MS
         self.pruner = RelayPruner(self.relay)
         self.checker = EndpointChecker(self.relay, lambda _host, _port: ["192.0.2.1"])
         http = HttpSettings(host="0.0.0.0", allowed_hosts=("relay.example",))
         guard = Guard(TokenBook(), http, self.clock, self.log)
         app = make_app(
-            routes(self.relay), guard, RateLimiter(NO_LIMITS, self.clock), log=self.log,
+            routes(self.relay),
+            guard, RateLimiter(NO_LIMITS, self.clock), log=self.log,
             clock=self.clock, instance_id="inst",
         )  # fmt: skip
         self.client = TestClient(app, headers={"Host": "relay.example"})

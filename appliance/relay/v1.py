@@ -1,0 +1,112 @@
+"""Version 1 of the protocol, for 30 days: messages rest on the relay until they are acked.
+
+This is the one place where bodies are stored. The option `v1` switches it on. The days count from
+the first start with it; afterwards, and without it, the routes answer 410.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from appliance.kernel import meta
+from appliance.kernel.batch import Tx
+from appliance.kernel.errors import Conflict, Exhausted, Forbidden, Invalid
+from appliance.kernel.meta import Executor
+
+DAYS = 30
+SINCE = "v1_since_ms"
+INBOX_MAX = 1_000  # messages that wait for an agent
+LISTED_MAX = 100
+ACKED_MAX = 1_000
+TEXT_MAX = 65_536
+Short = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class V1Gone(Invalid):
+    code = "V1_GONE"
+    status = 410
+    default_message = "version 1 of the protocol is not served any more"
+    default_hint = "use version 2: docs/reference/relay.md"
+
+
+class V1NonceUsed(Conflict):
+    code = "NONCE_USED"
+    default_message = "this nonce was used before"
+    default_hint = "send the message with a new nonce"
+
+
+class V1InboxFull(Exhausted):
+    code = "INBOX_FULL"
+    default_message = "too many messages wait for this agent"
+    default_hint = "send it again later, or use version 2"
+
+
+class V1NotYours(Forbidden):
+    default_message = "an agent may use only its own name and inbox"
+    default_hint = "sign the request as that agent"
+
+
+class V1Message(Struct, frozen=True, rename="camel"):
+    from_: Short = msgspec.field(name="from")
+    to: Short
+    type: Short
+    text: Annotated[str, Meta(max_length=TEXT_MAX)]
+    message_id: Short
+    nonce: Short
+    timestamp: Short
+    signature: Short
+
+
+class V1Ack(Struct, frozen=True, rename="camel"):
+    message_ids: Annotated[list[Short], Meta(max_length=ACKED_MAX)]
+
+
+# -- changes and reads -------------------------------------------------------------------
+
+
+def begin(tx: Tx) -> int:
+    """When version 1 was switched on first."""
+    since = meta.value(tx, SINCE)
+    if since is None:
+        tx.execute(meta.SET, (SINCE, str(tx.now_ms)))
+    return int(since or tx.now_ms)
+
+
+def add(tx: Tx, recipient: str, sender: str, message_id: str, nonce: str, body: str) -> None:
+    (waiting,) = tx.execute(
+        "SELECT count(*) FROM v1_messages WHERE recipient = ? AND body IS NOT NULL", (recipient,)
+    ).fetchone()
+    if waiting >= INBOX_MAX:
+        raise V1InboxFull
+    inserted = tx.execute(
+        "INSERT INTO v1_messages (recipient, sender, message_id, nonce, body, at_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (recipient, sender, message_id, nonce, body, tx.now_ms),
+    )
+    if inserted.rowcount == 0:
+        raise V1NonceUsed
+
+
+def ack(tx: Tx, recipient: str, message_ids: list[str]) -> None:
+    """Empties them. Their nonces stay used."""
+    tx.executemany(
+        "UPDATE v1_messages SET body = NULL WHERE recipient = ? AND message_id = ?",
+        [(recipient, message_id) for message_id in message_ids],
+    )
+
+
+def remove_all(tx: Tx, limit: int) -> int:
+    return tx.execute(
+        "DELETE FROM v1_messages WHERE number IN (SELECT number FROM v1_messages LIMIT ?)",
+        (limit,),
+    ).rowcount
+
+
+def waiting(reader: Executor, recipient: str) -> list[msgspec.Raw]:
+    rows = reader.execute(
+        "SELECT body FROM v1_messages WHERE recipient = ? AND body IS NOT NULL ORDER BY number"
+        " LIMIT ?",
+        (recipient, LISTED_MAX),
+    )
+    return [msgspec.Raw(body.encode()) for (body,) in rows]
