@@ -36,6 +36,7 @@ _FAILURES = {
     404: "The resource does not exist (NOT_FOUND)",
     405: "The route does not support the method; see Allow (METHOD_NOT_ALLOWED)",
     409: "The resource is in another state than expected (CONFLICT and others)",
+    410: "The route is not served any more (V1_GONE)",
     415: "The body is not JSON (UNSUPPORTED_MEDIA_TYPE)",
     416: "The range is outside the content; Content-Range has its size (RANGE_NOT_SATISFIABLE)",
     421: "The Host header names an unknown host (HOST_REFUSED)",
