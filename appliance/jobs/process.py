@@ -18,8 +18,10 @@ START_SECONDS = 30.0
 END_SECONDS = 60.0  # after its time limit, for the end of the attempt
 ANSWER_BYTES_MAX = 64 * 1024
 CGROUPS = Path("/sys/fs/cgroup")
-CODE = "import sys; sys.path.insert(0, {!r}); from appliance.jobs.launcher import main; main()"
-PROGRAM = CODE.format(str(Path(__file__).parents[2]))
+PROGRAM = (
+    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r});"
+    f" from {__package__}.launcher import main; main()"
+)
 
 
 class ProcessExecution:

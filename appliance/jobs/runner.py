@@ -185,8 +185,12 @@ class JobRunner:
         return wire.RunShown(run)
 
     def history(self, job: str, query: wire.JobHistoryQuery) -> wire.RunList:
+        """Also of a job that was removed. Raises NoSuchJob."""
         limit = min(query.limit, PAGE_MAX)
         runs, more = self.store.read(queries.history, job, query.after, limit)
+        if not runs and not query.after:
+            self.catalogue.refresh()
+            self.catalogue.find(job)
         return wire.RunList(runs, more, runs[-1].id if more else "")
 
     def read_output(self, run_id: str, query: wire.RunOutputQuery) -> wire.RunOutput:

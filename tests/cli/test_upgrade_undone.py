@@ -41,7 +41,7 @@ def rows_of(datadir: DataDir) -> dict[str, list[tuple[Any, ...]]]:
 
 def schemas(datadir: DataDir) -> dict[str, int]:
     numbers = {}
-    for store in STORES:
+    for store in filter(lambda name: datadir.database(name).exists(), STORES):
         with closing(sqlite3.connect(datadir.database(store))) as connection:
             (text,) = connection.execute("SELECT value FROM meta WHERE key = 'x_schema'").fetchone()
             numbers[store] = int(text)

@@ -110,7 +110,9 @@ def test_newest_workspace_has_every_step_but_the_last(tmp_path: Path) -> None:
     """So a new migration comes with a workspace of the program before it, which can be written only
     while its code runs."""
     datadir = workspace_of(FORMER[-1], tmp_path / "ws")
-    for store in STORES:
+    former = [store for store in STORES if datadir.database(store).exists()]
+    assert "hub" in former
+    for store in former:
         with opened(datadir.database(store)) as connection:
             recorded = dict(connection.execute("SELECT name, sha256 FROM x_migrations"))
         released = {each.name: each.sha256 for each in load(store)}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.backup.first_data import FirstData
-from appliance.workspace.datadir import STORES
+from appliance.roles import RolesSettings
 from tests.doctor import used
 from tests.support.commands import FIRST_BACKUP, agentlip
 from tests.support.servedhub import ServedHub, serve
@@ -79,11 +79,11 @@ def test_first_message_gets_a_verified_backup(tmp_path):
         assert [row["name"] for row in backups(hub)] == [backup["name"]]
 
 
-@pytest.mark.parametrize("store", [store for store in STORES if store != "auth"])
+@pytest.mark.parametrize("store", [store for store in RolesSettings().stores if store != "auth"])
 def test_first_row_of_any_store_counts(store, tmp_path_factory, used_workspace):
     fresh = tmp_path_factory.mktemp("fresh")
     hub = ServedHub(fresh)
-    assert not FirstData(hub.datadir, STORES).check()
+    assert not FirstData(hub.datadir, RolesSettings().stores).check()
     assert FirstData(used_workspace, [store]).check()
 
 

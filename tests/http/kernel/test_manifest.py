@@ -9,14 +9,15 @@ from contextlib import closing
 
 import pytest
 
+from appliance.roles import RolesSettings
 from appliance.workspace import manifest
-from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.datadir import DataDir
 from tests.support.commands import agentlip, agentlipd, environment
 from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
 
-NAMES = (*STORES, "token", "identity")
+NAMES = (*RolesSettings().stores, "token", "identity")
 EXIT_CONFLICT = 2
 
 
