@@ -7,7 +7,7 @@ import msgspec
 from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.jobs import wire
-from appliance.jobs.process import is_running
+from appliance.jobs.handles import is_running
 from appliance.jobs.schedule import next_ms
 from appliance.jobs.spec_files import read_folder
 from appliance.kernel.steady_clock import steady_ms

@@ -12,6 +12,7 @@ import msgspec
 from appliance.child.line_process import LineProcess, ProcessEnded, ResponseLate, ResponseTooLong
 from appliance.jobs import wire
 from appliance.jobs.executor import AttemptEnd, AttemptOrder, AttemptStart, NotStarted
+from appliance.jobs.handles import start_ticks
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 
 START_SECONDS = 30.0
@@ -89,26 +90,11 @@ class ProcessExecution:
         return msgspec.json.decode(self._process.ask(line, seconds, ANSWER_BYTES_MAX))
 
 
-def is_running(handle: str | None) -> bool:
-    """Whether the supervisor of an attempt of an earlier process still runs."""
-    pid, _, ticks = (handle or "").partition(":")
-    return bool(ticks) and start_ticks(int(pid)) == ticks
-
-
 def _outcome(code: int) -> tuple[str, str | None]:
     """State and error of a command that ended by itself."""
     if code == 0:
         return SUCCEEDED, None
     return FAILED, f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def start_ticks(pid: int) -> str:
-    """When the process started, in ticks since the boot; "" if there is none, or not on Linux."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == b"Z" else fields[19].decode()
 
 
 def _cgroup_for(order: AttemptOrder) -> Path | None:

@@ -12,7 +12,7 @@ import msgspec
 from appliance.jobs import metrics, output, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, AttemptOrder, Execution, NotStarted, Start
-from appliance.jobs.process import is_running
+from appliance.jobs.handles import is_running
 from appliance.jobs.scheduler import Scheduler
 from appliance.jobs.spec import check_given, describe
 from appliance.jobs.states import FAILED, LOST, QUEUED, RUNNING, WAITING

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from appliance.jobs.process import start_ticks
+from appliance.jobs.handles import start_ticks
 from appliance.kernel.clock import HOUR_MS, SystemClock
 from tests.doctor.workspace import WorkspaceFixture
 

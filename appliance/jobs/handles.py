@@ -1,0 +1,18 @@
+"""How the supervisor of an attempt is known again, also by a program without the server."""
+
+from pathlib import Path
+
+
+def is_running(handle: str | None) -> bool:
+    """Whether the supervisor of an attempt of an earlier process still runs."""
+    pid, _, ticks = (handle or "").partition(":")
+    return bool(ticks) and start_ticks(int(pid)) == ticks
+
+
+def start_ticks(pid: int) -> str:
+    """When the process started, in ticks since the boot; "" if there is none, or not on Linux."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == b"Z" else fields[19].decode()
