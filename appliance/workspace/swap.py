@@ -12,7 +12,7 @@ it.
 import errno
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -232,8 +232,7 @@ def _write(datadir: DataDir, journal: SwapJournal) -> None:
 
 def make_folders(path: Path) -> None:
     """Makes a folder, and those above it that are missing, for their owner only."""
-    missing = [path, *path.parents]
-    for folder in reversed([name for name in missing if not name.exists()]):
+    for folder in reversed([name for name in (path, *path.parents) if not name.exists()]):
         folder.mkdir(mode=0o700)
         sync_directory(folder.parent)
 
@@ -266,5 +265,4 @@ def _move(source: Path, target: Path) -> None:
         if source.is_dir():
             shutil.rmtree(source)
         else:
-            with suppress(FileNotFoundError):
-                source.unlink()
+            source.unlink(missing_ok=True)
