@@ -1,8 +1,10 @@
-"""The appliance is killed at random moments under many jobs: nothing is left behind, runs with one
-key never overlap, and every run ends or is repeated."""
+"""The runner and the appliance are killed at random moments: no process is left behind, runs with
+one key never overlap, and every run ends or is repeated."""
 
 import random
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
 
@@ -15,7 +17,9 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 KILLS, JOBS = 50, 20
-SCRIPT = "flock -n 9 || echo overlap >> overlaps; (setsid sleep 0.2; true) & sleep 0.2; exit {}"
+WHOLE = 10  # each so many kills, one of the whole appliance: it takes much longer to start
+RUNNER = [sys.executable, "-m", "tests.support.job_runner"]
+SCRIPT = "flock -n 9 || echo overlap >> overlaps; (setsid sleep 0.2; true) & sleep 0.1; exit {}"
 
 
 def test_kills_leave_no_process_and_no_overlap(tmp_path):
@@ -29,11 +33,8 @@ def test_kills_leave_no_process_and_no_overlap(tmp_path):
             f'command = ["bash", "-c", "{script}"]\ninterval_seconds = 1\nretries = 1\n'
             f'overlap = "{overlap}"\nconcurrency_key = "{key}"\n[backoff]\ninitial_seconds = 0.1\n'
         )
-    for _ in range(KILLS):
-        hub.start()
-        end = time.monotonic() + chance.random() * 2
-        until(lambda end=end: time.monotonic() >= end, 10, "a random time")
-        hub.kill()
+    for kill in range(KILLS):
+        (kill_appliance if kill % WHOLE == 0 else kill_runner)(hub, chance.random())
         until(
             lambda: processes_with(f"AGENTLIP_ARTEFACTS={tmp_path}/") == [], 20, "nothing is left"
         )
@@ -46,6 +47,25 @@ def test_kills_leave_no_process_and_no_overlap(tmp_path):
     assert counts["succeeded"] > KILLS / 2
     assert states(hub, "attempts")["lost"] > 5, "attempts were interrupted"
     assert not (tmp_path / "overlaps").exists()
+
+
+def kill_appliance(hub, seconds):
+    hub.start()
+    until_after(seconds)
+    hub.kill()
+
+
+def kill_runner(hub, seconds):
+    command = [*RUNNER, hub.workspace]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as runner:
+        assert runner.stdout.readline() == b"ready\n"
+        until_after(seconds / 2)
+        runner.kill()
+
+
+def until_after(seconds):
+    end = time.monotonic() + seconds
+    until(lambda: time.monotonic() >= end, 10, "a random time")
 
 
 def states(hub, table="runs"):

@@ -1,0 +1,37 @@
+"""A process that only runs the jobs of a workspace. It is ready sooner than the appliance, so a test
+can kill many. It prints a line when it is ready."""
+
+import sys
+from pathlib import Path
+
+import gevent
+
+from appliance.jobs.catalogue import JobCatalogue
+from appliance.jobs.loops import JobLoop
+from appliance.jobs.process import ProcessExecution
+from appliance.jobs.runner import JobRunner
+from appliance.kernel.auth import TokenBook
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.ids import prefixed_token
+from appliance.kernel.log import Log
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
+from appliance.workspace.datadir import DataDir
+
+
+def main(workspace: Path) -> None:
+    clock, log, datadir = SystemClock(), Log(sys.stderr.buffer), DataDir(workspace)
+    runner = JobRunner(
+        Store("jobs", datadir.database("jobs"), StoreSettings(), clock, log),
+        JobCatalogue(workspace, log), TokenBook(), clock, log,
+        workspace=workspace, kept=datadir.dir / "jobs", instance_id=prefixed_token(),
+        url=lambda: "", start=ProcessExecution,
+    )  # fmt: skip
+    runner.open()
+    JobLoop(runner, clock, log).start()
+    print("ready", flush=True)
+    gevent.wait()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
