@@ -198,7 +198,6 @@ class Bus:
 
     def release(self, command: wire.ReleaseClaim) -> wire.Released:
         released = self._store.write(claims.release, command.task, command.agent, command.fence)
-        self.wake_claimants()
         return wire.Released(released)
 
     def complete(self, command: wire.CompleteTask) -> Published:
@@ -210,7 +209,6 @@ class Bus:
         published: Published = self._store.write(
             writes.complete, self._with_blob(message), command.fence
         )
-        self.wake_claimants()
         return published
 
     def claims(self) -> wire.Claims:
@@ -247,7 +245,6 @@ class Bus:
         except workers.StaleState as stale:
             if stale.details["state"] != command.to:
                 raise
-        self.wake_claimants()
         return self.worker(task)
 
     def _read_or(self, empty: Any, function: Callable[..., Any], *arguments: Any) -> Any:
