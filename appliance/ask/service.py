@@ -185,8 +185,7 @@ class Asks:
                 if not is_there():
                     break
                 in_time = subscription.wait(max(0.0, until - self._clock.monotonic()))
-                subscription.take(1)
-                subscription.recover()
+                subscription.renew()
         return ask
 
     def _read(self, principal: Principal, ask_id: str) -> queries.StoredAsk:

@@ -7,8 +7,9 @@ import msgspec
 
 from appliance.bus import metrics, wire
 from appliance.bus.service import Bus
+from appliance.feed_source import FeedSource
 from appliance.kernel.auth import Principal, TokenBook
-from appliance.web.sse_stream import RETRY_LINE, SseStream, last_event_id
+from appliance.web.sse_stream import SseStream, last_event_id
 
 
 def event_stream(
@@ -22,38 +23,23 @@ def event_stream(
     return SseStream(source, bus.streams.enter, partial(book.watch, who))
 
 
-class BusEventSource:
-    """Messages for one agent, or all."""
+class BusEventSource(FeedSource):
+    """Messages for one agent, or all. An item of the feed only says that there is one."""
 
     def __init__(self, bus: Bus, agent: str | None, cursor: int) -> None:
         self._bus = bus
         self._agent = agent
         self._cursor = cursor
-        metrics.sessions.labels("stream").inc()
-        self._subscription = bus.listen(agent)
-
-    @property
-    def closed(self) -> bool:
-        return self._bus.feed.closed
-
-    def begin(self) -> Iterator[bytes]:
-        yield RETRY_LINE
-        yield from self._stored()
-
-    def take(self) -> Iterator[bytes] | None:
-        return self._stored() if self._subscription.renew() else None
-
-    def wait(self, seconds: float) -> bool:
-        return self._subscription.wait(seconds)
-
-    def wake(self) -> None:
-        self._subscription.wake()
+        super().__init__(bus.feed, bus.listen(agent), metrics.sessions.labels("stream"))
 
     def end(self) -> None:
-        metrics.sessions.labels("stream").dec()
+        super().end()
         self._bus.end_listening(self._subscription)
 
-    def _stored(self) -> Iterator[bytes]:
+    def to_events(self, items: list[wire.BusItem]) -> Iterator[bytes]:
+        return self.read_stored()
+
+    def read_stored(self) -> Iterator[bytes]:
         while rows := self._bus.read_after(self._agent, self._cursor):
             self._cursor = rows[-1].seq
             for message in rows:

@@ -1,16 +1,16 @@
 """The event stream for clients without WebSockets: server-sent events with `Last-Event-ID`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
+from appliance.feed_source import FeedSource
 from appliance.hub import metrics, wire
 from appliance.hub.queries import sse_event
 from appliance.hub.service import REPLAY_BATCH_MAX, Hub
 from appliance.kernel.auth import Principal
 from appliance.kernel.threads import yield_to_loop
-from appliance.web.sse_stream import RETRY_LINE, SseStream, last_event_id
-
-LIVE_BATCH_MAX = 500
+from appliance.web.sse_stream import SseStream, last_event_id
 
 
 def event_stream(
@@ -18,14 +18,10 @@ def event_stream(
 ) -> SseStream:
     """The response to one request; `header` is its `Last-Event-ID`."""
     source = HubEventSource(hub, query, header, principal)
-    return SseStream(
-        source,
-        hub.waits.enter,
-        partial(hub.book.watch, principal),
-    )
+    return SseStream(source, hub.waits.enter, partial(hub.book.watch, principal))
 
 
-class HubEventSource:
+class HubEventSource(FeedSource):
     """The log from the client's cursor to its end, then the live events."""
 
     def __init__(
@@ -38,51 +34,27 @@ class HubEventSource:
         everything = not (subscriptions.channels or subscriptions.topics)
         self._live_filter = hub.live_filter(None if everything else subscriptions, principal)
         wants = self._live_filter.wants if self._live_filter else None
-        self._subscription = hub.feed.subscribe(REPLAY_BATCH_MAX, wants)
+        subscription = hub.feed.subscribe(REPLAY_BATCH_MAX, wants)
         if self._live_filter is not None:
             try:
                 self._live_filter.resolve()
             except BaseException:
-                hub.feed.unsubscribe(self._subscription)
+                hub.feed.unsubscribe(subscription)
                 raise
-        metrics.sessions.labels("sse").inc()
+        super().__init__(hub.feed, subscription, metrics.sessions.labels("sse"))
 
-    @property
-    def closed(self) -> bool:
-        return self._hub.feed.closed
-
-    def begin(self) -> Iterator[bytes]:
-        yield RETRY_LINE
-        yield from self._read_log()
-
-    def take(self) -> Iterable[bytes] | None:
-        items = self._subscription.take(LIVE_BATCH_MAX)
-        if self._subscription.lagging:
-            metrics.lagged.inc()
-            return self._catch_up()
-        if not items:
-            return None
+    def to_events(self, items: list[Any]) -> list[bytes]:
         wanted = items if self._live_filter is None else self._live_filter.filter(items)
         new = [item for item in wanted if item.number > self._cursor]
         if new:
             self._cursor = new[-1].number
         return [sse_event(item.number, item.envelope) for item in new]
 
-    def wait(self, seconds: float) -> bool:
-        return self._subscription.wait(seconds)
+    def catch_up(self) -> Iterator[bytes]:
+        metrics.lagged.inc()
+        return super().catch_up()
 
-    def wake(self) -> None:
-        self._subscription.wake()
-
-    def end(self) -> None:
-        metrics.sessions.labels("sse").dec()
-        self._hub.feed.unsubscribe(self._subscription)
-
-    def _catch_up(self) -> Iterator[bytes]:
-        yield from self._read_log()
-        self._subscription.recover()
-
-    def _read_log(self) -> Iterator[bytes]:
+    def read_stored(self) -> Iterator[bytes]:
         """The events between the cursor and the head of the log, piece by piece."""
         while self._cursor < self._hub.feed.head:
             with self._hub.turns.turn(self._principal) as charge:

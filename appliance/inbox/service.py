@@ -211,8 +211,7 @@ class Inbox:
                 if page.messages or left <= 0 or self.feed.closed or not is_there():
                     return page
                 subscription.wait(left)
-                subscription.take(1)
-                subscription.recover()
+                subscription.renew()
 
     def read_after(self, mesh: str, cursor: int) -> queries.MessagePage:
         """A page of stored messages, for event streams."""

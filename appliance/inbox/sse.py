@@ -1,15 +1,14 @@
 """GET /v1/events: stored messages after a cursor, then new events."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
+from appliance.feed_source import FeedSource
 from appliance.inbox import metrics, wire
 from appliance.inbox.event import InboxEvent, of_message
 from appliance.inbox.service import Inbox
 from appliance.kernel.auth import Principal, TokenBook
-from appliance.web.sse_stream import RETRY_LINE, SseStream, last_event_id
-
-BATCH_MAX = 500
+from appliance.web.sse_stream import SseStream, last_event_id
 
 
 def event_stream(
@@ -29,54 +28,24 @@ def event_stream(
     return SseStream(source, inbox.streams.enter, partial(book.watch, who))
 
 
-class InboxEventSource:
+class InboxEventSource(FeedSource):
     """Events of one mesh. With a cursor beyond the head, of another store, all messages follow."""
 
     def __init__(self, inbox: Inbox, mesh: str, cursor: int) -> None:
         self._inbox = inbox
         self._mesh = mesh
         self._cursor = cursor
-        metrics.sessions.labels("stream").inc()
-        self._subscription = inbox.listen(mesh)
+        super().__init__(inbox.feed, inbox.listen(mesh), metrics.sessions.labels("stream"))
 
-    @property
-    def closed(self) -> bool:
-        return self._inbox.feed.closed
-
-    def begin(self) -> Iterator[bytes]:
-        yield RETRY_LINE
-        yield from self._read_stored()
-
-    def take(self) -> Iterator[bytes] | None:
-        events = self._subscription.take(BATCH_MAX)
-        if self._subscription.lagging:
-            return self._caught_up()
-        return self._new(events) if events else None
-
-    def wait(self, seconds: float) -> bool:
-        return self._subscription.wait(seconds)
-
-    def wake(self) -> None:
-        self._subscription.wake()
-
-    def end(self) -> None:
-        metrics.sessions.labels("stream").dec()
-        self._inbox.feed.unsubscribe(self._subscription)
-
-    def _caught_up(self) -> Iterator[bytes]:
-        """The queue overflowed: continue with stored messages."""
-        yield from self._read_stored()
-        self._subscription.recover()
-
-    def _new(self, events: Sequence[InboxEvent]) -> Iterator[bytes]:
-        for event in events:
+    def to_events(self, items: list[InboxEvent]) -> Iterator[bytes]:
+        for event in items:
             if event.message is not None:
                 if event.number <= self._cursor:
                     continue
                 self._cursor = event.number
             yield event.sse()
 
-    def _read_stored(self) -> Iterator[bytes]:
+    def read_stored(self) -> Iterator[bytes]:
         while True:
             page = self._inbox.read_after(self._mesh, self._cursor)
             self._cursor = page.next

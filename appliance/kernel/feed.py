@@ -96,18 +96,18 @@ class FeedSubscription:
         return items
 
     def recover(self) -> None:
-        """Queue items again. Call it after reading the log up to the feed's head.
+        """Queue items again. Call it before reading the log, or when no greenlet has run since its
+        end was read.
 
         A pending wake-up is kept: it may have another reason.
         """
         self.lagging = False
         self._queue.clear()
 
-    def renew(self) -> bool:
-        """Whether there was something new. For a reader that reads the log next."""
-        was_new = bool(self.take(1)) or self.lagging
+    def renew(self) -> None:
+        """Forget what has come. For a reader that reads the log next."""
+        self.take(self._queue_max)
         self.recover()
-        return was_new
 
     def wake(self) -> None:
         self._wake.set()
