@@ -59,7 +59,7 @@ def create(
     same key gives the same ask, in the state that it has now."""
     former = _by_key(tx, identity)
     if former is not None:
-        return Reply(200, _shown(tx, former), replayed=True)
+        return Reply(200, _encode_shown(tx, former), replayed=True)
     sql = "SELECT count(*) FROM x_asks WHERE principal_id = ? AND state = 'waiting'"
     (waiting,) = tx.execute(sql, (identity.principal_id,)).fetchone()
     if waiting >= WAITING_MAX:
@@ -99,7 +99,7 @@ def create(
     )
     marks = ", ".join("?" * len(row))
     tx.execute(f"INSERT INTO x_asks ({queries.COLUMNS}) VALUES ({marks})", row)
-    return Reply(201, _shown(tx, StoredAsk(row, topic_id)))
+    return Reply(201, _encode_shown(tx, StoredAsk(row, topic_id)))
 
 
 def answer(tx: Tx, ask_id: str, text: str, who: Answerer) -> Reply:
@@ -173,7 +173,7 @@ def _settle(tx: Tx, ask: StoredAsk, event: str, answer: str | None, who: Answere
     changed = tx.execute(sql, (*settled.values(), row.id)).rowcount
     if changed != 1:
         raise _make_refusal(queries.find(tx, row.id))
-    return _shown(tx, queries.find(tx, row.id))
+    return _encode_shown(tx, queries.find(tx, row.id))
 
 
 def _waiting(tx: Tx, ask_id: str) -> StoredAsk:
@@ -228,7 +228,7 @@ def _default_topic(tx: Tx, principal: str | None) -> str:
     return _topic(hub_writes.create_topic(tx, command, principal).body).topic.id
 
 
-def _shown(tx: Tx, ask: StoredAsk) -> bytes:
+def _encode_shown(tx: Tx, ask: StoredAsk) -> bytes:
     return encode(wire.AskShown(queries.to_wire(ask, tx.now_ms - tx.steady_ms)))
 
 

@@ -43,7 +43,7 @@ LeaseFlag = Annotated[
 WaitFlag = Annotated[
     float, typer.Option("--wait", min=0, max=86_400, help="Wait up to this many seconds.")
 ]
-LimitFlag = Annotated[int, typer.Option("--limit", min=1, max=500, help="Most rows to print.")]
+LimitFlag = Annotated[int, typer.Option("--limit", min=1, max=500, help="Maximum number of rows.")]
 LISTED = [
     ("SEQ", "seq"), ("TIME", "time"), ("FROM", "from_agent"), ("TO", "to"), ("TYPE", "type"),
     ("TASK", "correlation_id"), ("PAYLOAD", "text"),
@@ -51,7 +51,7 @@ LISTED = [
 
 
 @contextmanager
-def opened(session: Session, *, create: bool = True) -> Iterator[tuple[BusPaths, Any]]:
+def open_bus(session: Session, *, create: bool = True) -> Iterator[tuple[BusPaths, Any]]:
     """The bus of the session's workspace. Commands that only read don't create it."""
     paths = find_paths(session.workspace)
     with closing(connect(paths, create=create)) as connection:
@@ -60,20 +60,20 @@ def opened(session: Session, *, create: bool = True) -> Iterator[tuple[BusPaths,
 
 def write(session: Session, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Calls `function(connection, …)` in a transaction that writes."""
-    with opened(session) as (_, connection), transaction(connection):
+    with open_bus(session) as (_, connection), transaction(connection):
         return function(connection, *arguments, **options)
 
 
 def read(session: Session, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Calls `function(connection, …)` in a transaction that reads."""
-    with opened(session, create=False) as (_, connection), snapshot(connection):
+    with open_bus(session, create=False) as (_, connection), snapshot(connection):
         return function(connection, *arguments, **options)
 
 
 @command(app, "send")
 def send(
     session: Session,
-    type_: Annotated[str, typer.Argument(metavar="TYPE", help="Such as task_done, or your own.")],
+    type_: Annotated[str, typer.Argument(metavar="TYPE", help="Type: task_done, or your own.")],
     payload: Annotated[
         str | None, typer.Argument(help="Payload as JSON; - reads it from standard input.")
     ] = None,
@@ -103,7 +103,7 @@ def send(
         payload=value,
         **({"id": id_} if id_ else {}),
     )
-    with opened(session) as (paths, connection):
+    with open_bus(session) as (paths, connection):
         message = messages.with_blob(paths.blobs, message)
         with transaction(connection):
             published = messages.publish(connection, CLOCK.now_ms(), message)
@@ -129,7 +129,7 @@ def poll(
 
     Example: agentlip bus poll --agent ada --wait 60 --json
     """
-    with opened(session) as (paths, connection):
+    with open_bus(session) as (paths, connection):
         batch = consumer.poll(connection, CLOCK, agent, limit, wait)
         print_messages(session, paths, batch, "no new messages")
         sys.stdout.flush()
@@ -170,7 +170,7 @@ def tail(
 
     Example: agentlip bus tail --follow
     """
-    with opened(session, create=follow) as (paths, connection):
+    with open_bus(session, create=follow) as (paths, connection):
         with snapshot(connection):
             position = messages.head(connection)
             batch = messages.after(connection, 0, limit, task, newest=True)
@@ -200,7 +200,7 @@ def search(
 
     Example: agentlip bus search merge conflict
     """
-    with opened(session, create=False) as (paths, connection):
+    with open_bus(session, create=False) as (paths, connection):
         rows = fulltext.search(connection, " ".join(words), limit)
         print_messages(session, paths, rows, "no message has these words")
 
@@ -213,7 +213,7 @@ def claim(
     lease: LeaseFlag = claims.LEASE_MS / 1000,
     wait: WaitFlag = 0,
     slots: Annotated[
-        int | None, typer.Option("--slots", help="TASK names slots: take one of this many.")
+        int | None, typer.Option("--slots", help="Claim one of this many slots of TASK.")
     ] = None,
 ) -> None:
     """Claim a task, a path or a slot. The first agent wins; renew the claim while you work.
@@ -222,7 +222,7 @@ def claim(
     agentlip bus claim 'path:src/api/**' --agent ada; agentlip bus claim gpu --slots 2 --agent ada
     """
     lease_ms = int(lease * 1000)
-    with opened(session) as (_, connection):
+    with open_bus(session) as (_, connection):
 
         def attempt(now_ms: int) -> claims.BusClaim:
             if slots is not None:
@@ -284,7 +284,7 @@ def list_claims(session: Session) -> None:
 @command(app, "need")
 def need(
     session: Session,
-    task: Annotated[str, typer.Argument(metavar="TASK")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task that waits.")],
     needs: Annotated[
         str, typer.Argument(metavar="OTHER", help="A task that has to be done first.")
     ],
@@ -326,7 +326,7 @@ def list_cursors(session: Session) -> None:
 
 @command(cursor, "retire")
 def retire(
-    session: Session, agent: Annotated[str, typer.Argument(metavar="NAME", help="An agent.")]
+    session: Session, agent: Annotated[str, typer.Argument(metavar="NAME", help="The agent.")]
 ) -> None:
     """Stop waiting for an agent that is gone. Its cursor counts again once it acks a message.
 
@@ -344,7 +344,7 @@ def export(session: Session) -> None:
 
     Example: agentlip bus export
     """
-    with opened(session, create=False) as (paths, connection):
+    with open_bus(session, create=False) as (paths, connection):
         count = jsonl.export(connection, paths)
     session.answer({"exported": count, "file": str(paths.export)}, f"exported {count} messages")
 
@@ -353,7 +353,7 @@ def export(session: Session) -> None:
 def archive(
     session: Session,
     days: Annotated[
-        float, typer.Option("--older-than", min=0, help="Only messages older than these days.")
+        float, typer.Option("--older-than", min=0, help="Only messages older than this, in days.")
     ] = 7,
     vacuum: Annotated[
         bool, typer.Option("--vacuum", help="Shrink the file if many pages are unused.")
@@ -367,7 +367,7 @@ def archive(
     Example: agentlip bus archive --older-than 30 --vacuum
     """
     deleted = 0
-    with opened(session, create=False) as (paths, connection):
+    with open_bus(session, create=False) as (paths, connection):
         exported = jsonl.export(connection, paths)
         pruned = retention.prune_all(connection, CLOCK, int(days * DAY_MS))
         if delete_blobs:

@@ -78,7 +78,7 @@ def find_paths(explicit: Path | None = None, start: Path | None = None) -> BusPa
     for name in (f"{DIRECTORY}/bus.db", DIRECTORY, DATA):
         for folder in folders:
             if (folder / name).exists():
-                return BusPaths(_trusted(folder, folder / name))
+                return BusPaths(_check_owner(folder, folder / name))
     raise BusMissing(
         f"no worker bus found; looked for {DIRECTORY} and {DATA} in: "
         + ", ".join(map(str, folders)),
@@ -86,7 +86,7 @@ def find_paths(explicit: Path | None = None, start: Path | None = None) -> BusPa
     )
 
 
-def _trusted(folder: Path, path: Path) -> Path:
+def _check_owner(folder: Path, path: Path) -> Path:
     """`folder`, unless the bus in it belongs to another user."""
     owners = {part.lstat().st_uid for part in (path, path.parent)} | {path.stat().st_uid}
     if owners - {0, os.geteuid()}:

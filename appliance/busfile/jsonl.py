@@ -47,7 +47,7 @@ def export(connection: sqlite3.Connection, paths: BusPaths) -> int:
         raise unwritable(error, paths.dir) from error
 
 
-def exported(connection: sqlite3.Connection) -> int:
+def last_exported(connection: sqlite3.Connection) -> int:
     """The number of the last message that was exported, as the database has it."""
     row = connection.execute("SELECT last_seq FROM export_state WHERE id = 1").fetchone()
     return int(row[0]) if row else 0
@@ -56,7 +56,7 @@ def exported(connection: sqlite3.Connection) -> int:
 def _append_all(connection: sqlite3.Connection, file: BinaryIO) -> int:
     last_line = _repair(file)
     with snapshot(connection):
-        seq = max(exported(connection), last_line)
+        seq = max(last_exported(connection), last_line)
     count = 0
     while True:
         with snapshot(connection):
@@ -121,4 +121,4 @@ def lag(connection: sqlite3.Connection, export: Path) -> int | None:
     if not export.exists():
         return None
     query = "SELECT count(*) FROM messages WHERE seq > ?"
-    return int(connection.execute(query, (exported(connection),)).fetchone()[0])
+    return int(connection.execute(query, (last_exported(connection),)).fetchone()[0])

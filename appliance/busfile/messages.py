@@ -108,7 +108,7 @@ def publish(
     stored = text.decode() if text is not None else None
     query = f"SELECT {COLUMNS} FROM messages WHERE id = ?"
     if row := connection.execute(query, (message.id,)).fetchone():
-        return _published_before(to_message(row), message, stored)
+        return _accept_again(to_message(row), message, stored)
     seq = connection.execute(
         "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to,"
         " payload, payload_ref) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -120,7 +120,7 @@ def publish(
     return Published(seq, message.id)
 
 
-def _published_before(present: BusMessage, message: NewMessage, stored: str | None) -> Published:
+def _accept_again(present: BusMessage, message: NewMessage, stored: str | None) -> Published:
     for name in ("from_agent", "to_agent", "type", "correlation_id", "in_reply_to", "payload_ref"):
         if getattr(present, name) != getattr(message, name):
             raise MessageIdReused(f"message {message.id} has another {name}")

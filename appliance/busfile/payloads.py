@@ -73,7 +73,7 @@ PAYLOADS: dict[str, type[BusPayload]] = {
 }
 
 
-def typed(type_: str, payload: Any) -> BusPayload | None:
+def typed_payload(type_: str, payload: Any) -> BusPayload | None:
     """The payload as its type defines it; None for other types and for a payload that differs.
 
     Other programs write what they like, so a reader must not depend on it.

@@ -189,14 +189,14 @@ def announce(
 ) -> None:
     """Publishes a message about a task; to everybody without `to`. Long texts and lists are cut,
     because a message of a transaction must fit into its row."""
-    limited = {name: _limited(value) for name, value in payload.items()}
+    limited = {name: _limit(value) for name, value in payload.items()}
     message = NewMessage(
         from_agent=actor, to_agent=to, type=kind, correlation_id=task, payload=limited
     )
     publish(connection, now_ms, message, lag_max=LAG_MAX)
 
 
-def _limited(value: Any) -> Any:
+def _limit(value: Any) -> Any:
     if isinstance(value, str) and len(value) > TEXT_MAX:
         return value[:TEXT_MAX] + "…"
     if isinstance(value, list):
@@ -232,14 +232,14 @@ def _status(row: dict[str, Any], now_ms: int) -> WorkerStatus:
     level = heartbeats.level(age_ms if beat_age_ms is None else beat_age_ms)
     return WorkerStatus(
         **row,
-        status=_noticed(row["state"], row["activity"], level),
+        status=_judge(row["state"], row["activity"], level),
         age_ms=age_ms,
         heartbeat_age_ms=beat_age_ms,
         review=decision if row["state"] in REVIEWED or decision == "rejected" else None,
     )
 
 
-def _noticed(state: State, activity: str | None, level: str | None) -> str:
+def _judge(state: State, activity: str | None, level: str | None) -> str:
     """A conflict is normal work, so an agent that is late matters more."""
     if state == "FAILED":
         return "error"

@@ -100,7 +100,7 @@ def next_changes(reader: Any, position: int) -> tuple[int, list[BusMessage]]:
 
 def describe(message: BusMessage) -> str | None:
     """None if another program has published a payload that says nothing."""
-    change = payloads.typed(message.type, message.payload)
+    change = payloads.typed_payload(message.type, message.payload)
     if not isinstance(change, StateChange):
         return None
     before = "" if change.from_state is None else f"{_plain(change.from_state)} → "

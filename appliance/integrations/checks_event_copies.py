@@ -49,7 +49,7 @@ def _gaps(context: Context, newest: int) -> Iterator[Finding]:
             FINDINGS_MAX + 1
         )
         for previous, event_id in rows:
-            kept = _kept(context, previous + 1)
+            kept = _find_copy(context, previous + 1)
             yield _GAP.finding(
                 "events",
                 f"no events between {previous} and {event_id}: another program added or removed"
@@ -58,7 +58,7 @@ def _gaps(context: Context, newest: int) -> Iterator[Finding]:
             )
 
 
-def _kept(context: Context, event_id: int) -> str:
+def _find_copy(context: Context, event_id: int) -> str:
     """Which copy contains the event: a segment without a gap, or the newest verified backup."""
     for manifest in segments(context, EVENTS):
         whole = manifest.rows == manifest.last_event_id - manifest.first_event_id + 1

@@ -71,7 +71,7 @@ class MeshSendPermission(Membership):
         if mesh in self._remote:
             revoked = None if self._inbox is None else self._inbox.revoked.get(mesh)
         else:
-            revoked = self._revoked_here(mesh)
+            revoked = self._find_revocation(mesh)
         if revoked is None:
             return None
         return outbox_wire.MemberRevoked(details={"mesh": mesh, "member": revoked})
@@ -83,7 +83,7 @@ class MeshSendPermission(Membership):
         if pubkey == self._keys.in_mesh(mesh).public_hex:
             self._inbox.note_revoked(mesh, pubkey)
 
-    def _revoked_here(self, mesh: str) -> str | None:
+    def _find_revocation(self, mesh: str) -> str | None:
         if self._broker is None:
             return None
         row = self._broker.directory.by_slug.get(mesh)

@@ -97,7 +97,7 @@ class TaskRequests:
     def _list(self, request: RpcRequest, req: Any) -> dict[str, Any]:
         if "cursor" in request.params:
             raise Refusal(protocol.INVALID_PARAMS, "there are no more pages")
-        owned = self._tasks.owned(req.context.principal.id)
+        owned = self._tasks.tasks_of(req.context.principal.id)
         return {"tasks": [self._state(request, task) for task in owned]}
 
     def _update(self, request: RpcRequest, req: Any) -> dict[str, Any]:

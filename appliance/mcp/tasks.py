@@ -61,13 +61,13 @@ class Tasks:
         for task in list(self._tasks.values()):
             if task.created_ms + task.ttl_ms <= now_ms:
                 del self._tasks[task.id]
-        if len(self.owned(owner)) >= OWNED_MAX or len(self._tasks) >= TASKS_MAX:
+        if len(self.tasks_of(owner)) >= OWNED_MAX or len(self._tasks) >= TASKS_MAX:
             raise Refusal(INVALID_REQUEST, "too many tasks: call without a task, or try later")
         task = ToolTask(owner, tool, arguments, now_ms, ttl_ms)
         self._tasks[task.id] = task
         return task
 
-    def owned(self, owner: str) -> list[ToolTask]:
+    def tasks_of(self, owner: str) -> list[ToolTask]:
         return [task for task in self._tasks.values() if task.owner == owner]
 
     def find(self, owner: str, task_id: str) -> ToolTask:

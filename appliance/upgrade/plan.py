@@ -114,25 +114,25 @@ def _plan(
     size = datadir.store_bytes(store)
     blank = StorePlan(store=store, file=path.name, status="new", bytes=size)
 
-    def refused(status: StoreStatus, problem: str, hint: str = "") -> StorePlan:
+    def refuse(status: StoreStatus, problem: str, hint: str = "") -> StorePlan:
         return replace(blank, status=status, problem=problem, hint=hint)
 
     if store in off:
         problem = "its subsystem is switched off; it is migrated when it is switched on"
-        return refused("off", problem)
+        return refuse("off", problem)
     recovery = RECOVERY_COMMANDS.get(store, f"agentlip doctor clear {store}")
     if store in lost:
-        return refused("missing", lost[store].message, lost[store].hint)
+        return refuse("missing", lost[store].message, lost[store].hint)
     if not path.exists():
         return blank
     if datadir.suspect_file(store).exists():
-        return refused("damaged", "it was found damaged and has not been cleared", recovery)
+        return refuse("damaged", "it was found damaged and has not been cleared", recovery)
     try:
         seen = read_state(path, store, running=running)
     except StoreDamaged as error:
-        return refused("damaged", error.message, recovery)
+        return refuse("damaged", error.message, recovery)
     except Unavailable as error:
-        return refused("unreadable", error.message, error.hint)
+        return refuse("unreadable", error.message, error.hint)
     status: StoreStatus = "pending" if seen.pending else "current"
     problem = hint = ""
     if seen.too_new:

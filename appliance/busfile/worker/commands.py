@@ -72,17 +72,17 @@ def open_team(
 
 
 def spawn(team: Team, task: str, options: SpawnOptions) -> WorkerOutcome:
-    with team.locked(task) as git:
+    with team.lock(task) as git:
         return spawning.spawn(team, git, task, options)
 
 
 def merge(team: Team, task: str) -> WorkerOutcome:
-    with team.locked(task) as git:
+    with team.lock(task) as git:
         return merging.merge(team, git, task)
 
 
 def cancel(team: Team, task: str, discard: bool = False) -> WorkerOutcome:
-    with team.locked(task) as git:
+    with team.lock(task) as git:
         return merging.cancel(team, git, task, discard)
 
 
@@ -98,7 +98,7 @@ def heartbeat(
 def start(team: Team, task: str) -> WorkerOutcome:
     """The heartbeat comes first, so that a task that has become WORKING is not late."""
     heartbeat(team, task)
-    with team.locked(task) as git:
+    with team.lock(task) as git:
         row = team.worker(task)
         if row.state == "WORKING":
             return WorkerOutcome(task, row.state, False, f"{task} already is WORKING")
@@ -119,7 +119,7 @@ def done(
 
     `folder`: a checkout of a task without a worktree. Raises RebaseConflict.
     """
-    with team.locked(task) as git:
+    with team.lock(task) as git:
         row = team.worker(task)
         if row.state == "IN_REVIEW":
             return WorkerOutcome(task, row.state, False, f"{task} already is IN_REVIEW")
@@ -151,7 +151,7 @@ def recover_done(team: Team, git: Git, operation: WorkerOperation) -> None:
 
 def fail(team: Team, task: str, reason: str) -> WorkerOutcome:
     """Keeps the branch and the worktree, which a later spawn continues."""
-    with team.locked(task):
+    with team.lock(task):
         row = team.worker(task)
         if row.state == "FAILED":
             return WorkerOutcome(task, row.state, False, f"{task} already is FAILED")
@@ -184,7 +184,7 @@ def _decide(
     possible: tuple[State, ...] = (
         ("IN_REVIEW",) if after == "APPROVED" else ("IN_REVIEW", "APPROVED")
     )
-    with team.locked(task) as git:
+    with team.lock(task) as git:
         row = team.worker(task)
         review = reviews.latest_review(team.connection, task)
         tip = git.commit_of(f"refs/heads/{row.branch}")

@@ -30,7 +30,7 @@ def merge(team: Team, git: Git, task: str) -> WorkerOutcome:
     """Merges what was approved. A conflict makes the task WORKING again. Raises MergeConflict."""
     row = team.worker(task)
     if row.state == "COMPLETED":
-        return _repeated(team, git, row, discard=False)
+        return _finish_again(team, git, row, discard=False)
     if row.state != "APPROVED" or row.branch is None:
         raise InvalidTransition(f"{task} is {row.state}; only an APPROVED task is merged")
     head = _check_mergeable(team, git, row)
@@ -67,7 +67,7 @@ def cancel(team: Team, git: Git, task: str, discard: bool) -> WorkerOutcome:
     branch stays, and `spawn` continues it."""
     row = team.worker(task)
     if row.state == "FAILED":
-        return _repeated(team, git, row, discard)
+        return _finish_again(team, git, row, discard)
     operation = WorkerOperation(task, "cancel", "worktree", {"discard": discard})
     team.reach("before FAILED")
     with team.change() as (connection, now_ms):
@@ -117,7 +117,7 @@ def _clean_up(team: Team, git: Git, operation: WorkerOperation, discard: bool) -
     return kept
 
 
-def _repeated(team: Team, git: Git, row: WorkerRow, discard: bool) -> WorkerOutcome:
+def _finish_again(team: Team, git: Git, row: WorkerRow, discard: bool) -> WorkerOutcome:
     """The task already is in its last state; its worktree may still be there."""
     exists = row.worktree and team.folder(row.task).exists()
     kept = _remove_worktree(team, git, row.task, discard) if exists else ""

@@ -85,7 +85,7 @@ class Team(msgspec.Struct):
             yield self.connection, self.clock.now_ms()
 
     @contextmanager
-    def locked(self, task: str) -> Iterator[Git]:
+    def lock(self, task: str) -> Iterator[Git]:
         """Only this command works on the task. Recovers what a killed one has begun.
 
         The git that it yields keeps the lock, so that a git that outlives a killed command does not
@@ -105,7 +105,7 @@ class Team(msgspec.Struct):
         """Recovers all tasks that no command works on. Problems become warnings."""
         for (task,) in self.connection.execute("SELECT task_id FROM x_operations").fetchall():
             try:
-                with self.locked(task):
+                with self.lock(task):
                     pass
             except ApplianceError as error:
                 self.warn(f"{task}: {error.message}")

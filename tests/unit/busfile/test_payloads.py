@@ -13,11 +13,11 @@ def test_types_of_the_specification_are_known():
 
 
 def test_typed_payload_ignores_other_keys_and_types():
-    change = payloads.typed("state_change", {"from": "WORKING", "to": "FAILED", "why": 1})
+    change = payloads.typed_payload("state_change", {"from": "WORKING", "to": "FAILED", "why": 1})
     assert change == payloads.StateChange(from_state="WORKING", to_state="FAILED")
-    assert payloads.typed("their_type", {"to": 1}) is None
-    assert payloads.typed("state_change", {"to": 1}) is None
-    assert payloads.typed("review_request", None) == payloads.BusPayload()
+    assert payloads.typed_payload("their_type", {"to": 1}) is None
+    assert payloads.typed_payload("state_change", {"to": 1}) is None
+    assert payloads.typed_payload("review_request", None) == payloads.BusPayload()
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_expired_task_is_unknown_and_frees_its_place(store, clock):
     with pytest.raises(Refusal, match="not found"):
         store.find("a", made[0].id)
     store.create("a", TOOL, Arguments(1), None)
-    assert len(store.owned("a")) == 1
+    assert len(store.tasks_of("a")) == 1
 
 
 def test_lifetime_and_wait_have_a_limit(store):

@@ -130,7 +130,7 @@ def test_rebase_that_was_killed_is_aborted_and_begun_again(team, monkeypatch):
 
 def test_task_is_locked_against_another_command(team, monkeypatch):
     monkeypatch.setattr(operations, "WAIT_SECONDS_MAX", 0)
-    with team.team.locked("t"), pytest.raises(TaskBusy):
+    with team.team.lock("t"), pytest.raises(TaskBusy):
         spawn(team.open())
 
 
