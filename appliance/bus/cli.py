@@ -1,6 +1,6 @@
 """`agentlip bus`: messages, claims and cursors of a team of agents, without a server."""
 
-import select
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -11,7 +11,6 @@ import typer
 
 from appliance.busfile import claims, consumer, dependencies, jsonl, messages, retention
 from appliance.busfile import search as fulltext
-from appliance.busfile.consumer import PollInterval
 from appliance.busfile.file import BusPaths, connect, find_paths, snapshot, transaction
 from appliance.busfile.messages import BusMessage, NewMessage
 from appliance.cli_support import Session, command, plain_app, until_signalled
@@ -130,7 +129,7 @@ def poll(
     Example: agentlip bus poll --agent ada --wait 60 --json
     """
     with open_bus(session) as (paths, connection):
-        batch = consumer.poll(connection, CLOCK, agent, limit, wait)
+        batch = consumer.poll(connection, paths.blobs, CLOCK, agent, limit, wait)
         print_messages(session, paths, batch, "no new messages")
         sys.stdout.flush()
         if ack_them and batch:
@@ -179,15 +178,11 @@ def tail(
         if not follow:
             print_messages(session, paths, batch, "no messages")
             return
-        interval = PollInterval()
+        coming = consumer.follow(connection, paths.blobs, None, position)
+        new = (message for message in coming if task in (None, message.correlation_id))
         with until_signalled():
-            while True:
-                for message in batch:
-                    _print_now(session, paths, message)
-                    position = max(position, message.seq)
-                select.select([], [], [], interval.after(len(batch)))
-                with snapshot(connection):
-                    batch = messages.after(connection, position, correlation_id=task)
+            for message in itertools.chain(batch, new):
+                session.line(_row(session, paths, message), LISTED)
 
 
 @command(app, "search")
@@ -398,10 +393,6 @@ def print_messages(
     session: Session, paths: BusPaths, batch: Sequence[BusMessage], empty: str
 ) -> None:
     session.table([_row(session, paths, message) for message in batch], LISTED, empty)
-
-
-def _print_now(session: Session, paths: BusPaths, message: BusMessage) -> None:
-    session.line(_row(session, paths, message), LISTED)
 
 
 def _row(session: Session, paths: BusPaths, stored: BusMessage) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """`agentlip worker`: tasks with branches and worktrees, from spawn to merge. It needs no server."""
 
 import os
-import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -245,7 +244,7 @@ def status(
             if not watch:
                 return
             sys.stdout.flush()
-            select.select([], [], [], every)
+            file.idle(every)
 
 
 @command(app, "list")

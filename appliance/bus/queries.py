@@ -11,22 +11,12 @@ REPLY_BYTES_MAX = 1024 * 1024  # payloads in one reply; further messages are in 
 
 
 def poll(
-    reader: Any, blobs: Path, agent: str, after: int | None, limit: int
+    reader: Any, blobs: Path, agent: str | None, after: int | None, limit: int
 ) -> tuple[list[BusMessage], int]:
-    """The next messages for the agent, with their payloads, and the number of the newest one."""
+    """The next messages for the agent, or of all, and the number of the newest one."""
     with reader.snapshot():
-        rows = messages.poll(reader, agent, limit, REPLY_BYTES_MAX, after=after)
-        return messages.with_payloads(blobs, rows, REPLY_BYTES_MAX), messages.head(reader)
-
-
-def follow(reader: Any, blobs: Path, agent: str | None, after: int) -> list[BusMessage]:
-    """A page of the messages behind `after`: for the agent, or all."""
-    with reader.snapshot():
-        if agent is None:
-            rows = messages.after(reader, after, messages.POLL_MAX)
-        else:
-            rows = messages.poll(reader, agent, bytes_max=REPLY_BYTES_MAX, after=after)
-    return messages.with_payloads(blobs, rows, REPLY_BYTES_MAX)
+        rows = messages.poll(reader, blobs, agent, limit, REPLY_BYTES_MAX, after)
+        return rows, messages.head(reader)
 
 
 def version(reader: Any) -> tuple[int, int]:

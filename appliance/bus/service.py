@@ -102,8 +102,7 @@ class Bus:
                 subscription.renew()
 
     def _page(self, query: wire.BusPollQuery) -> wire.BusMessages:
-        page = (self.paths.blobs, query.agent, query.after, query.limit)
-        return wire.BusMessages(*self._read_or(([], 0), queries.poll, *page))
+        return self.read_after(query.agent, query.after, query.limit)
 
     @contextmanager
     def _listening(self, agent: str, limit: WaitLimit, kind: str) -> Iterator[FeedSubscription]:
@@ -125,12 +124,12 @@ class Bus:
         self._listeners -= 1
         self.feed.unsubscribe(subscription)
 
-    def read_after(self, agent: str | None, after: int) -> list[messages.BusMessage]:
-        """A page of stored messages, for event streams."""
-        rows: list[messages.BusMessage] = self._read_or(
-            [], queries.follow, self.paths.blobs, agent, after
-        )
-        return rows
+    def read_after(
+        self, agent: str | None, after: int | None, limit: int = messages.POLL_MAX
+    ) -> wire.BusMessages:
+        """Stored messages, for the agent or all."""
+        page = (self.paths.blobs, agent, after, limit)
+        return wire.BusMessages(*self._read_or(([], 0), queries.poll, *page))
 
     def head(self) -> int:
         """The number of the newest message; 0 without a file."""

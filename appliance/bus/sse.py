@@ -40,7 +40,7 @@ class BusEventSource(FeedSource):
         return self.read_stored()
 
     def read_stored(self) -> Iterator[bytes]:
-        while rows := self._bus.read_after(self._agent, self._cursor):
+        while rows := self._bus.read_after(self._agent, self._cursor).messages:
             self._cursor = rows[-1].seq
             for message in rows:
                 data = msgspec.json.encode(message)

@@ -10,7 +10,6 @@ programs, and outlives the claim, so a write with an older one can be refused. A
 `path:GLOB` excludes others whose paths overlap, and `slot:NAME:N` is one of N.
 """
 
-import select
 import shlex
 import sqlite3
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from appliance.busfile import globs
-from appliance.busfile.file import transaction
+from appliance.busfile.file import idle, transaction
 from appliance.busfile.messages import check_name
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Conflict, Invalid, Lost
@@ -188,7 +187,7 @@ def wait(
     clock: Clock,
     seconds: float,
     attempt: Callable[[int], T],
-    pause: Callable[[float], object] = lambda seconds: select.select([], [], [], seconds),
+    pause: Callable[[float], object] = idle,
 ) -> T:
     """Calls `attempt(now_ms)`, each time in a transaction, until it does not raise ClaimHeld.
 

@@ -1,11 +1,11 @@
-"""Waiting for an agent's messages."""
+"""Waiting for messages."""
 
-import select
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from appliance.busfile import messages
-from appliance.busfile.file import snapshot
+from appliance.busfile.file import idle, snapshot
 from appliance.busfile.messages import BusMessage
 from appliance.kernel.clock import Clock
 
@@ -26,19 +26,40 @@ class PollInterval:
 
 def poll(
     connection: sqlite3.Connection,
+    folder: Path,
     clock: Clock,
     agent: str,
     limit: int,
     seconds: float,
-    pause: Callable[[float], object] = lambda seconds: select.select([], [], [], seconds),
+    pause: Callable[[float], object] = idle,
 ) -> list[BusMessage]:
     """`messages.poll`, each time in a snapshot, until there is a message or the time is over."""
     deadline = clock.monotonic() + seconds
     interval = PollInterval()
     while True:
         with snapshot(connection):
-            batch = messages.poll(connection, agent, limit)
+            batch = messages.poll(connection, folder, agent, limit)
         left = deadline - clock.monotonic()
         if batch or left <= 0:
             return batch
         pause(min(left, interval.after(0)))
+
+
+def follow(
+    connection: sqlite3.Connection,
+    folder: Path,
+    agent: str | None,
+    after: int,
+    pause: Callable[[float], object] = idle,
+) -> Iterator[BusMessage]:
+    """Messages behind a number, for the agent or all, and then those that come, until `pause`
+    raises."""
+    interval = PollInterval()
+    while True:
+        with snapshot(connection):
+            batch = messages.poll(connection, folder, agent, after=after)
+        for message in batch:
+            after = message.seq
+            yield message
+        seconds = interval.after(len(batch))
+        pause(0 if batch else seconds)

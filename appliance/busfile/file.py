@@ -164,7 +164,12 @@ def _until_free(attempt: Callable[[], T]) -> T:
         except sqlite3.OperationalError as error:
             if not sqlite_name(error).startswith(_BUSY) or clock.monotonic() > deadline:
                 raise
-        select.select([], [], [], random.uniform(*_PAUSE_SECONDS))
+        idle(random.uniform(*_PAUSE_SECONDS))
+
+
+def idle(seconds: float) -> None:
+    """The pause of a process that nobody has to wake."""
+    select.select([], [], [], seconds)
 
 
 @contextmanager

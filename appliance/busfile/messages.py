@@ -131,57 +131,48 @@ def _accept_again(present: BusMessage, message: NewMessage, stored: str | None) 
 
 def poll(
     connection: sqlite3.Connection,
-    agent: str,
+    folder: Path,
+    agent: str | None,
     limit: int = POLL_MAX,
     bytes_max: int = POLL_BYTES_MAX,
     after: int | None = None,
 ) -> list[BusMessage]:
     """The next messages for the agent behind `after` (its cursor), oldest first. The cursor stays.
+    Without an agent, all messages.
 
-    At least one message is returned if there is one, whatever `bytes_max` is. A payload in a blob
-    is added by `with_payload`.
+    They end before the message whose payload would exceed `bytes_max`, also one in a blob, but at
+    least one message is returned if there is one.
     """
-    # Two searches by index: a condition with OR reads the messages to all other agents too.
-    rows = connection.execute(
-        f"SELECT * FROM (SELECT {COLUMNS} FROM messages WHERE to_agent IS NULL AND seq > ?1"
-        f" ORDER BY seq LIMIT ?3) UNION ALL SELECT * FROM (SELECT {COLUMNS} FROM messages"
-        " WHERE to_agent = ?2 AND seq > ?1 ORDER BY seq LIMIT ?3) ORDER BY seq LIMIT ?3",
-        (cursor(connection, agent) if after is None else after, agent, min(limit, POLL_MAX)),
+    if after is None:
+        after = cursor(connection, agent) if agent is not None else 0
+    # A search by index for each: one with OR reads the messages to all other agents too.
+    conditions = ("true",) if agent is None else ("to_agent IS NULL", "to_agent = ?2")
+    query = " UNION ALL ".join(
+        f"SELECT * FROM (SELECT {COLUMNS} FROM messages WHERE {condition} AND seq > ?1"
+        " ORDER BY seq LIMIT ?3)"
+        for condition in conditions
     )
+    values = (after, agent, min(limit, POLL_MAX))
     messages: list[BusMessage] = []
-    bytes_left = bytes_max
-    for row in rows:
-        bytes_left -= len(row[8] or "")
-        if messages and bytes_left < 0:
+    for row in connection.execute(f"{query} ORDER BY seq LIMIT ?3", values):
+        message = to_message(row)
+        ref = message.payload_ref
+        bytes_max -= blobs.size(folder, ref) if ref is not None else len(row[8] or "")
+        if messages and bytes_max < 0:
             break
-        messages.append(to_message(row))
+        messages.append(with_payload(folder, message))
     return messages
 
 
 def with_payload(folder: Path, message: BusMessage) -> BusMessage:
     """The message with the payload of its blob."""
-    if message.payload_ref is None:
+    if message.payload_ref is None or message.payload is not None:
         return message
     content = blobs.load(folder, message.payload_ref)
     if content is None:
         return msgspec.structs.replace(message, payload_error="blob_missing")
     payload, error = _payload(content.decode("utf-8", "replace"))
     return msgspec.structs.replace(message, payload=payload, payload_error=error)
-
-
-def with_payloads(folder: Path, messages: list[BusMessage], bytes_max: int) -> list[BusMessage]:
-    """Messages from the front with the payloads of their blobs, at least one.
-
-    It ends at the message whose blob would exceed `bytes_max`; a later poll returns that one.
-    """
-    complete: list[BusMessage] = []
-    for message in messages:
-        if message.payload_ref is not None:
-            bytes_max -= blobs.size(folder, message.payload_ref)
-            if complete and bytes_max < 0:
-                break
-        complete.append(with_payload(folder, message))
-    return complete
 
 
 def ack(connection: sqlite3.Connection, now_ms: int, agent: str, seq: int) -> int:

@@ -12,7 +12,7 @@ import random
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -21,11 +21,9 @@ import msgspec
 
 from appliance.busfile import claims, consumer, heartbeats, messages, workers
 from appliance.busfile.claims import LEASE_MS, BusClaim, ClaimHeld, ClaimLost
-from appliance.busfile.consumer import PollInterval
 from appliance.busfile.file import connect, find_paths, snapshot, transaction
 from appliance.busfile.heartbeats import HeartbeatThread, Status
 from appliance.busfile.messages import (
-    POLL_BYTES_MAX,
     POLL_MAX,
     BusMessage,
     MessageIdReused,
@@ -151,25 +149,15 @@ class FileBus(BusAgent):
 
     def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
         with closing(connect(self.paths)) as connection:
-            batch = consumer.poll(connection, self._clock, self.agent, limit, wait, self._pause)
-        return messages.with_payloads(self.paths.blobs, batch, POLL_BYTES_MAX)
+            return consumer.poll(
+                connection, self.paths.blobs, self._clock, self.agent, limit, wait, self._pause
+            )
 
     def follow(self, after: int | None = None, *, every: bool = False) -> Generator[BusMessage]:
-        interval = PollInterval()
-        with closing(connect(self.paths)) as connection:
+        agent = None if every else self.agent
+        with suppress(ClientClosed), closing(connect(self.paths)) as connection:
             after = messages.head(connection) if after is None else after
-            while not self._closed.is_set():
-                with snapshot(connection):
-                    if every:
-                        batch = messages.after(connection, after, POLL_MAX)
-                    else:
-                        batch = messages.poll(connection, self.agent, after=after)
-                for message in messages.with_payloads(self.paths.blobs, batch, POLL_BYTES_MAX):
-                    after = message.seq
-                    yield message
-                seconds = interval.after(len(batch))
-                if not batch:
-                    self._closed.wait(seconds)
+            yield from consumer.follow(connection, self.paths.blobs, agent, after, self._pause)
 
     def ack(self, seq: int) -> int:
         return self._write(messages.ack, self._clock.now_ms(), self.agent, seq)

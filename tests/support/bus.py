@@ -30,8 +30,10 @@ class BusFixture:
         return published
 
     def poll(self, agent: str, **options: Any) -> list[messages.BusMessage]:
-        polled = self.run(messages.poll, agent, **options)
-        return [messages.with_payload(self.paths.blobs, message) for message in polled]
+        polled: list[messages.BusMessage] = self.run(
+            messages.poll, self.paths.blobs, agent, **options
+        )
+        return polled
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(query, parameters).fetchall()

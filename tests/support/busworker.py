@@ -33,6 +33,7 @@ class OurAgent:
 
     def __init__(self, workspace: Path, agent: str) -> None:
         self.agent = agent
+        self.blobs = BusPaths(workspace).blobs
         self.connection = connect(BusPaths(workspace))
         self.fence = 0
 
@@ -67,7 +68,9 @@ class OurAgent:
             messages.publish(self.connection, specbus.now(), message)
 
     def poll(self) -> list[tuple[int, Any]]:
-        return [(row.seq, row.payload) for row in messages.poll(self.connection, self.agent)]
+        return [
+            (row.seq, row.payload) for row in messages.poll(self.connection, self.blobs, self.agent)
+        ]
 
     def ack(self, seq: int) -> None:
         with transaction(self.connection):

@@ -82,8 +82,9 @@ def test_file_that_another_program_makes_later_is_adopted(tmp_path):
 
 
 def poll_file(workspace, agent):
-    with other_program(BusPaths(workspace)) as connection:
-        return [message.payload for message in messages.poll(connection, agent)]
+    paths = BusPaths(workspace)
+    with other_program(paths) as connection:
+        return [message.payload for message in messages.poll(connection, paths.blobs, agent)]
 
 
 def test_first_message_may_have_a_large_payload(tmp_path):

@@ -236,7 +236,7 @@ def test_reader_that_holds_a_snapshot_for_an_hour_grows_the_log_until_it_ends(tm
     bus.send()
     reader = connect(bus.paths)
     reader.execute("BEGIN")
-    assert len(messages.poll(reader, "a")) == 1
+    assert len(messages.poll(reader, bus.paths.blobs, "a")) == 1
     for second in range(3600):
         bus.send(payload="x" * 1000, now=NOW + second * 1000)
     log = bus.paths.database.with_name("bus.db-wal")
@@ -246,9 +246,9 @@ def test_reader_that_holds_a_snapshot_for_an_hour_grows_the_log_until_it_ends(tm
     datadir = DataDir(tmp_path)
     context = SimpleNamespace(settings=settings, datadir=datadir, stores=())
     assert [finding.subject for finding in find_large_log(context)] == ["bus"]
-    assert len(messages.poll(reader, "a")) == 1
+    assert len(messages.poll(reader, bus.paths.blobs, "a")) == 1
     reader.execute("COMMIT")
-    assert len(messages.poll(reader, "a")) == messages.POLL_MAX
+    assert len(messages.poll(reader, bus.paths.blobs, "a")) == messages.POLL_MAX
     for _ in range(100):
         bus.send()
     assert log.stat().st_size < grown + 100_000  # its space is used again
@@ -262,14 +262,14 @@ def test_reader_that_holds_a_snapshot_blocks_no_writer(tmp_path):
     bus.send()
     reader = connect(BusPaths(tmp_path))
     reader.execute("BEGIN")
-    assert len(messages.poll(reader, "a")) == 1
+    assert len(messages.poll(reader, bus.paths.blobs, "a")) == 1
     for _ in range(50):
         bus.send()
     bus.run(claims.claim, NOW, "t", "a")
     bus.run(retention.prune, NOW * 2, 0)
-    assert len(messages.poll(reader, "a")) == 1
+    assert len(messages.poll(reader, bus.paths.blobs, "a")) == 1
     reader.execute("COMMIT")
-    assert messages.poll(reader, "a") == []
+    assert messages.poll(reader, bus.paths.blobs, "a") == []
 
 
 def test_hundred_thousand_messages(tmp_path):
