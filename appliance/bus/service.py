@@ -33,6 +33,10 @@ class BusFeed(Feed):
     """Messages of this appliance, in the order of their numbers. Between two of them other programs
     may have published: then everybody who listens reads the table."""
 
+    @property
+    def has_readers(self) -> bool:
+        return bool(self._subscriptions)
+
     def publish(self, items: list[wire.BusItem]) -> None:
         if items[0].number == self.head + 1:
             super().publish(items)
@@ -41,31 +45,31 @@ class BusFeed(Feed):
 
 
 class Bus:
-    def __init__(self, store: Store, feed: Feed, paths: BusPaths, clock: Clock) -> None:
+    def __init__(self, store: Store, feed: BusFeed, paths: BusPaths, clock: Clock) -> None:
         self.feed = feed
         self.paths = paths
         self.polls = WaitLimit(WAITING_MAX, wire.TooManyBusWaits)
         self.streams = WaitLimit(STREAMS_MAX, wire.TooManyBusStreams)
         self.awaited = Wakeup()  # set when somebody begins to wait
+        self.commits = BusFeed()  # wakes those who wait for a claim
         self._store = store
         self._clock = clock
-        self._claimants: set[Wakeup] = set()
-        self._listeners = 0
 
     @property
     def waiting(self) -> bool:
         """Whether a commit of another program must be noticed soon."""
-        return bool(self._claimants) or self._listeners > 0
+        return self.feed.has_readers or self.commits.has_readers
 
     def note_commit(self, head: int) -> None:
-        """Another connection has committed; `head` is the number of the newest message."""
+        """A connection has committed; `head` is the number of the newest message."""
         if head > self.feed.head:
             self.feed.jump(head)
-        self.wake_claimants()
+        self.commits.jump(head)
 
-    def wake_claimants(self) -> None:
-        for claimant in self._claimants:
-            claimant.set()
+    def close(self) -> None:
+        """End all waits and streams."""
+        self.feed.close()
+        self.commits.close()
 
     # -- messages ----------------------------------------------------------------------------
 
@@ -90,7 +94,7 @@ class Bus:
         seconds = min(query.wait, wire.WAIT_SECONDS_MAX)
         if page.messages or seconds <= 0:
             return page
-        with self._listening(query.agent, self.polls, "poll") as subscription:
+        with self._wait_on(self.feed, "poll", query.agent) as subscription:
             deadline = self._clock.monotonic() + seconds
             while True:
                 # Messages published before the subscription began are in the table.
@@ -105,24 +109,20 @@ class Bus:
         return self.read_after(query.agent, query.after, query.limit)
 
     @contextmanager
-    def _listening(self, agent: str, limit: WaitLimit, kind: str) -> Iterator[FeedSubscription]:
-        subscription = self.listen(agent)
+    def _wait_on(
+        self, feed: Feed, kind: str, agent: str | None = None
+    ) -> Iterator[FeedSubscription]:
         with ExitStack() as ending:
-            ending.callback(self.end_listening, subscription)
-            ending.callback(limit.enter(subscription.wake))
+            subscription = self.listen(feed, agent)
+            ending.callback(feed.unsubscribe, subscription)
+            ending.callback(self.polls.enter(subscription.wake))
             ending.enter_context(metrics.sessions.labels(kind).track_inprogress())
             yield subscription
 
-    def listen(self, agent: str | None) -> FeedSubscription:
-        """Subscribe to the messages for an agent, or to all. It wakes a reader of the table. End it
-        with `end_listening`."""
-        self._listeners += 1
+    def listen(self, feed: Feed, agent: str | None = None) -> FeedSubscription:
+        """Subscribe to one of both feeds, for an agent or all. It wakes a reader of the table."""
         self.awaited.set()
-        return self.feed.subscribe(1, lambda item: item.concerns(agent))
-
-    def end_listening(self, subscription: FeedSubscription) -> None:
-        self._listeners -= 1
-        self.feed.unsubscribe(subscription)
+        return feed.subscribe(1, lambda item: item.concerns(agent))
 
     def read_after(
         self, agent: str | None, after: int | None, limit: int = messages.POLL_MAX
@@ -157,24 +157,18 @@ class Bus:
         except ClaimHeld:
             if command.wait <= 0:
                 raise
-        changed = Wakeup()
-        with ExitStack() as ending:
-            self._claimants.add(changed)
-            ending.callback(self._claimants.discard, changed)
-            ending.callback(self.polls.enter(changed.set))
-            ending.enter_context(metrics.sessions.labels("claim").track_inprogress())
-            self.awaited.set()
+        with self._wait_on(self.commits, "claim") as subscription:
             while True:
-                changed.clear()
+                subscription.renew()
                 try:
                     return self._try_claim(command, key)
                 except ClaimHeld as held:
                     left = deadline - self._clock.monotonic()
-                    if left <= 0 or self.feed.closed or not is_there():
+                    if left <= 0 or self.commits.closed or not is_there():
                         raise
                     # A lease ends without a commit.
                     lease_left = (held.details["lease_until_ms"] - self._clock.now_ms()) / 1000
-                    changed.wait(max(0.01, min(left, lease_left)))
+                    subscription.wait(max(0.01, min(left, lease_left)))
 
     def _try_claim(self, command: wire.ClaimTask, key: str | None) -> BusClaim:
         lease_ms = int(command.lease_seconds * 1000)

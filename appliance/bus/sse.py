@@ -30,11 +30,7 @@ class BusEventSource(FeedSource):
         self._bus = bus
         self._agent = agent
         self._cursor = cursor
-        super().__init__(bus.feed, bus.listen(agent), metrics.sessions.labels("stream"))
-
-    def end(self) -> None:
-        super().end()
-        self._bus.end_listening(self._subscription)
+        super().__init__(bus.feed, bus.listen(bus.feed, agent), metrics.sessions.labels("stream"))
 
     def to_events(self, items: list[wire.BusItem]) -> Iterator[bytes]:
         return self.read_stored()

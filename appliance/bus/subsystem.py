@@ -43,7 +43,6 @@ class BusSubsystem(Subsystem):
         self.stores = (store,)
         self.bus = Bus(store, feed, paths, host.clock)
         self._book = needs.book
-        self._feed = feed
         loops: list[Loop] = [
             BusWatcher(self.bus, store, host.clock, host.log),
             BusMeter(store, host.clock, host.log),
@@ -60,5 +59,4 @@ class BusSubsystem(Subsystem):
         return tools(self.bus)
 
     def drain(self) -> None:
-        self._feed.close()
-        self.bus.wake_claimants()
+        self.bus.close()
