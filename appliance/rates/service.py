@@ -44,7 +44,7 @@ SERIES = (
     ),
     Sampled("index_lag", "Messages not indexed", "count", "agentlip_hub_index_lag_rows"),
     Sampled("plugin_lag", "Events behind: plugins", "count", "agentlip_plugins_lag_events"),
-    Sampled("export_lag", "Events behind: export", "count", "agentlip_jobs_export_waiting_events"),
+    Sampled("export_lag", "Events behind: export", "count", "agentlip_export_waiting_events"),
     Sampled("writes", "Writes that wait", "count", "agentlip_store_queue_jobs"),
     Sampled("loop_delay", "Delay of the event loop", "seconds", "agentlip_loop_delay_seconds"),
     Sampled("sockets", "Open sockets", "count", "agentlip_socket_open"),

@@ -201,7 +201,7 @@ def seen(hub, name):
         (
             float(line.rpartition(" ")[2])
             for line in text.splitlines()
-            if line.startswith(f"agentlip_jobs_export_{name} ")
+            if line.startswith(f"agentlip_export_{name} ")
         ),
         None,
     )
