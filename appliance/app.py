@@ -19,6 +19,7 @@ from appliance.kernel.scopes import join
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writerprocess import WriterProcess
+from appliance.monitoring.metrics import disk_facts, watch_facts
 from appliance.mounting import Mounting
 from appliance.readiness import readiness_of
 from appliance.settings import Settings
@@ -97,6 +98,7 @@ class Appliance:
         self.entry = self._mounting.application(
             settings, self.limiter, self.unsent, clock, log, self.identity.instance_id
         )
+        watch_facts(self.facts)
 
     def start(self) -> None:
         for loop in self.loops:
@@ -143,6 +145,16 @@ class Appliance:
 
     def checkup(self) -> Context:
         """The context of the doctor's checks, with the facts of this process."""
+        return Context(
+            self.datadir,
+            self._doctor_settings.get(),
+            self.clock,
+            live=self.facts(),
+            off=frozenset(self.off),
+        )
+
+    def facts(self) -> dict[str, float]:
+        """What the checks and the metrics read of this process."""
         facts = live.facts(
             {store.name: store.facts() for store in self._stores},
             loop_delay_seconds=self.loop_delay.worst_seconds,
@@ -151,14 +163,8 @@ class Appliance:
         )
         for subsystem in self.subsystems:
             facts |= subsystem.facts()
-        facts |= live.facts_of_off(self.off)
-        return Context(
-            self.datadir,
-            self._doctor_settings.get(),
-            self.clock,
-            live=facts,
-            off=frozenset(self.off),
-        )
+        facts["socket_open_max"] = self.entry.sockets_max
+        return facts | disk_facts(self.datadir.dir) | live.facts_of_off(self.off)
 
     def _readiness(self) -> ReadinessResult:
         return readiness_of(self.checkup(), self.identity.instance_id)

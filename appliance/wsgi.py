@@ -87,6 +87,7 @@ class WsgiApplication:
         self._absent = absent
         # Oldest first, with the raw socket of each; None for those of anonymous callers.
         self._open: dict[Socket, Any] = {}
+        self.sockets_max = 0
         self._closing = False
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
@@ -194,6 +195,7 @@ class WsgiApplication:
         socket = Socket(raw, self._clock, leftover, self._unsent, bytes_max)
         socket.identified = caller_id(caller) is not None
         self._open[socket] = None if is_anonymous(caller, upgrade) else raw
+        self.sockets_max = max(self.sockets_max, len(self._open))
         with contextlib.ExitStack() as ending:
             ending.callback(self._open.pop, socket, None)
             try:

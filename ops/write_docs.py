@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from prometheus_client.metrics import MetricWrapperBase
 
 import doctor
 from appliance.app import Appliance
@@ -97,8 +96,12 @@ Several failures may share a code, and `details` distinguishes them."""
 
 METRICS = """\
 `GET /metrics` returns Prometheus text, or OpenMetrics for clients that accept it. Labels have a
-fixed set of values (route templates, operations, states), never names or ids of users. The
-standard metrics `process_*` and `python_*` are included too."""
+fixed set of values (route templates, operations, states), never names or ids of users. Names
+begin with the subsystem that counts, and end with the unit. The standard metrics `process_*` and
+`python_*` are included too. The facts that the checks of the doctor read are metrics as well; those
+that this page doesn't list are named `agentlip_` and the name of the fact."""
+
+UNITS = {"seconds": "s", "timestamp": "s since 1970", "bytes": "bytes", "ratio": "0 to 1"}
 
 ROUTES = """\
 This page lists all HTTP routes. The socket is `GET /ws` ([protocol](protocol.md#websocket)).
@@ -253,14 +256,25 @@ def answer_row(kind: type[ApplianceError]) -> tuple[str, ...]:
 
 
 def metrics_page() -> str:
-    rows = set()
-    for metric in REGISTRY._names_to_collectors.values():
-        if isinstance(metric, MetricWrapperBase):
-            name = metric._name + ("_total" if metric._type == "counter" else "")
-            labels = ", ".join(code(label) for label in metric._labelnames)
-            rows.add((code(name), metric._type, labels, metric._documentation))
-    heads = ("Name", "Type", "Labels", "Meaning")
+    rows = []
+    for collector in REGISTRY._collector_to_names:
+        for family in getattr(collector, "describe", tuple)():
+            name = family.name + ("_total" if family.type == "counter" else "")
+            names = getattr(collector, "_labelnames", ()) or getattr(family, "_labelnames", ())
+            labels = ", ".join(map(code, names))
+            text = family.documentation
+            rows.append((code(name), family.type, unit_of(name, text), labels, text))
+    heads = ("Name", "Type", "Unit", "Labels", "Meaning")
     return page(["# Metrics", METRICS, table(heads, sorted(rows))])
+
+
+def unit_of(name: str, text: str) -> str:
+    if text.startswith(("1 if ", "1 while ", "1 for ")):
+        return "0 or 1"
+    word = name.removesuffix("_total").rpartition("_")[2]
+    if name.endswith("_timestamp_seconds"):
+        word = "timestamp"
+    return UNITS.get(word, "count")
 
 
 def routes_page(routes: Sequence[Route]) -> str:

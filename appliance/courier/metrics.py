@@ -53,8 +53,8 @@ class CourierCollector:
         self._watched = queue, now
 
     def describe(self) -> Iterable[Metric]:
-        """The gauges, which the rates of the last hour look up by their names."""
-        return self._gauges({}, 0.0)
+        """All metrics without samples, which the registry looks up by their names."""
+        return [*self._counters({}, {}), *self._gauges({}, 0.0), self._latency({}, {})]
 
     def collect(self) -> Iterable[Metric]:
         if self._watched is None:

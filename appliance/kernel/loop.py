@@ -123,7 +123,6 @@ class LoopDelay(Loop):
     name = "loop_delay"
     interval_seconds = 1.0
     runs_read_only = True
-    _gauge = gauge("loop_delay_seconds", "Delay of the event loop, the largest of the last 10 s")
 
     def __init__(self, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
@@ -136,5 +135,4 @@ class LoopDelay(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         delay = max(0.0, self.clock.monotonic() - self.due)
         self._recent = [*self._recent[1:], delay]
-        self._gauge.set(self.worst_seconds)
         return {"delayed": int(delay > 0.1)}

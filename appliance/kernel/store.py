@@ -58,9 +58,9 @@ from appliance.kernel.writer import (
     StoreSettings,
     Writer,
     empty_wal,
+    file_bytes,
     move_wal,
     vacuum,
-    wal_bytes,
 )
 from appliance.kernel.writerchild import WriterConfig
 from appliance.kernel.writerprocess import StoreWriter, WriterProcess
@@ -89,10 +89,6 @@ _problems = counter(
     "Failed reads and writes, by error code",
     ("store", "code"),
 )
-_suspended_gauge = gauge(
-    "store_suspended", "1 if the store is damaged and is not served", ("store",)
-)
-_queued = gauge("store_queue_jobs", "Writes that wait or run", ("store",))
 _slow = gauge("store_slow_reads", "Expensive reads that wait or run", ("store",))
 
 CALLER_SECONDS = 0.25  # how often an expensive read checks that its client is connected
@@ -156,9 +152,7 @@ class Store:
     def _bind_metrics(self) -> None:
         self._observe_jobs = _batches.labels(self.name).observe
         self._observe_seconds = _commit_seconds.labels(self.name).observe
-        _queued.labels(self.name).set_function(lambda: self._pending)
         _slow.labels(self.name).set_function(lambda: self._slow_reads.pending)
-        _suspended_gauge.labels(self.name).set(0)
 
     # -- writing -----------------------------------------------------------------
 
@@ -218,7 +212,6 @@ class Store:
     def suspend(self, error: StoreSuspended) -> None:
         """Refuse every write from now on, because the file is damaged."""
         self._suspended = error
-        _suspended_gauge.labels(self.name).set(1)
 
     def seed_ids(self, last_id: str | None) -> None:
         """Make new ids sort above `last_id`. Call before the first write."""
@@ -288,7 +281,6 @@ class Store:
             self._full = error
         elif isinstance(error, StoreSuspect) and not self._suspect:
             self._suspect = True
-            _suspended_gauge.labels(self.name).set(1)
             self._log.error("database suspect: this store has stopped", store=self.name)
             try:
                 os.close(open_own(suspect_marker(self.path), os.O_WRONLY | os.O_CREAT))
@@ -396,11 +388,12 @@ class Store:
         request.waiter.get()
 
     def wal_bytes(self) -> int:
-        return wal_bytes(self.path)
+        return file_bytes(self.path, "-wal")
 
     def facts(self) -> dict[str, Any]:
-        """Facts for the doctor's checks."""
+        """Facts for the doctor's checks and for metrics."""
         return {
+            "bytes": file_bytes(self.path),
             "queue_jobs": self._pending,
             "stalled_seconds": self.stalled_seconds(),
             "stalled_seconds_max": STALL_SECONDS_MAX,

@@ -198,9 +198,9 @@ class Writer:
         self._space_checked = now
         if free_bytes(self._path.parent) < self._settings.free_bytes_min:
             return self._full("free space is below store.free_bytes_min")
-        if wal_bytes(self._path) > WAL_BYTES_MAX:
+        if file_bytes(self._path, "-wal") > WAL_BYTES_MAX:
             self.maintain(empty_wal)
-            if wal_bytes(self._path) > WAL_BYTES_MAX:
+            if file_bytes(self._path, "-wal") > WAL_BYTES_MAX:
                 return self._full(
                     "the WAL is too large",
                     "the write-ahead log can't be emptied; writes are refused",
@@ -233,9 +233,10 @@ class Writer:
                 outcome.error = seen[id(error)]
 
 
-def wal_bytes(database: Path) -> int:
+def file_bytes(database: Path, suffix: str = "") -> int:
+    """The size of a store's file, or of its log (`-wal`); 0 if there is none."""
     try:
-        return database.with_name(database.name + "-wal").stat().st_size
+        return database.with_name(database.name + suffix).stat().st_size
     except OSError:
         return 0
 

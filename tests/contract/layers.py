@@ -33,6 +33,7 @@ OF_PACKAGE = {
     "upgrade": 12,
     "integrations": 8,
     "doctor": 9,
+    "monitoring": 9,
 }
 SUBSYSTEM = 5
 OF_MODULE = {

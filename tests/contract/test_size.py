@@ -34,6 +34,7 @@ def test_line_counts_if_it_has_code(text, lines):
         ("tests/hub/test_spark.py", "tests"),
         ("appliance/integrations/jobs_hub.py", "jobs"),
         ("appliance/jobs/checks.py", "jobs"),
+        ("tests/http/monitoring/test_metrics.py", "monitoring"),
         ("appliance/app.py", OTHER),
         ("appliance/mcp/tools.py", OTHER),
         ("ops/size.py", OTHER),

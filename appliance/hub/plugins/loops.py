@@ -137,7 +137,6 @@ class PluginRunner(Loop):
         counts = {"done": 0, "failed": 0, "stale": 0}
         plugin = self.plugin
         if plugin.broken or plugin.paused:
-            metrics.lag.labels(plugin.name).set(self.lag)
             return counts
         left = ROUND_MESSAGES
         while left > 0 and not plugin.paused:
@@ -154,7 +153,6 @@ class PluginRunner(Loop):
         if self._may_redo and left > 0 and not plugin.paused:
             self._redo(left, counts)
         self.flush(within=CURSOR_SECONDS)
-        metrics.lag.labels(plugin.name).set(self.lag)
         plugin.rest()
         return counts
 

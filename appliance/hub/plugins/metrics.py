@@ -1,6 +1,6 @@
 """Metrics of plugins. Their names come from the settings, so the label set is closed."""
 
-from appliance.kernel.metrics import counter, gauge, histogram
+from appliance.kernel.metrics import counter, histogram
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -16,7 +16,3 @@ stale = counter(
 )
 stored = counter("plugins_items_total", "Enrichments and attachments stored", ("plugin",))
 starts = counter("plugins_starts_total", "Processes started for a plugin", ("plugin",))
-lag = gauge(
-    "plugins_lag_events", "Events between a plugin's cursor and the end of the log", ("plugin",)
-)
-paused = gauge("plugins_paused", "1 while a plugin's breaker is not closed", ("plugin",))

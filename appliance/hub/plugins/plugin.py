@@ -87,7 +87,6 @@ class Plugin:
         took = self._used - began
         metrics.seconds.labels(self.name).observe(took)
         metrics.messages.labels(self.name, "done").inc()
-        metrics.paused.labels(self.name).set(0)
         self.breaker.succeeded()
         self.done += 1
         self.last_failure = ""
@@ -136,7 +135,6 @@ class Plugin:
             return  # failed during a pause, on request: the pause stays as it is
         pause_seconds = delay_seconds(PAUSES, self.breaker.openings + 1)
         if self.breaker.failed(now, pause_seconds, at_once=failure.passing):
-            metrics.paused.labels(self.name).set(1)
             self._log.warning(
                 "plugin paused", plugin=self.name, seconds=self.breaker.seconds_left(now)
             )

@@ -99,7 +99,7 @@ def test_store_that_stops_while_it_serves_is_listed_too(tmp_path):
         assert (status.code, status.json["suspended"]) == (0, ["broker"])
         assert "\nSuspended: broker\n" in agentlipd("status", cwd=tmp_path).out
         metrics = hub.http.get("/metrics").raw.decode()
-        assert re.search(r'(?m)^agentlip_store_suspended{store="broker"} 1', metrics)
+        assert re.search(r'(?m)^agentlip_store_suspect{store="broker"} 1', metrics)
 
 
 def test_store_marked_while_it_served_is_suspended_at_the_next_start(tmp_path):

@@ -1,0 +1,1 @@
+"""Makes metrics of the numbers that the doctor's checks read."""

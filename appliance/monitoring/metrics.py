@@ -1,0 +1,138 @@
+"""The facts of the running appliance as metrics, each once.
+
+The checks of the doctor read the same facts, so an alert and a finding agree. GROUPS has the
+meaning of each metric. ELSEWHERE has the facts that a subsystem counts itself, with more labels.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from appliance.kernel.metrics import REGISTRY
+
+Facts = Mapping[str, float]
+Family = GaugeMetricFamily | CounterMetricFamily
+
+
+class FactGroup(NamedTuple):
+    """Facts with the same label. `helps`: the fact's name → the meaning of its metric. `label`
+    has the first part of the full name: `hub.wal_bytes` is that of the store `hub`."""
+
+    prefix: str
+    label: str
+    helps: Mapping[str, str]
+
+
+STORES = FactGroup("store_", "store", {
+    "bytes": "Size of the database file, without its write-ahead log",
+    "detached": "1 if a file of the store was removed or replaced",
+    "queue_jobs": "Writes that wait or run",
+    "read_only": "1 if no store is written",
+    "stalled_seconds": "How long the writer has had work without finishing a batch",
+    "stalled_seconds_max": "From this on, new writes are refused",
+    "suspect": "1 if damage was found while the store was in use",
+    "suspended": "1 if the store is damaged and is not served",
+    "wal_bytes": "Size of the write-ahead log",
+    "writer_alive": "1 while the store's writer runs",
+    "writer_restarts": "Restarts of the store's writer",
+    "writing_paused": "1 while the disk takes no writes",
+})  # fmt: skip
+PLUGINS = FactGroup("plugins_", "plugin", {
+    "broken": "1 if the plugin can't be loaded",
+    "lag_events": "Events between a plugin's cursor and the end of the log",
+    "lag_events_max": "Above this lag the doctor warns",
+    "paused": "1 while a plugin's circuit breaker is not closed",
+})  # fmt: skip
+ROLES = FactGroup("role_", "role", {"off": "1 for a role that is switched off"})
+OTHERS = FactGroup("", "", {
+    "backup.due_seconds": "Time until the next scheduled backup",
+    "courier.full": "Streams that are nearly full",
+    "courier.memory_envelopes": "Envelopes in memory only, which a crash loses",
+    "courier.memory_parked": "Streams in memory that have envelopes and no consumer",
+    "disk_free_bytes": "Free space of the file system of `.agentlip`",
+    "disk_size_bytes": "Size of the file system of `.agentlip`; 0 if it reports none",
+    "doctor.steps_running": "1 while a repair runs that rebuilds an index",
+    "lock_intact": "1 while the file of the writer lock is in place",
+    "loop_delay_seconds": "Delay of the event loop, the largest of the last 10 s",
+    "stopping": "1 while the appliance stops",
+    "socket_open_max": "The most WebSockets that were open at once since the start",
+})  # fmt: skip
+GROUPS = (STORES, PLUGINS, ROLES, OTHERS)
+COUNTERS = frozenset({"store_writer_restarts"})
+ELSEWHERE = {
+    "courier.dead": "courier_envelopes",
+    "courier.oldest_ready_seconds": "courier_oldest_ready_seconds",
+    "courier.paused": "courier_streams_paused",
+    "courier.streams": "courier_streams",
+}
+
+
+def metric_of(fact: str) -> tuple[str, str] | None:
+    """The metric of a fact, without `agentlip_`, and the value of its label; None: elsewhere."""
+    owner, _, name = fact.rpartition(".")
+    if owner == "off":
+        return "role_off", name
+    if owner.startswith("plugin."):
+        return f"plugins_{name}", owner.removeprefix("plugin.")
+    if name in STORES.helps and owner:
+        return f"store_{name}", owner
+    return None if fact in ELSEWHERE else (fact.replace(".", "_"), "")
+
+
+class FactCollector(Collector):
+    """Reads the facts at each scrape. One process has one appliance."""
+
+    def __init__(self) -> None:
+        self._read: Callable[[], Facts] = dict
+
+    def watch(self, read: Callable[[], Facts]) -> None:
+        self._read = read
+
+    def describe(self) -> Iterable[Metric]:
+        return _families().values()
+
+    def collect(self) -> Iterable[Metric]:
+        families = _families()
+        for fact, value in self._read().items():
+            metric = metric_of(fact)
+            if metric is None:
+                continue
+            name, label = metric
+            if name not in families:  # a subsystem's own, or an open step of a plugin
+                labels = ["plugin"] if label else []
+                families[name] = _family(name, f"The fact {fact} of the doctor", labels)
+            families[name].add_metric([label] if label else [], value)
+        return families.values()
+
+
+def _families() -> dict[str, Family]:
+    return {
+        name: _family(name, text, [group.label] if group.label else [])
+        for group in GROUPS
+        for fact, text in group.helps.items()
+        for name in [group.prefix + fact.replace(".", "_")]
+    }
+
+
+def _family(name: str, text: str, labels: Sequence[str]) -> Family:
+    kind = CounterMetricFamily if name in COUNTERS else GaugeMetricFamily
+    return kind(f"agentlip_{name}", text, labels=labels)
+
+
+def disk_facts(folder: Path) -> dict[str, float]:
+    """Space of the file system of a folder; nothing if it can't be read."""
+    try:
+        volume = os.statvfs(folder)
+    except OSError:
+        return {}
+    unit = float(volume.f_frsize)
+    return {"disk_free_bytes": volume.f_bavail * unit, "disk_size_bytes": volume.f_blocks * unit}
+
+
+_collector = FactCollector()
+REGISTRY.register(_collector)
+watch_facts = _collector.watch
