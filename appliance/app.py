@@ -19,6 +19,7 @@ from appliance.kernel.scopes import join
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writerprocess import WriterProcess
+from appliance.monitoring.loops import DoctorRuns
 from appliance.monitoring.metrics import disk_facts, watch_facts
 from appliance.mounting import Mounting
 from appliance.readiness import readiness_of
@@ -77,6 +78,7 @@ class Appliance:
         composition = Composition(host)
         self.identity = composition.identity
         self.db_id = composition.db_id
+        self._verdict = composition.doctor.verdicts.verdict
         scopes = join(subsystem.scopes for subsystem in composition.subsystems)
         free = FREE_ON_LOOPBACK | scopes.free
         self.guard = Guard(composition.tokens.book, settings.http, clock, log, free, scopes.implied)
@@ -137,6 +139,7 @@ class Appliance:
                 for loop in subsystem.loops
             ),
             Checkup(self.checkup, self.clock, self.log),
+            DoctorRuns(self._verdict, self.clock, self.log),
         ]
         return [loop for loop in loops if loop.runs_read_only or not self._read_only]
 

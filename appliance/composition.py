@@ -218,8 +218,8 @@ class Composition:
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))
         subsystems += (RatesSubsystem(host), UiSubsystem())
         parts = [part for part in subsystems if part is not None]
-        self._doctor = doctor_of(host, parts)
-        self.subsystems = (*parts, self._doctor)
+        self.doctor = doctor_of(host, parts)
+        self.subsystems = (*parts, self.doctor)
 
     def mcp(
         self, host: Host, guard: Guard, readiness: Callable[[], ReadinessResult]
@@ -228,7 +228,7 @@ class Composition:
         they are built last."""
         if self.hub is None or not host.runs("mcp"):
             return ()
-        context = ToolContext(self.hub, readiness, self._doctor.verdicts.encode)
+        context = ToolContext(self.hub, readiness, self.doctor.verdicts.encode)
         tools = [tool for subsystem in self.subsystems for tool in subsystem.tools()]
         return (McpSubsystem(host, McpNeeds(context, guard, tools)),)
 

@@ -8,11 +8,9 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.metrics import gauge
-from doctor.run import READY_CHECKS, run_check
+from doctor.run import READY_CHECKS, CheckOutcome, run_check
 
-_findings = gauge(
-    "doctor_findings", "Findings of the last checkup, by check and severity", ("check", "severity")
-)
+_findings = gauge("doctor_findings", "Findings of the last run of a check", ("check", "severity"))
 
 
 class Checkup(Loop):
@@ -30,9 +28,17 @@ class Checkup(Loop):
         total = 0
         with self._context() as context:
             for check in READY_CHECKS:
-                findings = run_check(context, check).findings
-                total += len(findings)
-                for severity in Severity:
-                    count = sum(finding.severity is severity for finding in findings)
-                    _findings.labels(check.name, severity.value).set(count)
+                outcome = run_check(context, check)
+                total += len(outcome.findings)
+                show_findings(outcome)
         return {"findings": total}
+
+
+def show_findings(outcome: CheckOutcome) -> None:
+    """As metrics. Only those that exist have a series: there are 80 checks."""
+    for severity in Severity:
+        count = sum(finding.severity is severity for finding in outcome.findings)
+        if count:
+            _findings.labels(outcome.check, severity.value).set(count)
+        else:
+            _findings.remove(outcome.check, severity.value)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 
-from appliance.kernel.metrics import counter, gauge
+from appliance.kernel.metrics import counter, gauge, histogram
 
 mutations = counter("hub_mutations_total", "Mutations by verb and outcome", ("verb", "outcome"))
 sessions = gauge("hub_sessions", "Open event streams", ("kind",))
@@ -12,6 +12,9 @@ lagged = counter(
     "hub_sessions_lagged_total", "Sessions that fell behind and went back to the event log"
 )
 index_lag = gauge("hub_index_lag_rows", "Messages not yet in the full-text index")
+request_seconds = histogram(
+    "hub_socket_request_seconds", "Time from requests on a WebSocket, read at once, to the replies"
+)
 _requests = counter("hub_socket_requests_total", "Requests received over WebSockets", ("outcome",))
 
 

@@ -124,6 +124,7 @@ class Requests:
     def begin(self, messages: list[bytes], principal: Principal) -> Callable[[], bytes]:
         """Like `answer`, in two steps: hands all new messages to the writer and returns without
         waiting. Call the returned functions once each, in order."""
+        began = self._hub.clock.monotonic()
         sources: list[FrameSource] = []
         creating: list[tuple[wire.SocketRequest, wire.CreateMessage]] = []
         for message in messages:
@@ -144,7 +145,13 @@ class Requests:
                 creating = []
                 sources.append(constant(refused(request, error)))
         sources.append(self._create(creating, principal))
-        return lambda: b"".join([source() for source in sources])
+
+        def answer() -> bytes:
+            frames = b"".join([source() for source in sources])
+            metrics.request_seconds.observe(self._hub.clock.monotonic() - began)
+            return frames
+
+        return answer
 
     def _parse(self, message: bytes) -> wire.SocketRequest:
         try:

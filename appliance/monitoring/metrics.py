@@ -1,18 +1,22 @@
-"""The facts of the running appliance as metrics, each once.
+"""The facts of the running appliance as metrics, each once; and the build.
 
 The checks of the doctor read the same facts, so an alert and a finding agree. GROUPS has the
 meaning of each metric. ELSEWHERE has the facts that a subsystem counts itself, with more labels.
 """
 
 import os
+import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from appliance.kernel.metrics import REGISTRY
+import appliance
+from appliance.build import commit
+from appliance.kernel.metrics import REGISTRY, gauge
 
 Facts = Mapping[str, float]
 Family = GaugeMetricFamily | CounterMetricFamily
@@ -135,4 +139,8 @@ def disk_facts(folder: Path) -> dict[str, float]:
 
 _collector = FactCollector()
 REGISTRY.register(_collector)
+for _standard in (ProcessCollector, GCCollector, PlatformCollector):
+    _standard(registry=REGISTRY)
+_build = gauge("build_info", "The running version; always 1", ("version", "commit", "python"))
+_build.labels(appliance.__version__, commit()[0], platform.python_version()).set(1)
 watch_facts = _collector.watch

@@ -4,18 +4,15 @@ Healthy means that the process responds. Ready is the result of the doctor's che
 and the doctor agree.
 """
 
-import platform
 from collections.abc import Callable
 from typing import Any
 
 import falcon
 import msgspec
-from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-import appliance
 from appliance.kernel.auth import ANONYMOUS
-from appliance.kernel.metrics import REGISTRY, gauge
+from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.guard import Guard
 from appliance.web.media import reply, reply_bytes
@@ -90,9 +87,6 @@ class ReadyResource:
 class PrometheusResource:
     """The metrics as Prometheus text, or as OpenMetrics if requested."""
 
-    def __init__(self) -> None:
-        _add_process_metrics()
-
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         encode, media = choose_encoder(req.env.get("HTTP_ACCEPT", ""))
         reply_bytes(resp, encode(REGISTRY), media=media)
@@ -107,14 +101,3 @@ def routes(guard: Guard, readiness: Callable[[], ReadinessResult]) -> list[Route
         Route("/-/ready", ReadyResource(guard, readiness), {"GET": served}),
         Route("/metrics", PrometheusResource(), {"GET": scraped}),
     ]
-
-
-def _add_process_metrics() -> None:
-    """Register the metrics of memory, descriptors, garbage collection and build once."""
-    if "agentlip_build_info" in REGISTRY._names_to_collectors:
-        return
-    ProcessCollector(registry=REGISTRY)
-    GCCollector(registry=REGISTRY)
-    PlatformCollector(registry=REGISTRY)
-    build = gauge("build_info", "The running version; always 1", ("version", "python"))
-    build.labels(appliance.__version__, platform.python_version()).set(1)

@@ -9,11 +9,12 @@ import falcon
 from appliance.kernel.clock import Clock
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
-from appliance.kernel.metrics import gauge, histogram
+from appliance.kernel.metrics import counter, gauge, histogram
 
 SLOW_SECONDS = 1.0
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 UNMATCHED = "unmatched"
+STREAM = "text/event-stream"
 HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -24,8 +25,11 @@ HEADERS = {
 }
 
 _latency = histogram(
-    "http_request_seconds", "Time from a request to its response", ("method", "route", "status")
+    "http_request_seconds",
+    "Time from a request to its response, or to the begin of a stream",
+    ("method", "route", "status", "transport"),
 )
+_responses = counter("http_responses_total", "Responses", ("transport", "status"))
 _in_flight = gauge("http_requests_in_flight", "Requests in progress")
 _safe_id = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}").fullmatch
 
@@ -60,7 +64,7 @@ class ObserveMiddleware:
         self._count = 0
         self.in_flight = 0
         _in_flight.set_function(lambda: self.in_flight)
-        self._observers: dict[tuple[str, str | None, str], Callable[[float], None]] = {}
+        self._observers: dict[tuple[str | None, ...], Callable[[float], None]] = {}
 
     def process_request(self, req: falcon.Request, _resp: Response) -> None:
         context = req.context
@@ -94,7 +98,7 @@ class ObserveMiddleware:
         resp.stamp(headers)
         seconds = self._monotonic() - context.started_at
         status = str(resp.status)[:3]
-        key = (method, req.uri_template, status[0])
+        key = (method, req.uri_template, status, resp.content_type)
         observe = self._observers.get(key)
         if observe is None:
             observe = self._observer(*key)
@@ -104,11 +108,20 @@ class ObserveMiddleware:
         ):
             self._write(req, status, seconds)
 
-    def _observer(self, method: str, template: str | None, status: str) -> Callable[[float], None]:
+    def _observer(
+        self, method: str, template: str | None, status: str, media: str | None
+    ) -> Callable[[float], None]:
         label = method if method in METHODS else "other"
-        observe = _latency.labels(label, template or UNMATCHED, f"{status}xx").observe
+        transport = "mcp" if template == "/mcp" else "sse" if media == STREAM else "http"
+        labels = (label, template or UNMATCHED, f"{status[0]}xx", transport)
+        seconds, responses = _latency.labels(*labels), _responses.labels(transport, status)
+
+        def observe(took: float) -> None:
+            seconds.observe(took)
+            responses.inc()
+
         if label == method:  # only known methods are cached, because others are unlimited
-            self._observers[method, template, status] = observe
+            self._observers[method, template, status, media] = observe
         return observe
 
     def _write(self, req: falcon.Request, status: str, seconds: float) -> None:

@@ -6,7 +6,8 @@ from tests.contract.test_walls import tracked
 
 PREFIXES = {
     "kernel": ("feed", "log", "loop", "store"),
-    "web": ("build", "http", "socket", "unsent"),
+    "monitoring": ("build", "doctor"),
+    "web": ("http", "socket", "unsent"),
 }
 """What a package counts that has no subject of its own; the others use their own names."""
 MADE = re.compile(r'\b(counter|gauge|histogram)\(\s*"(\w+)"')

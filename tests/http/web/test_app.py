@@ -284,7 +284,7 @@ def test_latency_is_counted_by_template_not_by_path(resource: NoteResource) -> N
     from appliance.kernel.metrics import REGISTRY
 
     def count(route: str, status: str = "2xx", method: str = "GET") -> float:
-        labels = {"method": method, "route": route, "status": status}
+        labels = {"method": method, "route": route, "status": status, "transport": "http"}
         return REGISTRY.get_sample_value("agentlip_http_request_seconds_count", labels) or 0.0
 
     door = client(resource)
