@@ -78,6 +78,11 @@ docs:
     ops/env dev
     .venv/bin/python -m ops.write_docs
 
+# the rules for Prometheus, the dashboards and the runbook, made from ops/monitoring
+monitoring:
+    ops/env dev
+    .venv/bin/python -m ops.monitoring.write
+
 # the documentation site, in .cache/site; or live on this machine: just docs-site serve
 docs-site COMMAND="build --strict":
     ops/env docs

@@ -34,3 +34,19 @@ apt_install() {
         "$@" </dev/null >/dev/null
     hash -r
 }
+
+# apt_unpack PACKAGE...: puts their files below .cache/debian. A service of theirs is not started.
+apt_unpack() {
+    local package folder=$PWD/.cache/debian
+    may_install || {
+        say "missing, and not mine to install here: $*"
+        return 1
+    }
+    say "unpacking $*"
+    [ -n "${PACKAGE_LISTS_FRESH:-}" ] || apt-get -qq update </dev/null >&2 || say "the package lists could not be refreshed"
+    mkdir -p "$folder"
+    for package in "$@"; do
+        (cd "$folder" && apt-get -qq -o APT::Sandbox::User=root download "$package" &&
+            dpkg -x "$package"_*.deb . && rm "$package"_*.deb) || return
+    done
+}
