@@ -68,9 +68,9 @@ def test_run_is_listed_exposed_and_kept_across_a_restart(hub):
         assert "ingest" in shown
         assert "differs" in shown
         metrics = exposed(hub)
-        assert 'agentlip_jobs_last_run_rows{job="ingest"} 12.0' in metrics
-        assert 'agentlip_jobs_last_success_timestamp_seconds{job="audit"} 0.0' in metrics
-        assert 'agentlip_jobs_last_run_failed{job="audit"} 1.0' in metrics
+        assert 'agentlip_jobs_last_run_rows{job_name="ingest"} 12.0' in metrics
+        assert 'agentlip_jobs_last_success_timestamp_seconds{job_name="audit"} 0.0' in metrics
+        assert 'agentlip_jobs_last_run_failed{job_name="audit"} 1.0' in metrics
         assert hub.stop() == 0
         hub.start()
 
