@@ -21,7 +21,7 @@ BUDGETS = {
     "doctor": 5_600, "hub": 5_890, "child": 310, "spark": 4_500, "kernel": 3_200, "backup": 3_400,
     "courier": 4_300, "export": 2_800, "broker": 3_100, "sdk": 2_800, "outbox": 2_900,
     "web": 2_740, "workspace, recovery, upgrade": 2_000, "busfile, bus": 3_600,
-    "ui, ask, rates": 1_300, "jobs": 2_400, "network, relay": 2_000, "monitoring": 1_800,
+    "ui, ask, rates": 1_300, "jobs": 2_400, "network, relay": 3_800, "monitoring": 1_800,
     OTHER: 8_745, "tests": 53_000,
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
@@ -63,6 +63,8 @@ def package_of(path: str) -> str:
         return "jobs"  # one budget for all that the runner needs
     if "monitoring" in parts:
         return "monitoring"  # also what ops/ ships, and its tests
+    if path.startswith(("appliance/sdk/network/", "appliance/mailbox/")):
+        return "network, relay"
     if parts[0] == "appliance" and any(part.startswith("checks") for part in parts):
         return "doctor"
     name = parts[1] if parts[0] == "appliance" and len(parts) > 2 else parts[0]

@@ -200,10 +200,13 @@ def _broadcast(client: Any, kind: str, payload: dict[str, Any]) -> dict[str, Any
 
 
 def _client(session: Session, url: str, name: str = "", key_file: Path | None = None) -> Any:
-    from appliance.relay.admin_client import RelayAdminClient
+    from appliance.kernel.config import secret
+    from appliance.network.keys import AgentKey
     from appliance.sdk.discovery import find_hub
+    from appliance.sdk.network.relay_client import RelayClient
 
-    return RelayAdminClient(url or find_hub(session.workspace).url, CLOCK, name, key_file)
+    key = None if key_file is None else AgentKey.of(secret(str(key_file)))
+    return RelayClient(url or find_hub(session.workspace).url, CLOCK, name, key)
 
 
 def _stopped(session: Session) -> Any:

@@ -35,6 +35,8 @@ def test_line_counts_if_it_has_code(text, lines):
         ("appliance/integrations/jobs_hub.py", "jobs"),
         ("appliance/jobs/checks.py", "jobs"),
         ("tests/http/monitoring/test_metrics.py", "monitoring"),
+        ("appliance/sdk/network/folder.py", "network, relay"),
+        ("appliance/sdk/http.py", "sdk"),
         ("appliance/app.py", OTHER),
         ("appliance/mcp/tools.py", OTHER),
         ("ops/size.py", OTHER),

@@ -1,0 +1,105 @@
+"""The folder of an agent: its name, its relay and its key.
+
+    agent.json   name, relay, endpoint
+    key          the private key (PKCS #8, base64), readable only by its owner
+    key.next     the key that replaces it, while a rotation has not ended
+
+A folder belongs to one agent. It can move to another machine, with all its files.
+"""
+
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from appliance.kernel.config import secret
+from appliance.kernel.errors import Conflict, Forbidden, Missing
+from appliance.kernel.whole_file import new_file, sync_directory, write_whole
+from appliance.network.keys import AgentKey
+from appliance.network.names import check_agent_name
+
+
+class NoNetworkAgent(Missing):
+    code = "NO_NETWORK_AGENT"
+    default_message = "there is no agent of the network in this folder"
+    default_hint = "make one with AgentFolder.create, or name the folder that has it"
+
+
+class AgentFolderExists(Conflict):
+    code = "ALREADY_EXISTS"
+    default_message = "this folder has an agent already"
+    default_hint = "use another folder, or the agent that is there"
+
+
+class KeyExposed(Forbidden):
+    code = "KEY_EXPOSED"
+    default_message = "other users can read the private key"
+    default_hint = "run chmod 600 on the file, and replace the key if somebody may have read it"
+
+
+class AgentConfig(Struct, frozen=True):
+    """`endpoint`: the URL at which other agents reach this one."""
+
+    name: str
+    relay: str
+    endpoint: str
+
+
+class AgentFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, config: AgentConfig, key: AgentKey | None = None) -> "AgentFolder":
+        """A new agent, with the given key or a new one. Raises AgentFolderExists."""
+        check_agent_name(config.name)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = cls(path)
+        try:
+            folder._write_key("key", key or AgentKey.generate())
+        except FileExistsError:
+            raise AgentFolderExists from None
+        folder.configure(config)
+        return folder
+
+    def configure(self, config: AgentConfig) -> None:
+        write_whole(self.path / "agent.json", msgspec.json.encode(config))
+
+    def config(self) -> AgentConfig:
+        """Raises NoNetworkAgent."""
+        try:
+            return msgspec.json.decode((self.path / "agent.json").read_bytes(), type=AgentConfig)
+        except (OSError, ValueError):
+            raise NoNetworkAgent from None
+
+    def key(self) -> AgentKey:
+        return self._read_key("key")
+
+    def next_key(self) -> AgentKey:
+        """The key of a rotation, the same one until `promote_next`."""
+        with suppress(FileExistsError):
+            self._write_key("key.next", AgentKey.generate())
+        return self._read_key("key.next")
+
+    def promote_next(self) -> None:
+        """Replace the key by the next one."""
+        (self.path / "key.next").replace(self.path / "key")
+        sync_directory(self.path)
+
+    def _read_key(self, name: str) -> AgentKey:
+        """Raises NoNetworkAgent, KeyExposed, BadKey."""
+        path = self.path / name
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            raise NoNetworkAgent from None
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise KeyExposed
+        return AgentKey.of(secret(str(path)))
+
+    def _write_key(self, name: str, key: AgentKey) -> None:
+        with new_file(self.path / name) as file:
+            file.write(key.pkcs8().encode() + b"\n")
+        sync_directory(self.path)

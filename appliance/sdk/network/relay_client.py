@@ -1,0 +1,86 @@
+"""Signed requests of an agent or an admin to a relay, repeated if the connection breaks."""
+
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import Invalid, Unavailable
+from appliance.network.keys import AgentKey
+from appliance.network.request import request_headers
+
+TIMEOUT_SECONDS = 10.0
+REPLY_BYTES_MAX = 8 * 1024 * 1024
+PAUSES_SECONDS = (0.2, 0.4)  # before the second and the third attempt
+
+
+class RelayUnreachable(Unavailable):
+    code = "RELAY_UNREACHABLE"
+    default_message = "the relay does not respond"
+    default_hint = "check the URL: curl URL/health"
+
+
+class RelayRefused(Invalid):
+    """`details.status` and `details.code` are those of the relay."""
+
+    code = "RELAY_REFUSED"
+    default_message = "the relay refused the request"
+    default_hint = "details.code is the reason: docs/reference/errors.md explains the codes"
+
+
+class RelayClient:
+    """Without a key, only for requests that need no signature. Safe for many threads."""
+
+    def __init__(
+        self,
+        url: str,
+        clock: Clock,
+        name: str = "",
+        key: AgentKey | None = None,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._clock = clock
+        self.name = name
+        self.key = key
+        self._pause = pause
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """The decoded reply. Each attempt has a signature of its own. Raises RelayRefused, and
+        RelayUnreachable if no attempt got a reply in JSON."""
+        for seconds in PAUSES_SECONDS:
+            try:
+                return self._attempt(method, path, body)
+            except RelayUnreachable:
+                self._pause(seconds)
+        return self._attempt(method, path, body)
+
+    def _attempt(self, method: str, path: str, body: Any) -> Any:
+        raw = b"" if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        if self.key is not None:
+            now_ms = self._clock.now_ms()
+            headers |= request_headers(self.key, self.name, method, path, raw, now_ms)
+        try:
+            request = urllib.request.Request(self._url + path, raw or None, headers, method=method)
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as reply:
+                return msgspec.json.decode(reply.read(REPLY_BYTES_MAX))
+        except urllib.error.HTTPError as error:
+            raise self._refusal(error.code, error.read(REPLY_BYTES_MAX)) from None
+        except (OSError, ValueError):  # also a reply that is not JSON
+            raise RelayUnreachable(details={"url": self._url}) from None
+
+    def _refusal(self, status: int, body: bytes) -> RelayRefused | RelayUnreachable:
+        try:
+            fields = msgspec.json.decode(body, type=dict[str, Any])
+        except ValueError:
+            return RelayUnreachable(details={"url": self._url, "status": status})
+        return RelayRefused(
+            str(fields.get("error") or f"the relay responded with {status}"),
+            details={"status": status, "code": fields.get("code")},
+            hint=fields.get("hint"),
+        )

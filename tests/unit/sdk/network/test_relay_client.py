@@ -1,0 +1,60 @@
+"""Requests to a relay: signed for each attempt, repeated only if no reply arrived."""
+
+import pytest
+
+from appliance.network.keys import AgentKey
+from appliance.network.request import is_request_signed, of_header
+from appliance.sdk.network.relay_client import RelayClient, RelayRefused, RelayUnreachable
+from tests.support.clock import SteppingClock
+from tests.support.http_server import http_server
+
+KEY = AgentKey(bytes(range(32)))
+PAGE = (502, {}, b"<html>")
+
+
+@pytest.fixture
+def pauses():
+    return []
+
+
+def test_each_attempt_has_a_signature_of_its_own(pauses):
+    replies = iter([None, PAGE, (201, {}, b'{"ok": true}')])
+    with http_server(lambda _: next(replies)) as server:
+        client = RelayClient(
+            f"http://127.0.0.1:{server.port}/", SteppingClock(), "anna", KEY, pauses.append
+        )
+        assert client.request("POST", "/contacts/request", {"to": "bert"}) == {"ok": True}
+    assert pauses == [0.2, 0.4]
+    signatures = []
+    for request in server.requests:
+        signed = of_header(request.headers["authorization"])
+        assert signed.name == "anna"
+        assert is_request_signed(
+            KEY.public, signed.signature, "POST", request.path, "",
+            request.headers["x-timestamp"], request.body,
+        )  # fmt: skip
+        signatures.append(signed.signature)
+    assert len(set(signatures)) == 3
+
+
+def test_refusal_is_final_and_names_its_reason(pauses):
+    body = b'{"ok": false, "error": "revoked", "code": "AGENT_REVOKED"}'
+    with http_server(lambda _: (403, {}, body)) as server:
+        client = RelayClient(
+            f"http://127.0.0.1:{server.port}", SteppingClock(), pause=pauses.append
+        )
+        with pytest.raises(RelayRefused, match="revoked") as refused:
+            client.request("GET", "/contacts")
+    assert refused.value.details == {"status": 403, "code": "AGENT_REVOKED"}
+    assert (len(server.requests), pauses) == (1, [])
+    assert "authorization" not in server.requests[0].headers
+
+
+def test_relay_that_never_answers_is_unreachable(pauses):
+    with http_server(lambda _: None) as server:
+        client = RelayClient(
+            f"http://127.0.0.1:{server.port}", SteppingClock(), pause=pauses.append
+        )
+        with pytest.raises(RelayUnreachable):
+            client.request("GET", "/contacts")
+    assert len(server.requests) == 3
