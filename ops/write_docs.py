@@ -71,6 +71,8 @@ ANSWERS = (
     "appliance.roles",
     "appliance.wsgi",
     "appliance.mesh",
+    "appliance.network",
+    "appliance.sdk.network",
     *(
         f"{package.name}." if package.name != "appliance.export" else "appliance.export.wire"
         for package in pkgutil.iter_modules(appliance.__path__, "appliance.")

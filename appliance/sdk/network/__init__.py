@@ -2,4 +2,9 @@
 
 relay_client    signed requests to a relay
 folder          the files of an agent: name, relay, key
+state           the file with what an agent has to keep
+pins            keys of contacts, as a person accepted them
+peers           contacts, and envelopes to and from them
+outgoing        messages that wait for their recipient, and their reports
+incoming        messages received, each handed over once
 """

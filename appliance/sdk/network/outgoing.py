@@ -1,0 +1,195 @@
+"""Messages that wait for their recipient, and what was tried to deliver each of them.
+
+    pending ⇄ sending → delivered
+        ├→ expired  one hour after it was sent
+        └→ failed   the recipient refused it for good
+
+Attempts are made at once and after 10, 40 and 130 seconds. Then the message waits until the
+recipient's presence changes. A process that ends during an attempt leaves the message `sending`,
+and it is tried again when the lease ends: the recipient drops a repeated message.
+"""
+
+import uuid
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from appliance.kernel.errors import Exhausted, Invalid, Missing
+from appliance.network.envelope import TYPES
+from appliance.sdk.network.state import AgentState
+
+PENDING_MAX, REPORTS_MAX = 100, 500
+EXPIRY_MS = 3_600_000
+DELAYS_MS = (10_000, 30_000, 90_000)
+WATCH_MS = 60_000  # between two checks of the recipient's presence, after the last delay
+LEASE_MS = 60_000  # longer than an attempt takes
+PAYLOAD_BYTES_MAX = 180_000  # in base64, with the other fields, an envelope has fewer than 262,144
+
+SendStatus = Literal["pending", "sending", "delivered", "expired", "failed"]
+_COLUMNS = "id, recipient, type, payload, status, created_ms, due_ms, attempts, receipt_ms"
+
+
+class NetworkQueueFull(Exhausted):
+    code = "NETWORK_QUEUE_FULL"
+    default_message = f"{PENDING_MAX} messages of this agent wait for their recipients"
+    default_hint = "wait until some are delivered or expire"
+
+
+class NetworkMessageTooLarge(Invalid):
+    code = "MESSAGE_TOO_LARGE"
+    default_message = f"the message has more than {PAYLOAD_BYTES_MAX:,} bytes"
+    default_hint = "send a shorter text, or a link"
+
+
+class NoSuchReport(Missing):
+    default_message = "there is no report of this message"
+    default_hint = f"the reports of the last {REPORTS_MAX} messages are kept"
+
+
+class SendAttempt(Struct, frozen=True, rename="camel"):
+    """`problem`: why it was not delivered. `presence`: online, offline or unknown."""
+
+    at_ms: int
+    presence: str
+    last_seen: str | None = None
+    endpoint: str | None = None
+    http_status: int | None = None
+    milliseconds: int = 0
+    problem: str | None = None
+    final: bool = False
+
+
+class SendReport(Struct, frozen=True, rename="camel"):
+    """`receiptMs`: when the recipient confirmed that it has processed the message."""
+
+    message_id: str
+    recipient: str
+    type: TYPES
+    status: SendStatus
+    created_ms: int
+    due_ms: int
+    attempts: list[SendAttempt]
+    receipt_ms: int | None = None
+
+    @property
+    def was_tried_enough(self) -> bool:
+        """Whether only a change of the recipient's presence makes another attempt useful."""
+        return len(self.attempts) > len(DELAYS_MS)
+
+
+class ClaimedMessage(Struct, frozen=True):
+    report: SendReport
+    payload: dict[str, Any]
+
+
+class OutgoingMessages:
+    def __init__(self, state: AgentState) -> None:
+        self._state = state
+
+    def add(self, recipient: str, payload: dict[str, Any], kind: TYPES, now_ms: int) -> str:
+        """The id of the message. Raises NetworkQueueFull and NetworkMessageTooLarge."""
+        text = msgspec.json.encode(payload)
+        if len(text) > PAYLOAD_BYTES_MAX:
+            raise NetworkMessageTooLarge
+        message_id = str(uuid.uuid4())
+        with self._state.transaction() as tx:
+            (waiting,) = tx.execute(
+                "SELECT count(*) FROM outgoing WHERE status IN ('pending', 'sending')"
+            ).fetchone()
+            if waiting >= PENDING_MAX:
+                raise NetworkQueueFull
+            tx.execute(
+                "INSERT INTO outgoing (id, recipient, type, payload, status, created_ms, due_ms,"
+                " attempts) VALUES (?, ?, ?, ?, 'pending', ?, ?, '[]')",
+                (message_id, recipient, kind, text.decode(), now_ms, now_ms),
+            )
+            tx.execute(
+                "DELETE FROM outgoing WHERE status NOT IN ('pending', 'sending') AND number <"
+                " (SELECT max(number) FROM outgoing) - ?",
+                (REPORTS_MAX,),
+            )
+        return message_id
+
+    def claim(self, now_ms: int, message_id: str | None = None) -> ClaimedMessage | None:
+        """The message that is due first, or this one if it is due, leased to the caller."""
+        with self._state.transaction() as tx:
+            row = tx.execute(
+                f"SELECT {_COLUMNS} FROM outgoing WHERE status IN ('pending', 'sending')"
+                " AND due_ms <= ? AND id = coalesce(?, id) ORDER BY due_ms LIMIT 1",
+                (now_ms, message_id),
+            ).fetchone()
+            if row is None:
+                return None
+            tx.execute(
+                "UPDATE outgoing SET status = 'sending', due_ms = ? WHERE id = ?",
+                (now_ms + LEASE_MS, row[0]),
+            )
+        return ClaimedMessage(_report(row), msgspec.json.decode(row[3]))
+
+    def record(self, report: SendReport, attempt: SendAttempt | None, now_ms: int) -> SendReport:
+        """The report after an attempt; None: it was not tried, because nothing had changed."""
+        attempts = [*report.attempts, attempt] if attempt else report.attempts
+        status, due_ms = _following(report.created_ms, attempts, attempt, now_ms)
+        with self._state.transaction() as tx:
+            tx.execute(
+                "UPDATE outgoing SET status = ?, due_ms = ?, attempts = ?,"
+                " payload = CASE WHEN ? = 'pending' THEN payload END WHERE id = ?",
+                (
+                    status, due_ms, msgspec.json.encode(attempts).decode(), status,
+                    report.message_id,
+                ),
+            )  # fmt: skip
+        return msgspec.structs.replace(report, status=status, due_ms=due_ms, attempts=attempts)
+
+    def note_receipt(self, message_id: str, recipient: str, now_ms: int) -> bool:
+        """Whether this is the first receipt of a message that was sent to this agent."""
+        with self._state.transaction() as tx:
+            return bool(
+                tx.execute(
+                    "UPDATE outgoing SET receipt_ms = ? WHERE id = ? AND recipient = ?"
+                    " AND receipt_ms IS NULL",
+                    (now_ms, message_id, recipient),
+                ).rowcount
+            )
+
+    def report(self, message_id: str) -> SendReport:
+        """Raises NoSuchReport."""
+        with self._state.transaction() as tx:
+            row = tx.execute(
+                f"SELECT {_COLUMNS} FROM outgoing WHERE id = ?", (message_id,)
+            ).fetchone()
+        if row is None:
+            raise NoSuchReport
+        return _report(row)
+
+    def reports(self, limit: int = REPORTS_MAX) -> list[SendReport]:
+        """The newest first."""
+        with self._state.transaction() as tx:
+            rows = tx.execute(
+                f"SELECT {_COLUMNS} FROM outgoing ORDER BY number DESC LIMIT ?", (limit,)
+            ).fetchall()
+        return [_report(row) for row in rows]
+
+
+def _following(
+    created_ms: int, attempts: list[SendAttempt], attempt: SendAttempt | None, now_ms: int
+) -> tuple[SendStatus, int]:
+    """Status and time of the next attempt."""
+    if attempt is not None and attempt.problem is None:
+        return "delivered", now_ms
+    if attempt is not None and attempt.final:
+        return "failed", now_ms
+    expires_ms = created_ms + EXPIRY_MS
+    if now_ms >= expires_ms:
+        return "expired", now_ms
+    delays = dict(enumerate(DELAYS_MS, 1))
+    return "pending", min(now_ms + delays.get(len(attempts), WATCH_MS), expires_ms)
+
+
+def _report(row: tuple[Any, ...]) -> SendReport:
+    message_id, recipient, kind, _, status, created_ms, due_ms, attempts, receipt_ms = row
+    decoded = msgspec.json.decode(attempts, type=list[SendAttempt])
+    return SendReport(
+        message_id, recipient, kind, status, created_ms, due_ms, decoded, receipt_ms
+    )  # fmt: skip

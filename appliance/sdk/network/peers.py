@@ -1,0 +1,236 @@
+"""The contacts of an agent and the keys that are pinned for them: seals and opens envelopes.
+
+Contacts and admin keys are cached, so the agent works while the relay is down. The cache is made
+again from the relay if its file is damaged.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import Invalid, Missing, Unavailable
+from appliance.kernel.whole_file import write_whole
+from appliance.network.envelope import (
+    ENVELOPE_BYTES_MAX,
+    FORMER_VERSION,
+    TYPES,
+    VERSION,
+    Correspondence,
+    EnvelopeNotSigned,
+    MalformedEnvelope,
+    OpenedMessage,
+    SenderNotAContact,
+    check_version,
+    open_envelope,
+)
+from appliance.network.keys import AgentKey, AgentPublicKey, BadKey
+from appliance.network.names import is_agent_name
+from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins, pin_after
+from appliance.sdk.network.relay_client import RelayClient, RelayUnreachable
+
+REFRESH_MS = 10_000  # between two refreshes that messages of others cause
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class NotAContact(Missing):
+    code = "NOT_A_CONTACT"
+    default_message = "this agent is not a contact"
+    default_hint = "request contact first, and wait until the other agent accepts"
+
+
+class ContactsNotCurrent(Unavailable):
+    """The sender may be a new contact, or may have a new key: it should try again."""
+
+    code = "CONTACTS_NOT_CURRENT"
+    default_message = "the contacts of the recipient can't be read from its relay now"
+    default_hint = "send the message again in some seconds"
+
+
+class BadAgentEndpoint(Invalid):
+    code = "BAD_AGENT_ENDPOINT"
+    default_message = "the agent's endpoint is not an https URL"
+    default_hint = "the agent has to register its endpoint as https://NAME/network/inbox"
+
+
+class CachedContact(Struct, frozen=True, rename="camel"):
+    """A row of GET /contacts."""
+
+    agent: str
+    public_key: str
+    endpoint: str | None = None
+    online: bool | None = None
+    last_seen: str | None = None
+    version: str = FORMER_VERSION
+    former_key: str | None = None
+    rotation: str | None = None
+
+    def newest_version(self) -> str:
+        """The version of envelopes to send."""
+        try:
+            return VERSION if check_version(self.version)[1] else FORMER_VERSION
+        except MalformedEnvelope:
+            return FORMER_VERSION
+
+
+class AgentCache(Struct):
+    contacts: dict[str, CachedContact] = {}
+    admins: dict[str, str] = {}
+
+
+class Peers:
+    """`on_pin` is called with the pin before (None: a new contact) and after each change."""
+
+    def __init__(
+        self,
+        relay: RelayClient,
+        key: AgentKey,
+        pins: KeyPins,
+        file: Path,
+        clock: Clock,
+        on_pin: Callable[[KeyPin | None, KeyPin], None],
+        *,
+        loopback: bool = False,
+    ) -> None:
+        """`loopback` also allows endpoints on this machine, without TLS, for tests."""
+        self._relay, self._key, self._pins = relay, key, pins
+        self._file, self._clock, self._on_pin, self._loopback = file, clock, on_pin, loopback
+        self._cache = _read(file)
+        self._ciphers: dict[tuple[str, str], Correspondence] = {}
+        self._refreshed = float("-inf")
+
+    @property
+    def contacts(self) -> dict[str, CachedContact]:
+        return self._cache.contacts
+
+    def admin_keys(self) -> dict[str, AgentPublicKey]:
+        return {name: AgentPublicKey.of(key) for name, key in self._cache.admins.items()}
+
+    def refresh(self) -> None:
+        """Read contacts and admins from the relay, and compare their keys with the pins."""
+        self._refreshed = self._clock.monotonic()
+        self._ciphers = {}  # those of former contacts and keys are not needed any more
+        rows = self._relay.request("GET", "/contacts")
+        admins = self._relay.request("GET", "/admin/keys")
+        pins, contacts = self._pins.all(), {}
+        for row in rows:
+            contact = _converted(row)
+            if contact is not None:
+                contacts[contact.agent] = contact
+                self._follow(pins.get(contact.agent), contact)
+        keys = {str(row.get("agent")): str(row.get("adminPublicKey")) for row in admins}
+        self._cache = AgentCache(
+            contacts, {name: key for name, key in keys.items() if _is_key(key)}
+        )
+        write_whole(self._file, msgspec.json.encode(self._cache))
+
+    def contact(self, name: str) -> CachedContact:
+        """Raises NotAContact, after the relay was queried."""
+        if name not in self.contacts:
+            self.refresh()
+        if name not in self.contacts:
+            raise NotAContact
+        return self.contacts[name]
+
+    def seal(
+        self, name: str, payload: dict[str, Any], message_id: str, kind: TYPES = "direct"
+    ) -> tuple[str, bytes]:
+        """The endpoint of a contact, and an envelope for it. Raises NotAContact, KeyChanged,
+        BadAgentEndpoint, MalformedEnvelope."""
+        contact = self.contact(name)
+        pin = self._pin_of(contact)
+        if pin.offered is not None:
+            raise KeyChanged(details={"agent": name})
+        endpoint = contact.endpoint or ""
+        check_endpoint(endpoint, self._loopback)
+        version = contact.newest_version()
+        fields = self._cipher(name, pin.key).seal(
+            payload, message_id, self._clock.now_ms(), version=version, type=kind
+        )
+        body = msgspec.json.encode(fields)
+        if len(body) > ENVELOPE_BYTES_MAX:
+            raise MalformedEnvelope(f"the message needs more than {ENVELOPE_BYTES_MAX:,} bytes")
+        return endpoint, body
+
+    def open(self, body: bytes) -> OpenedMessage:
+        """Verify and decrypt an envelope from another agent. For a sender or a key that is not
+        known, the contacts are refreshed once. Raises EnvelopeRefused and ContactsNotCurrent."""
+        try:
+            return self._open(body)
+        except (SenderNotAContact, EnvelopeNotSigned):
+            if self._clock.monotonic() - self._refreshed < REFRESH_MS / 1000:
+                raise ContactsNotCurrent(retry_after=REFRESH_MS / 1000) from None
+            try:
+                self.refresh()
+            except RelayUnreachable:
+                raise ContactsNotCurrent(retry_after=REFRESH_MS / 1000) from None
+            return self._open(body)
+
+    def _open(self, body: bytes) -> OpenedMessage:
+        return open_envelope(body, self._relay.name, self._correspondence, self._clock.now_ms())
+
+    def _correspondence(self, name: str) -> Correspondence | None:
+        contact = self.contacts.get(name)
+        return None if contact is None else self._cipher(name, self._pin_of(contact).key)
+
+    def _cipher(self, name: str, key: str) -> Correspondence:
+        cipher = self._ciphers.get((name, key))
+        if cipher is None:
+            cipher = Correspondence(self._key, self._relay.name, AgentPublicKey.of(key), name)
+            self._ciphers[name, key] = cipher
+        return cipher
+
+    def _pin_of(self, contact: CachedContact) -> KeyPin:
+        return self._pins.get(contact.agent) or self._follow(None, contact)
+
+    def _follow(self, pin: KeyPin | None, contact: CachedContact) -> KeyPin:
+        after = pin_after(
+            pin, contact.agent, contact.public_key, contact.former_key, contact.rotation
+        )
+        if after != pin:
+            self._pins.put(after)
+            self._on_pin(pin, after)
+        return after
+
+
+def check_endpoint(url: str, loopback: bool = False) -> None:
+    """Raises BadAgentEndpoint."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise BadAgentEndpoint from None
+    local = loopback and parts.scheme == "http" and host in LOOPBACK
+    if not host or parts.username is not None or (parts.scheme != "https" and not local):
+        raise BadAgentEndpoint
+
+
+def _converted(row: Any) -> CachedContact | None:
+    """None for a row that no agent of this protocol can have."""
+    try:
+        contact = msgspec.convert(row, CachedContact)
+    except msgspec.ValidationError:
+        return None
+    return contact if is_agent_name(contact.agent) and _is_key(contact.public_key) else None
+
+
+def _is_key(text: str) -> bool:
+    try:
+        AgentPublicKey.of(text)
+    except BadKey:
+        return False
+    return True
+
+
+def _read(file: Path) -> AgentCache:
+    """An empty cache if the file is missing or damaged."""
+    try:
+        cache = msgspec.json.decode(file.read_bytes(), type=AgentCache)
+    except (OSError, ValueError):
+        return AgentCache()
+    cache.admins = {name: key for name, key in cache.admins.items() if _is_key(key)}
+    return cache

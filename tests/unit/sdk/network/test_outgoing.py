@@ -1,0 +1,89 @@
+"""Messages that wait: the times of their attempts, their limits, and processes that end."""
+
+import pytest
+
+from appliance.sdk.network import outgoing
+from appliance.sdk.network.outgoing import (
+    EXPIRY_MS,
+    LEASE_MS,
+    PENDING_MAX,
+    NetworkMessageTooLarge,
+    NetworkQueueFull,
+    NoSuchReport,
+    OutgoingMessages,
+    SendAttempt,
+)
+
+
+@pytest.fixture
+def queue(state):
+    return OutgoingMessages(state)
+
+
+def attempt(at_ms, problem="offline", **more):
+    return SendAttempt(at_ms, "offline", problem=problem, **more)
+
+
+def run(queue, message_id, until_ms, **more):
+    """The times of all attempts of a message that is never delivered."""
+    now_ms, times = 0, []
+    while now_ms <= until_ms:
+        claimed = queue.claim(now_ms)
+        if claimed is None:
+            break
+        times.append(now_ms)
+        now_ms = queue.record(claimed.report, attempt(now_ms, **more), now_ms).due_ms
+    return times, queue.report(message_id).status
+
+
+def test_attempts_follow_the_schedule_until_the_message_expires(queue):
+    message_id = queue.add("bert", {"text": "hi"}, "direct", 0)
+    times, status = run(queue, message_id, EXPIRY_MS)
+    assert times[:5] == [0, 10_000, 40_000, 130_000, 190_000]
+    assert (times[-1], status) == (EXPIRY_MS, "expired")
+
+
+def test_final_refusal_ends_the_attempts(queue):
+    message_id = queue.add("bert", {}, "direct", 0)
+    assert run(queue, message_id, EXPIRY_MS, final=True) == ([0], "failed")
+
+
+def test_delivery_keeps_the_report_and_drops_the_payload(queue, state):
+    message_id = queue.add("bert", {"text": "hi"}, "direct", 0)
+    claimed = queue.claim(0)
+    assert claimed.payload == {"text": "hi"}
+    queue.record(claimed.report, attempt(0, None, http_status=200), 5)
+    report = queue.report(message_id)
+    assert (report.status, report.attempts[0].http_status) == ("delivered", 200)
+    with state.transaction() as tx:
+        assert tx.execute("SELECT payload FROM outgoing").fetchall() == [(None,)]
+    with pytest.raises(NoSuchReport):
+        queue.report("another")
+
+
+def test_message_of_a_process_that_ended_is_claimed_again(queue):
+    message_id = queue.add("bert", {}, "direct", 0)
+    assert queue.claim(0, message_id) is not None
+    assert queue.claim(LEASE_MS - 1) is None
+    assert queue.claim(LEASE_MS).report.message_id == message_id
+
+
+def test_queue_is_bounded(queue, monkeypatch):
+    ids = [queue.add("bert", {}, "direct", 0) for _ in range(PENDING_MAX)]
+    with pytest.raises(NetworkQueueFull):
+        queue.add("bert", {}, "direct", 0)
+    claimed = queue.claim(0, ids[0])
+    queue.record(claimed.report, attempt(0, None), 0)
+    monkeypatch.setattr(outgoing, "REPORTS_MAX", 10)
+    queue.add("bert", {}, "direct", 0)
+    assert ids[0] not in {report.message_id for report in queue.reports()}
+    with pytest.raises(NetworkMessageTooLarge):
+        queue.add("bert", {"text": "x" * 200_000}, "direct", 0)
+
+
+def test_only_the_recipients_first_receipt_counts(queue):
+    message_id = queue.add("bert", {}, "direct", 0)
+    assert not queue.note_receipt(message_id, "cleo", 5)
+    assert queue.note_receipt(message_id, "bert", 6)
+    assert not queue.note_receipt(message_id, "bert", 7)
+    assert queue.report(message_id).receipt_ms == 6

@@ -1,0 +1,31 @@
+"""The file of an agent: readable by its owner, shared by processes, refused when it is damaged."""
+
+import stat
+from contextlib import suppress
+
+import pytest
+
+from appliance.sdk.network.state import AgentState, AgentStateDamaged
+
+
+def test_file_is_for_its_owner_and_is_shared(tmp_path, state):
+    assert stat.S_IMODE((tmp_path / "state.sqlite3").stat().st_mode) == 0o600
+    other = AgentState(tmp_path / "state.sqlite3")
+    state.set_cursor("contacts", "7")
+    assert (other.cursor("contacts"), other.cursor("broadcasts")) == ("7", "")
+    other.close()
+
+
+def test_failed_transaction_changes_nothing(state):
+    with suppress(KeyError), state.transaction() as tx:
+        tx.execute("INSERT INTO cursors (name, value) VALUES ('contacts', '7')")
+        raise KeyError
+    assert state.cursor("contacts") == ""
+
+
+def test_damaged_file_is_refused(tmp_path):
+    file = tmp_path / "state.sqlite3"
+    file.write_bytes(b"x" * 10_000)
+    with pytest.raises(AgentStateDamaged):
+        AgentState(file)
+    assert file.read_bytes() == b"x" * 10_000
