@@ -8,6 +8,7 @@ a program pays only for what it imports.
 client, aio             the hub: requests, and events with a durable cursor
 courier, courier_aio    producers and consumers of envelopes
 bus, bus_aio            agents of the worker bus
+network                 agents of the network: contacts and encrypted messages
 discovery               which workspace, which hub, which token
 reader                  stateless reads of the database, without a hub
 http                    requests to the hub, retried where that is safe
@@ -57,6 +58,12 @@ if TYPE_CHECKING:
     from appliance.sdk.errors import VersionConflict as VersionConflict
     from appliance.sdk.http import Retry as Retry
     from appliance.sdk.models import NewMessage as NewMessage
+    from appliance.sdk.network.agent import NetworkAgent as NetworkAgent
+    from appliance.sdk.network.aio import AsyncNetworkAgent as AsyncNetworkAgent
+    from appliance.sdk.network.endpoint import asgi_endpoint as asgi_endpoint
+    from appliance.sdk.network.endpoint import wsgi_endpoint as wsgi_endpoint
+    from appliance.sdk.network.folder import AgentConfig as AgentConfig
+    from appliance.sdk.network.folder import AgentFolder as AgentFolder
     from appliance.sdk.reader import WorkspaceReader as WorkspaceReader
     from appliance.sdk.stream_follower import NewHistory as NewHistory
     from appliance.sdk.stream_follower import TokenRefused as TokenRefused
@@ -80,6 +87,10 @@ _MODULES = {
     ),
     ".http": ("Retry",),
     ".models": ("NewMessage",),
+    ".network.agent": ("NetworkAgent",),
+    ".network.aio": ("AsyncNetworkAgent",),
+    ".network.endpoint": ("asgi_endpoint", "wsgi_endpoint"),
+    ".network.folder": ("AgentConfig", "AgentFolder"),
     ".reader": ("WorkspaceReader",),
     ".stream_follower": ("NewHistory", "TokenRefused"),
     ".target": ("OtherDatabase", "ProtocolUnknown"),

@@ -1,5 +1,7 @@
 """What an agent of the network imports, without an appliance. Needs the extra `agentlip[network]`.
 
+agent, aio      what a program uses: contacts, messages, keys
+endpoint        receives messages, as a WSGI or ASGI application
 relay_client    signed requests to a relay
 folder          the files of an agent: name, relay, key
 state           the file with what an agent has to keep

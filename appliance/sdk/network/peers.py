@@ -30,6 +30,7 @@ from appliance.network.envelope import (
 )
 from appliance.network.keys import AgentKey, AgentPublicKey, BadKey
 from appliance.network.names import is_agent_name
+from appliance.sdk.network.folder import NoNetworkAgent
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins, pin_after
 from appliance.sdk.network.relay_client import RelayClient, RelayUnreachable
 
@@ -88,7 +89,6 @@ class Peers:
     def __init__(
         self,
         relay: RelayClient,
-        key: AgentKey,
         pins: KeyPins,
         file: Path,
         clock: Clock,
@@ -97,10 +97,10 @@ class Peers:
         loopback: bool = False,
     ) -> None:
         """`loopback` also allows endpoints on this machine, without TLS, for tests."""
-        self._relay, self._key, self._pins = relay, key, pins
+        self._relay, self._pins = relay, pins
         self._file, self._clock, self._on_pin, self._loopback = file, clock, on_pin, loopback
         self._cache = _read(file)
-        self._ciphers: dict[tuple[str, str], Correspondence] = {}
+        self._ciphers: dict[tuple[AgentKey, str, str], Correspondence] = {}
         self._refreshed = float("-inf")
 
     @property
@@ -136,16 +136,26 @@ class Peers:
             raise NotAContact
         return self.contacts[name]
 
-    def seal(
-        self, name: str, payload: dict[str, Any], message_id: str, kind: TYPES = "direct"
-    ) -> tuple[str, bytes]:
-        """The endpoint of a contact, and an envelope for it. Raises NotAContact, KeyChanged,
-        BadAgentEndpoint, MalformedEnvelope."""
+    def check(self, name: str) -> tuple[CachedContact, KeyPin]:
+        """A contact to which messages may be sent. Raises NotAContact, KeyChanged."""
         contact = self.contact(name)
         pin = self._pin_of(contact)
         if pin.offered is not None:
             raise KeyChanged(details={"agent": name})
-        endpoint = contact.endpoint or ""
+        return contact, pin
+
+    def seal(
+        self,
+        name: str,
+        payload: dict[str, Any],
+        message_id: str,
+        kind: TYPES = "direct",
+        endpoint: str | None = None,
+    ) -> tuple[str, bytes]:
+        """The endpoint of a contact (the given one if there is one), and an envelope for it.
+        Raises NotAContact, KeyChanged, BadAgentEndpoint, MalformedEnvelope."""
+        contact, pin = self.check(name)
+        endpoint = endpoint or contact.endpoint or ""
         check_endpoint(endpoint, self._loopback)
         version = contact.newest_version()
         fields = self._cipher(name, pin.key).seal(
@@ -178,10 +188,14 @@ class Peers:
         return None if contact is None else self._cipher(name, self._pin_of(contact).key)
 
     def _cipher(self, name: str, key: str) -> Correspondence:
-        cipher = self._ciphers.get((name, key))
+        """With their shared secret, which is derived once for each pair of keys."""
+        own = self._relay.key
+        if own is None:
+            raise NoNetworkAgent
+        cipher = self._ciphers.get((own, name, key))
         if cipher is None:
-            cipher = Correspondence(self._key, self._relay.name, AgentPublicKey.of(key), name)
-            self._ciphers[name, key] = cipher
+            cipher = Correspondence(own, self._relay.name, AgentPublicKey.of(key), name)
+            self._ciphers[own, name, key] = cipher
         return cipher
 
     def _pin_of(self, contact: CachedContact) -> KeyPin:

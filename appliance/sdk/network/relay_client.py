@@ -1,10 +1,10 @@
 """Signed requests of an agent or an admin to a relay, repeated if the connection breaks."""
 
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import msgspec
 
@@ -66,10 +66,10 @@ class RelayClient:
             now_ms = self._clock.now_ms()
             headers |= request_headers(self.key, self.name, method, path, raw, now_ms)
         try:
-            request = urllib.request.Request(self._url + path, raw or None, headers, method=method)
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as reply:
+            request = Request(self._url + path, raw or None, headers, method=method)
+            with urlopen(request, timeout=TIMEOUT_SECONDS) as reply:
                 return msgspec.json.decode(reply.read(REPLY_BYTES_MAX))
-        except urllib.error.HTTPError as error:
+        except HTTPError as error:
             raise self._refusal(error.code, error.read(REPLY_BYTES_MAX)) from None
         except (OSError, ValueError):  # also a reply that is not JSON
             raise RelayUnreachable(details={"url": self._url}) from None

@@ -1,0 +1,437 @@
+"""An agent of the network: what a program imports.
+
+    agent = NetworkAgent("anna.agent", on_message=handle)
+    agent.start()                                  # heartbeats, and messages that wait
+    agent.send("bert", {"text": "The build is green."})
+
+Its folder is made by `agentlip network init`, or by `AgentFolder.create`. Messages of others come
+in through `endpoint.py`.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.network.broadcast import BroadcastRefused, SignedBroadcast, verify_broadcast
+from appliance.network.envelope import FORMER_VERSION, VERSION, MalformedEnvelope, OpenedMessage
+from appliance.network.keys import AgentKey, AgentPublicKey, rotation_text
+from appliance.network.names import check_agent_name
+from appliance.network.safety import fingerprint, safety_number
+from appliance.sdk.closing import Closing
+from appliance.sdk.network.folder import AgentFolder
+from appliance.sdk.network.incoming import IncomingMessages, StoredMessage
+from appliance.sdk.network.outgoing import (
+    EXPIRY_MS,
+    ClaimedMessage,
+    NetworkQueueFull,
+    OutgoingMessages,
+    SendAttempt,
+    SendReport,
+)
+from appliance.sdk.network.peers import BadAgentEndpoint, CachedContact, NotAContact, Peers
+from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins
+from appliance.sdk.network.post import Post, post_envelope
+from appliance.sdk.network.relay_client import RelayClient, RelayRefused
+from appliance.sdk.network.state import AgentState
+
+HEARTBEAT_SECONDS, HEARTBEATS = 300.0, (60.0, 1800.0)  # usual, and shortest and longest
+RETRY_SECONDS = 30.0  # after a heartbeat that failed
+TICK_SECONDS = 1.0
+PAGE, PAGES_MAX = 200, 20
+FINAL = frozenset({400, 405, 410, 413, 415, 422})  # the recipient refuses the message for good
+
+
+class NetworkEvent(Struct, frozen=True):
+    """`agent`: the other one. The kinds and their details: docs/reference/network.md."""
+
+    kind: str
+    agent: str
+    details: dict[str, Any]
+
+
+class AgentPresence(Struct, frozen=True, rename="camel"):
+    """`online`: None if the relay can't be read. It shows the endpoint to contacts."""
+
+    agent: str
+    online: bool | None = None
+    endpoint: str | None = None
+    last_seen: str | None = None
+
+    @property
+    def state(self) -> str:
+        return {True: "online", False: "offline", None: "unknown"}[self.online]
+
+
+class NetworkAgent(Closing):
+    """Safe for many threads. `problem`: why the last heartbeat failed."""
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        on_message: Callable[[OpenedMessage], object] | None = None,
+        on_event: Callable[[NetworkEvent], object] = lambda _: None,
+        auto_approve: bool = False,
+        receipts: bool = False,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        post: Post = post_envelope,
+        clock: Clock | None = None,
+        loopback: bool = False,
+    ) -> None:
+        """
+        on_message    gets each message once; an exception makes its sender try again. Without it,
+                      messages are kept for `messages`
+        auto_approve  accept every request for contact, without a person
+        receipts      confirm to senders that a message was handled
+        loopback      allow endpoints on this machine, for tests
+        """
+        if not HEARTBEATS[0] <= heartbeat_seconds <= HEARTBEATS[1]:
+            raise Invalid("heartbeat_seconds must be from 60 to 1800")
+        self.folder = AgentFolder(Path(folder))
+        self.config = self.folder.config()
+        self.name = self.config.name
+        self._clock = clock or SystemClock()
+        self._on_message, self._on_event = on_message, on_event
+        self._auto_approve, self._receipts = auto_approve, receipts
+        self._heartbeat_seconds, self._post = heartbeat_seconds, post
+        self._closed = threading.Event()
+        self.relay = RelayClient(
+            self.config.relay, self._clock, self.name, self.folder.key(), self._closed.wait
+        )
+        self._unsigned = RelayClient(self.config.relay, self._clock, pause=self._closed.wait)
+        self.state = AgentState(self.folder.path / "state.sqlite3")
+        self._pins = KeyPins(self.state)
+        self.outgoing = OutgoingMessages(self.state)
+        self._incoming = IncomingMessages(self.state)
+        self.peers = Peers(
+            self.relay, self._pins, self.folder.path / "cache.json", self._clock, self._note_pin,
+            loopback=loopback,
+        )  # fmt: skip
+        self.problem: str | None = None
+        self._next_poll = float("-inf")
+        self._thread: threading.Thread | None = None
+
+    # -- registration --------------------------------------------------------------------------
+
+    def request_code(self, email: str) -> None:
+        """Have the relay send a code to the owner. Only this agent's key can register with it."""
+        body = {"agentName": self.name, "email": email, "publicKey": self.public_key}
+        self._unsigned.request("POST", "/verify/send", body)
+
+    def register(self, email: str, code: str) -> str:
+        """Confirm the code and register. The agent's status; an admin has to approve it."""
+        self._unsigned.request("POST", "/verify/confirm", {"agentName": self.name, "code": code})
+        body = {
+            "name": self.name, "publicKey": self.public_key, "ownerEmail": email,
+            "endpoint": self.config.endpoint, "version": VERSION,
+        }  # fmt: skip
+        return str(self._unsigned.request("POST", "/registry/agents", body)["agent"]["status"])
+
+    @property
+    def public_key(self) -> str:
+        return str(self._key.public)
+
+    @property
+    def _key(self) -> AgentKey:
+        return self.relay.key or self.folder.key()
+
+    def rotate_key(self) -> str:
+        """Replace the key by a new one, which the present one signs. The new public key.
+
+        If the reply is lost, call it again. A program that runs with the former key takes the new
+        one at its next heartbeat.
+        """
+        former, key = self.folder.key(), self.folder.next_key()
+        text = rotation_text(self.name, former.public, key.public)
+        body = {
+            "publicKey": str(key.public), "signature": former.sign(text), "proof": key.sign(text),
+        }  # fmt: skip
+        try:
+            self.relay.request("POST", f"/registry/agents/{self.name}/rotate-key", body)
+        except RelayRefused:
+            if not self._is_registered(key):  # it may have been accepted before
+                raise
+        self.folder.promote_next()
+        self.relay.key = key
+        return str(key.public)
+
+    def _is_registered(self, key: AgentKey) -> bool:
+        try:
+            RelayClient(self.config.relay, self._clock, self.name, key).request("GET", "/contacts")
+        except RelayRefused:
+            return False
+        return True
+
+    # -- contacts ------------------------------------------------------------------------------
+
+    def contacts(self) -> list[CachedContact]:
+        """From the relay; while it is down, those of the last time."""
+        with suppress(ApplianceError):
+            self.peers.refresh()
+        return list(self.peers.contacts.values())
+
+    def pending_requests(self) -> list[dict[str, Any]]:
+        """Requests that wait for an answer: `from`, `greeting`, `requesterEmail`, `publicKey`."""
+        rows: list[dict[str, Any]] = self.relay.request("GET", "/contacts/pending")
+        return rows
+
+    def request_contact(self, name: str, greeting: str = "") -> None:
+        body = {"to": check_agent_name(name), "greeting": greeting}
+        self.relay.request("POST", "/contacts/request", body)
+
+    def accept_contact(self, name: str) -> None:
+        self.relay.request("POST", f"/contacts/{check_agent_name(name)}/accept")
+        self.peers.refresh()
+
+    def deny_contact(self, name: str) -> None:
+        self.relay.request("POST", f"/contacts/{check_agent_name(name)}/deny")
+
+    def remove_contact(self, name: str) -> None:
+        """End the contact, and remove its key and endpoint from this machine."""
+        self.relay.request("DELETE", f"/contacts/{check_agent_name(name)}")
+        self.peers.refresh()
+        self._pins.remove(name)
+
+    def presence(self, name: str) -> AgentPresence:
+        """Unknown if the relay can't be read."""
+        try:
+            row = self.relay.request("GET", f"/presence/{check_agent_name(name)}")
+        except ApplianceError:
+            return AgentPresence(name)
+        endpoint, last_seen = row.get("endpoint"), row.get("lastSeen")
+        return AgentPresence(name, row.get("online") is True, endpoint, last_seen)
+
+    # -- keys of contacts ----------------------------------------------------------------------
+
+    def pins(self) -> list[KeyPin]:
+        return list(self._pins.all().values())
+
+    def safety_number(self, name: str) -> str:
+        """60 digits that both owners compare. They belong to the key that the relay shows."""
+        pin = self._pin(name)
+        shown = AgentPublicKey.of(pin.offered or pin.key)
+        return safety_number(self._key.public, shown)
+
+    def confirm_key(self, name: str) -> None:
+        """A person compared the safety number. Raises KeyChanged."""
+        pin = self._pin(name)
+        if pin.offered is not None:
+            raise KeyChanged(details={"agent": name})
+        self._pins.put(KeyPin(name, pin.key, verified=True))
+
+    def accept_key(self, name: str, shown: str) -> None:
+        """Accept the changed key with this fingerprint. Raises KeyChanged if it is another one."""
+        pin = self._pin(name)
+        if pin.offered is None or fingerprint(AgentPublicKey.of(pin.offered)) != shown:
+            raise KeyChanged(details={"agent": name})
+        self._pins.put(KeyPin(name, pin.offered))
+
+    def _pin(self, name: str) -> KeyPin:
+        pin = self._pins.get(name)
+        if pin is None:
+            raise NotAContact
+        return pin
+
+    def _note_pin(self, before: KeyPin | None, after: KeyPin) -> None:
+        kind = "key-changed" if after.offered else "key-rotated" if before else "key-pinned"
+        if before is not None and before.key == after.key and after.offered is None:
+            return  # the relay shows the pinned key again
+        shown = fingerprint(AgentPublicKey.of(after.offered or after.key))
+        self._emit(kind, after.agent, fingerprint=shown)
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def send(self, name: str, payload: dict[str, Any]) -> SendReport:
+        """Send a message: delivered now, or pending for up to one hour. Raises NotAContact,
+        KeyChanged, NetworkQueueFull, NetworkMessageTooLarge."""
+        self.peers.check(name)
+        now_ms = self._clock.now_ms()
+        message_id = self.outgoing.add(name, payload, "direct", now_ms)
+        claimed = self.outgoing.claim(now_ms, message_id)
+        return self.outgoing.report(message_id) if claimed is None else self._deliver(claimed)
+
+    def report(self, message_id: str) -> SendReport:
+        """Every attempt to deliver a message. Raises NoSuchReport."""
+        return self.outgoing.report(message_id)
+
+    def reports(self) -> list[SendReport]:
+        """The newest first."""
+        return self.outgoing.reports()
+
+    def _deliver(self, claimed: ClaimedMessage) -> SendReport:
+        report, now_ms = claimed.report, self._clock.now_ms()
+        if now_ms < report.created_ms + EXPIRY_MS:
+            presence = self.presence(report.recipient)
+            attempt = None if _is_waiting(report, presence) else self._attempt(claimed, presence)
+        else:
+            attempt = None
+        report = self.outgoing.record(report, attempt, self._clock.now_ms())
+        if attempt is not None or report.status != "pending":
+            self._emit(
+                "status", report.recipient, messageId=report.message_id, status=report.status,
+                attempts=len(report.attempts),
+            )  # fmt: skip
+        return report
+
+    def _attempt(self, claimed: ClaimedMessage, presence: AgentPresence) -> SendAttempt:
+        report, endpoint, started = claimed.report, presence.endpoint, self._clock.monotonic()
+        status, problem, final = None, None, False
+        if presence.online is False:
+            problem = "the recipient is offline"
+        else:
+            try:
+                endpoint, body = self.peers.seal(
+                    report.recipient, claimed.payload, report.message_id, report.type, endpoint
+                )
+                status = self._post(endpoint, body)
+            except (NotAContact, MalformedEnvelope) as error:
+                problem, final = error.message, True
+            except (KeyChanged, BadAgentEndpoint) as error:
+                problem = error.message
+            except OSError as error:
+                problem = f"the connection failed: {type(error).__name__}"
+        if status is not None and not 200 <= status < 300:
+            problem, final = f"the recipient responded with {status}", status in FINAL
+        milliseconds = round((self._clock.monotonic() - started) * 1000)
+        return SendAttempt(
+            self._clock.now_ms(), presence.state, presence.last_seen, endpoint, status,
+            milliseconds, problem, final,
+        )  # fmt: skip
+
+    # -- receiving -----------------------------------------------------------------------------
+
+    def receive(self, body: bytes) -> OpenedMessage | None:
+        """Verify an envelope and hand its message over. None: it was handed over before.
+
+        Raises EnvelopeRefused, ContactsNotCurrent, MessageBeingHandled, and errors of the handler.
+        """
+        message = self.peers.open(body)
+        now_ms = self._clock.now_ms()
+        if not self._incoming.claim(message, now_ms):
+            return None
+        is_receipt = message.type == "receipt"
+        try:
+            if is_receipt:
+                self._note_receipt(message, now_ms)
+            elif self._on_message is not None:
+                self._on_message(message)
+        except BaseException:
+            self._incoming.release(message)
+            raise
+        keep = self._on_message is None and not is_receipt
+        self._incoming.finish(message, now_ms, keep=keep)
+        if self._receipts and not is_receipt:
+            self._send_receipt(message, now_ms)
+        return message
+
+    def messages(self, after: int = 0, limit: int = 100) -> list[StoredMessage]:
+        """Messages received without `on_message`, oldest first. `after` is the `number` of one."""
+        return self._incoming.messages(after, limit)
+
+    def _note_receipt(self, message: OpenedMessage, now_ms: int) -> None:
+        message_id = str(message.payload.get("messageId"))
+        if self.outgoing.note_receipt(message_id, message.sender, now_ms):
+            self._emit("receipt", message.sender, messageId=message_id)
+
+    def _send_receipt(self, message: OpenedMessage, now_ms: int) -> None:
+        """The next round of `run_once` delivers it. Agents that know only 2.0 have no receipts."""
+        contact = self.peers.contacts.get(message.sender)
+        if contact is not None and contact.newest_version() != FORMER_VERSION:
+            payload = {"messageId": message.message_id, "status": "delivered"}
+            with suppress(NetworkQueueFull):
+                self.outgoing.add(message.sender, payload, "receipt", now_ms)
+
+    # -- in the background ---------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Send heartbeats and waiting messages, in a thread, until `close`."""
+        self._thread = threading.Thread(target=self._run, name="agentlip-network", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Messages that wait stay in the agent's folder."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.state.close()
+
+    def run_once(self) -> None:
+        """A heartbeat if it is time for one, and every message that is due."""
+        now = self._clock.monotonic()
+        if now >= self._next_poll:
+            self._next_poll = now + RETRY_SECONDS
+            try:
+                self.poll()
+            except ApplianceError as error:
+                self.problem = error.message
+            else:
+                self.problem, self._next_poll = None, now + self._heartbeat_seconds
+        while claimed := self.outgoing.claim(self._clock.now_ms()):
+            self._deliver(claimed)
+
+    def poll(self) -> None:
+        """Send a heartbeat; read contacts, their events, the keys of admins, and broadcasts."""
+        self.relay.key = self.folder.key()  # another process may have replaced it
+        body = {"endpoint": self.config.endpoint, "version": VERSION}
+        self.relay.request("PUT", "/presence", body)
+        self.peers.refresh()
+        self._poll_contact_events()
+        self._poll_broadcasts()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self.run_once()
+            except Exception as error:  # also of a callback: the next round tries again
+                self.problem = f"{type(error).__name__}: {error}"
+            self._closed.wait(TICK_SECONDS)
+
+    def _poll_contact_events(self) -> None:
+        after = int(self.state.cursor("contacts") or 0)
+        for _ in range(PAGES_MAX):
+            page = self.relay.request("GET", f"/contacts/events?after={after}&limit={PAGE}")
+            events = page["events"]
+            requests = {}
+            if any(event["event"] == "requested" for event in events):
+                requests = {row["from"]: row for row in self.pending_requests()}
+            for event in events:
+                name, kind = str(event["agent"]), event["event"]
+                self._emit(f"contact-{kind}", name, **requests.get(name, {}))
+                if kind == "requested" and self._auto_approve and name in requests:
+                    self.accept_contact(name)
+                after = int(event["id"])
+            self.state.set_cursor("contacts", str(after))
+            if len(events) < PAGE:
+                return
+
+    def _poll_broadcasts(self) -> None:
+        after = self.state.cursor("broadcasts")
+        seek = f"&after={after}" if after else ""
+        rows = self.relay.request("GET", f"/admin/broadcasts?limit={PAGE}{seek}")
+        admins = self.peers.admin_keys()
+        for row in reversed(rows):
+            kind, sender = str(row["type"]), str(row["sender"])
+            signed = SignedBroadcast(kind, str(row["payload"]), sender, str(row["signature"]))
+            try:
+                payload = verify_broadcast(signed, admins)
+            except BroadcastRefused as error:
+                self._emit("broadcast-refused", sender, id=row["id"], reason=error.message)
+            else:
+                self._emit("broadcast", sender, id=row["id"], type=kind, payload=payload)
+            self.state.set_cursor("broadcasts", str(row["id"]))
+
+    def _emit(self, kind: str, agent: str, **details: Any) -> None:
+        self._on_event(NetworkEvent(kind, agent, details))
+
+
+def _is_waiting(report: SendReport, presence: AgentPresence) -> bool:
+    """Whether an attempt is useless, because the recipient was not seen since the last one."""
+    if not report.was_tried_enough or presence.online is None:
+        return False
+    return presence.online is False or presence.last_seen == report.attempts[-1].last_seen
