@@ -61,7 +61,13 @@ IMPORTERS = {
         "appliance.busfile.heartbeats",  # in an agent's process, while the agent blocks
         "appliance.export.prefetch",
     ],
-    "asyncio": ["appliance.sdk.aio", "appliance.sdk.bus_aio", "appliance.sdk.courier_aio"],
+    "asyncio": [
+        "appliance.sdk.aio",
+        "appliance.sdk.bus_aio",
+        "appliance.sdk.courier_aio",
+        "appliance.sdk.network.aio",
+        "appliance.sdk.network.endpoint",
+    ],
 }
 
 # Offences against the layers, and against the contracts in pyproject.toml.

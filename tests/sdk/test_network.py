@@ -1,0 +1,238 @@
+"""Agents of the network: contacts, presence, messages that wait, receipts, broadcasts."""
+
+import pytest
+
+from appliance.network.keys import AgentKey, rotation_text
+from appliance.sdk.network.outgoing import NetworkQueueFull
+from appliance.sdk.network.peers import NotAContact
+from appliance.sdk.network.relay_client import RelayRefused, RelayUnreachable
+from tests.support.relay import key
+
+
+def test_new_agent_registers_with_the_code_of_a_mail(network):
+    agent = network.open("anna")
+    agent.request_code("anna@example.org")
+    assert agent.register("anna@example.org", network.relay.codes.last()) == "pending"
+    with pytest.raises(RelayRefused) as refused:
+        agent.poll()
+    assert refused.value.details["code"] == "AGENT_PENDING"
+
+
+def test_two_agents_become_contacts_by_hand(network):
+    anna, bert = network.agent("anna"), network.agent("bert")
+    with pytest.raises(NotAContact):
+        anna.send("bert", {})
+    anna.request_contact("bert", "Hello!")
+    bert.poll()
+    (event,) = [event for who, event in network.events if who == "bert"]
+    assert (event.kind, event.agent) == ("contact-requested", "anna")
+    assert event.details["greeting"] == "Hello!"
+    assert [row["from"] for row in bert.pending_requests()] == ["anna"]
+    bert.accept_contact("anna")
+    assert anna.send("bert", {"text": "hi"}).status == "delivered"
+    anna.poll()
+    assert network.kinds("anna") == ["status", "contact-accepted"]
+    assert [contact.agent for contact in bert.contacts()] == ["anna"]
+    bert.remove_contact("anna")
+    assert (bert.contacts(), bert.pins()) == ([], [])
+    report = anna.send("bert", {"text": "hi"})  # anna has not read its contacts since
+    assert report.attempts[0].http_status == 503  # bert may not read them again so soon
+    network.wait(10)
+    assert anna.report(report.message_id).status == "failed"
+
+
+def test_denied_request_makes_no_contact(network):
+    anna, bert = network.agent("anna"), network.agent("bert")
+    anna.request_contact("bert")
+    bert.deny_contact("anna")
+    assert (bert.pending_requests(), anna.contacts()) == ([], [])
+
+
+def test_requests_are_accepted_without_a_person_only_if_that_is_set(network):
+    network.agent("anna")
+    network.agent("bert", auto_approve=True)
+    network.agent("cleo")
+    for other in ("bert", "cleo"):
+        network.agents["anna"].request_contact(other)
+        network.agents[other].poll()
+    assert [contact.agent for contact in network.agents["anna"].contacts()] == ["bert"]
+
+
+def test_first_message_of_a_new_contact_arrives_at_once(network):
+    """The recipient has not read its contacts since."""
+    network.agent("anna")
+    bert = network.agent("bert")
+    network.relay.clock.pass_seconds(60)
+    network.relay.connect("bert", "anna")
+    assert bert.send("anna", {"text": "hi"}).status == "delivered"
+    assert network.texts("anna") == ["hi"]
+
+
+def test_message_is_delivered_and_never_passes_the_relay(network, anna):
+    report = anna.send("bert", {"text": "the build is green"})
+    assert report.status == "delivered"
+    (attempt,) = anna.report(report.message_id).attempts
+    assert (attempt.presence, attempt.http_status) == ("online", 200)
+    assert attempt.endpoint == "https://bert.example.org/network/inbox"
+    ((_, message),) = network.handled
+    assert (message.sender, message.version) == ("anna", "2.1")
+    files = [file for file in network.relay.path.parent.iterdir() if file.is_file()]
+    assert files
+    assert not any(b"build is green" in file.read_bytes() for file in files)
+    assert b"build is green" not in network.sent[0]
+
+
+def test_contact_that_announces_2_0_gets_2_0(network, anna):
+    body = {"endpoint": "https://bert.example.org/network/inbox"}
+    network.relay.request("PUT", "/presence", body, by="bert")
+    anna.poll()
+    anna.send("bert", {"text": "hi"})
+    assert network.handled[0][1].version == "2.0"
+
+
+def test_message_for_an_agent_that_comes_back_within_the_hour_is_delivered(network, anna):
+    network.offline.add("bert")
+    network.relay.clock.pass_seconds(700)  # bert's last heartbeat is too old
+    report = anna.send("bert", {"text": "hi"})
+    assert (report.status, report.attempts[0].presence) == ("pending", "offline")
+    for seconds in (10, 30, 90, 60, 1200):
+        network.wait(seconds)
+    assert len(anna.report(report.message_id).attempts) == 4
+    network.offline.clear()
+    network.wait(60, "bert")
+    assert anna.report(report.message_id).status == "delivered"
+    assert network.texts("bert") == ["hi"]
+    statuses = [e.details["status"] for who, e in network.events if e.kind == "status"]
+    assert statuses == ["pending"] * 4 + ["delivered"]
+
+
+def test_message_expires_after_an_hour_and_the_sender_is_notified(network, anna):
+    network.offline.add("bert")
+    report = anna.send("bert", {"text": "hi"})
+    for _ in range(65):
+        network.wait(60, "bert")  # online, but its endpoint can't be reached
+    assert anna.report(report.message_id).status == "expired"
+    assert network.events[-1][1].details["status"] == "expired"
+    network.offline.clear()
+    network.wait(60, "bert")
+    assert network.texts("bert") == []
+
+
+def test_cached_contacts_are_used_while_the_relay_is_down(network, anna):
+    network.relay_is_down = True
+    with pytest.raises(RelayUnreachable):
+        anna.poll()
+    assert [contact.agent for contact in anna.contacts()] == ["bert"]
+    report = anna.send("bert", {"text": "hi"})
+    assert (report.status, report.attempts[0].presence) == ("delivered", "unknown")
+
+
+def test_failed_heartbeat_is_repeated_sooner(network, anna):
+    network.relay_is_down = True
+    network.wait(300)
+    assert anna.problem == "the relay does not respond"
+    network.relay_is_down = False
+    network.wait(30)
+    assert anna.problem is None
+
+
+def test_waiting_messages_and_contacts_survive_a_restart(network, anna):
+    network.offline.add("bert")
+    report = anna.send("bert", {"text": "hi"})
+    anna.close()
+    again = network.open("anna")
+    network.offline.clear()
+    network.wait(10)
+    assert again.report(report.message_id).status == "delivered"
+    assert network.texts("bert") == ["hi"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"contacts": {"bert": 5}}', b"\xff" * 100])
+def test_damaged_cache_is_made_again(network, anna, content):
+    anna.close()
+    (anna.folder.path / "cache.json").write_bytes(content)
+    again = network.open("anna")
+    assert again.send("bert", {"text": "hi"}).status == "delivered"
+
+
+def test_full_queue_refuses_messages(network, anna):
+    network.relay_is_down = True
+    network.offline.add("bert")
+    for _ in range(100):
+        anna.outgoing.add("bert", {}, "direct", network.clock.now_ms())
+    with pytest.raises(NetworkQueueFull):
+        anna.send("bert", {})
+
+
+def test_receipt_confirms_that_the_message_was_handled(network):
+    anna = network.agent("anna", receipts=True)
+    network.agent("bert", receipts=True)
+    network.connect("anna", "bert")
+    report = anna.send("bert", {"text": "hi"})
+    assert anna.report(report.message_id).receipt_ms is None
+    network.wait(1)
+    assert anna.report(report.message_id).receipt_ms is not None
+    assert network.kinds("anna").count("receipt") == 1
+    network.wait(60)
+    assert len(network.sent) == 2  # a receipt has no receipt
+
+
+def test_broadcast_counts_only_with_the_signature_of_an_admin(network, anna):
+    relay = network.relay
+    assert relay.broadcast("ada", "maintenance", {"message": "back at 10"}).status_code == 201
+    anna.poll()
+    forged = b'[{"id":"x","type":"update","payload":"{}","sender":"ada","signature":"AAAA"}]'
+    (listed,) = relay.request("GET", "/admin/broadcasts", by="anna").json
+    network.tamper[f"/admin/broadcasts?limit=200&after={listed['id']}"] = lambda _: forged
+    anna.poll()
+    events = [event for who, event in network.events if event.kind.startswith("broadcast")]
+    first, second = (event for event in events if event.details["id"] in (listed["id"], "x"))
+    assert (first.kind, first.agent) == ("broadcast", "ada")
+    assert first.details["payload"]["message"] == "back at 10"
+    assert second.kind == "broadcast-refused"
+
+
+def test_revoked_agent_is_not_a_contact_any_more(network, anna):
+    network.relay.as_admin("POST", "/registry/agents/bert/revoke")
+    anna.poll()
+    assert network.kinds("anna")[-1] == "contact-revoked"
+    with pytest.raises(NotAContact):
+        anna.send("bert", {})
+
+
+def test_key_is_rotated_and_contacts_follow(network, anna):
+    bert = network.agents["bert"]
+    key_before = bert.public_key
+    assert bert.rotate_key() != key_before
+    assert bert.send("anna", {"text": "1"}).status == "pending"  # anna has just read its contacts
+    network.wait(10)
+    assert network.texts("anna") == ["1"]
+    assert network.kinds("anna").count("key-rotated") == 1
+    (pin,) = anna.pins()
+    assert (pin.state, pin.key) == ("new", bert.public_key)
+    assert anna.send("bert", {"text": "2"}).status == "delivered"
+
+
+def test_rotation_whose_reply_was_lost_is_completed(network, anna):
+    relay = network.relay
+    former, following = key("anna"), anna.folder.next_key()
+    relay.request(
+        "POST", "/registry/agents/anna/rotate-key",
+        {"publicKey": str(following.public), **_signatures(former, following)}, by="anna",
+    )  # fmt: skip
+    assert anna.rotate_key() == str(following.public)
+    anna.poll()
+    assert anna.folder.key().public == following.public
+
+
+def _signatures(former: AgentKey, following: AgentKey) -> dict[str, str]:
+    text = rotation_text("anna", former.public, following.public)
+    return {"signature": former.sign(text), "proof": following.sign(text)}
+
+
+def test_refused_rotation_keeps_the_key(network):
+    agent = network.open("anna")  # not registered
+    before = agent.folder.key().public
+    with pytest.raises(RelayRefused):
+        agent.rotate_key()
+    assert agent.folder.key().public == before
