@@ -15,6 +15,7 @@ from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.identity.settings import IdentitySettings
 from appliance.inbox.settings import InboxSettings
+from appliance.jobs.settings import JobsSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox.settings import MailSettings, OutboxSettings
@@ -45,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hub: HubSettings = HubSettings()
     identity: IdentitySettings = IdentitySettings()
     inbox: InboxSettings = InboxSettings()
+    jobs: JobsSettings = JobsSettings()
     outbox: OutboxSettings = OutboxSettings()
     mail: MailSettings = MailSettings()
     plugins: PluginsSettings = PluginsSettings()

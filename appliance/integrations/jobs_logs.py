@@ -1,4 +1,4 @@
-"""Dead letters, and other rows of the logs of outbox and courier, that start jobs."""
+"""Rows of logs that start jobs: events of the hub, and dead letters of outbox and courier."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,20 +8,26 @@ from appliance.kernel.store import Store
 
 NEXT = "FROM log WHERE event_id > ? ORDER BY event_id LIMIT ?"
 AFTER = {
+    "hub": "SELECT e.event_id, e.name, c.name FROM events AS e"
+           " LEFT JOIN channels AS c ON c.id = e.scope_channel_id"
+           " WHERE e.event_id > ? ORDER BY e.event_id LIMIT ?",
     "outbox": f"SELECT event_id, name, mesh {NEXT}",
     "courier": f"SELECT event_id, name, stream {NEXT}",
-}
+}  # fmt: skip
 
 
 class LogJobEvents:
-    """The log of the store `outbox` or `courier`."""
+    """The log of a store, which is polled if nothing is published."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self, store: Store, on_publish: Callable[[Callable[[], None]], None] | None = None
+    ) -> None:
         self.source = self.key = store.name
         self._store = store
+        self._on_publish = on_publish
 
     def newest(self) -> int:
-        number: int = self._store.read(_newest)
+        number: int = self._store.read(_newest, "events" if self.key == "hub" else "log")
         return number
 
     def after(self, number: int, limit: int) -> Sequence[JobEvent]:
@@ -29,11 +35,12 @@ class LogJobEvents:
         return events
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Polled: rows are written by another process."""
+        if self._on_publish is not None:
+            self._on_publish(wake)
 
 
-def _newest(reader: Reader) -> int:
-    row = reader.row("SELECT max(event_id) FROM log")
+def _newest(reader: Reader, table: str) -> int:
+    row = reader.row(f"SELECT max(event_id) FROM {table}")
     return row[0] or 0
 
 

@@ -8,7 +8,7 @@ from appliance.hub.subsystem import HubSubsystem
 from appliance.integrations.hooks_inbox import OwnUrl
 from appliance.integrations.jobs_ask import HubJobAsks
 from appliance.integrations.jobs_export import segment_events
-from appliance.integrations.jobs_hub import HubJobEvents, HubJobTopics
+from appliance.integrations.jobs_hub import HubJobTopics
 from appliance.integrations.jobs_logs import AFTER, LogJobEvents
 from appliance.jobs.loops import JobEvents
 from appliance.jobs.subsystem import JobsNeeds
@@ -30,7 +30,7 @@ def jobs_needs(host: Host, book: TokenBook, parts: Sequence[Subsystem | None]) -
 def _events(host: Host, parts: Sequence[Subsystem | None]) -> Iterator[JobEvents]:
     for part in parts:
         if isinstance(part, HubSubsystem):
-            yield HubJobEvents(part.hub)
+            yield LogJobEvents(part.hub.store, part.hub.feed.on_publish)
         elif part is not None and part.name in AFTER:
             yield from (LogJobEvents(store) for store in part.stores if store.name in AFTER)
     yield from segment_events(host)

@@ -18,11 +18,10 @@ class JobCatalogue:
         self._log = log
         self._lock = GreenletLock()
         self.version = 0  # grows with each change
-        self._signature: object = None
-        self._is_read = False
+        self._signature: object = ""
         self._specs: dict[str, wire.JobSpec] = {}
         self._given: dict[str, wire.JobSpec] = {}
-        self._files: list[SpecFile] = []
+        self.files: list[SpecFile] = []
 
     def put(self, name: str, spec: wire.JobSpec | None) -> None:
         """A job that was made over the API, or removed (None)."""
@@ -39,10 +38,6 @@ class JobCatalogue:
             raise wire.NoSuchJob(details={"job": name}) from None
 
     @property
-    def files(self) -> list[SpecFile]:
-        return self._files
-
-    @property
     def specs(self) -> dict[str, wire.JobSpec]:
         return self._given | self._specs
 
@@ -50,14 +45,13 @@ class JobCatalogue:
         """Read the files if one has changed."""
         with self._lock:
             signature = in_thread(_signature, self._workspace)
-            if self._is_read and signature == self._signature:
-                return
-            self._take(in_thread(read_folder, self._workspace))
-            self._signature, self._is_read = signature, True
-            self.version += 1
+            if signature != self._signature:
+                self._take(in_thread(read_folder, self._workspace))
+                self._signature = signature
+                self.version += 1
 
     def _take(self, files: list[SpecFile]) -> None:
-        former, self._specs, self._files = self._specs, {}, files
+        former, self._specs, self.files = self._specs, {}, files
         for file in files:
             spec = file.spec
             if file.error is not None:

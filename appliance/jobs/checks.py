@@ -8,6 +8,7 @@ from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem, Severi
 from appliance.checks.context import Context
 from appliance.jobs import wire
 from appliance.jobs.handles import is_running
+from appliance.jobs.queries import READY
 from appliance.jobs.schedule import next_ms
 from appliance.jobs.spec_files import read_folder
 from appliance.kernel.steady_clock import steady_ms
@@ -28,13 +29,7 @@ _ENDED = (
     "SELECT run_id, handle FROM attempts WHERE state <> 'running' AND handle IS NOT NULL"
     " ORDER BY run_id DESC LIMIT ?"
 )
-_OVERDUE = (
-    "SELECT id, job FROM runs AS r WHERE state = 'queued' AND due_steady_ms < ?"
-    " AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'paused')"
-    " AND NOT EXISTS (SELECT 1 FROM jobs WHERE name = r.job AND paused_at IS NOT NULL)"
-    " AND NOT EXISTS (SELECT 1 FROM runs WHERE concurrency_key = r.concurrency_key"
-    " AND state = 'running') ORDER BY id LIMIT ?"
-)
+_OVERDUE = f"SELECT id, job FROM runs AS r WHERE {READY} ORDER BY id LIMIT ?"
 
 
 def _files(context: Context) -> Iterator[Finding]:

@@ -60,16 +60,12 @@ def _switch(session: Session, job: str | None, every: bool, verb: str) -> None:
 @common
 def validate_files(session: Session) -> None:
     """Check the files jobs/*.toml. Exit code 1 if one is wrong. Needs no running appliance."""
-    files = _read_files(session)
-    rows = [
-        {
-            "job": file.name,
-            "file": file.path,
-            "line": None if file.error is None else file.error.details["line"],
-            "problem": None if file.error is None else file.error.message,
-        }
-        for file in files
-    ]
+    files, rows = _read_files(session), []
+    for file in files:
+        line, problem = None, None
+        if file.error is not None:
+            line, problem = file.error.details["line"], file.error.message
+        rows.append({"job": file.name, "file": file.path, "line": line, "problem": problem})
     columns = [("JOB", "job"), ("FILE", "file"), ("PROBLEM", "problem")]
     shown = [{**row, "problem": row["problem"] or "none"} for row in rows]
     session.table(rows if session.machine else shown, columns, empty="no files jobs/*.toml")

@@ -10,15 +10,16 @@ from appliance.jobs import wire
 
 
 class AttemptOrder(msgspec.Struct, frozen=True):
-    """`folder`: where the command runs. `kept`: the folder of its output and artefacts."""
+    """`folder`: where the command runs. `kept`: the folder of its output and artefacts.
+    `is_adopted`: an earlier process has started it."""
 
     run_id: str
     number: int
     spec: wire.JobSpec
-    command: Sequence[str]
     environment: Mapping[str, str]
     folder: Path
     kept: Path
+    is_adopted: bool = False
 
     @property
     def output(self) -> Path:
@@ -59,11 +60,18 @@ class Execution(Protocol):
         """End it soon; `wait` returns then."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once. A container goes on, for the next process."""
+
+    def remove(self) -> None:
+        """After `wait`: leave nothing of it. Raises OSError."""
 
 
 Start = Callable[[AttemptOrder], Execution]
 """Raises NotStarted."""
+
+Find = Callable[[str], Mapping[str, str] | None]
+"""The environment of what an attempt of an earlier process left running, by its handle. Raises
+OSError if that can't be known now."""
 
 
 class NotStarted(Exception):

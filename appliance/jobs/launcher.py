@@ -27,6 +27,7 @@ READ_BYTES = 64 * 1024
 TAIL_BYTES = 4096
 ARTEFACTS_MAX = 100
 NOT_STARTED = 127
+MIB = 2**20
 
 
 def main() -> None:
@@ -74,7 +75,7 @@ class LaunchedCommand:
             run_command(order, write, self.limits)
         os.close(write)
         with Path(order["output"]).open("wb") as file:
-            code = self._follow(file, output, started + order["seconds"])
+            code = self._follow(file, output, started + order["timeout_seconds"])
         return {
             "code": code,
             "reason": self._reason,
@@ -153,10 +154,14 @@ def run_command(order: dict[str, Any], write: int, limits: str) -> None:
         os.dup2(write, 1)
         os.dup2(write, 2)
         os.closerange(3, 64)
-        if limits == "rlimits" and order["memory_bytes"]:
+        if limits == "rlimits" and order["memory_mb"]:
             import resource
 
-            resource.setrlimit(resource.RLIMIT_AS, (order["memory_bytes"],) * 2)
+            resource.setrlimit(resource.RLIMIT_AS, (order["memory_mb"] * MIB,) * 2)
+        if order["container"]:
+            from appliance.jobs import engine  # only for containers: it takes long to import
+
+            os._exit(engine.follow(**order["container"]))
         os.chdir(order["folder"])
         os.execvpe(order["command"][0], order["command"], order["environment"])
     except BaseException as error:
@@ -192,8 +197,8 @@ def enter_cgroup(order: dict[str, Any]) -> str:
     folder = Path(order["cgroup"])
     try:
         folder.mkdir()
-        if order["memory_bytes"]:
-            (folder / "memory.max").write_text(str(order["memory_bytes"]))
+        if order["memory_mb"]:
+            (folder / "memory.max").write_text(str(order["memory_mb"] * MIB))
         if order["cpus"]:
             (folder / "cpu.max").write_text(f"{int(order['cpus'] * 100_000)} 100000")
         (folder / "cgroup.procs").write_text("0")

@@ -45,11 +45,8 @@ class JobLoop(Loop):
             due = runner.store.read(queries.next_due)
         except Unavailable:  # the disk is full: everything stays due
             return {"refused": 1}
-        if runner.is_working:
-            self.interval_seconds = WORKING_SECONDS
-        else:
-            self.interval_seconds = IDLE_SECONDS
-        self.interval_seconds = min(self.interval_seconds, runner.scheduler.seconds_left(now_ms))
+        seconds = WORKING_SECONDS if runner.is_working else IDLE_SECONDS
+        self.interval_seconds = min(seconds, runner.scheduler.seconds_left(now_ms))
         if due is not None:
             left = (due - runner.steady.now_ms()) / 1000
             if left > 0:
@@ -133,7 +130,6 @@ class TriggerLoop(Loop):
         super().__init__(clock, log, work=runner.triggers)
         self._runner = runner
         self._sources = sources
-        self._positions: dict[str, int] = {}
         for source in sources:
             source.listen(self.nudge)
         self.nudge()
@@ -159,13 +155,11 @@ class TriggerLoop(Loop):
         self, source: JobEvents, wanted: Sequence[tuple[str, wire.JobSpec, wire.Trigger]]
     ) -> int:
         key, store = source.key, self._runner.store
-        if key not in self._positions:
-            stored = store.read(queries.position, writes.POSITION + key)
-            if stored is None:
-                stored = source.newest()
-                store.write(writes.note_events, key, stored, [])
-            self._positions[key] = stored
-        events = source.after(self._positions[key], EVENTS_MAX)
+        position = store.read(queries.position, writes.POSITION + key)
+        if position is None:
+            store.write(writes.note_events, key, source.newest(), [])
+            return 0
+        events = source.after(position, EVENTS_MAX)
         if not events:
             return 0
         runs: dict[str, tuple[writes.NewRun, float]] = {}
@@ -175,7 +169,6 @@ class TriggerLoop(Loop):
                     detail = f"{key} {event.name} {event.where or ''} {event.number}"
                     run = writes.NewRun(name, spec, "event", " ".join(detail.split())[:300])
                     runs[name] = run, trigger.debounce_seconds
-        self._positions[key] = events[-1].number
         if len(events) == EVENTS_MAX:
             self.nudge()
         created: int = store.write(writes.note_events, key, events[-1].number, list(runs.values()))

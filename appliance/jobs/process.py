@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,22 +27,18 @@ PROGRAM = (
 
 
 class ProcessExecution:
-    def __init__(self, order: AttemptOrder) -> None:
+    def __init__(self, order: AttemptOrder, container: Mapping[str, Any] | None = None) -> None:
         spec = order.spec
         self._seconds = spec.timeout_seconds
-        self._cgroup = _cgroup_for(order) if spec.cpus or spec.memory_mb else None
-        fields = {
-            "command": order.command,
-            "environment": order.environment,
+        is_limited = container is None and (spec.cpus or spec.memory_mb)
+        self._cgroup = _cgroup_for(order) if is_limited else None
+        fields = msgspec.structs.asdict(spec) | {
+            "environment": {**order.environment, "AGENTLIP_ARTEFACTS": str(order.artefacts)},
             "folder": str(order.folder),
             "output": str(order.output),
-            "output_bytes_max": spec.output_bytes_max,
             "artefacts": str(order.artefacts),
-            "artefact_bytes_max": spec.artefact_bytes_max,
-            "seconds": spec.timeout_seconds,
-            "memory_bytes": (spec.memory_mb or 0) * 2**20,
-            "cpus": spec.cpus,
             "cgroup": self._cgroup and str(self._cgroup),
+            "container": container,
         }
         try:
             order.kept.parent.mkdir(mode=0o700, exist_ok=True)
@@ -62,18 +59,9 @@ class ProcessExecution:
             return AttemptEnd(LOST, error="its supervisor ended")
         finally:
             self.kill()
-        kept = {
-            "exit_code": last["code"],
-            "output_bytes": last["bytes"],
-            "tail": last["tail"],
-            "artefacts": msgspec.convert(last["artefacts"], list[wire.Artefact]),
-        }
-        if last["reason"] == "cancelled":
-            return AttemptEnd(CANCELLED, **kept)
-        if last["reason"]:
-            return AttemptEnd(FAILED, error=f"timed out after {self._seconds:g} s", **kept)
-        state, error = _outcome(last["code"])
-        return AttemptEnd(state, error=error, **kept)
+        state, error = _outcome(last["reason"], last["code"], self._seconds)
+        artefacts = msgspec.convert(last["artefacts"], list[wire.Artefact])
+        return AttemptEnd(state, last["code"], error, last["bytes"], last["tail"], artefacts)
 
     def cancel(self) -> None:
         if self._process.check_alive():
@@ -86,12 +74,19 @@ class ProcessExecution:
             with suppress(OSError):
                 self._cgroup.rmdir()
 
+    def remove(self) -> None:
+        """Nothing is left of a process."""
+
     def _request(self, line: bytes, seconds: float) -> Any:
         return msgspec.json.decode(self._process.ask(line, seconds, ANSWER_BYTES_MAX))
 
 
-def _outcome(code: int) -> tuple[str, str | None]:
-    """State and error of a command that ended by itself."""
+def _outcome(reason: str, code: int, seconds: float) -> tuple[str, str | None]:
+    """State and error of a command. `reason`: why the launcher ended it, or empty."""
+    if reason == "cancelled":
+        return CANCELLED, None
+    if reason:
+        return FAILED, f"timed out after {seconds:g} s"
     if code == 0:
         return SUCCEEDED, None
     return FAILED, f"ended by signal {-code}" if code < 0 else f"exit code {code}"

@@ -17,6 +17,18 @@ JOBS_MAX = 10_000
 WAITING_MAX = 1000
 LAST = "~"  # sorts behind every id
 
+REPORTED = "reported"  # in `meta`: the latest run that each job reported, as JSON
+
+# The queued runs `r` that are due by a time of the steady clock, and that nothing holds up.
+READY = (
+    "state = 'queued' AND due_steady_ms <= ?"
+    " AND NOT EXISTS (SELECT 1 FROM runs WHERE concurrency_key = r.concurrency_key"
+    " AND state = 'running')"
+    " AND NOT EXISTS (SELECT 1 FROM jobs WHERE name = r.job AND paused_at IS NOT NULL)"
+    " AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'paused')"
+)
+
+_reported = msgspec.json.Decoder(dict[str, wire.LatestRun]).decode
 _artefacts = msgspec.json.Decoder(list[wire.Artefact]).decode
 
 
@@ -96,6 +108,12 @@ def to_cancel(reader: Reader) -> list[str]:
     return [row[0] for row in reader.rows(sql, limit=JOBS_MAX)]
 
 
+def reported(reader: Executor) -> dict[str, wire.LatestRun]:
+    """The latest run that each job reported."""
+    runs: dict[str, wire.LatestRun] = _reported(meta.value(reader, REPORTED) or "{}")
+    return runs
+
+
 def position(reader: Reader, key: str) -> int | None:
     """Up to which event a source was read; None: not yet."""
     value = meta.value(reader, key)
@@ -109,32 +127,10 @@ def next_due(reader: Reader) -> int | None:
 
 
 def to_wire(run: StoredRunRow, attempts: list[wire.ShownAttempt]) -> wire.ShownRun:
-    return wire.ShownRun(
-        id=run.id,
-        job=run.job,
-        state=run.state,
-        cause=run.cause,
-        detail=run.detail,
-        principal=run.principal,
-        created_at=run.created_at,
-        ended_at=run.ended_at,
-        exit_code=run.exit_code,
-        error=run.error,
-        attempts_made=run.attempts,
-        attempts=attempts,
-    )
+    fields = run._asdict() | {"attempts_made": run.attempts, "attempts": attempts}
+    return msgspec.convert(fields, wire.ShownRun)
 
 
 def _attempt(row: StoredAttemptRow) -> wire.ShownAttempt:
-    return wire.ShownAttempt(
-        number=row.number,
-        state=row.state,
-        limits=row.limits,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        exit_code=row.exit_code,
-        error=row.error,
-        output_bytes=row.output_bytes,
-        tail=row.tail,
-        artefacts=_artefacts(row.artefacts) if row.artefacts else [],
-    )
+    artefacts = _artefacts(row.artefacts) if row.artefacts else []
+    return msgspec.convert(row._asdict() | {"artefacts": artefacts}, wire.ShownAttempt)

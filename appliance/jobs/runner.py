@@ -3,7 +3,7 @@
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,8 +11,9 @@ import msgspec
 
 from appliance.jobs import metrics, output, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
-from appliance.jobs.executor import AttemptEnd, AttemptOrder, Execution, NotStarted, Start
+from appliance.jobs.executor import AttemptEnd, AttemptOrder, Execution, Find, NotStarted, Start
 from appliance.jobs.handles import is_running
+from appliance.jobs.rows import StoredAttemptRow
 from appliance.jobs.scheduler import Scheduler
 from appliance.jobs.spec import check_given, describe
 from appliance.jobs.states import FAILED, LOST, QUEUED, RUNNING, WAITING
@@ -35,7 +36,8 @@ LEASE_MS = 30_000
 PAGE_MAX = 200  # runs in one response; a larger `limit` is clamped
 KEPT_DAYS = 30  # after a run is over
 KEPT_RUNS = 20  # the latest of each job are kept longer
-INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
+TOKEN = "AGENTLIP_TOKEN"
+INHERITED_VARIABLES = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER"}
 
 
 class JobRunner:
@@ -55,6 +57,7 @@ class JobRunner:
         instance_id: str,
         url: Callable[[], str],
         start: Start,
+        find: Find = lambda _: None,
     ) -> None:
         self.store = store
         self.catalogue = catalogue
@@ -72,6 +75,7 @@ class JobRunner:
         self._instance_id = instance_id
         self._url = url
         self._start = start
+        self._find = find
         self._pool = GreenletPool(ATTEMPTS_MAX)
         self._running: dict[str, Execution] = {}
         self._ended: list[tuple[writes.ClaimedAttempt, AttemptEnd]] = []
@@ -233,7 +237,8 @@ class JobRunner:
         return bool(self._running or self._ended or self._has_former)
 
     def lose_former(self) -> int:
-        """End the attempts of earlier processes as lost, once their processes are gone."""
+        """End the attempts of earlier processes as lost, once their processes are gone. Containers
+        that go on are adopted."""
         if not self._has_former:
             return 0
         former = [
@@ -241,14 +246,28 @@ class JobRunner:
             for attempt in self.store.read(queries.running)
             if attempt.runner != self._instance_id
         ]
-        gone = [attempt for attempt in former if not is_running(attempt.handle)]
-        lost = AttemptEnd(LOST, error="the appliance ended during the attempt")
-        for attempt in gone:
-            self.store.write(
-                writes.end_attempt, attempt.run_id, attempt.number, lost, random.random()
-            )
+        gone = [attempt for attempt in former if self._settle(attempt)]
         self._has_former = len(gone) < len(former)
+        self._announce()
         return len(gone)
+
+    def _settle(self, attempt: StoredAttemptRow) -> bool:
+        """Whether an attempt of an earlier process has ended, or is one of this process now."""
+        key = attempt.run_id, attempt.number
+        if is_running(attempt.handle):
+            return False
+        try:
+            environment = self._find(attempt.handle or "")
+        except OSError as error:  # the engine does not respond, so the container may still run
+            self._log.warning("a container was not adopted", run=key[0], error=str(error))
+            return False
+        if environment is None:
+            lost = AttemptEnd(LOST, error="the appliance ended during the attempt")
+            self.store.write(writes.end_attempt, *key, lost, random.random())
+        else:
+            claimed = self.store.write(writes.adopt, *key, self._instance_id)
+            self._pool.spawn(self._run, claimed, environment)
+        return True
 
     def store_ends(self) -> int:
         """Store how attempts have ended. Raises Unavailable, and keeps them for the next round."""
@@ -266,9 +285,13 @@ class JobRunner:
             result.unwrap()
             metrics.attempts.labels(end.state).inc()
         del self._ended[: len(ended)]
+        self._announce()
+        return len(ended)
+
+    def _announce(self) -> None:
+        """Runs may have ended."""
         self.outcomes.set()
         self._wake()
-        return len(ended)
 
     def _followers(self, attempt: writes.ClaimedAttempt) -> tuple[writes.NewRun, ...]:
         return tuple(
@@ -328,10 +351,23 @@ class JobRunner:
 
     # -- one attempt ------------------------------------------------------------------
 
-    def _run(self, attempt: writes.ClaimedAttempt) -> None:
-        token = prefixed_token() if attempt.spec.scopes else ""
+    def _run(
+        self, attempt: writes.ClaimedAttempt, adopted: Mapping[str, str] | None = None
+    ) -> None:
+        """`adopted`: the environment with which an earlier process has started it."""
+        environment: Mapping[str, str] = {}
         try:
-            execution = self._start(self._order(attempt, token))
+            environment = adopted or self._environment(attempt)
+            if attempt.spec.scopes:
+                who = Principal(
+                    attempt.run_id, f"job:{attempt.job}", frozenset(attempt.spec.scopes)
+                )
+                self._book.add_temporary(environment[TOKEN], who, TOKENS_MAX)
+            order = AttemptOrder(
+                attempt.run_id, attempt.number, attempt.spec, environment,
+                self._workspace, self._kept / attempt.run_id, adopted is not None,
+            )  # fmt: skip
+            execution = self._start(order)
         except (NotStarted, BadSettings) as error:
             end = AttemptEnd(FAILED, error=str(error)[:500])
         else:
@@ -340,8 +376,8 @@ class JobRunner:
             metrics.start_seconds.observe(max(0, late_ms) / 1000)
             end = self._wait(attempt, execution)
         finally:
-            if token:
-                self._book.remove_temporary(token)
+            if TOKEN in environment:
+                self._book.remove_temporary(environment[TOKEN])
         if not self.closed:
             self._ended.append((attempt, end))
             self._running.pop(attempt.run_id, None)
@@ -353,32 +389,33 @@ class JobRunner:
             self.store.write(writes.note_start, *key, execution.started)
             if self.store.read(queries.find, attempt.run_id).cancel_requested:
                 execution.cancel()
-            return execution.wait()
+            end = execution.wait()
         except Exception as error:
             execution.kill()
             self._log.error("an attempt was ended", error, run=attempt.run_id)
-            return AttemptEnd(LOST, error=f"the appliance failed: {type(error).__name__}")
+            end = AttemptEnd(LOST, error=f"the appliance failed: {type(error).__name__}")
+        try:
+            if not self.closed:
+                execution.remove()
+        except OSError as error:  # the doctor finds it
+            self._log.warning("a container was not removed", run=attempt.run_id, error=str(error))
+        return end
 
-    def _order(self, attempt: writes.ClaimedAttempt, token: str) -> AttemptOrder:
-        spec, run_id = attempt.spec, attempt.run_id
-        order = AttemptOrder(
-            run_id, attempt.number, spec, spec.command, {}, self._workspace, self._kept / run_id
-        )
-        environment = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+    def _environment(self, attempt: writes.ClaimedAttempt) -> dict[str, str]:
+        """Raises BadSettings for a secret that can't be read."""
+        spec, inherited = attempt.spec, INHERITED_VARIABLES & os.environ.keys()
+        environment = {name: os.environ[name] for name in inherited if attempt.spec.image is None}
         environment |= spec.environment
         for name, path in spec.secrets.items():
             environment[name] = secret(str(self._workspace / path))
         environment |= {
             "AGENTLIP_JOB": attempt.job,
-            "AGENTLIP_RUN": run_id,
+            "AGENTLIP_RUN": attempt.run_id,
             "AGENTLIP_ATTEMPT": str(attempt.number),
-            "AGENTLIP_ARTEFACTS": str(order.artefacts),
         }
-        if token:
-            who = Principal(run_id, f"job:{attempt.job}", frozenset(spec.scopes))
-            self._book.add_temporary(token, who, TOKENS_MAX)
-            environment |= {"AGENTLIP_TOKEN": token, "AGENTLIP_URL": self._url()}
-        return msgspec.structs.replace(order, environment=environment)
+        if spec.scopes:
+            environment |= {TOKEN: prefixed_token(), "AGENTLIP_URL": self._url()}
+        return environment
 
     def _wake(self) -> None:
         for wakeup in self._waits:

@@ -14,8 +14,11 @@ from appliance.kernel.store import Store
 class DueTime(msgspec.Struct, frozen=True):
     """When a job is due next: by the wall clock (cron), or by the steady clock (interval)."""
 
-    wall_ms: int | None = None
-    steady_ms: int | None = None
+    ms: int
+    is_steady: bool
+
+    def left_ms(self, now_ms: int, steady_ms: int) -> int:
+        return self.ms - (steady_ms if self.is_steady else now_ms)
 
 
 class Scheduler:
@@ -53,17 +56,16 @@ class Scheduler:
 
     def next_at(self, name: str) -> str | None:
         """When the job is due next."""
-        due = self._due.get(name, DueTime())
-        return self._steady.wall_iso(due.steady_ms) if due.wall_ms is None else iso(due.wall_ms)
+        due = self._due.get(name)
+        if due is None:
+            return None
+        return self._steady.wall_iso(due.ms) if due.is_steady else iso(due.ms)
 
     def create_due(self, now_ms: int) -> int:
         """Create the runs that are due now, at most one for each job; how many."""
         steady_ms, created = self._steady.now_ms(), 0
         for name, due in list(self._due.items()):
-            is_due = (due.wall_ms is not None and due.wall_ms <= now_ms) or (
-                due.steady_ms is not None and due.steady_ms <= steady_ms
-            )
-            if is_due:
+            if due.left_ms(now_ms, steady_ms) <= 0:
                 spec = self._catalogue.find(name)
                 created += self._create(name, spec, now_ms, steady_ms)
                 self._due[name] = _next(spec, self._marks[name], now_ms)
@@ -72,10 +74,7 @@ class Scheduler:
     def seconds_left(self, now_ms: int) -> float:
         """Until the next job is due."""
         steady_ms = self._steady.now_ms()
-        left = [due.wall_ms - now_ms for due in self._due.values() if due.wall_ms is not None]
-        left += [
-            due.steady_ms - steady_ms for due in self._due.values() if due.steady_ms is not None
-        ]
+        left = [due.left_ms(now_ms, steady_ms) for due in self._due.values()]
         return max(0, min(left, default=86_400_000)) / 1000
 
     def _create(self, name: str, spec: wire.JobSpec, now_ms: int, steady_ms: int) -> bool:
@@ -105,6 +104,7 @@ def _next(spec: wire.JobSpec, mark: writes.ScheduleMark, now_ms: int) -> DueTime
     if spec.cron is None:
         assert spec.interval_seconds is not None
         interval_ms = int(spec.interval_seconds * 1000)
-        return DueTime(steady_ms=mark.interval_from_steady_ms + interval_ms)
+        return DueTime(mark.interval_from_steady_ms + interval_ms, is_steady=True)
     after_ms = continue_from(mark.cron_from_ms, now_ms)
-    return DueTime(wall_ms=next(iter(next_ms(spec.cron, spec.time_zone, after_ms, 1)), None))
+    (due_ms,) = next_ms(spec.cron, spec.time_zone, after_ms, 1)
+    return DueTime(due_ms, is_steady=False)

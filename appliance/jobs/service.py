@@ -1,60 +1,39 @@
-"""JobRuns: keeps the latest run of each job in a file, which survives a restart."""
+"""JobRuns: keeps the latest run that each job reported."""
 
 from datetime import datetime
-from pathlib import Path
 
 import msgspec
 
-from appliance.jobs import metrics, wire
+from appliance.jobs import metrics, queries, wire, writes
 from appliance.kernel.clock import utc
 from appliance.kernel.errors import Invalid
-from appliance.kernel.lock import GreenletLock
-from appliance.kernel.log import Log
-from appliance.kernel.threads import in_thread
-from appliance.workspace.datadir import DataDir
+from appliance.kernel.store import Store
 
-FILE = "job-runs.json"
 JOBS_MAX = 50  # jobs whose latest run is kept: each has metrics of its own
-FILE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class JobRuns:
-    """A malformed file is logged and replaced by the next report: it holds nothing that the next
-    run of each job does not bring again."""
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
-    def __init__(self, datadir: DataDir, log: Log) -> None:
-        self._datadir = datadir
-        self._path = datadir.dir / FILE
-        self._log = log
-        self._lock = GreenletLock()
-        self._runs = {run.job: run for run in self._read()}
-        for run in self._runs.values():
+    def open(self) -> None:
+        for run in self.list_all().runs:
             _show(run)
 
     def list_all(self) -> wire.LatestRuns:
-        return wire.LatestRuns([self._runs[job] for job in sorted(self._runs)])
+        runs = self._store.read(queries.reported)
+        return wire.LatestRuns([runs[job] for job in sorted(runs)])
 
     def record(self, run: wire.JobRun) -> wire.LatestRun:
-        """Keep the run as the latest of its job; the file is complete before this returns."""
-        with self._lock:
-            former = self._runs.get(run.job)
-            if former is None and len(self._runs) >= JOBS_MAX:
-                raise wire.TooManyJobs
-            latest = _latest(run, former)
-            runs = {**self._runs, run.job: latest}
-            text = msgspec.json.encode(wire.LatestRuns(list(runs.values()))).decode()
-            in_thread(self._datadir.write_private, self._path, text)
-            self._runs = runs
-        _show(latest)
-        return latest
-
-    def _read(self) -> list[wire.LatestRun]:
-        try:
-            text = _read(self._path)
-            return [] if text is None else msgspec.json.decode(text, type=wire.LatestRuns).runs
-        except (OSError, msgspec.DecodeError) as error:
-            self._log.warning("the runs of jobs cannot be read", error=type(error).__name__)
-            return []
+        """Keep the run as the latest of its job. Raises Invalid and TooManyJobs."""
+        fields = msgspec.structs.asdict(run)
+        for name in ("started_at", "finished_at"):
+            fields[name] = _instant(name, fields[name])
+        succeeded_at = None if run.outcome == "failed" else fields["finished_at"]
+        latest = wire.LatestRun(**fields, succeeded_at=succeeded_at)
+        kept: wire.LatestRun = self._store.write(writes.report, latest, JOBS_MAX)
+        _show(kept)
+        return kept
 
 
 def _show(run: wire.LatestRun) -> None:
@@ -67,24 +46,6 @@ def _show(run: wire.LatestRun) -> None:
 
 def _unix(text: str | None) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        with path.open("rb") as file:
-            return file.read(FILE_BYTES_MAX)
-    except FileNotFoundError:
-        return None
-
-
-def _latest(run: wire.JobRun, former: wire.LatestRun | None) -> wire.LatestRun:
-    fields = msgspec.structs.asdict(run)
-    for name in ("started_at", "finished_at"):
-        fields[name] = _instant(name, fields[name])
-    succeeded_at = former.succeeded_at if former else None
-    if run.outcome != "failed":
-        succeeded_at = fields["finished_at"]
-    return wire.LatestRun(**fields, succeeded_at=succeeded_at)
 
 
 def _instant(name: str, text: str) -> str:

@@ -49,6 +49,10 @@ def read_spec(values: Any) -> wire.JobSpec:
 
 def check_rules(spec: wire.JobSpec) -> None:
     """Raises SpecProblem."""
+    if not spec.command and spec.image is None:
+        raise SpecProblem("command", "a job has a `command`, an `image`, or both")
+    if spec.mounts and spec.image is None:
+        raise SpecProblem("mounts", "only a job with an `image` has `mounts`")
     if spec.cron is not None:
         if spec.interval_seconds is not None:
             raise SpecProblem(

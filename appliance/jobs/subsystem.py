@@ -1,11 +1,13 @@
 """Jobs and their runs as a part of the appliance."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
 from appliance.host import Host
 from appliance.jobs.catalogue import JobCatalogue
+from appliance.jobs.container import find, start
 from appliance.jobs.listing import JobListing
 from appliance.jobs.loops import (
     JobAsker,
@@ -16,10 +18,10 @@ from appliance.jobs.loops import (
     OutcomePoster,
     TriggerLoop,
 )
-from appliance.jobs.process import ProcessExecution
 from appliance.jobs.resources import routes
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.service import JobRuns
+from appliance.jobs.settings import JobsSettings
 from appliance.jobs.tools import tools
 from appliance.jobs.wire import SCOPES
 from appliance.kernel.auth import TokenBook
@@ -46,6 +48,7 @@ class JobsNeeds(msgspec.Struct, frozen=True):
 
 class JobsSubsystem(Subsystem):
     name = "jobs"
+    sections = {"jobs": JobsSettings}
     role = Role("jobs with a schedule, and the runs that batch jobs report")
     paths = ("/api/v1/jobs",)
     needed_stores = frozenset({STORE})
@@ -54,16 +57,18 @@ class JobsSubsystem(Subsystem):
     def __init__(self, host: Host, needs: JobsNeeds) -> None:
         clock, log, workspace = host.clock, host.log, host.datadir.workspace
         self._needs, self._clock = needs, clock
-        self._reported = JobRuns(host.datadir, log)
+        path = host.section(JobsSettings).container_socket
         store = host.open_store(STORE)
+        self._reported = JobRuns(store)
         self.stores = (store,)
         self.runner = JobRunner(
             store, JobCatalogue(workspace, log), needs.book, clock, log,
             workspace=workspace, kept=host.datadir.dir / "jobs", instance_id=host.instance_id,
-            url=needs.url, start=ProcessExecution,
+            url=needs.url, start=partial(start, path), find=partial(find, path),
         )  # fmt: skip
         if STORE not in host.damaged:
             self.runner.open()
+            self._reported.open()
         self.loops: tuple[Loop, ...] = (
             JobLoop(self.runner, clock, log),
             TriggerLoop(self.runner, needs.events, clock, log),

@@ -51,7 +51,12 @@ class Trigger(Struct, frozen=True, forbid_unknown_fields=True):
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What to run, and when. Without `cron` and `interval_seconds`, it runs when asked.
 
-    command      the program and its arguments; it runs in the workspace's folder
+    command      the program and its arguments; it runs in the workspace's folder. With `image`: the
+                 arguments of the image, if it needs any
+    image        of a container, instead of a process; the engine has to have it
+    mounts       of the container, as `FOLDER:PATH` or `FOLDER:PATH:ro`; a relative folder begins
+                 at the workspace
+    network      of the container; `host` reaches the appliance
     environment  more variables; only PATH, HOME and the like are inherited
     secrets      variables with the content of a file, whose path begins at the workspace
     cpus, memory_mb  limits: those of each process, or of the job as a whole in a cgroup
@@ -72,7 +77,11 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     scopes       of the token of each run, in AGENTLIP_TOKEN; without any there is no token
     """
 
-    command: Annotated[tuple[Argument, ...], Meta(min_length=1, max_length=100)]
+    command: Annotated[tuple[Argument, ...], Meta(max_length=100)] = ()
+    image: Annotated[str, Meta(pattern="^[a-zA-Z0-9][^ ]{0,299}$")] | None = None
+    mounts: Annotated[tuple[Annotated[str, Meta(pattern="^[^:]{1,500}:/[^:]{0,500}(:ro)?$")], ...],
+                      Meta(max_length=20)] = ()  # fmt: skip
+    network: Annotated[str, Meta(min_length=1, max_length=100)] = "host"
     description: Text = ""
     environment: Annotated[dict[VariableName, Annotated[str, Meta(max_length=4096)]],
                            Meta(max_length=100)] = {}  # fmt: skip

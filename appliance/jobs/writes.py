@@ -130,13 +130,20 @@ def put_job(tx: Tx, name: str, spec: wire.JobSpec | None, now_ms: int) -> None:
     sql = "SELECT count(*) FROM jobs WHERE spec IS NOT NULL AND name <> ?"
     if text is not None and tx.execute(sql, (name,)).fetchone()[0] >= SPECS_MAX:
         raise wire.TooManyJobSpecs(details={"limit": SPECS_MAX})
-    tx.execute(
-        "INSERT INTO jobs (name, spec, cron_from_ms, interval_from_steady_ms) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (name) DO UPDATE SET spec = excluded.spec,"
-        " cron_from_ms = excluded.cron_from_ms,"
-        " interval_from_steady_ms = excluded.interval_from_steady_ms",
-        (name, text, now_ms, tx.steady_ms),
-    )
+    note_schedule(tx, ScheduleMark(name, now_ms, tx.steady_ms), None)
+    tx.execute("UPDATE jobs SET spec = ? WHERE name = ?", (text, name))
+
+
+def report(tx: Tx, run: wire.LatestRun, jobs_max: int) -> wire.LatestRun:
+    """Replace the latest run that a job reported. Raises TooManyJobs."""
+    runs = queries.reported(tx)
+    if run.job not in runs and len(runs) >= jobs_max:
+        raise wire.TooManyJobs
+    if run.succeeded_at is None and run.job in runs:
+        run = msgspec.structs.replace(run, succeeded_at=runs[run.job].succeeded_at)
+    text = msgspec.json.encode(runs | {run.job: run}).decode()
+    tx.execute(meta.SET, (queries.REPORTED, text))
+    return run
 
 
 def pause(tx: Tx, name: str, is_paused: bool) -> None:
@@ -156,11 +163,7 @@ def pause(tx: Tx, name: str, is_paused: bool) -> None:
 def claim(tx: Tx, runner: str, count: int, lease_ms: int) -> list[ClaimedAttempt]:
     """Start attempts of at most `count` runs that are due, at most one for each key."""
     rows = tx.execute(
-        f"SELECT {queries.RUN_COLUMNS} FROM runs AS r WHERE state = 'queued' AND due_steady_ms <= ?"
-        " AND NOT EXISTS (SELECT 1 FROM runs WHERE concurrency_key = r.concurrency_key"
-        " AND state = 'running')"
-        " AND NOT EXISTS (SELECT 1 FROM jobs WHERE name = r.job AND paused_at IS NOT NULL)"
-        " AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'paused')"
+        f"SELECT {queries.RUN_COLUMNS} FROM runs AS r WHERE {queries.READY}"
         " ORDER BY due_steady_ms, id LIMIT ?",
         (tx.steady_ms, OPEN_MAX),
     ).fetchall()
@@ -184,6 +187,14 @@ def claim(tx: Tx, runner: str, count: int, lease_ms: int) -> list[ClaimedAttempt
         attempt = ClaimedAttempt(row.id, row.job, number, _spec(row.spec), row.due_steady_ms)
         claimed[row.concurrency_key] = attempt
     return list(claimed.values())
+
+
+def adopt(tx: Tx, run_id: str, number: int, runner: str) -> ClaimedAttempt:
+    """Go on with an attempt of an earlier process; `renew` extends its lease."""
+    sql = "UPDATE attempts SET runner = ? WHERE run_id = ? AND number = ?"
+    tx.execute(sql, (runner, run_id, number))
+    run = queries.find(tx, run_id)
+    return ClaimedAttempt(run_id, run.job, number, _spec(run.spec), run.due_steady_ms)
 
 
 def note_start(tx: Tx, run_id: str, number: int, start: AttemptStart) -> None:

@@ -1,5 +1,5 @@
-"""A process that only runs the jobs of a workspace. It is ready sooner than the appliance, so a test
-can kill many. It prints a line when it is ready."""
+"""A process that only runs the jobs of a workspace. It is ready sooner than the appliance, so a
+test can kill many. It prints a line when it is ready."""
 
 import sys
 from pathlib import Path

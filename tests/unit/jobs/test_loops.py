@@ -47,6 +47,9 @@ class FakeExecution:
     def kill(self):
         self._over.set()
 
+    def remove(self):
+        pass
+
 
 class Bench:
     """A runner on a file; `restart` is a kill and a new process."""
@@ -56,16 +59,17 @@ class Bench:
         (folder / "jobs").mkdir()
         migrate(folder / "store", "jobs", clock=self.clock, log=self.log)
         self.number = 0
+        self.find = lambda: None
         self.restart()
 
     def restart(self):
         self.number += 1
         store = Store("jobs", self.folder / "store", StoreSettings(), self.clock, self.log)
-        self.executions = []
+        self.executions, self.book = [], TokenBook()
         self.runner = JobRunner(
-            store, JobCatalogue(self.folder, self.log), TokenBook(), self.clock, self.log,
+            store, JobCatalogue(self.folder, self.log), self.book, self.clock, self.log,
             workspace=self.folder, kept=self.folder / "kept", instance_id=f"i{self.number}",
-            url=lambda: "http://x", start=self.start,
+            url=lambda: "http://x", start=self.start, find=lambda _: self.find(),
         )  # fmt: skip
         self.runner.open()
         self.loop = JobLoop(self.runner, self.clock, self.log)
@@ -181,6 +185,30 @@ def test_run_of_an_ended_process_is_lost_and_repeated(bench):
     run = bench.runner.show(run_id).run
     assert run.state == SUCCEEDED
     assert [attempt.state for attempt in run.attempts] == [LOST, SUCCEEDED]
+
+
+def test_container_of_an_ended_process_is_adopted_with_its_token(bench):
+    bench.job(image="x", scopes=["jobs:read"], retries=1)
+    run_id = bench.runner.request("a", OWNER).run.id
+    bench.round()
+    environment = bench.executions[0].order.environment
+
+    def refuse():
+        raise ConnectionRefusedError
+
+    bench.restart()
+    bench.find = refuse
+    assert bench.round()["lost"] == 0
+    bench.find = lambda: environment
+    bench.round()
+    bench.executions[0].watched.wait(10)
+    assert bench.executions[0].order.is_adopted
+    assert bench.book.find(environment["AGENTLIP_TOKEN"]).id == run_id
+    bench.executions[0].end()
+    bench.round()
+    run = bench.runner.show(run_id).run
+    assert (run.state, run.attempts_made) == (SUCCEEDED, 1)
+    assert bench.book.find(environment["AGENTLIP_TOKEN"]) is None
 
 
 def test_attempt_that_cannot_start_has_failed(bench):

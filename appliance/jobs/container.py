@@ -1,0 +1,73 @@
+"""The executor of containers. A container survives the appliance, and the next process adopts it by
+its name; it is removed when its attempt has ended."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.jobs import engine
+from appliance.jobs.executor import AttemptOrder, AttemptStart, Execution, NotStarted
+from appliance.jobs.process import ProcessExecution
+
+PREFIX = "agentlip-"
+LABEL = "agentlip.workspace"
+ARTEFACTS = "/artefacts"
+
+
+def start(path: str | None, order: AttemptOrder) -> Execution:
+    """As a process or a container; `path`: the engine's socket. Raises NotStarted."""
+    if order.spec.image is None:
+        return ProcessExecution(order)
+    if path is None:
+        raise NotStarted("a job with an image needs `container_socket` of [jobs]")
+    return ContainerExecution(order, path)
+
+
+class ContainerExecution(ProcessExecution):
+    """The launcher's process follows the container instead of running a command."""
+
+    def __init__(self, order: AttemptOrder, path: str) -> None:
+        self._path, self._name = path, f"{PREFIX}{order.run_id}-{order.number}"
+        body = None if order.is_adopted else _body(order)
+        super().__init__(order, {"path": self._path, "name": self._name, "body": body})
+        self.started = AttemptStart(self._name, "container")
+
+    def remove(self) -> None:
+        engine.request(self._path, "DELETE", f"/containers/{self._name}?force=1&v=1")
+
+
+def find(path: str | None, handle: str) -> Mapping[str, str] | None:
+    """The environment of the container that an attempt of an earlier process has left, or None.
+    Raises OSError if the engine does not respond."""
+    if path is None or not handle.startswith(PREFIX):
+        return None
+    status, shown = engine.request(path, "GET", f"/containers/{handle}/json")
+    if status != 200:
+        return None
+    return dict(pair.split("=", 1) for pair in shown["Config"]["Env"])
+
+
+def _body(order: AttemptOrder) -> dict[str, Any]:
+    """The container runs as the appliance's user without any capability, so what it may do with
+    mounted folders is what a process of the appliance may do."""
+    spec, artefacts = order.spec, {"AGENTLIP_ARTEFACTS": ARTEFACTS}
+    folders = [f"{order.artefacts}:{ARTEFACTS}"]
+    for mount in spec.mounts:
+        source, _, target = mount.partition(":")
+        folders.append(f"{order.folder / source}:{target}")
+    return {
+        "Image": spec.image,
+        "Cmd": spec.command or None,
+        "Env": [f"{name}={value}" for name, value in {**order.environment, **artefacts}.items()],
+        "Labels": {LABEL: str(order.folder)},
+        "User": f"{os.geteuid()}:{os.getegid()}",
+        "HostConfig": {
+            "Binds": folders,
+            "NetworkMode": spec.network,
+            "Memory": (spec.memory_mb or 0) * 2**20,
+            "NanoCpus": int((spec.cpus or 0) * 10**9),
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges:true"],
+            "Init": True,
+        },
+    }

@@ -1,0 +1,10 @@
+"""[jobs]: what jobs may use besides processes."""
+
+import msgspec
+
+
+class JobsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[jobs]: what jobs may use besides processes."""
+
+    container_socket: str | None = None
+    """socket of Docker or Podman, for jobs with an `image`; with it a program can become root"""
