@@ -50,6 +50,10 @@ COMMANDS = {
             "The member key: the identity of this appliance in meshes.",
         ),
         "inbox": ("appliance.inbox.cli:app", "Read messages of meshes: list, watch, topics."),
+        "network": (
+            "appliance.mailbox.cli:app",
+            "An agent of the network: contacts, encrypted messages, keys.",
+        ),
         "outbox": (
             "appliance.outbox.cli:app",
             "Messages to meshes and mail: send, inspect, redrive, drop, prune, export.",

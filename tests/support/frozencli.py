@@ -29,7 +29,7 @@ PRINTS_NO_JSON = {
 NOT_PROMISED_YET = (
     "agentlip archive", "agentlip ask", "agentlip backup", "agentlip broker", "agentlip bus",
     "agentlip export", "agentlip identity", "agentlip inbox",
-    "agentlip jobs",
+    "agentlip jobs", "agentlip network",
     "agentlip mesh", "agentlip migrate", "agentlip outbox", "agentlip plugin", "agentlip re-enrich",
     "agentlip recover",
     "agentlip re-extract", "agentlip relay", "agentlip report", "agentlip upgrade",

@@ -82,14 +82,12 @@ class NetworkAgent(Closing):
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
         post: Post = post_envelope,
         clock: Clock | None = None,
-        loopback: bool = False,
     ) -> None:
         """
         on_message    gets each message once; an exception makes its sender try again. Without it,
                       messages are kept for `messages`
         auto_approve  accept every request for contact, without a person
         receipts      confirm to senders that a message was handled
-        loopback      allow endpoints on this machine, for tests
         """
         if not HEARTBEATS[0] <= heartbeat_seconds <= HEARTBEATS[1]:
             raise Invalid("heartbeat_seconds must be from 60 to 1800")
@@ -111,7 +109,7 @@ class NetworkAgent(Closing):
         self._incoming = IncomingMessages(self.state)
         self.peers = Peers(
             self.relay, self._pins, self.folder.path / "cache.json", self._clock, self._note_pin,
-            loopback=loopback,
+            loopback=self.config.loopback,
         )  # fmt: skip
         self.problem: str | None = None
         self._next_poll = float("-inf")

@@ -24,27 +24,29 @@ from appliance.network.names import check_agent_name
 class NoNetworkAgent(Missing):
     code = "NO_NETWORK_AGENT"
     default_message = "there is no agent of the network in this folder"
-    default_hint = "make one with AgentFolder.create, or name the folder that has it"
+    default_hint = "agentlip network init NAME --relay URL --endpoint URL, or --folder DIR"
 
 
 class AgentFolderExists(Conflict):
     code = "ALREADY_EXISTS"
     default_message = "this folder has an agent already"
-    default_hint = "use another folder, or the agent that is there"
+    default_hint = "agentlip network contacts uses it; --folder DIR makes one elsewhere"
 
 
 class KeyExposed(Forbidden):
     code = "KEY_EXPOSED"
     default_message = "other users can read the private key"
-    default_hint = "run chmod 600 on the file, and replace the key if somebody may have read it"
+    default_hint = "run chmod 600 on the file; replace the key with agentlip network rotate-key"
 
 
 class AgentConfig(Struct, frozen=True):
-    """`endpoint`: the URL at which other agents reach this one."""
+    """`endpoint`: the URL at which other agents reach this one. `loopback` allows endpoints of
+    others on this machine, without TLS, for tests."""
 
     name: str
     relay: str
     endpoint: str
+    loopback: bool = False
 
 
 class AgentFolder:

@@ -41,7 +41,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 class NotAContact(Missing):
     code = "NOT_A_CONTACT"
     default_message = "this agent is not a contact"
-    default_hint = "request contact first, and wait until the other agent accepts"
+    default_hint = "agentlip network request NAME; then the other agent has to accept"
 
 
 class ContactsNotCurrent(Unavailable):

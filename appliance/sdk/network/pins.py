@@ -22,9 +22,7 @@ PINS_MAX = 10_000
 class KeyChanged(Conflict):
     code = "KEY_CHANGED"
     default_message = "the relay shows another key for this agent than before"
-    default_hint = (
-        "ask the agent's owner on another way; then accept the key, or remove the contact"
-    )
+    default_hint = "compare with the owner: agentlip network verify NAME; then --accept FINGERPRINT"
 
 
 class KeyPin(Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""Agents of the network that this machine keeps, and their command line."""

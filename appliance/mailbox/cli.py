@@ -1,0 +1,304 @@
+"""`agentlip network`: an agent of the network, in a folder of its own."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from appliance.cli_support import Session, common, note, plain_app
+from appliance.kernel.errors import Invalid
+
+app = plain_app(
+    "An agent of the network: contacts, encrypted messages, keys.\n\n"
+    "Example: agentlip network send bert 'The build is green'",
+    "Other appliances/network",
+)
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the other agent.")]
+FolderFlag = Annotated[
+    Path | None,
+    typer.Option(
+        "--folder", envvar="AGENTLIP_NETWORK_FOLDER", show_envvar=True,
+        help="Folder of the agent (default: the only one of this workspace).",
+    ),
+]  # fmt: skip
+MESSAGE_COLUMNS = (("NUMBER", "number"), ("TIME", "timestamp"), ("SENDER", "sender"),
+                   ("PAYLOAD", "payload"))  # fmt: skip
+
+
+@app.command("init")
+@common
+def init(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new agent.")],
+    relay: Annotated[str, typer.Option("--relay", metavar="URL", help="Its relay.")],
+    endpoint: Annotated[
+        str, typer.Option("--endpoint", metavar="URL", help="Where other agents reach it.")
+    ],
+    import_key: Annotated[
+        Path | None,
+        typer.Option("--import-key", help="Take the private key in this file (PKCS #8, base64)."),
+    ] = None,
+    loopback: Annotated[
+        bool, typer.Option("--loopback", help="Allow endpoints on this machine, for tests.")
+    ] = False,
+    folder: FolderFlag = None,
+) -> None:
+    """Make an agent: a folder with its key. Afterwards: agentlip network register EMAIL.
+
+    Example: agentlip network init anna --relay https://relay.example.org
+    --endpoint https://anna.example.org/network/inbox
+    """
+    from appliance.kernel.config import secret
+    from appliance.network.keys import AgentKey
+    from appliance.network.safety import fingerprint
+    from appliance.sdk.network.folder import AgentConfig, AgentFolder
+    from appliance.sdk.network.peers import check_endpoint
+
+    check_endpoint(endpoint, loopback)
+    path = folder or _agents(session) / name
+    key = None if import_key is None else AgentKey.of(secret(str(import_key)))
+    made = AgentFolder.create(path, AgentConfig(name, relay, endpoint, loopback), key)
+    public = made.key().public
+    shown = {
+        "name": name, "folder": str(path), "publicKey": str(public),
+        "fingerprint": fingerprint(public),
+    }  # fmt: skip
+    session.answer(shown, f"made {name} in {path}; its key is {shown['fingerprint']}")
+
+
+@app.command("register")
+@common
+def register(
+    session: Session,
+    email: Annotated[str, typer.Argument(metavar="EMAIL", help="Mail address of the owner.")],
+    code: Annotated[str | None, typer.Option("--code", help="The six digits of the mail.")] = None,
+    folder: FolderFlag = None,
+) -> None:
+    """Register at the relay: first without --code, which sends a mail, then with the code."""
+    with _agent(session, folder) as agent:
+        if code is None:
+            agent.request_code(email)
+            status, text = "code-sent", "repeat the command with --code and the digits of the mail"
+        else:
+            status = agent.register(email, code)
+            text = f"{agent.name} is {status}; an admin of the relay has to approve it"
+    session.answer({"status": status}, text)
+
+
+@app.command("contacts")
+@common
+def list_contacts(
+    session: Session,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Requests that wait for an answer instead.")
+    ] = False,
+    folder: FolderFlag = None,
+) -> None:
+    """List contacts, with the states of their keys: new, verified, changed."""
+    with _agent(session, folder) as agent:
+        if pending:
+            columns = [("AGENT", "from"), ("OWNER", "requesterEmail"), ("GREETING", "greeting")]
+            session.table(agent.pending_requests(), columns, "no requests wait")
+            return
+        rows = [msgspec.to_builtins(contact) for contact in agent.contacts()]
+        states = {pin.agent: pin.state for pin in agent.pins()}
+    rows = [row | {"key": states.get(row["agent"])} for row in rows]
+    columns = [("AGENT", "agent"), ("KEY", "key"), ("ONLINE", "online"), ("ENDPOINT", "endpoint")]
+    session.table(rows, columns, "no contacts; ask for one: agentlip network request NAME")
+
+
+@app.command("request")
+@common
+def request_contact(
+    session: Session,
+    name: NameArgument,
+    greeting: Annotated[str, typer.Option("--greeting", help="A text for its owner.")] = "",
+    folder: FolderFlag = None,
+) -> None:
+    """Ask another agent to become a contact."""
+    with _agent(session, folder) as agent:
+        agent.request_contact(name, greeting)
+    session.answer({"agent": name}, f"{name} has to accept")
+
+
+@app.command("accept")
+@common
+def accept_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
+    """Accept a request. Both agents can send to each other then."""
+    with _agent(session, folder) as agent:
+        agent.accept_contact(name)
+    session.answer({"agent": name}, f"{name} is a contact")
+
+
+@app.command("deny")
+@common
+def deny_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
+    """Deny a request."""
+    with _agent(session, folder) as agent:
+        agent.deny_contact(name)
+    session.answer({"agent": name}, f"denied the request of {name}")
+
+
+@app.command("remove")
+@common
+def remove_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
+    """End a contact, and delete its key from this machine."""
+    with _agent(session, folder) as agent:
+        agent.remove_contact(name)
+    session.answer({"agent": name}, f"{name} is not a contact any more")
+
+
+@app.command("send")
+@common
+def send(
+    session: Session,
+    name: NameArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.")],
+    folder: FolderFlag = None,
+) -> None:
+    """Send a text. If the recipient can't be reached, it waits for up to one hour.
+
+    Messages that wait are sent by the program that runs the agent, or by `inbox --serve`.
+    """
+    with _agent(session, folder) as agent:
+        report = agent.send(name, {"text": text})
+    problem = report.attempts[-1].problem if report.attempts else None
+    session.answer(
+        msgspec.to_builtins(report),
+        f"{report.status} {report.message_id}" + (f": {problem}" if problem else ""),
+    )
+    if report.status == "failed":
+        raise typer.Exit(1)
+
+
+@app.command("inbox")
+@common
+def read_inbox(
+    session: Session,
+    after: Annotated[int, typer.Option("--after", help="Only messages after this number.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many.")] = 100,
+    serve: Annotated[
+        str | None,
+        typer.Option("--serve", metavar="HOST:PORT", help="Receive until Ctrl+C, without TLS."),
+    ] = None,
+    folder: FolderFlag = None,
+) -> None:
+    """List messages received, oldest first, or receive them behind a proxy that has TLS.
+
+    An agent of a running appliance receives into its inbox: agentlip inbox list --mesh network.
+    """
+    with _agent(session, folder) as agent:
+        if serve is not None:
+            _serve(session, agent, serve, after)
+        rows = [msgspec.to_builtins(message) for message in agent.messages(after, limit)]
+    session.table(rows, MESSAGE_COLUMNS, "no messages")
+
+
+@app.command("verify")
+@common
+def verify(
+    session: Session,
+    name: NameArgument,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="The owners have compared the number.")
+    ] = False,
+    accept: Annotated[
+        str | None,
+        typer.Option("--accept", metavar="FINGERPRINT", help="Accept the changed key."),
+    ] = None,
+    folder: FolderFlag = None,
+) -> None:
+    """Show the safety number of a contact, which its owner has to see too."""
+    from appliance.network.keys import AgentPublicKey
+    from appliance.network.safety import fingerprint
+
+    with _agent(session, folder) as agent:
+        agent.contacts()
+        if accept is not None:
+            agent.accept_key(name, accept)
+        if confirm:
+            agent.confirm_key(name)
+        number = agent.safety_number(name)
+        pin = next(pin for pin in agent.pins() if pin.agent == name)
+    shown = {
+        "agent": name, "state": pin.state, "safetyNumber": number,
+        "fingerprint": fingerprint(AgentPublicKey.of(pin.offered or pin.key)),
+    }  # fmt: skip
+    session.answer(shown, f"{number}\n{name} is {pin.state}, its key is {shown['fingerprint']}")
+
+
+@app.command("rotate-key")
+@common
+def rotate_key(session: Session, folder: FolderFlag = None) -> None:
+    """Replace the key by a new one. Contacts follow, because the present key signs it."""
+    with _agent(session, folder) as agent:
+        public = agent.rotate_key()
+    session.answer({"publicKey": public}, f"the new key is {public}")
+
+
+@app.command("report")
+@common
+def report(
+    session: Session,
+    message_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Only this message.")
+    ] = None,
+    folder: FolderFlag = None,
+) -> None:
+    """Show what was tried to deliver messages, the newest first."""
+    with _agent(session, folder) as agent:
+        reports = agent.reports() if message_id is None else [agent.report(message_id)]
+    rows = [
+        msgspec.to_builtins(report)
+        | {"problem": report.attempts[-1].problem if report.attempts else None}
+        for report in reports
+    ]
+    columns = [("ID", "messageId"), ("TO", "recipient"), ("STATUS", "status"),
+               ("PROBLEM", "problem")]  # fmt: skip
+    session.table(rows, columns, "no messages were sent")
+
+
+def _agent(session: Session, folder: Path | None) -> Any:
+    from appliance.sdk.network.agent import NetworkAgent
+    from appliance.sdk.network.folder import NoNetworkAgent
+
+    if folder is None:
+        agents = sorted(_agents(session).glob("*/agent.json"))
+        if not agents:
+            raise NoNetworkAgent
+        if len(agents) > 1:
+            names = ", ".join(path.parent.name for path in agents)
+            raise Invalid(f"this workspace has several agents: {names}", hint="add --folder DIR")
+        folder = agents[0].parent
+    return NetworkAgent(folder)
+
+
+def _agents(session: Session) -> Path:
+    """The folder of the workspace's agents."""
+    from appliance.workspace.datadir import DataDir, discover
+
+    data = discover(Path.cwd()) if session.workspace is None else DataDir(session.workspace)
+    return data.dir / "network"
+
+
+def _serve(session: Session, agent: Any, address: str, after: int) -> None:
+    from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+    from appliance.sdk.network.endpoint import wsgi_endpoint
+
+    class Quiet(WSGIRequestHandler):
+        def log_message(self, format: str, *values: object) -> None:  # noqa: A002
+            pass
+
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise Invalid("--serve takes HOST:PORT, such as 127.0.0.1:7465")
+    with make_server(host, int(port), wsgi_endpoint(agent), handler_class=Quiet) as server:
+        agent.start()
+        note(f"{agent.name} receives at http://{host}:{server.server_port}; end with Ctrl+C")
+        while True:
+            for row in agent.messages(after):
+                session.line(msgspec.to_builtins(row), MESSAGE_COLUMNS)
+                after = row.number
+            server.handle_request()
