@@ -15,8 +15,7 @@ outstanding = gauge(
 links = gauge("broker_links", "Connected members", ("kind",))
 negotiations = counter("broker_negotiations_total", "Connections opened and refused", ("outcome",))
 webhooks_disabled = counter("broker_webhooks_disabled_total", "Webhooks disabled by the broker",
-                         ("cause",))  # fmt: skip
-"""cause: gone, failing"""
+                         ("cause",), zeros=("gone", "failing"))  # fmt: skip
 swept = counter("broker_swept_total", "Rows deleted by retention", ("what",))
 orphan_checks = counter("broker_dedupe_orphan_check_total", "Orphan checks by result",
                         ("found",))  # fmt: skip

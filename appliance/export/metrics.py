@@ -2,7 +2,8 @@
 
 from appliance.kernel.metrics import counter, gauge
 
-rounds = counter("export_rounds_total", "Rounds of the segment exporter", ("outcome",))
+rounds = counter("export_rounds_total", "Rounds of the segment exporter", ("outcome",),
+                 zeros=("ok", "failed"))  # fmt: skip
 rows = counter("export_rows_total", "Events written to segments")
 written = counter("export_bytes_total", "Bytes of segments written")
 last_event = gauge("export_last_event_id", "Newest exported event")

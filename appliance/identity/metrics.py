@@ -3,9 +3,9 @@
 from appliance.kernel.metrics import counter
 
 clones = counter(
-    "identity_clone_suspected_total", "Signs that the member key is used twice", ("sign",)
-)
-"""sign: fingerprint, replaced, refused"""
+    "identity_clone_suspected_total", "Signs that the member key is used twice", ("sign",),
+    zeros=("fingerprint", "replaced", "refused"),
+)  # fmt: skip
 
 rotations = counter(
     "identity_rotations_total", "Rotations of the member key by outcome", ("outcome",)

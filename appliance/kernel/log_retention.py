@@ -60,6 +60,7 @@ class LogRetention(Loop):
         self._steady = steady
         self._days = days
         self._note: LogNote | None = None
+        _jumps.labels(store.name)  # so that the first jump is an increase
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         try:

@@ -31,8 +31,15 @@ REGISTRY = CollectorRegistry()
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
-def counter(name: str, help_text: str, labels: Sequence[str] = ()) -> Counter:
-    return Counter(f"agentlip_{name}", help_text, labels, registry=REGISTRY)
+def counter(
+    name: str, help_text: str, labels: Sequence[str] = (), *, zeros: Sequence[str] = ()
+) -> Counter:
+    """`zeros`: values of a single label that have a series from the start, so that the first event
+    is an increase, as alerts need it."""
+    made = Counter(f"agentlip_{name}", help_text, labels, registry=REGISTRY)
+    for value in zeros:
+        made.labels(value)
+    return made
 
 
 def gauge(name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:

@@ -8,26 +8,32 @@ from pathlib import Path
 
 import yaml
 
-from ops.monitoring import rules, runbook
+from ops.monitoring import dashboards, rules, runbook
 
 ROOT = Path(__file__).parents[2]
 RULES = "ops/prometheus"
-HEAD = "# Written by `just monitoring` from ops/monitoring/slo.toml. Not edited by hand.\n"
+GRAFANA = "ops/grafana"
+HEAD = "# Written by `just monitoring` from ops/monitoring. Not edited by hand.\n"
 
 
 def files() -> dict[str, str]:
     """Path from the root of the tree → text."""
     contents = {
-        "prometheus.yaml": rules.scrape_configuration(),
-        "alerts.yaml": rules.alert_rules(),
-        "slo.yaml": rules.slo_rules(),
-        "tests.yaml": rules.rule_tests(),
+        f"{RULES}/prometheus.yaml": rules.scrape_configuration(),
+        f"{RULES}/alerts.yaml": rules.alert_rules(),
+        f"{RULES}/slo.yaml": rules.slo_rules(),
+        f"{RULES}/tests.yaml": rules.rule_tests(),
+        f"{GRAFANA}/provisioning/dashboards/agentlip.yaml": dashboards.PROVIDER,
+        f"{GRAFANA}/provisioning/datasources/agentlip.yaml": dashboards.DATA_SOURCES,
     }
-    texts = {
-        f"{RULES}/{name}": HEAD + yaml.safe_dump(content, sort_keys=False, width=1000)
-        for name, content in contents.items()
+    return {
+        **{
+            name: HEAD + yaml.safe_dump(content, sort_keys=False, width=1000)
+            for name, content in contents.items()
+        },
+        **{f"{GRAFANA}/{name}": text for name, text in dashboards.dashboards().items()},
+        "docs/how-to/runbook.md": runbook.page(),
     }
-    return texts | {"docs/how-to/runbook.md": runbook.page()}
 
 
 def main() -> int:

@@ -164,7 +164,9 @@ def test_compose_files_have_the_schema_of_compose_2():
 
 
 @pytest.mark.container
-@pytest.mark.parametrize("profile", [[], ["--profile", "tls"], ["--profile", "job"]])
+@pytest.mark.parametrize(
+    "profile", [[], *(["--profile", name] for name in ("tls", "monitoring", "job"))]
+)
 @pytest.mark.parametrize("file", COMPOSE_FILES)
 def test_compose_of_this_machine_accepts_the_file(profile, file):
     """Compose 2 where the engine has it, otherwise Debian's 1.29, which is installed if missing."""

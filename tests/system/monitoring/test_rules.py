@@ -23,3 +23,7 @@ def test_prometheus_accepts_the_configuration(tmp_path):
     file = tmp_path / "prometheus.yaml"
     file.write_text(text.replace("/etc/prometheus/scrape-token", str(tmp_path / "token")))
     run("promtool", "check", "config", file)
+
+
+def test_alertmanager_accepts_the_example():
+    assert "SUCCESS" in run("amtool", "check-config", "alertmanager.yaml")
