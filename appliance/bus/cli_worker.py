@@ -235,9 +235,8 @@ def status(
         raise Invalid(f"{state!r} is not a state", hint=f"use one of {known}")
     with _team(session) as team, until_signalled():
         while True:
-            rows = workers.status_rows(
-                team.connection, team.clock.now_ms(), state=state, late_only=stale
-            )
+            rows = workers.status_rows(team.connection, team.clock.now_ms(), state=state)
+            rows = [row for row in rows if not stale or row.status in workers.LATE]
             if watch and not session.machine and sys.stdout.isatty():
                 write_line(CLEAR_SCREEN)
             _print_status(session, rows)

@@ -88,17 +88,14 @@ class ClaimTask(Struct, frozen=True, forbid_unknown_fields=True):
     wait: WaitSeconds = 0.0
 
 
-class RenewClaim(Struct, frozen=True, forbid_unknown_fields=True):
-    task: BusName
-    agent: BusName
-    fence: int | None = None
-    lease_seconds: Lease = DEFAULT_LEASE_SECONDS
-
-
 class ReleaseClaim(Struct, frozen=True, forbid_unknown_fields=True):
     task: BusName
     agent: BusName
     fence: int | None = None
+
+
+class RenewClaim(ReleaseClaim, frozen=True, forbid_unknown_fields=True):
+    lease_seconds: Lease = DEFAULT_LEASE_SECONDS
 
 
 class CompleteTask(Struct, frozen=True, forbid_unknown_fields=True):

@@ -85,7 +85,7 @@ def claim(
         " VALUES (?, ?, ?, ?)",
         (task, agent, now_ms, now_ms + lease_ms),
     )
-    taken = _required(connection, task)
+    taken = require(connection, task, agent)
     if key is not None:
         query = "INSERT OR REPLACE INTO x_claim_keys (task_id, fence, key) VALUES (?, ?, ?)"
         connection.execute(query, (task, taken.fence, key))
@@ -133,7 +133,7 @@ def renew(
     connection.execute(
         "UPDATE task_claims SET lease_until_ms = ? WHERE task_id = ?", (now_ms + lease_ms, task)
     )
-    return _required(connection, task)
+    return require(connection, task, agent)
 
 
 def release(
@@ -232,12 +232,6 @@ def _paths(connection: sqlite3.Connection) -> list[BusClaim]:
 def _read(connection: sqlite3.Connection, task: str) -> BusClaim | None:
     row = connection.execute(_CLAIM + "WHERE task_id = ?", (task,)).fetchone()
     return BusClaim(*row) if row else None
-
-
-def _required(connection: sqlite3.Connection, task: str) -> BusClaim:
-    present = _read(connection, task)
-    assert present is not None
-    return present
 
 
 def _held(present: BusClaim, task: str, agent: str, now_ms: int) -> ClaimHeld:

@@ -62,9 +62,6 @@ class BusPaths:
         self.export = self.dir / "bus.jsonl"
         self.workers = self.dir / "workers"
 
-    def __repr__(self) -> str:
-        return f"BusPaths({str(self.workspace)!r})"
-
 
 def find_paths(explicit: Path | None = None, start: Path | None = None) -> BusPaths:
     """The bus of the given workspace, or the nearest one above `start`.
@@ -142,7 +139,7 @@ def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
     connection.execute(
         "PRAGMA synchronous = NORMAL" if not durable else "PRAGMA synchronous = FULL"
     )
-    if not schema.is_open(connection):
+    if schema.missing(connection):
         with transaction(connection):
             schema.open_schema(connection)
 

@@ -22,10 +22,8 @@ def age_ms(now_ms: int, at_ms: int) -> int:
     return max(0, now_ms - at_ms)
 
 
-def level(age: int | None) -> HeartbeatLevel | None:
-    """The level of a heartbeat by its age in milliseconds; None if there was none."""
-    if age is None:
-        return None
+def level(age: int) -> HeartbeatLevel:
+    """The level of a heartbeat by its age in milliseconds."""
     if age < WARN_MS:
         return "ok"
     if age < STALE_MS:

@@ -78,7 +78,7 @@ def with_blob(folder: Path, message: NewMessage) -> NewMessage:
 
     Call it before the transaction. A blob whose message is never published is an orphan.
     """
-    payloads.check(message.type, message.payload)
+    payloads.typed_payload(message.type, message.payload)  # raises Invalid
     text = _encode(message.payload)
     if text is None:
         return message

@@ -74,25 +74,14 @@ PAYLOADS: dict[str, type[BusPayload]] = {
 
 
 def typed_payload(type_: str, payload: Any) -> BusPayload | None:
-    """The payload as its type defines it; None for other types and for a payload that differs.
+    """The payload as its type defines it; None for other types.
 
-    Other programs write what they like, so a reader must not depend on it.
+    Raises Invalid for a payload that differs. Other programs write what they like, so a reader has
+    to expect one.
     """
+    kind = PAYLOADS.get(type_)
     try:
-        return _convert(type_, payload)
-    except msgspec.ValidationError:
-        return None
-
-
-def check(type_: str, payload: Any) -> None:
-    """Raises Invalid if the payload is not what the type's other readers expect."""
-    try:
-        _convert(type_, payload)
+        return msgspec.convert(payload or {}, kind) if kind else None
     except msgspec.ValidationError as error:
         known = ", ".join(PAYLOADS[type_].__struct_encode_fields__) or "any object"
         raise Invalid(f"payload of {type_}: {error}", hint=f"keys of {type_}: {known}") from None
-
-
-def _convert(type_: str, payload: Any) -> BusPayload | None:
-    kind = PAYLOADS.get(type_)
-    return msgspec.convert(payload or {}, kind) if kind else None

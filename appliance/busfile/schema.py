@@ -31,20 +31,18 @@ def open_schema(connection: sqlite3.Connection) -> None:
     Run it in a transaction that writes. Nothing of the specification is altered in a file that
     has it. Raises BusSchemaNewer and BusSchemaUnknown, and then nothing has changed.
     """
+    for file in missing(connection):
+        for statement in _statements(file):
+            connection.execute(statement)
+
+
+def missing(connection: sqlite3.Connection) -> list[str]:
+    """The files whose tables have to be made. Raises BusSchemaNewer and BusSchemaUnknown."""
     present = _objects(connection)
     if not present:
-        _create(connection, SPECIFIED)
-    else:
-        _check_version(connection, present)
-    _create(connection, OURS)
-
-
-def is_open(connection: sqlite3.Connection) -> bool:
-    """Whether nothing has to be created. Raises BusSchemaNewer and BusSchemaUnknown."""
-    present = _objects(connection)
-    if present:
-        _check_version(connection, present)
-    return _names(OURS) <= present
+        return [SPECIFIED, OURS]
+    _check_version(connection, present)
+    return [] if _names(OURS) <= present else [OURS]
 
 
 def _check_version(connection: sqlite3.Connection, present: set[str]) -> None:
@@ -66,11 +64,6 @@ def _check_version(connection: sqlite3.Connection, present: set[str]) -> None:
 def _objects(connection: sqlite3.Connection) -> set[str]:
     query = "SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'"
     return {str(name) for (name,) in connection.execute(query)}
-
-
-def _create(connection: sqlite3.Connection, file: str) -> None:
-    for statement in _statements(file):
-        connection.execute(statement)
 
 
 @cache

@@ -40,7 +40,7 @@ TEXT_MAX = 700  # characters of a text in a message; the rows have all of it
 LIST_BYTES_MAX = 1_000
 LAG_MAX = 1_000_000  # a reader that has ended must not stop the work of the others
 
-STATUS = """
+STATUS = f"""
 SELECT w.task_id AS task, w.state, w.branch, w.worktree, w.description, w.created_at_ms,
   w.state_changed_at_ms, h.ts_ms AS beat_at_ms, h.status AS activity, h.progress, r.decision
 FROM workers w
@@ -48,7 +48,7 @@ LEFT JOIN heartbeats h ON h.agent_id = w.task_id
 LEFT JOIN (SELECT task_id, decision, max(id) FROM x_reviews GROUP BY task_id) r
   ON r.task_id = w.task_id
 WHERE (:task IS NULL OR w.task_id = :task) AND (:state IS NULL OR w.state = :state)
-ORDER BY w.created_at_ms, w.task_id LIMIT :rows_max
+ORDER BY w.created_at_ms, w.task_id LIMIT {ROWS_MAX}
 """
 
 
@@ -212,16 +212,11 @@ def status_rows(
     now_ms: int,
     task: str | None = None,
     state: str | None = None,
-    *,
-    late_only: bool = False,
-    rows_max: int = ROWS_MAX,
 ) -> list[WorkerStatus]:
-    """Workers, the oldest first. `late_only`: those without a heartbeat for 100 s that need one."""
-    values = {"task": task, "state": state, "rows_max": rows_max}
-    cursor = connection.execute(STATUS, values)
+    """Workers, the oldest first."""
+    cursor = connection.execute(STATUS, {"task": task, "state": state})
     names = [column[0] for column in cursor.description]
-    rows = [_status(dict(zip(names, row, strict=True)), now_ms) for row in cursor]
-    return [row for row in rows if not late_only or row.status in LATE]
+    return [_status(dict(zip(names, row, strict=True)), now_ms) for row in cursor]
 
 
 def _status(row: dict[str, Any], now_ms: int) -> WorkerStatus:
@@ -239,11 +234,11 @@ def _status(row: dict[str, Any], now_ms: int) -> WorkerStatus:
     )
 
 
-def _judge(state: State, activity: str | None, level: str | None) -> str:
+def _judge(state: State, activity: str | None, level: str) -> str:
     """A conflict is normal work, so an agent that is late matters more."""
     if state == "FAILED":
         return "error"
-    if state not in JUDGED or level is None:
+    if state not in JUDGED:
         return "ok"
     if level in LATE:
         return level

@@ -21,6 +21,7 @@ from appliance.hub.service import Hub
 from appliance.hub.text import plain_name
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
+from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
@@ -100,7 +101,9 @@ def next_changes(reader: Any, position: int) -> tuple[int, list[BusMessage]]:
 
 def describe(message: BusMessage) -> str | None:
     """None if another program has published a payload that says nothing."""
-    change = payloads.typed_payload(message.type, message.payload)
+    change = None
+    with suppress(Invalid):
+        change = payloads.typed_payload(message.type, message.payload)
     if not isinstance(change, StateChange):
         return None
     before = "" if change.from_state is None else f"{_plain(change.from_state)} → "

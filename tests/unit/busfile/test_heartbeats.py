@@ -16,7 +16,7 @@ from tests.support.until import until
 @pytest.mark.parametrize(
     ("age", "level"),
     [
-        (None, None), (0, "ok"), (29_999, "ok"), (30_000, "WARN"), (99_999, "WARN"),
+        (0, "ok"), (29_999, "ok"), (30_000, "WARN"), (99_999, "WARN"),
         (100_000, "STALE"), (299_999, "STALE"), (300_000, "DEAD"),
     ],
 )  # fmt: skip

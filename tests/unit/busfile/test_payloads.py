@@ -16,7 +16,8 @@ def test_typed_payload_ignores_other_keys_and_types():
     change = payloads.typed_payload("state_change", {"from": "WORKING", "to": "FAILED", "why": 1})
     assert change == payloads.StateChange(from_state="WORKING", to_state="FAILED")
     assert payloads.typed_payload("their_type", {"to": 1}) is None
-    assert payloads.typed_payload("state_change", {"to": 1}) is None
+    with pytest.raises(Invalid):
+        payloads.typed_payload("state_change", {"to": 1})
     assert payloads.typed_payload("review_request", None) == payloads.BusPayload()
 
 
