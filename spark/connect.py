@@ -19,6 +19,7 @@ if __package__ in (None, ""):  # as a script
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from spark import errors, secret, session
+from spark.files import local_folder
 from spark.tables import versions
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def main(words: list[str] | None = None) -> int:
 
 def parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="connect", description=__doc__)
-    parser.add_argument("--lake", type=Path, help="directory whose tables are registered")
+    parser.add_argument("--lake", type=local_folder, help="directory whose tables are registered")
     parser.add_argument("--master", help="Spark master (default: local[*])")
     parser.add_argument("--driver-memory", metavar="SIZE",
                         help="heap (default: 60 %% of the container's limit, else 1g)")  # fmt: skip

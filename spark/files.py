@@ -2,11 +2,29 @@
 
 import fcntl
 import os
+import re
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from spark.errors import OutputBusy, OutputNotWritable
+
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def local_folder(text: str) -> Path:
+    """The directory of an argument: a path, or a URL with `file:`. Others are refused, because a
+    path of that name would be a directory of this machine."""
+    if not URL.match(text):
+        return Path(text)
+    parts = urlsplit(text)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise ArgumentTypeError(
+            f"{parts.scheme}: is not supported; use a directory that all processes share"
+        )
+    return Path(unquote(parts.path))
 
 
 @contextmanager

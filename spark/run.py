@@ -22,7 +22,7 @@ if __package__ in (None, ""):  # as a script, which is how spark-submit starts i
 
 from appliance import __version__
 from spark import errors, last_run, pull, results
-from spark.files import writable
+from spark.files import local_folder, writable
 from spark.jobs import JOBS
 from spark.progress import ProgressReporter
 from spark.request import NEVER, REQUIRED, SILVER, JobDefinition, JobReport, JobRequest, parse_day
@@ -133,13 +133,14 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
     parser.add_argument(
         "--in",
         dest="source",
+        type=address,
         required=True,
         metavar="DIR|URL",
         help=f"a directory of exported segments, or an appliance's URL{lake}",
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=local_folder,
         required=job.needs != SILVER,
         metavar="LAKE",
         help="output directory of the tables (default: the lake that the job reads)",
@@ -196,6 +197,11 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
     parser.add_argument("--quiet", action="store_true", help="print no progress")
     parser.add_argument("--verbose", action="store_true", help="print the traceback of every error")
     parser.set_defaults(job=name, first=None, last=None)
+
+
+def address(text: str) -> str:
+    """The URL of an appliance, or what `local_folder` accepts."""
+    return text if pull.is_url(text) else str(local_folder(text))
 
 
 # -- work -------------------------------------------------------------------------------

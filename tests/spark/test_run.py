@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark import run, segments, session
+from spark.files import local_folder
 from spark.jobs import JOBS
 from spark.jobs.activity import plan
 from spark.jobs.ingest import job as ingest
@@ -91,6 +92,25 @@ def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words
     (tmp_path / "file").write_text("")
     assert run.main([word.format(tmp_path) for word in words]) == code
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/lake", "hdfs://name/lake", "file://other/lake"])
+@pytest.mark.parametrize("argument", ["--in", "--out"])
+def test_place_that_is_no_directory_is_refused(tmp_path, monkeypatch, capsys, argument, place):
+    monkeypatch.chdir(tmp_path)
+    words = {"--in": "in", "--out": "out"} | {argument: place}
+    with pytest.raises(SystemExit):
+        run.main(["ingest", *[word for pair in words.items() for word in pair]])
+    assert f"{place.partition(':')[0]}: is not supported" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_url_of_a_file_is_its_path():
+    assert (
+        local_folder("file:///data/my%20lake")
+        == local_folder("/data/my lake")
+        == Path("/data/my lake")
+    )
 
 
 def test_export_without_events_is_an_empty_range(spark, tmp_path, monkeypatch, capsys):
