@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as f
 
+from spark import results
+from spark.errors import ChecksFailed
+from spark.progress import ProgressReporter
 from spark.results import WARN, CheckResult
 
 NOT_NULL, UNIQUE, RANGE, REFERENCE, FRESH, GAPS = (
@@ -58,9 +61,17 @@ def run(
         references = [check for check in mine if check.kind == REFERENCE]
         queries += [partial(_reference, check, tables, whole or tables) for check in references]
     with ThreadPoolExecutor(CONCURRENT_QUERIES_MAX) as pool:
-        results = [result for some in pool.map(lambda query: query(), queries) for result in some]
+        counted = [result for some in pool.map(lambda query: query(), queries) for result in some]
     names = [check.name for check in checks]
-    return sorted(results, key=lambda result: names.index(result.name))
+    return sorted(counted, key=lambda result: names.index(result.name))
+
+
+def require_passed(checked: Sequence[CheckResult], progress: ProgressReporter) -> None:
+    """Raise ChecksFailed, after all results, if a check of severity error failed."""
+    if any(result.is_error for result in checked):
+        for line in results.describe(checked):
+            progress.say(line)
+        raise ChecksFailed("the new tables failed a check with severity error")
 
 
 def gaps(name: str, table: str, sentences: Sequence[str], severity: str = WARN) -> CheckResult:
@@ -96,13 +107,13 @@ def _rows(
         ] + [f.sum("n").alias("n"), f.sum("different").alias("different")]
     (row,) = frame.agg(*sums).collect()
     rows = row["n"] or 0
-    results = [
+    counted = [
         _result(check, row[name], rows, now) for check, name in zip(simple, names, strict=True)
     ]
     if unique is not None:
         duplicates = rows - (row["different"] or 0)
-        results.append(CheckResult(unique.name, unique.table, unique.severity, duplicates, rows))
-    return results
+        counted.append(CheckResult(unique.name, unique.table, unique.severity, duplicates, rows))
+    return counted
 
 
 def _groups(unique: TableCheck, frame: DataFrame) -> tuple[GroupedData, Column]:

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark import checks, results
-from spark.errors import ChecksFailed, EmptyRange, SegmentMissing
+from spark import checks
+from spark.errors import EmptyRange, SegmentMissing
 from spark.jobs.activity import plan, schema
 from spark.jobs.activity import transforms as t
 from spark.jobs.activity.plan import Range
@@ -104,10 +104,7 @@ def _check(ask: JobRequest, draft: Draft) -> list[CheckResult]:
     """The results for the new files. Raises ChecksFailed for a failed check of severity error."""
     with ask.progress.step(ask.spark, "activity: checks"):
         checked = checks.run(CHECKS, partial(draft.written, ask.spark), ask.now)
-    if any(result.is_error for result in checked):
-        for line in results.describe(checked):
-            ask.progress.say(line)
-        raise ChecksFailed("the new tables failed a check with severity error")
+    checks.require_passed(checked, ask.progress)
     return checked
 
 

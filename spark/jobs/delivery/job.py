@@ -5,8 +5,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from spark import checks, results, segments, source
-from spark.errors import ChecksFailed, EmptyRange
+from spark import checks, segments, source
+from spark.errors import EmptyRange
 from spark.jobs.delivery import plan
 from spark.jobs.delivery import transforms as t
 from spark.request import JobReport, JobRequest
@@ -79,10 +79,7 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
     rows.unpersist()
     with progress.step(spark, "delivery: checks"):
         checked = checks.run(CHECKS, partial(draft.written, spark), ask.now)
-    if any(result.is_error for result in checked):
-        for line in results.describe(checked):
-            progress.say(line)
-        raise ChecksFailed("the new tables failed a check with severity error")
+    checks.require_passed(checked, progress)
     return sum(segment.rows for mine in needed.values() for segment in mine), checked
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark import checks, results
-from spark.errors import ChecksFailed, SegmentMissing
+from spark import checks
+from spark.errors import SegmentMissing
 from spark.files import writable, write_whole
 from spark.jobs.digest import page, schema
 from spark.jobs.digest import transforms as t
@@ -50,10 +50,7 @@ def run(ask: JobRequest) -> JobReport:
     messages.unpersist()
     with ask.progress.step(spark, "digest: checks and page"):
         checked = checks.run(CHECKS, partial(draft.read, spark), ask.now)
-        if any(result.is_error for result in checked):
-            for line in results.describe(checked):
-                ask.progress.say(line)
-            raise ChecksFailed("the digest failed a check with severity error")
+        checks.require_passed(checked, ask.progress)
         counts = _write_page(ask, draft)
     made = dataset.commit(draft, {"silver": source.number})
     return JobReport(counts, checked, made.root)
