@@ -37,7 +37,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         conf=(
             f"spark.local.dir={folder}",
             # Tests make thousands of tables; each that is cached holds some megabytes.
-            "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -Ddelta.log.cacheSize=20",
+            "spark.databricks.delta.delta.log.cacheSize=20",
+            "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
             "spark.sql.adaptive.enabled=false",  # it makes a job of each stage
             "spark.sql.codegen.wholeStage=false",
             "spark.sql.codegen.factoryMode=NO_CODEGEN",
