@@ -96,7 +96,7 @@ def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words
 
 @pytest.mark.parametrize("place", ["s3a://bucket/lake", "hdfs://name/lake", "file://other/lake"])
 @pytest.mark.parametrize("argument", ["--in", "--out"])
-def test_place_that_is_no_directory_is_refused(tmp_path, monkeypatch, capsys, argument, place):
+def test_url_of_a_remote_place_is_refused(tmp_path, monkeypatch, capsys, argument, place):
     monkeypatch.chdir(tmp_path)
     words = {"--in": "in", "--out": "out"} | {argument: place}
     with pytest.raises(SystemExit):
