@@ -33,7 +33,7 @@ def use(workspace: Path) -> None:
     hub.constants = CONSTANTS
     with hub.running(ending=signal.SIGKILL):
         _talk(hub)
-        _mesh(hub)
+        fill_mesh(hub)
         enqueue(hub, "durable/a", "e1", "e2", "e3")
         hub.made(
             hub.http.post("/api/v1/webhooks", {"url": "http://127.0.0.1:1/x", "enabled": False})
@@ -72,7 +72,7 @@ def _talk(hub: ServedHub) -> None:
     )
 
 
-def _mesh(hub: ServedHub) -> None:
+def fill_mesh(hub: ServedHub) -> None:
     """A mesh whose broker, sender and receiver are this appliance, and a second member."""
     post = hub.http.post
     hub.made(post("/broker/v1/meshes", {"slug": "lab"}))

@@ -1,0 +1,128 @@
+"""A real Prometheus scrapes a real appliance at work: panels have data, and no alert fires."""
+
+import re
+from itertools import count
+
+import pytest
+import yaml
+
+from ops.monitoring import dashboards, rules
+from tests.doctor.used import fill_mesh
+from tests.support.broker import item, key
+from tests.support.servedhub import serve
+from tests.support.socketclient import SocketClient
+from tests.support.until import until
+from tests.system.monitoring.prometheus import RULES, Prometheus, run, started
+
+pytestmark = pytest.mark.slow
+PANELS = [
+    pytest.param(panel, id=f"{name}: {panel['title']}")
+    for name, board in dashboards.CONTENT.items()
+    for panel in board["panels"]
+]
+SINGLE = re.compile(r"increase\((agentlip_\w+)(\{[^}]*\})?\[\w+\]\)\)? > 0")
+"""Alerts about a single event."""
+LATER = {"agentlip_export_log_missing_rows_total"}  # the first export makes its series
+ENVELOPE = {"ts": "2026-01-01T00:00:00Z", "type": "t", "payload": 1}
+TOOL = {"name": "status", "arguments": {}}
+REPORT = {
+    "job": "ingest", "started_at": "2026-02-01T08:00:00Z", "finished_at": "2026-02-01T08:01:00Z",
+    "seconds": 60.0, "outcome": "ok", "exit_code": 0, "counts": {"rows": 12},
+}  # fmt: skip
+TIME = re.compile(r"^(\w+_timestamp_seconds|process_start_time_seconds)\b")
+REAL_TIME = 1e9  # values above are times of today; those of a test begin at 0
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("monitored"), "--no-limits") as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def fresh(hub):
+    """The series of an appliance that nobody used yet, after each loop has run."""
+    names = {"agentlip_backup_enabled", "agentlip_export_waiting_events"}
+    until(lambda: names <= {line.split(" ")[0] for line in lines(hub)}, 60, "loops have run")
+    return lines(hub)
+
+
+def lines(hub):
+    text = hub.http.get("/metrics").raw.decode()
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def prometheus(hub, fresh, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prometheus")
+    targets = {"agentlip": (hub.port, hub.token)}
+    server = Prometheus(folder, rules.slo_rules(), targets)
+    with started(server.command, server.port, folder / "log"):
+        until(lambda: server.query('up{job="agentlip"} == 1'), 60, "it scrapes")
+        rates = "rate(agentlip_feed_items_total[5m]) > 0 and agentlip_bus_stored_messages > 0"
+        fill_mesh(hub)
+        numbers = count()
+        until(lambda: work(hub, next(numbers)) or server.query(rates), 60, "rates", 0.5)
+        yield server
+
+
+def work(hub, number):
+    """A little of everything."""
+    _, topic = hub.channel_with_topic(f"channel-{number}")
+    hub.send(topic, "see https://example.com/")
+    assert hub.http.get("/api/v1/nothing").status == 404
+    assert hub.http.get("/api/v1/channels", headers={"Authorization": "Bearer x"}).status == 401
+    own = hub.http.get("/v1/identity").body["pubkey"]
+    accepted = item(f"m{number}", "to the inbox", to=own)
+    who = {"X-Agentlip-Member": key("anna")}
+    hub.made(hub.http.post("/broker/v1/accept", accepted, headers=who))
+    for path, body in (
+        ("/v1/enqueue", {"to": "inbox", "envelope": ENVELOPE | {"id": f"e-{number}"}}),
+        ("/v1/send", {"to": key("anna"), "message": "to anna", "mesh": "lab"}),
+        ("/bus/v1/messages", {"from_agent": "ada", "to_agent": "w1", "type": "note"}),
+        ("/bus/v1/claims", {"task": f"task-{number}", "agent": "w1"}),
+        ("/bus/v1/heartbeats", {"agent": "w1", "status": "working", "task": "w1"}),
+        ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": TOOL}),
+        ("/api/v1/jobs/runs", REPORT),
+    ):
+        assert hub.http.post(path, body).status in (200, 201, 202), path
+    with SocketClient(hub.port, hub.token) as socket:
+        socket.send({"type": "hello", "after_event_id": 0})
+        data = {"topic_id": topic, "sender": "s", "content_raw": "x"}
+        socket.send({"type": "request", "id": "1", "op": "message.create", "data": data})
+        until(lambda: socket.recv()["type"] == "response", 30, "the request is answered")
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_panel_has_data_or_a_reason(prometheus, panel):
+    results = prometheus.query(panel["expr"])
+    assert results or panel.get("empty"), "give the reason as `empty`"
+
+
+@pytest.mark.parametrize("rule", [alert for alert in rules.alerts() if SINGLE.search(alert.expr)],
+                         ids=lambda alert: alert.name)  # fmt: skip
+def test_counter_of_single_events_begins_with_zero(fresh, rule):
+    for name, selector in SINGLE.findall(rule.expr):
+        if name in LATER:
+            continue
+        labels = selector.strip("{}")
+        assert any(line.startswith(name) and labels in line for line in fresh), name
+
+
+def test_no_alert_fires_on_a_fresh_appliance_within_30_minutes(fresh, tmp_path):
+    series = [*map(constant, fresh), rules._series("up 1+0x40")]
+    alerts = 'ALERTS{alertstate="firing"}'
+    checks = [{"expr": alerts, "eval_time": f"{minute}m", "exp_samples": []} for minute in (10, 30)]
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": checks}
+    files = [str(RULES / name) for name in ("alerts.yaml", "slo.yaml")]
+    file = tmp_path / "tests.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": files, "tests": [test]}))
+    run("promtool", "test", "rules", file)
+
+
+def constant(line):
+    """The series with one value for 40 minutes; times are those of a process started just now."""
+    series, _, value = line.rpartition(" ")
+    if TIME.match(series) and float(value) > REAL_TIME:
+        value = "0"
+    return rules._series(f"{series} {float(value):f}+0x40".replace("inf", "1e300"))
