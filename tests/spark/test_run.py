@@ -94,14 +94,14 @@ def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words
     assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("place", ["s3a://bucket/lake", "hdfs://name/lake", "file://other/lake"])
+@pytest.mark.parametrize("url", ["s3a://bucket/lake", "hdfs://name/lake", "file://other/lake"])
 @pytest.mark.parametrize("argument", ["--in", "--out"])
-def test_url_of_a_remote_place_is_refused(tmp_path, monkeypatch, capsys, argument, place):
+def test_url_of_a_remote_place_is_refused(tmp_path, monkeypatch, capsys, argument, url):
     monkeypatch.chdir(tmp_path)
-    words = {"--in": "in", "--out": "out"} | {argument: place}
+    words = {"--in": "in", "--out": "out"} | {argument: url}
     with pytest.raises(SystemExit):
         run.main(["ingest", *[word for pair in words.items() for word in pair]])
-    assert f"{place.partition(':')[0]}: is not supported" in capsys.readouterr().err
+    assert f"{url.partition(':')[0]}: is not supported" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
