@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 
 P = ParamSpec("P")
 
@@ -29,6 +29,7 @@ EXIT_BY_STATUS = {401: 4, 403: 4, 409: 2, 502: 3, 503: 3, 504: 3}
 EXIT_GENERAL = 1
 EXIT_UNAVAILABLE = 3
 EXIT_INTERRUPTED = 130
+EXTRAS = {"cryptography": "network"}  # which extra has a module that a light install lacks
 NARROWEST = 8  # columns of a cell that is cut
 SILENT_SECONDS = 1.0  # work that takes less shows no progress
 TERMINAL_SECONDS = 0.2  # between two updates of a line on a terminal
@@ -235,6 +236,11 @@ def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
         return EXIT_INTERRUPTED
     except typer.Abort:
         return EXIT_GENERAL
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        hint = f"pip install 'agentlip[{EXTRAS[error.name]}]'"
+        return tell(Unavailable(f"{error.name} is not installed", hint=hint), machine)
     except Exception as error:
         # Usage errors of typer have exit code 2, which means a conflict here.
         if not hasattr(error, "format_message"):

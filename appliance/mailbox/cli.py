@@ -22,6 +22,7 @@ FolderFlag = Annotated[
         help="Folder of the agent (default: the only one of this workspace).",
     ),
 ]  # fmt: skip
+SIGNAL_SECONDS = 1.0  # a signal right before a wait for requests would be seen after the next one
 MESSAGE_COLUMNS = (("NUMBER", "number"), ("TIME", "timestamp"), ("SENDER", "sender"),
                    ("PAYLOAD", "payload"))  # fmt: skip
 
@@ -295,6 +296,7 @@ def _serve(session: Session, agent: Any, address: str, after: int) -> None:
     if not host or not port.isdecimal():
         raise Invalid("--serve takes HOST:PORT, such as 127.0.0.1:7465")
     with make_server(host, int(port), wsgi_endpoint(agent), handler_class=Quiet) as server:
+        server.timeout = SIGNAL_SECONDS
         agent.start()
         note(f"{agent.name} receives at http://{host}:{server.server_port}; end with Ctrl+C")
         while True:

@@ -55,7 +55,8 @@ WALK = """
 import importlib, pkgutil
 import agentlip.sdk as sdk
 for module in pkgutil.walk_packages(sdk.__path__, "agentlip.sdk."):
-    importlib.import_module(module.name)
+    if not module.name.startswith("agentlip.sdk.network."):  # of an extra
+        importlib.import_module(module.name)
 """
 
 
@@ -144,6 +145,9 @@ def test_light_install_reads_a_workspace_and_starts_no_server(
     assert "has no epoch yet" in never_served
     light.shell(f"{there} agentlip export segments", expect=18)
     assert "agentlip[appliance]" in light.shell(f"{there} agentlipd up", expect=1)
+    agent = "--relay http://127.0.0.1:9 --endpoint https://anna.example.org/network/inbox"
+    made = light.shell(f"{there} agentlip network init anna {agent}", expect=3)
+    assert "pip install 'agentlip[network]'" in made
 
 
 @pytest.mark.parametrize("way", ["pip", "uvx"])

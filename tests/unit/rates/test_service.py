@@ -80,9 +80,7 @@ def test_clock_that_goes_back_changes_no_rate(watched):
 def test_every_metric_exists():
     from appliance.app import Appliance  # noqa: F401 - its imports register all metrics
     from appliance.courier.metrics import CourierCollector
-    from appliance.web import health
 
-    health._add_process_metrics()
     known = {metric.name for metric in REGISTRY.collect()}
     known |= {metric.name for metric in CourierCollector().describe()}
     for each in SERIES:
