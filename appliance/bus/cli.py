@@ -12,7 +12,7 @@ import typer
 from appliance.busfile import claims, consumer, dependencies, jsonl, messages, retention
 from appliance.busfile import search as fulltext
 from appliance.busfile.file import BusPaths, connect, find_paths, snapshot, transaction
-from appliance.busfile.messages import BusMessage, NewMessage
+from appliance.busfile.messages import BusMessage
 from appliance.cli_support import Session, command, plain_app, until_signalled
 from appliance.kernel.clock import DAY_MS, SystemClock, iso
 from appliance.kernel.errors import Invalid
@@ -92,20 +92,11 @@ def send(
 
     Example: agentlip bus send task_done '{"commit": "a1b2c3d4"}' --task task-7 --agent ada
     """
+    from appliance.sdk.bus import FileBus
+
     value = _json(sys.stdin.read() if payload == "-" else payload)
-    message = NewMessage(
-        from_agent=agent,
-        type=type_,
-        to_agent=to,
-        correlation_id=task,
-        in_reply_to=reply_to,
-        payload=value,
-        **({"id": id_} if id_ else {}),
-    )
-    with open_bus(session) as (paths, connection):
-        message = messages.with_blob(paths.blobs, message)
-        with transaction(connection):
-            published = messages.publish(connection, CLOCK.now_ms(), message)
+    with FileBus(agent, session.workspace) as bus:
+        published = bus.publish(type_, value, to=to, task=task, reply_to=reply_to, id=id_)
     duplicate = " (sent before)" if published.duplicate else ""
     session.answer(
         msgspec.to_builtins(published), f"sent {published.id} as {published.seq}{duplicate}"
@@ -172,7 +163,7 @@ def tail(
     with open_bus(session, create=follow) as (paths, connection):
         with snapshot(connection):
             position = messages.head(connection)
-            batch = messages.after(connection, 0, limit, task, newest=True)
+            batch = messages.newest(connection, limit, task)
             if replies is not None:
                 batch = messages.reply_chain(connection, replies)
         if not follow:

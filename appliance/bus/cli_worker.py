@@ -28,7 +28,6 @@ from appliance.cli_support import (
     write_line,
 )
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.errors import Invalid
 
 app = plain_app(
     "Tasks of a team of agents, each with a branch and a worktree.\n\n"
@@ -44,8 +43,8 @@ TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the tas
 TaskFlag = Annotated[
     str | None, typer.Option("--task", help="Id of the task (default: the one of this worktree).")
 ]
-JsonStateFlag = Annotated[
-    str | None, typer.Option("--state", help="Only tasks in this state, such as IN_REVIEW.")
+StateFlag = Annotated[
+    workers.State | None, typer.Option("--state", help="Only tasks in this state.")
 ]
 HeadFlag = Annotated[
     str | None, typer.Option("--head", help="Only if this commit is under review.")
@@ -57,7 +56,6 @@ COLUMNS = [
     ("STATUS", "status"), ("REVIEW", "review"), ("SUMMARY", "summary"),
 ]  # fmt: skip
 REVIEW = {"pending": "pending", "approved": "approved", "rejected": "REJECTED"}
-HOOKS = ("pre-commit", "post-commit", "pre-push", "pre-tool-use", "stop")
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 AGENT = "AGENTLIP_AGENT"
 
@@ -217,7 +215,7 @@ def run(
 @command(app, "status")
 def status(
     session: Session,
-    state: JsonStateFlag = None,
+    state: StateFlag = None,
     stale: Annotated[
         bool, typer.Option("--stale", help="Only tasks whose agent is STALE or DEAD.")
     ] = False,
@@ -230,16 +228,14 @@ def status(
 
     Example: agentlip worker status --watch
     """
-    if state is not None and state not in workers.TRANSITIONS:
-        known = ", ".join(name for name in workers.TRANSITIONS if name)
-        raise Invalid(f"{state!r} is not a state", hint=f"use one of {known}")
     with _team(session) as team, until_signalled():
         while True:
             rows = workers.status_rows(team.connection, team.clock.now_ms(), state=state)
             rows = [row for row in rows if not stale or row.status in workers.LATE]
             if watch and not session.machine and sys.stdout.isatty():
                 write_line(CLEAR_SCREEN)
-            _print_status(session, rows)
+            shown = [msgspec.to_builtins(row) if session.machine else _row(row) for row in rows]
+            session.table(shown, COLUMNS, empty="no tasks; 'agentlip worker spawn TASK' makes one")
             if not watch:
                 return
             sys.stdout.flush()
@@ -247,7 +243,7 @@ def status(
 
 
 @command(app, "list")
-def list_tasks(session: Session, state: JsonStateFlag = None) -> None:
+def list_tasks(session: Session, state: StateFlag = None) -> None:
     """List the tasks with their branches.
 
     Example: agentlip worker list --state FAILED
@@ -294,7 +290,7 @@ def logs(
     """
     with _team(session) as team:
         team.worker(task)
-        batch = messages.after(team.connection, 0, limit, task, newest=True)
+        batch = messages.newest(team.connection, limit, task)
         print_messages(session, team.paths, batch, "no messages")
 
 
@@ -332,14 +328,12 @@ def install_guard(session: Session) -> None:
 @command(guard_app, "check")
 def check_guard(
     session: Session,
-    hook: Annotated[str, typer.Argument(help=f"One of {', '.join(HOOKS)}.")] = HOOKS[0],
+    hook: Annotated[guard.Hook, typer.Argument(help="The hook that runs.")] = "pre-commit",
 ) -> None:
     """Check claimed paths for a hook, with its input on stdin. Exit code 2 if one is claimed.
 
     Example: agentlip worker guard check pre-commit
     """
-    if hook not in HOOKS:
-        raise Invalid(f"{hook!r} is not a hook", hint=f"use one of {', '.join(HOOKS)}")
     context = read_context(Path.cwd())
     if not _paths(session).database.exists():  # nobody has claimed anything
         return
@@ -408,11 +402,6 @@ def _perform(
     with _team(session, recover=recover) as team:
         outcome = command(team, *arguments, **options)
     session.answer(msgspec.to_builtins(outcome), outcome.message)
-
-
-def _print_status(session: Session, rows: list[WorkerStatus]) -> None:
-    shown = [msgspec.to_builtins(row) if session.machine else _row(row) for row in rows]
-    session.table(shown, COLUMNS, empty="no tasks; 'agentlip worker spawn TASK' makes one")
 
 
 def _row(row: WorkerStatus) -> dict[str, Any]:

@@ -230,12 +230,10 @@ def translate(error: sqlite3.Error, folder: Path) -> Exception:
     name = sqlite_name(error)
     if name.startswith(_BUSY):
         return BusBusy()
-    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
-        if is_read_only(folder):
-            return FileSystemReadOnly()
-        if name == "SQLITE_FULL" or free_bytes(folder) < DISK_FULL_BYTES:
-            return StorageFull()
-        return BusNotWritable(f"the file of the bus can't be read or written: {error}")
+    if name == "SQLITE_FULL":
+        return StorageFull()
+    if name.startswith(("SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
+        return _unwritable(folder, f"the file of the bus can't be read or written: {error}")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
         return BusDamaged(f"the file of the bus is damaged: {error}")
     return error
@@ -243,8 +241,10 @@ def translate(error: sqlite3.Error, folder: Path) -> Exception:
 
 def unwritable(error: OSError, folder: Path) -> Exception:
     """The error for a client when a file beside the database can't be written."""
+    return _unwritable(folder, f"a file of the bus can't be written: {error.strerror}")
+
+
+def _unwritable(folder: Path, message: str) -> Exception:
     if is_read_only(folder):
         return FileSystemReadOnly()
-    if free_bytes(folder) < DISK_FULL_BYTES:
-        return StorageFull()
-    return BusNotWritable(f"a file of the bus can't be written: {error.strerror}")
+    return StorageFull() if free_bytes(folder) < DISK_FULL_BYTES else BusNotWritable(message)

@@ -19,7 +19,6 @@ from appliance.kernel.errors import Conflict, Invalid, PayloadTooLarge
 
 POLL_MAX = 100  # messages (specification)
 POLL_BYTES_MAX = 4 * 1024 * 1024  # other programs may store large payloads in the row
-THREAD_MAX = 500
 CHAIN_MAX = 100
 NAME_LENGTH_MAX = 256
 COLUMNS = (
@@ -206,24 +205,15 @@ def reply_chain(connection: sqlite3.Connection, id_: str) -> list[BusMessage]:
     return [to_message(row) for row in rows]
 
 
-def after(
-    connection: sqlite3.Connection,
-    seq: int,
-    limit: int = THREAD_MAX,
-    correlation_id: str | None = None,
-    *,
-    newest: bool = False,
+def newest(
+    connection: sqlite3.Connection, limit: int, correlation_id: str | None = None
 ) -> list[BusMessage]:
-    """Messages behind a number, whoever they are for, oldest first; with a correlation, those about
-    a task. `newest`: the last ones instead of the next."""
-    condition = "" if correlation_id is None else "correlation_id = :task AND"
-    query = (
-        f"SELECT {COLUMNS} FROM messages WHERE {condition} seq > :seq"
-        f" ORDER BY seq {'DESC' if newest else 'ASC'} LIMIT :limit"
-    )
-    values = {"task": correlation_id, "seq": seq, "limit": limit}
-    rows = [to_message(row) for row in connection.execute(query, values)]
-    return rows[::-1] if newest else rows
+    """The last messages, whoever they are for, oldest first; with a correlation, those about a
+    task."""
+    condition = "true" if correlation_id is None else "correlation_id = :task"
+    query = f"SELECT {COLUMNS} FROM messages WHERE {condition} ORDER BY seq DESC LIMIT :limit"
+    rows = connection.execute(query, {"task": correlation_id, "limit": limit})
+    return [to_message(row) for row in rows][::-1]
 
 
 def cursor(connection: sqlite3.Connection, agent: str) -> int:

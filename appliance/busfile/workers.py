@@ -156,17 +156,13 @@ def transition(
 
     Raises UnknownTask, StaleState and InvalidTransition.
     """
-    current = require_worker(connection, task).state
-    if current != before:
+    row = require_worker(connection, task)
+    if row.state != before:
         raise StaleState(
-            f"{task} is {current}, not {before}: another command changed it",
-            details={"state": current},
+            f"{task} is {row.state}, not {before}: another command changed it",
+            details={"state": row.state},
         )
-    if after not in TRANSITIONS[before]:
-        raise InvalidTransition(
-            f"{task} is {before}, which can't become {after}",
-            details={"state": before, "possible": TRANSITIONS[before]},
-        )
+    check_transition(row, after)
     connection.execute(
         "UPDATE workers SET state = ?, state_changed_at_ms = ? WHERE task_id = ?",
         (after, now_ms, task),
@@ -175,6 +171,17 @@ def transition(
         claims.release_all(connection, task)
     change = {"from": before, "to": after}
     announce(connection, now_ms, "state_change", task, change, actor=actor)
+
+
+def check_transition(row: WorkerRow, after: State, *allowed: State) -> None:
+    """Raises InvalidTransition if the state can't become `after`, or a command does that only from
+    the states that are `allowed`."""
+    possible = TRANSITIONS[row.state]
+    if after not in possible or row.state not in (allowed or TRANSITIONS):
+        raise InvalidTransition(
+            f"{row.task} is {row.state}, which can't become {after}",
+            details={"state": row.state, "possible": possible},
+        )
 
 
 def announce(

@@ -40,7 +40,6 @@ from appliance.busfile.workers import (
 )
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import ApplianceError, Unavailable
-from appliance.kernel.ids import random_id
 from appliance.kernel.retry import delay_seconds
 from appliance.sdk.closing import Closing
 from appliance.sdk.errors import HubBusy, RateLimited, Refused
@@ -84,7 +83,7 @@ class BusAgent(Closing):
         return self._publish(
             NewMessage(
                 from_agent=self.agent, type=type, to_agent=to, correlation_id=task,
-                in_reply_to=reply_to, payload=payload, id=id or random_id(),
+                in_reply_to=reply_to, payload=payload, **({"id": id} if id else {}),
             )
         )  # fmt: skip
 

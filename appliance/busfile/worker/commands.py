@@ -21,7 +21,7 @@ from appliance.busfile.worker.operations import (
     remove_operation,
 )
 from appliance.busfile.worker.spawning import SpawnOptions, target_of
-from appliance.busfile.workers import InvalidTransition, State, WorkerRow
+from appliance.busfile.workers import State, WorkerRow
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Conflict
 
@@ -66,7 +66,7 @@ def open_team(
         "spawn": spawning.undo_spawn,
         "done": recover_done,
         "merge": merging.recover_merge,
-        "cancel": merging.recover_cancel,
+        "cancel": merging.clean_up,
     }
     return Team(paths, connection, clock, actor, recoveries, warn, reach)
 
@@ -105,7 +105,8 @@ def start(team: Team, task: str) -> WorkerOutcome:
         if row.state == "CONFLICTED" and (here := _checkout(team, git, row)).is_rebasing():
             raise _conflict(here.status(), row, "a rebase is in progress")
         with team.change() as (connection, now_ms):
-            _change_to(connection, now_ms, row, "WORKING", task, ("ASSIGNED", "CONFLICTED"))
+            workers.check_transition(row, "WORKING", "ASSIGNED", "CONFLICTED")
+            workers.transition(connection, now_ms, task, row.state, "WORKING", actor=task)
             workers.announce(
                 connection, now_ms, "agent_started", task, {"branch": row.branch}, actor=task
             )
@@ -123,8 +124,7 @@ def done(
         row = team.worker(task)
         if row.state == "IN_REVIEW":
             return WorkerOutcome(task, row.state, False, f"{task} already is IN_REVIEW")
-        if row.state not in ("WORKING", "CONFLICTED"):
-            raise _impossible(row, "IN_REVIEW")
+        workers.check_transition(row, "IN_REVIEW")
         here = _checkout(team, git, row, folder)
         _check_checkout(team, here, row)
         target = target_of(git, row.branch)
@@ -181,9 +181,6 @@ def _decide(
 ) -> WorkerOutcome:
     """The gate's program comes first: if it refuses, nothing has changed."""
     after: State = "APPROVED" if decision == "approved" else "WORKING"
-    possible: tuple[State, ...] = (
-        ("IN_REVIEW",) if after == "APPROVED" else ("IN_REVIEW", "APPROVED")
-    )
     with team.lock(task) as git:
         row = team.worker(task)
         review = reviews.latest_review(team.connection, task)
@@ -192,13 +189,12 @@ def _decide(
         merging.check_reviewed(row, reviewed, head, f"git show {reviewed}")
         if row.state == after and review and review.decision == decision:
             return WorkerOutcome(task, after, False, f"{task} already is {after}")
-        if row.state not in possible:
-            raise _impossible(row, after)
+        workers.check_transition(row, after, "IN_REVIEW", "APPROVED")
         if after == "APPROVED":
             merging.check_reviewed(row, reviewed, tip)
         reviews.call_gate(team, "approve" if after == "APPROVED" else "reject", task, comment)
         with team.change() as (connection, now_ms):
-            _change_to(connection, now_ms, row, after, team.actor, possible)
+            workers.transition(connection, now_ms, task, row.state, after, actor=team.actor)
             reviews.decide_review(connection, now_ms, task, decision, team.actor, comment, reviewed)
             payload = {"approved": decision == "approved", "comment": comment}
             workers.announce(
@@ -282,24 +278,3 @@ def _conflict(status: FileStatus, row: WorkerRow, reason: str) -> RebaseConflict
         details={"files": files, "state": "CONFLICTED"},
         hint=None if files else "git rebase --continue, then agentlip worker done",
     )
-
-
-def _impossible(row: WorkerRow, after: State) -> InvalidTransition:
-    possible = workers.TRANSITIONS[row.state]
-    return InvalidTransition(
-        f"{row.task} is {row.state}, which can't become {after}",
-        details={"state": row.state, "possible": possible},
-    )
-
-
-def _change_to(
-    connection: sqlite3.Connection,
-    now_ms: int,
-    row: WorkerRow,
-    after: State,
-    actor: str,
-    possible: tuple[State, ...],
-) -> None:
-    if row.state not in possible:
-        raise _impossible(row, after)
-    workers.transition(connection, now_ms, row.task, row.state, after, actor=actor)

@@ -128,19 +128,19 @@ class Git(NamedTuple):
             raise GitUnavailable(f"git {name} took longer than {seconds_max:.0f} s") from None
         return GitResult(process.returncode, _text(output), _text(errors))
 
-    def run(self, *words: str, seconds_max: float = LOCAL_SECONDS_MAX) -> str:
+    def run(
+        self, *words: str, seconds_max: float = LOCAL_SECONDS_MAX, keep_index: bool = False
+    ) -> str:
         """The output, without the last line break. Raises GitFailed."""
-        result = self.attempt(*words, seconds_max=seconds_max)
+        result = self.attempt(*words, seconds_max=seconds_max, keep_index=keep_index)
         if result.code:
             raise failure(words[0], result)
         return result.output.removesuffix("\n")
 
     def names(self, *words: str, keep_index: bool = False) -> list[str]:
         """The files that a command such as `diff` lists."""
-        result = self.attempt(*words[:1], "--name-only", "-z", *words[1:], keep_index=keep_index)
-        if result.code:
-            raise failure(words[0], result)
-        return [name for name in result.output.split("\0") if name]
+        output = self.run(*words[:1], "--name-only", "-z", *words[1:], keep_index=keep_index)
+        return [name for name in output.split("\0") if name]
 
     # -- questions -------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,6 +27,7 @@ from appliance.kernel.errors import Conflict, Invalid
 
 OVERRIDE = "AGENTLIP_GUARD_OVERRIDE"
 UNCHECKED = "none: git skipped pre-commit, or the path was claimed after it"
+Hook = Literal["pre-commit", "post-commit", "pre-push", "pre-tool-use", "stop"]
 SHOWN_MAX = 5
 WAIT_SECONDS = 30.0  # until a decision; harnesses end a Stop hook after 60 seconds
 POLL_SECONDS = 0.5
@@ -69,8 +70,7 @@ def check_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> None
     raise PathClaimed(
         "; ".join(lines),
         details={"paths": sorted(refused), "owner": owner},
-        hint="wait for the claim, or ask its owner: agentlip bus send release_request --to"
-        f" {shlex.quote(owner)}; a person overrides it with {OVERRIDE}=REASON",
+        hint=PathClaimed.default_hint.replace("OWNER", shlex.quote(owner)),
     )
 
 
@@ -163,12 +163,9 @@ def _unfinished(team: Team, task: str) -> str | None:
 
 def read_hook_input(raw: bytes) -> dict[str, Any]:
     try:
-        call = msgspec.json.decode(raw)
+        return msgspec.json.decode(raw, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise Invalid(f"the hook's input is not JSON: {error}") from None
-    if not isinstance(call, dict):
-        raise Invalid("the hook's input is not a JSON object")
-    return call
+        raise Invalid(f"the hook's input is not a JSON object: {error}") from None
 
 
 def _in_checkout(team: Team, path: Path) -> str | None:

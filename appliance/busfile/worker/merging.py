@@ -10,7 +10,7 @@ from appliance.busfile.worker.operations import (
     write_operation,
 )
 from appliance.busfile.worker.spawning import target_of
-from appliance.busfile.workers import InvalidTransition, WorkerRow
+from appliance.busfile.workers import WorkerRow
 from appliance.kernel.errors import Conflict
 
 
@@ -31,16 +31,15 @@ def merge(team: Team, git: Git, task: str) -> WorkerOutcome:
     row = team.worker(task)
     if row.state == "COMPLETED":
         return _finish_again(team, git, row, discard=False)
-    if row.state != "APPROVED" or row.branch is None:
-        raise InvalidTransition(f"{task} is {row.state}; only an APPROVED task is merged")
-    head = _check_mergeable(team, git, row)
+    workers.check_transition(row, "COMPLETED")
+    branch, head = _check_mergeable(team, git, row)
     target = target_of(git, row.branch)
     try:
-        commit = git.merge_commit(target, row.branch, head, f"Merge {row.branch}: {_subject(row)}")
+        commit = git.merge_commit(target, branch, head, f"Merge {branch}: {_subject(row)}")
     except MergeConflict as error:
         _return_to_agent(team, row, error)
         raise MergeConflict(f"{error.message}; {task} is WORKING again", error.files) from None
-    facts = {"target": target._asdict(), "commit": commit, "branch": row.branch}
+    facts = {"target": target._asdict(), "commit": commit, "branch": branch}
     operation = WorkerOperation(task, "merge", "begin", facts)
     team.begin(operation)
     operation = team.proceed(operation, "advance")
@@ -76,12 +75,8 @@ def cancel(team: Team, git: Git, task: str, discard: bool) -> WorkerOutcome:
         workers.announce(connection, now_ms, "task_failed", task, payload, actor=team.actor)
         write_operation(connection, now_ms, operation)
     team.reach("worktree")
-    kept = _clean_up(team, git, operation, discard)
+    kept = clean_up(team, git, operation)
     return WorkerOutcome(task, "FAILED", True, f"{task} is FAILED{kept}")
-
-
-def recover_cancel(team: Team, git: Git, operation: WorkerOperation) -> None:
-    _clean_up(team, git, operation, operation.facts["discard"])
 
 
 def _complete(team: Team, git: Git, operation: WorkerOperation) -> WorkerOutcome:
@@ -94,15 +89,15 @@ def _complete(team: Team, git: Git, operation: WorkerOperation) -> WorkerOutcome
             payload = {"branch": branch, "commit": commit, "into": target}
             workers.announce(connection, now_ms, "task_done", task, payload, actor=team.actor)
     operation = team.proceed(operation, "worktree")
-    kept = _clean_up(team, git, operation, discard=False)
+    kept = clean_up(team, git, operation)
     message = f"{task} is COMPLETED: {branch} is merged into {target} as {commit[:12]}{kept}"
     return WorkerOutcome(task, "COMPLETED", True, message, {"commit": commit, "into": target})
 
 
-def _clean_up(team: Team, git: Git, operation: WorkerOperation, discard: bool) -> str:
+def clean_up(team: Team, git: Git, operation: WorkerOperation) -> str:
     """Removes the worktree, the merged branch and the files of the review. Returns what stays."""
     task = operation.task
-    kept = _remove_worktree(team, git, task, discard)
+    kept = _remove_worktree(team, git, task, operation.facts.get("discard", False))
     if operation.kind == "merge" and not kept:
         operation = team.proceed(operation, "branch")
         branch, commit = operation.facts["branch"], operation.facts["commit"]
@@ -146,17 +141,17 @@ def check_reviewed(
         )
 
 
-def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> str:
-    """The commit to merge."""
+def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> tuple[str, str]:
+    """The branch and the commit to merge."""
     folder = team.folder(row.task)
     if folder in git.worktrees() and not git.at(folder).is_clean():
         raise UncommittedChanges(f"{folder} has changes that are not committed")
     review = reviews.latest_review(team.connection, row.task)
     head = git.commit_of(f"refs/heads/{row.branch}")
-    if head is None:
+    if row.branch is None or head is None:
         raise GitFailed(f"the branch {row.branch} does not exist")
     check_reviewed(row, review and review.head, head)
-    return head
+    return row.branch, head
 
 
 def _return_to_agent(team: Team, row: WorkerRow, error: MergeConflict) -> None:

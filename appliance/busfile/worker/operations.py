@@ -49,7 +49,7 @@ class WorkerOutcome(msgspec.Struct, frozen=True):
     details: dict[str, Any] = {}
 
 
-Recovery = Callable[["Team", Git, WorkerOperation], None]
+Recovery = Callable[["Team", Git, WorkerOperation], object]
 
 
 class Team(msgspec.Struct):

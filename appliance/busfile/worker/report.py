@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.busfile import workers
-from appliance.busfile.messages import BusMessage, after
+from appliance.busfile.messages import BusMessage, newest
 from appliance.busfile.worker.operations import Team, read_operation
 from appliance.busfile.worker.reviews import ReviewRow, latest_review
 from appliance.busfile.workers import LATE, WorkerStatus
@@ -31,7 +31,7 @@ class TaskReport(msgspec.Struct, frozen=True):
 def describe_task(team: Team, task: str) -> TaskReport:
     team.worker(task)
     (row,) = workers.status_rows(team.connection, team.clock.now_ms(), task=task)
-    messages = after(team.connection, 0, MESSAGES_MAX, task, newest=True)
+    messages = newest(team.connection, MESSAGES_MAX, task)
     review = latest_review(team.connection, task)
     errors = [line for line in messages if line.type in ("task_failed", "task_blocked")]
     return TaskReport(

@@ -104,9 +104,9 @@ def test_correlation_and_reply_chain(bus):
     bus.send(id="2")
     bus.send(id="3", correlation_id="task", in_reply_to="1")
     bus.send(id="4", in_reply_to="3")
-    thread = bus.run(messages.after, 0, 9, "task")
+    thread = bus.run(messages.newest, 9, "task")
     assert [message.id for message in thread] == ["1", "3"]
-    assert [message.id for message in bus.run(messages.after, 1, 9, "task")] == ["3"]
+    assert [message.id for message in bus.run(messages.newest, 1, "task")] == ["3"]
     assert [message.id for message in bus.run(messages.reply_chain, "4")] == ["1", "3", "4"]
     bus.run(lambda connection: connection.execute("UPDATE messages SET in_reply_to = '4'"))
     assert [message.id for message in bus.run(messages.reply_chain, "4")] == ["4"]
