@@ -85,6 +85,18 @@ class Prometheus:
         return {alert["metric"]["alertname"] for alert in alerts}
 
 
+def with_shared_files(path: Path) -> list[Any]:
+    """The command of a program that reads /usr/share/prometheus: in a view of the file system that
+    has the unpacked files there, too. Needs root."""
+    share = path.parent.parent / "share"
+    if share == Path("/usr/share"):
+        return [path]
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount file systems")
+    mount = f"mount -t overlay overlay -o lowerdir={share}:/usr/share /usr/share"
+    return ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$0" "$@"', path]
+
+
 @contextmanager
 def started(command: Sequence[Any], port: int, log: Path) -> Iterator[None]:
     """Runs a program until the block ends, from when it is ready."""
