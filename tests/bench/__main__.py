@@ -17,6 +17,7 @@ from tests.bench.courier import suite as courier
 from tests.bench.doctor import suite as doctor
 from tests.bench.export import suite as export
 from tests.bench.hub import suite as hub
+from tests.bench.monitoring import suite as monitoring
 from tests.bench.outbox import suite as outbox
 from tests.bench.runner import Options
 from tests.bench.target import Refused
@@ -29,6 +30,7 @@ SUITES: dict[str, Any] = {
     "broker": broker,
     "doctor": doctor,
     "backup": backup,
+    "monitoring": monitoring,
 }
 
 
