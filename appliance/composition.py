@@ -47,6 +47,8 @@ from appliance.integrations.inbox_broker import LocalMeshes, LocalMeshNeeds
 from appliance.integrations.inbox_outbox import OutboxSendStatus
 from appliance.integrations.jobs_parts import jobs_needs
 from appliance.integrations.mail_outbox import OutboxMail
+from appliance.integrations.mailbox_inbox import NetworkInbox
+from appliance.integrations.mailbox_outbox import NetworkTarget
 from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
 from appliance.integrations.webhooks_outbox import (
     MeshWebhooksNeeds,
@@ -63,6 +65,9 @@ from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
+from appliance.mailbox.service import Mailbox
+from appliance.mailbox.settings import NetworkSettings
+from appliance.mailbox.subsystem import MailboxNeeds, MailboxSubsystem
 from appliance.mcp.subsystem import McpNeeds, McpSubsystem
 from appliance.mcp.tools import ToolContext
 from appliance.outbox.mail import CodeMailTarget, MailTarget
@@ -276,6 +281,9 @@ class MeshMember:
             has_remote_brokers=bool(brokers),
         )  # fmt: skip
         opened = OpenInbox(host, keys, brokers) if host.runs("inbox") else None
+        mailbox = None if opened is None else mailbox_of(host, opened)
+        if mailbox is not None:
+            targets = (*targets, NetworkTarget(mailbox, host.clock))
         sending: tuple[Subsystem, ...] = ()
         if host.runs("outbox"):
             outbox = open_outbox(host, keys, opened, broker, brokers, targets)
@@ -287,6 +295,8 @@ class MeshMember:
             inbox = InboxSubsystem(host, InboxNeeds(opened, book, status))
             publish_key = inbox.offer_new_key
             received = (inbox, *self._of_inbox(host, book, broker, inbox, keys))
+            if mailbox is not None:
+                received = (*received, MailboxSubsystem(host, MailboxNeeds(mailbox)))
         identity = IdentitySubsystem(host, IdentityNeeds(keys, publish_key))
         self.subsystems = (identity, *sending, *received)
 
@@ -310,6 +320,15 @@ class MeshMember:
         if broker is not None:
             subsystems.append(LocalMeshes(host, LocalMeshNeeds(broker, inbox, keys)))
         return subsystems
+
+
+def mailbox_of(host: Host, opened: OpenInbox) -> Mailbox | None:
+    """The agents of the network, which receive into the inbox."""
+    if not host.runs("network"):
+        return None
+    take = NetworkInbox(opened.inbox).take
+    folder, settings = host.datadir.dir / "network", host.section(NetworkSettings)
+    return Mailbox(folder, settings, take, host.clock, host.log)
 
 
 def open_outbox(

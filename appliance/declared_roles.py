@@ -7,6 +7,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "export": ("hub",),
     "hooks": ("inbox",),
     "mcp": ("hub",),
+    "network": ("inbox",),
     "plugins": ("hub",),
     "webhooks": ("hub", "outbox"),
 }
@@ -25,6 +26,7 @@ class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inbox: bool = True  # messages received from meshes
     jobs: bool = True  # jobs with a schedule, and the runs that batch jobs report
     mcp: bool = True  # tools for agents at `/mcp`; needs `hub`
+    network: bool = False  # agents of the network that this appliance keeps; needs `inbox`
     outbox: bool = True  # sends to meshes, webhooks and mail, stored until delivered
     plugins: bool = True  # plugins that process hub messages; needs `hub`
     relay: bool = False  # identity, contacts and presence for the agent network

@@ -18,6 +18,7 @@ from appliance.inbox.settings import InboxSettings
 from appliance.jobs.settings import JobsSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
+from appliance.mailbox.settings import NetworkSettings
 from appliance.outbox.settings import MailSettings, OutboxSettings
 from appliance.relay.settings import RelaySettings
 from appliance.roles import RolesSettings
@@ -47,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: IdentitySettings = IdentitySettings()
     inbox: InboxSettings = InboxSettings()
     jobs: JobsSettings = JobsSettings()
+    network: NetworkSettings = NetworkSettings()
     outbox: OutboxSettings = OutboxSettings()
     mail: MailSettings = MailSettings()
     plugins: PluginsSettings = PluginsSettings()

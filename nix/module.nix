@@ -90,9 +90,9 @@ in
 
     roles = mkOption {
       type = types.listOf (types.enum roleNames);
-      default = lib.subtractLists [ "relay" ] roleNames;
+      default = lib.subtractLists [ "network" "relay" ] roleNames;
       example = [ "broker" ];
-      description = "The subsystems that run. The default is all of them but the relay.";
+      description = "The subsystems that run. The default is all of them but the relay and agents of the network.";
     };
 
     backup = {

@@ -87,7 +87,7 @@ values win. In the environment a field is called `AGENTLIP_<SECTION>__<FIELD>`, 
 refused with its path. Settings are read once, at the start. To copy settings, use
 `ops/agentlip.toml`."""
 
-ALL_ROLES = Settings(roles=RolesSettings(relay=True))
+ALL_ROLES = Settings(roles=RolesSettings(relay=True, network=True))
 
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 

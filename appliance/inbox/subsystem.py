@@ -145,6 +145,8 @@ def brokers_of(
     """The broker of each mesh. Raises BadSettings if a mesh has two different ones."""
     brokers: dict[str, BrokerEndpoint] = {}
     for endpoint in (*outbox_brokers, *settings.brokers):
+        if endpoint.mesh == wire.NETWORK:
+            raise BadSettings("settings: inbox.brokers: the mesh 'network' is reserved")
         other = brokers.setdefault(endpoint.mesh, endpoint)
         if other != endpoint:
             raise BadSettings(

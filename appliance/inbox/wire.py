@@ -11,6 +11,8 @@ from appliance.mesh.push import Push
 
 READ, WRITE, ADMIN = "inbox:read", "inbox:write", "inbox:admin"
 SCOPES = Scopes(frozenset({READ, WRITE, ADMIN}))
+NETWORK = "network"
+"""The reserved mesh of messages from the agent network. No broker may have a mesh of this name."""
 
 Status = Literal["idle", "working", "dnd"]
 MeshName = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9][a-z0-9_-]*$")]

@@ -21,7 +21,7 @@ def send(
         str,
         typer.Argument(
             metavar="TO",
-            help="Destination: '#TOPIC', a member's public key, 'queue:ID' or 'mailto:ADDRESS'.",
+            help="'#TOPIC', a member's public key, 'queue:ID', 'mailto:ADDRESS', 'network:NAME'.",
         ),
     ],
     message: Annotated[

@@ -4,6 +4,7 @@
     29acba…(64 digits)  dm:29acba…  a member by the whole public key
     queue:q1                        a queue by its id
     mailto:a@x.org,b@y.org          mail, for sends with the target mail
+    network:bert                    an agent, for sends with the target network
 
 A prefix of a key is refused: a send to it would never be delivered.
 """
@@ -13,7 +14,7 @@ import re
 from appliance.kernel.errors import Invalid
 from appliance.mesh.fingerprint import DestinationKind
 
-MAILTO = "mailto:"
+MAILTO, NETWORK = "mailto:", "network:"
 REF_CHARACTERS_MAX = 200
 LOCAL_CHARACTERS_MAX = 64
 DOMAIN_CHARACTERS_MAX = 253
@@ -50,7 +51,9 @@ def parse(to: str) -> tuple[DestinationKind, str]:
 
 
 def parse_stored(to: str) -> tuple[DestinationKind, str]:
-    """Like `parse`, and mail addresses too: for filters over sends of all targets."""
+    """Like `parse`, and the destinations of other targets: for filters over all sends."""
+    if to.startswith(NETWORK):
+        return "queue", to
     return ("queue", mail(to)) if to.startswith(MAILTO) else parse(to)
 
 
@@ -87,7 +90,7 @@ def mail_addresses(ref: str) -> list[str]:
 
 def to_text(kind: str, ref: str) -> str:
     """The inverse of `parse` and `mail`."""
-    if ref.startswith(MAILTO):
+    if ref.startswith((MAILTO, NETWORK)):
         return ref
     return f"#{ref}" if kind == "topic" else f"{kind}:{ref}"
 

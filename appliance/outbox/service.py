@@ -9,7 +9,7 @@ import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
-from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.steady_clock import SteadyClock
@@ -260,6 +260,9 @@ class Outbox:
         mesh = command.mesh or settings.mesh
         target = command.target or target_of(command.to)
         kind, ref, route = self._resolve(target, mesh, command.to, internal)
+        limit = self.targets[target].waiting_max
+        if limit is not None and self.store.read(queries.waiting, route, ref, limit) >= limit:
+            raise Exhausted(f"{limit} sends wait for this destination", details={"to": command.to})
         body = command.message.encode()
         if not internal:
             self.check_size("message", len(body), settings.message_bytes_max)
@@ -459,6 +462,8 @@ class Outbox:
 
 def target_of(to: str) -> str:
     """The target of a send that names none."""
+    if to.startswith(destination.NETWORK):
+        return destination.NETWORK.rstrip(":")
     return MAIL if to.startswith(destination.MAILTO) else BROKER
 
 

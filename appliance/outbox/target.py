@@ -67,6 +67,7 @@ class DeliveryTarget:
     returned, not raised. A target implements `deliver` or `deliver_each`."""
 
     name: str
+    waiting_max: int | None = None  # sends that may wait for one destination
     internal_only = False  # only this process may use it, because it signs what it delivers
 
     def deliver(self, send: Outgoing) -> Result:

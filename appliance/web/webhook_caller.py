@@ -53,7 +53,7 @@ class WebhookCaller:
         """One POST and its result; failures of the receiver are returned, not raised."""
         try:
             with time_limit(self.seconds_max):
-                status, retry_after = self._post(url, headers, body.encode())
+                status, retry_after = self.post(url, headers, body.encode())
         except BadWebhookUrl as error:
             return _failed(error.message)
         except Unreachable as error:
@@ -64,7 +64,8 @@ class WebhookCaller:
             return _failed(f"the connection to the receiver failed: {type(error).__name__}")
         return result_of(status, retry_after)
 
-    def _post(self, url: str, headers: dict[str, str], body: bytes) -> tuple[int, float | None]:
+    def post(self, url: str, headers: dict[str, str], body: bytes) -> tuple[int, float | None]:
+        """One POST: status and Retry-After. Raises Unreachable and BadWebhookUrl."""
         url_parts = urlsplit(url)
         path = (url_parts.path or "/") + (f"?{url_parts.query}" if url_parts.query else "")
         all_headers = {**headers, "user-agent": _USER_AGENT, "connection": "close"}

@@ -27,7 +27,6 @@ OF_PACKAGE = {
     "busfile": 1,
     "web": 2,
     "sdk": 3,
-    "mailbox": 5,
     "checks": 2,
     "recovery": 4,
     "process": 12,

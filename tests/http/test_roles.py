@@ -63,7 +63,7 @@ def built(folder, roles=None):
     """An appliance that is not started, and what it logged."""
     lines = io.BytesIO()
     data, clock, log = DataDir(folder), SystemClock(), Log(lines)
-    settings = Settings(roles=roles or RolesSettings(relay=True))
+    settings = Settings(roles=roles or RolesSettings(relay=True, network=True))
     lock = WriterLock(data, "test", clock)
     schema.make_folders(data)
     lock.acquire()

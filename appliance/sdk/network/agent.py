@@ -19,7 +19,13 @@ from msgspec import Struct
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.network.broadcast import BroadcastRefused, SignedBroadcast, verify_broadcast
-from appliance.network.envelope import FORMER_VERSION, VERSION, MalformedEnvelope, OpenedMessage
+from appliance.network.envelope import (
+    FORMER_VERSION,
+    TYPES,
+    VERSION,
+    MalformedEnvelope,
+    OpenedMessage,
+)
 from appliance.network.keys import AgentKey, AgentPublicKey, rotation_text
 from appliance.network.names import check_agent_name
 from appliance.network.safety import fingerprint, safety_number
@@ -263,12 +269,13 @@ class NetworkAgent(Closing):
         return self.outgoing.reports()
 
     def _deliver(self, claimed: ClaimedMessage) -> SendReport:
-        report, now_ms = claimed.report, self._clock.now_ms()
-        if now_ms < report.created_ms + EXPIRY_MS:
+        report, attempt = claimed.report, None
+        if self._clock.now_ms() < report.created_ms + EXPIRY_MS:
             presence = self.presence(report.recipient)
-            attempt = None if _is_waiting(report, presence) else self._attempt(claimed, presence)
-        else:
-            attempt = None
+            if not _is_waiting(report, presence):
+                attempt = self.attempt(
+                    report.recipient, claimed.payload, report.message_id, report.type, presence
+                )
         report = self.outgoing.record(report, attempt, self._clock.now_ms())
         if attempt is not None or report.status != "pending":
             self._emit(
@@ -277,23 +284,30 @@ class NetworkAgent(Closing):
             )  # fmt: skip
         return report
 
-    def _attempt(self, claimed: ClaimedMessage, presence: AgentPresence) -> SendAttempt:
-        report, endpoint, started = claimed.report, presence.endpoint, self._clock.monotonic()
+    def attempt(
+        self,
+        name: str,
+        payload: dict[str, Any],
+        message_id: str,
+        kind: TYPES = "direct",
+        presence: AgentPresence | None = None,
+    ) -> SendAttempt:
+        """Try once to deliver a message, for callers with a queue of their own."""
+        presence = presence or self.presence(name)
+        endpoint, started = presence.endpoint, self._clock.monotonic()
         status, problem, final = None, None, False
         if presence.online is False:
             problem = "the recipient is offline"
         else:
             try:
-                endpoint, body = self.peers.seal(
-                    report.recipient, claimed.payload, report.message_id, report.type, endpoint
-                )
+                endpoint, body = self.peers.seal(name, payload, message_id, kind, endpoint)
                 status = self._post(endpoint, body)
             except (NotAContact, MalformedEnvelope) as error:
                 problem, final = error.message, True
             except (KeyChanged, BadAgentEndpoint) as error:
                 problem = error.message
             except OSError as error:
-                problem = f"the connection failed: {type(error).__name__}"
+                problem = f"the connection failed: {str(error) or type(error).__name__}"
         if status is not None and not 200 <= status < 300:
             problem, final = f"the recipient responded with {status}", status in FINAL
         milliseconds = round((self._clock.monotonic() - started) * 1000)

@@ -1,0 +1,40 @@
+"""Messages of the agent network in the inbox, as messages of a reserved mesh."""
+
+from typing import Any
+
+import msgspec
+
+from appliance.inbox.service import Inbox
+from appliance.inbox.wire import NETWORK
+from appliance.mesh.push import Push
+from appliance.network.envelope import OpenedMessage
+
+
+class NetworkInbox:
+    """Stores messages. A recipient, a sender and an id make one message: names have no colons."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        inbox.add_mesh(NETWORK)
+
+    def take(self, recipient: str, key: str, message: OpenedMessage) -> None:
+        payload: dict[str, Any] = dict(message.payload)
+        text = payload.pop("text", None)
+        if not isinstance(text, str):
+            text, payload = msgspec.json.encode(message.payload).decode(), {}
+        push = Push(
+            message_id=message.message_id,
+            client_message_id=f"{recipient}:{message.sender}:{message.message_id}",
+            mesh=NETWORK,
+            topic=None,
+            destination_kind="dm",
+            destination_ref=recipient,
+            sender_pubkey=key,
+            sender_name=message.sender,
+            priority="next",
+            meta=payload or None,
+            body=text,
+            reply_to_id=None,
+            created_at=message.timestamp,
+        )
+        self._inbox.receive(push, NETWORK)

@@ -1,0 +1,70 @@
+"""The outbox's destination `network:NAME`: another agent, from an agent of this appliance.
+
+`network:OWN/NAME` names the sender too, for an appliance with several agents. A send expires after
+one hour, and 100 may wait for each recipient.
+"""
+
+import hashlib
+import uuid
+
+from appliance.kernel.clock import Clock
+from appliance.mailbox.service import Mailbox
+from appliance.mesh.fingerprint import DestinationKind
+from appliance.network.names import is_agent_name
+from appliance.outbox.destination import NETWORK, BadDestination
+from appliance.outbox.target import (
+    Delivered,
+    DeliveryTarget,
+    Outgoing,
+    Result,
+    RetryLater,
+    Undeliverable,
+)
+from appliance.sdk.network.folder import NoNetworkAgent
+from appliance.sdk.network.outgoing import DELAYS_MS, EXPIRY_MS, PENDING_MAX, WATCH_MS
+
+
+class NetworkTarget(DeliveryTarget):
+    name = NETWORK.rstrip(":")
+    waiting_max = PENDING_MAX
+
+    def __init__(self, mailbox: Mailbox, clock: Clock) -> None:
+        self._mailbox = mailbox
+        self._clock = clock
+
+    def resolve(self, to: str) -> tuple[DestinationKind, str, str]:
+        own, name = _names(to)
+        if not is_agent_name(name) or not (own is None or is_agent_name(own)):
+            raise BadDestination(
+                "the name of an agent has lowercase letters, digits, '_' and '-'",
+                details={"field": "to"}, hint="example: network:bert",
+            )  # fmt: skip
+        return "queue", to, to
+
+    def deliver(self, send: Outgoing) -> Result:
+        if self._clock.now_ms() - send.accepted_ms > EXPIRY_MS:
+            return Undeliverable("the agent could not be reached within one hour", "EXPIRED")
+        own, name = _names(send.destination_ref)
+        message_id = _message_id(send)
+        try:
+            agent = self._mailbox.sender(own)
+        except NoNetworkAgent as error:
+            return RetryLater(error.message)
+        attempt = agent.attempt(name, {**(send.meta or {}), "text": send.body}, message_id)
+        if attempt.problem is None:
+            return Delivered(broker_message_id=message_id)
+        if attempt.final:
+            return Undeliverable(attempt.problem, str(attempt.http_status or "REFUSED"))
+        delay_ms = dict(enumerate(DELAYS_MS, 1)).get(send.attempt, WATCH_MS)
+        return RetryLater(attempt.problem, delay_ms / 1000)
+
+
+def _names(to: str) -> tuple[str | None, str]:
+    own, slash, name = to.removeprefix(NETWORK).rpartition("/")
+    return (own if slash else None), name
+
+
+def _message_id(send: Outgoing) -> str:
+    """The same for each attempt, so that the recipient drops repetitions."""
+    text = f"{send.destination_ref} {send.client_message_id}"
+    return str(uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4))

@@ -1,0 +1,114 @@
+"""The agents of the network that this appliance keeps: one for each folder."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.http_client import Unreachable
+from appliance.kernel.log import Log
+from appliance.kernel.pool import time_limit
+from appliance.mailbox.settings import NetworkSettings
+from appliance.network.envelope import NotTheRecipient, OpenedMessage
+from appliance.sdk.network.agent import NetworkAgent, NetworkEvent
+from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
+from appliance.sdk.network.post import Post, tls_context
+from appliance.web.address import BadWebhookUrl
+from appliance.web.webhook_caller import CONNECT_SECONDS, REPLY_SECONDS, WebhookCaller
+
+AGENTS_MAX = 100
+Take = Callable[[str, str, OpenedMessage], None]
+"""Stores a message: recipient, public key of the sender, message."""
+
+
+class PostRules(msgspec.Struct, frozen=True):
+    """Which endpoints of other agents are called: public ones, or with `loopback` also those on
+    this machine."""
+
+    allow_loopback: bool
+    allow_http: bool
+    allow_private: bool = False
+
+
+class Mailbox:
+    """`agents` by name. `problems`: why an agent can't be used, by the name of its folder."""
+
+    def __init__(
+        self, folder: Path, settings: NetworkSettings, take: Take, clock: Clock, log: Log
+    ) -> None:
+        self.clock, self.log = clock, log
+        self.agents: dict[str, NetworkAgent] = {}
+        self.problems: dict[str, str] = {}
+        self._folder, self._settings, self._take = folder, settings, take
+
+    def refresh(self) -> None:
+        """Open the agents of new folders."""
+        opened = {agent.folder.path for agent in self.agents.values()}
+        for file in sorted(self._folder.glob("*/agent.json"))[:AGENTS_MAX]:
+            if file.parent not in opened:
+                self._open(file.parent)
+
+    def receive(self, recipient: Any, envelope: bytes) -> bool:
+        """Whether the message of an envelope is new. Raises EnvelopeRefused."""
+        agent = self.agents.get(recipient) if isinstance(recipient, str) else None
+        if agent is None:
+            raise NotTheRecipient
+        return agent.receive(envelope) is not None
+
+    def sender(self, name: str | None) -> NetworkAgent:
+        """The agent of this name, or the only one. Raises NoNetworkAgent."""
+        agents = [agent for agent in self.agents.values() if name in (None, agent.name)]
+        if len(agents) != 1:
+            raise NoNetworkAgent
+        return agents[0]
+
+    def close(self) -> None:
+        for agent in self.agents.values():
+            agent.close()
+
+    def _open(self, path: Path) -> None:
+        try:
+            config = AgentFolder(path).config()
+            agent = NetworkAgent(
+                path,
+                on_message=partial(self._on_message, config.name),
+                on_event=partial(self._on_event, config.name),
+                auto_approve=self._settings.auto_approve,
+                receipts=self._settings.receipts,
+                post=guarded_post(PostRules(config.loopback, config.loopback)),
+                clock=self.clock,
+            )
+        except ApplianceError as error:
+            if self.problems.get(path.name) != error.message:
+                self.log.error("an agent of the network can't be used", error, folder=path.name)
+            self.problems[path.name] = error.message
+            return
+        self.problems.pop(path.name, None)
+        self.agents[agent.name] = agent
+
+    def _on_message(self, name: str, message: OpenedMessage) -> None:
+        self._take(name, self.agents[name].peers.contacts[message.sender].public_key, message)
+
+    def _on_event(self, name: str, event: NetworkEvent) -> None:
+        report = self.log.warning if event.kind in ("key-changed", "broadcast-refused") else (
+            self.log.info
+        )  # fmt: skip
+        report("event of the agent network", kind=event.kind, agent=name, other=event.agent)
+
+
+def guarded_post(rules: PostRules) -> Post:
+    """Posts envelopes to addresses that the rules allow."""
+    caller = WebhookCaller(rules, CONNECT_SECONDS, REPLY_SECONDS, tls=tls_context())
+
+    def post(url: str, body: bytes) -> int:
+        try:
+            with time_limit(caller.seconds_max):
+                return caller.post(url, {"content-type": "application/json"}, body)[0]
+        except (BadWebhookUrl, Unreachable, UnicodeError) as error:
+            raise OSError(str(error)) from None
+
+    return post

@@ -1,0 +1,35 @@
+"""The mailbox as a subsystem of the appliance, with the role `network`."""
+
+import msgspec
+
+from appliance.host import Host
+from appliance.kernel.route import Route
+from appliance.kernel.subsystem import Role, Subsystem
+from appliance.mailbox.loops import NetworkLoop
+from appliance.mailbox.resources import routes
+from appliance.mailbox.service import Mailbox
+from appliance.mailbox.settings import NetworkSettings
+
+
+class MailboxNeeds(msgspec.Struct, frozen=True):
+    mailbox: Mailbox
+
+
+class MailboxSubsystem(Subsystem):
+    name = "network"
+    role = Role("agents of the network that this appliance keeps", ("inbox",), is_on=False)
+    sections = {"network": NetworkSettings}
+    paths = ("/network",)
+    needed_stores = frozenset({"inbox"})
+
+    def __init__(self, host: Host, needs: MailboxNeeds) -> None:
+        del host
+        self._mailbox = needs.mailbox
+        self.loops = (NetworkLoop(needs.mailbox),)
+
+    def routes(self) -> list[Route]:
+        return routes(self._mailbox)
+
+    def close(self, timeout_seconds: float) -> bool:
+        self._mailbox.close()
+        return True

@@ -1,0 +1,163 @@
+"""Agents of an appliance: what they receive and send, with a relay in the same process."""
+
+import pytest
+
+from appliance.integrations.mailbox_outbox import NetworkTarget
+from appliance.kernel.log import Log
+from appliance.mailbox.loops import NetworkLoop
+from appliance.mailbox.service import PostRules, Mailbox, guarded_post
+from appliance.mailbox.settings import NetworkSettings
+from appliance.network.envelope import NotTheRecipient
+from appliance.outbox.destination import BadDestination, parse_stored, to_text
+from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
+from appliance.sdk.network.folder import AgentConfig, AgentFolder
+from tests.support.http import Lines
+from tests.support.network import NetworkFixture
+from tests.support.relay import key
+
+
+@pytest.fixture
+def network(tmp_path, monkeypatch):
+    network = NetworkFixture(tmp_path, monkeypatch)
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def taken():
+    return []
+
+
+@pytest.fixture
+def lines():
+    return Lines()
+
+
+@pytest.fixture
+def mailbox(network, tmp_path, taken, lines):
+    """It keeps bert, a contact of anna."""
+    folder = tmp_path / "agents"
+    endpoint = "https://bert.example.org/network/inbox"
+    AgentFolder.create(folder / "bert", AgentConfig("bert", "https://relay.example", endpoint),
+                       key("bert"))  # fmt: skip
+    mailbox = Mailbox(
+        folder, NetworkSettings(), lambda *message: taken.append(message), network.clock,
+        Log(lines, clock=network.clock),
+    )  # fmt: skip
+    network.agent("anna")
+    network.relay.add("bert")
+    network.relay.connect("anna", "bert")
+    assert NetworkLoop(mailbox).run_once(0) == {"agents": 1}
+    mailbox.agents["bert"]._post = network.post
+    network.agents["anna"].poll()
+    yield mailbox
+    mailbox.close()
+
+
+def envelope(network, text="hi"):
+    number = len(text)
+    message_id = f"7f9c24e8-3b12-4fef-91e0-56a2d5a1c{number:03}"
+    return network.agents["anna"].peers.seal("bert", {"text": text}, message_id)[1]
+
+
+def outgoing(network, to, attempt=1, accepted_ms=None, message_id="c1"):
+    accepted = network.clock.now_ms() if accepted_ms is None else accepted_ms
+    return Outgoing(
+        mesh="default", client_message_id=message_id, fingerprint=b"", destination_kind="queue",
+        destination_ref=to, reply_to_id=None, priority="next", meta={"task": 7}, body="hi",
+        attempt=attempt, accepted_ms=accepted, target="network",
+    )  # fmt: skip
+
+
+def test_envelope_is_stored_once(network, mailbox, taken):
+    assert [mailbox.receive("bert", envelope(network)) for _ in range(2)] == [True, False]
+    ((recipient, public_key, message),) = taken
+    assert (recipient, public_key) == ("bert", str(key("anna").public))
+    assert message.payload == {"text": "hi"}
+
+
+@pytest.mark.parametrize("recipient", ["anna", "", None, 7, ["bert"]])
+def test_envelope_for_another_agent_is_refused(network, mailbox, recipient):
+    with pytest.raises(NotTheRecipient):
+        mailbox.receive(recipient, envelope(network))
+
+
+def test_message_that_can_not_be_stored_comes_again(network, mailbox, taken):
+    def fail(*_):
+        raise OSError("the disk is full")
+
+    mailbox._take = fail
+    body = envelope(network)
+    with pytest.raises(OSError, match="full"):
+        mailbox.receive("bert", body)
+    mailbox._take = lambda *message: taken.append(message)
+    assert mailbox.receive("bert", body)
+    assert len(taken) == 1
+
+
+def test_send_is_delivered_by_the_agent_of_the_appliance(network, mailbox):
+    target = NetworkTarget(mailbox, network.clock)
+    assert target.resolve("network:anna") == ("queue", "network:anna", "network:anna")
+    for to in ("network:anna", "network:bert/anna"):
+        result = target.deliver(outgoing(network, to))
+        assert isinstance(result, Delivered)
+        again = target.deliver(outgoing(network, to))
+        assert again.broker_message_id == result.broker_message_id
+    payloads = [message.payload for _, message in network.handled]
+    assert payloads == [{"task": 7, "text": "hi"}] * 2  # repetitions were dropped
+
+
+def test_send_waits_for_an_hour_and_no_longer(network, mailbox):
+    network.offline.add("anna")
+    target = NetworkTarget(mailbox, network.clock)
+    delays = [
+        target.deliver(outgoing(network, "network:anna", attempt)).retry_after_seconds
+        for attempt in (1, 2, 3, 4, 9)
+    ]
+    assert delays == [10, 30, 90, 60, 60]
+    old = network.clock.now_ms() - 3_600_001
+    result = target.deliver(outgoing(network, "network:anna", accepted_ms=old))
+    assert (type(result), result.code) == (Undeliverable, "EXPIRED")
+
+
+def test_send_to_a_stranger_is_refused_for_good(network, mailbox):
+    result = NetworkTarget(mailbox, network.clock).deliver(outgoing(network, "network:cleo"))
+    assert isinstance(result, Undeliverable)
+
+
+def test_send_without_an_agent_waits(network, mailbox):
+    result = NetworkTarget(mailbox, network.clock).deliver(outgoing(network, "network:dora/anna"))
+    assert isinstance(result, RetryLater)
+
+
+@pytest.mark.parametrize("to", ["network:", "network:Anna", "network:/anna", "network:a/b/c"])
+def test_malformed_destination_is_refused(network, mailbox, to):
+    with pytest.raises(BadDestination):
+        NetworkTarget(mailbox, network.clock).resolve(to)
+
+
+def test_destination_has_one_text():
+    kind, ref = parse_stored("network:anna")
+    assert to_text(kind, ref) == "network:anna"
+
+
+def test_agent_that_can_not_be_used_is_reported_once(network, mailbox, lines):
+    folder = mailbox._folder / "eve"
+    AgentFolder.create(folder, AgentConfig("eve", "https://relay.example", ""))
+    (folder / "key").chmod(0o644)
+    for _ in range(2):
+        mailbox.refresh()
+    assert mailbox.problems == {"eve": "other users can read the private key"}
+    assert str(lines).count("can't be used") <= 1
+    (folder / "key").chmod(0o600)
+    mailbox.refresh()
+    assert (mailbox.problems, sorted(mailbox.agents)) == ({}, ["bert", "eve"])
+
+
+@pytest.mark.parametrize(
+    "url", ["https://127.0.0.1/x", "https://10.0.0.1/x", "http://example.org/x",
+            "https://169.254.169.254/x", "https://[::1]/x"],
+)  # fmt: skip
+def test_endpoints_of_others_are_only_public_addresses(url):
+    with pytest.raises(OSError, match=r"receivers|loopback|private|reserved|network"):
+        guarded_post(PostRules(allow_loopback=False, allow_http=False))(url, b"{}")
