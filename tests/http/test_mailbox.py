@@ -5,7 +5,7 @@ import pytest
 from appliance.integrations.mailbox_outbox import NetworkTarget
 from appliance.kernel.log import Log
 from appliance.mailbox.loops import NetworkLoop
-from appliance.mailbox.service import PostRules, Mailbox, guarded_post
+from appliance.mailbox.service import Mailbox, PostRules, guarded_post
 from appliance.mailbox.settings import NetworkSettings
 from appliance.network.envelope import NotTheRecipient
 from appliance.outbox.destination import BadDestination, parse_stored, to_text
