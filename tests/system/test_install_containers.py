@@ -99,7 +99,8 @@ def composed(image: str, name: str, tmp_path: Path) -> Iterator[Callable[[str], 
     appliance["networks"]["front"]["ipv4_address"] = f"{SUBNET}.2"
     content["networks"]["front"]["ipam"]["config"] = [{"subnet": f"{SUBNET}.0/24"}]
     content["volumes"] = {name: {"external": True}}
-    del appliance["build"], content["services"]["tls"]
+    del appliance["build"]
+    content["services"] = {"appliance": appliance}
     file = tmp_path / "compose.yaml"
     file.write_text(yaml.safe_dump(content))
 
