@@ -139,7 +139,7 @@ def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
     connection.execute(
         "PRAGMA synchronous = NORMAL" if not durable else "PRAGMA synchronous = FULL"
     )
-    if schema.missing(connection):
+    if _until_free(lambda: schema.missing(connection)):
         with transaction(connection):
             schema.open_schema(connection)
 
@@ -152,14 +152,16 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
 
 
 def _until_free(attempt: Callable[[], T]) -> T:
-    """Repeats `attempt` while another program has a lock, with short random pauses."""
+    """Repeats `attempt` while another program has a lock or makes the tables, with short random
+    pauses."""
     clock = SystemClock()
     deadline = clock.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
             return attempt()
-        except sqlite3.OperationalError as error:
-            if not sqlite_name(error).startswith(_BUSY) or clock.monotonic() > deadline:
+        except (sqlite3.OperationalError, schema.BusUnfinished) as error:
+            busy = isinstance(error, schema.BusUnfinished) or sqlite_name(error).startswith(_BUSY)
+            if not busy or clock.monotonic() > deadline:
                 raise
         idle(random.uniform(*_PAUSE_SECONDS))
 

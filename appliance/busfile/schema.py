@@ -25,6 +25,10 @@ class BusSchemaUnknown(Conflict):
     default_hint = "sqlite3 .worker-state/bus.db .schema; move the file away if it is not a bus"
 
 
+class BusUnfinished(BusSchemaUnknown):
+    """Another program may be making the tables, of which `messages` is the first."""
+
+
 def open_schema(connection: sqlite3.Connection) -> None:
     """Makes the tables in a new file, and ours in one that another program has made.
 
@@ -58,7 +62,9 @@ def _check_version(connection: sqlite3.Connection, present: set[str]) -> None:
     missing = sorted(_names(SPECIFIED) - present)
     if text != str(VERSION) or missing:
         wrong = f"it lacks {', '.join(missing)}" if missing else f"its version is {text!r}"
-        raise BusSchemaUnknown(f"the file is not a worker bus: {wrong}")
+        unfinished = "messages" in present and text in ("", str(VERSION))
+        kind = BusUnfinished if unfinished else BusSchemaUnknown
+        raise kind(f"the file is not a worker bus: {wrong}")
 
 
 def _objects(connection: sqlite3.Connection) -> set[str]:

@@ -56,8 +56,10 @@ class GuardNotInstalled(Conflict):
 
 
 def install(git: Git, task: str | None, warn: Callable[[str], None]) -> None:
-    """Installs the guard in this checkout, again if it is there. `task`: the author's name."""
+    """Installs the guard in this checkout, again if it is there, and locks a worktree, so that
+    `git worktree remove` needs force. `task`: the author's name."""
     _install_git_hooks(git, task)
+    git.attempt("worktree", "lock", "--reason", f"task {task}" if task else "guard", ".")
     try:
         _install_harness_hooks(git)
     except (ApplianceError, OSError) as error:

@@ -163,7 +163,6 @@ def _perform(team: Team, git: Git, operation: WorkerOperation, target: TargetBra
                 write_context(folder, TaskContext(task, str(team.paths.workspace), branch))
         case "guard" if facts["worktree"]:
             guard_hooks.install(git.at(folder), task, team.warn)
-            git.attempt("worktree", "lock", "--reason", f"task {task}", str(folder))
         case "gate":
             reviews.call_gate(team, "enable", task)
 

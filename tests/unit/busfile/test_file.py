@@ -76,13 +76,32 @@ def test_foreign_file_is_adopted_and_nothing_of_it_altered(tmp_path):
         ("DROP TABLE meta", schema.BusSchemaUnknown, "it lacks meta"),
     ],
 )
-def test_other_schema_is_refused_and_the_file_left_alone(tmp_path, statement, error, words):
+def test_other_schema_is_refused_and_the_file_left_alone(
+    tmp_path, monkeypatch, statement, error, words
+):
+    monkeypatch.setattr(file, "BUSY_TIMEOUT_MS", 20)
     paths = BusPaths(tmp_path)
     foreign(paths, statement)
     before = objects(sqlite3.connect(paths.database))
     with pytest.raises(error, match=words):
         connect(paths)
     assert objects(sqlite3.connect(paths.database)) == before
+
+
+def test_file_whose_tables_another_program_is_making_is_adopted(tmp_path, monkeypatch):
+    """One statement after the other, each a transaction of its own."""
+    paths = BusPaths(tmp_path)
+    paths.dir.mkdir()
+    other = sqlite3.connect(paths.database, isolation_level=None)
+    statements = iter(SPEC.split(";")[:-1])
+    other.execute(next(statements))
+
+    def pause(seconds):
+        other.execute(next(statements))
+
+    monkeypatch.setattr(file, "idle", pause)
+    assert connect(paths).execute("SELECT * FROM x_fences").fetchall() == []
+    assert len(list(statements)) == 1, "all tables are there"
 
 
 def test_file_that_is_not_a_database_is_damage(tmp_path):

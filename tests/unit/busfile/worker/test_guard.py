@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from appliance.busfile.worker import commands, guard, reviews
+from appliance.busfile.worker import commands, guard, guard_hooks, reviews
 from appliance.busfile.worker.guard import PathClaimed, TurnNotOver
 from appliance.kernel.errors import Invalid
 from tests.support.repository import commit, git
@@ -43,6 +43,16 @@ def test_override_is_a_message_with_its_reason(team, monkeypatch):
     assert json.loads(payload) == {
         "hook": "pre-push", "reason": "the owner is on leave", "paths": ["src/a"],
     }  # fmt: skip
+
+
+def test_guard_locks_a_worktree_and_does_without_the_lock_elsewhere(team):
+    team.to("WORKING")
+    git = team.team.git.at(team.folder())
+    git.run("worktree", "unlock", ".")
+    guard_hooks.install(git, "t", team.warnings.append)
+    assert "locked task t" in git.run("worktree", "list", "--porcelain")
+    guard_hooks.install(team.team.git, None, team.warnings.append)
+    assert team.warnings == []
 
 
 def test_staged_files_are_checked(team):
