@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError
+from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.http_client import Unreachable
 from appliance.kernel.log import Log
 from appliance.kernel.pool import time_limit
@@ -44,6 +44,7 @@ class Mailbox:
         self.agents: dict[str, NetworkAgent] = {}
         self.problems: dict[str, str] = {}
         self._folder, self._settings, self._take = folder, settings, take
+        self.refresh()  # before the first request: a refusal would be final for its sender
 
     def refresh(self) -> None:
         """Open the agents of new folders."""
@@ -54,10 +55,12 @@ class Mailbox:
 
     def receive(self, recipient: Any, envelope: bytes) -> bool:
         """Whether the message of an envelope is new. Raises EnvelopeRefused."""
-        agent = self.agents.get(recipient) if isinstance(recipient, str) else None
-        if agent is None:
+        name = recipient if isinstance(recipient, str) else ""
+        if name in self.problems:
+            raise Unavailable("this agent can't receive at the moment")
+        if name not in self.agents:
             raise NotTheRecipient
-        return agent.receive(envelope) is not None
+        return self.agents[name].receive(envelope) is not None
 
     def sender(self, name: str | None) -> NetworkAgent:
         """The agent of this name, or the only one. Raises NoNetworkAgent."""
