@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from appliance.ask.subsystem import AskSubsystem
+from appliance.courier.subsystem import CourierSubsystem
 from appliance.host import Host
 from appliance.hub.subsystem import HubSubsystem
 from appliance.integrations.hooks_inbox import OwnUrl
 from appliance.integrations.jobs_ask import HubJobAsks
+from appliance.integrations.jobs_courier import EnvelopeJobEvents
 from appliance.integrations.jobs_export import segment_events
 from appliance.integrations.jobs_hub import HubJobTopics
 from appliance.integrations.jobs_logs import AFTER, LogJobEvents
@@ -32,5 +34,7 @@ def _events(host: Host, parts: Sequence[Subsystem | None]) -> Iterator[JobEvents
         if isinstance(part, HubSubsystem):
             yield LogJobEvents(part.hub.store, part.hub.feed.on_publish)
         elif part is not None and part.name in AFTER:
+            if isinstance(part, CourierSubsystem):
+                yield EnvelopeJobEvents(part.courier, host.clock)
             yield from (LogJobEvents(store) for store in part.stores if store.name in AFTER)
     yield from segment_events(host)

@@ -62,10 +62,8 @@ def validate_files(session: Session) -> None:
     """Check the files jobs/*.toml. Exit code 1 if one is wrong. Needs no running appliance."""
     files, rows = _read_files(session), []
     for file in files:
-        line, problem = None, None
-        if file.error is not None:
-            line, problem = file.error.details["line"], file.error.message
-        rows.append({"job": file.name, "file": file.path, "line": line, "problem": problem})
+        line = None if file.error is None else file.error.details["line"]
+        rows.append({"job": file.name, "file": file.path, "line": line, "problem": file.problem})
     columns = [("JOB", "job"), ("FILE", "file"), ("PROBLEM", "problem")]
     shown = [{**row, "problem": row["problem"] or "none"} for row in rows]
     session.table(rows if session.machine else shown, columns, empty="no files jobs/*.toml")
@@ -107,9 +105,16 @@ def run_job(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until it is over; exit with its exit code.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the next times of its schedule.")
+    ] = False,
 ) -> None:
     """Run a job now."""
     hub = session.hub()
+    if dry_run:
+        shown = hub.get(f"{PATH}/{segment(job)}")
+        session.answer(shown, "\n".join(shown["next"]) or "it has no schedule")
+        return
     run = hub.post(f"{PATH}/{segment(job)}/runs", {})["run"]
     while wait and run["ended_at"] is None:
         run = hub.get(f"{PATH}/runs/{run['id']}", wait=WAIT_SECONDS)["run"]

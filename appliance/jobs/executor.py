@@ -22,10 +22,6 @@ class AttemptOrder(msgspec.Struct, frozen=True):
     is_adopted: bool = False
 
     @property
-    def output(self) -> Path:
-        return self.kept / f"{self.number}.log"
-
-    @property
     def artefacts(self) -> Path:
         return self.kept / f"{self.number}"
 

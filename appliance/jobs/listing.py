@@ -1,7 +1,7 @@
 """The list of jobs: those that run here, those that only report their runs, and the appliance's own
 loops that work on a schedule."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -26,59 +26,45 @@ LOOPS = {
 }
 
 
-class JobListing:
+def list_all(
+    runner: JobRunner, reported: JobRuns, loops: Callable[[], Iterable[Loop]], clock: Clock
+) -> wire.JobList:
     """`loops` returns the loops of the appliance that have a next round."""
-
-    def __init__(
-        self,
-        runner: JobRunner,
-        reported: JobRuns,
-        loops: Callable[[], Iterable[Loop]],
-        clock: Clock,
-    ) -> None:
-        self._runner = runner
-        self._reported = reported
-        self._loops = loops
-        self._clock = clock
-
-    def list_all(self) -> wire.JobList:
-        listed = self._runner.list_jobs()
-        jobs = {job.name: job for job in listed.jobs}
-        for run in self._reported.list_all().runs:
-            job = jobs.get(run.job)
-            if job is None:
-                state, at = run.outcome, run.finished_at
-                job = wire.ListedJob(
-                    name=run.job, source="reported", last_state=state, last_at=at, problem=run.error
-                )
-            jobs[run.job] = msgspec.structs.replace(job, reported=run)
-        return msgspec.structs.replace(listed, jobs=[*jobs.values(), *self._list_loops()])
-
-    def _list_loops(self) -> list[wire.ListedJob]:
-        """The loops of LOOPS that have run, or have a next round."""
-        clock = self._clock
-        running = {loop.name: loop for loop in self._loops()}
-        listed = []
-        for name, description in LOOPS.items():
-            ended = _sample("loop_last_success_timestamp_seconds", name)
-            failures = _sample("loop_failures_total", name)
-            loop = running.get(name)
-            if loop is None and not ended:
-                continue
-            left = 0.0 if loop is None else max(0.0, loop.due - clock.monotonic())
-            next_at = None if loop is None else iso(clock.now_ms() + int(left * 1000))
-            listed.append(
-                wire.ListedJob(
-                    name=name,
-                    source="built-in",
-                    description=description,
-                    next_at=next_at,
-                    last_state="succeeded" if ended else None,
-                    last_at=iso(int(ended * 1000)) if ended else None,
-                    failures=int(failures),
-                )
+    listed = runner.list_jobs()
+    jobs = {job.name: job for job in listed.jobs}
+    for run in reported.list_all().runs:
+        job = jobs.get(run.job)
+        if job is None:
+            state, at = run.outcome, run.finished_at
+            job = wire.ListedJob(
+                name=run.job, source="reported", last_state=state, last_at=at, problem=run.error
             )
-        return listed
+        jobs[run.job] = msgspec.structs.replace(job, reported=run)
+    built_in = _list_loops({loop.name: loop for loop in loops()}, clock)
+    return msgspec.structs.replace(listed, jobs=[*jobs.values(), *built_in])
+
+
+def _list_loops(running: Mapping[str, Loop], clock: Clock) -> list[wire.ListedJob]:
+    """The loops of LOOPS that have run, or have a next round."""
+    listed = []
+    for name, description in LOOPS.items():
+        ended = _sample("loop_last_success_timestamp_seconds", name)
+        loop = running.get(name)
+        if loop is None and not ended:
+            continue
+        left = 0.0 if loop is None else max(0.0, loop.due - clock.monotonic())
+        listed.append(
+            wire.ListedJob(
+                name=name,
+                source="built-in",
+                description=description,
+                next_at=None if loop is None else iso(clock.now_ms() + int(left * 1000)),
+                last_state="succeeded" if ended else None,
+                last_at=iso(int(ended * 1000)) if ended else None,
+                failures=int(_sample("loop_failures_total", name)),
+            )
+        )
+    return listed
 
 
 def _sample(name: str, loop: str) -> float:

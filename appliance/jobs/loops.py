@@ -176,9 +176,8 @@ class TriggerLoop(Loop):
 
 
 def _matches(trigger: wire.Trigger, event: JobEvent) -> bool:
-    if not fnmatchcase(event.name, trigger.event):
-        return False
-    return trigger.where is None or fnmatchcase(event.where or "", trigger.where)
+    is_place = trigger.where is None or fnmatchcase(event.where or "", trigger.where)
+    return is_place and fnmatchcase(event.name, trigger.event)
 
 
 class JobTopics(Protocol):

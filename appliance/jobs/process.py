@@ -35,7 +35,7 @@ class ProcessExecution:
         fields = msgspec.structs.asdict(spec) | {
             "environment": {**order.environment, "AGENTLIP_ARTEFACTS": str(order.artefacts)},
             "folder": str(order.folder),
-            "output": str(order.output),
+            "output": str(order.kept / f"{order.number}.log"),
             "artefacts": str(order.artefacts),
             "cgroup": self._cgroup and str(self._cgroup),
             "container": container,

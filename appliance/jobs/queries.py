@@ -66,10 +66,10 @@ def last_id(reader: Reader) -> str | None:
     return None if row is None else row[0]
 
 
-def running(reader: Reader) -> list[StoredAttemptRow]:
-    """Attempts that run, or whose runner has ended."""
-    sql = f"SELECT {_ATTEMPT_COLUMNS} FROM attempts WHERE state = 'running' LIMIT ?"
-    return [StoredAttemptRow._make(row) for row in reader.rows(sql, (1000,), limit=1000)]
+def former(reader: Reader, runner: str) -> list[StoredAttemptRow]:
+    """Attempts of other runners, which have ended, that have no end."""
+    sql = f"SELECT {_ATTEMPT_COLUMNS} FROM attempts WHERE state = 'running' AND runner <> ? LIMIT ?"
+    return [StoredAttemptRow._make(row) for row in reader.rows(sql, (runner, 1000), limit=1000)]
 
 
 def stored_jobs(reader: Reader) -> list[StoredJobRow]:
@@ -92,13 +92,16 @@ def paused_since(reader: Reader) -> str | None:
 
 def waiting(reader: Reader) -> list[StoredRunRow]:
     """Runs that wait for the answer of an ask."""
-    sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE state = 'waiting' ORDER BY id LIMIT ?"
-    return [StoredRunRow._make(row) for row in reader.rows(sql, (WAITING_MAX,), limit=WAITING_MAX)]
+    return _list(reader, "state = 'waiting'")
 
 
 def unposted(reader: Reader) -> list[StoredRunRow]:
     """Runs whose outcome has to be posted."""
-    sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE posted = 0 ORDER BY id LIMIT ?"
+    return _list(reader, "posted = 0")
+
+
+def _list(reader: Reader, condition: str) -> list[StoredRunRow]:
+    sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE {condition} ORDER BY id LIMIT ?"
     return [StoredRunRow._make(row) for row in reader.rows(sql, (WAITING_MAX,), limit=WAITING_MAX)]
 
 

@@ -1,17 +1,19 @@
 """HTTP routes of jobs and runs."""
 
+from collections.abc import Callable
 from typing import Any
 
 import falcon
 
 from appliance.jobs import wire
-from appliance.jobs.listing import JobListing
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.service import JobRuns
 from appliance.jobs.sse import event_stream
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply
+
+Listing = Callable[[], wire.JobList]
 
 
 class JobRunsResource:
@@ -26,12 +28,12 @@ class JobRunsResource:
 
 
 class JobResource:
-    def __init__(self, runner: JobRunner, listing: JobListing) -> None:
+    def __init__(self, runner: JobRunner, listing: Listing) -> None:
         self._runner = runner
         self._listing = listing
 
     def on_get(self, _req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._listing.list_all())
+        reply(resp, self._listing())
 
     def on_get_item(self, _req: Any, resp: falcon.Response, job: str) -> None:
         reply(resp, self._runner.show_job(job))
@@ -44,15 +46,15 @@ class JobResource:
 
     def on_delete_item(self, _req: Any, resp: falcon.Response, job: str) -> None:
         self._runner.put_job(job, None)
-        reply(resp, self._listing.list_all())
+        reply(resp, self._listing())
 
     def on_post_pause(self, _req: Any, resp: falcon.Response, job: str) -> None:
         self._runner.pause(job, is_paused=True)
-        reply(resp, self._listing.list_all())
+        reply(resp, self._listing())
 
     def on_post_resume(self, _req: Any, resp: falcon.Response, job: str) -> None:
         self._runner.pause(job, is_paused=False)
-        reply(resp, self._listing.list_all())
+        reply(resp, self._listing())
 
 
 class RunResource:
@@ -91,7 +93,7 @@ EXAMPLE = {
 JOB_EXAMPLE = {"command": ["weekly-report", "--format", "html"], "cron": "0 6 * * 1", "retries": 2}
 
 
-def routes(runs: JobRuns, runner: JobRunner, listing: JobListing, book: TokenBook) -> list[Route]:
+def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) -> list[Route]:
     resource, jobs = RunResource(runner, book), JobResource(runner, listing)
     return [
         Route("/api/v1/jobs", jobs, {

@@ -14,6 +14,7 @@ from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, AttemptOrder, Execution, Find, NotStarted, Start
 from appliance.jobs.handles import is_running
 from appliance.jobs.rows import StoredAttemptRow
+from appliance.jobs.schedule import next_ms
 from appliance.jobs.scheduler import Scheduler
 from appliance.jobs.spec import check_given, describe
 from appliance.jobs.states import FAILED, LOST, QUEUED, RUNNING, WAITING
@@ -30,6 +31,7 @@ from appliance.kernel.threads import in_thread
 from appliance.kernel.wakeup import Wakeup
 
 ATTEMPTS_MAX = 8  # attempts at the same time
+NEXT_TIMES = 5
 WAITS_MAX = 100  # requests that wait for a run
 TOKENS_MAX = 1000
 LEASE_MS = 30_000
@@ -82,7 +84,7 @@ class JobRunner:
         self._waits: set[Wakeup] = set()
         self._has_former = True
         self._scheduled_version = 0
-        self.scheduler = Scheduler(store, catalogue, self.steady, log)
+        self.scheduler = Scheduler(store, catalogue, self.steady)
         metrics.running.set_function(lambda: len(self._running))
 
     def open(self) -> None:
@@ -118,25 +120,23 @@ class JobRunner:
         self.catalogue.put(name, spec)
         self.work.set()
 
-    def pause(self, name: str, *, is_paused: bool) -> wire.JobList:
+    def pause(self, name: str, *, is_paused: bool) -> None:
         """`name`: a job, or `all`. Times that pass meanwhile start one run at most."""
         self.catalogue.refresh()
         if name != writes.ALL:
             self.catalogue.find(name)
         self.store.write(writes.pause, name, is_paused)
         self.work.set()
-        return self.list_jobs()
 
     def list_jobs(self) -> wire.JobList:
         """All jobs by name, except those that only reported runs."""
         self.catalogue.refresh()
         latest = self.store.read(queries.latest_runs)
         paused = {row.name: row.paused_at for row in self.store.read(queries.stored_jobs)}
-        problems = {file.name: file.error for file in self.catalogue.files}
+        problems = {file.name: file.problem for file in self.catalogue.files}
         jobs = []
         for name in sorted(self.catalogue.specs.keys() | problems.keys()):
             spec, run = self.catalogue.specs.get(name), latest.get(name)
-            error = problems.get(name)
             jobs.append(
                 wire.ListedJob(
                     name=name,
@@ -147,7 +147,7 @@ class JobRunner:
                     paused_at=paused.get(name),
                     last_state=None if run is None else run.state,
                     last_at=None if run is None else run.ended_at or run.created_at,
-                    problem=None if error is None else error.message,
+                    problem=problems.get(name),
                     last=run,
                 )
             )
@@ -156,7 +156,11 @@ class JobRunner:
     def show_job(self, name: str) -> wire.JobShown:
         for job in self.list_jobs().jobs:
             if job.name == name:
-                return wire.JobShown(job, self.catalogue.specs.get(name))
+                spec, times = self.catalogue.specs.get(name), [job.next_at] if job.next_at else []
+                if spec is not None and spec.cron is not None:
+                    now_ms = self._clock.now_ms()
+                    times = [*map(iso, next_ms(spec.cron, spec.time_zone, now_ms, NEXT_TIMES))]
+                return wire.JobShown(job, spec, times)
         raise wire.NoSuchJob(details={"job": name})
 
     def create(self, new: writes.NewRun) -> str | None:
@@ -241,11 +245,7 @@ class JobRunner:
         that go on are adopted."""
         if not self._has_former:
             return 0
-        former = [
-            attempt
-            for attempt in self.store.read(queries.running)
-            if attempt.runner != self._instance_id
-        ]
+        former = self.store.read(queries.former, self._instance_id)
         gone = [attempt for attempt in former if self._settle(attempt)]
         self._has_former = len(gone) < len(former)
         self._announce()

@@ -6,7 +6,6 @@ from appliance.jobs import metrics, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.schedule import continue_from, due_cron, next_ms
 from appliance.kernel.clock import iso
-from appliance.kernel.log import Log
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
@@ -25,13 +24,10 @@ class Scheduler:
     """The moments from which schedules continue are in the store, so a restart neither repeats a
     time nor loses one. In memory is only when each job is due next."""
 
-    def __init__(
-        self, store: Store, catalogue: JobCatalogue, steady: SteadyClock, log: Log
-    ) -> None:
+    def __init__(self, store: Store, catalogue: JobCatalogue, steady: SteadyClock) -> None:
         self._store = store
         self._catalogue = catalogue
         self._steady = steady
-        self._log = log
         self._marks: dict[str, writes.ScheduleMark] = {}
         self._due: dict[str, DueTime] = {}
 
@@ -89,11 +85,7 @@ class Scheduler:
             detail = None if instant is None else iso(instant)
         is_wanted = spec.cron is None or detail is not None
         new = writes.NewRun(name, spec, "schedule", detail) if is_wanted else None
-        try:
-            run_id = self._store.write(writes.note_schedule, mark, new)
-        except wire.TooManyRuns as error:
-            self._log.warning("a scheduled run was not created", job=name, code=error.code)
-            run_id = self._store.write(writes.note_schedule, mark, None)
+        run_id = self._store.write(writes.note_schedule, mark, new)
         self._marks[name] = mark
         if new is not None and run_id is None:
             metrics.skipped.inc()

@@ -50,14 +50,12 @@ def read_spec(values: Any) -> wire.JobSpec:
 def check_rules(spec: wire.JobSpec) -> None:
     """Raises SpecProblem."""
     if not spec.command and spec.image is None:
-        raise SpecProblem("command", "a job has a `command`, an `image`, or both")
+        raise SpecProblem("command", "only a job with an `image` needs no program")
     if spec.mounts and spec.image is None:
         raise SpecProblem("mounts", "only a job with an `image` has `mounts`")
     if spec.cron is not None:
         if spec.interval_seconds is not None:
-            raise SpecProblem(
-                "interval_seconds", "a job has `cron` or `interval_seconds`, not both"
-            )
+            raise SpecProblem("interval_seconds", "a job has an interval or `cron`, not both")
         try:
             check_cron(spec.cron, spec.time_zone)
         except ValueError as error:

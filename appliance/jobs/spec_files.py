@@ -28,6 +28,10 @@ class SpecFile(msgspec.Struct, frozen=True):
     error: wire.BadJobSpec | None = None
     after_line: int = 1
 
+    @property
+    def problem(self) -> str | None:
+        return None if self.error is None else self.error.message
+
 
 def read_folder(workspace: Path) -> list[SpecFile]:
     """All files by name, at most FILES_MAX."""

@@ -8,7 +8,7 @@ import msgspec
 from appliance.host import Host
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.container import find, start
-from appliance.jobs.listing import JobListing
+from appliance.jobs.listing import list_all
 from appliance.jobs.loops import (
     JobAsker,
     JobAsks,
@@ -82,7 +82,7 @@ class JobsSubsystem(Subsystem):
             self.loops += (OutcomePoster(self.runner, needs.topics, clock, log),)
 
     def routes(self) -> list[Route]:
-        listing = JobListing(self.runner, self._reported, self._all_loops, self._clock)
+        listing = partial(list_all, self.runner, self._reported, self._all_loops, self._clock)
         return routes(self._reported, self.runner, listing, self._needs.book)
 
     def tools(self) -> Sequence[Tool]:

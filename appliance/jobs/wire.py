@@ -35,7 +35,8 @@ class AskBefore(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Trigger(Struct, frozen=True, forbid_unknown_fields=True):
     """Events that start a run: events of the hub (such as `message.created`), rows in the logs of
-    outbox and courier (such as `send.dead`, `envelope.dead`), or `segment.written` for the exports.
+    outbox and courier (such as `send.dead`, `envelope.dead`), `envelope.accepted` for streams of
+    the courier, or `segment.written` for the exports.
     `*` stands for any text.
 
     where  a channel by name, a mesh, a stream, or an exported log; default: any
@@ -52,7 +53,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """What to run, and when. Without `cron` and `interval_seconds`, it runs when asked.
 
     command      the program and its arguments; it runs in the workspace's folder. With `image`: the
-                 arguments of the image, if it needs any
+                 arguments of the image, which may be none
     image        of a container, instead of a process; the engine has to have it
     mounts       of the container, as `FOLDER:PATH` or `FOLDER:PATH:ro`; a relative folder begins
                  at the workspace
@@ -77,7 +78,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     scopes       of the token of each run, in AGENTLIP_TOKEN; without any there is no token
     """
 
-    command: Annotated[tuple[Argument, ...], Meta(max_length=100)] = ()
+    command: Annotated[tuple[Argument, ...], Meta(max_length=100)]
     image: Annotated[str, Meta(pattern="^[a-zA-Z0-9][^ ]{0,299}$")] | None = None
     mounts: Annotated[tuple[Annotated[str, Meta(pattern="^[^:]{1,500}:/[^:]{0,500}(:ro)?$")], ...],
                       Meta(max_length=20)] = ()  # fmt: skip
@@ -282,8 +283,11 @@ class JobList(Struct, frozen=True):
 
 
 class JobShown(Struct, frozen=True):
+    """`next`: the next times of its schedule."""
+
     job: ListedJob
     spec: JobSpec | None = None
+    next: list[str] = []
 
 
 class NoSuchJob(Missing):

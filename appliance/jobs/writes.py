@@ -114,14 +114,16 @@ def note_events(tx: Tx, source: str, position: int, runs: Sequence[tuple[NewRun,
 
 
 def note_schedule(tx: Tx, mark: ScheduleMark, new: NewRun | None) -> str | None:
-    """Move the mark of a job and create its run, if one is due. Raises TooManyRuns."""
+    """Move the mark of a job and create its run, if one is due; None if that was skipped."""
     tx.execute(
         "INSERT INTO jobs (name, cron_from_ms, interval_from_steady_ms) VALUES (?, ?, ?)"
         " ON CONFLICT (name) DO UPDATE SET cron_from_ms = excluded.cron_from_ms,"
         " interval_from_steady_ms = excluded.interval_from_steady_ms",
         (mark.job, mark.cron_from_ms, mark.interval_from_steady_ms),
     )
-    return None if new is None else create(tx, new)
+    with suppress(wire.TooManyRuns):
+        return None if new is None else create(tx, new)
+    return None
 
 
 def put_job(tx: Tx, name: str, spec: wire.JobSpec | None, now_ms: int) -> None:
@@ -272,15 +274,12 @@ def note_posted(tx: Tx, run_id: str) -> None:
 
 def settle_ask(tx: Tx, run_id: str, is_granted: bool, reason: str) -> None:
     """The run's ask was answered: it may start, or is cancelled for the reason."""
-    run = queries.find(tx, run_id)
-    if run.state != WAITING:
+    if queries.find(tx, run_id).state != WAITING:
         return
-    if is_granted:
-        sql = "UPDATE runs SET state = ?, due_steady_ms = ? WHERE id = ?"
-        tx.execute(sql, (RUN.after(WAITING, ANSWER), tx.steady_ms, run_id))
-    else:
-        sql = "UPDATE runs SET state = ?, ended_at = ?, error = ? WHERE id = ?"
-        tx.execute(sql, (RUN.after(WAITING, CANCEL), tx.now, reason, run_id))
+    state = RUN.after(WAITING, ANSWER if is_granted else CANCEL)
+    ended_at, error = (None, None) if is_granted else (tx.now, reason)
+    sql = "UPDATE runs SET state = ?, due_steady_ms = ?, ended_at = ?, error = ? WHERE id = ?"
+    tx.execute(sql, (state, tx.steady_ms, ended_at, error, run_id))
 
 
 def cancel(tx: Tx, run_id: str) -> str:

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from appliance.jobs.container import LABEL
-from tests.http.jobs.test_runner import history, request, run, show, until_output
+from tests.http.jobs.test_runner import request, run, show, until_output
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 from tests.system.checkout import ROOT
@@ -20,9 +20,8 @@ JOBS = {
     "long": 'command = ["sh", "-c", "echo one; while [ ! -e /in/go ]; do sleep 0.1; done;'
             ' echo two; id -u"]\nmounts = ["given:/in"]\nscopes = ["jobs:read"]',
     "deaf": "command = [\"sh\", \"-c\", \"trap '' TERM; echo ready; sleep 600\"]",
-    "slow": 'command = ["sleep", "600"]\ntimeout_seconds = 1',
     "missing": 'command = ["no-such-program"]',
-    "unknown": 'image = "agentlip-no-such-image:1"',
+    "unknown": 'image = "agentlip-no-such-image:1"\ncommand = []',
 }  # fmt: skip
 
 
@@ -66,8 +65,7 @@ def test_container_that_does_not_start_has_failed_with_the_reason(engine, hub, j
     assert containers(engine, hub) == []
 
 
-def test_container_is_ended_by_the_time_limit_and_by_a_cancel(engine, hub):
-    assert run(hub, "slow")["error"] == "timed out after 1 s"
+def test_container_is_ended_by_a_cancel(engine, hub):
     run_id = request(hub, "deaf")
     until_output(hub, run_id, "ready")
     hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {})
@@ -99,4 +97,3 @@ def test_container_that_is_gone_makes_its_run_lost(engine, hub):
     containers(engine, hub)[0].remove(force=True)
     hub.start()
     assert show(hub, run_id, 30)["state"] == "lost"
-    assert history(hub, "long")[0]["id"] == run_id

@@ -96,9 +96,15 @@ const VIEWS = {
       ["Events behind", (row) => row.lag], ["Waiting", (row) => row.pending], ["Done", (row) => row.done], ["Failed", (row) => row.failed], ["Type", (row) => row.type], ["Version", (row) => row.version]],
   },
   jobs: {
-    title: "Jobs", what: "jobs role", read: () => get("/api/v1/jobs/runs"), rows: (data) => data.runs, key: (row) => row.job, empty: "No job has reported a run.",
-    columns: [["Job", (row) => row.job], ["Outcome", (row) => row.outcome, (value) => mark(value, value === "failed" ? "bad" : "good")], ["Finished", (row) => row.finished_at, since],
-      ["Took", (row) => row.seconds, duration], ["Succeeded", (row) => row.succeeded_at, since], ["Exit code", (row) => row.exit_code], ["Error", (row) => row.error]],
+    title: "Jobs", what: "jobs role", read: () => get("/api/v1/jobs"), rows: (data) => data.jobs, key: (row) => row.name, empty: "No jobs.",
+    facts: ({ paused }) => (paused ? [["All jobs are paused", html`${mark("paused", "warn")} ${since(paused)}`]] : []),
+    columns: [["Job", (row) => row.name], ["Source", (row) => row.source], ["Schedule", (row) => row.schedule], ["Next", (row) => row.next_at, since],
+      ["Last", (row) => row.last_state, (value) => value && mark(value, { failed: "bad", lost: "bad", cancelled: "warn" }[value] || "good")], ["At", (row) => row.last_at, since],
+      ["Failures", (row) => row.failures], ["Paused", (row) => row.paused_at, since], ["Problem", (row) => row.problem || row.last?.error], ["Description", (row) => row.description]],
+    detail: {
+      show: (row) => commands(row.last && `agentlip jobs show ${word(row.last.id)}`, row.last && `agentlip jobs history ${word(row.name)}`,
+        row.paused_at && `agentlip jobs resume ${word(row.name)}`),
+    },
   },
   settings: {
     title: "Settings", what: "settings", seconds: 0, read: () => get("/api/v1/settings"),

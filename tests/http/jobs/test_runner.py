@@ -1,17 +1,21 @@
 """Jobs that run below a served appliance: their ends, output, token, and kills of the appliance."""
 
+import itertools
 import json
 import os
 
 import pytest
 
 from tests.support.commands import agentlip
+from tests.support.courier import envelope
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
 JOBS = {
+    "hourly": 'command = ["true"]\ncron = "0 * 1 1 *"',
+    "enqueued": 'command = ["true"]\n[[on]]\nsource = "courier"\nevent = "envelope.accepted"',
     "good": 'command = ["sh", "-c", "echo $JOB_COLOR $SECRET; echo x > $AGENTLIP_ARTEFACTS/a"]\n'
             'environment = { JOB_COLOR = "red" }\nsecrets = { SECRET = "secret.txt" }',
     "bad": 'command = ["sh", "-c", "echo oh; exit 7"]',
@@ -176,6 +180,18 @@ def test_message_starts_a_job(hub):
     )  # fmt: skip
 
 
+def test_envelope_starts_a_job(hub):
+    numbers = map(str, itertools.count())
+
+    def enqueue():
+        body = {"to": "tasks/a", "envelope": envelope(next(numbers))}
+        assert hub.http.post("/v1/enqueue", body).status == 200
+        return history(hub, "enqueued")
+
+    runs = until(enqueue, 30, "it has started", 0.5)
+    assert (runs[0]["cause"], runs[0]["detail"].split()[2]) == ("event", "tasks/a")
+
+
 def test_outcome_is_posted_to_a_topic(hub):
     topic = hub.topic(hub.channel("news"), "jobs")
     run_id = run(hub, "posting")["id"]
@@ -223,7 +239,8 @@ def test_commands(hub):
     assert jobs("history", "good", "--json").json[0]["id"] == run_id
     assert jobs("cancel", run_id).code == 2
     assert jobs("validate").code == 0
-    assert jobs("next", "--json").json == []
+    assert len(jobs("next", "--json").json) == 5
+    assert jobs("run", "hourly", "--dry-run").out.count(":00:00.000Z\n") == 5
 
 
 def processes_of(run_id):

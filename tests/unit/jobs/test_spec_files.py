@@ -44,7 +44,7 @@ def test_file_is_read(tmp_path):
         ("Berlin", "Bonn", 3, "knows no time zone 'Europe/Bonn'"),
         ("retries = 2", "interval_seconds = 60", 4, "not both"),
         ('LANG = "C"', 'LANG = "C"\n[secrets]\nLANG = "f"', 12, "LANG is in `environment` too"),
-        ('command = ["ops/report", "--week"]', "", 1, "a job has a `command`, an `image`, or both"),
+        ('command = ["ops/report", "--week"]', "", 1, "missing required field `command`"),
         ("retries = 2", 'mounts = ["lake:/data"]', 4, "only a job with an `image` has `mounts`"),
         ('LANG = "C"', 'LANG = """', 11, "Unterminated string"),
     ],
