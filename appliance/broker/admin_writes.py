@@ -12,7 +12,7 @@ STORE = "broker"
 
 def create_mesh(tx: Tx, command: wire.CreateMesh) -> MeshRow:
     if command.slug == "network":  # reserved for messages of the agent network
-        raise wire.MeshTaken(details={"mesh": command.slug})
+        raise wire.MeshTaken("the mesh 'network' is reserved", details={"mesh": command.slug})
     _check_limit(tx, "SELECT count(*) FROM mesh", (), queries.MESHES_MAX)
     row = MeshRow(
         tx.new_id("mesh_"),

@@ -411,6 +411,8 @@ def test_mesh_is_made_shown_changed_and_made_only_once(broker):
     assert made.json["mesh"]["dedupe_retention_days"] == 365
     repeated = client.simulate_post("/broker/v1/meshes", json={"slug": "m"})
     assert (repeated.status_code, repeated.json["code"]) == (409, "ALREADY_EXISTS")
+    reserved = client.simulate_post("/broker/v1/meshes", json={"slug": "network"})
+    assert (reserved.status_code, "reserved" in reserved.json["error"]) == (409, True)
     changed = client.simulate_patch("/broker/v1/meshes/m", json={"dedupe_mode": "permanent"})
     assert changed.json["mesh"]["dedupe_mode"] == "permanent"
     assert client.simulate_get("/broker/v1/meshes/none").json["code"] == "MESH_NOT_FOUND"
