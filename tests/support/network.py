@@ -113,7 +113,7 @@ class NetworkFixture:
         """What the handler of an agent got."""
         return [message.payload.get("text") for who, message in self.handled if who == name]
 
-    def _urlopen(self, request: Any, timeout: float) -> io.BytesIO:
+    def _urlopen(self, request: Any, **_: Any) -> io.BytesIO:
         if self.relay_is_down:
             raise ConnectionRefusedError
         path = request.full_url.removeprefix("https://relay.example")

@@ -12,6 +12,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid, Unavailable
 from appliance.network.keys import AgentKey
 from appliance.network.request import request_headers
+from appliance.sdk.network.post import tls_context
 
 TIMEOUT_SECONDS = 10.0
 REPLY_BYTES_MAX = 8 * 1024 * 1024
@@ -67,7 +68,7 @@ class RelayClient:
             headers |= request_headers(self.key, self.name, method, path, raw, now_ms)
         try:
             request = Request(self._url + path, raw or None, headers, method=method)
-            with urlopen(request, timeout=TIMEOUT_SECONDS) as reply:
+            with urlopen(request, timeout=TIMEOUT_SECONDS, context=tls_context()) as reply:
                 return msgspec.json.decode(reply.read(REPLY_BYTES_MAX))
         except HTTPError as error:
             raise self._refusal(error.code, error.read(REPLY_BYTES_MAX)) from None
