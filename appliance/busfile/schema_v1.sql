@@ -1,5 +1,5 @@
--- The bus as every program with SQLite uses it: version 1 of the specification, word for word,
--- and the table `workers`. Change nothing here: other programs have written the same tables.
+-- The bus as every program with SQLite uses it: version 1 of the specification, word for word.
+-- Change nothing here: other programs have written the same tables.
 CREATE TABLE messages (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, -- Guaranteed monotonic, auto-assigned
     id TEXT NOT NULL UNIQUE, -- UUID for idempotent retries
