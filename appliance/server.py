@@ -35,6 +35,7 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
 from appliance.kernel.ownership import refuse_other_owner
 from appliance.kernel.store_errors import StoreSuspended
+from appliance.monitoring import watchdog
 from appliance.process.listeners import bind, listen_on_file
 from appliance.process.server_file import ServerFileKeeper, refuse_second_hub
 from appliance.process.starting import SERVER_SECONDS_MAX, StartDeadline, announced, end_start
@@ -283,6 +284,7 @@ def run(
 
     def on_signal(number: int) -> None:
         log.info("stopping", signal=number)
+        watchdog.notify(watchdog.STOPPING)
         worker.stop()
         appliance.end_streams()
 
@@ -308,6 +310,7 @@ def run(
         clock=appliance.clock,
         log=log,
     )
+    supervised = watchdog.Watchdog(appliance.clock, log)
     keeper.publish()
     unlocked.callback(keeper.remove)  # after the lock: hub spec, shutdown sequence
     keeper.start()
@@ -321,9 +324,12 @@ def run(
     )
     tune_collector()
     start.watchdog.stop()
+    watchdog.notify(watchdog.READY)
+    supervised.start()
     try:
         worker.init_process()
     finally:
+        supervised.stop()
         keeper.stop()
 
 

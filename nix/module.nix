@@ -230,7 +230,9 @@ in
       preStart = "install -m 0640 ${settingsFile} ${cfg.dataDir}/agentlip.toml";
 
       serviceConfig = {
-        Type = "exec";
+        Type = "notify";
+        TimeoutStartSec = "infinity";
+        WatchdogSec = 120;
         User = cfg.user;
         Group = cfg.group;
         WorkingDirectory = cfg.dataDir;

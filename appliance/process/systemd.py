@@ -20,6 +20,7 @@ from appliance.process.daemon import checkout
 
 COMMAND_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20  # the server drains for up to 10
+WATCHDOG_SECONDS = 120  # far longer than the slowest request
 HOMES = ("/home", "/root", "/run/user")  # what ProtectHome= hides
 TEMPORARY = ("/tmp", "/var/tmp")  # what PrivateTmp= hides
 
@@ -31,7 +32,11 @@ StartLimitIntervalSec=60
 StartLimitBurst=5
 
 [Service]
-Type=exec
+Type=notify
+# A start may migrate for long, and reports nothing meanwhile.
+TimeoutStartSec=infinity
+# An event loop that does not run for this long is started again.
+WatchdogSec={watchdog_seconds}
 {owner}WorkingDirectory={workspace}
 {environment}ExecStart={command}
 # After StartLimitBurst failed starts (bad settings, a second hub) systemd gives up.
@@ -205,6 +210,7 @@ def render(
         owner=owner,
         environment=environment,
         stop_seconds=STOP_SECONDS_MAX,
+        watchdog_seconds=WATCHDOG_SECONDS,
         hardening=hardening,
         target="multi-user.target" if system else "default.target",
     )
