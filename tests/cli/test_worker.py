@@ -76,7 +76,7 @@ def test_status_for_programs_has_stable_keys(repository):
         "branch", "worktree", "description", "created_at_ms", "state_changed_at_ms",
     ]  # fmt: skip
     assert worker(repository, "status", "--stale", "--json").json == []
-    assert "not a state" in worker(repository, "status", "--state", "x", code=1).err
+    assert "is not one of" in worker(repository, "status", "--state", "x", code=1).err
 
 
 def test_errors_name_the_cause_and_the_remedy(repository, tmp_path):
