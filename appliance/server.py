@@ -310,7 +310,7 @@ def run(
         clock=appliance.clock,
         log=log,
     )
-    supervised = watchdog.Watchdog(appliance.clock, log)
+    supervised = watchdog.SystemdWatchdog(appliance.clock, log)
     keeper.publish()
     unlocked.callback(keeper.remove)  # after the lock: hub spec, shutdown sequence
     keeper.start()

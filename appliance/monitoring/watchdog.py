@@ -36,7 +36,7 @@ def period_seconds() -> float:
     return int(given) / 1e6 if given.isascii() and given.isdigit() else 0.0
 
 
-class Watchdog(Loop):
+class SystemdWatchdog(Loop):
     """Reports from the event loop: a loop that is blocked reports nothing."""
 
     name = "systemd_watchdog"
