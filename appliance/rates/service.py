@@ -39,9 +39,7 @@ SERIES = (
     Sampled("pending", "Pending sends", "count", "agentlip_outbox_depth_sends", "pending"),
     Sampled("dead", "Dead sends", "count", "agentlip_outbox_depth_sends", "dead"),
     Sampled("oldest", "Oldest pending send", "seconds", "agentlip_outbox_oldest_pending_seconds"),
-    Sampled(
-        "outstanding", "Deliveries not acked", "count", "agentlip_broker_deliveries_outstanding"
-    ),
+    Sampled("outstanding", "Not acked yet", "count", "agentlip_broker_deliveries_outstanding"),
     Sampled("index_lag", "Messages not indexed", "count", "agentlip_hub_index_lag_rows"),
     Sampled("plugin_lag", "Events behind: plugins", "count", "agentlip_plugins_lag_events"),
     Sampled("export_lag", "Events behind: export", "count", "agentlip_export_waiting_events"),
@@ -82,8 +80,7 @@ class RecentRates:
         """All samples except the first, or those behind the sample of `after`."""
         samples = list(self._samples)
         start = next((i for i, each in enumerate(samples) if each.at_ms == after), 0)
-        shown = samples[start:]
-        pairs = list(pairwise(shown))
+        pairs = list(pairwise(samples[start:]))
         series = [
             RateSeries(
                 each.name, each.title, each.unit, each.metric,
