@@ -150,17 +150,17 @@ def prune_all(connection: sqlite3.Connection, clock: Clock, older_than_ms: int) 
 
 def missing_blobs(connection: sqlite3.Connection, folder: Path, limit: int = 100) -> list[str]:
     """References of messages whose blob is missing."""
-    return sorted(_used(connection) - set(blobs.names(folder)))[:limit]
+    return sorted(_used_refs(connection) - set(blobs.names(folder)))[:limit]
 
 
 def orphan_blobs(connection: sqlite3.Connection, folder: Path, now_ms: int) -> list[Path]:
     """Blobs that no message refers to, except new ones."""
-    used = _used(connection)
+    used = _used_refs(connection)
     paths = [folder / name for name in blobs.names(folder) if name not in used]
     return [path for path in paths if path.stat().st_mtime * 1000 < now_ms - BLOB_AGE_MS]
 
 
-def _used(connection: sqlite3.Connection) -> set[str]:
+def _used_refs(connection: sqlite3.Connection) -> set[str]:
     query = "SELECT DISTINCT payload_ref FROM messages WHERE payload_ref IS NOT NULL"
     return {ref for (ref,) in connection.execute(query)}
 

@@ -201,7 +201,7 @@ class OutcomePoster(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         store = self._runner.store
-        runs = store.read(queries.unposted)
+        runs = store.read(queries.unposted_runs)
         for run in runs:
             topic = msgspec.json.decode(run.spec, type=wire.JobSpec).topic or ""
             reason = f": {run.error}" if run.error else ""

@@ -95,7 +95,7 @@ def waiting(reader: Reader) -> list[StoredRunRow]:
     return _list(reader, "state = 'waiting'")
 
 
-def unposted(reader: Reader) -> list[StoredRunRow]:
+def unposted_runs(reader: Reader) -> list[StoredRunRow]:
     """Runs whose outcome has to be posted."""
     return _list(reader, "posted = 0")
 
@@ -111,7 +111,7 @@ def to_cancel(reader: Reader) -> list[str]:
     return [row[0] for row in reader.rows(sql, limit=JOBS_MAX)]
 
 
-def reported(reader: Executor) -> dict[str, wire.LatestRun]:
+def reported_runs(reader: Executor) -> dict[str, wire.LatestRun]:
     """The latest run that each job reported."""
     runs: dict[str, wire.LatestRun] = _reported(meta.value(reader, REPORTED) or "{}")
     return runs

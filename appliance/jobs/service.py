@@ -21,7 +21,7 @@ class JobRuns:
             _show(run)
 
     def list_all(self) -> wire.LatestRuns:
-        runs = self._store.read(queries.reported)
+        runs = self._store.read(queries.reported_runs)
         return wire.LatestRuns([runs[job] for job in sorted(runs)])
 
     def record(self, run: wire.JobRun) -> wire.LatestRun:

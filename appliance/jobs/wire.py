@@ -75,7 +75,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     output_bytes_max, artefact_bytes_max  what is kept of an attempt
     topic        where in the hub the outcome of each run is posted; `topic_on`: all outcomes, or
                  only failed and lost runs
-    scopes       of the token of each run, in AGENTLIP_TOKEN; without any there is no token
+    scopes       of the token of each run, in AGENTLIP_TOKEN; none: it gets no token
     """
 
     command: Annotated[tuple[Argument, ...], Meta(max_length=100)]

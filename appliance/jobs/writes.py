@@ -138,7 +138,7 @@ def put_job(tx: Tx, name: str, spec: wire.JobSpec | None, now_ms: int) -> None:
 
 def report(tx: Tx, run: wire.LatestRun, jobs_max: int) -> wire.LatestRun:
     """Replace the latest run that a job reported. Raises TooManyJobs."""
-    runs = queries.reported(tx)
+    runs = queries.reported_runs(tx)
     if run.job not in runs and len(runs) >= jobs_max:
         raise wire.TooManyJobs
     if run.succeeded_at is None and run.job in runs:

@@ -77,13 +77,13 @@ class RelaySignatures:
             keys = keys_of(signed.name)
             timestamp = self._check_time(str(environ.get("HTTP_X_TIMESTAMP", "")))
         except ApplianceError as error:
-            raise self._counted(error) from None
+            raise self._count(error) from None
 
         def verify(body: bytes) -> Principal:
             try:
                 self._check_signature(environ, signed, keys, timestamp, body)
             except ApplianceError as error:
-                raise self._counted(error) from None
+                raise self._count(error) from None
             metrics.signatures.labels("GOOD").inc()
             return Principal(PREFIX + signed.name, signed.name, scopes)
 
@@ -143,7 +143,7 @@ class RelaySignatures:
             if not self._use_once(digest, of_timestamp(timestamp) + SKEW_MS):
                 raise wire.RequestRepeated
 
-    def _counted(self, error: ApplianceError) -> ApplianceError:
+    def _count(self, error: ApplianceError) -> ApplianceError:
         metrics.signatures.labels(error.code).inc()
         return error
 

@@ -61,7 +61,7 @@ def add_admin(
     public = AgentPublicKey.of(key or "") if made is None else made.public
     if made is not None and new_key is not None:
         _write_key(new_key, made.pkcs8())
-    with _stopped(session) as store:
+    with _open_stopped(session) as store:
         store.write(writes.add_admin, name, str(public))
     answer = {"agent": name, "publicKey": str(public), "fingerprint": fingerprint(public)}
     session.answer(answer, f"{name} is an admin; its key is {answer['fingerprint']}")
@@ -73,7 +73,7 @@ def list_admins(session: Session) -> None:
     """List the admins, with the fingerprints of their keys."""
     from appliance.relay import queries
 
-    with _stopped(session) as store:
+    with _open_stopped(session) as store:
         rows = store.read(queries.admins)
     _print_keys(session, [{"agent": row.agent, "adminPublicKey": row.public_key} for row in rows])
 
@@ -84,7 +84,7 @@ def remove_admin(session: Session, name: AgentArgument) -> None:
     """Remove an admin. Its approvals and revocations stay."""
     from appliance.relay import writes
 
-    with _stopped(session) as store:
+    with _open_stopped(session) as store:
         store.write(writes.remove_admin, name)
     session.answer({"agent": name}, f"{name} is not an admin any more")
 
@@ -209,7 +209,7 @@ def _client(session: Session, url: str, name: str = "", key_file: Path | None = 
     return RelayClient(url or find_hub(session.workspace).url, CLOCK, name, key)
 
 
-def _stopped(session: Session) -> Any:
+def _open_stopped(session: Session) -> Any:
     """The relay's store, while the appliance is stopped."""
     from appliance.workspace.stopped_store import stopped_store
 

@@ -47,7 +47,7 @@ class EndpointChecker(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         store = self._relay.store
-        rows = store.read(queries.unreached, now_ms - REACH_AGAIN_MS, REACHED_MAX)
+        rows = store.read(queries.unreached_agents, now_ms - REACH_AGAIN_MS, REACHED_MAX)
         for name, endpoint in rows:
             store.write(writes.note_reached, name, endpoint, self._problem(endpoint))
         return {"tried": len(rows)}

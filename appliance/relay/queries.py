@@ -52,7 +52,7 @@ def pending_agents(reader: Executor, limit: int) -> list[tuple[AgentRow, int, in
     return [(AgentRow(*row[:-2]), row[-2], row[-1]) for row in rows]
 
 
-def unreached(reader: Executor, before_ms: int, limit: int) -> list[tuple[str, str]]:
+def unreached_agents(reader: Executor, before_ms: int, limit: int) -> list[tuple[str, str]]:
     """Name and endpoint of pending agents whose endpoint was not tried since `before_ms`."""
     return list(
         reader.execute(

@@ -115,7 +115,7 @@ class Relay:
         command = msgspec.structs.replace(command, public_key=key, owner_email=email)
         self.store.write(writes.register, command, address)
         self._log("agent.registered", command.name, address)
-        return self._changed(command.name)
+        return self._read_again(command.name)
 
     def rotate(self, name: str, command: wire.RotateKey) -> wire.AgentChanged:
         former = self.directory.key(self._agent(name).public_key)
@@ -125,7 +125,7 @@ class Relay:
             raise wire.WrongSignature("both keys have to sign the rotation")
         self.store.write(writes.rotate, name, str(former), str(key), command.signature)
         self._log("agent.rotated", name)
-        return self._changed(name)
+        return self._read_again(name)
 
     # -- directory and presence ------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class Relay:
             raise wire.NoSuchAgent
         return row
 
-    def _changed(self, name: str) -> wire.AgentChanged:
+    def _read_again(self, name: str) -> wire.AgentChanged:
         """Reads the agent again after a change."""
         row = self.store.read(queries.agent, name)
         if row is None:
@@ -283,7 +283,7 @@ class Relay:
     def _decide(self, verb: Callable[..., str], name: str, admin: str) -> wire.AgentChanged:
         self.store.write(verb, name, admin)
         self._log(f"agent.{verb.__name__}", name, admin=admin)
-        return self._changed(name)
+        return self._read_again(name)
 
     def _may_see(self, name: str, viewer: str | None) -> bool:
         """Whether the viewer may see where an agent is."""

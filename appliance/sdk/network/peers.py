@@ -118,7 +118,7 @@ class Peers:
         admins = self._relay.request("GET", "/admin/keys")
         pins, contacts = self._pins.all(), {}
         for row in rows:
-            contact = _converted(row)
+            contact = _convert(row)
             if contact is not None:
                 contacts[contact.agent] = contact
                 self._follow(pins.get(contact.agent), contact)
@@ -223,7 +223,7 @@ def check_endpoint(url: str, loopback: bool = False) -> None:
         raise BadAgentEndpoint
 
 
-def _converted(row: Any) -> CachedContact | None:
+def _convert(row: Any) -> CachedContact | None:
     """None for a row that no agent of this protocol can have."""
     try:
         contact = msgspec.convert(row, CachedContact)
