@@ -1,1 +1,1 @@
-"""Runs of batch jobs: a job reports its run when it ends, and the latest of each job is shown."""
+"""Jobs: commands and containers that run on a schedule, after an event, or when asked for."""
