@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from appliance import __version__
-from appliance.cli_support import Session, common, global_flags, run
+from appliance.cli_support import CommandGroup, Session, global_flags, run
 from appliance.commands import COMMANDS
 
 LAZY_COMMANDS = {name: row for rows in COMMANDS.values() for name, row in rows.items()}
@@ -54,7 +54,7 @@ class Root(TyperGroup):
                 formatter.write_dl([*own, *listed] if title == OWN else listed)
 
 
-app = typer.Typer(
+app = CommandGroup(
     cls=Root,
     help="Coordination for agents: channels, topics, messages, a durable event log.\n\n"
     "Exit codes: 0 success, 1 error, 2 conflict, 3 no hub, not ready or no connection, "
@@ -68,7 +68,6 @@ app.callback()(global_flags)
 
 
 @app.command("version")
-@common
 def show_version(session: Session) -> None:
     """Print the version, and the commit and date of this build."""
     from appliance.build import commit, version_line
@@ -79,7 +78,6 @@ def show_version(session: Session) -> None:
 
 
 @app.command("init")
-@common
 def init(
     session: Session,
     directory: Annotated[
@@ -98,7 +96,6 @@ def init(
 
 
 @app.command("status")
-@common
 def status_line(session: Session) -> None:
     """Print one line: the state and address of the hub, and its last event."""
     from appliance.process.status import exit_code, summary_line, workspace_state

@@ -9,7 +9,6 @@ import typer
 from appliance.cli_reset import reset, uninstall
 from appliance.cli_support import (
     Session,
-    common,
     global_flags,
     note,
     plain_app,
@@ -91,7 +90,6 @@ app.callback()(global_flags)
 
 
 @app.command()
-@common
 def up(
     session: Session,
     host: HostFlag = None,
@@ -127,7 +125,6 @@ def up(
 
 
 @app.command()
-@common
 def down(session: Session, accept_loss: LoseFlag = None) -> None:
     """Stop the appliance: finish requests, close sockets, checkpoint. Safe to repeat.
 
@@ -149,7 +146,6 @@ def down(session: Session, accept_loss: LoseFlag = None) -> None:
 
 
 @app.command()
-@common
 def restart(
     session: Session,
     host: HostFlag = None,
@@ -182,7 +178,6 @@ def restart(
 
 
 @app.command()
-@common
 def status(session: Session) -> None:
     """Print the state, address and start time of the appliance. Exit code 3 if not ready."""
     from appliance.process.status import describe, exit_code, workspace_state
@@ -193,7 +188,6 @@ def status(session: Session) -> None:
 
 
 @app.command()
-@common
 def logs(
     session: Session,
     follow: Annotated[
@@ -231,7 +225,6 @@ def logs(
 
 
 @app.command("install-service")
-@common
 def install_service(
     session: Session,
     system: Annotated[
@@ -274,7 +267,6 @@ def install_service(
 
 
 @app.command("uninstall-service")
-@common
 def uninstall_service(
     session: Session,
     system: SystemFlag = False,

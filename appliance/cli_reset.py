@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note
+from appliance.cli_support import Session, note
 from appliance.kernel.errors import Invalid
 
 YesFlag = Annotated[
@@ -19,7 +19,6 @@ YesFlag = Annotated[
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")]
 
 
-@common
 def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -> None:
     """Remove all data of this workspace; refused while the appliance runs.
 
@@ -44,7 +43,6 @@ def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -
     _tell(session, plan, {"dry_run": False}, "removed")
 
 
-@common
 def uninstall(
     session: Session,
     name: Annotated[str, typer.Option("--name", help="Name of the systemd service.")] = "agentlip",

@@ -137,13 +137,23 @@ class Session(msgspec.Struct, frozen=True):
                 write_line(line)
 
 
-def plain_app(text: str | None = None, listed: str | None = None) -> typer.Typer:
-    """A Typer app with plain text help, which is fast and fits pipes and small terminals.
+class CommandGroup(typer.Typer):
+    """Its commands get the global flags as their first argument, a Session."""
+
+    def command(  # type: ignore[override]
+        self, name: str | None = None, **options: Any
+    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        register = super().command(name, **options)
+        return lambda function: register(common(function))
+
+
+def plain_app(text: str | None = None, listed: str | None = None) -> CommandGroup:
+    """A group of commands with plain text help, which is fast and fits pipes and small terminals.
 
     `listed`: HEADING/NAME of a command of `agentlip`.
     """
     heading, name = listed.split("/") if listed else (None, None)
-    return typer.Typer(
+    return CommandGroup(
         name=name, help=text, rich_help_panel=heading, rich_markup_mode=None, add_completion=False,
         no_args_is_help=text is not None,
     )  # fmt: skip
@@ -154,6 +164,8 @@ def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., N
 
     A flag counts wherever it stands: before the subcommand or after it.
     """
+    if hasattr(function, "__signature__"):  # it has them already
+        return function
 
     @wraps(function)
     def with_flags(
@@ -192,13 +204,6 @@ def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., N
     return entry
 
 
-def command(
-    app: typer.Typer, name: str
-) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
-    """Makes a function with the global flags (`common`) a command of `app`."""
-    return lambda function: app.command(name)(common(function))
-
-
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, annotation=annotation, default=default)
@@ -211,7 +216,7 @@ def former_command(app: typer.Typer, name: str, instead: str) -> None:
         raise Invalid("this command has moved", hint=instead)
 
     any_arguments = {"allow_extra_args": True, "ignore_unknown_options": True}
-    app.command(name, hidden=True, context_settings=any_arguments)(refuse)
+    typer.Typer.command(app, name, hidden=True, context_settings=any_arguments)(refuse)
 
 
 def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:

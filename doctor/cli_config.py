@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, plain_app
+from appliance.cli_support import Session, plain_app
 from appliance.kernel.errors import Missing
 
 app = plain_app("Settings, and where each comes from.", "Administration/config")
@@ -18,7 +18,6 @@ def _config() -> None:
 
 
 @app.command("show")
-@common
 def show_settings(
     session: Session,
     section: Annotated[

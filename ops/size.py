@@ -26,10 +26,10 @@ BUDGETS = {
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
-    "doctor": 7_280, "hub": 7_000, "child": 314, "spark": 5_260, "kernel": 3_395, "backup": 4_740,
-    "courier": 4_580, "export": 3_470, "broker": 3_760, "sdk": 3_500, "outbox": 3_190,
-    "web": 3_275, "workspace, recovery, upgrade": 2_830,
-    OTHER: 10_565, "tests": 69_200,
+    "doctor": 7_280, "hub": 6_950, "child": 314, "spark": 5_260, "kernel": 3_395, "backup": 4_712,
+    "courier": 4_555, "export": 3_460, "broker": 3_725, "sdk": 3_500, "outbox": 3_185,
+    "web": 3_275, "workspace, recovery, upgrade": 2_828,
+    OTHER: 10_530, "tests": 69_200,
 }  # fmt: skip
 NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,

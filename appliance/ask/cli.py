@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common, plain, plain_app
+from appliance.cli_support import Session, plain, plain_app
 from appliance.hub.cli_reach import KeyFlag, segment
 from appliance.kernel.clock import SystemClock
 
@@ -30,7 +30,6 @@ WaitFlag = Annotated[
 
 
 @app.command("create")
-@common
 def create_ask(
     session: Session,
     text: Annotated[str, typer.Argument(help="The question.")],
@@ -71,7 +70,6 @@ def create_ask(
 
 
 @app.command("list")
-@common
 def list_asks(
     session: Session,
     state: Annotated[
@@ -100,7 +98,6 @@ def list_asks(
 
 
 @app.command("show")
-@common
 def show_ask(session: Session, ask_id: AskArgument, wait: WaitFlag = 0.0) -> None:
     """Show an ask, or wait for its answer with --wait."""
     if wait:
@@ -121,7 +118,6 @@ def show_ask(session: Session, ask_id: AskArgument, wait: WaitFlag = 0.0) -> Non
 
 
 @app.command("answer")
-@common
 def answer_ask(
     session: Session,
     ask_id: AskArgument,
@@ -136,7 +132,6 @@ def answer_ask(
 
 
 @app.command("cancel")
-@common
 def cancel_ask(
     session: Session,
     ask_id: AskArgument,

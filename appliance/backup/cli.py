@@ -12,7 +12,7 @@ from appliance.backup.backup_directory import ListedBackup
 from appliance.backup.cli_opened import open_workspace, progress, size
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.schedule import NICENESS
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 
 app = plain_app(
     "Backups of the whole workspace: create, verify, prune, restore, copies elsewhere.\n\n"
@@ -44,7 +44,6 @@ _COLUMNS = (
 
 
 @app.command("create")
-@common
 def create(
     session: Session,
     scheduled: Annotated[
@@ -89,7 +88,6 @@ def create(
 
 
 @app.command("list")
-@common
 def list_backups(session: Session) -> None:
     """List all backups, oldest first, with those that can't be read."""
     rows = [row(backup, session.machine) for backup in open_workspace(session).backups.list()]
@@ -102,7 +100,6 @@ def list_backups(session: Session) -> None:
 
 
 @app.command("show")
-@common
 def show(
     session: Session,
     name: Annotated[str | None, typer.Argument(help="The backup (default: the newest).")] = None,

@@ -7,13 +7,12 @@ import typer
 
 from appliance.backup.cli_opened import open_workspace
 from appliance.backup.retention import RetentionDecision
-from appliance.cli_support import Session, common
+from appliance.cli_support import Session
 from appliance.kernel.errors import Invalid
 
 _COLUMNS = (("NAME", "name"), ("ACTION", "action"), ("REASON", "why"))
 
 
-@common
 def prune(
     session: Session,
     dry_run: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.backup.cli_opened import progress
-from appliance.cli_support import Session, common, note, plain
+from appliance.cli_support import Session, note, plain
 from appliance.kernel.errors import Invalid
 
 BackupArgument = Annotated[
@@ -49,7 +49,6 @@ LINES_OF_KIND = {
 }
 
 
-@common
 def restore(
     session: Session,
     name: BackupArgument = None,

@@ -12,14 +12,13 @@ from appliance.backup.failures import read_failures
 from appliance.backup.first_data import FirstData
 from appliance.backup.schedule import ScheduleFacts, due_in_seconds
 from appliance.backup.settings import BackupSettings
-from appliance.cli_support import Session, common, write_line
+from appliance.cli_support import Session, write_line
 from appliance.kernel.clock import iso
 from appliance.workspace.datadir import STORES, DataDir, read_lock
 
 KEPT = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
 
 
-@common
 def show_schedule(session: Session) -> None:
     """Show when backups are made, what is kept, and what failed. Also works while stopped."""
     work = open_workspace(session)

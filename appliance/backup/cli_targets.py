@@ -15,7 +15,7 @@ from appliance.backup.deadline import ended_by_system
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target_s3 import REQUEST_SECONDS_MAX
 from appliance.backup.targets import TargetAccess, TargetReport, UploadOutcome
-from appliance.cli_support import Session, common, note, plain
+from appliance.cli_support import Session, note, plain
 from appliance.kernel import config
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
@@ -28,7 +28,6 @@ LatestFlag = Annotated[bool, typer.Option("--latest", help="The newest backup.")
 _NO_TARGETS = "no targets are configured; add [[backup.targets]] to agentlip.toml"
 
 
-@common
 def targets(
     session: Session,
     target: TargetFlag = None,
@@ -53,7 +52,6 @@ def targets(
         raise typer.Exit(18)
 
 
-@common
 def upload(
     session: Session,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Backups.")] = None,
@@ -86,7 +84,6 @@ def upload(
     configured.raise_failures(outcomes)
 
 
-@common
 def fetch(
     session: Session,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The backup.")] = None,

@@ -13,14 +13,13 @@ from appliance.backup.errors import (
     VerificationInconclusive,
 )
 from appliance.backup.manifest import Verification
-from appliance.cli_support import Session, common, note, plain
+from appliance.cli_support import Session, note, plain
 from appliance.kernel.errors import Invalid
 
 if TYPE_CHECKING:
     from appliance.backup.verify import Verifier
 
 
-@common
 def verify(
     session: Session,
     names: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common, former_command, note, plain_app
+from appliance.cli_support import Session, former_command, note, plain_app
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Conflict, Invalid
 
@@ -49,7 +49,6 @@ PolicyFlag = Annotated[
 
 
 @meshes.command("create")
-@common
 def create_mesh(
     session: Session,
     slug: NameArgument,
@@ -68,7 +67,6 @@ def create_mesh(
 
 
 @meshes.command("list")
-@common
 def list_meshes(session: Session) -> None:
     """List all meshes."""
     session.table(
@@ -85,7 +83,6 @@ def list_meshes(session: Session) -> None:
 
 
 @meshes.command("update")
-@common
 def update_mesh(
     session: Session,
     mesh: MeshArgument,
@@ -105,7 +102,6 @@ def update_mesh(
 
 
 @meshes.command("keygen")
-@common
 def make_key(
     session: Session,
     out: Annotated[
@@ -133,7 +129,6 @@ def make_key(
 
 
 @meshes.command("add-member")
-@common
 def add_member(
     session: Session,
     mesh: MeshArgument,
@@ -149,7 +144,6 @@ def add_member(
 
 
 @meshes.command("members")
-@common
 def list_members(session: Session, mesh: MeshArgument) -> None:
     """List the members of a mesh and whether they are connected."""
     session.table(
@@ -167,7 +161,6 @@ def list_members(session: Session, mesh: MeshArgument) -> None:
 
 
 @meshes.command("rename-member")
-@common
 def rename_member(
     session: Session, mesh: MeshArgument, member: MemberArgument, name: NameArgument
 ) -> None:
@@ -177,7 +170,6 @@ def rename_member(
 
 
 @meshes.command("revoke-member")
-@common
 def revoke_member(session: Session, mesh: MeshArgument, member: MemberArgument) -> None:
     """Revoke a member immediately and permanently. Its connections are closed.
 
@@ -198,7 +190,6 @@ def revoke_member(session: Session, mesh: MeshArgument, member: MemberArgument) 
 
 
 @meshes.command("add-topic")
-@common
 def add_topic(
     session: Session, mesh: MeshArgument, name: NameArgument, queue: QueueFlag = False
 ) -> None:
@@ -211,7 +202,6 @@ def add_topic(
 
 
 @meshes.command("topics")
-@common
 def list_topics(session: Session, mesh: MeshArgument, queue: QueueFlag = False) -> None:
     """List the topics of a mesh, or its queues with --queue, and their subscribers."""
     rows = session.hub().rows(_path(mesh, _kinds(queue)), "places")
@@ -227,7 +217,6 @@ def list_topics(session: Session, mesh: MeshArgument, queue: QueueFlag = False) 
 
 
 @meshes.command("subscribe")
-@common
 def subscribe(
     session: Session,
     mesh: MeshArgument,
@@ -246,7 +235,6 @@ def subscribe(
 
 
 @meshes.command("unsubscribe")
-@common
 def unsubscribe(
     session: Session,
     mesh: MeshArgument,
@@ -260,7 +248,6 @@ def unsubscribe(
 
 
 @meshes.command("webhooks")
-@common
 def list_webhooks(session: Session, mesh: MeshArgument) -> None:
     """List the webhooks of a mesh, which can be subscribed to topics."""
     rows = session.hub().rows(_path(mesh, "webhooks"), "webhooks")
@@ -271,7 +258,6 @@ def list_webhooks(session: Session, mesh: MeshArgument) -> None:
 
 
 @meshes.command("add-webhook")
-@common
 def add_webhook(
     session: Session,
     mesh: MeshArgument,
@@ -288,7 +274,6 @@ def add_webhook(
 
 
 @meshes.command("update-webhook")
-@common
 def update_webhook(
     session: Session,
     mesh: MeshArgument,
@@ -327,7 +312,6 @@ def update_webhook(
 
 
 @meshes.command("webhook-deliveries")
-@common
 def list_webhook_deliveries(
     session: Session,
     mesh: MeshArgument,
@@ -348,7 +332,6 @@ def list_webhook_deliveries(
 
 
 @meshes.command("remove-webhook")
-@common
 def remove_webhook(session: Session, mesh: MeshArgument, webhook: WebhookArgument) -> None:
     """Delete a webhook, its subscriptions and its outstanding deliveries."""
     session.answer(session.hub().delete(_webhook_path(mesh, webhook)), f"removed {webhook}")
@@ -369,7 +352,6 @@ def _secret(file: Path | None) -> dict[str, str]:
 
 
 @app.command("status")
-@common
 def show_status(session: Session) -> None:
     """Print counts over all meshes and the result of the last orphan check."""
     answer = session.hub().get("/broker/v1/status")
@@ -380,7 +362,6 @@ def show_status(session: Session) -> None:
 
 
 @app.command("history")
-@common
 def show_history(
     session: Session,
     mesh: MeshArgument,
@@ -401,7 +382,6 @@ def show_history(
 
 
 @app.command("orphans")
-@common
 def find_orphans(session: Session) -> None:
     """Check for orphaned rows. The exit code is 1 if there are any."""
     rows = session.hub().post("/broker/v1/orphans", {})["orphans"]
@@ -419,7 +399,6 @@ former_command(app, "recover", "agentlip recover broker --yes")
 
 
 @app.command("accept")
-@common
 def accept_message(
     session: Session,
     mesh: MeshArgument,

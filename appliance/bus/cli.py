@@ -13,7 +13,7 @@ from appliance.busfile import claims, consumer, dependencies, jsonl, messages, r
 from appliance.busfile import search as fulltext
 from appliance.busfile.file import BusPaths, connect, find_paths, snapshot, transaction
 from appliance.busfile.messages import BusMessage
-from appliance.cli_support import Session, command, plain_app, until_signalled
+from appliance.cli_support import Session, plain_app, until_signalled
 from appliance.kernel.clock import DAY_MS, SystemClock, iso
 from appliance.kernel.errors import Invalid
 
@@ -69,7 +69,7 @@ def read(session: Session, function: Callable[..., T], *arguments: Any, **option
         return function(connection, *arguments, **options)
 
 
-@command(app, "send")
+@app.command("send")
 def send(
     session: Session,
     type_: Annotated[str, typer.Argument(metavar="TYPE", help="Type: task_done, or your own.")],
@@ -103,7 +103,7 @@ def send(
     )
 
 
-@command(app, "poll")
+@app.command("poll")
 def poll(
     session: Session,
     agent: AgentFlag = ...,  # type: ignore[assignment]
@@ -128,7 +128,7 @@ def poll(
                 messages.ack(connection, CLOCK.now_ms(), agent, batch[-1].seq)
 
 
-@command(app, "ack")
+@app.command("ack")
 def ack(
     session: Session,
     seq: Annotated[int, typer.Argument(metavar="SEQ", help="Number of a message.")],
@@ -142,7 +142,7 @@ def ack(
     session.answer({"agent": agent, "last_acked_seq": position}, f"{agent} has acked {position}")
 
 
-@command(app, "tail")
+@app.command("tail")
 def tail(
     session: Session,
     limit: LimitFlag = 20,
@@ -176,7 +176,7 @@ def tail(
                 session.line(_row(session, paths, message), LISTED)
 
 
-@command(app, "search")
+@app.command("search")
 def search(
     session: Session,
     words: Annotated[list[str], typer.Argument(help="Words that a message must have.")],
@@ -191,7 +191,7 @@ def search(
         print_messages(session, paths, rows, "no message has these words")
 
 
-@command(app, "claim")
+@app.command("claim")
 def claim(
     session: Session,
     task: TaskArgument,
@@ -218,7 +218,7 @@ def claim(
         _answer_claim(session, claims.wait(connection, CLOCK, wait, attempt), "claimed")
 
 
-@command(app, "renew")
+@app.command("renew")
 def renew(
     session: Session,
     task: TaskArgument,
@@ -235,7 +235,7 @@ def renew(
     _answer_claim(session, renewed, "renewed")
 
 
-@command(app, "release")
+@app.command("release")
 def release(
     session: Session,
     task: TaskArgument,
@@ -251,7 +251,7 @@ def release(
     session.answer({"task_id": task, "released": released}, text)
 
 
-@command(app, "claims")
+@app.command("claims")
 def list_claims(session: Session) -> None:
     """List the claims, also those that have expired.
 
@@ -267,7 +267,7 @@ def list_claims(session: Session) -> None:
     session.table(rows, columns, empty="no claims")
 
 
-@command(app, "need")
+@app.command("need")
 def need(
     session: Session,
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task that waits.")],
@@ -285,7 +285,7 @@ def need(
     session.answer({"task_id": task, "needs": after}, f"{task} needs: {', '.join(after) or '-'}")
 
 
-@command(app, "ready")
+@app.command("ready")
 def ready(session: Session) -> None:
     """List tasks that can be started: nobody has them, and what they need is done.
 
@@ -295,7 +295,7 @@ def ready(session: Session) -> None:
     session.table([{"task_id": task} for task in tasks], [("TASK", "task_id")], "no task is ready")
 
 
-@command(cursor, "list")
+@cursor.command("list")
 def list_cursors(session: Session) -> None:
     """List what each agent has acked, and which cursors hold back pruning.
 
@@ -310,7 +310,7 @@ def list_cursors(session: Session) -> None:
     session.table(rows, columns, empty="no agent has acked a message")
 
 
-@command(cursor, "retire")
+@cursor.command("retire")
 def retire(
     session: Session, agent: Annotated[str, typer.Argument(metavar="NAME", help="The agent.")]
 ) -> None:
@@ -324,7 +324,7 @@ def retire(
     )
 
 
-@command(app, "export")
+@app.command("export")
 def export(session: Session) -> None:
     """Append new messages to .worker-state/bus.jsonl.
 
@@ -335,7 +335,7 @@ def export(session: Session) -> None:
     session.answer({"exported": count, "file": str(paths.export)}, f"exported {count} messages")
 
 
-@command(app, "archive")
+@app.command("archive")
 def archive(
     session: Session,
     days: Annotated[

@@ -21,7 +21,6 @@ from appliance.busfile.worker.spawning import SpawnOptions
 from appliance.busfile.workers import WorkerStatus
 from appliance.cli_support import (
     Session,
-    command,
     note,
     plain_app,
     until_signalled,
@@ -60,7 +59,7 @@ CLEAR_SCREEN = "\x1b[H\x1b[2J"
 AGENT = "AGENTLIP_AGENT"
 
 
-@command(app, "spawn")
+@app.command("spawn")
 def spawn(
     session: Session,
     task: TaskArgument,
@@ -90,7 +89,7 @@ def spawn(
     _perform(session, commands.spawn, task, options)
 
 
-@command(app, "start")
+@app.command("start")
 def start(session: Session, task: TaskFlag = None) -> None:
     """Begin the work on a task: send the first heartbeat; the state becomes WORKING.
 
@@ -99,7 +98,7 @@ def start(session: Session, task: TaskFlag = None) -> None:
     _perform(session, commands.start, _task(task))
 
 
-@command(app, "done")
+@app.command("done")
 def done(
     session: Session,
     task: TaskFlag = None,
@@ -115,7 +114,7 @@ def done(
     _perform(session, commands.done, _task(task), skip_rebase=skip_rebase, folder=folder)
 
 
-@command(app, "approve")
+@app.command("approve")
 def approve(
     session: Session,
     task: TaskArgument,
@@ -129,7 +128,7 @@ def approve(
     _perform(session, commands.approve, task, comment, head)
 
 
-@command(app, "request-changes")
+@app.command("request-changes")
 def request_changes(
     session: Session,
     task: TaskArgument,
@@ -143,7 +142,7 @@ def request_changes(
     _perform(session, commands.request_changes, task, comment, head)
 
 
-@command(app, "merge")
+@app.command("merge")
 def merge(session: Session, task: TaskArgument) -> None:
     """Merge an approved task into the integration branch; remove its worktree and its branch.
 
@@ -152,7 +151,7 @@ def merge(session: Session, task: TaskArgument) -> None:
     _perform(session, commands.merge, task)
 
 
-@command(app, "cancel")
+@app.command("cancel")
 def cancel(
     session: Session,
     task: TaskArgument,
@@ -167,7 +166,7 @@ def cancel(
     _perform(session, commands.cancel, task, discard)
 
 
-@command(app, "fail")
+@app.command("fail")
 def fail(
     session: Session,
     reason: Annotated[str, typer.Argument(help="Why the task can't be done.")],
@@ -180,7 +179,7 @@ def fail(
     _perform(session, commands.fail, _task(task), reason)
 
 
-@command(app, "heartbeat")
+@app.command("heartbeat")
 def heartbeat(
     session: Session,
     status: Annotated[str, typer.Option("--status", help="idle, working or blocked.")] = "working",
@@ -196,7 +195,7 @@ def heartbeat(
     _perform(session, commands.heartbeat, _task(task), status, progress, recover=False)
 
 
-@command(app, "run")
+@app.command("run")
 def run(
     session: Session,
     command: Annotated[list[str], typer.Argument(help="The agent's command, after --.")],
@@ -212,7 +211,7 @@ def run(
         raise typer.Exit(run_command(team, _task(task), command))
 
 
-@command(app, "status")
+@app.command("status")
 def status(
     session: Session,
     state: StateFlag = None,
@@ -242,7 +241,7 @@ def status(
             file.idle(every)
 
 
-@command(app, "list")
+@app.command("list")
 def list_tasks(session: Session, state: StateFlag = None) -> None:
     """List the tasks with their branches.
 
@@ -258,7 +257,7 @@ def list_tasks(session: Session, state: StateFlag = None) -> None:
     )  # fmt: skip
 
 
-@command(app, "show")
+@app.command("show")
 def show(session: Session, task: TaskArgument) -> None:
     """Show a task, its history, and why it does not go on.
 
@@ -278,7 +277,7 @@ def show(session: Session, task: TaskArgument) -> None:
     print_messages(session, _paths(session), [*shown.transitions, *shown.errors], "")
 
 
-@command(app, "logs")
+@app.command("logs")
 def logs(
     session: Session,
     task: TaskArgument,
@@ -294,7 +293,7 @@ def logs(
         print_messages(session, team.paths, batch, "no messages")
 
 
-@command(app, "stats")
+@app.command("stats")
 def stats(session: Session) -> None:
     """Count tasks by state, and messages by type.
 
@@ -313,7 +312,7 @@ def stats(session: Session) -> None:
 # -- the guard -----------------------------------------------------------------------------------
 
 
-@command(guard_app, "install")
+@guard_app.command("install")
 def install_guard(session: Session) -> None:
     """Install the guard in this checkout, which spawn does for worktrees.
 
@@ -325,7 +324,7 @@ def install_guard(session: Session) -> None:
     session.answer({"checkout": str(git.folder)}, f"the guard is installed in {git.folder}")
 
 
-@command(guard_app, "check")
+@guard_app.command("check")
 def check_guard(
     session: Session,
     hook: Annotated[guard.Hook, typer.Argument(help="The hook that runs.")] = "pre-commit",

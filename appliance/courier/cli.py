@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.courier import cli_run
 from appliance.kernel.errors import Invalid
 
@@ -53,7 +53,6 @@ FIGURES = [
 
 
 @app.command("enqueue")
-@common
 def enqueue(
     session: Session,
     stream: StreamArgument,
@@ -116,7 +115,6 @@ def enqueue(
 
 
 @app.command("subscribe")
-@common
 def subscribe(
     session: Session,
     stream: Annotated[str, typer.Argument(help="A stream, or a pattern such as agents/*/inbox.")],
@@ -154,7 +152,6 @@ def subscribe(
 
 
 @app.command("stats")
-@common
 def stats(
     session: Session,
     stream: Annotated[
@@ -183,7 +180,6 @@ def stats(
 
 
 @app.command("peek")
-@common
 def peek(
     session: Session,
     stream: StreamArgument,
@@ -205,14 +201,12 @@ def peek(
 
 
 @dlq.command("list")
-@common
 def list_dead(session: Session, stream: StreamArgument, limit: LimitFlag = 50) -> None:
     """List dead letters with reason, attempts and last error."""
     _list(session, stream, "dead", limit)
 
 
 @dlq.command("redrive")
-@common
 def redrive(
     session: Session,
     stream: StreamArgument,
@@ -235,7 +229,6 @@ def redrive(
 
 
 @dlq.command("purge")
-@common
 def purge(
     session: Session,
     stream: StreamArgument,
@@ -252,7 +245,6 @@ def purge(
 
 
 @app.command("kick")
-@common
 def kick(
     session: Session,
     stream: StreamArgument,
@@ -268,7 +260,6 @@ def kick(
 
 
 @app.command("purge")
-@common
 def purge_stream(
     session: Session,
     stream: StreamArgument,
@@ -286,7 +277,6 @@ def purge_stream(
 
 
 @app.command("pause")
-@common
 def pause(
     session: Session,
     stream: StreamArgument,
@@ -308,7 +298,6 @@ def pause(
 
 
 @app.command("resume")
-@common
 def resume(session: Session, stream: StreamArgument) -> None:
     """Resume deliveries from a stream."""
     answer = session.hub().post("/v1/streams/resume", {"stream": stream})
@@ -316,7 +305,6 @@ def resume(session: Session, stream: StreamArgument) -> None:
 
 
 @rules.command("check")
-@common
 def check_rules(
     session: Session,
     file: Annotated[Path, typer.Argument(help="Settings file to check.")] = Path("agentlip.toml"),
@@ -333,7 +321,6 @@ def check_rules(
 
 
 @rules.command("dry-run")
-@common
 def try_rules(
     session: Session,
     stream: StreamArgument,
@@ -350,7 +337,6 @@ def try_rules(
 
 
 @app.command("pipe")
-@common
 def pipe(
     session: Session,
     socket: Annotated[
@@ -363,7 +349,6 @@ def pipe(
 
 
 @app.command("skill")
-@common
 def skill(
     session: Session,
     name: Annotated[str, typer.Argument(help="Name of the skill; only git.diff exists.")],

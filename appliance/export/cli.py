@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import ProgressLine, Session, common, note, plain_app, write_now
+from appliance.cli_support import ProgressLine, Session, note, plain_app, write_now
 from appliance.export import rounds, snapshot, table_writer, verify
 from appliance.export.compact import Tidied
 from appliance.export.exporter import ExportRound
@@ -68,7 +68,6 @@ class ExportSection(msgspec.Struct, frozen=True):
 
 
 @app.command("segments")
-@common
 def export_segments(
     session: Session,
     out: OutFlag = None,
@@ -95,7 +94,6 @@ def export_segments(
 
 
 @app.command("list")
-@common
 def list_logs(session: Session, out: OutFlag = None) -> None:
     """Show what is exported of each log: agentlip export list --out /data/out"""
     datadir, settings = workspace_of(session)
@@ -105,7 +103,6 @@ def list_logs(session: Session, out: OutFlag = None) -> None:
 
 
 @app.command("snapshot")
-@common
 def export_snapshot(
     session: Session,
     out: OutFlag = None,
@@ -127,7 +124,6 @@ def export_snapshot(
 
 
 @app.command("tidy")
-@common
 def tidy_segments(session: Session, out: OutFlag = None) -> None:
     """Merge small segments and remove those past their retention."""
     datadir, settings = workspace_of(session)
@@ -148,7 +144,6 @@ def tidy_segments(session: Session, out: OutFlag = None) -> None:
 
 
 @app.command("verify")
-@common
 def verify_export(
     session: Session,
     directory: Annotated[

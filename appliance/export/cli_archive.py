@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.export import archive, archive_search, verify
 from appliance.export.cli import FirstFlag, LastFlag, day_of
 
@@ -27,7 +27,6 @@ DirectoryArgument = Annotated[
 
 
 @app.command("verify")
-@common
 def verify_archive(session: Session, directory: DirectoryArgument) -> None:
     """Compare all files with the catalogue byte by byte: agentlip archive verify /data/archive"""
     result = archive.verify(directory)
@@ -44,7 +43,6 @@ def verify_archive(session: Session, directory: DirectoryArgument) -> None:
 
 
 @app.command("search")
-@common
 def search_archive(
     session: Session,
     directory: DirectoryArgument,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.export import activity, delivery, gold, report_html, report_page
 from appliance.export.cli import FirstFlag, LastFlag, day_of, workspace_of
 from appliance.export.errors import ExportError, TablesMissing
@@ -37,7 +37,6 @@ DELIVERY_VIEWS = ("stage", "destination", "cause")
 
 
 @app.command("activity")
-@common
 def report_activity(
     session: Session,
     gold_dir: GoldFlag = None,
@@ -69,7 +68,6 @@ def report_activity(
 
 
 @app.command("delivery")
-@common
 def report_delivery(
     session: Session,
     gold_dir: GoldFlag = None,
@@ -96,7 +94,6 @@ def report_delivery(
 
 
 @app.command("html")
-@common
 def report_as_html(
     session: Session,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")],
@@ -114,7 +111,6 @@ def report_as_html(
 
 
 @app.command("list")
-@common
 def list_reports(session: Session, gold_dir: GoldFlag = None) -> None:
     """List the reports that have data, with their days: agentlip report list"""
     folder, rows = _gold(session, gold_dir), []

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common, note, plain, plain_app
+from appliance.cli_support import Session, note, plain, plain_app
 from appliance.hub.cli_reach import KeyFlag, open_reader, segment, topic_of
 from appliance.kernel.errors import Invalid
 
@@ -41,7 +41,6 @@ VersionFlag = Annotated[
 
 
 @channels.command("list")
-@common
 def list_channels(session: Session, limit: LimitFlag = 1000) -> None:
     """List channels by name."""
     with open_reader(session) as reader:
@@ -54,7 +53,6 @@ def list_channels(session: Session, limit: LimitFlag = 1000) -> None:
 
 
 @channels.command("create")
-@common
 def create_channel(
     session: Session,
     name: Annotated[str | None, typer.Argument(help="Name of the channel.")] = None,
@@ -75,7 +73,6 @@ def create_channel(
 
 
 @topics.command("list")
-@common
 def list_topics(session: Session, channel: ChannelFlag, limit: LimitFlag = 1000) -> None:
     """List topics of a channel, newest activity first."""
     with open_reader(session) as reader:
@@ -90,7 +87,6 @@ def list_topics(session: Session, channel: ChannelFlag, limit: LimitFlag = 1000)
 
 
 @topics.command("create")
-@common
 def create_topic(
     session: Session,
     channel: ChannelFlag,
@@ -109,7 +105,6 @@ def create_topic(
 
 
 @topics.command("rename")
-@common
 def rename_topic(
     session: Session,
     topic_id: Annotated[str, typer.Argument(help="Id of the topic, or CHANNEL/TITLE.")],
@@ -124,7 +119,6 @@ def rename_topic(
 
 
 @messages.command("tail")
-@common
 def tail_messages(
     session: Session,
     topic_id: TopicIdFlag = None,
@@ -153,7 +147,6 @@ def tail_messages(
 
 
 @messages.command("show")
-@common
 def show_message(
     session: Session,
     message_id: Annotated[str, typer.Argument(help="Id of the message.")],
@@ -168,7 +161,6 @@ def show_message(
 
 
 @messages.command("page")
-@common
 def page_messages(
     session: Session,
     topic_id: TopicIdFlag = None,
@@ -196,7 +188,6 @@ def page_messages(
 
 
 @messages.command("send")
-@common
 def send_message(
     session: Session,
     sender: Annotated[str, typer.Option("--sender", help="Name of the sender.")],
@@ -225,7 +216,6 @@ def send_message(
 
 
 @messages.command("edit")
-@common
 def edit_message(
     session: Session,
     message_id: Annotated[str, typer.Argument(help="Id of the message.")],
@@ -243,7 +233,6 @@ def edit_message(
 
 
 @messages.command("delete")
-@common
 def delete_message(
     session: Session,
     message_id: Annotated[str, typer.Argument(help="Id of the message.")],
@@ -260,7 +249,6 @@ def delete_message(
 
 
 @messages.command("retopic")
-@common
 def retopic_message(
     session: Session,
     message_id: Annotated[str, typer.Argument(help="Id of the message.")],

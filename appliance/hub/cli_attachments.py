@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.hub.cli_reach import KeyFlag, open_reader, segment, topic_of
 from appliance.kernel.errors import Invalid
 
@@ -15,7 +15,6 @@ TopicIdFlag = Annotated[str, typer.Option("--topic-id", help="Id of the topic, o
 
 
 @app.command("list")
-@common
 def list_attachments(
     session: Session,
     topic_id: TopicIdFlag,
@@ -43,7 +42,6 @@ def list_attachments(
 
 
 @app.command("add")
-@common
 def add_attachment(
     session: Session,
     topic_id: TopicIdFlag,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from appliance.cli_support import ProgressLine, Session, common, note, plain_app
+from appliance.cli_support import ProgressLine, Session, note, plain_app
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 
@@ -40,7 +40,6 @@ class FileUnreadable(Invalid):
 
 
 @app.command("jsonl")
-@common
 def import_jsonl(
     session: Session,
     file: FileArgument,
@@ -83,7 +82,6 @@ def import_jsonl(
 
 
 @app.command("mbox")
-@common
 def import_mbox(
     session: Session,
     file: FileArgument,

@@ -16,7 +16,6 @@ import typer
 
 from appliance.cli_support import (
     Session,
-    common,
     fitting,
     note,
     plain,
@@ -44,7 +43,6 @@ class PrintRule(msgspec.Struct, frozen=True):
 
 
 @app.command("listen")
-@common
 def listen(
     session: Session,
     since: Annotated[

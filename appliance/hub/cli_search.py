@@ -4,14 +4,13 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.hub.cli_reach import open_reader
 
 app = plain_app(listed="Messages/search")
 
 
 @app.command("search")
-@common
 def search(
     session: Session,
     query: Annotated[str, typer.Argument(help='Words, "a phrase", or one OR two.')],

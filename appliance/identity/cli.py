@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
@@ -18,7 +18,6 @@ NOT_SURE = "add --yes to confirm"
 
 
 @app.command("show")
-@common
 def show(session: Session) -> None:
     """Show the public key, its mode, and whether it was made on this machine.
 
@@ -39,7 +38,6 @@ def show(session: Session) -> None:
 
 
 @app.command("accept-host")
-@common
 def accept_host(session: Session) -> None:
     """Keep the key on this machine, which replaces the one the key was made on.
 
@@ -53,7 +51,6 @@ def accept_host(session: Session) -> None:
 
 
 @app.command("remint")
-@common
 def remint(session: Session, yes: YesFlag = False) -> None:
     """Make a new key, because this workspace is a copy. Brokers see a new member.
 
@@ -78,7 +75,6 @@ def remint(session: Session, yes: YesFlag = False) -> None:
 
 
 @app.command("rotate")
-@common
 def rotate(session: Session) -> None:
     """Replace the key and stay the same member: every broker must accept the new key first.
 
@@ -90,7 +86,6 @@ def rotate(session: Session) -> None:
 
 
 @app.command("archive-cleanup")
-@common
 def archive_cleanup(
     session: Session,
     older_than: Annotated[
@@ -146,7 +141,6 @@ def _counted(result: Any) -> str:
 
 
 @app.command("rotate-token")
-@common
 def rotate_token(
     session: Session,
     grace: Annotated[

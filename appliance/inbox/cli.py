@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, former_command, plain, plain_app, write_now
+from appliance.cli_support import Session, former_command, plain, plain_app, write_now
 
 app = plain_app(
     "Read messages of meshes: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts",
@@ -37,7 +37,6 @@ WAIT_SECONDS = 25
 
 
 @app.command("list")
-@common
 def list_messages(
     session: Session,
     since: Annotated[
@@ -65,7 +64,6 @@ def list_messages(
 
 
 @app.command("watch")
-@common
 def watch(
     session: Session,
     since: Annotated[
@@ -95,7 +93,6 @@ def watch(
 
 
 @app.command("topics")
-@common
 def list_topics(session: Session, mesh: MeshFlag = None) -> None:
     """List the topics of a mesh and whether they are subscribed.
 
@@ -109,7 +106,6 @@ def list_topics(session: Session, mesh: MeshFlag = None) -> None:
 
 
 @app.command("subscribe")
-@common
 def subscribe(session: Session, topic: TopicArgument, mesh: MeshFlag = None) -> None:
     """Subscribe to a topic, to receive what is sent to it.
 
@@ -120,7 +116,6 @@ def subscribe(session: Session, topic: TopicArgument, mesh: MeshFlag = None) -> 
 
 
 @app.command("unsubscribe")
-@common
 def unsubscribe(session: Session, topic: TopicArgument, mesh: MeshFlag = None) -> None:
     """Unsubscribe from a topic. Received messages are kept.
 
@@ -131,7 +126,6 @@ def unsubscribe(session: Session, topic: TopicArgument, mesh: MeshFlag = None) -
 
 
 @app.command("peers")
-@common
 def peers(session: Session, mesh: MeshFlag = None) -> None:
     """List the members of a mesh and whether they are connected.
 
@@ -145,7 +139,6 @@ def peers(session: Session, mesh: MeshFlag = None) -> None:
 
 
 @app.command("profile")
-@common
 def profile(
     session: Session,
     name: Annotated[
@@ -171,7 +164,6 @@ def profile(
 
 
 @app.command("health")
-@common
 def health(session: Session, mesh: MeshFlag = None) -> None:
     """Show the health of a mesh: link state, lag, queue. The exit code is 3 if the link is down.
 
@@ -185,7 +177,6 @@ def health(session: Session, mesh: MeshFlag = None) -> None:
 
 
 @app.command("runs")
-@common
 def runs(
     session: Session,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 20,

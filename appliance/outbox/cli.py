@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common, former_command, note, plain_app, write_line
+from appliance.cli_support import Session, former_command, note, plain_app, write_line
 from appliance.kernel.errors import Invalid
 from appliance.outbox.cli_send import json_object, send
 
@@ -39,7 +39,6 @@ FailedFlag = Annotated[bool, typer.Option("--failed", help="Only dead letters.")
 
 
 @app.command("list")
-@common
 def list_sends(
     session: Session,
     status: StatusFlag = None,
@@ -69,7 +68,6 @@ def _list_all(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
 
 
 @app.command("status")
-@common
 def show_state(session: Session) -> None:
     """Show queue depth, age of the oldest send and fill level."""
     state = session.hub().get(PATH)
@@ -87,7 +85,6 @@ def show_state(session: Session) -> None:
 
 
 @app.command("inspect")
-@common
 def inspect(session: Session, any_id: IdArgument) -> None:
     """Show one send with its payload and its chain of redrives.
 
@@ -120,7 +117,6 @@ def _inspect_all(hub: Any, any_id: str) -> dict[str, Any]:
 
 
 @app.command("redrive")
-@common
 def redrive(
     session: Session,
     any_id: Annotated[
@@ -207,7 +203,6 @@ def _show_redriven(session: Session, answer: dict[str, Any]) -> None:
 
 
 @app.command("drop")
-@common
 def drop(session: Session, any_id: IdArgument) -> None:
     """Retire one send and drop its payload. Its id can never be used again."""
     answer = session.hub().post(f"{PATH}/drop", {"id": any_id}, "")
@@ -215,7 +210,6 @@ def drop(session: Session, any_id: IdArgument) -> None:
 
 
 @app.command("prune")
-@common
 def prune(
     session: Session,
     confirm: Annotated[
@@ -246,7 +240,6 @@ def prune(
 
 
 @app.command("export")
-@common
 def export(session: Session, status: StatusFlag = None) -> None:
     """Export all sends with their payloads as JSON lines, oldest first.
 
@@ -259,7 +252,6 @@ def export(session: Session, status: StatusFlag = None) -> None:
 
 
 @app.command("reload")
-@common
 def reload(session: Session) -> None:
     """Reload the settings of [outbox] without a restart.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common
+from appliance.cli_support import Session
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import IdFactory
@@ -14,7 +14,6 @@ from appliance.kernel.ids import IdFactory
 MESSAGE_BYTES_MAX = 1024 * 1024
 
 
-@common
 def send(
     session: Session,
     to: Annotated[

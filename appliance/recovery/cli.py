@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from appliance.cli_support import ProgressLine, Session, common, plain_app
+from appliance.cli_support import ProgressLine, Session, plain_app
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
@@ -34,7 +34,6 @@ def lock_workspace(session: Session) -> Iterator[tuple[DataDir, Clock, Log]]:
 
 
 @app.command()
-@common
 def recover(
     session: Session,
     store: Annotated[str, typer.Argument(help=f"Store: {', '.join(STORES)}.")],

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.kernel.auth import OWNER
 from appliance.kernel.errors import Invalid
 from appliance.tokens import wire
@@ -22,7 +22,6 @@ INVITED_SECONDS = 86_400.0  # for a colleague, who may read the link tomorrow
 
 
 @app.command("create")
-@common
 def create_token(
     session: Session,
     name: Annotated[str, typer.Option("--name", help="Unique name of the token.")],
@@ -78,7 +77,6 @@ def create_token(
 
 
 @app.command("list")
-@common
 def list_tokens(session: Session) -> None:
     """List all tokens without their secrets, and below each the browsers signed in with it."""
     rows = _call(session, "list", PATH, None)
@@ -105,7 +103,6 @@ def list_tokens(session: Session) -> None:
 
 
 @app.command("revoke")
-@common
 def revoke_token(session: Session, token_id: IdArgument) -> None:
     """Revoke a token and close its connections, or end the session of a browser."""
     path = SESSIONS if token_id.startswith(OF_SESSION) else PATH
@@ -114,7 +111,6 @@ def revoke_token(session: Session, token_id: IdArgument) -> None:
 
 
 @app.command("rotate")
-@common
 def rotate_token(
     session: Session,
     token_id: IdArgument,

@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 
 app = plain_app(listed="Workspace/ui")
 
 
 @app.command("ui")
-@common
 def open_ui(
     session: Session,
     token_id: Annotated[

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from appliance.backup.cli_opened import size
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.process.daemon import hold_locks
@@ -29,7 +29,6 @@ upgrade_app = plain_app(listed="Administration/upgrade")
 
 
 @migrate_app.command()
-@common
 def migrate(
     session: Session,
     show_plan: Annotated[
@@ -78,7 +77,6 @@ def migrate(
 
 
 @upgrade_app.command()
-@common
 def upgrade(
     session: Session,
     check: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.hub.cli_reach import segment
 from appliance.hub.plugins.change_file import ChangeFile
 from appliance.hub.plugins.wire import Isolation, gaps
@@ -25,7 +25,6 @@ PluginFlag = Annotated[
 
 
 @app.command("list")
-@common
 def list_plugins(session: Session) -> None:
     """List plugins with state, circuit breaker, and lag behind the log."""
     rows = session.hub().get(PATH)["plugins"]
@@ -50,7 +49,6 @@ def list_plugins(session: Session) -> None:
 
 
 @app.command("apply")
-@common
 def apply_changes(
     session: Session,
     file: Annotated[Path, typer.Argument(help="File of the job reenrich: NAME.jsonl.")],
@@ -88,7 +86,6 @@ def apply_changes(
 
 
 @app.command("found")
-@common
 def list_enrichments(
     session: Session,
     message_id: Annotated[str, typer.Option("--message-id", help="Id of the message.")],
@@ -103,7 +100,6 @@ def list_enrichments(
 
 
 @re_enrich_app.command()
-@common
 def re_enrich(
     session: Session,
     since: Annotated[
@@ -128,7 +124,6 @@ def re_enrich(
 
 
 @re_extract_app.command()
-@common
 def re_extract(
     session: Session,
     message_id: Annotated[str, typer.Option("--message-id", help="Id of the message.")],

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.hub.cli_reach import KeyFlag
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
@@ -44,7 +44,6 @@ EnabledFlag = Annotated[
 
 
 @app.command("create")
-@common
 def create_webhook(
     session: Session,
     url: Annotated[str, typer.Option("--url", help="URL of the receiver.")],
@@ -73,7 +72,6 @@ def create_webhook(
 
 
 @app.command("list")
-@common
 def list_webhooks(session: Session) -> None:
     """List webhooks, without their secrets."""
     session.table(
@@ -84,7 +82,6 @@ def list_webhooks(session: Session) -> None:
 
 
 @app.command("show")
-@common
 def show_webhook(session: Session, webhook_id: IdArgument) -> None:
     """Show a webhook, without its secret."""
     webhook = session.hub().get(_path(webhook_id))["webhook"]
@@ -101,7 +98,6 @@ def show_webhook(session: Session, webhook_id: IdArgument) -> None:
 
 
 @app.command("update")
-@common
 def update_webhook(
     session: Session,
     webhook_id: IdArgument,
@@ -144,14 +140,12 @@ def update_webhook(
 
 
 @app.command("delete")
-@common
 def delete_webhook(session: Session, webhook_id: IdArgument) -> None:
     """Delete a webhook and its secret."""
     session.answer(session.hub().delete(_path(webhook_id)), f"deleted {webhook_id}")
 
 
 @app.command("pending")
-@common
 def pending_events(
     session: Session,
     webhook_id: IdArgument,
@@ -176,7 +170,6 @@ def pending_events(
 
 
 @app.command("deliveries")
-@common
 def deliveries(
     session: Session,
     webhook_id: IdArgument,
@@ -218,7 +211,6 @@ def _sends(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
 
 
 @app.command("replay")
-@common
 def replay(
     session: Session,
     webhook_id: IdArgument,

@@ -1,6 +1,6 @@
 """`agentlip toy`: notes on the command line."""
 
-from appliance.cli_support import Session, common, plain_app
+from appliance.cli_support import Session, plain_app
 
 app = plain_app("Notes.", "Messages/toy")
 
@@ -11,7 +11,6 @@ def _toy() -> None:
 
 
 @app.command("list")
-@common
 def list_notes(session: Session) -> None:
     """List all notes."""
     notes = session.hub().get("/toy/v1/notes")["notes"]
