@@ -16,7 +16,7 @@ from appliance.web import health, landing, openapi
 from appliance.web.app import make_app
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
-from appliance.web.suspended import suspended_routes, suspended_socket
+from appliance.web.suspended import refuse_with, suspended_routes
 from appliance.web.unsent import UnsentBudget
 from appliance.wsgi import WsgiApplication
 
@@ -59,7 +59,7 @@ class Mounting:
         for subsystem in self._subsystems:
             damage, sockets = self.damage_of(subsystem), subsystem.sockets()
             if damage is not None:
-                serve = suspended_socket(damage)
+                serve = refuse_with(damage)
                 sockets = [
                     msgspec.structs.replace(socket, serve=serve, query=None) for socket in sockets
                 ]

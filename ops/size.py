@@ -26,10 +26,10 @@ BUDGETS = {
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
-    "doctor": 7_280, "hub": 6_950, "child": 314, "spark": 5_260, "kernel": 3_395, "backup": 4_712,
-    "courier": 4_555, "export": 3_460, "broker": 3_725, "sdk": 3_500, "outbox": 3_185,
+    "doctor": 7_270, "hub": 6_900, "child": 314, "spark": 5_260, "kernel": 3_395, "backup": 4_698,
+    "courier": 4_512, "export": 3_458, "broker": 3_683, "sdk": 3_500, "outbox": 3_166,
     "web": 3_275, "workspace, recovery, upgrade": 2_828,
-    OTHER: 10_530, "tests": 69_200,
+    OTHER: 10_490, "tests": 69_200,
 }  # fmt: skip
 NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,

@@ -10,7 +10,8 @@ from appliance.ask.service import Asks
 from appliance.hub.access import POST, READ
 from appliance.kernel.errors import Invalid
 from appliance.kernel.route import OPEN, Operation, Route
-from appliance.web.media import reply, reply_bytes, reply_change
+from appliance.web.media import reply_bytes
+from appliance.web.responders import Responders, reply_to_caller, reply_to_change
 
 FORM_BYTES_MAX = 3 * wire.ANSWER_BYTES_MAX + 100  # a byte can take three in a form
 EXAMPLE = {
@@ -21,30 +22,6 @@ EXAMPLE = {
     "deadline_seconds": 3600,
     "blocks": ["deploy-7"],
 }
-
-
-class AsksResource:
-    def __init__(self, asks: Asks) -> None:
-        self._asks = asks
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._asks.list(req.context.query, req.context.principal))
-
-    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateAsk) -> None:
-        reply_change(req, resp, self._asks.create, command)
-
-    def on_get_item(self, req: Any, resp: falcon.Response, ask_id: str) -> None:
-        reply(resp, self._asks.show(ask_id, req.context.query.wait, req.context.principal))
-
-    def on_post_answer(
-        self, req: Any, resp: falcon.Response, ask_id: str, command: wire.AnswerAsk
-    ) -> None:
-        reply_change(req, resp, self._asks.answer, ask_id, command)
-
-    def on_post_cancel(
-        self, req: Any, resp: falcon.Response, ask_id: str, command: wire.CancelAsk
-    ) -> None:
-        reply_change(req, resp, self._asks.cancel, ask_id, command)
 
 
 class AskPage:
@@ -75,31 +52,34 @@ class AskPage:
 
 
 def routes(asks: Asks) -> list[Route]:
-    resource, linked = AsksResource(asks), AskPage(asks)
     return [
-        Route("/api/v1/asks", resource, {
+        Route("/api/v1/asks", Responders(
+            get=reply_to_caller(asks.list), post=reply_to_change(asks.create),
+        ), {
             "GET": Operation(READ, reply=wire.AskList, query=wire.AsksQuery, by_channel=True,
                              summary="List asks, newest first"),
             "POST": Operation(POST, keyed=True, body=wire.CreateAsk, reply=wire.AskShown,
                               status=201, repeat_status=200, by_channel=True, example=EXAMPLE,
                               errors=(wire.TooManyAsks,), summary="Ask a person"),
         }),
-        Route("/api/v1/asks/{ask_id}", resource, {
+        Route("/api/v1/asks/{ask_id}", Responders(
+            get=reply_to_caller(lambda ask_id, query, who: asks.show(ask_id, query.wait, who)),
+        ), {
             "GET": Operation(READ, reply=wire.AskShown, query=wire.AskQuery, by_channel=True,
                              summary="Show an ask, optionally waiting for its answer"),
-        }, suffix="item"),
-        Route("/api/v1/asks/{ask_id}/answer", resource, {
+        }),
+        Route("/api/v1/asks/{ask_id}/answer", Responders(post=reply_to_change(asks.answer)), {
             "POST": Operation(wire.ANSWER, keyed=True, body=wire.AnswerAsk, reply=wire.AskShown,
                               by_channel=True,
                               errors=(wire.AskSettled, wire.NotAChoice, wire.MayNotAnswer),
                               example={"answer": "yes"}, summary="Answer an ask"),
-        }, suffix="answer"),
-        Route("/api/v1/asks/{ask_id}/cancel", resource, {
+        }),
+        Route("/api/v1/asks/{ask_id}/cancel", Responders(post=reply_to_change(asks.cancel)), {
             "POST": Operation(POST, keyed=True, body=wire.CancelAsk, reply=wire.AskShown,
                               by_channel=True, errors=(wire.AskSettled, wire.NotYourAsk),
                               summary="Withdraw an ask"),
-        }, suffix="cancel"),
-        Route("/ask/{link}", linked, {
+        }),
+        Route("/ask/{link}", AskPage(asks), {
             "GET": Operation(OPEN, media="text/html",
                              summary="The question behind a link of a mail or webhook"),
             "POST": Operation(OPEN, media="text/html",

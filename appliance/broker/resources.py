@@ -10,11 +10,19 @@ from appliance.broker.access import member_of, sender_of
 from appliance.broker.dispatch import AlreadyConnected, MemberRunsElsewhere
 from appliance.broker.registry import Registry
 from appliance.broker.service import Broker
+from appliance.kernel.auth import Principal
 from appliance.kernel.route import Operation, Route
 from appliance.kernel.webhook_signature import BadSecret
 from appliance.mesh.fingerprint import fingerprint
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply
+from appliance.web.responders import (
+    Responder,
+    Responders,
+    Verb,
+    reply_to_caller,
+    reply_with,
+)
 
 ROOT = "/broker/v1/meshes"
 EXAMPLE = {
@@ -55,59 +63,6 @@ class BrokerSendResource:
         reply(resp, self._broker.unknown(command, sender))
 
 
-class MeshResource:
-    def __init__(self, broker: Broker, registry: Registry) -> None:
-        self._broker = broker
-        self._registry = registry
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._registry.meshes(member_of(req.context.principal)))
-
-    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMesh) -> None:
-        reply(resp, self._registry.create_mesh(command), 201)
-
-    def on_get_item(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        requesting_member_in(self._broker, req, mesh)
-        reply(resp, self._registry.show_mesh(mesh))
-
-    def on_patch_item(
-        self, req: Any, resp: falcon.Response, mesh: str, command: wire.ChangeMesh
-    ) -> None:
-        reply(resp, self._registry.change_mesh(mesh, command))
-
-    def on_get_history(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        member = requesting_member_in(self._broker, req, mesh)
-        reply(resp, self._registry.history(mesh, member, req.context.query))
-
-
-class MemberResource:
-    def __init__(self, broker: Broker, registry: Registry) -> None:
-        self._broker = broker
-        self._registry = registry
-
-    def on_get(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        requesting_member_in(self._broker, req, mesh)
-        reply(resp, self._registry.members(mesh, req.context.query))
-
-    def on_post(self, req: Any, resp: falcon.Response, mesh: str, command: wire.AddMember) -> None:
-        reply(resp, self._registry.add_member(mesh, command), 201)
-
-    def on_patch_item(
-        self, req: Any, resp: falcon.Response, mesh: str, member: str, command: wire.RenameMember
-    ) -> None:
-        check_acts_for_itself(self._broker, req, mesh, member)
-        reply(resp, self._registry.rename_member(mesh, member, command))
-
-    def on_delete_item(self, req: Any, resp: falcon.Response, mesh: str, member: str) -> None:
-        reply(resp, self._registry.revoke_member(mesh, member))
-
-    def on_post_rotate(
-        self, req: Any, resp: falcon.Response, mesh: str, member: str, command: wire.RotateMember
-    ) -> None:
-        check_acts_for_itself(self._broker, req, mesh, member)
-        reply(resp, self._registry.rotate_member(mesh, member, command), 201)
-
-
 class DestinationResource:
     """Topics or queues; there is an instance for each."""
 
@@ -117,7 +72,7 @@ class DestinationResource:
         self._kind = kind
 
     def on_get(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        requesting_member_in(self._broker, req, mesh)
+        find_member_in(self._broker, req.context.principal, mesh)
         reply(resp, self._registry.destinations(mesh, self._kind, req.context.query))
 
     def on_post(
@@ -129,76 +84,54 @@ class DestinationResource:
     def on_put_subscriber(
         self, req: Any, resp: falcon.Response, mesh: str, place: str, subscriber: str
     ) -> None:
-        check_acts_for_itself(self._broker, req, mesh, subscriber)
+        check_acts_for_itself(self._broker, req.context.principal, mesh, subscriber)
         reply(resp, self._registry.subscribe(mesh, self._kind, place, subscriber))
 
     def on_delete_subscriber(
         self, req: Any, resp: falcon.Response, mesh: str, place: str, subscriber: str
     ) -> None:
-        check_acts_for_itself(self._broker, req, mesh, subscriber)
+        check_acts_for_itself(self._broker, req.context.principal, mesh, subscriber)
         reply(resp, self._registry.unsubscribe(mesh, self._kind, place, subscriber))
 
 
-class WebhookResource:
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def on_get(self, req: Any, resp: falcon.Response, mesh: str) -> None:
-        reply(resp, self._registry.webhooks(mesh, req.context.query))
-
-    def on_post(
-        self, req: Any, resp: falcon.Response, mesh: str, command: webhook_wire.CreateMeshWebhook
-    ) -> None:
-        reply(resp, self._registry.add_webhook(mesh, command), 201)
-
-    def on_get_item(self, req: Any, resp: falcon.Response, mesh: str, webhook: str) -> None:
-        reply(resp, self._registry.show_webhook(mesh, webhook))
-
-    def on_patch_item(
-        self,
-        req: Any,
-        resp: falcon.Response,
-        mesh: str,
-        webhook: str,
-        command: webhook_wire.ChangeMeshWebhook,
-    ) -> None:
-        reply(resp, self._registry.change_webhook(mesh, webhook, command))
-
-    def on_delete_item(self, req: Any, resp: falcon.Response, mesh: str, webhook: str) -> None:
-        reply(resp, self._registry.remove_webhook(mesh, webhook))
-
-    def on_get_deliveries(self, req: Any, resp: falcon.Response, mesh: str, webhook: str) -> None:
-        reply(resp, self._registry.webhook_deliveries(mesh, webhook, req.context.query))
-
-
-class DiagnosticsResource:
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._registry.status())
-
-    def on_post_orphans(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._registry.orphans())
-
-
-def requesting_member_in(broker: Broker, req: Any, mesh: str) -> str | None:
+def find_member_in(broker: Broker, who: Principal, mesh: str) -> str | None:
     """The key of the requesting member, which must be in this mesh; None for a token."""
-    mesh_id, signed = broker.directory.mesh(mesh).id, member_of(req.context.principal)
+    mesh_id, signed = broker.directory.mesh(mesh).id, member_of(who)
     if signed is not None:
         broker.directory.member(mesh_id, signed)
     return signed
 
 
-def check_acts_for_itself(broker: Broker, req: Any, mesh: str, member: str) -> None:
+def check_acts_for_itself(broker: Broker, who: Principal, mesh: str, member: str) -> None:
     """Members may do this for themselves only, tokens for any member."""
     directory = broker.directory
-    mesh_id, signed = directory.mesh(mesh).id, member_of(req.context.principal)
+    mesh_id, signed = directory.mesh(mesh).id, member_of(who)
     if signed is not None:
         named = member if member.startswith("webhook:") else directory.find(mesh_id, member).pubkey
         directory.member(mesh_id, signed)
         if signed != named:
             raise wire.NotYours
+
+
+def _show(broker: Broker, verb: Verb) -> Responder:
+    """Shows something of a mesh to its members and to tokens."""
+
+    def show(mesh: str, *given: Any) -> Any:
+        *arguments, who = given
+        find_member_in(broker, who, mesh)
+        return verb(mesh, *arguments)
+
+    return reply_to_caller(show)
+
+
+def _change_member(broker: Broker, verb: Verb, status: int = 200) -> Responder:
+    """Lets a member change itself, and a token each member."""
+
+    def change(mesh: str, member: str, command: Any, who: Principal) -> Any:
+        check_acts_for_itself(broker, who, mesh, member)
+        return verb(mesh, member, command)
+
+    return reply_to_caller(change, status)
 
 
 def routes(broker: Broker, registry: Registry) -> list[Route]:
@@ -254,35 +187,44 @@ def _sending(broker: Broker) -> list[Route]:
 
 def _meshes(broker: Broker, registry: Registry) -> list[Route]:
     signer = broker.signed_read
-    meshes = MeshResource(broker, registry)
+
+    def history(mesh: str, query: wire.HistoryQuery, who: Principal) -> wire.HistoryPage:
+        return registry.history(mesh, find_member_in(broker, who, mesh), query)
+
     return [
-        Route(ROOT, meshes, {
+        Route(ROOT, Responders(
+            get=reply_to_caller(lambda who: registry.meshes(member_of(who))),
+            post=reply_with(registry.create_mesh, 201),
+        ), {
             "GET": Operation(wire.READ, reply=wire.MeshList, signer=signer,
                              summary="List all meshes; a member sees its own"),
             "POST": Operation(wire.ADMIN, body=wire.CreateMesh, reply=wire.MeshReply, status=201,
                               errors=(wire.MeshTaken, wire.TooManyRows),
                               example={"slug": "lab"}, summary="Create a mesh"),
         }),
-        Route(ROOT + "/{mesh}", meshes, {
+        Route(ROOT + "/{mesh}", Responders(
+            get=_show(broker, registry.show_mesh), patch=reply_with(registry.change_mesh),
+        ), {
             "GET": Operation(wire.READ, reply=wire.MeshReply, signer=signer,
                              summary="Show a mesh"),
             "PATCH": Operation(wire.ADMIN, body=wire.ChangeMesh, reply=wire.MeshReply,
                                example={"concurrency": "allow_concurrent"},
                                summary="Change a mesh's retention or concurrency policy"),
-        }, suffix="item"),
-        Route(ROOT + "/{mesh}/history", meshes, {
+        }),
+        Route(ROOT + "/{mesh}/history", Responders(get=reply_to_caller(history)), {
             "GET": Operation(wire.READ, query=wire.HistoryQuery, reply=wire.HistoryPage,
                              signer=signer,
                              summary="List accepted messages; a member sees its own"),
-        }, suffix="history"),
+        }),
     ]  # fmt: skip
 
 
 def _members(broker: Broker, registry: Registry) -> list[Route]:
     signer, changer = broker.signed_read, broker.signed_change
-    members = MemberResource(broker, registry)
     return [
-        Route(ROOT + "/{mesh}/members", members, {
+        Route(ROOT + "/{mesh}/members", Responders(
+            get=_show(broker, registry.members), post=reply_with(registry.add_member, 201),
+        ), {
             "GET": Operation(wire.READ, query=wire.MeshRowsQuery, reply=wire.MemberList,
                              signer=signer,
                              summary="List members and whether they are connected"),
@@ -290,19 +232,24 @@ def _members(broker: Broker, registry: Registry) -> list[Route]:
                               errors=(wire.MemberTaken, wire.TooManyRows),
                               summary="Add a member by its public key"),
         }),
-        Route(ROOT + "/{mesh}/members/{member}", members, {
+        Route(ROOT + "/{mesh}/members/{member}", Responders(
+            patch=_change_member(broker, registry.rename_member),
+            delete=reply_with(registry.revoke_member),
+        ), {
             "PATCH": Operation(wire.SUBSCRIBE, body=wire.RenameMember, reply=wire.MemberReply,
                                signer=changer, errors=(wire.MemberTaken, wire.NotYours),
                                summary="Rename a member; a member may rename only itself"),
             "DELETE": Operation(wire.ADMIN, reply=wire.MemberReply, errors=(wire.NoSuchMember,),
                                 summary="Revoke a member immediately and permanently"),
-        }, suffix="item"),
-        Route(ROOT + "/{mesh}/members/{member}/rotate", members, {
+        }),
+        Route(ROOT + "/{mesh}/members/{member}/rotate", Responders(
+            post=_change_member(broker, registry.rotate_member, 201),
+        ), {
             "POST": Operation(wire.SUBSCRIBE, body=wire.RotateMember, reply=wire.MemberReply,
                               status=201, signer=changer,
                               errors=(wire.BadSignature, wire.NotYours, wire.MemberTaken),
                               summary="Replace a member's key; signed with the old one"),
-        }, suffix="rotate"),
+        }),
     ]  # fmt: skip
 
 
@@ -336,12 +283,13 @@ def _destinations(broker: Broker, registry: Registry) -> list[Route]:
 
 
 def _webhooks(registry: Registry) -> list[Route]:
-    webhooks = WebhookResource(registry)
     invalid = (BadWebhookUrl, BadSecret)
     missing = (webhook_wire.WebhookNotFound,)
     unavailable = (webhook_wire.WebhooksNotAvailable,)
     return [
-        Route(ROOT + "/{mesh}/webhooks", webhooks, {
+        Route(ROOT + "/{mesh}/webhooks", Responders(
+            get=reply_with(registry.webhooks), post=reply_with(registry.add_webhook, 201),
+        ), {
             "GET": Operation(wire.ADMIN, query=wire.MeshRowsQuery,
                              reply=webhook_wire.MeshWebhookList,
                              summary="List webhooks, which can be subscribed to topics"),
@@ -350,7 +298,10 @@ def _webhooks(registry: Registry) -> list[Route]:
                               errors=(*unavailable, wire.TooManyRows, *invalid),
                               summary="Add a webhook; only this reply contains its secret"),
         }),
-        Route(ROOT + "/{mesh}/webhooks/{webhook}", webhooks, {
+        Route(ROOT + "/{mesh}/webhooks/{webhook}", Responders(
+            get=reply_with(registry.show_webhook), patch=reply_with(registry.change_webhook),
+            delete=reply_with(registry.remove_webhook),
+        ), {
             "GET": Operation(wire.ADMIN, reply=webhook_wire.MeshWebhookReply, errors=missing,
                              summary="Show a webhook without its secret"),
             "PATCH": Operation(wire.ADMIN, body=webhook_wire.ChangeMeshWebhook,
@@ -359,24 +310,25 @@ def _webhooks(registry: Registry) -> list[Route]:
                                summary="Change a webhook's URL or secret, or enable or disable it"),
             "DELETE": Operation(wire.ADMIN, reply=wire.ChangeReply, errors=missing,
                                 summary="Delete a webhook, its subscriptions and its deliveries"),
-        }, suffix="item"),
-        Route(ROOT + "/{mesh}/webhooks/{webhook}/deliveries", webhooks, {
+        }),
+        Route(ROOT + "/{mesh}/webhooks/{webhook}/deliveries", Responders(
+            get=reply_with(registry.webhook_deliveries),
+        ), {
             "GET": Operation(wire.ADMIN, query=webhook_wire.WebhookDeliveriesQuery,
                              reply=webhook_wire.WebhookDeliveries, errors=missing,
                              summary="List a webhook's deliveries that are not in the outbox yet"),
-        }, suffix="deliveries"),
+        }),
     ]  # fmt: skip
 
 
 def _diagnostics(registry: Registry) -> list[Route]:
-    diagnostics = DiagnosticsResource(registry)
     return [
-        Route("/broker/v1/status", diagnostics, {
+        Route("/broker/v1/status", Responders(get=reply_with(registry.status)), {
             "GET": Operation(wire.READ, reply=wire.BrokerStatus,
                              errors=(AlreadyConnected, MemberRunsElsewhere),
                              summary="Show counts and the result of the last orphan check"),
         }),
-        Route("/broker/v1/orphans", diagnostics, {
+        Route("/broker/v1/orphans", Responders(post=reply_with(registry.orphans)), {
             "POST": Operation(wire.ADMIN, reply=wire.Orphans, summary="Check for orphaned rows"),
-        }, suffix="orphans"),
+        }),
     ]  # fmt: skip

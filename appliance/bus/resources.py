@@ -16,6 +16,7 @@ from appliance.busfile.workers import InvalidTransition, StaleState, UnknownTask
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply
+from appliance.web.responders import Responder, Responders, reply_with
 
 
 class BusStreamResource:
@@ -32,42 +33,21 @@ class BusStreamResource:
         resp.set_header("X-Accel-Buffering", "no")
 
 
-class BusRead:
-    """Replies with what `function` returns for the query, if any, and the fields of the path."""
+def _reply_to_repeatable(change: Callable[..., Any]) -> Responder:
+    """Replies with what `change` returns for the body and the Idempotency-Key."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def on_get(self, req: Any, resp: falcon.Response, **fields: str) -> None:
-        query = () if req.context.query is None else (req.context.query,)
-        reply(resp, self._function(*query, **fields))
-
-
-class BusKeyed(BusRead):
-    """Also replies with what `change` returns for the body and the Idempotency-Key."""
-
-    def __init__(self, read: Callable[..., Any], change: Callable[..., Any]) -> None:
-        super().__init__(read)
-        self._change = change
-
-    def on_post(self, req: Any, resp: falcon.Response, command: Any) -> None:
-        made = self._change(command, req.context.idempotency_key)
+    def respond(req: Any, resp: falcon.Response, command: Any) -> None:
+        made = change(command, req.context.idempotency_key)
         reply(resp, made, 200 if getattr(made, "duplicate", False) else 201)
 
-
-class BusCommand:
-    """Replies with what `function` returns for the body and the fields of the path."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def on_post(self, _req: Any, resp: falcon.Response, command: Any, **fields: str) -> None:
-        reply(resp, self._function(command, **fields))
+    return respond
 
 
 def routes(bus: Bus, book: TokenBook) -> list[Route]:
     return [
-        Route("/bus/v1/messages", BusKeyed(bus.poll, bus.publish), {
+        Route("/bus/v1/messages", Responders(
+            get=reply_with(bus.poll), post=_reply_to_repeatable(bus.publish),
+        ), {
             "GET": Operation(wire.READ, query=wire.BusPollQuery, reply=wire.BusMessages,
                              errors=(wire.TooManyBusWaits,),
                              summary="List the next messages for an agent, or wait for one"),
@@ -83,49 +63,51 @@ def routes(bus: Bus, book: TokenBook) -> list[Route]:
                              errors=(wire.TooManyBusStreams,),
                              summary="Stream messages as server-sent events"),
         }),
-        Route("/bus/v1/search", BusRead(bus.search), {
+        Route("/bus/v1/search", Responders(get=reply_with(bus.search)), {
             "GET": Operation(wire.READ, query=wire.BusSearchQuery, reply=wire.BusMessages,
                              errors=(SearchUnavailable,),
                              summary="Find messages by their words, newest first"),
         }),
-        Route("/bus/v1/acks", BusCommand(bus.ack), {
+        Route("/bus/v1/acks", Responders(post=reply_with(bus.ack)), {
             "POST": Operation(wire.WRITE, body=wire.BusAck, reply=wire.BusCursor,
                               example={"agent": "ada", "seq": 41},
                               summary="Ack all messages up to a number"),
         }),
-        Route("/bus/v1/claims", BusKeyed(bus.claims, bus.claim), {
+        Route("/bus/v1/claims", Responders(
+            get=reply_with(bus.claims), post=_reply_to_repeatable(bus.claim),
+        ), {
             "GET": Operation(wire.READ, reply=wire.Claims, summary="List the valid claims"),
             "POST": Operation(wire.WRITE, body=wire.ClaimTask, reply=BusClaim, status=201,
                               keyed=True, errors=(ClaimHeld, wire.TooManyBusWaits),
                               example={"task": "task-7", "agent": "ada"},
                               summary="Claim a task, a path or a slot, or wait for it"),
         }),
-        Route("/bus/v1/claims/renew", BusCommand(bus.renew), {
+        Route("/bus/v1/claims/renew", Responders(post=reply_with(bus.renew)), {
             "POST": Operation(wire.WRITE, body=wire.RenewClaim, reply=BusClaim,
                               errors=(ClaimLost,),
                               example={"task": "task-7", "agent": "ada", "fence": 1},
                               summary="Renew the lease of a claim"),
         }),
-        Route("/bus/v1/claims/release", BusCommand(bus.release), {
+        Route("/bus/v1/claims/release", Responders(post=reply_with(bus.release)), {
             "POST": Operation(wire.WRITE, body=wire.ReleaseClaim, reply=wire.Released,
                               errors=(ClaimLost,),
                               example={"task": "task-7", "agent": "ada", "fence": 1},
                               summary="Release a claim"),
         }),
-        Route("/bus/v1/heartbeats", BusCommand(bus.beat), {
+        Route("/bus/v1/heartbeats", Responders(post=reply_with(bus.beat)), {
             "POST": Operation(wire.WRITE, body=wire.Beat, reply=wire.Beaten,
                               example={"agent": "ada", "status": "working", "task": "task-7"},
                               summary="Report that an agent is alive, and what it does"),
         }),
-        Route("/bus/v1/workers", BusRead(bus.workers), {
+        Route("/bus/v1/workers", Responders(get=reply_with(bus.workers)), {
             "GET": Operation(wire.READ, query=wire.WorkersQuery, reply=wire.Workers,
                              summary="List workers with their states and heartbeats"),
         }),
-        Route("/bus/v1/workers/{task}", BusRead(bus.worker), {
+        Route("/bus/v1/workers/{task}", Responders(get=reply_with(bus.worker)), {
             "GET": Operation(wire.READ, reply=WorkerStatus, errors=(UnknownTask,),
                              summary="Show a worker"),
         }),
-        Route("/bus/v1/workers/{task}/state", BusCommand(bus.change_state), {
+        Route("/bus/v1/workers/{task}/state", Responders(post=reply_with(bus.change_state)), {
             "POST": Operation(wire.WRITE, body=wire.ChangeState, reply=WorkerStatus,
                               errors=(UnknownTask, StaleState, InvalidTransition),
                               example={"from": "WORKING", "to": "FAILED", "actor": "ada"},

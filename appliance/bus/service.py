@@ -229,7 +229,7 @@ class Bus:
         )
         return rows
 
-    def change_state(self, command: wire.ChangeState, task: str) -> WorkerStatus:
+    def change_state(self, task: str, command: wire.ChangeState) -> WorkerStatus:
         """Repeating a change that has been made is harmless."""
         try:
             self._store.write(

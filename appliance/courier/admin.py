@@ -16,7 +16,6 @@ from appliance.courier.lease import DEAD, LEASED, READY
 from appliance.courier.live_view import row_filter, row_json
 from appliance.courier.service import DELIVERY_BYTES_MAX, VIEW_ROWS_MAX, Courier
 from appliance.courier.stream import Stream
-from appliance.courier.trigger import RuleMatch
 from appliance.courier.view import INFLIGHT
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import iso
@@ -355,18 +354,19 @@ class CourierAdmin:
 
     # -- triggers ---------------------------------------------------------------------------
 
-    def dry_run(self, who: Principal, command: wire.DryRun) -> list[RuleMatch]:
+    def dry_run(self, who: Principal, command: wire.DryRun) -> dict[str, Any]:
         """Which rules this envelope would fire. Nothing is enqueued."""
         require(who, OPERATE, command.to)
         parsed = parse(command.envelope, command.to)
         env = as_dict(parsed.body)
-        return self._courier.engine.explain(command.to, env, self._courier.now())
+        matches = self._courier.engine.explain(command.to, env, self._courier.now())
+        return {"rules": matches, "fires": [match.rule for match in matches if match.fires]}
 
-    def rules(self, who: Principal) -> list[dict[str, Any]]:
+    def rules(self, who: Principal) -> dict[str, Any]:
         """All rules. They contain webhook URLs, so the scope must cover all streams."""
         require(who, OPERATE, "*")
         engine = self._courier.engine
-        return [
+        rows = [
             {
                 "rule": msgspec.to_builtins(rule),
                 "fired": engine.states[rule.id].fired,
@@ -374,6 +374,7 @@ class CourierAdmin:
             }
             for rule in engine.rules
         ]
+        return {"rules": rows}
 
 
 def select(stream: Stream, state: str, command: wire.Selection) -> Iterator[StreamItem]:

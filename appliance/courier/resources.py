@@ -1,5 +1,6 @@
 """The courier's HTTP API: a class for each resource, and the table of routes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import falcon
@@ -13,27 +14,8 @@ from appliance.courier.service import Courier
 from appliance.kernel.caller import is_there
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply, reply_bytes
+from appliance.web.responders import Responder, Responders, reply_to_caller
 from appliance.web.sse_stream import SseStream
-
-
-class EnvelopeResource:
-    def __init__(self, courier: Courier, admin: CourierAdmin) -> None:
-        self._courier = courier
-        self._admin = admin
-
-    def on_post(self, req: Any, resp: falcon.Response, command: wire.Enqueue) -> None:
-        who = req.context.principal
-        reply(resp, self._courier.enqueue(who, command.to, command.envelope))
-
-    def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.EnqueueBatch) -> None:
-        who = req.context.principal
-        reply(resp, self._courier.enqueue_batch(who, command.to, command.envelopes))
-
-    def on_get_item(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._admin.envelope(req.context.principal, req.context.query))
-
-    def on_get_peek(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._admin.peek(req.context.principal, req.context.query))
 
 
 class DeliveryResource:
@@ -63,40 +45,6 @@ class DeliveryResource:
         reply(resp, self._courier.report_leases(consumer, command.ids, lost))
 
 
-class StatsResource:
-    def __init__(self, admin: CourierAdmin) -> None:
-        self._admin = admin
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        who, stream = req.context.principal, req.context.query.stream
-        if stream is None:
-            reply(resp, self._admin.all_stats(who))
-        else:
-            reply(resp, self._admin.stats(who, stream))
-
-
-class StreamResource:
-    """Operations on streams: pause, resume, redrive, kick, purge."""
-
-    def __init__(self, admin: CourierAdmin) -> None:
-        self._admin = admin
-
-    def on_post_pause(self, req: Any, resp: falcon.Response, command: wire.Pause) -> None:
-        reply(resp, self._admin.pause(req.context.principal, command))
-
-    def on_post_resume(self, req: Any, resp: falcon.Response, command: wire.Resume) -> None:
-        reply(resp, self._admin.resume(req.context.principal, command))
-
-    def on_post_redrive(self, req: Any, resp: falcon.Response, command: wire.Selection) -> None:
-        reply(resp, self._admin.redrive(req.context.principal, command))
-
-    def on_post_kick(self, req: Any, resp: falcon.Response, command: wire.Selection) -> None:
-        reply(resp, self._admin.kick(req.context.principal, command))
-
-    def on_post_purge(self, req: Any, resp: falcon.Response, command: wire.Selection) -> None:
-        reply(resp, self._admin.purge(req.context.principal, command))
-
-
 class CourierMetricsResource:
     """`/v1/metrics`: JSON by stream, or Prometheus text if `Accept` asks for text."""
 
@@ -112,31 +60,15 @@ class CourierMetricsResource:
             reply(resp, self._admin.all_stats(req.context.principal))
 
 
-class ViewResource:
-    def __init__(self, courier: Courier, admin: CourierAdmin) -> None:
+class LiveViewResource:
+    def __init__(self, courier: Courier) -> None:
         self._courier = courier
-        self._admin = admin
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._admin.snapshot(req.context.principal, req.context.query))
-
-    def on_get_live(self, req: Any, resp: falcon.Response) -> None:
         live = LiveView(self._courier, req.context.principal, req.context.query)
         resp.content_type = "text/event-stream"
         resp.set_header("X-Accel-Buffering", "no")
         resp.stream = SseStream(LiveViewEvents(live), self._courier.waits.enter)
-
-
-class RuleResource:
-    def __init__(self, admin: CourierAdmin) -> None:
-        self._admin = admin
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, {"rules": self._admin.rules(req.context.principal)})
-
-    def on_post_dry_run(self, req: Any, resp: falcon.Response, command: wire.DryRun) -> None:
-        matches = self._admin.dry_run(req.context.principal, command)
-        reply(resp, {"rules": matches, "fires": [match.rule for match in matches if match.fires]})
 
 
 class RegistrationResource:
@@ -151,28 +83,34 @@ class RegistrationResource:
         reply(resp, registration(host, number, self._courier.boot_id, self._auth, streams))
 
 
+def _reply(verb: Callable[..., Any]) -> Responder:
+    """Replies with what a verb of the courier returns, which gets the caller first."""
+    return reply_to_caller(lambda *given: verb(given[-1], *given[:-1]))
+
+
 def routes(courier: Courier, admin: CourierAdmin, auth: str) -> list[Route]:
     """`auth` is yes or optional, for `/v1/advertise`."""
-    envelopes = EnvelopeResource(courier, admin)
-    return [
-        *_envelope_routes(courier, envelopes),
-        *_read_routes(courier, admin, envelopes, auth),
-        *_admin_routes(admin),
-    ]
+    return [*_envelope_routes(courier), *_read_routes(courier, admin, auth), *_admin_routes(admin)]
 
 
-def _envelope_routes(courier: Courier, envelopes: EnvelopeResource) -> list[Route]:
+def _envelope_routes(courier: Courier) -> list[Route]:
     deliveries = DeliveryResource(courier)
     return [
-        Route("/v1/enqueue", envelopes, {
+        Route("/v1/enqueue", Responders(
+            post=_reply(lambda who, command: courier.enqueue(who, command.to, command.envelope)),
+        ), {
             "POST": Operation(USE, body=wire.Enqueue, reply=wire.Enqueued,
                               summary="Enqueue an envelope"),
         }),
-        Route("/v1/enqueue/batch", envelopes, {
+        Route("/v1/enqueue/batch", Responders(
+            post=_reply(lambda who, command: courier.enqueue_batch(
+                who, command.to, command.envelopes
+            )),
+        ), {
             "POST": Operation(USE, body=wire.EnqueueBatch, reply=wire.EnqueuedBatch, batch=True,
                               cost=lambda command: len(command.envelopes),
                               summary="Enqueue up to 1,000 envelopes, all or none"),
-        }, suffix="batch"),
+        }),
         Route("/v1/receive", deliveries, {
             "POST": Operation(USE, body=wire.ReceiveRequest, reply=wire.Received,
                               summary="Lease envelopes; with `wait`, wait for the first one"),
@@ -192,20 +130,20 @@ def _envelope_routes(courier: Courier, envelopes: EnvelopeResource) -> list[Rout
     ]  # fmt: skip
 
 
-def _read_routes(
-    courier: Courier, admin: CourierAdmin, envelopes: EnvelopeResource, auth: str
-) -> list[Route]:
-    views = ViewResource(courier, admin)
+def _read_routes(courier: Courier, admin: CourierAdmin, auth: str) -> list[Route]:
     return [
-        Route("/v1/envelope", envelopes, {
+        Route("/v1/envelope", Responders(get=_reply(admin.envelope)), {
             "GET": Operation(USE, query=wire.EnvelopeQuery, reply=wire.EnvelopeDetails,
                              summary="One envelope of a stream, with its state and history"),
-        }, suffix="item"),
-        Route("/v1/peek", envelopes, {
+        }),
+        Route("/v1/peek", Responders(get=_reply(admin.peek)), {
             "GET": Operation(USE, query=wire.PeekQuery, reply=wire.EnvelopePage,
                              summary="List envelopes of a stream without leasing them"),
-        }, suffix="peek"),
-        Route("/v1/stats", StatsResource(admin), {
+        }),
+        Route("/v1/stats", Responders(
+            get=_reply(lambda who, query: admin.all_stats(who) if query.stream is None
+                       else admin.stats(who, query.stream)),
+        ), {
             "GET": Operation(USE, query=wire.StatsQuery,
                              summary="Statistics of one stream, or of all streams"),
         }),
@@ -213,14 +151,14 @@ def _read_routes(
             "GET": Operation(USE,
                              summary="Statistics of all streams; Prometheus text by `Accept`"),
         }),
-        Route("/v1/snapshot", views, {
+        Route("/v1/snapshot", Responders(get=_reply(admin.snapshot)), {
             "GET": Operation(USE, query=wire.ViewQuery, reply=wire.ViewSnapshot,
                              summary="The rows of a view, and its version (`watermark`)"),
         }),
-        Route("/v1/live", views, {
+        Route("/v1/live", LiveViewResource(courier), {
             "GET": Operation(USE, query=wire.LiveQuery, media="text/event-stream",
                              summary="Changes of a view as server-sent events"),
-        }, suffix="live"),
+        }),
         Route("/v1/advertise", RegistrationResource(courier, auth), {
             "GET": Operation(USE, summary="Registration data for a Hostess, kernel or Router"),
         }),
@@ -228,33 +166,32 @@ def _read_routes(
 
 
 def _admin_routes(admin: CourierAdmin) -> list[Route]:
-    streams, rules = StreamResource(admin), RuleResource(admin)
     return [
-        Route("/v1/streams/pause", streams, {
+        Route("/v1/streams/pause", Responders(post=_reply(admin.pause)), {
             "POST": Operation(USE, body=wire.Pause, reply=wire.Paused,
                               summary="Pause deliveries from a stream, with or without an end"),
-        }, suffix="pause"),
-        Route("/v1/streams/resume", streams, {
+        }),
+        Route("/v1/streams/resume", Responders(post=_reply(admin.resume)), {
             "POST": Operation(USE, body=wire.Resume, reply=wire.Paused,
                               summary="Resume deliveries from a stream"),
-        }, suffix="resume"),
-        Route("/v1/streams/redrive", streams, {
+        }),
+        Route("/v1/streams/redrive", Responders(post=_reply(admin.redrive)), {
             "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
                               summary="Redrive dead letters: make them ready again"),
-        }, suffix="redrive"),
-        Route("/v1/streams/kick", streams, {
+        }),
+        Route("/v1/streams/kick", Responders(post=_reply(admin.kick)), {
             "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
                               summary="Kick delayed envelopes: make them ready now"),
-        }, suffix="kick"),
-        Route("/v1/streams/purge", streams, {
+        }),
+        Route("/v1/streams/purge", Responders(post=_reply(admin.purge)), {
             "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
                               summary="Purge envelopes: remove them permanently"),
-        }, suffix="purge"),
-        Route("/v1/rules", rules, {
+        }),
+        Route("/v1/rules", Responders(get=_reply(admin.rules)), {
             "GET": Operation(USE, summary="List triggers, and how often each fired"),
         }),
-        Route("/v1/rules/dry-run", rules, {
+        Route("/v1/rules/dry-run", Responders(post=_reply(admin.dry_run)), {
             "POST": Operation(USE, body=wire.DryRun,
                               summary="Test which triggers an envelope would fire"),
-        }, suffix="dry_run"),
+        }),
     ]  # fmt: skip

@@ -19,6 +19,7 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.errors import Forbidden
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply, reply_bytes
+from appliance.web.responders import Responders, reply_with
 from appliance.workspace.command_runner import CommandTooSlow
 
 MEDIA = {"parquet": "application/vnd.apache.parquet", "jsonl": "application/x-ndjson"}
@@ -47,14 +48,11 @@ def _check_scope(principal: Principal, log: str) -> None:
         raise Forbidden(details={"scope": scope})
 
 
-class SnapshotsResource:
+class SnapshotFileResource:
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._snapshots.newest(req.context.query))
-
-    def on_get_file(self, req: Any, resp: falcon.Response, name: str, file: str) -> None:
+    def on_get(self, req: Any, resp: falcon.Response, name: str, file: str) -> None:
         table = self._snapshots.find(name, file)
         open_part = partial(self._snapshots.open, name, table)
         send(req, resp, FileDownload(table.bytes, table.sha256, file.rpartition(".")[2]), open_part)
@@ -107,7 +105,7 @@ class ReportsResource:
 
 
 def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[Route]:
-    resource, tables = SegmentsResource(segments), SnapshotsResource(snapshots)
+    resource = SegmentsResource(segments)
     reported = ReportsResource(reports)
     return [
         Route("/api/v1/segments", resource, {
@@ -123,17 +121,17 @@ def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[R
                                      wire.SegmentsDamaged),
                              summary="Download a segment or a byte range of it"),
         }, suffix="item"),
-        Route("/api/v1/snapshots", tables, {
+        Route("/api/v1/snapshots", Responders(get=reply_with(snapshots.newest)), {
             "GET": Operation(wire.READ, reply=wire.SnapshotList, query=wire.SnapshotsQuery,
                              errors=(wire.SegmentsDamaged,),
                              summary="List snapshots of the tables, newest first, for an audit"),
         }),
-        Route("/api/v1/snapshots/{name}/{file}", tables, {
+        Route("/api/v1/snapshots/{name}/{file}", SnapshotFileResource(snapshots), {
             "GET": Operation(wire.READ, media="application/octet-stream", repeat_status=206,
                              errors=(wire.SnapshotNotFound, wire.RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
                              summary="Download a table of a snapshot or a byte range of it"),
-        }, suffix="file"),
+        }),
         Route("/api/v1/reports/activity", reported, {
             "GET": Operation(wire.READ, reply=ActivityReport, query=ActivityQuery,
                              errors=(wire.NothingInRange, wire.ReportUnavailable, CommandTooSlow),

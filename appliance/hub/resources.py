@@ -10,7 +10,8 @@ from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import event_stream
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.route import OPEN, Operation, Route
-from appliance.web.media import reply, reply_bytes, reply_change
+from appliance.web.media import reply_bytes
+from appliance.web.responders import Responders, reply_to_caller, reply_to_change, reply_with
 
 
 class HealthReporter(Protocol):
@@ -19,56 +20,13 @@ class HealthReporter(Protocol):
     def health(self) -> wire.Health: ...
 
 
-class HealthResource:
-    def __init__(self, source: HealthReporter) -> None:
-        self._source = source
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._source.health())
-
-
 class HubResource:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
 
-class ChannelsResource(HubResource):
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._hub.list_channels(req.context.query, req.context.principal))
-
-    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateChannel) -> None:
-        reply_change(req, resp, self._hub.create_channel, command)
-
-
-class HubTopicsResource(HubResource):
-    def on_get_of_channel(self, req: Any, resp: falcon.Response, channel_id: str) -> None:
-        reply(resp, self._hub.list_topics(channel_id, req.context.query, req.context.principal))
-
-    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateTopic) -> None:
-        reply_change(req, resp, self._hub.create_topic, command)
-
-    def on_patch_item(
-        self, req: Any, resp: falcon.Response, topic_id: str, command: wire.RenameTopic
-    ) -> None:
-        reply_change(req, resp, self._hub.rename_topic, topic_id, command)
-
-
-class MessagesResource(HubResource):
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._hub.page_messages(req.context.query, req.context.principal))
-
-    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMessage) -> None:
-        reply_change(req, resp, self._hub.create_message, command)
-
-    def on_get_item(self, req: Any, resp: falcon.Response, message_id: str) -> None:
-        reply(resp, self._hub.get_message(message_id, req.context.principal))
-
-    def on_patch_item(
-        self, req: Any, resp: falcon.Response, message_id: str, command: wire.PatchMessage
-    ) -> None:
-        reply_change(req, resp, self._hub.patch_message, message_id, command)
-
-    def on_post_batch(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
+class MessageBatchResource(HubResource):
+    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
         """A key in the header applies to items without a key: each gets its index appended.
 
         An invalid item is passed on as its error.
@@ -83,21 +41,6 @@ class MessagesResource(HubResource):
             isinstance(result, Reply) and result.replayed for result in results
         ):
             resp.set_header("Idempotency-Replayed", "true")
-
-
-class AttachmentsResource(HubResource):
-    def on_get(self, req: Any, resp: falcon.Response, topic_id: str) -> None:
-        reply(resp, self._hub.list_attachments(topic_id, req.context.query, req.context.principal))
-
-    def on_post(
-        self, req: Any, resp: falcon.Response, topic_id: str, command: wire.AddAttachment
-    ) -> None:
-        reply_change(req, resp, self._hub.add_attachment, topic_id, command)
-
-
-class SearchResource(HubResource):
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._hub.search(req.context.query, req.context.principal))
 
 
 class EventsResource(HubResource):
@@ -136,61 +79,71 @@ def health_route(source: HealthReporter) -> Route:
     operation = Operation(
         OPEN, reply=wire.Health, probe=True, summary="Identity and version of this hub"
     )
-    return Route("/health", HealthResource(source), {"GET": operation})
+    return Route("/health", Responders(get=reply_with(source.health)), {"GET": operation})
 
 
 def routes(hub: Hub) -> list[Route]:
-    topics, messages, events = HubTopicsResource(hub), MessagesResource(hub), EventsResource(hub)
+    events = EventsResource(hub)
     return [
         health_route(hub),
-        Route("/api/v1/channels", ChannelsResource(hub), {
+        Route("/api/v1/channels", Responders(
+            get=reply_to_caller(hub.list_channels), post=reply_to_change(hub.create_channel),
+        ), {
             "GET": Operation(READ, reply=wire.ChannelList, query=wire.ChannelsQuery,
                              summary="List channels by name", by_channel=True),
             "POST": Operation(POST, keyed=True, body=wire.CreateChannel, reply=wire.ChannelCreated,
                               status=201, summary="Create a channel", by_channel=True),
         }),
-        Route("/api/v1/channels/{channel_id}/topics", topics, {
+        Route("/api/v1/channels/{channel_id}/topics", Responders(
+            get=reply_to_caller(hub.list_topics),
+        ), {
             "GET": Operation(READ, reply=wire.TopicList, query=wire.TopicsQuery,
                              summary="List topics of a channel, newest activity first",
                              by_channel=True),
-        }, suffix="of_channel"),
-        Route("/api/v1/topics", topics, {
+        }),
+        Route("/api/v1/topics", Responders(post=reply_to_change(hub.create_topic)), {
             "POST": Operation(POST, keyed=True, body=wire.CreateTopic, reply=wire.TopicChanged,
                               status=201, summary="Create a topic", by_channel=True),
         }),
-        Route("/api/v1/topics/{topic_id}", topics, {
+        Route("/api/v1/topics/{topic_id}", Responders(patch=reply_to_change(hub.rename_topic)), {
             "PATCH": Operation(POST, keyed=True, body=wire.RenameTopic, reply=wire.TopicChanged,
                                summary="Rename a topic", by_channel=True),
-        }, suffix="item"),
-        Route("/api/v1/messages", messages, {
+        }),
+        Route("/api/v1/messages", Responders(
+            get=reply_to_caller(hub.page_messages), post=reply_to_change(hub.create_message),
+        ), {
             "GET": Operation(READ, reply=wire.MessageList, query=wire.MessagesQuery,
                              summary="List messages of a topic or channel",
                              by_channel=True),
             "POST": Operation(POST, keyed=True, body=wire.CreateMessage, reply=wire.MessageChanged,
                               status=201, summary="Post a message", by_channel=True),
         }),
-        Route("/api/v1/messages/{message_id}", messages, {
+        Route("/api/v1/messages/{message_id}", Responders(
+            get=reply_to_caller(hub.get_message), patch=reply_to_change(hub.patch_message),
+        ), {
             "GET": Operation(READ, reply=wire.OneMessage, summary="Get one message",
                              by_channel=True),
             "PATCH": Operation(POST, keyed=True, body=wire.PatchMessage,
                                reply=(wire.MessageChanged, wire.Moved),
                                summary="Edit, delete or move a message",
                                by_channel=True),
-        }, suffix="item"),
-        Route("/api/v1/messages/batch", messages, {
+        }),
+        Route("/api/v1/messages/batch", MessageBatchResource(hub), {
             "POST": Operation(POST, keyed=True, body=wire.CreateMessages, reply=wire.BatchResults,
                               batch=True, list_field="messages",
                               cost=lambda command: len(command.messages),
                               summary="Post up to 500 messages", by_channel=True),
-        }, suffix="batch"),
-        Route("/api/v1/topics/{topic_id}/attachments", AttachmentsResource(hub), {
+        }),
+        Route("/api/v1/topics/{topic_id}/attachments", Responders(
+            get=reply_to_caller(hub.list_attachments), post=reply_to_change(hub.add_attachment),
+        ), {
             "GET": Operation(READ, reply=wire.AttachmentList, query=wire.AttachmentsQuery,
                              summary="List attachments of a topic, newest first", by_channel=True),
             "POST": Operation(POST, keyed=True, body=wire.AddAttachment, reply=wire.AttachmentAdded,
                               status=201, repeat_status=200, by_channel=True,
                               summary="Add an attachment to a topic; equal ones are stored once"),
         }),
-        Route("/api/v1/search", SearchResource(hub), {
+        Route("/api/v1/search", Responders(get=reply_to_caller(hub.search)), {
             "GET": Operation(READ, reply=wire.SearchResult, query=wire.SearchQuery,
                              summary="Search messages for words and phrases, best match first",
                              by_channel=True),

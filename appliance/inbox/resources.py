@@ -14,6 +14,7 @@ from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import iso
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import reply
+from appliance.web.responders import Responders, reply_to_caller, reply_with
 
 IPC_API = "v1"
 FEATURES = ("inbox", "events", "hooks", "identity", "long_poll", "topics")
@@ -81,39 +82,6 @@ class InboxResource:
         resp.set_header("X-Accel-Buffering", "no")
 
 
-class InboxTopicsResource:
-    def __init__(self, inbox: Inbox) -> None:
-        self._inbox = inbox
-
-    def on_post_subscribe(self, req: Any, resp: falcon.Response, command: wire.TopicChange) -> None:
-        reply(resp, self._inbox.subscribe(command, req.context.principal))
-
-    def on_post_unsubscribe(
-        self, req: Any, resp: falcon.Response, command: wire.TopicChange
-    ) -> None:
-        reply(resp, self._inbox.unsubscribe(command, req.context.principal))
-
-    def on_get_list(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._inbox.topics(req.context.query, req.context.principal))
-
-
-class ProfileResource:
-    """This appliance's profile in a mesh, and its peers."""
-
-    def __init__(self, inbox: Inbox) -> None:
-        self._inbox = inbox
-
-    def on_get_peers(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._inbox.peers(req.context.query, req.context.principal))
-
-    def on_post_profile(self, req: Any, resp: falcon.Response, command: wire.ChangeProfile) -> None:
-        reply(resp, self._inbox.change_profile(command, req.context.principal))
-
-    def on_post_heartbeat(self, _req: Any, resp: falcon.Response, command: wire.Heartbeat) -> None:
-        del command
-        reply(resp, wire.HeartbeatReply(True, iso(self._inbox.clock.now_ms())))
-
-
 class AboutResource:
     """Health, versions and compatibility."""
 
@@ -166,7 +134,7 @@ def routes(inbox: Inbox, book: TokenBook, facts: StatusSources) -> list[Route]:
 
 
 def _messages(inbox: Inbox, book: TokenBook) -> list[Route]:
-    messages, topics = InboxResource(inbox, book), InboxTopicsResource(inbox)
+    messages = InboxResource(inbox, book)
     mesh_errors = (wire.MeshUnknown, wire.OtherMesh)
     broker_errors = (*mesh_errors, wire.BrokerNotReached, wire.BrokerRefused)
     return [
@@ -182,48 +150,51 @@ def _messages(inbox: Inbox, book: TokenBook) -> list[Route]:
                              errors=(*mesh_errors, wire.TooManyEventStreams),
                              summary="Stream events of a mesh as server-sent events"),
         }, suffix="events"),
-        Route("/v1/topic/subscribe", topics, {
+        Route("/v1/topic/subscribe", Responders(post=reply_to_caller(inbox.subscribe)), {
             "POST": Operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicSubscriptionReply,
                               by_channel=True, same_origin=True, errors=broker_errors,
                               example={"topic": "alerts"},
                               summary="Subscribe this appliance to a topic"),
-        }, suffix="subscribe"),
-        Route("/v1/topic/unsubscribe", topics, {
+        }),
+        Route("/v1/topic/unsubscribe", Responders(post=reply_to_caller(inbox.unsubscribe)), {
             "POST": Operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicSubscriptionReply,
                               by_channel=True, same_origin=True, errors=broker_errors,
                               example={"topic": "alerts"},
                               summary="Unsubscribe this appliance from a topic"),
-        }, suffix="unsubscribe"),
-        Route("/v1/topic/list", topics, {
+        }),
+        Route("/v1/topic/list", Responders(get=reply_to_caller(inbox.topics)), {
             "GET": Operation(wire.READ, query=wire.MeshListQuery, reply=wire.InboxTopics,
                              by_channel=True, same_origin=True, errors=mesh_errors,
                              summary="List topics of a mesh and whether they are subscribed"),
-        }, suffix="list"),
+        }),
     ]  # fmt: skip
 
 
 def _member(inbox: Inbox) -> list[Route]:
-    member = ProfileResource(inbox)
     broker_errors = (wire.MeshUnknown, wire.OtherMesh, wire.BrokerNotReached, wire.BrokerRefused)
+
+    def heartbeat(_command: wire.Heartbeat) -> wire.HeartbeatReply:
+        return wire.HeartbeatReply(True, iso(inbox.clock.now_ms()))
+
     return [
-        Route("/v1/peers", member, {
+        Route("/v1/peers", Responders(get=reply_to_caller(inbox.peers)), {
             "GET": Operation(wire.READ, query=wire.MeshListQuery, reply=wire.Peers,
                              by_channel=True, same_origin=True,
                              errors=(*broker_errors, wire.BrokerUnknown),
                              summary="List members of a mesh and whether they are connected"),
-        }, suffix="peers"),
-        Route("/v1/profile", member, {
+        }),
+        Route("/v1/profile", Responders(post=reply_to_caller(inbox.change_profile)), {
             "POST": Operation(wire.WRITE, body=wire.ChangeProfile, reply=wire.ProfileReply,
                               by_channel=True, same_origin=True,
                               errors=(*broker_errors, wire.BrokerUnknown),
                               example={"status": "working"},
                               summary="Change this appliance's profile in a mesh"),
-        }, suffix="profile"),
-        Route("/v1/heartbeat", member, {
+        }),
+        Route("/v1/heartbeat", Responders(post=reply_with(heartbeat)), {
             "POST": Operation(wire.WRITE, body=wire.Heartbeat, reply=wire.HeartbeatReply,
                               by_channel=True, same_origin=True, example={},
                               summary="Check that the appliance answers"),
-        }, suffix="heartbeat"),
+        }),
     ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from appliance.outbox.admin import Command, OutboxAdmin, Verb
 from appliance.outbox.expiry import MaxAgeTooLong, RetentionTooShort
 from appliance.outbox.service import Outbox
 from appliance.web.media import reply, reply_bytes, reply_stored
+from appliance.web.responders import Responder, Responders, reply_with
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -52,45 +53,19 @@ def batch_body(results: list[tuple[int, wire.Accepted] | ApplianceError]) -> byt
     return b'{"results":[%b]}' % b",".join(items)
 
 
-class OutboxResource:
-    def __init__(self, outbox: Outbox, admin: OutboxAdmin) -> None:
-        self._outbox = outbox
-        self._admin = admin
+def _command(admin: OutboxAdmin, verb: Verb) -> Responder:
+    """Replies as a command of operators does, also if it is repeated with the same key."""
 
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._outbox.state())
-
-    def on_get_sends(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._outbox.list_sends(req.context.query))
-
-    def on_get_inspect(self, req: Any, resp: falcon.Response) -> None:
-        query = req.context.query
-        reply(resp, self._outbox.inspect(query.id, query.after, query.limit))
-
-    def on_get_export(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._outbox.export(req.context.query))
-
-    def on_post_redrive(self, req: Any, resp: falcon.Response, command: wire.Redrive) -> None:
-        self._answer(req, resp, "redrive", command)
-
-    def on_post_drop(self, req: Any, resp: falcon.Response, command: wire.Drop) -> None:
-        self._answer(req, resp, "drop", command)
-
-    def on_post_prune(self, req: Any, resp: falcon.Response, command: wire.Prune) -> None:
-        self._answer(req, resp, "prune", command)
-
-    def on_post_reload(self, req: Any, resp: falcon.Response, command: wire.Reload) -> None:
-        del command
-        reply(resp, self._outbox.reload())
-
-    def _answer(self, req: Any, resp: falcon.Response, verb: Verb, command: Command) -> None:
+    def respond(req: Any, resp: falcon.Response, command: Command) -> None:
         context = req.context
-        result = self._admin.execute(verb, command, context.principal.id, context.idempotency_key)
+        result = admin.execute(verb, command, context.principal.id, context.idempotency_key)
         reply_stored(resp, result)
+
+    return respond
 
 
 def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
-    sends, resource = SendResource(outbox), OutboxResource(outbox, admin)
+    sends = SendResource(outbox)
     errors_of_send = (
         destination.BadDestination, wire.TwoIds, wire.NoBrokerForMesh, wire.MemberRevoked,
         wire.NoSuchTarget, wire.MessageTooLarge, wire.MailNotAllowed, wire.IdReused,
@@ -115,43 +90,45 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
                               example={"topic": "alerts", "message": "build done"},
                               summary="Send a message to a topic"),
         }, suffix="topic"),
-        Route("/v1/outbox", resource, {
+        Route("/v1/outbox", Responders(get=reply_with(outbox.state)), {
             "GET": Operation(wire.READ, reply=wire.OutboxState,
                              summary="State of the outbox: queue depth, age and fill level"),
         }),
-        Route("/v1/outbox/sends", resource, {
+        Route("/v1/outbox/sends", Responders(get=reply_with(outbox.list_sends)), {
             "GET": Operation(wire.READ, reply=wire.OutboxPage, query=wire.ListQuery,
                              summary="List sends without payloads, newest first"),
-        }, suffix="sends"),
-        Route("/v1/outbox/inspect", resource, {
+        }),
+        Route("/v1/outbox/inspect", Responders(
+            get=reply_with(lambda query: outbox.inspect(query.id, query.after, query.limit)),
+        ), {
             "GET": Operation(wire.READ, reply=wire.OutboxSend, query=wire.InspectQuery,
                              errors=(wire.NoSuchSend,),
                              summary="Get one send with its payload and its chain of redrives"),
-        }, suffix="inspect"),
-        Route("/v1/outbox/export", resource, {
+        }),
+        Route("/v1/outbox/export", Responders(get=reply_with(outbox.export)), {
             "GET": Operation(wire.READ, reply=wire.ExportPage, query=wire.ExportQuery,
                              summary="Export sends with their payloads, oldest first, in pages"),
-        }, suffix="export"),
-        *[Route(f"/v1/outbox/{name}", resource, {
+        }),
+        *[Route(f"/v1/outbox/{name}", Responders(post=_command(admin, "redrive")), {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Redrive, reply=wire.RedriveResult,
                               errors=(wire.NoSuchSend, wire.WrongState, wire.IdTaken,
                                       wire.PayloadGone, KeyReused),
                               example={"id": "out_01K9Z7V0F5W3M2D8S6T4R1Q0P9", "auto": True},
                               summary="Retire stuck sends and replace them with new ones"),
-        }, suffix="redrive") for name in ("redrive", "requeue")],  # requeue: the former name
-        Route("/v1/outbox/drop", resource, {
+        }) for name in ("redrive", "requeue")],  # requeue: the former name
+        Route("/v1/outbox/drop", Responders(post=_command(admin, "drop")), {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Drop, reply=wire.DropResult,
                               errors=(wire.NoSuchSend, wire.WrongState, KeyReused),
                               summary="Retire a send and drop its payload; its id stays used"),
-        }, suffix="drop"),
-        Route("/v1/outbox/prune", resource, {
+        }),
+        Route("/v1/outbox/prune", Responders(post=_command(admin, "prune")), {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Prune, reply=wire.Pruned,
                               errors=(KeyReused,),
                               summary="Drop payloads of ended sends; their ids stay used"),
-        }, suffix="prune"),
-        Route("/v1/outbox/reload", resource, {
+        }),
+        Route("/v1/outbox/reload", Responders(post=reply_with(lambda _command: outbox.reload())), {
             "POST": Operation(wire.ADMIN, body=wire.Reload, reply=wire.Reloaded,
                               errors=(BadSettings, RetentionTooShort, MaxAgeTooLong), example={},
                               summary="Reload the settings of [outbox]"),
-        }, suffix="reload"),
+        }),
     ]  # fmt: skip

@@ -14,49 +14,42 @@ from appliance.tokens.service import Tokens
 from appliance.tokens.sessions import CURRENT, SESSION_MS, Sessions, who
 from appliance.web.guard import cookie_name
 from appliance.web.media import reply
+from appliance.web.responders import Responder, Responders, reply_with
 
 ADMIN = "tokens:admin"
 NO_STORE = "no-store"  # secrets must not be cached
 
 
-class TokensResource:
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
+def _keep_secret(respond: Responder) -> Responder:
+    """The same reply, which must not be cached."""
 
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._tokens.list_all(req.context.query))
-
-    def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateToken) -> None:
+    def respond_once(req: Any, resp: falcon.Response, **fields: Any) -> None:
         resp.set_header("Cache-Control", NO_STORE)
-        reply(resp, self._tokens.create(command), 201)
+        respond(req, resp, **fields)
 
-    def on_delete_item(self, req: Any, resp: falcon.Response, token_id: str) -> None:
-        reply(resp, self._tokens.revoke(token_id))
-
-    def on_post_rotation(
-        self, req: Any, resp: falcon.Response, token_id: str, command: wire.RotateToken
-    ) -> None:
-        resp.set_header("Cache-Control", NO_STORE)
-        reply(resp, self._tokens.rotate(token_id, command))
+    return respond_once
 
 
 def routes(tokens: Tokens) -> list[Route]:
-    resource = TokensResource(tokens)
     return [
-        Route("/api/v1/tokens", resource, {
+        Route("/api/v1/tokens", Responders(
+            get=reply_with(tokens.list_all), post=_keep_secret(reply_with(tokens.create, 201)),
+        ), {
             "GET": Operation(ADMIN, reply=wire.TokenList, query=wire.TokensQuery,
                              summary="List all tokens without their secrets"),
             "POST": Operation(ADMIN, body=wire.CreateToken, reply=wire.TokenIssued, status=201,
                               summary="Issue a token; only this response contains its secret"),
         }),
-        Route("/api/v1/tokens/{token_id}", resource, {
+        Route("/api/v1/tokens/{token_id}", Responders(delete=reply_with(tokens.revoke)), {
             "DELETE": Operation(ADMIN, reply=wire.TokenRevoked,
                                 summary="Revoke a token and close its connections"),
-        }, suffix="item"),
-        Route("/api/v1/tokens/{token_id}/rotate", resource, {
+        }),
+        Route("/api/v1/tokens/{token_id}/rotate", Responders(
+            post=_keep_secret(reply_with(tokens.rotate)),
+        ), {
             "POST": Operation(ADMIN, body=wire.RotateToken, reply=wire.TokenIssued,
                               summary="Replace a token's secret; the old one is valid for a while"),
-        }, suffix="rotation"),
+        }),
     ]  # fmt: skip
 
 

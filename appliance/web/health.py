@@ -16,6 +16,7 @@ from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.guard import Guard
 from appliance.web.media import reply, reply_bytes
+from appliance.web.responders import Responders, reply_with
 
 READ_DOCTOR = "doctor:read"
 """The scope of the doctor's report. No token can have it itself: only `admin` includes it, because
@@ -55,11 +56,6 @@ class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
     facts: dict[str, float] | None = None
 
 
-class HealthyResource:
-    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
-        reply(resp, Alive())
-
-
 class ReadyResource:
     """200 if ready, otherwise 503.
 
@@ -84,12 +80,10 @@ class ReadyResource:
         reply(resp, body, 200 if readiness.ready else 503)
 
 
-class PrometheusResource:
-    """The metrics as Prometheus text, or as OpenMetrics if requested."""
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        encode, media = choose_encoder(req.env.get("HTTP_ACCEPT", ""))
-        reply_bytes(resp, encode(REGISTRY), media=media)
+def reply_with_metrics(req: falcon.Request, resp: falcon.Response) -> None:
+    """As Prometheus text, or as OpenMetrics if requested."""
+    encode, media = choose_encoder(req.env.get("HTTP_ACCEPT", ""))
+    reply_bytes(resp, encode(REGISTRY), media=media)
 
 
 def routes(guard: Guard, readiness: Callable[[], ReadinessResult]) -> list[Route]:
@@ -97,7 +91,7 @@ def routes(guard: Guard, readiness: Callable[[], ReadinessResult]) -> list[Route
     served = Operation(OPEN, "Check that the appliance is ready", reply=Readiness, probe=True)
     scraped = Operation("metrics:read", "Metrics for Prometheus", media="text/plain")
     return [
-        Route("/-/healthy", HealthyResource(), {"GET": alive}),
+        Route("/-/healthy", Responders(get=reply_with(Alive)), {"GET": alive}),
         Route("/-/ready", ReadyResource(guard, readiness), {"GET": served}),
-        Route("/metrics", PrometheusResource(), {"GET": scraped}),
+        Route("/metrics", Responders(get=reply_with_metrics), {"GET": scraped}),
     ]

@@ -18,6 +18,7 @@ import appliance
 from appliance.kernel.route import READ_DOCS, Operation, Route
 from appliance.web.guard import Guard
 from appliance.web.media import reply, reply_bytes
+from appliance.web.responders import Responders
 
 HTML = "text/html; charset=utf-8"
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
@@ -98,44 +99,36 @@ class Landing:
         return f"{self._guard.scheme(environ)}://{host}"
 
 
-class Reference:
+def _reference(routes: Sequence[Route]) -> Page:
     """All routes with their scopes, as a table."""
-
-    def __init__(self, routes: Sequence[Route]) -> None:
-        rows = "".join(
-            _row(route.path, method, operation)
-            for route in routes
-            for method, operation in sorted(route.operations.items())
-        )
-        text = _template().replace("{{version}}", appliance.__version__)
-        start, end = text.index("<main>"), text.index("</main>")
-        table = (
-            "<main><p><a href='/'>Agentlip</a></p><h1>Routes</h1>"
-            "<p>The same table as <a href='/api/v1/openapi.json'>OpenAPI</a>, "
-            "with all requests and replies.</p>"
-            "<table><thead><tr><th>Route<th>Description<th>Scope</tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
-        )
-        self._page = Page(text[:start] + table + text[end:])
-
-    def on_get(self, _req: falcon.Request, resp: falcon.Response) -> None:
-        self._page.answer(resp)
+    rows = "".join(
+        _row(route.path, method, operation)
+        for route in routes
+        for method, operation in sorted(route.operations.items())
+    )
+    text = _template().replace("{{version}}", appliance.__version__)
+    start, end = text.index("<main>"), text.index("</main>")
+    table = (
+        "<main><p><a href='/'>Agentlip</a></p><h1>Routes</h1>"
+        "<p>The same table as <a href='/api/v1/openapi.json'>OpenAPI</a>, "
+        "with all requests and replies.</p>"
+        "<table><thead><tr><th>Route<th>Description<th>Scope</tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
+    )
+    return Page(text[:start] + table + text[end:])
 
 
 def routes(described: Sequence[Route], guard: Guard) -> list[Route]:
     """The routes `/` and `/docs`. `described`: the routes that `/docs` lists."""
+    reference = _reference(described)
     return [
-        Route(
-            "/",
-            Landing(guard),
-            {"GET": Operation(READ_DOCS, "Start page with links", media="text/html")},
-        ),
-        Route(
-            "/docs",
-            Reference(described),
-            {"GET": Operation(READ_DOCS, "Page with all routes", media="text/html")},
-        ),
-    ]
+        Route("/", Landing(guard), {
+            "GET": Operation(READ_DOCS, "Start page with links", media="text/html"),
+        }),
+        Route("/docs", Responders(get=lambda _req, resp: reference.answer(resp)), {
+            "GET": Operation(READ_DOCS, "Page with all routes", media="text/html"),
+        }),
+    ]  # fmt: skip
 
 
 def _template() -> str:

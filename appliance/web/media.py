@@ -1,6 +1,5 @@
 """Encodes replies as JSON."""
 
-from collections.abc import Callable
 from typing import Any
 
 import falcon
@@ -31,11 +30,3 @@ def reply_stored(resp: falcon.Response, result: Reply) -> None:
     reply_bytes(resp, result.body, result.status)
     if result.replayed:
         resp.set_header("Idempotency-Replayed", "true")
-
-
-def reply_change(
-    req: falcon.Request, resp: falcon.Response, verb: Callable[..., Reply], *arguments: Any
-) -> None:
-    """Reply with the result of `verb`, called with the caller and the idempotency key too."""
-    context = req.context
-    reply_stored(resp, verb(*arguments, context.principal, context.idempotency_key))

@@ -4,7 +4,8 @@ Scopes stay the same, so unauthorized callers learn nothing. Signatures are not 
 the keys are in the damaged store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,32 +14,25 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.route import Operation, Route, responder_name
 
 
-class Suspended:
-    """A resource with a responder for each operation; each raises `error`."""
-
-    def __init__(self, names: Sequence[str], error: ApplianceError) -> None:
-        def refuse(*_args: Any, **_given: Any) -> None:
-            raise error
-
-        for name in names:
-            setattr(self, name, refuse)
-
-
 def suspended_routes(routes: Sequence[Route], error: ApplianceError) -> list[Route]:
+    refuse = refuse_with(error)
     return [
         msgspec.structs.replace(
             route,
-            resource=Suspended([responder_name(m, route.suffix) for m in route.operations], error),
+            resource=SimpleNamespace(
+                **{responder_name(method, route.suffix): refuse for method in route.operations}
+            ),
             operations={method: _bare(operation) for method, operation in route.operations.items()},
         )
         for route in routes
     ]
 
 
-def suspended_socket(error: ApplianceError) -> Any:
-    """Serves a socket: accepts it, then closes it with the error's code."""
+def refuse_with(error: ApplianceError) -> Callable[..., Any]:
+    """A responder, or what serves a socket: it accepts the socket, and closes it with the code of
+    the error."""
 
-    def refuse(*_args: Any) -> int:
+    def refuse(*_args: Any, **_given: Any) -> None:
         raise error
 
     return refuse

@@ -103,11 +103,11 @@ class Webhooks:
         last = rows[-1].id if rows else query.after
         return wire.WebhookList([views.to_wire(row, now_ms) for row in rows], more, last)
 
-    def pending(self, webhook_id: str, limit: int) -> wire.PendingEvents:
+    def pending(self, webhook_id: str, query: wire.PendingQuery) -> wire.PendingEvents:
         """The next deliveries, signed now. Sends nothing and moves no cursor."""
         row = self._store.read(queries.require, webhook_id)
         until = self._hub.feed.head
-        limit = min(limit, PENDING_MAX)
+        limit = min(query.limit, PENDING_MAX)
         unsigned, cursor = self._store.read(queries.pending, row, until, limit, SCAN_ROWS_MAX)
         signed = [self._sign(row, number, envelope) for number, envelope in unsigned]
         return wire.PendingEvents(signed, cursor, has_more=cursor < until)

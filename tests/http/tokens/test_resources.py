@@ -2,10 +2,12 @@
 
 import threading
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from appliance.hub import resources
+from appliance.hub.service import Hub
 from tests.support.commands import agentlip
 from tests.support.servedhub import serve
 from tests.support.socketclient import SocketClient
@@ -134,7 +136,7 @@ QUERIES = {
 def limited_routes():
     return [
         f"{method} {route.path}"
-        for route in resources.routes(SimpleNamespace())
+        for route in resources.routes(Mock(spec=Hub))
         for method, operation in route.operations.items()
         if operation.by_channel
     ]

@@ -1,0 +1,57 @@
+"""Responders that pass a request on to a verb: a row of a route table, in place of a class.
+
+    Route("/bus/v1/claims", Responders(get=reply_with(bus.claims)), {"GET": Operation(…)})
+
+A verb gets the fields of the path in their order, then the query or the body.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import falcon
+
+from appliance.web.media import reply, reply_stored
+
+Verb = Callable[..., Any]
+Responder = Callable[..., None]
+
+
+class Responders:
+    """The resource of one path, with a responder for each method."""
+
+    def __init__(self, **by_method: Responder) -> None:
+        for method, respond in by_method.items():
+            setattr(self, f"on_{method}", respond)
+
+
+def reply_with(verb: Verb, status: int = 200) -> Responder:
+    """Replies with what the verb returns."""
+
+    def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
+        reply(resp, verb(*_arguments(req, fields)), status)
+
+    return respond
+
+
+def reply_to_caller(verb: Verb, status: int = 200) -> Responder:
+    """Replies with what the verb returns, which also gets the caller."""
+
+    def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
+        reply(resp, verb(*_arguments(req, fields), req.context.principal), status)
+
+    return respond
+
+
+def reply_to_change(verb: Verb) -> Responder:
+    """Replies as the verb does, which also gets the caller and the idempotency key."""
+
+    def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
+        context = req.context
+        reply_stored(resp, verb(*fields.values(), context.principal, context.idempotency_key))
+
+    return respond
+
+
+def _arguments(req: Any, fields: Mapping[str, Any]) -> list[Any]:
+    query = req.context.query
+    return [*fields.values(), *(() if query is None else (query,))]
