@@ -11,7 +11,7 @@ next repair does it.
 import shutil
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Protocol
 
 import msgspec
@@ -257,13 +257,13 @@ class Repair:
         applied = []
         for number, step in enumerate(steps, 1):
             self._progress(f"step {number} of {len(steps)}: {step.message}")
-            outcome, reason = self._apply(step, saved)
+            outcome, reason = self._apply(step)
             applied.append(
                 AppliedStep(repair=saved.name, step=step, outcome=outcome, reason=reason)
             )
         return applied
 
-    def _apply(self, step: Step, saved: SavedFiles) -> tuple[str, str]:
+    def _apply(self, step: Step) -> tuple[str, str]:
         """The outcome of a step, and its reason."""
         refusal = self._refusal(step)
         if refusal is not None:
@@ -280,12 +280,7 @@ class Repair:
                 f" {error.message}; {self._stop if error.hint == STOP else error.hint}"
             )
         except (OSError, sqlite3.Error, ApplianceError) as error:
-            reason = str(error) or type(error).__name__
-            with suppress(OSError):
-                for path in step.saves:
-                    if saved.put_back(path):
-                        reason += f"; {path} was put back"
-            return FAILED, reason
+            return FAILED, str(error) or type(error).__name__
 
     def _refusal(self, step: Step) -> str | None:
         """Why a step is not begun."""

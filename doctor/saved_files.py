@@ -56,15 +56,6 @@ class SavedFiles:
             if folder == self._datadir.dir:
                 break
 
-    def put_back(self, path: str) -> bool:
-        """Puts a saved file back if it is gone. An existing file may be newer than its copy, and
-        is never replaced. Returns whether it was put back."""
-        source, target = self.copy_of(path), self._datadir.workspace / path
-        if not source.is_file() or os.path.lexists(target):
-            return False
-        _copy_file(source, target)
-        return True
-
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 

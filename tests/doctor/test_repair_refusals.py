@@ -15,9 +15,7 @@ import pytest
 from appliance.checks.step import Step
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import WriterLock
-from doctor import actions
 from doctor import repair as repairs
-from doctor.actions import Action
 from doctor.derived import DERIVED
 from doctor.ownership import RepairRunning, only_repair, writer_lock
 from doctor.repair import DONE, FAILED, REFUSED, DiskUnusable
@@ -226,23 +224,6 @@ def test_repair_on_an_unusable_disk_names_the_disk(tmp_path: Path, trouble: str)
         with pytest.raises(DiskUnusable):
             apply(workspace)
         assert workspace.data.server_file.exists()
-
-
-def test_file_that_a_failed_step_removed_is_put_back(
-    workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leave_server_file(workspace)
-    text = workspace.data.server_file.read_text()
-
-    def fail(target: actions.Target, arguments: actions.Arguments) -> str:
-        target.path(arguments["path"]).unlink()
-        raise OSError("the disk went away")
-
-    monkeypatch.setitem(actions.ACTIONS, "remove-file", Action(apply=fail))
-    result = repair(workspace, "--yes")
-    assert "[failed] host.server-file" in result.stdout
-    assert ".agentlip/server.json was put back" in result.stdout
-    assert workspace.data.server_file.read_text() == text
 
 
 def test_only_the_newest_repairs_are_kept(
