@@ -81,14 +81,7 @@ def _workspace(given: Path | None) -> DataDir:
             f"no workspace in {datadir.workspace}",
             hint="restore into a new directory: agentlip backup restore SET --into DIR --yes",
         )
-    try:
-        return discover(Path.cwd())
-    except WorkspaceNotFound:
-        here = Path.cwd()
-        for folder in (here, *here.parents):
-            if (folder / ".agentlip" / "stores.json").is_file():
-                return DataDir(folder)
-        raise
+    return discover(Path.cwd())
 
 
 def _settings(datadir: DataDir) -> BackupSettings:
