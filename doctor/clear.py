@@ -5,10 +5,11 @@ from contextlib import closing
 
 from appliance.backup.remedies import restore_hint
 from appliance.checks.check import Finding
-from appliance.checks.context import is_damage, open_read_only
+from appliance.checks.context import open_read_only
 from appliance.kernel import meta
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Conflict, Unavailable
+from appliance.kernel.store_errors import is_damage
 from appliance.kernel.whole_file import sync_directory
 from appliance.workspace import row_digest
 from appliance.workspace.datadir import DataDir, HubRunning

@@ -4,7 +4,7 @@ import re
 import sqlite3
 from collections.abc import Iterable
 
-from appliance.checks.context import is_damage
+from appliance.kernel.store_errors import is_damage
 
 COMPLETE = "integrity_check(20)"
 QUICK = "quick_check(1)"

@@ -26,9 +26,9 @@ BUDGETS = {
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
-    "doctor": 7_270, "hub": 6_900, "child": 314, "spark": 5_260, "kernel": 3_395, "backup": 4_698,
+    "doctor": 7_250, "hub": 6_900, "child": 314, "spark": 5_260, "kernel": 3_392, "backup": 4_685,
     "courier": 4_512, "export": 3_458, "broker": 3_683, "sdk": 3_500, "outbox": 3_166,
-    "web": 3_275, "workspace, recovery, upgrade": 2_828,
+    "web": 3_275, "workspace, recovery, upgrade": 2_825,
     OTHER: 10_490, "tests": 69_200,
 }  # fmt: skip
 NO_CODE = {

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from appliance.backup.deadline import Deadline, Undecided
@@ -82,12 +81,7 @@ class ScratchServer:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def get(self, target: str) -> bytes:

@@ -15,11 +15,10 @@ from appliance.kernel import event_ids, meta
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ownership import open_own
 from appliance.kernel.store_declaration import declaration_of, file_of
-from appliance.kernel.store_errors import sqlite_name
+from appliance.kernel.store_errors import is_damage, sqlite_name
 
 PAGES_AT_ONCE = 1024
 PRINCIPALS_MAX = 1_000
-_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _WRITING = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")
 
 
@@ -134,7 +133,7 @@ def _number(text: str | None) -> int:
 def _translate(pinned: PinnedStore, error: sqlite3.Error) -> ApplianceError:
     if sqlite_name(error).startswith(_WRITING):
         return _not_writable(str(error))
-    if sqlite_name(error).startswith(_DAMAGE):
+    if is_damage(error):
         return not_copied(pinned.store, f"it is damaged: {error}")
     return refusal(pinned.store, pinned.path.parent, error)
 

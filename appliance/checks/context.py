@@ -4,13 +4,12 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from appliance.checks.settings import DoctorSettings
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
-from appliance.kernel.store_errors import DISK_FULL_BYTES, is_read_only
+from appliance.kernel.store_errors import DISK_FULL_BYTES, is_damage, is_read_only
 from appliance.workspace.datadir import STORES, DataDir, LockView, ServerFile, read_lock
 
 _SUBSYSTEM_OF = {"events": "hub", "mail": "outbox"}  # prefix of a check → subsystem
@@ -54,12 +53,7 @@ class Context:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -190,12 +184,6 @@ def _needs_no_log(database: Path) -> bool:
         return False
     full = volume.f_bavail * volume.f_frsize < DISK_FULL_BYTES
     return is_read_only(database.parent) or (full and not in_use)
-
-
-def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the error means that the file is damaged."""
-    code = getattr(error, "sqlite_errorcode", None) or 0
-    return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_damage_of_rows(error: sqlite3.Error) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 
 from gevent.lock import BoundedSemaphore
 
@@ -32,10 +31,5 @@ class GreenletLock:
     def __enter__(self) -> None:
         self._semaphore.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._semaphore.release()

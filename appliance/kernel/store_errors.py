@@ -99,6 +99,11 @@ def sqlite_name(error: sqlite3.Error) -> str:
     return getattr(error, "sqlite_errorname", "") or type(error).__name__
 
 
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the error means that the file is damaged. A busy file or a full disk is not."""
+    return sqlite_name(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+
 def free_bytes(directory: Path) -> int:
     """Bytes that an unprivileged process can still write in `directory`, which may be missing."""
     try:
@@ -142,7 +147,7 @@ def translate(error: sqlite3.Error, directory: Path | None = None) -> Exception:
         return FileSystemReadOnly()
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
         return StoreFull()
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+    if is_damage(error):
         return StoreSuspect()
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
         if directory is not None and free_bytes(directory) < DISK_FULL_BYTES:

@@ -4,12 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from appliance.kernel.store_errors import StoreSuspended
+from appliance.kernel.store_errors import StoreSuspended, is_damage
 from appliance.kernel.store_files import open_database
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.upgrade import StoreDamaged
-
-_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
 def is_damaged(database: Path, *, quick: bool) -> bool:
@@ -21,8 +19,7 @@ def is_damaged(database: Path, *, quick: bool) -> bool:
             pragma = "quick_check" if quick else "integrity_check"
             row = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
     except sqlite3.DatabaseError as error:
-        # A busy database or a full disk is not damage.
-        return (getattr(error, "sqlite_errorname", None) or "").startswith(_DAMAGE)
+        return is_damage(error)
     return row is None or row[0] != "ok"
 
 

@@ -14,10 +14,9 @@ from typing import Literal
 
 import msgspec
 
-from appliance.kernel.store_errors import sqlite_name
+from appliance.kernel.store_errors import is_damage, sqlite_name
 
 SHOWN_MAX = 20  # ids of each kind in a plan, which people read
-_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 NoticeKind = Literal["lost", "lost-delivered", "valid-again", "still-revoked", "sent-again"]
 
 
@@ -103,10 +102,9 @@ class RestoreContext:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            name = sqlite_name(error)
-            if name.startswith(_DAMAGE):
+            if is_damage(error):
                 self.damaged = True
-            elif name != "SQLITE_ERROR":  # an older file lacks a table
+            elif sqlite_name(error) != "SQLITE_ERROR":  # an older file lacks a table
                 raise
 
     def _add(self, kind: NoticeKind, noun: str, count: int, selection: str) -> None:

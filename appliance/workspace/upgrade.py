@@ -22,12 +22,12 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Conflict, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import adapter_of
+from appliance.kernel.store_errors import is_damage
 from appliance.workspace.datadir import DataDirNotWritable
 from appliance.workspace.migration import BadMigration, Migration, load, newest, statements
 
 # Checking a file of this size takes well under a second; larger ones are left to the doctor.
 CHECK_AT_START_BYTES_MAX = 64 * 1024 * 1024
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NO_DISK = (
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
 )  # fmt: skip
@@ -243,7 +243,7 @@ class Upgrade:
         except (sqlite3.Error, BadMigration) as error:
             if self._connection.in_transaction:  # a full disk may have rolled it back already
                 execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error) and _primary(error) in _DAMAGE:
+            if isinstance(error, sqlite3.Error) and is_damage(error):
                 raise upgrade_error(error, self._store) from error
             raise self._failed(migration, error) from error
         self._log.info("migration applied", store=self._store, file=migration.name)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from appliance.backup.remedies import copy_hint
 from appliance.checks.check import RESTORE, Check, Cost, Finding, Problem, Severity
-from appliance.checks.context import Context, is_damage
-from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached
+from appliance.checks.context import Context
+from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached, is_damage
 from appliance.workspace.datadir import SHARED_STORES, DataDir
 from appliance.workspace.manifest import StoreLost
 from appliance.workspace.schema import NEEDED, SchemaState, state
