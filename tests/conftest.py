@@ -37,6 +37,15 @@ settings.load_profile("any machine")
 MUST_RUN = {"container": "CONTAINERS", "nix": "NIX", "spark": "SPARK"}
 
 
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """A served hub of this module's own."""
+    from tests.support.servedhub import serve  # not where only Spark is installed
+
+    with serve(tmp_path_factory.mktemp("hub")) as hub:
+        yield hub
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow files come first, so that at the end no worker runs one while the others are idle."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}

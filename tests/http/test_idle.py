@@ -3,20 +3,11 @@
 import re
 import time
 
-import pytest
-
-from tests.support.servedhub import serve
 from tests.support.until import until
 
 ROUNDS_PER_SECOND_MAX = 10
 WATCHED_SECONDS = 4.0
 COUNTED = re.compile(r'^agentlip_loop_rounds_total\{loop="(\w+)"\} (\S+)$', re.MULTILINE)
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("idle")) as hub:
-        yield hub
 
 
 def counted(hub):

@@ -16,14 +16,7 @@ from appliance.kernel.errors import Invalid
 from appliance.sdk import bus as sdk_bus
 from appliance.sdk.bus import FileBus, HttpBus
 from appliance.sdk.http import ConnectionBroken, HubClient
-from tests.support.servedhub import serve
 from tests.support.until import until
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("bus")) as hub:
-        yield hub
 
 
 @pytest.fixture(params=["file", "http"])

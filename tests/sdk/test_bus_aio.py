@@ -13,13 +13,6 @@ from appliance.busfile.workers import StaleState
 from appliance.kernel.errors import Invalid
 from appliance.sdk.bus import FileBus
 from appliance.sdk.bus_aio import AsyncFileBus, AsyncHttpBus
-from tests.support.servedhub import serve
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("bus")) as hub:
-        yield hub
 
 
 @pytest.fixture(params=["file", "http"])

@@ -75,12 +75,6 @@ def following(**arguments: Any) -> Iterator[Follow]:
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("sdk")) as hub:
-        yield hub
-
-
-@pytest.fixture(scope="module")
 def channel_and_topic(hub):
     return hub.channel_with_topic("general")
 

@@ -32,12 +32,6 @@ def is_accessible(page, screen):
     assert barriers == [], "\n".join(barriers)
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("ui")) as hub:
-        yield hub
-
-
 def test_checker_is_the_recorded_one():
     (recorded,) = tomllib.loads((AXE / "VENDOR.toml").read_text("utf-8"))["file"]
     content = (AXE / recorded["name"]).read_bytes()

@@ -11,12 +11,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("ui")) as hub:
-        yield hub
-
-
-@pytest.fixture(scope="module")
 def browser(hub):
     with ui_page(hub) as page:
         yield page

@@ -25,12 +25,6 @@ WIRE_BYTES_MAX = 150_000
 LINES_MAX = 3_000
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("ui")) as hub:
-        yield hub
-
-
 @pytest.mark.parametrize("path", ["/ui/", "/ui", "/ui/main.js", "/ui/vendor/preact.js"])
 def test_every_file_has_the_policy_and_needs_no_token(hub, path):
     client = hub.connect(token=None)

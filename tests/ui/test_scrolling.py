@@ -3,7 +3,6 @@
 import pytest
 
 from tests.bench.ui.scrolling import FEW, MANY, fill, scroll
-from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
 from tests.support.until import until
 
@@ -11,12 +10,6 @@ pytestmark = pytest.mark.slow
 
 ROWS_MAX = 300
 TASK_MS_MAX = 50  # processor time; people notice a longer task
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("ui")) as hub:
-        yield hub
 
 
 def test_huge_topic_scrolls_like_a_small_one(hub):

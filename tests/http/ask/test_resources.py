@@ -15,12 +15,6 @@ PATH = "/api/v1/asks"
 QUESTION = {"text": "Deploy?", "sender": "ci", "choices": ["yes", "no"]}
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub")) as hub:
-        yield hub
-
-
 def ask(hub, **more):
     return ServedHub.made(hub.http.post(PATH, QUESTION | more))["ask"]
 

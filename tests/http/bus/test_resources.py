@@ -22,12 +22,6 @@ SPECIFIED = ROOT / "appliance/busfile/schema_v1.sql"
 SEND = {"from_agent": "ada", "type": "task_progress", "payload": {"progress": 0.5}}
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("bus")) as hub:
-        yield hub
-
-
 @pytest.fixture
 def paths(hub):
     return BusPaths(hub.datadir.workspace)

@@ -19,12 +19,6 @@ TOKENS = "/api/v1/tokens"
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("tokens")) as hub:
-        yield hub
-
-
-@pytest.fixture(scope="module")
 def ours(hub):
     return hub.channel_with_topic("ours")
 

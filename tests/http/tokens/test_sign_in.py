@@ -12,12 +12,6 @@ SESSIONS = "/api/v1/sessions"
 CURRENT = f"{SESSIONS}/current"
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("sessions")) as hub:
-        yield hub
-
-
 def link(hub, **more) -> str:
     return str(hub.made(hub.http.post("/api/v1/invitations", more))["secret"])
 

@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from tests.support.servedhub import serve
 from tests.support.socketclient import CONT, PING, PONG, TEXT, Closed, SocketClient, frame
 
 FLOODS = {
@@ -19,12 +18,6 @@ QUERIES = {"/v1/subscribe": "?stream=flooded/a", "/v1/live": "?view=inflight"}
 REASON = "more than 20 control frames and short fragments a second"
 FLOODERS = 8
 FLOOD_BYTES_MAX = 30_000_000
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("floods")) as hub:
-        yield hub
 
 
 def opened(hub, path, kind="pings"):
