@@ -96,7 +96,7 @@ def update_mesh(
     Example: agentlip mesh update lab --concurrency allow_concurrent
     """
     body = _retention(dedupe_days, keep_days, permanent, concurrency)
-    if not body:
+    if all(value is None for value in body.values()):
         raise Invalid("nothing to change", hint="agentlip mesh update --help lists the options")
     session.answer(session.hub().patch(_path(mesh), body), f"changed {mesh}")
 
@@ -268,7 +268,7 @@ def add_webhook(
 
     Example: agentlip mesh add-webhook lab https://ci.example.com/hook
     """
-    body = {"url": url, **_secret(secret_file)}
+    body = {"url": url, "secret": _secret(secret_file)}
     answer = session.hub().post(_path(mesh, "webhooks"), body)
     session.answer(answer, f"webhook:{answer['webhook']['id']}\n{answer['secret']}")
 
@@ -297,10 +297,9 @@ def update_webhook(
 
     Example: agentlip mesh update-webhook lab bhook_01K… --enable
     """
-    given = {"url": url, "enabled": enabled, "new_secret": new_secret or None}
-    body = {name: value for name, value in given.items() if value is not None}
-    body |= _secret(secret_file)
-    if not body:
+    secret = _secret(secret_file)
+    body = {"url": url, "enabled": enabled, "new_secret": new_secret or None, "secret": secret}
+    if all(value is None for value in body.values()):
         raise Invalid(
             "nothing to change", hint="agentlip mesh update-webhook --help lists the options"
         )
@@ -347,8 +346,8 @@ def _webhook_state(row: Mapping[str, Any]) -> str:
     return "on" if row["failing_since"] is None else "failing"
 
 
-def _secret(file: Path | None) -> dict[str, str]:
-    return {} if file is None else {"secret": text_of(str(file))}
+def _secret(file: Path | None) -> str | None:
+    return None if file is None else text_of(str(file))
 
 
 @app.command("status")
@@ -451,13 +450,12 @@ def _retention(
     dedupe_days: int | None, keep_days: int | None, permanent: bool | None, policy: str | None
 ) -> dict[str, Any]:
     modes = {None: None, True: "permanent", False: "retention_scoped"}
-    fields = {
+    return {
         "dedupe_mode": modes[permanent],
         "dedupe_retention_days": dedupe_days,
         "message_retention_days": keep_days,
         "concurrency": policy,
     }
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _kinds(queue: bool) -> str:

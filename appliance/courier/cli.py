@@ -219,9 +219,7 @@ def redrive(
 ) -> None:
     """Make dead letters ready again, at the tail of their stream."""
     selection = _selection(stream, id_, type_, sender, reason, dry_run)
-    if rate is not None:
-        selection["rate"] = rate
-    answer = session.hub().post("/v1/streams/redrive", selection)
+    answer = session.hub().post("/v1/streams/redrive", {**selection, "rate": rate})
     verb = "would redrive" if dry_run else "redrove"
     rest = "to come" if rate is not None else "left: the stream is full"
     left = f", {answer['remaining']} {rest}" if answer.get("remaining") else ""
@@ -290,9 +288,8 @@ def pause(
     ] = None,
 ) -> None:
     """Stop deliveries from a stream. Producers can still enqueue."""
-    given = {"seconds": seconds, "until": until}
-    body = {name: value for name, value in given.items() if value is not None}
-    answer = session.hub().post("/v1/streams/pause", {"stream": stream, **body})
+    body = {"stream": stream, "seconds": seconds, "until": until}
+    answer = session.hub().post("/v1/streams/pause", body)
     until_text = f" until {answer['until']}" if answer.get("until") else ""
     session.answer(answer, f"paused {stream}{until_text}")
 
@@ -409,9 +406,10 @@ def _selection(
     reason: str | None,
     dry_run: bool,
 ) -> dict[str, Any]:
-    given = {"ids": ids, "type": type_, "from": sender, "reason": reason}
-    named = {name: value for name, value in given.items() if value is not None}
-    return {"stream": stream, "dryRun": dry_run, **named}
+    return {
+        "stream": stream, "ids": ids, "type": type_, "from": sender, "reason": reason,
+        "dryRun": dry_run,
+    }  # fmt: skip
 
 
 def _json(text: str) -> Any:

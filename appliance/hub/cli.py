@@ -65,9 +65,7 @@ def create_channel(
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Create a channel."""
-    body = {"name": _exactly_one(name, name_flag, "NAME")}
-    if description is not None:
-        body["description"] = description
+    body = {"name": _exactly_one(name, name_flag, "NAME"), "description": description}
     answer = session.hub().post("/api/v1/channels", body, idempotency_key)
     session.answer(answer, f"created channel {answer['channel']['id']}")
 
@@ -279,10 +277,9 @@ def retopic_message(
 def _patch(
     session: Session, message_id: str, body: dict[str, Any], version: int | None, key: str | None
 ) -> dict[str, Any]:
-    if version is not None:
-        body["expected_version"] = version
     path = f"/api/v1/messages/{segment(message_id)}"
-    answer: dict[str, Any] = session.hub().patch(path, body, key)
+    changed = {**body, "expected_version": version}
+    answer: dict[str, Any] = session.hub().patch(path, changed, key)
     return answer
 
 

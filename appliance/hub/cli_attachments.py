@@ -67,14 +67,10 @@ def add_attachment(
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Add an attachment to a topic. Adding an equal one returns the existing one."""
-    body: dict[str, Any] = {"kind": kind, "value_json": _object(value_json)}
-    for name, value in (
-        ("key", key),
-        ("source_message_id", source_message_id),
-        ("dedupe_key", dedupe_key),
-    ):
-        if value is not None:
-            body[name] = value
+    body = {
+        "kind": kind, "value_json": _object(value_json), "key": key,
+        "source_message_id": source_message_id, "dedupe_key": dedupe_key,
+    }  # fmt: skip
     hub = session.hub()
     path = f"/api/v1/topics/{segment(topic_of(hub, topic_id))}/attachments"
     answer = hub.post(path, body, idempotency_key)

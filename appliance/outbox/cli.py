@@ -52,19 +52,8 @@ def list_sends(
     Example: agentlip outbox list --failed
     """
     query = {"status": "dead" if failed else status, "mesh": mesh, "to": to}
-    session.table(_list_all(session.hub(), query, limit), COLUMNS, empty="no matching sends")
-
-
-def _list_all(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
-    """All pages, because a page is limited in bytes too."""
-    rows: list[Any] = []
-    before = None
-    while True:
-        page = hub.get(f"{PATH}/sends", **query, before=before, limit=limit - len(rows))
-        rows += page["sends"]
-        before = page["next"]
-        if before is None or len(rows) >= limit:
-            return rows
+    rows, _ = session.hub().page(f"{PATH}/sends", "sends", limit, cursor="before", **query)
+    session.table(rows, COLUMNS, empty="no matching sends")
 
 
 @app.command("status")
@@ -178,8 +167,7 @@ def redrive(
         "dry_run": dry_run,
         "lost": lost,
     }
-    given = {name: value for name, value in body.items() if value is not None}
-    _show_redriven(session, session.hub().post(f"{PATH}/redrive", given, ""))
+    _show_redriven(session, session.hub().post(f"{PATH}/redrive", body, ""))
 
 
 app.command("requeue", hidden=True)(redrive)  # its name in the specification of the outbox

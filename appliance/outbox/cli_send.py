@@ -57,12 +57,13 @@ def send(
 
     Example: agentlip outbox send '#alerts' 'build done' --priority now
     """
-    body: dict[str, Any] = {"to": to, "message": _text(message), "priority": priority}
     fields = None if meta is None else json_object(meta, "--meta")
     if subject is not None:
         fields = {**(fields or {}), "subject": subject}
-    optional = {"replyToId": reply_to, "mesh": mesh, "target": target, "meta": fields}
-    body |= {name: value for name, value in optional.items() if value is not None}
+    body = {
+        "to": to, "message": _text(message), "priority": priority, "replyToId": reply_to,
+        "mesh": mesh, "target": target, "meta": fields,
+    }  # fmt: skip
     key = client_message_id or IdFactory(SystemClock()).new("")
     answer = session.hub().post("/v1/send", body, key)
     if answer.get("duplicate"):

@@ -430,11 +430,11 @@ class Client(Closing):
 
     def _post(self, path: str, body: Json, key: str | None, kind: type[T]) -> T:
         with self._hubs.lend() as hub:
-            return msgspec.convert(hub.post(path, _given(body), key), kind)
+            return msgspec.convert(hub.post(path, body, key), kind)
 
     def _patch(self, path: str, body: Json, key: str | None, kind: type[T]) -> T:
         with self._hubs.lend() as hub:
-            return msgspec.convert(hub.patch(path, _given(body), key), kind)
+            return msgspec.convert(hub.patch(path, body, key), kind)
 
     def _topic(self, reference: str) -> str:
         """The path of a topic. A path can't contain the `/` of a name, so names are looked up."""
@@ -454,10 +454,6 @@ def path_segment(text: str) -> str:
 
 def _message(message_id: str) -> str:
     return f"/api/v1/messages/{path_segment(message_id)}"
-
-
-def _given(body: Json) -> Json:
-    return {name: value for name, value in body.items() if value is not None}
 
 
 def _with_key(message: models.NewMessage) -> models.NewMessage:

@@ -78,7 +78,7 @@ class HubClient:
             self._connection = None
 
     def get(self, path: str, **query: Any) -> Json:
-        given = {name: value for name, value in query.items() if value is not None}
+        given = _given(query)
         return self._insist("GET", f"{path}?{urlencode(given)}" if given else path, None, None)
 
     def rows(self, path: str, name: str, **query: Any) -> list[Json]:
@@ -91,19 +91,24 @@ class HubClient:
         name: str,
         limit: int | None = None,
         *,
-        after: str | None = None,
+        cursor: str = "after",
+        key: str | None = None,
         **query: Any,
     ) -> tuple[list[Json], bool]:
-        """At most `limit` rows from as many pages as necessary, and whether there are more."""
+        """At most `limit` rows from as many pages as necessary, and whether there are more.
+
+        `cursor`: the parameter that continues behind a page. Its value is `next` of that page, or
+        the last row's column `key`.
+        """
         rows: list[Json] = []
         while True:
             wanted = None if limit is None else limit - len(rows)
-            page = self.get(path, after=after, limit=wanted, **query)
+            page = self.get(path, limit=wanted, **query)
             rows += page[name]
-            more = bool(page.get("has_more")) and bool(page[name])
+            more = bool(page[name]) and bool(page.get("has_more", page.get("next") is not None))
             if not more or (wanted is not None and len(page[name]) >= wanted):
                 return rows, more
-            after = page["next"]
+            query[cursor] = page["next"] if key is None else rows[-1][key]
 
     def post(
         self,
@@ -112,13 +117,14 @@ class HubClient:
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
-        return self._insist("POST", path, msgspec.json.encode(body), _key(key), headers or {})
+        """Leaves out fields of `body` without a value."""
+        return self._insist("POST", path, _encode(body), _key(key), headers or {})
 
     def put(self, path: str) -> Json:
         return self._insist("PUT", path, None, None)
 
     def patch(self, path: str, body: Any, key: str | None = None) -> Json:
-        return self._insist("PATCH", path, msgspec.json.encode(body), _key(key))
+        return self._insist("PATCH", path, _encode(body), _key(key))
 
     def delete(self, path: str) -> Json:
         return self._insist("DELETE", path, None, None)
@@ -282,6 +288,14 @@ class ConnectionBroken(Unavailable):
     code = "CONNECTION_BROKEN"
     default_message = "the connection to the hub broke"
     default_hint = "agentlipd status"
+
+
+def _given(fields: Json) -> Json:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _encode(body: Any) -> bytes:
+    return msgspec.json.encode(_given(body) if isinstance(body, dict) else body)
 
 
 def _key_header(key: str | None) -> dict[str, str]:

@@ -82,12 +82,6 @@ class RemoteReader:
     def _rows(
         self, path: str, name: str, limit: int, cursor: str, key: str = "id", **query: Any
     ) -> list[Row]:
-        """`limit` rows, page by page, because the hub also limits a page in bytes. `cursor` is the
-        parameter that continues after the last row; `key` is its column."""
-        rows: list[Row] = []
-        while True:
-            page = self._client.get(path, limit=limit - len(rows), **query)
-            rows += page[name]
-            if not page.get("has_more") or not page[name] or len(rows) >= min(limit, ROWS_MAX):
-                return rows
-            query[cursor] = rows[-1][key]
+        """`limit` rows, page by page, because the hub also limits a page in bytes."""
+        limit = min(limit, ROWS_MAX)
+        return self._client.page(path, name, limit, cursor=cursor, key=key, **query)[0]

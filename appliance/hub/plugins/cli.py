@@ -112,7 +112,7 @@ def re_enrich(
 
     Example: agentlip re-enrich --since 0 --plugin urls
     """
-    answer = session.hub().post(f"{PATH}/re-enrich", _body(plugin, since=since))
+    answer = session.hub().post(f"{PATH}/re-enrich", {"since": since, "plugins": plugin or None})
     if session.machine:
         session.answer(answer, "")
         return
@@ -133,17 +133,15 @@ def re_extract(
 
     Example: agentlip re-extract --message-id msg_01K9Z7V0F5W3M2D8S6T4R1Q0P9
     """
-    answer = session.hub().post(f"{PATH}/re-extract", _body(plugin, message_id=message_id))
+    answer = session.hub().post(
+        f"{PATH}/re-extract", {"message_id": message_id, "plugins": plugin or None}
+    )
     rows = answer["results"]
     if session.as_json:
         session.answer(answer, "")
         return
     columns = [("PLUGIN", "plugin"), ("OUTCOME", "outcome"), ("NEW", "items")]
     session.table(rows, columns, empty="no extractor is in use; see: agentlip plugin list")
-
-
-def _body(plugins: list[str] | None, **fields: Any) -> dict[str, Any]:
-    return {**fields, "plugins": plugins} if plugins else fields
 
 
 def _isolation(report: dict[str, Any] | None) -> str:

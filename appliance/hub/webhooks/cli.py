@@ -58,15 +58,11 @@ def create_webhook(
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Register a webhook. Its secret is shown only once."""
-    body = _given(
-        url=url,
-        events=_wanted(name, channel, topic_id),
-        format=format_,
-        secret=_secret(secret_file),
-        description=description,
-        cursor=after,
-        enabled=enabled,
-    )
+    body = {
+        "url": url, "events": _wanted(name, channel, topic_id), "format": format_,
+        "secret": _secret(secret_file), "description": description, "cursor": after,
+        "enabled": enabled,
+    }  # fmt: skip
     answer = session.hub().post(PATH, body, idempotency_key)
     _show_changed(session, answer, f"registered {answer['webhook']['id']}")
 
@@ -123,17 +119,12 @@ def update_webhook(
             "--all-events can't be combined with --name, --channel or --topic-id",
             hint="agentlip webhook update --help",
         )
-    body = _given(
-        url=url,
-        events={} if all_events else wanted,
-        format=format_,
-        secret=_secret(secret_file),
-        new_secret=True if new_secret else None,
-        description=description,
-        cursor=after,
-        enabled=enabled,
-    )
-    if not body:
+    body = {
+        "url": url, "events": {} if all_events else wanted, "format": format_,
+        "secret": _secret(secret_file), "new_secret": new_secret or None,
+        "description": description, "cursor": after, "enabled": enabled,
+    }  # fmt: skip
+    if all(value is None for value in body.values()):
         raise Invalid("nothing to change", hint="agentlip webhook update --help")
     answer = session.hub().patch(_path(webhook_id), body, idempotency_key)
     _show_changed(session, answer, f"changed {webhook_id}")
@@ -189,25 +180,14 @@ def deliveries(
     """
     hub = session.hub()
     hub.get(_path(webhook_id))  # an unknown id is an error, not an empty list
-    rows = _sends(hub, {"to": f"queue:{webhook_id}", "status": status}, limit)
+    of_webhook = {"to": f"queue:{webhook_id}", "status": status}
+    rows, _ = hub.page("/v1/outbox/sends", "sends", limit, cursor="before", **of_webhook)
     session.table(
         [{**row, "event_id": row["client_message_id"].rpartition(":")[2]} for row in rows],
         [("EVENT", "event_id"), ("STATUS", "status"), ("ATTEMPTS", "attempts"),
          ("ACCEPTED", "enqueued_at"), ("LAST ERROR", "last_error")],
         empty="no deliveries yet; 'agentlip webhook pending ID' shows pending events",
     )  # fmt: skip
-
-
-def _sends(hub: Any, query: dict[str, Any], limit: int) -> list[Any]:
-    """All pages up to `limit` rows; pages are also limited in bytes."""
-    rows: list[Any] = []
-    before = None
-    while True:
-        page = hub.get("/v1/outbox/sends", **query, before=before, limit=limit - len(rows))
-        rows += page["sends"]
-        before = page["next"]
-        if before is None or len(rows) >= limit:
-            return rows
 
 
 @app.command("replay")
@@ -235,11 +215,8 @@ def _show_changed(session: Session, answer: dict[str, Any], sentence: str) -> No
 def _wanted(
     names: list[str] | None, channels: list[str] | None, topics: list[str] | None
 ) -> dict[str, list[str]] | None:
-    return _given(names=names or None, channels=channels or None, topics=topics or None) or None
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+    lists = {"names": names, "channels": channels, "topics": topics}
+    return {name: wanted for name, wanted in lists.items() if wanted} or None
 
 
 def _secret(file: Path | None) -> str | None:
