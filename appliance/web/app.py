@@ -40,15 +40,11 @@ App = falcon.App[falcon.Request, Response]
 class MountedOperation:
     """An operation, with everything that is prepared before the first request."""
 
-    __slots__ = (
-        "also", "body", "operation", "query", "same_origin", "scope", "signer",
-    )  # fmt: skip
+    __slots__ = ("body", "operation", "query", "same_origin")
 
     def __init__(self, method: str, operation: Operation) -> None:
         bytes_max = BATCH_BYTES_MAX if operation.batch else BODY_BYTES_MAX
         self.operation = operation
-        self.scope = operation.scope
-        self.also = operation.also
         self.query = QueryPlan(operation.query)
         self.body = (
             None
@@ -96,6 +92,7 @@ class AccessMiddleware:
         context.principal = ANONYMOUS
         context.idempotency_key = context.query = context.raw_body = None
         context.address = address = guard.address(environ)
+        context.connection = f"{environ.get('REMOTE_ADDR')}:{environ.get('REMOTE_PORT')}"
         context.refused = None
         context.is_secure = guard.scheme(environ) == "https"
         try:
@@ -104,11 +101,11 @@ class AccessMiddleware:
             if isinstance(error, Unauthenticated):
                 self._limiter.fail(address)
             if not probe:
-                self._count(context, environ, address)
+                count(self._limiter, context)
             raise
         if not probe:
             try:
-                self._count(context, environ, address)
+                count(self._limiter, context)
             except RateLimited as error:
                 # The signature is verified after routing, and may still identify the caller.
                 if error.which != UNAUTHENTICATED or not (
@@ -125,17 +122,18 @@ class AccessMiddleware:
         if mounted is None:
             self._answer_other(req, resp, route)
             return
-        req.context.refusal = mounted.operation.refusal
+        operation, scope = mounted.operation, mounted.operation.scope
+        req.context.refusal = operation.refusal
         principal: Principal = req.context.principal
-        if mounted.operation.signer is not None and principal is ANONYMOUS:
+        if operation.signer is not None and principal is ANONYMOUS:
             principal = req.context.principal = self._verify_signature(req, mounted)
-        elif mounted.scope is not None and is_of_agent(req.env):
+        elif scope is not None and is_of_agent(req.env):
             raise Unauthenticated("signatures of agents are only for routes of the relay")
         elif req.context.refused is not None:
             raise req.context.refused
-        self._guard.admit(principal, mounted.scope, req.env, mounted.also)
-        if principal.channels is not None and not mounted.operation.by_channel:
-            refuse_limited(principal, mounted.scope)
+        self._guard.admit(principal, scope, req.env, operation.also)
+        if principal.channels is not None and not operation.by_channel:
+            refuse_limited(principal, scope)
         if mounted.same_origin:
             self._guard.check_origin(req.env)
         if req.method not in READING:
@@ -169,20 +167,14 @@ class AccessMiddleware:
             limiter.uncount(UNAUTHENTICATED)
         return principal
 
-    def _count(self, context: Any, environ: dict[str, Any], address: str) -> None:
-        context.connection = f"{environ.get('REMOTE_ADDR')}:{environ.get('REMOTE_PORT')}"
-        principal: Principal = context.principal
-        principal_id = None if principal is ANONYMOUS else principal.id
-        context.allowance = self._limiter.take(context.connection, principal_id, address)
-
     def _answer_other(self, req: falcon.Request, resp: Response, route: MountedRoute) -> None:
         """Responds to OPTIONS and unknown methods, if the caller may use any method here."""
         if any(mounted.operation.same_origin for mounted in route.operations.values()):
             self._guard.check_origin(req.env)
         refusal: ApplianceError | None = None
-        for mounted in route.operations.values():
+        for operation in (mounted.operation for mounted in route.operations.values()):
             try:
-                self._guard.admit(req.context.principal, mounted.scope, req.env, mounted.also)
+                self._guard.admit(req.context.principal, operation.scope, req.env, operation.also)
             except ApplianceError as error:
                 refusal = error
             else:
@@ -205,6 +197,15 @@ def _signer(req: falcon.Request, mounted: MountedOperation) -> Principal:
     raw = b"" if mounted.body is None else mounted.body.read(req.env)
     req.context.raw_body = raw
     return verify(raw)
+
+
+def count(limiter: RateLimiter, context: Any, cost: int = 1, counted: int = 0) -> None:
+    """Counts a request, as `RateLimiter.take` does."""
+    principal: Principal = context.principal
+    principal_id = None if principal is ANONYMOUS else principal.id
+    context.allowance = limiter.take(
+        context.connection, principal_id, context.address, cost, counted
+    )
 
 
 def refuse_limited(principal: Principal, scope: str | None) -> None:
@@ -238,19 +239,9 @@ class BodyMiddleware:
         context.raw_body = raw
         params["command"] = command = plan.decode(raw)
         if mounted.operation.cost is not None:
-            self._charge(context, mounted.operation.cost(command))
-
-    def _charge(self, context: Any, cost: int) -> None:
-        if cost <= 1:
-            return
-        principal: Principal = context.principal
-        context.allowance = self._limiter.take(
-            context.connection,
-            None if principal is ANONYMOUS else principal.id,
-            context.address,
-            cost=cost,
-            counted=1,
-        )
+            cost = mounted.operation.cost(command)
+            if cost > 1:
+                count(self._limiter, context, cost, counted=1)
 
 
 class UnsentLimitMiddleware:
@@ -271,7 +262,7 @@ class UnsentLimitMiddleware:
         if data is None or len(data) <= LARGE_BYTES or req.context.method != "GET":
             return
         mounted: MountedOperation | None = getattr(req.context, "mounted", None)
-        if mounted is not None and (mounted.operation.probe or mounted.scope == SCRAPE):
+        if mounted is not None and (mounted.operation.probe or mounted.operation.scope == SCRAPE):
             return
         try:
             self._unsent.admit(len(data))

@@ -2,7 +2,6 @@
 
 import math
 
-import falcon
 import msgspec
 
 from appliance.kernel.errors import (
@@ -56,10 +55,6 @@ class OriginRefused(Forbidden):
     code = "ORIGIN_REFUSED"
     default_message = "requests from pages of other origins are not allowed"
     default_hint = "use the same origin, or add the page's host name to `http.allowed_hosts`"
-
-
-def status_line(error: ApplianceError) -> str:
-    return str(falcon.code_to_http_status(error.status))
 
 
 def body(error: ApplianceError, request_id: str) -> bytes:
