@@ -21,6 +21,8 @@ from appliance.kernel.idempotency import Reply
 from appliance.web.body import BodyPlan, malformed, refuse_field
 from appliance.web.frame import text_frame
 
+Verb = Callable[..., Reply]
+
 
 def _plan(kind: Any) -> BodyPlan:
     return BodyPlan(kind, 0)  # the limit of frames applies instead
@@ -31,70 +33,35 @@ _create = _plan(wire.CreateMessage)
 _encode = msgspec.json.Encoder().encode
 
 
-class EditData(msgspec.Struct, frozen=True):
-    message_id: wire.Id
-    content_raw: wire.Content
-    expected_version: wire.Version | None = None
+def _with_id(
+    field: str, kind: Any, command: Any, verb: Callable[..., Reply]
+) -> tuple[BodyPlan, Any]:
+    """An operation whose data is the command of an HTTP route, and the id that is in its path."""
+    names = command.__struct_fields__
+    fields = [
+        (each.name, each.type) if each.required else (each.name, each.type, each.default)
+        for each in msgspec.structs.fields(command)
+    ]
+    data_type = msgspec.defstruct(f"{command.__name__}Data", [(field, kind), *fields], frozen=True)
 
+    def call(hub: Hub, data: Any, principal: Principal, key: str | None) -> Reply:
+        given = command(*[getattr(data, name) for name in names])
+        return verb(hub, getattr(data, field), given, principal, key)
 
-class DeleteData(msgspec.Struct, frozen=True):
-    message_id: wire.Id
-    actor: wire.Sender
-    expected_version: wire.Version | None = None
-
-
-class MoveData(msgspec.Struct, frozen=True):
-    message_id: wire.Id
-    to_topic_id: wire.TopicReference
-    mode: wire.Mode
-    expected_version: wire.Version | None = None
-
-
-class AttachData(wire.AddAttachment, frozen=True, kw_only=True):
-    topic_id: wire.TopicReference
-
-
-class RenameData(msgspec.Struct, frozen=True):
-    topic_id: wire.TopicReference
-    title: wire.Title
-
-
-def _edit(hub: Hub, data: EditData, principal: Principal, key: str | None) -> Reply:
-    command = wire.EditMessage(data.content_raw, data.expected_version)
-    return hub.patch_message(data.message_id, command, principal, key)
-
-
-def _delete(hub: Hub, data: DeleteData, principal: Principal, key: str | None) -> Reply:
-    command = wire.DeleteMessage(data.actor, data.expected_version)
-    return hub.patch_message(data.message_id, command, principal, key)
-
-
-def _move(hub: Hub, data: MoveData, principal: Principal, key: str | None) -> Reply:
-    command = wire.MoveMessage(data.to_topic_id, data.mode, data.expected_version)
-    return hub.patch_message(data.message_id, command, principal, key)
-
-
-def _attach(hub: Hub, data: AttachData, principal: Principal, key: str | None) -> Reply:
-    command = wire.AddAttachment(
-        data.kind, data.value_json, data.key, data.dedupe_key, data.source_message_id
-    )
-    return hub.add_attachment(data.topic_id, command, principal, key)
-
-
-def _rename(hub: Hub, data: RenameData, principal: Principal, key: str | None) -> Reply:
-    return hub.rename_topic(data.topic_id, wire.RenameTopic(data.title), principal, key)
+    return _plan(data_type), call
 
 
 # All of them check the channels of a limited token.
-OPERATIONS: dict[str, tuple[BodyPlan, Callable[..., Reply]]] = {
+_patch, _topic = Hub.patch_message, wire.TopicReference
+OPERATIONS: dict[str, tuple[BodyPlan, Verb]] = {
     "channel.create": (_plan(wire.CreateChannel), Hub.create_channel),
     "topic.create": (_plan(wire.CreateTopic), Hub.create_topic),
-    "topic.rename": (_plan(RenameData), _rename),
+    "topic.rename": _with_id("topic_id", _topic, wire.RenameTopic, Hub.rename_topic),
     "message.create": (_create, Hub.create_message),
-    "message.edit": (_plan(EditData), _edit),
-    "message.delete": (_plan(DeleteData), _delete),
-    "message.move": (_plan(MoveData), _move),
-    "attachment.add": (_plan(AttachData), _attach),
+    "message.edit": _with_id("message_id", wire.Id, wire.EditMessage, _patch),
+    "message.delete": _with_id("message_id", wire.Id, wire.DeleteMessage, _patch),
+    "message.move": _with_id("message_id", wire.Id, wire.MoveMessage, _patch),
+    "attachment.add": _with_id("topic_id", _topic, wire.AddAttachment, Hub.add_attachment),
 }
 
 
