@@ -11,10 +11,11 @@ from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
 from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.webhook_signature import SignedRequest
 from appliance.outbox import wire as outbox_wire
 from appliance.outbox.service import BATCH_MAX, Outbox
 from appliance.outbox.target import Outgoing, RetryLater, Undeliverable
-from appliance.outbox.webhook import WEBHOOK, WebhookCall, WebhookDirectory
+from appliance.outbox.webhook import WEBHOOK, WebhookDirectory
 
 PRINCIPAL = "appliance:webhooks"  # no token has this name
 MESH_WEBHOOK = "bhook_"
@@ -27,7 +28,7 @@ class RegisteredWebhooks:
     def __init__(self, webhooks: Webhooks | MeshWebhooks) -> None:
         self._webhooks = webhooks
 
-    def find(self, send: Outgoing) -> WebhookCall | Undeliverable | RetryLater:
+    def find(self, send: Outgoing) -> SignedRequest | Undeliverable | RetryLater:
         meta = send.meta or {}
         ready = self._webhooks.ready(
             send.destination_ref,
@@ -39,7 +40,7 @@ class RegisteredWebhooks:
             return Undeliverable("the webhook was deleted", "WEBHOOK_DELETED")
         if isinstance(ready, str):
             return RetryLater("the webhook is disabled", DISABLED_RETRY_SECONDS)
-        return WebhookCall(ready.url, ready.headers)
+        return ready
 
     def record_outcome(self, ref: str, outcome: CallOutcome) -> None:
         self._webhooks.record_outcome(ref, outcome)
@@ -48,7 +49,7 @@ class RegisteredWebhooks:
 class WebhooksSwitchedOff:
     """While webhooks are disabled, their sends in the outbox wait."""
 
-    def find(self, send: Outgoing) -> WebhookCall | Undeliverable | RetryLater:
+    def find(self, send: Outgoing) -> SignedRequest | Undeliverable | RetryLater:
         return RetryLater(
             "webhooks are disabled ([roles] in agentlip.toml)", DISABLED_RETRY_SECONDS
         )
@@ -64,7 +65,7 @@ class WebhooksById:
         self._hub = hub
         self._meshes = meshes
 
-    def find(self, send: Outgoing) -> WebhookCall | Undeliverable | RetryLater:
+    def find(self, send: Outgoing) -> SignedRequest | Undeliverable | RetryLater:
         return self._directory(send.destination_ref).find(send)
 
     def record_outcome(self, ref: str, outcome: CallOutcome) -> None:

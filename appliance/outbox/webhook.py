@@ -6,10 +6,9 @@ URL and headers are looked up at each attempt, so a new URL or secret applies to
 from typing import Protocol
 from urllib.parse import urlsplit
 
-import msgspec
-
 from appliance.kernel.clock import Clock
 from appliance.kernel.delivery import CallOutcome, CallResult
+from appliance.kernel.webhook_signature import SignedRequest
 from appliance.mesh.fingerprint import DestinationKind
 from appliance.outbox.target import (
     Delivered,
@@ -25,17 +24,10 @@ WEBHOOK = "webhook"
 URLS = ("http://", "https://")
 
 
-class WebhookCall(msgspec.Struct, frozen=True):
-    """URL and headers of one attempt."""
-
-    url: str
-    headers: dict[str, str]
-
-
 class WebhookDirectory(Protocol):
     """Registered webhooks by id."""
 
-    def find(self, send: Outgoing) -> WebhookCall | Undeliverable | RetryLater:
+    def find(self, send: Outgoing) -> SignedRequest | Undeliverable | RetryLater:
         """URL and signed headers, or why the webhook isn't called."""
         ...
 
@@ -68,7 +60,7 @@ class WebhookTarget(DeliveryTarget):
         if ref.startswith(URLS):
             return result_of(self._caller.call(ref, self._plain_headers(send), send.body))
         call = self._directory.find(send)
-        if not isinstance(call, WebhookCall):
+        if not isinstance(call, SignedRequest):
             return call
         result = self._caller.call(call.url, call.headers, send.body)
         self._directory.record_outcome(ref, result.outcome)

@@ -6,9 +6,9 @@ import pytest
 
 from appliance.hub.webhooks.service import OutgoingEvent
 from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
+from appliance.kernel.webhook_signature import SignedRequest
 from appliance.outbox import wire
 from appliance.outbox.target import RetryLater, Undeliverable
-from appliance.outbox.webhook import WebhookCall
 
 EVENTS = [OutgoingEvent("wh", n, f"k{n}", f"m{n}", "application/json", "{}") for n in range(4)]
 
@@ -43,7 +43,7 @@ def test_events_are_taken_up_to_the_first_that_is_refused(results, taken, monkey
     [
         ("deleted", Undeliverable),
         ("disabled", RetryLater),
-        (SimpleNamespace(url="https://a", headers={"a": "b"}), WebhookCall),
+        (SignedRequest("https://a", {"a": "b"}), SignedRequest),
     ],
 )
 def test_each_attempt_looks_the_webhook_up(ready, kind):

@@ -4,9 +4,10 @@ import pytest
 
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel.errors import ApplianceError
+from appliance.kernel.webhook_signature import SignedRequest
 from appliance.outbox import wire
 from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
-from appliance.outbox.webhook import WebhookCall, WebhookTarget
+from appliance.outbox.webhook import WebhookTarget
 from appliance.web.address import BadWebhookUrl
 from appliance.web.webhook_caller import WebhookCaller
 from tests.support.clock import FakeClock
@@ -17,7 +18,7 @@ class FakeDirectory:
     """One webhook and the outcomes of its attempts."""
 
     def __init__(self, url):
-        self.call = WebhookCall(url, {"webhook-id": "e:1", "content-type": "application/json"})
+        self.call = SignedRequest(url, {"webhook-id": "e:1", "content-type": "application/json"})
         self.outcomes = []
 
     def find(self, send):
