@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -18,8 +18,9 @@ from appliance.hub import foreign_schema, fulltext
 from appliance.hub.search_query import parse
 from appliance.hub.text import plain_name
 from appliance.kernel.clock import Clock, SystemClock, utc
-from appliance.kernel.errors import Invalid, Missing, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid, Missing, Unavailable
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
+from appliance.sdk.closing import Closing
 
 SCHEMA_VERSION = 1  # the tables in hub spec §3.1; the tables named x_… have no version
 BUSY_TIMEOUT_SECONDS = 5.0
@@ -90,7 +91,7 @@ class BadLimit(Invalid):
     default_hint = "for instance --limit 50"
 
 
-class WorkspaceReader:
+class WorkspaceReader(Closing):
     """One open database, read-only. Use it as a context manager and close it soon."""
 
     def __init__(self, database: Path, clock: Clock | None = None) -> None:
@@ -113,10 +114,7 @@ class WorkspaceReader:
         self.db_id: str = meta.get("db_id", "")
         self._has_principals = principals is not None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._connection.close()
 
     def channels(self, limit: int = ROWS_MAX) -> list[Row]:
@@ -126,10 +124,8 @@ class WorkspaceReader:
     def channel(self, name_or_id: str) -> Row:
         query = f"SELECT {CHANNEL} FROM channels WHERE id = ?1 OR name IN (?1, ?2)"
         names = (name_or_id, plain_name(name_or_id))
-        rows = self._rows(f"{query} ORDER BY id <> ?1, name <> ?1 LIMIT 1", names)
-        if not rows:
-            raise ChannelNotFound(f"channel not found: {_short(name_or_id)}")
-        return rows[0]
+        missing = ChannelNotFound(f"channel not found: {_short(name_or_id)}")
+        return self._one(f"{query} ORDER BY id <> ?1, name <> ?1 LIMIT 1", names, missing)
 
     def topics(self, channel: str, limit: int = ROWS_MAX) -> list[Row]:
         """Topics of a channel (name or id), the most recently used first."""
@@ -144,28 +140,20 @@ class WorkspaceReader:
         channel, slash, title = topic_id.partition("/")
         if slash:
             return self.topic_titled(channel, title)
-        rows = self._rows(f"SELECT {TOPIC} FROM topics WHERE id = ? LIMIT 1", (topic_id,))
-        if not rows:
-            raise TopicNotFound(f"topic not found: {_short(topic_id)}")
-        return rows[0]
+        missing = TopicNotFound(f"topic not found: {_short(topic_id)}")
+        return self._one(f"SELECT {TOPIC} FROM topics WHERE id = ? LIMIT 1", (topic_id,), missing)
 
     def topic_titled(self, channel: str, title: str) -> Row:
         channel_id = self.channel(channel)["id"]
         query = f"SELECT {TOPIC} FROM topics WHERE channel_id = ? AND title IN (?, ?) LIMIT 1"
-        rows = self._rows(query, (channel_id, title, plain_name(title)))
-        if not rows:
-            raise TopicNotFound(
-                f"topic not found: {_short(title)}",
-                hint=f"agentlip topic list --channel {channel}",
-            )
-        return rows[0]
+        hint = f"agentlip topic list --channel {channel}"
+        missing = TopicNotFound(f"topic not found: {_short(title)}", hint=hint)
+        return self._one(query, (channel_id, title, plain_name(title)), missing)
 
     def message(self, message_id: str) -> Row:
         query = f"SELECT {self._message('messages')} FROM messages WHERE id = ? LIMIT 1"
-        rows = self._rows(query, (message_id,))
-        if not rows:
-            raise MessageNotFound(f"message not found: {_short(message_id)}")
-        return rows[0]
+        missing = MessageNotFound(f"message not found: {_short(message_id)}")
+        return self._one(query, (message_id,), missing)
 
     def messages(
         self,
@@ -276,9 +264,13 @@ class WorkspaceReader:
 
     def _anchor(self, option: str, query: str, id_: str) -> Row:
         """The row that a page continues from. Raises UnknownCursor."""
-        rows = self._rows(query, (id_,))
+        return self._one(query, (id_,), UnknownCursor(f"{option} doesn't exist: {_short(id_)}"))
+
+    def _one(self, query: str, parameters: Sequence[Any], missing: ApplianceError) -> Row:
+        """The first row. Raises `missing` if there is none."""
+        rows = self._rows(query, parameters)
         if not rows:
-            raise UnknownCursor(f"{option} doesn't exist: {_short(id_)}")
+            raise missing
         return rows[0]
 
     def _rows(self, query: str, parameters: Sequence[Any]) -> list[Row]:

@@ -1,24 +1,22 @@
 """The reads of `WorkspaceReader` over HTTP, for callers that have only a hub's address."""
 
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 from appliance.sdk.catalogue import Catalogue, topic_id_of
+from appliance.sdk.closing import Closing
 from appliance.sdk.http import HubClient
 from appliance.sdk.reader import ROWS_MAX, Row, TopicNotFound
 
 
-class RemoteReader:
+class RemoteReader(Closing):
     """Use it as a context manager. The hub limits the size of a page."""
 
     def __init__(self, client: HubClient) -> None:
         self._client = client
         self._catalogue = Catalogue(client)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._client.close()
 
     def channels(self, limit: int) -> list[Row]:
