@@ -112,7 +112,6 @@ class Peers:
 
     def refresh(self) -> None:
         """Read contacts and admins from the relay, and compare their keys with the pins."""
-        self._refreshed = self._clock.monotonic()
         self._ciphers = {}  # those of former contacts and keys are not needed any more
         rows = self._relay.request("GET", "/contacts")
         admins = self._relay.request("GET", "/admin/keys")
@@ -174,6 +173,7 @@ class Peers:
         except (SenderNotAContact, EnvelopeNotSigned):
             if self._clock.monotonic() - self._refreshed < REFRESH_MS / 1000:
                 raise ContactsNotCurrent(retry_after=REFRESH_MS / 1000) from None
+            self._refreshed = self._clock.monotonic()
             try:
                 self.refresh()
             except RelayUnreachable:
