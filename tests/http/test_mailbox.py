@@ -1,18 +1,27 @@
 """Agents of an appliance: what they receive and send, with a relay in the same process."""
 
 import pytest
+from falcon.testing import TestClient
+from hypothesis import given, settings
 
 from appliance.integrations.mailbox_outbox import NetworkTarget
+from appliance.kernel.auth import TokenBook
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.mailbox.loops import NetworkLoop
+from appliance.mailbox.resources import routes
 from appliance.mailbox.service import Mailbox, PostRules, guarded_post
 from appliance.mailbox.settings import NetworkSettings
 from appliance.network.envelope import NotTheRecipient
 from appliance.outbox.destination import BadDestination, parse_stored, to_text
 from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
-from tests.support.http import Lines
+from appliance.web.app import make_app
+from appliance.web.guard import Guard
+from appliance.web.limits import RateLimiter
+from appliance.web.settings import HttpSettings
+from tests.support.envelopes import changed_envelopes
+from tests.support.http import NO_LIMITS, Lines
 from tests.support.network import NetworkFixture
 from tests.support.relay import key
 
@@ -81,6 +90,33 @@ def test_envelope_is_stored_once(network, mailbox, taken):
 def test_envelope_for_another_agent_is_refused(network, mailbox, recipient):
     with pytest.raises(NotTheRecipient):
         mailbox.receive(recipient, envelope(network))
+
+
+def test_changed_envelopes_are_never_stored(network, mailbox, taken, lines):
+    """Through the appliance's own HTTP application, which reads the recipient first."""
+    guard = Guard(TokenBook(), HttpSettings(host="0.0.0.0"), network.clock, mailbox.log)
+    client = TestClient(make_app(
+        routes(mailbox), guard, RateLimiter(NO_LIMITS, network.clock), log=mailbox.log,
+        clock=network.clock, instance_id="inst",
+    ))  # fmt: skip
+    body, seen = envelope(network), set()
+
+    def post(content):
+        headers = {"Content-Type": "application/json", "Host": "127.0.0.1"}
+        return client.simulate_post("/network/inbox", body=content, headers=headers)
+
+    @settings(max_examples=500, database=None)
+    @given(changed_envelopes(body))
+    def send(changed):
+        reply = post(changed)
+        assert reply.json["ok"] is False
+        seen.add(reply.status_code)
+
+    send()
+    assert (seen, taken) == ({400, 503}, [])  # 503: the contacts may not be read again so soon
+    assert post(body).json == {"ok": True, "duplicate": False}
+    assert len(taken) == 1
+    assert b'"level":"error"' not in lines.getvalue()
 
 
 def test_message_that_can_not_be_stored_comes_again(network, mailbox, taken):

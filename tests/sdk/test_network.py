@@ -201,6 +201,16 @@ def test_revoked_agent_is_not_a_contact_any_more(network, anna):
         anna.send("bert", {})
 
 
+def test_messages_of_a_revoked_agent_are_refused(network, anna):
+    """From the recipient's next heartbeat on."""
+    bert = network.agents["bert"]
+    network.relay.as_admin("POST", "/registry/agents/bert/revoke")
+    network.wait(300)
+    report = bert.send("anna", {"text": "hi"})
+    assert (report.status, report.attempts[0].http_status) == ("failed", 400)
+    assert network.texts("anna") == []
+
+
 def test_key_is_rotated_and_contacts_follow(network, anna):
     bert = network.agents["bert"]
     key_before = bert.public_key

@@ -3,6 +3,7 @@
 import pytest
 
 from appliance.network.keys import rotation_text
+from appliance.relay import writes
 from tests.support.relay import RelayFixture, admin_key, key
 
 
@@ -198,6 +199,24 @@ def test_only_admins_decide(relay, method, path):
     assert (refused.status_code, refused.json["code"]) == (403, "NOT_AN_ADMIN")
     refused = relay.request(method, path, body, by="ada", signer=key("ada"))
     assert (refused.status_code, refused.json["code"]) == (401, "BAD_SIGNATURE")
+
+
+def test_removed_admin_decides_nothing_more(tmp_path, relay):
+    """What it did before stays; its broadcasts are not verified any more."""
+    assert relay.broadcast("ada", "update", {}).status_code == 201
+    relay.store.write(writes.remove_admin, "ada")
+    relay.close()
+    again = RelayFixture(tmp_path / "relay")
+    try:
+        refused = again.as_admin("POST", "/registry/agents/anna/revoke")
+        assert (refused.status_code, refused.json["code"]) == (401, "UNKNOWN_AGENT")
+        assert again.broadcast("ada", "update", {}).status_code == 401
+        assert again.request("GET", "/contacts", by="anna").status_code == 200
+        keys = again.request("GET", "/admin/keys").json
+        assert [entry["agent"] for entry in keys] == ["bo"]
+        assert again.as_admin("POST", "/registry/agents/anna/revoke", by="bo").status_code == 200
+    finally:
+        again.close()
 
 
 def test_admin_of_the_first_client_signs_with_the_key_of_its_agent(tmp_path):

@@ -1,0 +1,139 @@
+"""Two appliances whose relay or recipient fails or lies: three served processes, shorter times."""
+
+import sqlite3
+from contextlib import ExitStack, closing
+
+import pytest
+
+from tests.cli.test_network import Owner, free_ports, inbox_of, outbox_send
+from tests.support.commands import agentlip
+from tests.support.relay import key
+from tests.support.servedhub import ServedHub
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+RELAY = '[roles]\nrelay = true\n[relay]\noptions = ["loopback-endpoints"]\n'
+SOON = {
+    "appliance.integrations.mailbox_outbox.DELAYS_MS": [100, 300, 900],
+    "appliance.integrations.mailbox_outbox.WATCH_MS": 600,
+}
+EXPIRY = {"appliance.integrations.mailbox_outbox.EXPIRY_MS": 1_000}
+
+
+class Appliances:
+    """`relay` has no agents; the outbox of `first` sends for anna, to bert of `second`."""
+
+    def __init__(self, folder):
+        self.relay = ServedHub(folder / "r", "--no-limits", settings=RELAY)
+        self.first, self.second = (
+            ServedHub(folder / name, "--no-limits", settings="[roles]\nnetwork = true\n")
+            for name in ("a", "b")
+        )
+        self.first.constants = SOON
+        self.hubs = (self.relay, self.first, self.second)
+        self.ports = dict(zip(self.hubs, free_ports(3), strict=True))
+
+    def start(self, *hubs):
+        for hub in hubs:
+            hub.start("--port", str(self.ports[hub]))
+
+    def join(self):
+        """Both agents, which are contacts then."""
+        file = self.relay.workspace / "ada.key"
+        agentlip("relay", "admins", "add", "ada", "--new-key", file, cwd=self.relay.workspace)
+        self.start(self.relay)
+        self.anna, self.bert = (
+            Owner(name, self.relay, hub.datadir.dir / "network" / name, self.ports[hub])
+            for name, hub in (("anna", self.first), ("bert", self.second))
+        )
+        for owner in (self.anna, self.bert):
+            owner.join(("--as", "ada", "--key-file", str(file)))
+        self.anna.run("request", "bert")
+        self.bert.run("accept", "anna")
+        self.start(self.second, self.first)
+        until(lambda: self.anna.json("contacts")[0]["online"], what="bert's heartbeat")
+
+    def send(self, text):
+        sent = outbox_send(self.first, text)
+        assert sent.json["status"] == "queued"
+        return sent.json["client_message_id"]
+
+    def wait_for(self, *texts):
+        until(lambda: inbox_of(self.second) == list(texts), what=f"the messages {texts}")
+
+    def inspect(self, send_id):
+        shown = agentlip("outbox", "inspect", send_id, "--json", cwd=self.first.workspace)
+        return shown.json["send"]
+
+    def show_key(self, public):
+        """The relay shows another key for bert; what it showed before."""
+        self.relay.stop()
+        file = self.relay.datadir.database("relay")
+        with closing(sqlite3.connect(file)) as connection, connection:
+            ((before,),) = connection.execute("SELECT public_key FROM agents WHERE name = 'bert'")
+            connection.execute("UPDATE agents SET public_key = ? WHERE name = 'bert'", (public,))
+        self.start(self.relay)
+        return before
+
+
+@pytest.fixture(scope="module")
+def appliances(tmp_path_factory):
+    made = Appliances(tmp_path_factory.mktemp("appliances"))
+    with ExitStack() as stack:
+        for hub in made.hubs:
+            stack.callback(hub.stop)
+        made.join()
+        yield made
+
+
+def test_appliances_exchange_messages_while_the_relay_is_down(appliances):
+    appliances.relay.kill()
+    appliances.send("without the relay")
+    appliances.wait_for("without the relay")
+    answer = agentlip("outbox", "send", "network:anna", "back", cwd=appliances.second.workspace)
+    assert answer.code == 0
+    until(lambda: inbox_of(appliances.first) == ["back"], what="the answer")
+    appliances.start(appliances.relay)
+
+
+def test_recipient_that_comes_back_gets_the_message(appliances):
+    appliances.second.kill()
+    send_id = appliances.send("later")
+    until(lambda: appliances.inspect(send_id)["attempts"] > 1, what="attempts")
+    assert appliances.inspect(send_id)["status"] == "pending"
+    appliances.start(appliances.second)
+    appliances.wait_for("without the relay", "later")
+    until(lambda: appliances.inspect(send_id)["status"] == "done", what="the end of the send")
+
+
+def test_nothing_is_sent_to_a_key_that_the_relay_lies_about(appliances):
+    """Not after a restart either: the pin is in a file."""
+    mallory = key("mallory").public
+    appliances.first.stop()
+    true_key = appliances.show_key(str(mallory))
+    appliances.start(appliances.first)
+    until(lambda: '"kind":"key-changed"' in appliances.first.log_text, what="a warning")
+    send_id = appliances.send("secret")
+    until(lambda: appliances.inspect(send_id)["attempts"] > 1, what="attempts")
+    send = appliances.inspect(send_id)
+    assert (send["status"], "another key" in send["last_error"]) == ("pending", True)
+    assert appliances.anna.json("verify", "bert")["state"] == "changed"
+    assert inbox_of(appliances.second) == ["without the relay", "later"]
+    appliances.show_key(true_key)
+    appliances.first.stop()
+    appliances.start(appliances.first)
+    appliances.wait_for("without the relay", "later", "secret")
+
+
+def test_message_that_expired_is_a_dead_letter_of_its_sender(appliances):
+    appliances.second.stop()
+    appliances.first.stop()
+    appliances.first.constants = SOON | EXPIRY
+    appliances.start(appliances.first)
+    send_id = appliances.send("too late")
+    until(lambda: appliances.inspect(send_id)["status"] == "dead", what="the expiry")
+    assert "within one hour" in appliances.inspect(send_id)["last_error"]
+    listed = agentlip("outbox", "list", "--failed", "--json", cwd=appliances.first.workspace).json
+    assert [row["client_message_id"] for row in listed] == [send_id]
+    appliances.start(appliances.second)
+    assert "too late" not in inbox_of(appliances.second)

@@ -1,0 +1,24 @@
+"""Every threat to the agent network names tests that exist."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/explanation/relay-threats.md"
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+ROW = re.compile(r"^\| (?!Mitigation|---)", re.M)
+
+
+def functions(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_threat_names_tests_that_exist() -> None:
+    threats = re.split(r"^## ", PAGE.read_text("utf-8"), flags=re.M)[1:]
+    assert [threat[:2] for threat in threats] == [f"{number}." for number in range(1, 8)]
+    for threat in threats:
+        named = TEST.findall(threat)
+        assert len(named) == len(ROW.findall(threat)) >= 4, threat
+        assert [test for test in named if test[1] not in functions(test[0])] == []
