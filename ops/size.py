@@ -57,13 +57,13 @@ def count(text: str) -> int:
 
 def package_of(path: str) -> str:
     """The row of a file, by its path from the root of the tree. Checks are the doctor's, also in
-    the folder of a subsystem, except those of jobs."""
+    the folder of a subsystem, except those of jobs and of the agent network."""
     parts = path.split("/")
     if path.startswith(("appliance/jobs/", "appliance/integrations/jobs_")):
         return "jobs"  # one budget for all that the runner needs
     if "monitoring" in parts:
         return "monitoring"  # also what ops/ ships, and its tests
-    if path.startswith(("appliance/sdk/network/", "appliance/mailbox/")):
+    if path.startswith(("appliance/relay/", "appliance/sdk/network/", "appliance/mailbox/")):
         return "network, relay"
     if parts[0] == "appliance" and any(part.startswith("checks") for part in parts):
         return "doctor"

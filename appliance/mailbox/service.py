@@ -12,6 +12,7 @@ from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.http_client import Unreachable
 from appliance.kernel.log import Log
 from appliance.kernel.pool import time_limit
+from appliance.mailbox import metrics
 from appliance.mailbox.settings import NetworkSettings
 from appliance.network.envelope import NotTheRecipient, OpenedMessage
 from appliance.sdk.network.agent import NetworkAgent, NetworkEvent
@@ -56,11 +57,29 @@ class Mailbox:
     def receive(self, recipient: Any, envelope: bytes) -> bool:
         """Whether the message of an envelope is new. Raises EnvelopeRefused."""
         name = recipient if isinstance(recipient, str) else ""
-        if name in self.problems:
-            raise Unavailable("this agent can't receive at the moment")
-        if name not in self.agents:
-            raise NotTheRecipient
-        return self.agents[name].receive(envelope) is not None
+        try:
+            if name in self.problems:
+                raise Unavailable("this agent can't receive at the moment")
+            if name not in self.agents:
+                raise NotTheRecipient
+            is_new = self.agents[name].receive(envelope) is not None
+        except ApplianceError as error:
+            metrics.received.labels(error.code).inc()
+            raise
+        metrics.received.labels("NEW" if is_new else "DUPLICATE").inc()
+        return is_new
+
+    def facts(self) -> dict[str, float]:
+        agents = list(self.agents.values())
+        return {
+            "network.agents": len(agents),
+            "network.unusable": len(self.problems),
+            "network.relay_failed": sum(agent.problem is not None for agent in agents),
+            "network.unreachable": sum(len(agent.unreachable) for agent in agents),
+            "network.skew_seconds": max(
+                (abs(agent.relay.skew_ms or 0) / 1000 for agent in agents), default=0.0
+            ),
+        }
 
     def sender(self, name: str | None) -> NetworkAgent:
         """The agent of this name, or the only one. Raises NoNetworkAgent."""
@@ -97,6 +116,7 @@ class Mailbox:
         self._take(name, self.agents[name].peers.contacts[message.sender].public_key, message)
 
     def _on_event(self, name: str, event: NetworkEvent) -> None:
+        metrics.events.labels(event.kind).inc()
         report = self.log.warning if event.kind in ("key-changed", "broadcast-refused") else (
             self.log.info
         )  # fmt: skip

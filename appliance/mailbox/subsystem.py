@@ -30,6 +30,9 @@ class MailboxSubsystem(Subsystem):
     def routes(self) -> list[Route]:
         return routes(self._mailbox)
 
+    def facts(self) -> dict[str, float]:
+        return self._mailbox.facts()
+
     def close(self, timeout_seconds: float) -> bool:
         self._mailbox.close()
         return True

@@ -193,6 +193,28 @@ def test_agent_that_can_not_be_used_is_reported_once(network, mailbox, lines):
     assert (mailbox.problems, sorted(mailbox.agents)) == ({}, ["bert", "eve"])
 
 
+def test_facts_for_the_doctor(network, mailbox):
+    assert mailbox.facts() == {
+        "network.agents": 1, "network.unusable": 0, "network.relay_failed": 0,
+        "network.unreachable": 0, "network.skew_seconds": pytest.approx(0, abs=2),
+    }  # fmt: skip
+    network.relay_is_down, network.skew_seconds = True, -90
+    network.offline.add("anna")
+    NetworkTarget(mailbox, network.clock).deliver(outgoing(network, "network:anna"))
+    network.relay.clock.pass_seconds(400)
+    mailbox.agents["bert"].run_once()
+    eve = mailbox._folder / "eve"
+    AgentFolder.create(eve, AgentConfig("eve", "https://relay.example", ""))
+    (eve / "key").unlink()
+    mailbox.refresh()
+    network.relay_is_down = False
+    mailbox.agents["bert"].contacts()
+    assert mailbox.facts() == {
+        "network.agents": 1, "network.unusable": 1, "network.relay_failed": 1,
+        "network.unreachable": 1, "network.skew_seconds": pytest.approx(90, abs=2),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "url", ["https://127.0.0.1/x", "https://10.0.0.1/x", "http://example.org/x",
             "https://169.254.169.254/x", "https://[::1]/x"],

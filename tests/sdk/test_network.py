@@ -2,9 +2,10 @@
 
 import pytest
 
+from appliance.network.envelope import SenderNotAContact
 from appliance.network.keys import AgentKey, rotation_text
 from appliance.sdk.network.outgoing import NetworkQueueFull
-from appliance.sdk.network.peers import NotAContact
+from appliance.sdk.network.peers import ContactsNotCurrent, NotAContact
 from appliance.sdk.network.relay_client import RelayRefused, RelayUnreachable
 from tests.support.relay import key
 
@@ -209,6 +210,30 @@ def test_messages_of_a_revoked_agent_are_refused(network, anna):
     report = bert.send("anna", {"text": "hi"})
     assert (report.status, report.attempts[0].http_status) == ("failed", 400)
     assert network.texts("anna") == []
+
+
+def test_revocation_that_an_admin_signed_counts_even_if_the_relay_goes_on_to_list_the_agent(
+    network, anna
+):
+    contacts = network.relay.request("GET", "/contacts", by="anna").content
+    network.relay.broadcast("ada", "revocation", {"agent": "bert", "reason": "stolen"})
+    network.tamper["/contacts"] = lambda _: contacts
+    body = network.agents["bert"].peers.seal("anna", {}, "7f9c24e8-3b12-4fef-91e0-56a2d5a1c001")[1]
+    anna.poll()
+    assert anna.contacts() == []
+    with pytest.raises(NotAContact):
+        anna.send("bert", {})
+    with pytest.raises((SenderNotAContact, ContactsNotCurrent)):
+        anna.receive(body)
+
+
+def test_contact_that_does_not_respond_is_noted_until_it_does(network, anna):
+    network.offline.add("bert")
+    anna.send("bert", {})
+    assert list(anna.unreachable) == ["bert"]
+    network.offline.clear()
+    anna.send("bert", {})
+    assert anna.unreachable == {}
 
 
 def test_key_is_rotated_and_contacts_follow(network, anna):

@@ -5,6 +5,7 @@ Their requests reach the relay's app, and their envelopes each other's endpoint,
 
 import io
 import threading
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -18,6 +19,12 @@ from appliance.sdk.network.endpoint import response
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
 from tests.support.clock import FakeClock
 from tests.support.relay import RelayFixture, key
+
+
+class Reply(io.BytesIO):
+    def __init__(self, content: bytes, headers: dict[str, str]) -> None:
+        super().__init__(content)
+        self.headers = headers
 
 
 class AgentClock:
@@ -38,7 +45,8 @@ class AgentClock:
 
 class NetworkFixture:
     """`offline`: agents whose endpoint can't be reached. `sent`: every envelope on the wire.
-    `tamper` changes what the relay responds to a path."""
+    `tamper` changes what the relay responds to a path. `skew_seconds`: how far the relay's clock
+    is ahead, in its responses."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -51,6 +59,7 @@ class NetworkFixture:
         self.sent: list[bytes] = []
         self.tamper: dict[str, Any] = {}
         self.relay_is_down = False
+        self.skew_seconds = 0.0
         self._lock = threading.Lock()
         monkeypatch.setattr(relay_client, "urlopen", self._urlopen)
 
@@ -125,4 +134,5 @@ class NetworkFixture:
             content = self.tamper[path](content)
         if result.status_code >= 400:
             raise HTTPError(path, result.status_code, "", None, io.BytesIO(content))  # type: ignore[arg-type]
-        return io.BytesIO(content)
+        date = formatdate(self.relay.clock.now_ms() / 1000 + self.skew_seconds, usegmt=True)
+        return Reply(content, {"Date": date})

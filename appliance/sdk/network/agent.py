@@ -18,7 +18,12 @@ from msgspec import Struct
 
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
-from appliance.network.broadcast import BroadcastRefused, SignedBroadcast, verify_broadcast
+from appliance.network.broadcast import (
+    REVOCATION,
+    BroadcastRefused,
+    SignedBroadcast,
+    verify_broadcast,
+)
 from appliance.network.envelope import (
     FORMER_VERSION,
     TYPES,
@@ -75,7 +80,8 @@ class AgentPresence(Struct, frozen=True, rename="camel"):
 
 
 class NetworkAgent(Closing):
-    """Safe for many threads. `problem`: why the last heartbeat failed."""
+    """Safe for many threads. `problem`: why the last heartbeat failed. `unreachable`: why contacts
+    did not respond to the last attempt, by name."""
 
     def __init__(
         self,
@@ -118,6 +124,7 @@ class NetworkAgent(Closing):
             loopback=self.config.loopback,
         )  # fmt: skip
         self.problem: str | None = None
+        self.unreachable: dict[str, str] = {}
         self._next_poll = float("-inf")
         self._thread: threading.Thread | None = None
 
@@ -302,12 +309,14 @@ class NetworkAgent(Closing):
             try:
                 endpoint, body = self.peers.seal(name, payload, message_id, kind, endpoint)
                 status = self._post(endpoint, body)
+                self.unreachable.pop(name, None)
             except (NotAContact, MalformedEnvelope) as error:
                 problem, final = error.message, True
             except (KeyChanged, BadAgentEndpoint) as error:
                 problem = error.message
             except OSError as error:
                 problem = f"the connection failed: {str(error) or type(error).__name__}"
+                self.unreachable[name] = problem
         if status is not None and not 200 <= status < 300:
             problem, final = f"the recipient responded with {status}", status in FINAL
         milliseconds = round((self._clock.monotonic() - started) * 1000)
@@ -435,6 +444,8 @@ class NetworkAgent(Closing):
             except BroadcastRefused as error:
                 self._emit("broadcast-refused", sender, id=row["id"], reason=error.message)
             else:
+                if kind == REVOCATION:
+                    self.peers.revoke(str(payload.get("agent")))
                 self._emit("broadcast", sender, id=row["id"], type=kind, payload=payload)
             self.state.set_cursor("broadcasts", str(row["id"]))
 

@@ -115,17 +115,20 @@ class Peers:
         self._ciphers = {}  # those of former contacts and keys are not needed any more
         rows = self._relay.request("GET", "/contacts")
         admins = self._relay.request("GET", "/admin/keys")
-        pins, contacts = self._pins.all(), {}
+        pins, revoked, contacts = self._pins.all(), self._pins.revoked(), {}
         for row in rows:
             contact = _convert(row)
-            if contact is not None:
+            if contact is not None and contact.agent not in revoked:
                 contacts[contact.agent] = contact
                 self._follow(pins.get(contact.agent), contact)
         keys = {str(row.get("agent")): str(row.get("adminPublicKey")) for row in admins}
-        self._cache = AgentCache(
-            contacts, {name: key for name, key in keys.items() if _is_key(key)}
-        )
-        write_whole(self._file, msgspec.json.encode(self._cache))
+        self._keep(contacts, {name: key for name, key in keys.items() if _is_key(key)})
+
+    def revoke(self, name: str) -> None:
+        """Remove an agent that an admin has revoked, also if the relay goes on to list it."""
+        self._pins.revoke(name)
+        others = {each: row for each, row in self.contacts.items() if each != name}
+        self._keep(others, self._cache.admins)
 
     def contact(self, name: str) -> CachedContact:
         """Raises NotAContact, after the relay was queried."""
@@ -179,6 +182,10 @@ class Peers:
             except RelayUnreachable:
                 raise ContactsNotCurrent(retry_after=REFRESH_MS / 1000) from None
             return self._open(body)
+
+    def _keep(self, contacts: dict[str, CachedContact], admins: dict[str, str]) -> None:
+        self._cache = AgentCache(contacts, admins)
+        write_whole(self._file, msgspec.json.encode(self._cache))
 
     def _open(self, body: bytes) -> OpenedMessage:
         return open_envelope(body, self._relay.name, self._correspondence, self._clock.now_ms())

@@ -65,6 +65,16 @@ class KeyPins:
         with self._state.transaction() as tx:
             tx.execute("DELETE FROM pins WHERE agent = ?", (agent,))
 
+    def revoke(self, agent: str) -> None:
+        """An admin announced that the agent is revoked, which is final."""
+        with self._state.transaction() as tx:
+            tx.execute("INSERT OR IGNORE INTO revoked (agent) VALUES (?)", (agent,))
+
+    def revoked(self) -> frozenset[str]:
+        with self._state.transaction() as tx:
+            rows = tx.execute("SELECT agent FROM revoked LIMIT ?", (PINS_MAX,)).fetchall()
+        return frozenset(agent for (agent,) in rows)
+
 
 def pin_after(
     pin: KeyPin | None, agent: str, shown: str, former: str | None, rotation: str | None

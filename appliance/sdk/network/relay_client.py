@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -34,7 +36,9 @@ class RelayRefused(Invalid):
 
 
 class RelayClient:
-    """Without a key, only for requests that need no signature. Safe for many threads."""
+    """Without a key, only for requests that need no signature. Safe for many threads.
+
+    `skew_ms`: the relay's clock minus this one, to about a second; None before the first reply."""
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class RelayClient:
         self.name = name
         self.key = key
         self._pause = pause
+        self.skew_ms: int | None = None
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """The decoded reply. Each attempt has a signature of its own. Raises RelayRefused, and
@@ -69,11 +74,18 @@ class RelayClient:
         try:
             request = Request(self._url + path, raw or None, headers, method=method)
             with urlopen(request, timeout=TIMEOUT_SECONDS, context=tls_context()) as reply:
+                self._note_time(reply.headers)
                 return msgspec.json.decode(reply.read(REPLY_BYTES_MAX))
         except HTTPError as error:
+            self._note_time(error.headers)
             raise self._refusal(error.code, error.read(REPLY_BYTES_MAX)) from None
         except (OSError, ValueError):  # also a reply that is not JSON
             raise RelayUnreachable(details={"url": self._url}) from None
+
+    def _note_time(self, headers: Any) -> None:
+        with suppress(TypeError, ValueError, OverflowError):  # without Date, or not a time
+            at = parsedate_to_datetime(headers["Date"])
+            self.skew_ms = int(at.timestamp() * 1000) - self._clock.now_ms()
 
     def _refusal(self, status: int, body: bytes) -> RelayRefused | RelayUnreachable:
         try:

@@ -22,6 +22,7 @@ _TABLES = (
     # offered: another key, which the relay shows for this agent and nobody has accepted
     "CREATE TABLE IF NOT EXISTS pins (agent TEXT PRIMARY KEY NOT NULL, key TEXT NOT NULL,"
     " verified INTEGER NOT NULL, offered TEXT) STRICT",
+    "CREATE TABLE IF NOT EXISTS revoked (agent TEXT PRIMARY KEY NOT NULL) STRICT",
     # attempts: JSON; receipt_ms: when the recipient's receipt came
     "CREATE TABLE IF NOT EXISTS outgoing (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
     " recipient TEXT NOT NULL, type TEXT NOT NULL, payload TEXT, status TEXT NOT NULL,"
