@@ -137,6 +137,9 @@ def store_row(kind: str, number: int, at: datetime) -> dict[str, Any]:
             "payload": '{"note":"Größe"}' if full else None,
             "payload_ref": None if full else "sha256-00",
         }  # fmt: skip
+    if kind == "relay":
+        return {"event_id": number, "at_ms": ms + 123, "name": "agent.approved", "agent": "anna",
+                "admin": "ada" if full else None}  # fmt: skip
     common = {"event_id": number, "at_ms": ms + 123, "accepted_ms": ms}
     if kind == "broker":
         return {**common, **ids, **to, "name": "delivery.sent", "mesh_id": "m",
