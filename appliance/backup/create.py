@@ -19,7 +19,7 @@ from appliance.backup.encoding import Source, encode, zstd
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupFile, BackupManifest, Kind, Reason, StoreFacts
 from appliance.backup.settings import BackupSettings
-from appliance.backup.small_files import SmallFile
+from appliance.backup.small_files import AGENT_STATE, AGENTS, SmallFile
 from appliance.backup.unpack import TellFile
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
@@ -119,6 +119,7 @@ class _Work:
         for pinned, copied in zip(cut.stores, copies, strict=True):
             self._add_store(pinned, copied)
         self._add_small(cut.small)
+        self._add_agent_states()
         if exports is not None:
             self._add_files("export", small_files.list_exported(self._datadir, exports))
         return BackupManifest(
@@ -174,6 +175,18 @@ class _Work:
             name = file.path.removeprefix(f"{DIRECTORY}/").replace("/", ".")
             with writing():
                 self._encode(name, file.path, file.kind, file.mode, BytesIO(file.content))
+
+    def _add_agent_states(self) -> None:
+        """States of agents of the network, as they are now: other programs may use them too."""
+        for path in sorted(self._datadir.dir.glob(f"{AGENTS}/*/{AGENT_STATE}")):
+            agent = f"{AGENTS}.{path.parent.name}"
+            copied = self._copy(PinnedStore(agent, path, open_database(path, "rw"), 0.0))
+            with closing(open_database(copied, UNUSED)) as connection:
+                store_copy.check(connection, agent)
+            relative = path.relative_to(self._datadir.workspace).as_posix()
+            with writing(), copied.open("rb", buffering=0) as source:
+                self._encode(f"{agent}.{path.name}", relative, "secret", 0o600, source)
+                copied.unlink()
 
     def _add_files(self, kind: Kind, paths: Iterable[str]) -> int:
         """Copies files as they are now. Returns how many are gone, or not what their name says."""

@@ -30,7 +30,10 @@ _STAMP_CHARACTERS = len("20261120T101112Z")
 Kind = Literal["store", "secret", "settings", "record", "export", "blob"]
 _PATHS: dict[Kind, re.Pattern[str]] = {
     "store": re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+"),  # and the file of a store of the manifest
-    "secret": re.compile(r"\.agentlip/(token|identity/\w[\w.-]*)"),
+    "secret": re.compile(
+        r"\.agentlip/(token|identity/\w[\w.-]*"
+        r"|network/\w[\w.-]*/(agent\.json|key|key\.next|state\.sqlite3))"
+    ),
     "settings": re.compile(r"agentlip\.(toml|config\.ts)"),
     "record": re.compile(r"\.agentlip/(stores|epochs)\.json"),
     "export": re.compile(

@@ -15,7 +15,7 @@ from appliance.backup.blobs import folder_of
 from appliance.backup.errors import BackupDamaged, RestoreRefused, VersionRefused
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.settings import BackupSettings
-from appliance.backup.small_files import KEY_PAIR
+from appliance.backup.small_files import AGENTS, KEY_PAIR
 from appliance.kernel import event_ids
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
@@ -27,7 +27,7 @@ from appliance.workspace.open_files import program_with, sqlite_locked
 _DIRECTORY = ".agentlip"
 _TOKEN = f"{_DIRECTORY}/token"
 _OWNED = (_TOKEN, f"{_DIRECTORY}/{manifest.FILE}")
-_IDENTITY = f"{_DIRECTORY}/identity"
+_IDENTITY, _AGENTS = f"{_DIRECTORY}/identity", f"{_DIRECTORY}/{AGENTS}"
 HISTORY_STORES = frozenset(
     store for store, each in DECLARATIONS.items() if each.keeps_record or each.numbers_events
 )
@@ -264,9 +264,9 @@ def _check_epoch(job: RestoreJob) -> None:
 
 
 def _list_owned(target: DataDir) -> list[str]:
-    identity = target.workspace / _IDENTITY
-    keys = [f"{_IDENTITY}/{path.name}" for path in identity.glob("*") if path.is_file()]
-    return [*map(path_of, STORES), *_OWNED, *keys]
+    keys = [*target.dir.glob("identity/*"), *target.dir.glob(f"{AGENTS}/*/*")]
+    paths = [path.relative_to(target.workspace).as_posix() for path in keys if path.is_file()]
+    return [*map(path_of, STORES), *_OWNED, *paths]
 
 
 def _kept_exports(job: RestoreJob) -> Sequence[str]:
@@ -276,15 +276,17 @@ def _kept_exports(job: RestoreJob) -> Sequence[str]:
 
 
 def _kept_secrets(job: RestoreJob) -> list[str]:
-    """The present token and member key stay: those of the backup may have been replaced because
-    somebody else had them."""
+    """The present token, member key and agents stay: those of the backup may have been replaced
+    because somebody else had them."""
     if job.new or job.revive:
         return []
     workspace = job.target.workspace
     token = [_TOKEN] if job.target.read_token() else []
-    return token + ([_IDENTITY] if (workspace / KEY_PAIR).is_file() else [])
+    agents = [f"{_AGENTS}/{key.parent.name}" for key in job.target.dir.glob(f"{AGENTS}/*/key")]
+    return token + ([_IDENTITY] if (workspace / KEY_PAIR).is_file() else []) + sorted(agents)
 
 
 def _place_of(path: str) -> str:
-    """`.agentlip/identity` for each file in it."""
-    return _IDENTITY if path.startswith(f"{_IDENTITY}/") else path
+    """The folder `.agentlip/identity` or `.agentlip/network/NAME` for each file in it."""
+    folder = path.rpartition("/")[0]
+    return folder if folder == _IDENTITY or folder.startswith(f"{_AGENTS}/") else path

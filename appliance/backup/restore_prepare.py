@@ -25,6 +25,7 @@ from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import sqlite_name
 from appliance.kernel.store_files import open_database
 from appliance.kernel.whole_file import write_whole
+from appliance.sdk.network.restored import restored
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import epochs, manifest, schema
 from appliance.workspace.datadir import STORES, DataDir
@@ -93,6 +94,8 @@ def prepare(
         for store in job.chosen:
             _check_store(made, store)
         _check_references(made)
+        for state in made.new.dir.glob(f"{small_files.AGENTS}/*/{small_files.AGENT_STATE}"):
+            restored(state, now_ms)
         listed, highest = _apply_rules(made)
         reached("rules applied")
         epoch, first = _begin_epoch(made, highest)

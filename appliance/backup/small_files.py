@@ -13,7 +13,7 @@ from appliance.backup.manifest import Kind, is_contained
 from appliance.workspace.datadir import DIRECTORY, MANIFEST, DataDir
 
 EPOCHS = "epochs.json"
-IDENTITY = "identity"
+IDENTITY, AGENTS, AGENT_STATE = "identity", "network", "state.sqlite3"
 KEY_PAIR = f"{DIRECTORY}/{IDENTITY}/keypair.json"
 _BYTES_MAX = 16 * 1024 * 1024
 _FILES_MAX = 1_000
@@ -81,12 +81,12 @@ def _candidates(datadir: DataDir) -> Iterator[tuple[Path, Kind]]:
     yield datadir.settings_file, "settings"
     yield datadir.unread_settings_file, "settings"
     yield datadir.token_file, "secret"
-    folder = datadir.dir / IDENTITY
-    if folder.is_dir():
-        for path in sorted(folder.iterdir())[:_FILES_MAX]:
-            relative = path.relative_to(datadir.workspace).as_posix()
-            if is_contained(relative, "secret"):  # not one that is being written
-                yield path, "secret"
+    paths = [*datadir.dir.glob(f"{IDENTITY}/*"), *datadir.dir.glob(f"{AGENTS}/*/*")]
+    for path in sorted(paths)[:_FILES_MAX]:
+        relative = path.relative_to(datadir.workspace).as_posix()
+        # Not one that is being written. States of agents are databases.
+        if is_contained(relative, "secret") and path.name != AGENT_STATE:
+            yield path, "secret"
     yield datadir.dir / MANIFEST, "record"
     yield datadir.dir / EPOCHS, "record"
 

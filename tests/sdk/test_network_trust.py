@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from appliance.network.envelope import Correspondence
 from appliance.network.safety import fingerprint
 from appliance.sdk.network.endpoint import response
-from appliance.sdk.network.peers import BadAgentEndpoint, check_endpoint
+from appliance.sdk.network.peers import BadAgentEndpoint, ContactsNotCurrent, check_endpoint
 from appliance.sdk.network.pins import KeyChanged
+from appliance.sdk.network.restored import restored
 from tests.support.envelopes import changed_envelopes
 from tests.support.relay import key
 
@@ -164,6 +165,27 @@ def test_replayed_and_old_envelopes_are_not_handed_over(network, anna):
     assert network.texts("bert") == ["hi"]
     network.relay.clock.pass_seconds(301)
     assert response(bert, "POST", body)[0] == 400
+
+
+def test_restored_agent_accepts_only_what_was_sealed_since(network, anna):
+    bert = network.agents["bert"]
+    network.offline.add("bert")
+    report = anna.send("bert", {"text": "hi"})
+    number = "7f9c24e8-3b12-4fef-91e0-56a2d5a1c001"
+    body = anna.peers.seal("bert", {"text": "before"}, number)[1]
+    assert bert.receive(body)  # which the backup does not know
+    bert.close()
+    state = bert.folder.path / "state.sqlite3"
+    state.unlink()
+    restored(state, network.relay.clock.now_ms() + 1_000)
+    bert = network.open("bert")
+    bert.poll()
+    with pytest.raises(ContactsNotCurrent):
+        bert.receive(body)
+    network.offline.clear()
+    network.wait(10, "bert")
+    assert anna.report(report.message_id).status == "delivered"
+    assert network.texts("bert") == ["before", "hi"]
 
 
 def test_handler_that_fails_gets_the_message_again(network):

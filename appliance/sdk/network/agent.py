@@ -24,6 +24,7 @@ from appliance.network.broadcast import (
     SignedBroadcast,
     verify_broadcast,
 )
+from appliance.network.encoding import of_timestamp
 from appliance.network.envelope import (
     FORMER_VERSION,
     TYPES,
@@ -45,10 +46,17 @@ from appliance.sdk.network.outgoing import (
     SendAttempt,
     SendReport,
 )
-from appliance.sdk.network.peers import BadAgentEndpoint, CachedContact, NotAContact, Peers
+from appliance.sdk.network.peers import (
+    BadAgentEndpoint,
+    CachedContact,
+    ContactsNotCurrent,
+    NotAContact,
+    Peers,
+)
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins
 from appliance.sdk.network.post import Post, post_envelope
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused
+from appliance.sdk.network.restored import RESTORED
 from appliance.sdk.network.state import AgentState
 
 HEARTBEAT_SECONDS, HEARTBEATS = 300.0, (60.0, 1800.0)  # usual, and shortest and longest
@@ -116,6 +124,7 @@ class NetworkAgent(Closing):
         )
         self._unsigned = RelayClient(self.config.relay, self._clock, pause=self._closed.wait)
         self.state = AgentState(self.folder.path / "state.sqlite3")
+        self._restored_ms = int(self.state.cursor(RESTORED) or 0)
         self._pins = KeyPins(self.state)
         self.outgoing = OutgoingMessages(self.state)
         self._incoming = IncomingMessages(self.state)
@@ -333,6 +342,8 @@ class NetworkAgent(Closing):
         Raises EnvelopeRefused, ContactsNotCurrent, MessageBeingHandled, and errors of the handler.
         """
         message = self.peers.open(body)
+        if of_timestamp(message.timestamp) <= self._restored_ms:
+            raise ContactsNotCurrent("the recipient was restored since this message was sealed")
         now_ms = self._clock.now_ms()
         if not self._incoming.claim(message, now_ms):
             return None

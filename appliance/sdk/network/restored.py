@@ -1,0 +1,23 @@
+"""The state of an agent after a restore of a backup."""
+
+from contextlib import closing
+from pathlib import Path
+
+from appliance.kernel.clock import HOUR_MS
+from appliance.sdk.network.state import AgentState
+
+RESTORED = "restored_ms"
+"""The cursor with the time of the restore. Envelopes that were sealed before it may have been
+received since the backup, so they are not accepted. Their senders seal them again."""
+
+
+def restored(path: Path, now_ms: int) -> None:
+    """Messages of more than an hour ago are not sent any more. Raises AgentStateDamaged."""
+    with closing(AgentState(path)) as state:
+        state.set_cursor(RESTORED, str(now_ms))
+        with state.transaction() as tx:
+            tx.execute(
+                "UPDATE outgoing SET status = 'expired', payload = NULL"
+                " WHERE status IN ('pending', 'sending') AND created_ms <= ?",
+                (now_ms - HOUR_MS,),
+            )
