@@ -50,6 +50,7 @@ from appliance.integrations.mail_outbox import OutboxMail
 from appliance.integrations.mailbox_inbox import NetworkInbox
 from appliance.integrations.mailbox_outbox import NetworkTarget
 from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
+from appliance.integrations.relay_ask import HubApprovalAsks
 from appliance.integrations.webhooks_outbox import (
     MeshWebhooksNeeds,
     MeshWebhooksSubsystem,
@@ -217,7 +218,9 @@ class Composition:
         if host.runs("relay"):
             codes = member.outbox if limits.enabled and host.section(MailSettings).host else None
             code_mail = None if codes is None else OutboxMail(codes, CODE_MAIL, "appliance:relay")
-            subsystems.append(RelaySubsystem(host, RelayNeeds(code_mail)))
+            ask = next((part for part in subsystems if isinstance(part, AskSubsystem)), None)
+            asks = None if ask is None else HubApprovalAsks(ask.asks, host.clock)
+            subsystems.append(RelaySubsystem(host, RelayNeeds(code_mail, asks)))
         if host.runs("backup"):
             stores = host.section(RolesSettings).stores
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))

@@ -63,7 +63,12 @@ def package_of(path: str) -> str:
         return "jobs"  # one budget for all that the runner needs
     if "monitoring" in parts:
         return "monitoring"  # also what ops/ ships, and its tests
-    if path.startswith(("appliance/relay/", "appliance/sdk/network/", "appliance/mailbox/")):
+    if path.startswith(
+        (
+            "appliance/relay/", "appliance/sdk/network/", "appliance/mailbox/",
+            "appliance/integrations/relay_",
+        )
+    ):  # fmt: skip
         return "network, relay"
     if parts[0] == "appliance" and any(part.startswith("checks") for part in parts):
         return "doctor"

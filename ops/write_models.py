@@ -52,7 +52,8 @@ CLASSES = {
     "jobs": {"attempts": "StoredAttempt", "jobs": "StoredJob", "runs": "StoredRun"},
     "outbox": {"log": "OutboxLog", "outbox": "Send"},
     "relay": {
-        "admins": "RelayAdmin", "agents": "Agent", "broadcasts": "Broadcast",
+        "admins": "RelayAdmin", "agents": "Agent", "approvals": "Approval",
+        "broadcasts": "Broadcast",
         "contact_events": "ContactEvent", "contacts": "Contact", "log": "RelayLog",
         "used_signature": "UsedSignature", "v1_messages": "V1StoredMessage",
         "verifications": "EmailVerification",

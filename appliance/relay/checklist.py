@@ -20,6 +20,19 @@ def is_disposable(email: str) -> bool:
     return any(".".join(labels[at:]) in DISPOSABLE for at in range(len(labels)))
 
 
+def describe(agent: wire.PendingAgent) -> str:
+    """What an admin sees of an agent that waits, without characters that terminals interpret."""
+    marks = {True: "ok", False: "NO", None: "??"}
+    lines = [
+        f"{agent.name}  {agent.owner_email}  {agent.endpoint}",
+        f"  key {agent.fingerprint}, registered {agent.created_at}",
+        *(f"  {marks[item.good]}  {item.name}: {item.note}" for item in agent.checklist),
+        f"  approved by {len(agent.approvals)} of {agent.approvals_needed} admins"
+        f" {' '.join(agent.approvals)}".rstrip(),
+    ]
+    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+
+
 def checklist(agent: AgentRow, same_email: int, same_address: int) -> list[wire.ChecklistItem]:
     """`same_email`, `same_address`: other agents with the same owner, or of the same client."""
     domain = agent.owner_email.rpartition("@")[2]

@@ -1,7 +1,12 @@
 """Checks of the relay: admins, agents that wait, codes that pile up, clocks."""
 
-from appliance.checks.check import Check, Problem
+from collections.abc import Iterator
+
+from appliance.checks.check import Check, Finding, Problem
+from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
+from appliance.checks.sections import section
+from appliance.relay.settings import RelaySettings
 
 WAITING_MS = 3 * 86_400_000
 CODES_MAX = 200
@@ -30,24 +35,46 @@ FUTURE = Problem(
     "Let the system synchronize the clock. The next heartbeat of each agent corrects its time.",
     hint="timedatectl; date -u",
 )
+TOO_FEW = Problem(
+    "too-few",
+    "No agent can be approved.",
+    "Add admins, or lower `relay.approvals`.",
+    hint="agentlip relay admins add NAME --new-key FILE",
+)
+_find_without_admin = find_rows(
+    "relay",
+    RowRule(
+        NO_ADMIN,
+        "SELECT count(*) FROM agents WHERE NOT EXISTS"
+        " (SELECT 1 FROM admins WHERE removed_ms IS NULL)"
+        " GROUP BY 1 = 1 HAVING count(*) > 0",
+        "relay",
+        "{0} agents are registered, and no admin",
+        ("agents", "admins"),
+    ),
+)
+
+
+def _admins(context: Context) -> Iterator[Finding]:
+    settings = section(context.datadir.settings_file, "relay", RelaySettings)
+    needed = 1 if settings is None else settings.approvals
+    for connection in context.with_tables("relay", "admins"):
+        (admins,) = connection.execute(
+            "SELECT count(*) FROM admins WHERE removed_ms IS NULL"
+        ).fetchone()
+        if 0 < admins < needed:
+            text = f"an approval needs {needed} admins, and the relay has {admins}"
+            yield TOO_FEW.finding("relay", text)
+    yield from _find_without_admin(context)
+
+
 CHECKS = (
     Check(
         name="relay.admins",
-        inspects="the relay has an admin",
-        find=find_rows(
-            "relay",
-            RowRule(
-                NO_ADMIN,
-                "SELECT count(*) FROM agents WHERE NOT EXISTS"
-                " (SELECT 1 FROM admins WHERE removed_ms IS NULL)"
-                " GROUP BY 1 = 1 HAVING count(*) > 0",
-                "relay",
-                "{0} agents are registered, and no admin",
-                ("agents", "admins"),
-            ),
-        ),
-        reads="the admins in `relay.sqlite3`",
-        problems=(NO_ADMIN,),
+        inspects="the relay has enough admins",
+        find=_admins,
+        reads="the admins in `relay.sqlite3`, and `relay.approvals`",
+        problems=(NO_ADMIN, TOO_FEW),
     ),
     Check(
         name="relay.pending",

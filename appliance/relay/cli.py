@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain, plain_app
+from appliance.cli_support import Session, common, note, plain_app
 from appliance.declared_roles import Roles
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid, Missing
@@ -95,17 +96,11 @@ def list_pending(
     session: Session, name: AsFlag, key_file: KeyFileFlag, relay: RelayFlag = ""
 ) -> None:
     """List agents that wait for approval, each with its checklist."""
+    from appliance.relay.checklist import describe
+    from appliance.relay.wire import PendingAgent
+
     agents = _client(session, relay, name, key_file).request("GET", "/admin/pending")
-    lines = []
-    for agent in agents:
-        lines.append(f"{agent['name']}  {agent['ownerEmail']}  {agent['endpoint']}")
-        lines.append(f"  key {agent['fingerprint']}, registered {agent['createdAt']}")
-        marks = {True: "ok", False: "NO", None: "??"}
-        lines += [
-            f"  {marks[item['good']]}  {item['name']}: {item['note']}"
-            for item in agent["checklist"]
-        ]
-    text = "\n".join(plain(line) for line in lines)
+    text = "\n".join(map(describe, msgspec.convert(agents, list[PendingAgent])))
     session.answer(agents, text or "no agent waits for approval")
 
 
@@ -121,7 +116,8 @@ def approve(
     """Approve an agent. Look at its checklist first: agentlip relay pending."""
     client = _client(session, relay, name, key_file)
     answer = client.request("POST", f"/registry/agents/{_segment(agent)}/approve")
-    session.answer(answer["agent"], f"{agent} is {answer['agent']['status']}")
+    more = "; more admins have to approve it" if answer["agent"]["status"] == "pending" else ""
+    session.answer(answer["agent"], f"{agent} is {answer['agent']['status']}{more}")
 
 
 @app.command("revoke")

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from appliance.network.keys import AgentPublicKey
 from appliance.relay.rows import AgentRow, RelayAdminRow
+from appliance.relay.states import REVOKED
 
 
 class AgentDirectory:
@@ -29,6 +30,11 @@ class AgentDirectory:
         if key is None:
             key = self._keys[text] = AgentPublicKey.of(text)
         return key
+
+    def may_decide(self, admin: str) -> bool:
+        """Whether it is an admin, and not revoked as an agent."""
+        row = self.agents.get(admin)
+        return admin in self.admins and (row is None or row.status != REVOKED)
 
     def admin_keys(self) -> dict[str, AgentPublicKey]:
         """The admins' keys, by name."""

@@ -1,12 +1,17 @@
 """The relay's background loops: pruning, and the endpoints of agents that wait for approval."""
 
 import socket
+from typing import Protocol
 from urllib.parse import urlsplit
 
+from appliance.kernel.errors import ApplianceError
 from appliance.kernel.http_client import Unreachable
 from appliance.kernel.loop import Loop
-from appliance.relay import queries, v1, writes
+from appliance.relay import queries, v1, wire, writes
+from appliance.relay.checklist import describe
+from appliance.relay.rows import ApprovalRow
 from appliance.relay.service import Relay
+from appliance.relay.states import ACTIVE, PENDING
 from appliance.web import safe_connect
 from appliance.web.address import BadWebhookUrl
 
@@ -15,6 +20,8 @@ REACH_SECONDS = 15.0
 REACH_AGAIN_MS = 3_600_000
 REACHED_MAX = 10  # endpoints tried in one round
 CONNECT_SECONDS = 3.0
+ASK_SECONDS = 15.0
+APPROVE, REVOKE = "approve", "revoke"
 
 
 class RelayPruner(Loop):
@@ -32,6 +39,70 @@ class RelayPruner(Loop):
         if writes.PRUNED_MAX in deleted.values():
             self.nudge()
         return deleted
+
+
+class ApprovalAsks(Protocol):
+    """Questions to admins, passed in by `composition.py`."""
+
+    def ask(self, agent: str, admin: str, email: str, text: str) -> str:
+        """The id of a question that only this admin may answer; `email`: its mail address, if it
+        is known. The same question of a day has the same id."""
+
+    def answer(self, ask_id: str) -> str | None:
+        """None while nobody has answered; "" if it ended without an answer."""
+
+    def cancel(self, ask_id: str) -> None: ...
+
+
+class ApprovalAsker(Loop):
+    """Asks each admin about each pending agent whose endpoint was tried, and acts on answers."""
+
+    name = "relay_asks"
+    interval_seconds = ASK_SECONDS
+
+    def __init__(self, relay: Relay, asks: ApprovalAsks) -> None:
+        super().__init__(relay.clock, relay.log)
+        self._relay, self._asks = relay, asks
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        waiting = self._relay.store.read(queries.asked)
+        for row in waiting:
+            self._settle(row)
+        asked = {(row.agent, row.admin) for row in waiting}
+        for agent in self._relay.pending_agents():
+            tried = any(
+                item.name == "endpoint" and item.good is not None for item in agent.checklist
+            )
+            for admin in self._relay.directory.admins if tried else ():
+                answers = admin in agent.approvals or (agent.name, admin) in asked
+                if not answers and self._relay.directory.may_decide(admin):
+                    self._ask(agent, admin)
+        return {"waiting": len(waiting)}
+
+    def _ask(self, agent: wire.PendingAgent, admin: str) -> None:
+        row = self._relay.directory.agents.get(admin)
+        email = row.owner_email if row is not None and row.status == ACTIVE else ""
+        try:
+            ask_id = self._asks.ask(agent.name, admin, email, describe(agent))
+        except ApplianceError as error:  # such as too many questions; the next round tries again
+            self.log.warning("an admin was not asked", agent=agent.name, error=error.code)
+        else:
+            self._relay.store.write(writes.note_ask, agent.name, admin, ask_id)
+
+    def _settle(self, row: ApprovalRow) -> None:
+        relay, ask_id = self._relay, row.ask_id or ""
+        answer = self._asks.answer(ask_id)
+        agent = relay.directory.agents.get(row.agent)
+        waits = agent is not None and agent.status == PENDING and row.approved_ms is None
+        if not waits or not relay.directory.may_decide(row.admin):
+            self._asks.cancel(ask_id)
+        elif answer is None:
+            return
+        elif answer == APPROVE:
+            relay.approve(row.agent, row.admin)
+        elif answer == REVOKE:
+            relay.revoke(row.agent, row.admin)
+        relay.store.write(writes.note_ask, row.agent, row.admin, None)
 
 
 class EndpointChecker(Loop):

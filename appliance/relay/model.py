@@ -36,6 +36,17 @@ class Agent(Table):
         table_name = "agents"
 
 
+class Approval(Table):
+    agent = peewee.TextField()
+    admin = peewee.TextField()
+    ask_id = peewee.TextField(null=True)
+    approved_ms = peewee.IntegerField(null=True)
+
+    class Meta:
+        table_name = "approvals"
+        primary_key = peewee.CompositeKey("agent", "admin")
+
+
 class Broadcast(Table):
     number = peewee.IntegerField(primary_key=True)
     id = peewee.TextField()

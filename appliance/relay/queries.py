@@ -3,6 +3,7 @@
 from appliance.kernel.meta import Executor
 from appliance.relay.rows import (
     AgentRow,
+    ApprovalRow,
     BroadcastRow,
     ContactEventRow,
     ContactRow,
@@ -50,6 +51,19 @@ def pending_agents(reader: Executor, limit: int) -> list[tuple[AgentRow, int, in
         (BURST_MS, limit),
     )
     return [(AgentRow(*row[:-2]), row[-2], row[-1]) for row in rows]
+
+
+def approvals(reader: Executor, agent: str) -> list[ApprovalRow]:
+    rows = reader.execute("SELECT * FROM approvals WHERE agent = ? ORDER BY admin", (agent,))
+    return [ApprovalRow(*row) for row in rows]
+
+
+def asked(reader: Executor) -> list[ApprovalRow]:
+    """The admins whose answers are waited for."""
+    rows = reader.execute(
+        "SELECT * FROM approvals WHERE ask_id IS NOT NULL ORDER BY ask_id LIMIT ?", (LISTED_MAX,)
+    )
+    return [ApprovalRow(*row) for row in rows]
 
 
 def unreached_agents(reader: Executor, before_ms: int, limit: int) -> list[tuple[str, str]]:

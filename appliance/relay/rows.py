@@ -32,6 +32,15 @@ class AgentRow(NamedTuple):
     reach_ms: int | None
 
 
+class ApprovalRow(NamedTuple):
+    """A row of `approvals`."""
+
+    agent: str
+    admin: str
+    ask_id: str | None
+    approved_ms: int | None
+
+
 class BroadcastRow(NamedTuple):
     """A row of `broadcasts`."""
 

@@ -65,6 +65,7 @@ class Relay:
             agent_keys="agent-keys" in settings.options,
         )
         self._mail = code_mail
+        self._approvals = settings.approvals
         self.v1_until_ms = 0  # after it, version 1 of the protocol is not served
 
     def open(self) -> None:
@@ -220,12 +221,19 @@ class Relay:
                 row.name, row.public_key, fingerprint(self.directory.key(row.public_key)),
                 row.owner_email, row.endpoint, iso(row.created_ms),
                 checklist(row, same_email, same_address),
+                [
+                    each.admin
+                    for each in self.store.read(queries.approvals, row.name)
+                    if each.approved_ms is not None and each.admin in self.directory.admins
+                ],
+                self._approvals,
             )
             for row, same_email, same_address in rows
         ]  # fmt: skip
 
     def approve(self, name: str, admin: str) -> wire.AgentChanged:
-        return self._decide(writes.approve, name, admin)
+        """It becomes active once as many admins as `approvals` of the settings approve it."""
+        return self._decide(writes.approve, name, admin, self._approvals)
 
     def revoke(self, name: str, admin: str) -> wire.AgentChanged:
         """It is refused from its next request on."""
@@ -280,8 +288,10 @@ class Relay:
         self._count()
         return wire.AgentChanged(wire.AgentState(row.name, row.status))
 
-    def _decide(self, verb: Callable[..., str], name: str, admin: str) -> wire.AgentChanged:
-        self.store.write(verb, name, admin)
+    def _decide(
+        self, verb: Callable[..., str], name: str, admin: str, *more: int
+    ) -> wire.AgentChanged:
+        self.store.write(verb, name, admin, *more)
         self._log(f"agent.{verb.__name__}", name, admin=admin)
         return self._read_again(name)
 

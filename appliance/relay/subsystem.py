@@ -8,7 +8,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
 from appliance.relay import v1, wire
-from appliance.relay.loops import EndpointChecker, RelayPruner
+from appliance.relay.loops import ApprovalAsker, ApprovalAsks, EndpointChecker, RelayPruner
 from appliance.relay.mail import CodeMail, LocalCodes
 from appliance.relay.resources import routes
 from appliance.relay.service import Relay
@@ -16,9 +16,11 @@ from appliance.relay.settings import RelaySettings
 
 
 class RelayNeeds(msgspec.Struct, frozen=True):
-    """`mail`: None if this appliance has no mail server; codes then stay on this machine."""
+    """`mail`: None if this appliance has no mail server; codes then stay on this machine. `asks`:
+    None without the role `ask`."""
 
     mail: CodeMail | None = None
+    asks: ApprovalAsks | None = None
 
 
 class RelaySubsystem(Subsystem):
@@ -37,10 +39,13 @@ class RelaySubsystem(Subsystem):
         self.store = host.open_store("relay")
         self.relay = Relay(self.store, mail, host.section(RelaySettings), host.clock, host.log)
         self.relay.open()
-        if "v1" in host.section(RelaySettings).options:
+        options = host.section(RelaySettings).options
+        if "v1" in options:
             self.relay.v1_until_ms = self.store.write(v1.begin) + v1.DAYS * DAY_MS
         self.stores = (self.store,)
         self.loops: tuple[Loop, ...] = (RelayPruner(self.relay), EndpointChecker(self.relay))
+        if "ask" in options and needs.asks is not None:
+            self.loops += (ApprovalAsker(self.relay, needs.asks),)
 
     def routes(self) -> list[Route]:
         return routes(self.relay)

@@ -183,6 +183,8 @@ class ChecklistItem(Struct, frozen=True):
 
 
 class PendingAgent(Struct, frozen=True, rename="camel"):
+    """`approvals`: the admins that have approved it; it needs `approvalsNeeded`."""
+
     name: str
     public_key: str
     fingerprint: str
@@ -190,6 +192,8 @@ class PendingAgent(Struct, frozen=True, rename="camel"):
     endpoint: str | None
     created_at: str
     checklist: list[ChecklistItem]
+    approvals: list[str]
+    approvals_needed: int
 
 
 class AdminKey(Struct, frozen=True, rename="camel"):

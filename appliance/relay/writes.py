@@ -103,14 +103,37 @@ def register(tx: Tx, command: wire.RegisterAgent, address: str) -> None:
     record(tx, "agent.registered", command.name)
 
 
-def approve(tx: Tx, name: str, admin: str) -> str:
-    """The status afterwards. Approving an active agent changes nothing."""
+def approve(tx: Tx, name: str, admin: str, needed: int) -> str:
+    """The status afterwards. The agent becomes active once `needed` admins have approved it;
+    approving an active agent changes nothing."""
     status = _status(tx, name)
-    if status == PENDING:
-        _decide(tx, name, ACTIVE, admin)
+    if status != PENDING:
+        return status
+    added = tx.execute(
+        "INSERT INTO approvals (agent, admin, approved_ms) VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
+        " SET approved_ms = excluded.approved_ms WHERE approved_ms IS NULL",
+        (name, admin, tx.now_ms),
+    )
+    if added.rowcount:
         record(tx, "agent.approved", name, admin)
-        return ACTIVE
-    return status
+    (count,) = tx.execute(
+        "SELECT count(*) FROM approvals WHERE agent = ? AND approved_ms IS NOT NULL"
+        " AND admin IN (SELECT agent FROM admins WHERE removed_ms IS NULL)",
+        (name,),
+    ).fetchone()
+    if count < needed:
+        return PENDING
+    _decide(tx, name, ACTIVE, admin)
+    return ACTIVE
+
+
+def note_ask(tx: Tx, agent: str, admin: str, ask_id: str | None) -> None:
+    """The question to an admin; None: it does not wait any more."""
+    tx.execute(
+        "INSERT INTO approvals (agent, admin, ask_id) VALUES (?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET ask_id = excluded.ask_id",
+        (agent, admin, ask_id),
+    )
 
 
 def revoke(tx: Tx, name: str, admin: str) -> str:

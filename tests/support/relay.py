@@ -65,7 +65,11 @@ class RelayFixture:
     """Its admins are ada and bo. They aren't agents yet."""
 
     def __init__(
-        self, folder: Path, *options: Any, runner: type[BatchRunner] = BatchRunner
+        self,
+        folder: Path,
+        *options: Any,
+        runner: type[BatchRunner] = BatchRunner,
+        approvals: int = 1,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.path = folder / "relay.sqlite3"
@@ -80,7 +84,7 @@ class RelayFixture:
             self.clock, self.log, runner=runner,
         )  # fmt: skip
         self.codes = SentCodes()
-        settings = RelaySettings(options)
+        settings = RelaySettings(options, approvals)
         self.relay = Relay(self.store, self.codes, settings, self.clock, self.log)
         if new:
             for name in ADMINS:

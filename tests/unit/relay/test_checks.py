@@ -17,6 +17,7 @@ CODE = (
     " SELECT 'a' || i, 'a@x.org', x'00', 0, 1 FROM n"
 )
 FAR_MS = 9_000_000_000_000
+TOO_FEW = "INSERT INTO admins (agent, public_key, added_ms) VALUES ('ada', 'k', 1)"
 BROKEN = {
     "admins": AGENT.format("active", FAR_MS, "NULL"),
     "pending": AGENT.format("pending", 1, "NULL"),
@@ -33,3 +34,13 @@ def test_broken_relay_is_found(tmp_path, check):
         connection.execute(BROKEN[check])
     (finding,) = workspace.find(f"relay.{check}")
     assert finding.subject == "relay"
+
+
+def test_too_few_admins_are_found(tmp_path):
+    workspace = WorkspaceFixture(tmp_path)
+    workspace.data.settings_file.write_text("[relay]\napprovals = 2\n")
+    workspace.execute(TOO_FEW, store="relay")
+    (finding,) = workspace.find("relay.admins")
+    assert finding.problem == "too-few"
+    workspace.execute(TOO_FEW.replace("'ada', 'k'", "'bo', 'l'"), store="relay")
+    assert workspace.find("relay.admins") == []
