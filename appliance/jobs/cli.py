@@ -80,19 +80,17 @@ def show_next(
 ) -> None:
     """Show when the jobs in jobs/*.toml with a cron expression are due, and run nothing."""
     from appliance.jobs.schedule import next_ms
+    from appliance.jobs.spec import describe
     from appliance.kernel.clock import SystemClock, iso
 
     now_ms, rows = SystemClock().now_ms(), []
     for file in _read_files(session):
-        if job not in (None, file.name) or file.spec is None:
-            continue
         spec = file.spec
-        if spec.cron is not None:
-            due = next_ms(spec.cron, spec.time_zone, now_ms, count)
-            rows += [{"job": file.name, "due": iso(ms), "schedule": spec.cron} for ms in due]
-        elif spec.interval_seconds is not None:
-            schedule = f"every {spec.interval_seconds:g} s"
-            rows.append({"job": file.name, "due": None, "schedule": schedule})
+        schedule = None if spec is None or job not in (None, file.name) else describe(spec)
+        if schedule is not None:
+            cron = spec.cron and next_ms(spec.cron, spec.time_zone, now_ms, count)
+            due = [iso(ms) for ms in cron] if cron else [None]
+            rows += [{"job": file.name, "due": at, "schedule": schedule} for at in due]
     columns = [("JOB", "job"), ("DUE", "due"), ("SCHEDULE", "schedule")]
     session.table(rows, columns, empty="no such job has a schedule")
 

@@ -16,35 +16,24 @@ from appliance.web.media import reply
 Listing = Callable[[], wire.JobList]
 
 
-class JobRunsResource:
-    def __init__(self, runs: JobRuns) -> None:
+class JobsResource:
+    def __init__(self, runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) -> None:
         self._runs = runs
-
-    def on_get(self, _req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._runs.list_all())
-
-    def on_post(self, _req: Any, resp: falcon.Response, command: wire.JobRun) -> None:
-        reply(resp, self._runs.record(command), 201)
-
-
-class JobResource:
-    def __init__(self, runner: JobRunner, listing: Listing) -> None:
         self._runner = runner
         self._listing = listing
+        self._book = book
 
     def on_get(self, _req: Any, resp: falcon.Response) -> None:
         reply(resp, self._listing())
 
-    def on_get_item(self, _req: Any, resp: falcon.Response, job: str) -> None:
+    def on_get_job(self, _req: Any, resp: falcon.Response, job: str) -> None:
         reply(resp, self._runner.show_job(job))
 
-    def on_put_item(
-        self, _req: Any, resp: falcon.Response, job: str, command: wire.JobSpec
-    ) -> None:
+    def on_put_job(self, _req: Any, resp: falcon.Response, job: str, command: wire.JobSpec) -> None:
         self._runner.put_job(job, command)
         reply(resp, self._runner.show_job(job))
 
-    def on_delete_item(self, _req: Any, resp: falcon.Response, job: str) -> None:
+    def on_delete_job(self, _req: Any, resp: falcon.Response, job: str) -> None:
         self._runner.put_job(job, None)
         reply(resp, self._listing())
 
@@ -56,27 +45,26 @@ class JobResource:
         self._runner.pause(job, is_paused=False)
         reply(resp, self._listing())
 
-
-class RunResource:
-    def __init__(self, runner: JobRunner, book: TokenBook) -> None:
-        self._runner = runner
-        self._book = book
-
-    def on_post(self, req: Any, resp: falcon.Response, job: str) -> None:
+    def on_post_request(self, req: Any, resp: falcon.Response, job: str) -> None:
         reply(resp, self._runner.request(job, req.context.principal), 201)
 
     def on_get_history(self, req: Any, resp: falcon.Response, job: str) -> None:
         reply(resp, self._runner.history(job, req.context.query))
 
-    def on_get_item(self, req: Any, resp: falcon.Response, run_id: str) -> None:
+    def on_get_reported(self, _req: Any, resp: falcon.Response) -> None:
+        reply(resp, self._runs.list_all())
+
+    def on_post_reported(self, _req: Any, resp: falcon.Response, command: wire.JobRun) -> None:
+        reply(resp, self._runs.record(command), 201)
+
+    def on_get_run(self, req: Any, resp: falcon.Response, run_id: str) -> None:
         reply(resp, self._runner.show(run_id, req.context.query.wait))
 
     def on_get_output(self, req: Any, resp: falcon.Response, run_id: str) -> None:
         reply(resp, self._runner.read_output(run_id, req.context.query))
 
     def on_get_events(self, req: Any, resp: falcon.Response, run_id: str) -> None:
-        who = req.context.principal
-        resp.stream = event_stream(self._runner, self._book, who, run_id)
+        resp.stream = event_stream(self._runner, self._book, req.context.principal, run_id)
         resp.content_type = "text/event-stream"
         resp.set_header("X-Accel-Buffering", "no")
 
@@ -94,39 +82,39 @@ JOB_EXAMPLE = {"command": ["weekly-report", "--format", "html"], "cron": "0 6 * 
 
 
 def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) -> list[Route]:
-    resource, jobs = RunResource(runner, book), JobResource(runner, listing)
+    resource = JobsResource(runs, runner, listing, book)
     return [
-        Route("/api/v1/jobs", jobs, {
+        Route("/api/v1/jobs", resource, {
             "GET": Operation(wire.READ, reply=wire.JobList,
                              summary="List all jobs, with the loops of the appliance"),
         }),
-        Route("/api/v1/jobs/{job}", jobs, {
+        Route("/api/v1/jobs/{job}", resource, {
             "GET": Operation(wire.READ, reply=wire.JobShown, summary="Show a job"),
             "PUT": Operation(wire.WRITE, body=wire.JobSpec, reply=wire.JobShown,
                              errors=(wire.BadJobSpec, wire.JobIsFile, wire.TooManyJobSpecs),
                              example=JOB_EXAMPLE, summary="Make or change a job"),
             "DELETE": Operation(wire.WRITE, reply=wire.JobList, errors=(wire.JobIsFile,),
                                 summary="Remove a job; its runs stay"),
-        }, suffix="item"),
-        Route("/api/v1/jobs/{job}/pause", jobs, {
+        }, suffix="job"),
+        Route("/api/v1/jobs/{job}/pause", resource, {
             "POST": Operation(wire.RUN, reply=wire.JobList,
                               summary="Start no more runs of a job, or of `all`"),
         }, suffix="pause"),
-        Route("/api/v1/jobs/{job}/resume", jobs, {
+        Route("/api/v1/jobs/{job}/resume", resource, {
             "POST": Operation(wire.RUN, reply=wire.JobList, summary="Start runs again"),
         }, suffix="resume"),
-        Route("/api/v1/jobs/runs", JobRunsResource(runs), {
+        Route("/api/v1/jobs/runs", resource, {
             "GET": Operation(wire.READ, reply=wire.LatestRuns,
                              summary="List the latest reported run of each batch job"),
             "POST": Operation(wire.REPORT, body=wire.JobRun, reply=wire.LatestRun, status=201,
                               errors=(wire.TooManyJobs,), example=EXAMPLE,
                               summary="Report the run of a batch job, which replaces its last one"),
-        }),
+        }, suffix="reported"),
         Route("/api/v1/jobs/runs/{run_id}", resource, {
             "GET": Operation(wire.READ, reply=wire.RunShown, query=wire.RunQuery,
                              errors=(wire.TooManyRunWaits,),
                              summary="Show a run, optionally waiting until it is over"),
-        }, suffix="item"),
+        }, suffix="run"),
         Route("/api/v1/jobs/runs/{run_id}/output", resource, {
             "GET": Operation(wire.READ, reply=wire.RunOutput, query=wire.RunOutputQuery,
                              errors=(wire.TooManyRunWaits,),
@@ -144,7 +132,7 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
         Route("/api/v1/jobs/{job}/runs", resource, {
             "POST": Operation(wire.RUN, reply=wire.RunShown, status=201,
                               errors=(wire.JobBusy, wire.TooManyRuns), summary="Run a job"),
-        }),
+        }, suffix="request"),
         Route("/api/v1/jobs/{job}/history", resource, {
             "GET": Operation(wire.READ, reply=wire.RunList, query=wire.JobHistoryQuery,
                              summary="List the runs of a job, newest first"),

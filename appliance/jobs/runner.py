@@ -5,7 +5,9 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -17,9 +19,9 @@ from appliance.jobs.rows import StoredAttemptRow
 from appliance.jobs.schedule import next_ms
 from appliance.jobs.scheduler import Scheduler
 from appliance.jobs.spec import check_given, describe
-from appliance.jobs.states import FAILED, LOST, QUEUED, RUNNING, WAITING
+from appliance.jobs.states import FAILED, LOST
 from appliance.kernel.auth import Principal, TokenBook
-from appliance.kernel.caller import current
+from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import DAY_MS, Clock, iso
 from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.ids import prefixed_token
@@ -39,6 +41,7 @@ PAGE_MAX = 200  # runs in one response; a larger `limit` is clamped
 KEPT_DAYS = 30  # after a run is over
 KEPT_RUNS = 20  # the latest of each job are kept longer
 TOKEN = "AGENTLIP_TOKEN"
+T = TypeVar("T")
 INHERITED_VARIABLES = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER"}
 
 
@@ -82,6 +85,7 @@ class JobRunner:
         self._running: dict[str, Execution] = {}
         self._ended: list[tuple[writes.ClaimedAttempt, AttemptEnd]] = []
         self._waits: set[Wakeup] = set()
+        self._limit = WaitLimit(WAITS_MAX, wire.TooManyRunWaits)
         self._has_former = True
         self._scheduled_version = 0
         self.scheduler = Scheduler(store, catalogue, self.steady)
@@ -93,7 +97,6 @@ class JobRunner:
         for row in self.store.read(queries.stored_jobs):
             if row.spec is not None:
                 self.catalogue.put(row.name, msgspec.json.decode(row.spec, type=wire.JobSpec))
-        self.scheduler.open()
 
     # -- verbs --------------------------------------------------------------------
 
@@ -116,7 +119,6 @@ class JobRunner:
         else:
             check_given(name, spec, self.catalogue.specs)
         self.store.write(writes.put_job, name, spec, self._clock.now_ms())
-        self.scheduler.open()
         self.catalogue.put(name, spec)
         self.work.set()
 
@@ -180,16 +182,8 @@ class JobRunner:
 
     def show(self, run_id: str, wait_seconds: float = 0.0) -> wire.RunShown:
         """Waits while the run is not over, at most `wait_seconds`."""
-        run = self.store.read(queries.show, run_id)
-        if wait_seconds > 0 and run.state in (QUEUED, WAITING, RUNNING):
-            until = self._clock.monotonic() + min(wait_seconds, wire.WAIT_SECONDS_MAX)
-            with self.waiting() as wakeup:
-                while run.state in (QUEUED, WAITING, RUNNING) and not self.closed:
-                    left = until - self._clock.monotonic()
-                    if left <= 0 or not wakeup.wait(left):
-                        break
-                    wakeup.clear()
-                    run = self.store.read(queries.show, run_id)
+        read = partial(self.store.read, queries.show, run_id)
+        run = self._await(read, lambda run: run.ended_at is not None, wait_seconds)
         return wire.RunShown(run)
 
     def history(self, job: str, query: wire.JobHistoryQuery) -> wire.RunList:
@@ -203,36 +197,43 @@ class JobRunner:
 
     def read_output(self, run_id: str, query: wire.RunOutputQuery) -> wire.RunOutput:
         """Waits for more output while the attempt runs, at most `wait` seconds."""
-        run = self.store.read(queries.show, run_id)
-        number = query.attempt or run.attempts_made
+        number = query.attempt or self.store.read(queries.show, run_id).attempts_made
         file = self._kept / run_id / f"{number}.log"
-        until = self._clock.monotonic() + min(query.wait, wire.WAIT_SECONDS_MAX)
+
+        def read() -> wire.RunOutput:
+            run = self.store.read(queries.show, run_id)
+            over = not any(a.number >= number and a.ended_at is None for a in run.attempts)
+            over = over and (bool(run.attempts) or run.ended_at is not None)
+            text, after = in_thread(output.read, file, query.after)
+            return wire.RunOutput(number, text, after, over and not text)
+
+        return self._await(read, lambda part: part.text or part.over, query.wait)
+
+    def _await(self, read: Callable[[], T], is_enough: Callable[[T], object], seconds: float) -> T:
+        """Read until it is enough, at most `seconds`: now and then, and after each change."""
+        if seconds <= 0:
+            return read()
+        until = self._clock.monotonic() + min(seconds, wire.WAIT_SECONDS_MAX)
         with self.waiting() as wakeup:
             while True:
-                run = self.store.read(queries.show, run_id)
-                over = not any(a.number >= number and a.ended_at is None for a in run.attempts)
-                over = over and (bool(run.attempts) or run.ended_at is not None)
-                text, after = in_thread(output.read, file, query.after)
-                left = until - self._clock.monotonic()
-                if text or over or left <= 0 or self.closed:
-                    break
+                wakeup.clear()
+                result, left = read(), until - self._clock.monotonic()
+                if is_enough(result) or left <= 0 or self.closed or not is_there():
+                    return result
                 wakeup.wait(min(left, output.POLL_SECONDS))
-        return wire.RunOutput(number, text, after, over and not text)
 
     @contextmanager
     def waiting(self) -> Iterator[Wakeup]:
-        """Within it, the wakeup is set when a run changes, or the caller is gone."""
-        if len(self._waits) >= WAITS_MAX:
-            raise wire.TooManyRunWaits
-        wakeup, client = Wakeup(), current.get()
-        end = client.stay(wakeup.set) if client is not None else None
+        """Within it, the wakeup is set when a run changes, or the caller is gone. Raises
+        TooManyRunWaits."""
+        wakeup = Wakeup()
+        leave = self._limit.enter(wakeup.set)
         self._waits.add(wakeup)
         try:
             yield wakeup
         finally:
             self._waits.discard(wakeup)
-            if end is not None:
-                end()
+            leave()
 
     # -- rounds of the loop ---------------------------------------------------------
 

@@ -31,15 +31,13 @@ class Scheduler:
         self._marks: dict[str, writes.ScheduleMark] = {}
         self._due: dict[str, DueTime] = {}
 
-    def open(self) -> None:
+    def refresh(self, now_ms: int) -> None:
+        """At the start, and after a change of jobs or of the clock."""
+        self._due.clear()
         self._marks = {
             row.name: writes.ScheduleMark(row.name, row.cron_from_ms, row.interval_from_steady_ms)
             for row in self._store.read(queries.stored_jobs)
         }
-
-    def refresh(self, now_ms: int) -> None:
-        """After a change of jobs, or of the clock."""
-        self._due.clear()
         for name, spec in self._catalogue.specs.items():
             if spec.cron is None and spec.interval_seconds is None:
                 continue

@@ -1,6 +1,5 @@
 """The jobs in `jobs/NAME.toml` of the workspace. A wrong file is refused with line and reason."""
 
-import hashlib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -23,7 +22,6 @@ class SpecFile(msgspec.Struct, frozen=True):
 
     name: str
     path: str  # below the workspace
-    digest: str
     spec: wire.JobSpec | None = None
     error: wire.BadJobSpec | None = None
     after_line: int = 1
@@ -58,8 +56,8 @@ def read_file(path: Path) -> SpecFile:
         line, reason = 1, error.strerror or type(error).__name__
     else:
         line = line_of(data.decode(), "after") if spec.after else 1
-        return SpecFile(path.stem, shown, _digest(data), spec, after_line=line)
-    return SpecFile(path.stem, shown, _digest(data), error=_problem(shown, line, reason))
+        return SpecFile(path.stem, shown, spec, after_line=line)
+    return SpecFile(path.stem, shown, error=_problem(shown, line, reason))
 
 
 def _check_cycle(file: SpecFile, specs: Mapping[str, wire.JobSpec]) -> SpecFile:
@@ -79,10 +77,6 @@ def _read(name: str, data: bytes) -> wire.JobSpec:
     if len(data) > FILE_BYTES_MAX:
         raise SpecProblem("", f"it has more than {FILE_BYTES_MAX} bytes")
     return read_spec(tomllib.loads(data.decode().replace("\r\n", "\n")))
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def line_of(text: str, path: str) -> int:

@@ -217,15 +217,9 @@ class RunOutput(Struct, frozen=True):
     over: bool
 
 
-class LatestRun(Struct, frozen=True, kw_only=True):
+class LatestRun(JobRun, frozen=True, kw_only=True):
     """The latest run of a job. `succeeded_at`: when the latest run without an error ended."""
 
-    job: str
-    started_at: str
-    finished_at: str
-    seconds: float
-    outcome: Outcome
-    exit_code: int
     counts: dict[str, int]
     version: str | None
     error: str | None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -9,16 +10,12 @@ from appliance.jobs import queries, wire
 from appliance.jobs.executor import AttemptEnd, AttemptStart
 from appliance.jobs.rows import StoredRunRow
 from appliance.jobs.states import (
-    ANSWER,
-    CANCEL,
     CANCELLED,
-    EVENT_OF,
     FAILED,
     LOST,
-    RETRY,
+    QUEUED,
     RUN,
     RUNNING,
-    START,
     SUCCEEDED,
     WAITING,
 )
@@ -176,10 +173,7 @@ def claim(tx: Tx, runner: str, count: int, lease_ms: int) -> list[ClaimedAttempt
         if row.concurrency_key in claimed:
             continue
         number = row.attempts + 1
-        tx.execute(
-            "UPDATE runs SET state = ?, attempts = ? WHERE id = ?",
-            (RUN.after(row.state, START), number, row.id),
-        )
+        _update(tx, row.id, state=RUN.after(row.state, RUNNING), attempts=number)
         tx.execute(
             "INSERT INTO attempts"
             " (run_id, number, state, runner, lease_until_steady_ms, started_at)"
@@ -234,21 +228,20 @@ def end_attempt(
         return None
     run = queries.find(tx, run_id)
     spec = _spec(run.spec)
-    state = RUN.after(RUNNING, EVENT_OF[end.state])
+    state = RUN.after(RUNNING, end.state)
     due = run.due_steady_ms
     ended_at: str | None = tx.now
     if run.cancel_requested and state == LOST:
         state = CANCELLED
     elif state in spec.retry_on and number <= spec.retries and not run.cancel_requested:
-        state, ended_at = RUN.after(state, RETRY), None
+        state, ended_at = RUN.after(state, QUEUED), None
         due = tx.steady_ms + int(1000 * delay_seconds(spec.backoff, number, random_unit))
     is_news = ended_at is not None and spec.topic is not None
     is_news = is_news and (spec.topic_on == "all" or state in (FAILED, LOST))
-    tx.execute(
-        "UPDATE runs SET state = ?, due_steady_ms = ?, ended_at = ?, exit_code = ?, error = ?,"
-        " posted = ? WHERE id = ?",
-        (state, due, ended_at, end.exit_code, end.error, int(not is_news), run_id),
-    )
+    _update(
+        tx, run_id, state=state, due_steady_ms=due, ended_at=ended_at, exit_code=end.exit_code,
+        error=end.error, posted=int(not is_news),
+    )  # fmt: skip
     for new in followers if state == SUCCEEDED else ():
         if _is_next(tx, new):
             with suppress(wire.TooManyRuns):
@@ -265,21 +258,21 @@ def _is_next(tx: Tx, new: NewRun) -> bool:
 
 
 def note_ask(tx: Tx, run_id: str, ask_id: str) -> None:
-    tx.execute("UPDATE runs SET ask_id = ? WHERE id = ?", (ask_id, run_id))
+    _update(tx, run_id, ask_id=ask_id)
 
 
 def note_posted(tx: Tx, run_id: str) -> None:
-    tx.execute("UPDATE runs SET posted = 1 WHERE id = ?", (run_id,))
+    _update(tx, run_id, posted=1)
 
 
 def settle_ask(tx: Tx, run_id: str, is_granted: bool, reason: str) -> None:
     """The run's ask was answered: it may start, or is cancelled for the reason."""
     if queries.find(tx, run_id).state != WAITING:
         return
-    state = RUN.after(WAITING, ANSWER if is_granted else CANCEL)
-    ended_at, error = (None, None) if is_granted else (tx.now, reason)
-    sql = "UPDATE runs SET state = ?, due_steady_ms = ?, ended_at = ?, error = ? WHERE id = ?"
-    tx.execute(sql, (state, tx.steady_ms, ended_at, error, run_id))
+    if is_granted:
+        _update(tx, run_id, state=RUN.after(WAITING, QUEUED), due_steady_ms=tx.steady_ms)
+    else:
+        _update(tx, run_id, state=RUN.after(WAITING, CANCELLED), ended_at=tx.now, error=reason)
 
 
 def cancel(tx: Tx, run_id: str) -> str:
@@ -287,15 +280,17 @@ def cancel(tx: Tx, run_id: str) -> str:
     RunOver."""
     run = queries.find(tx, run_id)
     if run.state == RUNNING:
-        tx.execute("UPDATE runs SET cancel_requested = 1 WHERE id = ?", (run_id,))
-    elif CANCEL in RUN.events(run.state):
-        tx.execute(
-            "UPDATE runs SET state = ?, ended_at = ? WHERE id = ?",
-            (RUN.after(run.state, CANCEL), tx.now, run_id),
-        )
+        _update(tx, run_id, cancel_requested=1)
+    elif CANCELLED in RUN.events(run.state):
+        _update(tx, run_id, state=RUN.after(run.state, CANCELLED), ended_at=tx.now)
     else:
         raise wire.RunOver(f"this run has {run.state}", details={"state": run.state})
     return run.state
+
+
+def _update(tx: Tx, run_id: str, **values: Any) -> None:
+    columns = ", ".join(f"{name} = ?" for name in values)
+    tx.execute(f"UPDATE runs SET {columns} WHERE id = ?", (*values.values(), run_id))
 
 
 def prune(tx: Tx, before: str, kept: int) -> list[str]:
