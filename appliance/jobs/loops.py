@@ -39,18 +39,18 @@ class JobLoop(Loop):
             clock_was_set = runner.steady.note()
             counts = {"ended": runner.store_ends(), "lost": runner.lose_former()}
             counts["created"] = runner.schedule(now_ms, clock_was_set=clock_was_set)
+            began_ms = runner.steady.now_ms()
             counts["started"] = runner.start_due()
             runner.end_cancelled()
             runner.renew()
-            due = runner.store.read(queries.next_due)
+            due = runner.store.read(queries.next_due, began_ms)
         except Unavailable:  # the disk is full: everything stays due
             return {"refused": 1}
         seconds = WORKING_SECONDS if runner.is_working else IDLE_SECONDS
         self.interval_seconds = min(seconds, runner.scheduler.seconds_left(now_ms))
         if due is not None:
-            left = (due - runner.steady.now_ms()) / 1000
-            if left > 0:
-                self.interval_seconds = min(left, self.interval_seconds)
+            left = max(0, due - runner.steady.now_ms()) / 1000
+            self.interval_seconds = min(left, self.interval_seconds)
         return counts
 
 

@@ -123,9 +123,11 @@ def position(reader: Reader, key: str) -> int | None:
     return None if value is None else int(value)
 
 
-def next_due(reader: Reader) -> int | None:
-    """When the next queued run is due, by the steady clock."""
-    row = reader.row("SELECT min(due_steady_ms) FROM runs WHERE state = 'queued'")
+def next_due(reader: Reader, after_ms: int) -> int | None:
+    """When the next queued run is due after a moment, by the steady clock. Those before it wait for
+    something else."""
+    sql = "SELECT min(due_steady_ms) FROM runs WHERE state = 'queued' AND due_steady_ms > ?"
+    row = reader.row(sql, (after_ms,))
     return None if row is None else row[0]
 
 

@@ -208,6 +208,17 @@ def test_container_of_an_ended_process_is_adopted_with_its_token(bench):
     assert bench.book.find(environment["AGENTLIP_TOKEN"]) is None
 
 
+def test_round_comes_when_a_run_is_due_also_if_another_waits_for_its_key(bench):
+    bench.job(overlap="queue")
+    bench.job("b", "[backoff]\ninitial_seconds = 2.0", retries=1)
+    for name in ("a", "a", "b"):
+        bench.runner.request(name, OWNER)
+    bench.round()
+    bench.executions[-1].end(FAILED)
+    bench.round()
+    assert 0 < bench.loop.interval_seconds <= 4
+
+
 def test_attempt_that_cannot_start_has_failed(bench):
     bench.job(description="broken")
     bench.runner.request("a", OWNER)
