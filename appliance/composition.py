@@ -152,6 +152,17 @@ def asks_of(
     return [ask, AskBusSubsystem(host, AskBusNeeds(ask.asks, bus))]
 
 
+def relay_needs(host: Host, outbox: Outbox | None, parts: Sequence[Subsystem | None]) -> RelayNeeds:
+    """The mail for codes, and the questions for admins, as far as the parts before it allow."""
+    mails = outbox is not None and host.section(OutboxSettings).enabled
+    codes = outbox if mails and host.section(MailSettings).host else None
+    ask = next((part for part in parts if isinstance(part, AskSubsystem)), None)
+    return RelayNeeds(
+        None if codes is None else OutboxMail(codes, CODE_MAIL, "appliance:relay"),
+        None if ask is None else HubApprovalAsks(ask.asks, host.clock),
+    )
+
+
 class Composition:
     """`subsystems` in the order in which they start; they close in reverse order. The other
     attributes are what the process needs of some of them."""
@@ -216,11 +227,7 @@ class Composition:
             needs = jobs_needs(host, self.tokens.book, subsystems)
             subsystems.append(JobsSubsystem(host, needs))
         if host.runs("relay"):
-            codes = member.outbox if limits.enabled and host.section(MailSettings).host else None
-            code_mail = None if codes is None else OutboxMail(codes, CODE_MAIL, "appliance:relay")
-            ask = next((part for part in subsystems if isinstance(part, AskSubsystem)), None)
-            asks = None if ask is None else HubApprovalAsks(ask.asks, host.clock)
-            subsystems.append(RelaySubsystem(host, RelayNeeds(code_mail, asks)))
+            subsystems.append(RelaySubsystem(host, relay_needs(host, member.outbox, subsystems)))
         if host.runs("backup"):
             stores = host.section(RolesSettings).stores
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))

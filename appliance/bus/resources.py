@@ -44,6 +44,10 @@ def _reply_to_repeatable(change: Callable[..., Any]) -> Responder:
 
 
 def routes(bus: Bus, book: TokenBook) -> list[Route]:
+    return [*_message_routes(bus, book), *_claim_routes(bus), *_worker_routes(bus)]
+
+
+def _message_routes(bus: Bus, book: TokenBook) -> list[Route]:
     return [
         Route("/bus/v1/messages", Responders(
             get=reply_with(bus.poll), post=_reply_to_repeatable(bus.publish),
@@ -73,6 +77,11 @@ def routes(bus: Bus, book: TokenBook) -> list[Route]:
                               example={"agent": "ada", "seq": 41},
                               summary="Ack all messages up to a number"),
         }),
+    ]  # fmt: skip
+
+
+def _claim_routes(bus: Bus) -> list[Route]:
+    return [
         Route("/bus/v1/claims", Responders(
             get=reply_with(bus.claims), post=_reply_to_repeatable(bus.claim),
         ), {
@@ -94,6 +103,11 @@ def routes(bus: Bus, book: TokenBook) -> list[Route]:
                               example={"task": "task-7", "agent": "ada", "fence": 1},
                               summary="Release a claim"),
         }),
+    ]  # fmt: skip
+
+
+def _worker_routes(bus: Bus) -> list[Route]:
+    return [
         Route("/bus/v1/heartbeats", Responders(post=reply_with(bus.beat)), {
             "POST": Operation(wire.WRITE, body=wire.Beat, reply=wire.Beaten,
                               example={"agent": "ada", "status": "working", "task": "task-7"},

@@ -83,9 +83,21 @@ def health_route(source: HealthReporter) -> Route:
 
 
 def routes(hub: Hub) -> list[Route]:
-    events = EventsResource(hub)
     return [
         health_route(hub),
+        *_topic_routes(hub),
+        *_message_routes(hub),
+        *_event_routes(EventsResource(hub)),
+        Route("/api/v1/search", Responders(get=reply_to_caller(hub.search)), {
+            "GET": Operation(READ, reply=wire.SearchResult, query=wire.SearchQuery,
+                             summary="Search messages for words and phrases, best match first",
+                             by_channel=True),
+        }),
+    ]  # fmt: skip
+
+
+def _topic_routes(hub: Hub) -> list[Route]:
+    return [
         Route("/api/v1/channels", Responders(
             get=reply_to_caller(hub.list_channels), post=reply_to_change(hub.create_channel),
         ), {
@@ -109,6 +121,20 @@ def routes(hub: Hub) -> list[Route]:
             "PATCH": Operation(POST, keyed=True, body=wire.RenameTopic, reply=wire.TopicChanged,
                                summary="Rename a topic", by_channel=True),
         }),
+        Route("/api/v1/topics/{topic_id}/attachments", Responders(
+            get=reply_to_caller(hub.list_attachments), post=reply_to_change(hub.add_attachment),
+        ), {
+            "GET": Operation(READ, reply=wire.AttachmentList, query=wire.AttachmentsQuery,
+                             summary="List attachments of a topic, newest first", by_channel=True),
+            "POST": Operation(POST, keyed=True, body=wire.AddAttachment, reply=wire.AttachmentAdded,
+                              status=201, repeat_status=200, by_channel=True,
+                              summary="Add an attachment to a topic; equal ones are stored once"),
+        }),
+    ]  # fmt: skip
+
+
+def _message_routes(hub: Hub) -> list[Route]:
+    return [
         Route("/api/v1/messages", Responders(
             get=reply_to_caller(hub.page_messages), post=reply_to_change(hub.create_message),
         ), {
@@ -134,20 +160,11 @@ def routes(hub: Hub) -> list[Route]:
                               cost=lambda command: len(command.messages),
                               summary="Post up to 500 messages", by_channel=True),
         }),
-        Route("/api/v1/topics/{topic_id}/attachments", Responders(
-            get=reply_to_caller(hub.list_attachments), post=reply_to_change(hub.add_attachment),
-        ), {
-            "GET": Operation(READ, reply=wire.AttachmentList, query=wire.AttachmentsQuery,
-                             summary="List attachments of a topic, newest first", by_channel=True),
-            "POST": Operation(POST, keyed=True, body=wire.AddAttachment, reply=wire.AttachmentAdded,
-                              status=201, repeat_status=200, by_channel=True,
-                              summary="Add an attachment to a topic; equal ones are stored once"),
-        }),
-        Route("/api/v1/search", Responders(get=reply_to_caller(hub.search)), {
-            "GET": Operation(READ, reply=wire.SearchResult, query=wire.SearchQuery,
-                             summary="Search messages for words and phrases, best match first",
-                             by_channel=True),
-        }),
+    ]  # fmt: skip
+
+
+def _event_routes(events: EventsResource) -> list[Route]:
+    return [
         Route("/api/v1/events", events, {
             "GET": Operation(READ, reply=wire.EventList, query=wire.EventsQuery,
                              summary="List events after a cursor, optionally waiting for the next",

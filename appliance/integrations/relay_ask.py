@@ -13,7 +13,7 @@ from appliance.kernel.clock import DAY_MS, Clock
 from appliance.relay.loops import APPROVE, REVOKE
 
 PRINCIPAL = Principal("appliance:relay", "appliance:relay", frozenset({POST, READ}))
-ANSWER_SECONDS = 7 * 86_400  # then the admin is asked again
+ANSWER_SECONDS = 7 * 86_400  # then another question follows
 
 
 class HubApprovalAsks:

@@ -85,7 +85,7 @@ class ApprovalAsker(Loop):
         try:
             ask_id = self._asks.ask(agent.name, admin, email, describe(agent))
         except ApplianceError as error:  # such as too many questions; the next round tries again
-            self.log.warning("an admin was not asked", agent=agent.name, error=error.code)
+            self.log.warning("no question for an admin", agent=agent.name, error=error.code)
         else:
             self._relay.store.write(writes.note_ask, agent.name, admin, ask_id)
 

@@ -18,7 +18,7 @@ from tests.contract.test_walls import ROOT, parsed, tracked
 # A library, and the only modules that may import it. A name ending in `.*` is a package with
 # all its modules.
 IMPORTERS = {
-    "falcon": ["doctor.resources", "appliance.web.*", "appliance.*.resources"],
+    "falcon": ["doctor.resources", "appliance.web.*", "appliance.wsgi", "appliance.*.resources"],
     "typer": ["appliance.cli*", "appliance.cli_support", "appliance.*.cli*", "doctor.cli*"],
     "gevent": [
         "appliance.kernel.*",

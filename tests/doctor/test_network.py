@@ -1,4 +1,4 @@
-"""The checks of agents of the network: each finds what was broken, and nothing else."""
+"""The checks of agents of the network: each reports what a test broke, and reports nothing else."""
 
 import json
 import sqlite3

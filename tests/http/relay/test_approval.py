@@ -57,7 +57,7 @@ def status(relay, name="anna"):
 
 
 def waiting(env):
-    """The questions that wait, by who may answer them."""
+    """The questions that wait, by the names of those that may answer."""
     rows = env.rows("SELECT id FROM x_asks WHERE state = 'waiting' ORDER BY id")
     asks = [env.show(ask_id) for (ask_id,) in rows]
     return {tuple(ask.may_answer): ask for ask in asks}
@@ -84,7 +84,7 @@ def test_approval_of_a_removed_admin_does_not_count(relay):
     assert approve(relay, "bo") == "pending"
 
 
-def test_each_admin_is_asked_once_with_the_checklist(relay, env, asker):
+def test_each_admin_gets_one_question_with_the_checklist(relay, env, asker):
     assert asker.run_once(0) == {"waiting": 0}  # the endpoint was not tried yet
     assert waiting(env) == {}
     for _ in range(3):
@@ -106,7 +106,7 @@ def test_answers_of_two_people_approve_the_agent(relay, env, asker):
     env.answer(asks["ada",].id, "approve", PEOPLE["ada"])
     run(asker, relay)
     assert status(relay) == "pending"
-    assert waiting(env).keys() == {("bo",)}  # ada is not asked again
+    assert waiting(env).keys() == {("bo",)}  # no second question for ada
     env.answer(asks["bo",].id, "approve", PEOPLE["bo"])
     run(asker, relay)
     assert status(relay) == "active"
@@ -133,7 +133,7 @@ def test_answer_can_revoke(relay, env, asker):
     assert waiting(env) == {}
 
 
-def test_question_that_ended_is_asked_again(relay, env, asker):
+def test_question_that_ended_is_followed_by_another(relay, env, asker):
     run(asker, relay)
     first = waiting(env)["ada",]
     env.asks.cancel(first.id, CancelAsk("relay"), PRINCIPAL)
@@ -146,7 +146,7 @@ def test_question_that_ended_is_asked_again(relay, env, asker):
     assert waiting(env).keys() == {("ada",), ("bo",)}
 
 
-def test_question_that_a_restored_hub_lacks_is_asked_again(relay, env, asker):
+def test_question_that_a_restored_hub_lacks_is_put_again(relay, env, asker):
     run(asker, relay)
     env.store.write(delete_asks)
     for _ in range(2):
@@ -176,7 +176,7 @@ def test_admin_that_was_removed_or_revoked_does_not_decide(relay, env, asker):
     assert status(relay) == "pending"
 
 
-def test_admin_is_asked_by_mail_if_its_address_may_get_mails(relay, env, asker):
+def test_admin_gets_the_question_by_mail_if_its_address_may_get_mails(relay, env, asker):
     for name in ("ada", "bo"):
         relay.verify(name, address=name)
         relay.register(name, address=name)

@@ -1,4 +1,4 @@
-"""What a verb gets of a request, and what is replied."""
+"""A verb gets the caller, the query and the body, and its result is the reply."""
 
 from typing import Any
 

@@ -70,7 +70,7 @@ def test_agents_are_restored_to_a_new_machine(workspace, tmp_path):
 
 
 @pytest.mark.parametrize(("revive", "kept"), [(False, "new"), (True, "anna")])
-def test_present_key_stays_unless_secrets_are_revived(workspace, revive, kept):
+def test_present_key_stays_unless_a_restore_brings_secrets_back(workspace, revive, kept):
     made = workspace.back_up()
     path = folder_of(workspace, "anna")
     (path / "key").write_text(KEYS["new"])
