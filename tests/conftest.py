@@ -46,6 +46,14 @@ def hub(tmp_path_factory):
         yield hub
 
 
+@pytest.fixture
+def workspace(tmp_path):
+    """A complete workspace without rows, for tests that damage it."""
+    from tests.doctor.workspace import WorkspaceFixture
+
+    return WorkspaceFixture(tmp_path)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow files come first, so that at the end no worker runs one while the others are idle."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}

@@ -12,12 +12,10 @@ from tests.doctor.workspace import WorkspaceFixture
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    """A workspace with some messages, all of them indexed."""
-    made = WorkspaceFixture(tmp_path)
-    made.talk(5)
-    made.index()
-    return made
+def some_messages(workspace: WorkspaceFixture) -> None:
+    """The workspace has some messages, all of them indexed."""
+    workspace.talk(5)
+    workspace.index()
 
 
 @pytest.fixture(scope="session")

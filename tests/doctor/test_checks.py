@@ -20,11 +20,6 @@ MIB = 1024 * 1024
 GIB = 1024 * MIB
 
 
-@pytest.fixture
-def workspace(tmp_path):
-    return WorkspaceFixture(tmp_path)
-
-
 def severities(workspace, name: str) -> list[str]:
     return [finding.severity.value for finding in workspace.find(name)]
 

@@ -21,11 +21,6 @@ from tests.support.http_server import HttpRequest, Reply, http_server
 INSTANCE = "instance-1"
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    return WorkspaceFixture(tmp_path)
-
-
 def doctor(workspace: WorkspaceFixture | None, *arguments: str) -> Any:
     where = [] if workspace is None else ["--workspace", str(workspace.data.workspace)]
     return CliRunner().invoke(app, [*where, *arguments], catch_exceptions=False)

@@ -18,11 +18,6 @@ from tests.doctor.workspace import NOW, WorkspaceFixture
 DAY_MS = int(timedelta(days=1).total_seconds() * 1000)
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    return WorkspaceFixture(tmp_path)
-
-
 def found_by(workspace: WorkspaceFixture, name: str) -> list[tuple[str, str, str]]:
     return [(each.severity.value, each.subject, each.problem) for each in workspace.find(name)]
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +15,6 @@ from doctor.run import CheckOutcome
 from tests.doctor.workspace import WorkspaceFixture
 
 DATA = re.compile(r"(\w+)=([\d.]+)(s|B)?(;[\d:.]*){0,4}")
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    return WorkspaceFixture(tmp_path)
 
 
 def run_plugin(workspace: WorkspaceFixture, *arguments: str) -> Any:

@@ -27,6 +27,8 @@ from tests.doctor.repairs import (
 )
 from tests.doctor.workspace import WorkspaceFixture
 
+pytestmark = pytest.mark.usefixtures("some_messages")
+
 
 def open_folder(workspace: WorkspaceFixture) -> None:
     workspace.data.dir.chmod(0o777)

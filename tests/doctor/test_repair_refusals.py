@@ -34,6 +34,8 @@ from tests.doctor.test_repair import skip_index
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.smalldisk import small_disk
 
+pytestmark = pytest.mark.usefixtures("some_messages")
+
 
 def test_beside_an_appliance_only_harmless_steps_are_applied(workspace: WorkspaceFixture) -> None:
     open_token(workspace)

@@ -15,6 +15,8 @@ from tests.doctor.repairs import (
 )
 from tests.doctor.workspace import NOW, WorkspaceFixture
 
+pytestmark = pytest.mark.usefixtures("some_messages")
+
 
 def write_history(workspace: WorkspaceFixture, message: str = "msg_1") -> None:
     """A message that was created, edited and moved, and the same as its events."""

@@ -3,7 +3,6 @@
 import sqlite3
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +13,6 @@ from appliance.kernel.errors import Unavailable
 from doctor import run
 from doctor.checks import CHECKS
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    return WorkspaceFixture(tmp_path)
 
 
 def row(*findings: Finding) -> Check:

@@ -27,11 +27,6 @@ def test_settings_are_read_again_after_the_file_changed(tmp_path: Path) -> None:
     assert current.get() == DoctorSettings()
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    return WorkspaceFixture(tmp_path)
-
-
 def severities(workspace: WorkspaceFixture, name: str) -> list[str]:
     return [finding.severity.value for finding in workspace.find(name)]
 

@@ -15,11 +15,6 @@ from tests.doctor.workspace import NOW, WorkspaceFixture
 CHECK = "store.objects"
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    return WorkspaceFixture(tmp_path)
-
-
 def objects(workspace: WorkspaceFixture, kind: str) -> list[tuple[str, str]]:
     """Store and name of each object of that kind that belongs to no full-text index."""
     rows = []

@@ -19,11 +19,6 @@ KEY = "a" * 64
 OTHER_KEY = "b" * 64
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    return WorkspaceFixture(tmp_path)
-
-
 def now_ms() -> int:
     return SystemClock().now_ms()
 

@@ -1,10 +1,7 @@
 """The rows of the table of checks for asks."""
 
-import pytest
-
 from appliance.ask.checks import LATE_MS
 from appliance.kernel.clock import SystemClock
-from tests.doctor.workspace import WorkspaceFixture
 
 ASK = (
     "INSERT INTO x_asks (id, message_id, channel_id, state, asker, principal_id, fingerprint, text,"
@@ -12,11 +9,6 @@ ASK = (
     " settled_at) VALUES (?1, ?1, 'ch_1', ?2, 'ci', 'tok_1', '', 'Deploy?', '[]', '[]', '[]', '[]',"
     " 1, '2026-01-01T00:00:00.000Z', ?3, ?4)"
 )
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    return WorkspaceFixture(tmp_path)
 
 
 def test_overdue_ask_is_found_and_others_are_not(workspace):

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -19,11 +18,6 @@ BROKEN = {
     " ready_ms, created_ms) VALUES ('mesh_1', 'bmsg_1', 'x', 'dm', 1, 1, 1)",
     "mention": "INSERT INTO mention_index VALUES ('mesh_1', 'x', 'bmsg_1')",
 }
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    return WorkspaceFixture(tmp_path)
 
 
 def break_it(workspace: WorkspaceFixture, sql: str) -> None:

@@ -14,12 +14,6 @@ from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.heartbeats import DEAD_MS, beat
 from appliance.busfile.messages import NewMessage
 from appliance.kernel.clock import DAY_MS, HOUR_MS
-from tests.doctor.workspace import WorkspaceFixture
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    return WorkspaceFixture(tmp_path)
 
 
 @pytest.fixture

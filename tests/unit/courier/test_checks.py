@@ -1,15 +1,8 @@
 """The courier's rows of the table of checks."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.doctor.workspace import WorkspaceFixture
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> WorkspaceFixture:
-    return WorkspaceFixture(tmp_path)
 
 
 @pytest.mark.parametrize(
