@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from appliance.sdk import discovery
-from appliance.sdk.discovery import ANY_ADDRESS, Endpoint
 from appliance.workspace.datadir import DataDir, ServerFile
 
 OFF = "off."
@@ -85,19 +84,12 @@ def _get(
     datadir: DataDir, server: ServerFile, path: str, seconds_max: float, limit: int
 ) -> tuple[int, bytes]:
     """Status and body. Asks only on this machine's loopback."""
-    host = ANY_ADDRESS.get(server.host, server.host)
-    if host not in _LOOPBACK:
-        raise NotAnswering(f"it listens on {host}, which is not this machine's loopback")
+    endpoint = discovery.endpoint_of(server, datadir.read_token())
+    if endpoint.host not in _LOOPBACK:
+        raise NotAnswering(f"it listens on {endpoint.host}, which is not this machine's loopback")
     if not 0 < server.port < 65_536:
         raise NotAnswering("server.json has no port")
-    token = datadir.read_token()
-    connection = discovery.connect(Endpoint(host, server.port), seconds_max)
     try:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        connection.request("GET", path, headers=headers)
-        response = connection.getresponse()
-        return response.status, response.read(limit)
+        return discovery.fetch(endpoint, path, seconds_max, limit)
     except (OSError, http.client.HTTPException) as error:
         raise NotAnswering(f"port {server.port}: {error or type(error).__name__}") from error
-    finally:
-        connection.close()

@@ -1,23 +1,21 @@
 """Makes the running appliance of a workspace build derived data again, over its HTTP route."""
 
-import http.client
 import sqlite3
-
-import msgspec
+from contextlib import closing
 
 from appliance.checks.repairs import CannotRepair
 from appliance.checks.step import Step
 from appliance.kernel.errors import ApplianceError
 from appliance.sdk import discovery
-from appliance.sdk.discovery import Endpoint
+from appliance.sdk.discovery import Endpoint, HubNotRunning
+from appliance.sdk.http import ConnectionBroken, HubClient, Refused, Retry
 from appliance.workspace.datadir import DataDir, read_lock
 from doctor.actions import StepFailed
 from doctor.repair import OwnerRefused
-from doctor.wire import PATH, SECONDS_MAX, STOP, RebuildDone, RebuildOnDamage
+from doctor.wire import PATH, SECONDS_MAX, STOP, RebuildOnDamage
 
-# What the appliance needs besides the step itself: its queue, and the complete check before.
-_ANSWER_SECONDS_MAX = SECONDS_MAX + 30.0
-_BODY_BYTES_MAX = 64 * 1024
+ONCE = Retry(attempts_max=1)
+QUEUE_SECONDS_MAX = 30.0  # for the queue of the appliance, and for the complete check before
 # Another attempt, or a stopped appliance, has the same result.
 _FINAL = frozenset({CannotRepair.code, RebuildOnDamage.code})
 
@@ -26,14 +24,6 @@ class OwnerEnded(StepFailed):
     code = "OWNER_ENDED"
     default_message = "the appliance did not answer, so it isn't known whether the step was applied"
     default_hint = "agentlip doctor repair --yes"
-
-
-class OwnerFailure(msgspec.Struct, frozen=True):
-    """The body of an error, as far as a repair shows it."""
-
-    error: str = ""
-    code: str = ""
-    hint: str = ""
 
 
 class RunningAppliance:
@@ -46,14 +36,19 @@ class RunningAppliance:
         """Applies one step and says what it did.
 
         Raises OwnerRefused if it was not applied, and StepFailed if it failed or isn't known."""
-        endpoint = self._verify()
-        status, content = self._post(endpoint, msgspec.json.encode(step.arguments))
-        if status != 200:
-            raise _error(status, content)
-        try:
-            return msgspec.json.decode(content, type=RebuildDone).done
-        except msgspec.DecodeError:
-            raise OwnerEnded("the appliance sent an unexpected response") from None
+        timeout_seconds = SECONDS_MAX + QUEUE_SECONDS_MAX
+        with closing(HubClient(self._verify, ONCE, timeout_seconds=timeout_seconds)) as client:
+            try:
+                reply = client.post(PATH, step.arguments, key="")
+            except HubNotRunning as error:
+                raise OwnerRefused(str(error)) from error
+            except ConnectionBroken as error:
+                raise OwnerEnded from error
+            except Refused as error:
+                raise _failure(error) from error
+        if "done" not in reply:
+            raise OwnerEnded("the appliance sent an unexpected response")
+        return str(reply["done"])
 
     def _verify(self) -> Endpoint:
         """The address, of a process that serves this database and holds this lock: a copy of the
@@ -68,30 +63,9 @@ class RunningAppliance:
             raise OwnerRefused(f"the appliance at {endpoint.url} does not hold this workspace")
         return endpoint
 
-    def _post(self, endpoint: Endpoint, body: bytes) -> tuple[int, bytes]:
-        connection = discovery.connect(endpoint, _ANSWER_SECONDS_MAX)
-        headers = {"Content-Type": "application/json"}
-        if endpoint.token:
-            headers["Authorization"] = f"Bearer {endpoint.token}"
-        try:
-            connection.request("POST", PATH, body, headers)
-            response = connection.getresponse()
-            return response.status, response.read(_BODY_BYTES_MAX)
-        except ConnectionRefusedError as error:
-            raise OwnerRefused(f"no appliance answers at {endpoint.url}") from error
-        except (OSError, http.client.HTTPException) as error:
-            raise OwnerEnded from error
-        finally:
-            connection.close()
 
-
-def _error(status: int, content: bytes) -> ApplianceError:
-    if status in (400, 404, 405):
+def _failure(refused: Refused) -> ApplianceError:
+    if refused.http_status in (400, 404, 405):
         return OwnerRefused("the running appliance has another version, which can't repair")
-    try:
-        failure = msgspec.json.decode(content, type=OwnerFailure)
-    except msgspec.DecodeError:
-        failure = OwnerFailure()
-    text = failure.error or f"the appliance responded with status {status}"
-    kind = StepFailed if failure.code in _FINAL else OwnerRefused
-    return kind(text, hint=failure.hint or STOP)
+    kind = StepFailed if refused.answer_code in _FINAL else OwnerRefused
+    return kind(refused.message, hint=refused.hint or STOP)

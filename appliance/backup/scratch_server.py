@@ -18,7 +18,7 @@ from appliance.backup.deadline import Deadline, Undecided
 from appliance.backup.errors import BackupLibraryMissing
 from appliance.kernel.child_environment import child_environment
 from appliance.kernel.clock import Clock
-from appliance.sdk.discovery import Endpoint, ask_health, connect
+from appliance.sdk.discovery import Endpoint, ask_health, fetch
 from appliance.workspace.datadir import DataDir
 
 SECONDS_READY_MAX = 120.0
@@ -63,19 +63,19 @@ class ScratchServer:
         self._log = scratch.dir / "verify.log"
         self._with_hub = with_hub
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: http.client.HTTPConnection | None = None
+        self._endpoint: Endpoint | None = None
         self.db_id = ""
 
     def __enter__(self) -> Self:
         hub = "true" if self._with_hub else "false"
         self._settings.write_text(f"[roles]\nhub = {hub}\nmcp = false\n")
         self._scratch.server_file.unlink(missing_ok=True)
-        self._token = self._scratch.read_token()
-        if self._token is None:
+        token = self._scratch.read_token()
+        if token is None:
             raise ServerFailed("the backup has no token, so no client could use the copy")
         self._process = self._spawn()
         try:
-            self._connection = connect(self._ready(self._process), SECONDS_REPLY_MAX)
+            self._endpoint = self._ready(self._process, token)
         except BaseException:
             self._end()
             raise
@@ -86,19 +86,16 @@ class ScratchServer:
 
     def get(self, target: str) -> bytes:
         """The body of a response with status 200. Raises ServerFailed or Undecided."""
-        assert self._connection is not None
+        assert self._endpoint is not None
         try:
-            headers = {"Authorization": f"Bearer {self._token}"}
-            self._connection.request("GET", target, headers=headers)
-            reply = self._connection.getresponse()
-            body = reply.read(_BODY_BYTES_MAX)
+            status, body = fetch(self._endpoint, target, SECONDS_REPLY_MAX, _BODY_BYTES_MAX)
         except (OSError, http.client.HTTPException) as error:
             self._check_alive()
             self._deadline.check()
             raise ServerFailed(f"the server stopped responding: {error}") from None
-        if reply.status != 200:
+        if status != 200:
             text = body[:200].decode("utf-8", "replace")
-            raise ServerFailed(f"the server responds with {reply.status}: {text}")
+            raise ServerFailed(f"the server responds with {status}: {text}")
         return body
 
     def _spawn(self) -> subprocess.Popen[bytes]:
@@ -121,13 +118,13 @@ class ScratchServer:
                 preexec_fn=lambda: _end_with(parent),
             )
 
-    def _ready(self, process: subprocess.Popen[bytes]) -> Endpoint:
+    def _ready(self, process: subprocess.Popen[bytes], token: str) -> Endpoint:
         until = self._clock.monotonic() + min(SECONDS_READY_MAX, self._deadline.left())
         while self._clock.monotonic() < until:
             self._check_alive()
             server = self._scratch.read_server()
             if server is not None and server.pid == process.pid and server.port:
-                endpoint = Endpoint("127.0.0.1", server.port)
+                endpoint = Endpoint("127.0.0.1", server.port, token=token)
                 health = ask_health(endpoint)
                 if health is not None and health.instance_id == server.instance_id:
                     self.db_id = health.db_id
@@ -148,8 +145,6 @@ class ScratchServer:
         raise ServerFailed(f"the server does not run on the copy: {reason(lines)}")
 
     def _end(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
         process = self._process
         if process is None or process.poll() is not None:
             return

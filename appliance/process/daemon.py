@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,7 +26,7 @@ from appliance.process.logfile import former_log_file, log_file
 from appliance.process.starting import START_SECONDS_MAX, StartDeadline
 from appliance.process.status import State, hub_state
 from appliance.process.stopping import end, foreign
-from appliance.sdk.discovery import Endpoint, connect, find_workspace
+from appliance.sdk.discovery import endpoint_of, fetch, find_workspace
 from appliance.workspace.datadir import DataDir, WorkspaceNotFound, not_writable, read_lock
 
 POLL_SECONDS = 0.03
@@ -294,15 +295,10 @@ def _serves(datadir: DataDir, pid: int) -> bool:
     server = datadir.read_server()
     if server is None or server.pid != pid or not server.port:
         return False
-    host = "127.0.0.1" if server.host in ("", "0.0.0.0", "::") else server.host
-    connection = connect(Endpoint(host, server.port), timeout=2.0)
     try:
-        connection.request("GET", "/-/healthy")
-        return connection.getresponse().status == 200
-    except OSError:
+        return fetch(endpoint_of(server), "/-/healthy", timeout=2.0)[0] == 200
+    except (OSError, HTTPException):
         return False
-    finally:
-        connection.close()
 
 
 def _require_server() -> None:

@@ -16,7 +16,7 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.sdk.discovery import ANY_ADDRESS, Endpoint, ask_health
+from appliance.sdk.discovery import ask_health, endpoint_of
 from appliance.sdk.reader import WorkspaceReader
 from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
 
@@ -32,7 +32,7 @@ def refuse_second_hub(datadir: DataDir) -> None:
     server = datadir.read_server()
     if server is None or not server.port or not datadir.database("hub").is_file():
         return
-    health = ask_health(Endpoint(ANY_ADDRESS.get(server.host, server.host), server.port))
+    health = ask_health(endpoint_of(server))
     if health is None or not health.db_id:
         return
     try:

@@ -8,11 +8,12 @@ import http.client
 import os
 import shlex
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from appliance.kernel.config import secret
 from appliance.kernel.errors import Invalid, Unavailable
@@ -158,6 +159,11 @@ def remote(environment: Mapping[str, str]) -> Endpoint:
     )
 
 
+def endpoint_of(server: ServerFile, token: str | None = None) -> Endpoint:
+    """The address for clients on this machine."""
+    return Endpoint(ANY_ADDRESS.get(server.host, server.host), server.port, token=token)
+
+
 def local(datadir: DataDir, environment: Mapping[str, str]) -> tuple[Endpoint, Health]:
     """The hub of this workspace, verified by its database id."""
     server = datadir.read_server()
@@ -167,12 +173,8 @@ def local(datadir: DataDir, environment: Mapping[str, str]) -> tuple[Endpoint, H
             details={"searched": [str(datadir.server_file)]},
             hint=_start(datadir),
         )
-    host = ANY_ADDRESS.get(server.host, server.host)
-    endpoint = Endpoint(
-        host=host,
-        port=server.port,
-        token=_token_from(environment) or server.auth_token or datadir.read_token(),
-    )
+    token = _token_from(environment) or server.auth_token or datadir.read_token()
+    endpoint = endpoint_of(server, token)
     return endpoint, _prove(datadir, server, endpoint)
 
 
@@ -201,7 +203,7 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
 
 def ask_health(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Health | None:
     """The response of `/health`, or None if no hub answers. Sends no token."""
-    status, text = _probe(endpoint, "/health", {}, timeout)
+    status, text = _probe(replace(endpoint, token=None), "/health", timeout)
     if status == 200:
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(text, type=Health)
@@ -210,10 +212,9 @@ def ask_health(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> H
 
 def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> ReadyResponse:
     """The response of `/-/ready`. Another implementation without this route counts as ready."""
-    given = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
-    status, text = _probe(endpoint, "/-/ready", given, timeout)
+    status, text = _probe(endpoint, "/-/ready", timeout)
     if status in (401, 403):  # without a token the response has fewer details
-        status, text = _probe(endpoint, "/-/ready", {}, timeout)
+        status, text = _probe(replace(endpoint, token=None), "/-/ready", timeout)
     if status == 404:
         return ReadyResponse(ready=True)
     if status in (200, 503):
@@ -222,19 +223,23 @@ def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Re
     return ReadyResponse()
 
 
-def _probe(
-    endpoint: Endpoint, path: str, headers: dict[str, str], timeout: float
-) -> tuple[int, bytes]:
+def _probe(endpoint: Endpoint, path: str, timeout: float) -> tuple[int, bytes]:
     """Status and body; status 0 if nothing answers."""
-    connection = connect(endpoint, timeout)
     try:
-        connection.request("GET", endpoint.prefix + path, headers=headers)
-        reply = connection.getresponse()
-        return reply.status, reply.read(HEALTH_BYTES_MAX)
+        return fetch(endpoint, path, timeout)
     except (OSError, http.client.HTTPException):
         return 0, b""
-    finally:
-        connection.close()
+
+
+def fetch(
+    endpoint: Endpoint, path: str, timeout: float, bytes_max: int = HEALTH_BYTES_MAX
+) -> tuple[int, bytes]:
+    """Status and body of a GET with the endpoint's token. Raises OSError and HTTPException."""
+    headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
+    with closing(connect(endpoint, timeout)) as connection:
+        connection.request("GET", endpoint.prefix + path, headers=headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read(bytes_max)
 
 
 def connect(endpoint: Endpoint, timeout: float) -> http.client.HTTPConnection:

@@ -63,10 +63,12 @@ class HubClient:
         locate: Callable[[], Endpoint],
         retry: Retry | None = None,
         sleep: Callable[[float], object] = time.sleep,
+        timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
     ) -> None:
         self._locate = locate
         self._retry = retry or Retry()
         self._sleep = sleep
+        self._timeout_seconds = timeout_seconds
         self._connection: http.client.HTTPConnection | None = None
         self._endpoint: Endpoint | None = None
         self._ended = False
@@ -142,10 +144,11 @@ class HubClient:
             try:
                 return self._ask(method, path, body, {**_key_header(key), **headers})
             except ApplianceError as error:
-                if self._has_new_token(error):
+                last = attempt == self._retry.attempts_max
+                if not last and self._has_new_token(error):
                     continue
                 seconds = self._backoff_seconds(error, attempt)
-                if attempt == self._retry.attempts_max or seconds is None:
+                if last or seconds is None:
                     raise
                 waited += seconds
                 if waited > self._retry.wait_seconds_max:
@@ -229,7 +232,7 @@ class HubClient:
             raise ClientClosed
         if self._connection is None or self._endpoint is None:
             self._endpoint = self._locate()
-            self._connection = connect(self._endpoint, REQUEST_TIMEOUT_SECONDS)
+            self._connection = connect(self._endpoint, self._timeout_seconds)
         return self._connection, self._endpoint
 
 

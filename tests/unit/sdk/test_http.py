@@ -1,8 +1,10 @@
 """Requests that meet faults: asked again where that is safe, and with the same key."""
 
 import pytest
+from msgspec.structs import replace
 
 from appliance.sdk.discovery import Endpoint, HubNotRunning
+from appliance.sdk.errors import TokenRejected
 from appliance.sdk.http import PATIENT, ConnectionBroken, HubClient, Refused, Retry
 from tests.support.fakehub import Answer, FakeHttp, http_hub
 
@@ -121,3 +123,12 @@ def test_token_is_sent_only_in_the_header() -> None:
         HubClient(lambda: endpoint).get("/api/v1/channels", limit=3, before_id=None)
     assert fake.requests[0]["headers"]["authorization"] == f"Bearer {endpoint.token}"
     assert fake.requests[0]["path"] == "/api/v1/channels?limit=3"
+
+
+def test_last_attempt_raises_the_refusal_though_the_token_was_rotated_meanwhile() -> None:
+    fake = FakeHttp((401, {}, {"error": "unknown token", "code": "UNAUTHORIZED"}))
+    with http_hub(fake) as endpoint:
+        tokens = (replace(endpoint, token=f"token {number}") for number in range(2))
+        client = HubClient(lambda: next(tokens), Retry(attempts_max=1))
+        with pytest.raises(TokenRejected):
+            client.post("/x", {})
