@@ -1,15 +1,12 @@
 """Delivering: leases, acks, priorities, connections that come and go, and nobody held up."""
 
-import sqlite3
-
 import pytest
 
 from appliance.broker import service, wire
 from appliance.broker.dispatch import AlreadyConnected
-from appliance.kernel.batch import BatchRunner
 from appliance.kernel.errors import Unavailable
 from appliance.mesh.push import Push
-from tests.support.broker import BrokerFixture, key
+from tests.support.broker import key
 
 
 def test_every_subscriber_gets_a_message_once_and_its_row_goes(broker):
@@ -86,30 +83,6 @@ def test_ack_that_comes_after_the_lease_still_counts(broker):
     assert broker.count("delivery_queue") == 0
 
 
-def test_ack_that_could_not_be_written_is_written_later(tmp_path):
-    class Failing(BatchRunner):
-        broken = False
-
-        def commit(self):
-            if Failing.broken:
-                raise sqlite3.OperationalError("not now")
-            super().commit()
-
-    broker = BrokerFixture(tmp_path, runner=Failing)
-    bert = broker.connect("bert")
-    broker.send("m1", to="bert")
-    broker.deliver()
-    bert.connection.run_once(0)
-    Failing.broken = True
-    with pytest.raises(sqlite3.OperationalError):
-        broker.deliver()
-    Failing.broken = False
-    broker.deliver()
-    assert bert.bodies == ["hello"]
-    assert broker.count("delivery_queue") == 0
-    broker.close()
-
-
 def test_late_ack_does_not_ack_a_delivery_leased_by_another_connection(broker):
     broker.registry.change_mesh("lab", wire.ChangeMesh(concurrency="allow_concurrent"))
     first = broker.connect("bert")
@@ -132,26 +105,13 @@ def test_late_ack_does_not_ack_a_delivery_leased_by_another_connection(broker):
     first.connection.stop()
 
 
-def test_restarted_broker_delivers_what_was_leased(tmp_path):
-    broker = BrokerFixture(tmp_path)
-    broker.connect("bert", lambda pushes: [])
-    broker.send("m1", to="bert")
-    broker.deliver()
-    broker.close()
-    restarted = BrokerFixture(tmp_path, clock=broker.clock)
-    assert restarted.connect("bert").receive() == ["hello"]
-    restarted.close()
-
-
-def test_ids_go_on_above_those_that_are_stored_when_the_clock_went_back(tmp_path):
-    broker = BrokerFixture(tmp_path)
+def test_ids_go_on_above_those_that_are_stored_when_the_clock_went_back(new_broker):
+    broker = new_broker()
     _, first = broker.send("m1")
-    broker.close()
     broker.clock.pass_seconds(-3600)
-    restarted = BrokerFixture(tmp_path, clock=broker.clock)
+    restarted = new_broker(clock=broker.clock)
     _, second = restarted.send("m2")
     assert second["history_id"] > first["history_id"]
-    restarted.close()
 
 
 # -- order, priority, windows ------------------------------------------------------------
@@ -180,9 +140,9 @@ def test_busy_member_receives_only_urgent_messages_until_it_is_idle(broker):
     assert bert.receive() == ["now", "later"]
 
 
-def test_connection_has_at_most_its_window_of_unacked_deliveries(tmp_path, monkeypatch):
+def test_connection_has_at_most_its_window_of_unacked_deliveries(new_broker, monkeypatch):
     monkeypatch.setattr(service, "WINDOW_MAX", 3)
-    broker = BrokerFixture(tmp_path)
+    broker = new_broker()
     bert = broker.connect("bert")
     for number in range(10):
         broker.send(f"m{number}", str(number), to="bert")
@@ -193,13 +153,12 @@ def test_connection_has_at_most_its_window_of_unacked_deliveries(tmp_path, monke
     for _ in range(4):
         bert.receive()
     assert bert.bodies == [str(number) for number in range(10)]
-    broker.close()
 
 
-def test_slow_member_does_not_delay_the_others(tmp_path, monkeypatch):
+def test_slow_member_does_not_delay_the_others(new_broker, monkeypatch):
     monkeypatch.setattr(service, "WINDOW_MAX", 2)
     monkeypatch.setattr(service, "CLAIM_MAX", 5)
-    broker = BrokerFixture(tmp_path)
+    broker = new_broker()
     broker.connect("bert", lambda pushes: [])  # never reads
     cleo = broker.connect("cleo")
     for number in range(20):
@@ -208,7 +167,6 @@ def test_slow_member_does_not_delay_the_others(tmp_path, monkeypatch):
         cleo.receive()
     assert cleo.bodies == [str(number) for number in range(20)]
     assert broker.count("delivery_queue") == 20
-    broker.close()
 
 
 def test_failing_callback_gets_the_message_again_after_a_delay(broker):

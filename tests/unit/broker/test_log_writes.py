@@ -4,17 +4,15 @@ import pytest
 
 from appliance.broker import log_writes, webhook_wire, wire
 from appliance.kernel.clock import DAY_MS
-from tests.support.broker import BrokerFixture, key
+from tests.support.broker import key
 from tests.unit.broker.test_webhook_feeder import FakeWebhookOutbox
 
 COLUMNS = "name, client_message_id, recipient, attempt, error"
 
 
 @pytest.fixture
-def broker(tmp_path):
-    broker = BrokerFixture(tmp_path, webhook_outbox=FakeWebhookOutbox())
-    yield broker
-    broker.close()
+def broker(new_broker):
+    return new_broker(webhook_outbox=FakeWebhookOutbox())
 
 
 def logged(broker, after=0):
@@ -113,8 +111,8 @@ def test_delivery_ends_when_its_message_is_removed(broker):
     assert logged(broker, 1) == [("delivery.dead", "m1", "bert", None, log_writes.MESSAGE_REMOVED)]
 
 
-def test_without_log_days_nothing_is_logged(tmp_path):
-    broker = BrokerFixture(tmp_path / "off", log_days=0.0)
+def test_without_log_days_nothing_is_logged(new_broker):
+    broker = new_broker(log_days=0.0)
     broker.send("m1")
     broker.connect("bert").receive()
     broker.connect("cleo", lambda _: None)
@@ -122,7 +120,6 @@ def test_without_log_days_nothing_is_logged(tmp_path):
     broker.service.open()
     broker.registry.revoke_member("lab", "cleo")
     assert logged(broker) == []
-    broker.close()
 
 
 def test_sender_of_a_message_from_before_senders_were_recorded(broker):

@@ -68,26 +68,24 @@ def test_id_with_a_delivery_outstanding_is_not_forgotten(broker):
     assert sweep(broker) == {"messages": 0, "ids": 1}
 
 
-def test_sweep_runs_once_a_day_also_across_restarts(tmp_path):
-    broker = BrokerFixture(tmp_path)
+def test_sweep_runs_once_a_day_also_across_restarts(new_broker):
+    broker = new_broker()
     keep(broker)
     broker.send("m1")
     assert broker.retention.run_once(broker.clock.now_ms()) == {"messages": 0, "ids": 0}
     assert broker.rows("SELECT value FROM meta WHERE key = 'swept_ms'") != []
-    broker.close()
     broker.clock.pass_seconds(8 * DAY_SECONDS)
-    repeated = BrokerFixture(tmp_path, clock=broker.clock)
+    repeated = new_broker(clock=broker.clock)
     assert repeated.retention.run_once(broker.clock.now_ms())["messages"] == 1
     repeated.send("m2")
     broker.clock.pass_seconds(DAY_SECONDS - 1)
     assert repeated.retention.run_once(broker.clock.now_ms()) == {"messages": 0, "ids": 0}
-    repeated.close()
 
 
-def test_large_sweep_goes_in_pieces_and_is_not_over_before_all_is(tmp_path, monkeypatch):
+def test_large_sweep_goes_in_pieces_and_is_not_over_before_all_is(new_broker, monkeypatch):
     monkeypatch.setattr(loops, "PRUNED_ROWS_MAX", 3)
     monkeypatch.setattr(loops, "PRUNE_ROUNDS_MAX", 3)
-    broker = BrokerFixture(tmp_path)
+    broker = new_broker()
     keep(broker)
     for number in range(10):
         broker.send(f"m{number}", to="bert")
@@ -96,7 +94,6 @@ def test_large_sweep_goes_in_pieces_and_is_not_over_before_all_is(tmp_path, monk
     assert broker.registry.status().swept_at is None
     assert sweep(broker)["messages"] == 1
     assert broker.registry.status().swept_at is not None
-    broker.close()
 
 
 def test_orphan_is_counted_logged_and_listed(tmp_path):

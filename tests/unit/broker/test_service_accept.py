@@ -1,14 +1,12 @@
 """Accepting: every row of the contract's tables, and that a refusal leaves nothing."""
 
-import sqlite3
-
 import gevent
 import pytest
 
 from appliance.broker import wire
 from appliance.kernel.batch import BatchRunner
 from appliance.mesh.signing import rotation_text, sign
-from tests.support.broker import BrokerFixture, item, key, seed
+from tests.support.broker import item, key, seed
 from tests.support.pages import pages_of
 
 NOTHING = {
@@ -257,9 +255,9 @@ def test_duplicate_is_answered_after_its_destination_is_gone(broker):
 # -- the limit: the id is looked up before it --------------------------------------------
 
 
-def test_known_id_is_answered_while_the_mesh_is_saturated(tmp_path):
+def test_known_id_is_answered_while_the_mesh_is_saturated(new_broker):
     """Decision 31. Message committed, ack lost, window full: the retry gets 200 and no 4xx."""
-    broker = BrokerFixture(tmp_path, rate_per_second=2)
+    broker = new_broker(rate_per_second=2)
     assert broker.send("m1")[0] == 201
     assert broker.send("m2")[0] == 201
     status, body = broker.send("m3")
@@ -270,21 +268,19 @@ def test_known_id_is_answered_while_the_mesh_is_saturated(tmp_path):
     assert broker.count("client_message_dedupe") == 2
     broker.clock.pass_seconds(0.5)
     assert broker.send("m3")[0] == 201
-    broker.close()
 
 
-def test_duplicate_costs_nothing_of_the_limit(tmp_path):
-    broker = BrokerFixture(tmp_path, rate_per_second=2)
+def test_duplicate_costs_nothing_of_the_limit(new_broker):
+    broker = new_broker(rate_per_second=2)
     broker.send("m1")
     assert [broker.send("m1")[0] for _ in range(5)] == [200] * 5
     assert broker.send("m2")[0] == 201
-    broker.close()
 
 
 # -- batches -----------------------------------------------------------------------------
 
 
-def test_batch_answers_each_item_in_order_in_one_transaction(tmp_path):
+def test_batch_answers_each_item_in_order_in_one_transaction(new_broker):
     commits = []
 
     class Counting(BatchRunner):
@@ -292,7 +288,7 @@ def test_batch_answers_each_item_in_order_in_one_transaction(tmp_path):
             commits.append(1)
             super().commit()
 
-    broker = BrokerFixture(tmp_path, runner=Counting)
+    broker = new_broker(runner=Counting)
     commits.clear()
     items = [
         item("m1"),
@@ -307,7 +303,6 @@ def test_batch_answers_each_item_in_order_in_one_transaction(tmp_path):
     assert [status for status, _ in answers] == [201, 200, 409, 400, 404, 201, 400]
     assert len(commits) == 1
     assert broker.orphans() == []
-    broker.close()
 
 
 def test_item_that_is_nested_too_deeply_does_not_take_the_others_with_it(broker):
@@ -319,8 +314,8 @@ def test_item_that_is_nested_too_deeply_does_not_take_the_others_with_it(broker)
     assert [status for status, _ in answers] == [400, 201]
 
 
-def test_fault_of_one_item_stops_only_those_behind_it_to_its_destination(tmp_path):
-    broker = BrokerFixture(tmp_path)
+def test_fault_of_one_item_stops_only_those_behind_it_to_its_destination(new_broker):
+    broker = new_broker()
     broker.store.write(
         lambda tx: (
             tx.execute(
@@ -339,36 +334,6 @@ def test_fault_of_one_item_stops_only_those_behind_it_to_its_destination(tmp_pat
         ("m3",),
     ]
     assert broker.orphans() == []
-    broker.close()
-
-
-class Faulty(BatchRunner):
-    """Fails at its next commit: before it, or after it."""
-
-    plan: list[str] = []
-
-    def commit(self):
-        fault = self.plan.pop() if self.plan else None
-        if fault == "before":
-            raise sqlite3.OperationalError("before")
-        super().commit()
-        if fault == "after":
-            raise sqlite3.OperationalError("after")
-
-
-@pytest.mark.parametrize(("fault", "stored", "retry"), [("before", 0, 201), ("after", 1, 200)])
-def test_fault_around_the_commit_is_reported_and_the_retry_finds_out(
-    tmp_path, fault, stored, retry
-):
-    """The crash after the broker's commit and before its answer: the same send is a duplicate."""
-    broker = BrokerFixture(tmp_path, runner=Faulty)
-    Faulty.plan = [fault]
-    assert broker.send("m1", to="bert")[0] == 500
-    assert broker.count("client_message_dedupe") == stored
-    assert broker.orphans() == []
-    assert broker.send("m1", to="bert")[0] == retry
-    assert broker.connect("bert").receive() == ["hello"]
-    broker.close()
 
 
 def test_two_that_send_the_same_at_once_store_it_once(broker):
@@ -389,11 +354,6 @@ def test_sender_is_the_signing_member(broker):
     assert broker.rows("SELECT sender_pubkey, sender_name FROM topic_message") == [
         (key("bert"), "bert")
     ]
-
-
-def test_sender_does_not_receive_its_own_message(broker):
-    broker.send("m1", sender="bert")
-    assert broker.rows("SELECT recipient FROM delivery_queue") == [(key("cleo"),)]
 
 
 def test_names_of_messages_stay_when_a_member_is_renamed(broker):

@@ -4,7 +4,6 @@ import pytest
 
 from appliance.broker import webhook_wire, wire
 from appliance.kernel.clock import iso
-from tests.support.broker import BrokerFixture
 from tests.unit.broker.test_webhook_feeder import (
     FakeWebhookOutbox,
     record,
@@ -19,22 +18,16 @@ BACK = [-30 * DAY_MS, -HOUR_MS]
 JUMPS = [*BACK, HOUR_MS, 30 * DAY_MS, 20_000 * DAY_MS]
 
 
-@pytest.fixture
-def broker(tmp_path):
-    broker = BrokerFixture(tmp_path)
-    yield broker
-    broker.close()
+@pytest.fixture(params=["running", "restarted"])
+def go_on(request, new_broker):
+    """The same broker, or the one after a restart."""
+    restarted = request.param == "restarted"
+    return lambda broker: new_broker(clock=broker.clock) if restarted else broker
 
 
 @pytest.fixture
 def outbox():
     return FakeWebhookOutbox()
-
-
-def reopened(broker, **more):
-    """After a restart."""
-    broker.close()
-    return BrokerFixture(broker.path.parent, clock=broker.clock, **more)
 
 
 def round_of_loops(broker):
@@ -67,33 +60,27 @@ def fail_once(broker):
 
 
 @pytest.mark.parametrize("jump_ms", BACK)
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_message_accepted_while_the_clock_was_ahead_is_delivered(broker, jump_ms, restart):
+def test_a_message_accepted_while_the_clock_was_ahead_is_delivered(broker, go_on, jump_ms):
     broker.send("m1", to="bert")
     round_of_loops(broker)
     broker.clock.ms += jump_ms
-    if restart:
-        broker = reopened(broker)
+    broker = go_on(broker)
     assert broker.connect("bert").receive() == ["hello"]
-    broker.store.close()
 
 
 @pytest.mark.parametrize("jump_ms", JUMPS)
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_released_delivery_waits_for_its_pause_and_no_longer(broker, jump_ms, restart):
+def test_a_released_delivery_waits_for_its_pause_and_no_longer(broker, go_on, jump_ms):
     broker.send("m1", to="bert")
     fail_once(broker)
     round_of_loops(broker)
     (before,) = waits(broker)
     assert 0 < before[0] <= 60_000
     broker.clock.ms += jump_ms
-    if restart:
-        broker = reopened(broker)
+    broker = go_on(broker)
     round_of_loops(broker)
     assert waits(broker) == [before]
     broker.clock.pass_seconds(before[0] / 1000)
     assert broker.connect("bert").receive() == ["hello"]
-    broker.store.close()
 
 
 @pytest.mark.parametrize("jump_ms", JUMPS)
@@ -108,13 +95,12 @@ def test_a_lease_ends_when_it_would_have(broker, jump_ms):
     assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 1}
 
 
-def test_a_wait_is_capped_by_its_setting_at_the_start(broker):
+def test_a_wait_is_capped_by_its_setting_at_the_start(broker, new_broker):
     broker.send("m1", to="bert")
     later_ms = broker.clock.now_ms() + DAY_MS
     broker.store.write(_delay, later_ms)
-    broker = reopened(broker)
+    broker = new_broker(clock=broker.clock)
     assert broker.connect("bert").receive() == ["hello"]
-    broker.store.close()
 
 
 def _delay(tx, ready_ms):
@@ -129,15 +115,13 @@ def keep(broker):
 
 
 @pytest.mark.parametrize("jump_ms", JUMPS)
-@pytest.mark.parametrize("restart", [False, True])
-def test_messages_and_ids_go_at_their_age_and_not_by_the_clock(broker, jump_ms, restart):
+def test_messages_and_ids_go_at_their_age_and_not_by_the_clock(broker, go_on, jump_ms):
     keep(broker)
     broker.send("before")
     round_of_loops(broker)
     broker.clock.pass_seconds(DAY_SECONDS)
     broker.clock.ms += jump_ms
-    if restart:
-        broker = reopened(broker)
+    broker = go_on(broker)
     broker.send("after")
 
     def after(days):
@@ -152,7 +136,6 @@ def test_messages_and_ids_go_at_their_age_and_not_by_the_clock(broker, jump_ms, 
     assert broker.send("before")[0] == broker.send("after")[0] == 200
     assert after(1) == (0, 1)
     assert after(1) == (0, 1)
-    broker.store.close()
 
 
 @pytest.mark.parametrize("jump_ms", [30 * DAY_MS, 20_000 * DAY_MS])
@@ -182,8 +165,8 @@ def test_a_message_shows_the_time_that_the_clock_showed(broker, jump_ms):
 # -- webhooks --------------------------------------------------------------------------------
 
 
-def test_a_webhook_is_not_switched_off_by_a_jump(tmp_path, outbox):
-    broker = BrokerFixture(tmp_path, webhook_outbox=outbox)
+def test_a_webhook_is_not_switched_off_by_a_jump(new_broker, outbox):
+    broker = new_broker(webhook_outbox=outbox)
     webhook = subscribed_webhook(broker)
     record(broker, webhook, "failed")
     for _ in range(2):
@@ -191,12 +174,11 @@ def test_a_webhook_is_not_switched_off_by_a_jump(tmp_path, outbox):
         broker.clock.pass_seconds(60)
         record(broker, webhook, "failed")
     assert state_of(broker, webhook).enabled
-    broker.close()
 
 
 @pytest.mark.parametrize("jump_ms", [-DAY_MS, DAY_MS])
-def test_a_replaced_secret_signs_for_as_long_as_without_the_jump(tmp_path, outbox, jump_ms):
-    broker = BrokerFixture(tmp_path, webhook_outbox=outbox)
+def test_a_replaced_secret_signs_for_as_long_as_without_the_jump(new_broker, outbox, jump_ms):
+    broker = new_broker(webhook_outbox=outbox)
     webhook = subscribed_webhook(broker)
     broker.registry.change_webhook(
         "lab", webhook.webhook.id, webhook_wire.ChangeMeshWebhook(new_secret=True)
@@ -205,7 +187,6 @@ def test_a_replaced_secret_signs_for_as_long_as_without_the_jump(tmp_path, outbo
     assert state_of(broker, webhook).rotating_until is not None
     broker.clock.pass_seconds(24 * 3600 + 1)
     assert state_of(broker, webhook).rotating_until is None
-    broker.close()
 
 
 # -- reporting -------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from appliance.broker.webhook_feeder import WAITING_MAX, MeshWebhooks
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Conflict, Invalid
 from appliance.kernel.webhook_signature import BadSecret
-from tests.support.broker import BrokerFixture
 from tests.support.clock import FakeClock
 
 URL = "http://127.0.0.1:9/x"
@@ -46,10 +45,8 @@ def outbox():
 
 
 @pytest.fixture
-def broker(tmp_path, outbox):
-    broker = BrokerFixture(tmp_path, webhook_outbox=outbox)
-    yield broker
-    broker.close()
+def broker(new_broker, outbox):
+    return new_broker(webhook_outbox=outbox)
 
 
 def subscribed_webhook(broker, url=URL, **more):
@@ -85,11 +82,10 @@ def state_of(broker, webhook):
     return broker.registry.show_webhook("lab", webhook.webhook.id).webhook
 
 
-def test_webhooks_are_refused_without_an_outbox(tmp_path):
-    broker = BrokerFixture(tmp_path)
+def test_webhooks_are_refused_without_an_outbox(new_broker):
+    broker = new_broker()
     with pytest.raises(webhook_wire.WebhooksNotAvailable):
         broker.registry.add_webhook("lab", webhook_wire.CreateMeshWebhook(URL))
-    broker.close()
 
 
 def test_row_becomes_a_send_with_the_frame_that_members_receive(broker, outbox):
@@ -109,19 +105,17 @@ def test_row_becomes_a_send_with_the_frame_that_members_receive(broker, outbox):
     assert run_round(broker) == 0
 
 
-def test_crash_before_the_row_is_deleted_hands_it_over_under_the_same_key(tmp_path, outbox):
-    broker = BrokerFixture(tmp_path, webhook_outbox=outbox)
+def test_crash_before_the_row_is_deleted_hands_it_over_under_the_same_key(new_broker, outbox):
+    broker = new_broker(webhook_outbox=outbox)
     webhook = subscribed_webhook(broker)
     broker.send("m1")
     take, outbox.take = outbox.take, lambda handed: take(handed) and 1 / 0
     with pytest.raises(ZeroDivisionError):
         run_round(broker)
-    broker.close()
     outbox.take = take
-    broker = BrokerFixture(tmp_path, webhook_outbox=outbox)
+    broker = new_broker(webhook_outbox=outbox)
     assert run_round(broker) == 1
     assert (len(outbox.taken), rows(broker, webhook)) == (1, 0)
-    broker.close()
 
 
 def test_rows_that_the_outbox_does_not_accept_wait_for_the_end_of_their_lease(broker, outbox):
@@ -183,10 +177,10 @@ def test_removed_webhook_gets_nothing_and_leaves_no_rows(broker, outbox):
         state_of(broker, webhook)
 
 
-def test_signature_is_valid_with_either_secret_during_a_rotation(tmp_path, outbox):
+def test_signature_is_valid_with_either_secret_during_a_rotation(new_broker, outbox):
     # The library that verifies asks the clock of the machine.
     clock = FakeClock(SystemClock().now_ms())
-    broker = BrokerFixture(tmp_path, clock=clock, webhook_outbox=outbox)
+    broker = new_broker(clock=clock, webhook_outbox=outbox)
     webhook = subscribed_webhook(broker)
     change = webhook_wire.ChangeMeshWebhook(new_secret=True)
     second = broker.registry.change_webhook("lab", webhook.webhook.id, change).secret
@@ -197,7 +191,6 @@ def test_signature_is_valid_with_either_secret_during_a_rotation(tmp_path, outbo
     broker.clock.pass_seconds(24 * 3600 + 1)
     assert state_of(broker, webhook).rotating_until is None
     assert len(signed_headers(broker, webhook)["webhook-signature"].split()) == 1
-    broker.close()
 
 
 def test_wrong_changes_are_refused(broker):

@@ -3,7 +3,7 @@
 import gevent
 import pytest
 
-from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import ulid_value
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import destination, wire
@@ -219,30 +219,6 @@ def test_a_batch_has_a_limit(outbox, monkeypatch):
     monkeypatch.setattr("appliance.outbox.service.BATCH_MAX", 2)
     with pytest.raises(ApplianceError):
         outbox.service.send_many([wire.Send("#a", "x")] * 3)
-
-
-def test_accepted_send_survives_a_restart(outbox):
-    outbox.send(key="k1")
-    outbox.reopen()
-    assert outbox.send(key="k1") == (202, {"client_message_id": "k1", "status": "queued"})
-
-
-def test_failed_commit_stores_nothing(outbox, faults):
-    faults.before = OSError("disk")
-    with pytest.raises(Unavailable):
-        outbox.send(key="k1")
-    faults.before = None
-    outbox.reopen()
-    assert outbox.statuses() == {}
-
-
-def test_commit_with_lost_reply_is_found_by_its_id(outbox, faults):
-    faults.after = OSError("lost")
-    with pytest.raises(Unavailable):
-        outbox.send(key="k1")
-    faults.after = None
-    assert outbox.statuses() == {"k1": "pending"}
-    assert outbox.send(key="k1")[0] == 202
 
 
 def test_id_is_never_released(outbox):
