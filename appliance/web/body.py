@@ -188,20 +188,13 @@ class QueryPlan:
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
-        self._lists: set[str] = set()
-        self._numbers: set[str] = set()
-        self._names: set[str] = set()
-        self._hint = "this route takes no query parameters"
-        if kind is None:
-            return
-        for field in shapes.type_info(kind).fields:  # type: ignore[attr-defined]
-            name = field.encode_name
-            self._names.add(name)
-            if _is_list(field.type):
-                self._lists.add(name)
-            if _contains(field.type, shapes.IntType):
-                self._numbers.add(name)
-        self._hint = f"this route takes: {', '.join(sorted(self._names))}"
+        fields = getattr(shapes.type_info(kind), "fields", ())
+        types = {field.encode_name: field.type for field in fields}
+        self._names = set(types)
+        self._lists = {name for name in types if _is_list(types[name])}
+        self._numbers = {name for name in types if _contains(types[name], shapes.IntType)}
+        named = f": {', '.join(sorted(types))}" if types else " no query parameters"
+        self._hint = f"this route takes{named}"
 
     def parse(self, query: str) -> Any:
         """The struct of the query string; None if the operation has none."""

@@ -104,11 +104,8 @@ class Guard:
         if token is None:
             session = self._find_session(environ, socket)
             return session or (OWNER if self._is_owner(environ) else ANONYMOUS)
-        if not self._is_near(environ):
-            self._watch_plain(environ)
-        principal = self._book.find(token)
-        if principal is None or principal.session or self._is_expired(principal):
-            _refused.labels("token").inc()
+        principal = self._find(environ, token, session=False)
+        if principal is None:
             raise Unauthenticated
         return principal
 
@@ -123,16 +120,21 @@ class Guard:
             return None
         if socket and "HTTP_ORIGIN" not in environ:
             return None
+        return self._find(environ, secret, session=True)
+
+    def _find(self, environ: Environ, secret: str, *, session: bool) -> Principal | None:
+        """The caller by a token or by the secret of a session; None if it is not valid."""
         if not self._is_near(environ):
             self._watch_plain(environ)
         principal = self._book.find(secret)
-        if principal is None or not principal.session or self._is_expired(principal):
-            _refused.labels("session").inc()
+        if (
+            principal is None
+            or bool(principal.session) != session
+            or is_expired(principal, self._clock.now_ms())
+        ):
+            _refused.labels("session" if session else "token").inc()
             return None
         return principal
-
-    def _is_expired(self, principal: Principal) -> bool:
-        return is_expired(principal, self._clock.now_ms())
 
     def allows(
         self, principal: Principal, scope: str | None, environ: Environ, also: Sequence[str] = ()
