@@ -54,40 +54,36 @@ class CourierCollector:
 
     def describe(self) -> Iterable[Metric]:
         """All metrics without samples, which the registry looks up by their names."""
-        return [*self._counters({}, {}), *self._gauges({}, 0.0), self._latency({}, {})]
+        return [*self._counters({}), *self._gauges({}, 0.0), self._latency({})]
 
     def collect(self) -> Iterable[Metric]:
         if self._watched is None:
             return
         queue, now = self._watched
         past = queue.forgotten_stats
-        groups: Groups = {}
+        groups: Groups = {pattern: [] for pattern in ("other", *past)}  # a counter never falls
         for stream in queue.streams.values():
             groups.setdefault(stream.label, []).append(stream)
-        for pattern in ("other", *past):  # a counter never falls
-            groups.setdefault(pattern, [])
-        yield from self._counters(groups, past)
+        totals = {pattern: StreamStats() for pattern in groups}
+        for pattern, total in totals.items():
+            for stats in (past.get(pattern), *(stream.stats for stream in groups[pattern])):
+                if stats is not None:
+                    total.add(stats)
+        yield from self._counters(totals)
         yield from self._gauges(groups, now())
-        yield self._latency(groups, past)
+        yield self._latency(totals)
 
-    def _counters(self, groups: Groups, past: Mapping[str, StreamStats]) -> Iterable[Metric]:
-        zeros = StreamStats()
+    def _counters(self, totals: Mapping[str, StreamStats]) -> Iterable[Metric]:
         for name, attribute, text in COUNTERS:
             family = CounterMetricFamily(f"agentlip_courier_{name}", text, labels=["pattern"])
-            for pattern, streams in groups.items():
-                count = getattr(past.get(pattern, zeros), attribute)
-                count += sum(getattr(stream.stats, attribute) for stream in streams)
-                family.add_metric([pattern], count)
+            for pattern, total in totals.items():
+                family.add_metric([pattern], getattr(total, attribute))
             yield family
         dropped = CounterMetricFamily(
             "agentlip_courier_dropped", "Envelopes dropped by reason", labels=["pattern", "reason"]
         )
-        for pattern, streams in groups.items():
-            reasons = dict(past.get(pattern, zeros).dropped)
-            for stream in streams:
-                for reason, count in stream.stats.dropped.items():
-                    reasons[reason] = reasons.get(reason, 0) + count
-            for reason, count in reasons.items():
+        for pattern, total in totals.items():
+            for reason, count in total.dropped.items():
                 dropped.add_metric([pattern, reason], count)
         yield dropped
 
@@ -108,16 +104,13 @@ class CourierCollector:
             paused.add_metric([pattern], sum(stream.paused for stream in streams))
         return [states, sizes, oldest, stream_counts, paused]
 
-    def _latency(self, groups: Groups, past: Mapping[str, StreamStats]) -> Metric:
+    def _latency(self, totals: Mapping[str, StreamStats]) -> Metric:
         family = HistogramMetricFamily(
             "agentlip_courier_delivery_seconds",
             "Time from acceptance to first delivery",
             labels=["pattern"],
         )
-        for pattern, streams in groups.items():
-            total = StreamStats()
-            for stats in (past.get(pattern, StreamStats()), *(stream.stats for stream in streams)):
-                total.add(stats)
+        for pattern, total in totals.items():
             below, buckets = 0, []
             for bound, count in zip((*BOUNDS_MS, None), total.buckets, strict=True):
                 below += count
