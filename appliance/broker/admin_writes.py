@@ -1,6 +1,6 @@
 """Changes of meshes, members, destinations, subscriptions and webhooks, each in a transaction."""
 
-from appliance.broker import queries, webhook_wire, wire
+from appliance.broker import queries, webhook_wire, wire, writes
 from appliance.broker.log_writes import log_dead_of_recipient
 from appliance.broker.rows import MeshRow
 from appliance.broker.writes import FREE
@@ -183,11 +183,7 @@ def change_webhook(
             "former_secret": row.secret if grace_ms else None,
             "former_until_ms": now_ms + grace_ms if grace_ms else None,
         }
-    for column, value in changed.items():
-        tx.execute(
-            f"UPDATE webhook SET {column} = ? WHERE mesh_id = ? AND id = ?",
-            (value, mesh_id, webhook_id),
-        )
+    writes.change_webhook(tx, mesh_id, webhook_id, **changed)
 
 
 def remove_webhook(tx: Tx, mesh_id: str, webhook_id: str, logs: bool) -> bool:

@@ -5,6 +5,7 @@ two writers could race for an id.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -318,28 +319,29 @@ def note_call(
     ).fetchone()
     if row is None or not row[0]:
         return False, None
-    since, values = row[1], (mesh_id, webhook_id)
-    where = "WHERE mesh_id = ? AND id = ?"
-    if outcome == "gone":
-        return True, _disable(tx, mesh_id, webhook_id, "gone", GONE)
+    since, change = row[1], partial(change_webhook, tx, mesh_id, webhook_id)
     if outcome == "delivered":
         if since is not None:
-            tx.execute(f"UPDATE webhook SET failing_since_ms = NULL {where}", values)
+            change(failing_since_ms=None)
         return since is not None, None
+    if outcome == "gone":
+        change(enabled=0, disabled_because=GONE)
+        return True, "gone"
     if since is None:
-        tx.execute(f"UPDATE webhook SET failing_since_ms = ? {where}", (tx.steady_ms, *values))
+        change(failing_since_ms=tx.steady_ms)
         return True, None
     if tx.steady_ms - since >= PATIENCE_MS:
-        return True, _disable(tx, mesh_id, webhook_id, "failing", FAILING)
+        change(enabled=0, disabled_because=FAILING)
+        return True, "failing"
     return False, None
 
 
-def _disable(tx: Tx, mesh_id: str, webhook_id: str, cause: str, because: str) -> str:
-    tx.execute(
-        "UPDATE webhook SET enabled = 0, disabled_because = ? WHERE mesh_id = ? AND id = ?",
-        (because, mesh_id, webhook_id),
-    )
-    return cause
+def change_webhook(tx: Tx, mesh_id: str, webhook_id: str, **columns: str | int | None) -> None:
+    for column, value in columns.items():
+        tx.execute(
+            f"UPDATE webhook SET {column} = ? WHERE mesh_id = ? AND id = ?",
+            (value, mesh_id, webhook_id),
+        )
 
 
 def cap_waits(tx: Tx, wait_ms_max: int) -> int:
