@@ -146,11 +146,7 @@ class Webhooks:
             return "deleted"
         if not row.enabled:
             return "disabled"
-        now_ms = self._clock.now_ms()
-        headers = webhook_signature.headers(
-            views.secrets(row, now_ms), message_id, now_ms // 1000, body, content_type
-        )
-        return SignedRequest(row.url, headers)
+        return SignedRequest(row.url, self._headers(row, message_id, content_type, body))
 
     def record_outcome(self, webhook_id: str, outcome: str) -> None:
         """Record an attempt: `delivered`, `failed` or `gone`. Writes only if something changes.
@@ -174,16 +170,19 @@ class Webhooks:
         return envelope
 
     def _sign(self, row: EventWebhookRow, number: int, envelope: bytes) -> wire.PendingEvent:
-        envelope = self._body(row, envelope)
-        now_ms = self._clock.now_ms()
-        headers = webhook_signature.headers(
-            views.secrets(row, now_ms),
+        envelope, message_id = (
+            self._body(row, envelope),
             cloudevents.event_id_of(self._origin, number),
-            now_ms // 1000,
-            envelope,
-            CONTENT_TYPES[row.format],
         )
+        headers = self._headers(row, message_id, CONTENT_TYPES[row.format], envelope)
         return wire.PendingEvent(number, headers, envelope.decode())
+
+    def _headers(
+        self, row: EventWebhookRow, message_id: str, content_type: str, body: bytes
+    ) -> dict[str, str]:
+        now_ms = self._clock.now_ms()
+        secrets = views.secrets(row, now_ms)
+        return webhook_signature.headers(secrets, message_id, now_ms // 1000, body, content_type)
 
     def _resolve(self, wanted: wire.EventSelection) -> wire.EventSelection:
         """The selection with channel ids for names. Raises if a channel or topic is missing."""
