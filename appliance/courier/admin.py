@@ -60,9 +60,8 @@ class CourierAdmin:
         self._courier = courier
         self._queue = courier.queue
         self._redrives: list[RunningRedrive] = []
-        self._inflight_leases: dict[
-            str, tuple[int, float]
-        ] = {}  # as in the view: delivery number, deadline
+        # As in the view: delivery number, deadline.
+        self._inflight_leases: dict[str, tuple[int, float]] = {}
         self._facts: dict[str, float] = {}
         self._facts_ms = float("-inf")
 

@@ -33,9 +33,8 @@ LIVE_BATCH_MAX = 500  # events joined into one write
 PIPELINE_MAX = 256  # requests that are committed together
 QUEUE_MAX = 1000  # live events that may wait for one client before it lags
 PIECES_MAX = 2  # batches of requests: one is being written while the next is read
-_first = msgspec.json.Decoder(
-    wire.HubHello | wire.SocketRequest
-)  # two types, so `type` is required
+# Two types, so `type` is required.
+_first = msgspec.json.Decoder(wire.HubHello | wire.SocketRequest)
 _encode = msgspec.json.Encoder().encode
 
 

@@ -145,7 +145,7 @@ class Client(Closing):
         try:
             for event in follower.events(CURSOR_SECONDS):
                 if event is not None:
-                    yield decode_event(event.text)
+                    yield _envelope.decode(event.text)
                     self.cursor = Cursor(event.event_id, follower.epoch)
                 self.keeper.keep(self.cursor)
         finally:
@@ -440,10 +440,6 @@ class Client(Closing):
         """The path of a topic. A path can't contain the `/` of a name, so names are looked up."""
         with self._hubs.lend() as hub:
             return f"/api/v1/topics/{path_segment(topic_id_of(hub, reference))}"
-
-
-def decode_event(text: str) -> models.Envelope:
-    return _envelope.decode(text)
 
 
 def path_segment(text: str) -> str:

@@ -150,10 +150,8 @@ class Incoming:
     def _cut(self, data: bytes, at: int, messages: list[bytes]) -> int | None:
         """Parse ordinary frames from `at` on; returns their end, or None."""
         protocol = self._protocol
-        if (
-            protocol.current_size is not None or self.over
-        ):  # inside a fragmented message, or at the end
-            return None
+        if protocol.current_size is not None or self.over:
+            return None  # inside a fragmented message, or at the end
         size, began, left = len(data), at, MESSAGES_MAX - len(messages)
         while left and size - at > 6 and data[at] == FINAL_TEXT:
             length = data[at + 1] - MASKED

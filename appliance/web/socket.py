@@ -145,9 +145,8 @@ class Socket:
         self._drained = Event()
         self._tail = b""  # the rest of frames that were sent in part
         self._sending = False  # a write is waiting for the client
-        self._plain = getattr(
-            raw, "_sock", raw
-        )  # the plain socket inside gevent's, which doesn't wait
+        # The plain socket inside gevent's, which doesn't wait.
+        self._plain = getattr(raw, "_sock", raw)
         self._sent = 0
         self._writing = 0  # bytes of the write that waits for the client
         budget = budget or UnsentBudget(1 << 62, clock)

@@ -114,10 +114,8 @@ class PluginRunner(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         """One round, unless the store has refused writes recently."""
-        if (
-            self._subscription is not None and self._subscription.lagging
-        ):  # the feed jumped; the log has it all
-            self._subscription.recover()
+        if self._subscription is not None and self._subscription.lagging:
+            self._subscription.recover()  # the feed jumped; the log has it all
         if self.clock.monotonic() < self._rest_until:
             return {}
         try:

@@ -58,10 +58,8 @@ CHILDREN = ("execve", "execveat", "fork", "setpgid", "setsid", "vfork", "wait4",
 
 # Arguments: the index, and the allowed values.
 FCNTL = (1, (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032))  # no owner, no signal, no seals
-IOCTL = (
-    1,
-    (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451),
-)  # terminal attributes, bytes available, blocking
+# Terminal attributes, bytes available, blocking.
+IOCTL = (1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451))
 PRCTL = (0, (2, 3, 15, 16, 21, 23, 39, 0x53564D41))  # reading state, and names; no PR_SET_PDEATHSIG
 PR_SET_DUMPABLE = 4
 PRLIMIT = (0, (0,))  # the process itself

@@ -119,9 +119,8 @@ class PluginWorker:
                 passing=True,
                 **_where(reply),
             )
-        self.version = reply.version[
-            :VERSION_CHARACTERS_MAX
-        ]  # the plugin's code may have written this line
+        # The plugin's code may have written this line.
+        self.version = reply.version[:VERSION_CHARACTERS_MAX]
         self._replacement_due = False
         self._log_isolation(self.isolation)
 
