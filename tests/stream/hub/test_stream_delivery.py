@@ -145,20 +145,6 @@ def test_requests_are_answered_in_the_middle_of_a_replay(hub, ids):
         assert replayed + rest == list(range(1, len(replayed + rest) + 1))
 
 
-def test_interrupted_replay_resumes_at_the_cursor(hub, ids):
-    hub.send_many(ids[1], ["z"] * 2500)
-    head, cursor, got = hub.head, 0, []
-    while cursor < head:
-        with SocketClient(hub.port, hub.token) as client:
-            client.hello(cursor)
-            for _ in range(900):
-                got.append(client.recv()["event_id"])
-                if got[-1] >= head:
-                    break
-            cursor = got[-1]
-    assert got == list(range(1, head + 1))
-
-
 def test_hundred_reconnects_do_not_disturb_others(hub, ids):
     with SocketClient(hub.port, hub.token) as steady:
         steady.hello(hub.head)

@@ -3,14 +3,11 @@
 import json
 import sqlite3
 
-import gevent
-
 from appliance.hub import wire as hub_wire
 from appliance.hub import writes as hub_writes
 from appliance.hub.plugins import loops, queries, wire, writes
-from tests.support.until import gevent_until
 from tests.unit.hub.conftest import FaultyRunner
-from tests.unit.hub.plugins.conftest import MARKS, SECONDS_MAX
+from tests.unit.hub.plugins.conftest import MARKS
 
 
 def message_of(plugin_env, message_id):
@@ -408,48 +405,6 @@ def version(published):
 
 
 # -- gate I ------------------------------------------------------------------------------------
-
-
-def test_gate_i_rows_and_events_match_the_current_text(plugin_env, monkeypatch):
-    """Every event of the log is compared with the text the message had at that place."""
-    monkeypatch.setattr(loops, "DEBOUNCE_MS", 0)
-    plugin_env.marks()
-    messages = [plugin_env.post(f"!m{number}") for number in range(6)]
-    plugin, over = plugin_env.runner().plugin, []
-
-    def work():
-        while not over:
-            plugin_env.rounds()
-            gevent.sleep(0)
-
-    running = gevent.spawn(work)
-    for number in range(30):
-        if number == 20:
-            plugin_env.delete(messages.pop(0))
-        plugin_env.edit(messages[number % len(messages)], f"!edit{number}")
-        done = plugin.done
-        if number % 3 == 0:  # so that both get ahead
-            gevent_until(lambda done=done: plugin.done != done)
-    over.append(True)
-    running.join(SECONDS_MAX)
-    plugin_env.rounds()
-    texts, checked = {}, 0
-    for name, entity, data in plugin_env.env.rows(
-        "SELECT name, entity_id, data_json FROM events ORDER BY event_id"
-    ):
-        data = json.loads(data)
-        if name == "message.created":
-            texts[entity] = data["message"]["content_raw"]
-        elif name == "message.edited":
-            texts[entity] = data["new_content"]
-        elif name == "message.deleted":
-            texts[entity] = None
-        elif name == "message.enriched":
-            assert [row["data"]["word"] for row in data["enrichments"]] == [texts[entity]]
-            checked += 1
-    assert checked > len(messages)
-    for message in messages:
-        assert plugin_env.words(message) == [texts[message]]
 
 
 def test_gate_i_each_condition_of_the_check_is_needed(plugin_env):
