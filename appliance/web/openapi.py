@@ -37,6 +37,7 @@ _FAILURES = {
     405: "The route does not support the method; see Allow (METHOD_NOT_ALLOWED)",
     409: "The resource is in another state than expected (CONFLICT and others)",
     410: "The route is not served any more (V1_GONE)",
+    414: "The path with its query is too long (INVALID_INPUT)",
     415: "The body is not JSON (UNSUPPORTED_MEDIA_TYPE)",
     416: "The range is outside the content; Content-Range has its size (RANGE_NOT_SATISFIABLE)",
     421: "The Host header names an unknown host (HOST_REFUSED)",
@@ -47,7 +48,7 @@ _FAILURES = {
     503: "Temporarily unavailable; see Retry-After (SERVICE_UNAVAILABLE)",
     507: "A storage limit has been reached; see Retry-After (INSUFFICIENT_STORAGE)",
 }
-_ALWAYS = (400, 401, 403, 404, 405, 421, 429, 500, 503)
+_ALWAYS = (400, 401, 403, 404, 405, 414, 421, 429, 500, 503)
 _WITH_BODY = (409, 415, 422)
 
 

@@ -41,10 +41,15 @@ CONSTANTS = {
     "appliance.jobs.wire.WAIT_SECONDS_MAX": 0.05,
 }
 
+SETTINGS = """[roles]
+relay = true
+network = true
+"""
+
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("hub"), constants=CONSTANTS) as hub:
+    with serve(tmp_path_factory.mktemp("hub"), constants=CONSTANTS, settings=SETTINGS) as hub:
         hub.channel_with_topic("general")
         yield hub
 

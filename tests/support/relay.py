@@ -70,10 +70,11 @@ class RelayFixture:
         *options: Any,
         runner: type[BatchRunner] = BatchRunner,
         approvals: int = 1,
+        clock: FakeClock | None = None,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.path = folder / "relay.sqlite3"
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.lines = Lines()
         self.log = Log(self.lines, clock=self.clock)
         new = not self.path.exists()
@@ -86,7 +87,7 @@ class RelayFixture:
         self.codes = SentCodes()
         settings = RelaySettings(options, approvals)
         self.relay = Relay(self.store, self.codes, settings, self.clock, self.log)
-        if new:
+        if not self.rows("SELECT 1 FROM admins"):
             for name in ADMINS:
                 self.store.write(writes.add_admin, name, str(admin_key(name).public))
         self.relay.open()

@@ -30,23 +30,27 @@ V1 = {
 
 @pytest.fixture(scope="module")
 def relay(tmp_path_factory):
-    """anna and bert are contacts, dora has asked anna, vera is verified, penny waits, rex is
-    revoked; ada and bo are admins. All limits are far away, so that rows don't share them."""
-    folder = tmp_path_factory.mktemp("relay")
+    """All limits are far away, so that rows don't share them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "LIMITS", dict.fromkeys(limits.LIMITS, (10**6, 60_000)))
-        fixture = RelayFixture(folder / "relay", "v1")
-        fixture.add("anna", "bert", "cleo", "dora", "rex")
-        fixture.connect("anna", "bert")
-        for name in ("vera", "penny", "nina"):
-            fixture.verify(name)
-        fixture.register("penny")
-        fixture.as_admin("POST", "/registry/agents/rex/revoke")
-        fixture.broadcast("ada", "update", {"message": "x"})
-        fixture.request("POST", "/verify/send", {"agentName": "otto", "email": "o@example.org"})
-        fixture.otto = fixture.codes.last()
+        fixture = populate(RelayFixture(tmp_path_factory.mktemp("relay") / "relay", "v1"))
         yield fixture
         fixture.close()
+
+
+def populate(relay):
+    """anna and bert are contacts, vera and nina are verified, penny waits, rex is revoked, otto has
+    a code; ada and bo are admins."""
+    relay.add("anna", "bert", "cleo", "dora", "rex")
+    relay.connect("anna", "bert")
+    for name in ("vera", "penny", "nina"):
+        relay.verify(name)
+    relay.register("penny")
+    relay.as_admin("POST", "/registry/agents/rex/revoke")
+    relay.broadcast("ada", "update", {"message": "x"})
+    relay.request("POST", "/verify/send", {"agentName": "otto", "email": "o@example.org"})
+    relay.otto = relay.codes.last()
+    return relay
 
 
 def broadcast(relay, kind="update", signer="ada", **payload):
