@@ -22,6 +22,7 @@ from appliance.web.address import BadWebhookUrl
 from appliance.web.webhook_caller import CONNECT_SECONDS, REPLY_SECONDS, WebhookCaller
 
 AGENTS_MAX = 100
+WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused"})
 Take = Callable[[str, str, OpenedMessage], None]
 """Stores a message: recipient, public key of the sender, message."""
 
@@ -117,9 +118,7 @@ class Mailbox:
 
     def _on_event(self, name: str, event: NetworkEvent) -> None:
         metrics.events.labels(event.kind).inc()
-        report = self.log.warning if event.kind in ("key-changed", "broadcast-refused") else (
-            self.log.info
-        )  # fmt: skip
+        report = self.log.warning if event.kind in WARNINGS else self.log.info
         report("event of the agent network", kind=event.kind, agent=name, other=event.agent)
 
 

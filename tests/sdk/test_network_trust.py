@@ -51,6 +51,21 @@ def test_pin_holds_when_the_relay_lies_about_a_key(network, anna):
     assert network.texts("anna") == ["truth"]
 
 
+def test_admin_that_the_relay_invents_is_reported(network, anna):
+    def invent(content):
+        return json.dumps(
+            [*json.loads(content), {"agent": "eve", "adminPublicKey": str(MALLORY.public)}]
+        ).encode()
+
+    anna.poll()
+    assert "admin-changed" not in network.kinds("anna")
+    network.tamper["/admin/keys"] = invent
+    for _ in range(2):
+        anna.poll()
+    (event,) = [event for _, event in network.events if event.kind == "admin-changed"]
+    assert (event.agent, event.details) == ("eve", {"fingerprint": fingerprint(MALLORY.public)})
+
+
 def test_waiting_message_is_not_sent_to_a_changed_key(network, anna):
     network.offline.add("bert")
     report = anna.send("bert", {"text": "secret"})

@@ -130,7 +130,7 @@ class NetworkAgent(Closing):
         self._incoming = IncomingMessages(self.state)
         self.peers = Peers(
             self.relay, self._pins, self.folder.path / "cache.json", self._clock, self._note_pin,
-            loopback=self.config.loopback,
+            self._note_admin, loopback=self.config.loopback,
         )  # fmt: skip
         self.problem: str | None = None
         self.unreachable: dict[str, str] = {}
@@ -264,6 +264,9 @@ class NetworkAgent(Closing):
             return  # the relay shows the pinned key again
         shown = fingerprint(AgentPublicKey.of(after.offered or after.key))
         self._emit(kind, after.agent, fingerprint=shown)
+
+    def _note_admin(self, name: str, key: str) -> None:
+        self._emit("admin-changed", name, fingerprint=fingerprint(AgentPublicKey.of(key)))
 
     # -- sending -------------------------------------------------------------------------------
 

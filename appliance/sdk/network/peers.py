@@ -84,7 +84,8 @@ class AgentCache(Struct):
 
 
 class Peers:
-    """`on_pin` is called with the pin before (None: a new contact) and after each change."""
+    """`on_pin` is called with the pin before (None: a new contact) and after each change,
+    `on_admin` with the name and key of an admin that the relay did not show before."""
 
     def __init__(
         self,
@@ -93,12 +94,14 @@ class Peers:
         file: Path,
         clock: Clock,
         on_pin: Callable[[KeyPin | None, KeyPin], None],
+        on_admin: Callable[[str, str], None],
         *,
         loopback: bool = False,
     ) -> None:
         """`loopback` also allows endpoints on this machine, without TLS, for tests."""
         self._relay, self._pins = relay, pins
         self._file, self._clock, self._on_pin, self._loopback = file, clock, on_pin, loopback
+        self._on_admin = on_admin
         self._cache = _read(file)
         self._ciphers: dict[tuple[AgentKey, str, str], Correspondence] = {}
         self._refreshed = float("-inf")
@@ -122,7 +125,11 @@ class Peers:
                 contacts[contact.agent] = contact
                 self._follow(pins.get(contact.agent), contact)
         keys = {str(row.get("agent")): str(row.get("adminPublicKey")) for row in admins}
+        former = self._cache.admins
         self._keep(contacts, {name: key for name, key in keys.items() if _is_key(key)})
+        for name, key in self._cache.admins.items() if former else ():
+            if former.get(name) != key:
+                self._on_admin(name, key)
 
     def revoke(self, name: str) -> None:
         """Remove an agent that an admin has revoked, also if the relay goes on to list it."""
