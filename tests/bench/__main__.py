@@ -18,6 +18,7 @@ from tests.bench.doctor import suite as doctor
 from tests.bench.export import suite as export
 from tests.bench.hub import suite as hub
 from tests.bench.monitoring import suite as monitoring
+from tests.bench.network import suite as network
 from tests.bench.outbox import suite as outbox
 from tests.bench.runner import Options
 from tests.bench.target import Refused
@@ -31,6 +32,7 @@ SUITES: dict[str, Any] = {
     "doctor": doctor,
     "backup": backup,
     "monitoring": monitoring,
+    "network": network,
 }
 
 

@@ -77,11 +77,11 @@ def pair(folder: Path) -> Iterator[tuple[End, End]]:
                 http.call("POST", f"/broker/v1/meshes/{MESH}/members", member)
             http.close()
             for end in (home, away):
-                _wait_for_link(end)
+                wait_for_link(end)
             yield home, away
 
 
-def _wait_for_link(end: End) -> None:
+def wait_for_link(end: End) -> None:
     http, deadline = Http(end.target), NOW() + LINK_SECONDS_MAX
     while not any(
         link["state"] in ("connected", "local")
