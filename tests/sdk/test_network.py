@@ -70,6 +70,19 @@ def test_first_message_of_a_new_contact_arrives_at_once(network):
     assert network.texts("anna") == ["hi"]
 
 
+def test_message_to_an_agent_that_the_relay_refuses_waits(network):
+    """For example, because it has used up its requests of this minute."""
+    network.agent("anna")
+    bert = network.agent("bert")
+    network.relay.connect("bert", "anna")
+    for _ in range(60):
+        network.relay.request("GET", "/contacts", by="anna")
+    report = bert.send("anna", {"text": "hi"})
+    assert (report.status, report.attempts[0].http_status) == ("pending", 503)
+    network.wait(60)
+    assert bert.report(report.message_id).status == "delivered"
+
+
 def test_message_is_delivered_and_never_passes_the_relay(network, anna):
     report = anna.send("bert", {"text": "the build is green"})
     assert report.status == "delivered"

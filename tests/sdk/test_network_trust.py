@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from appliance.network.envelope import Correspondence
+from appliance.network.envelope import Correspondence, EnvelopeRefused
 from appliance.network.safety import fingerprint
 from appliance.sdk.network.endpoint import response
 from appliance.sdk.network.peers import BadAgentEndpoint, ContactsNotCurrent, check_endpoint
@@ -49,6 +49,25 @@ def test_pin_holds_when_the_relay_lies_about_a_key(network, anna):
     bert = network.agents["bert"]
     assert bert.send("anna", {"text": "truth"}).status == "delivered"
     assert network.texts("anna") == ["truth"]
+
+
+def test_other_endpoint_gets_nothing_that_it_can_read(network, anna):
+    """The relay says that bert is at mallory's endpoint. A receipt never comes."""
+    mallory = network.agent("mallory", receipts=True)
+
+    def move(content):
+        endpoint = "https://mallory.example.org/network/inbox"
+        return json.dumps(json.loads(content) | {"endpoint": endpoint}).encode()
+
+    network.tamper["/presence/bert"] = move
+    report = anna.send("bert", {"text": "secret"})
+    assert report.attempts[0].endpoint == "https://mallory.example.org/network/inbox"
+    (sent,) = network.sent
+    assert b"secret" not in sent
+    forced = json.loads(sent) | {"recipient": "mallory"}
+    with pytest.raises(EnvelopeRefused):
+        mallory.receive(json.dumps(forced).encode())
+    assert (network.handled, anna.report(report.message_id).receipt_ms) == ([], None)
 
 
 def test_admin_that_the_relay_invents_is_reported(network, anna):

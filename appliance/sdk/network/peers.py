@@ -32,7 +32,7 @@ from appliance.network.keys import AgentKey, AgentPublicKey, BadKey
 from appliance.network.names import is_agent_name
 from appliance.sdk.network.folder import NoNetworkAgent
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins, pin_after
-from appliance.sdk.network.relay_client import RelayClient, RelayUnreachable
+from appliance.sdk.network.relay_client import RelayClient, RelayRefused, RelayUnreachable
 
 REFRESH_MS = 10_000  # between two refreshes that messages of others cause
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -186,7 +186,7 @@ class Peers:
             self._refreshed = self._clock.monotonic()
             try:
                 self.refresh()
-            except RelayUnreachable:
+            except (RelayRefused, RelayUnreachable):
                 raise ContactsNotCurrent(retry_after=REFRESH_MS / 1000) from None
             return self._open(body)
 
