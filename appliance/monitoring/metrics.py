@@ -62,6 +62,11 @@ OTHERS = FactGroup("", "", {
     "doctor.steps_running": "1 while a repair runs that rebuilds an index",
     "lock_intact": "1 while the file of the writer lock is in place",
     "loop_delay_seconds": "Delay of the event loop, the largest of the last 10 s",
+    "network.agents": "Agents of the network that this appliance keeps",
+    "network.relay_failed": "Agents whose last heartbeat failed",
+    "network.skew_seconds": "Difference between this clock and that of a relay, the largest",
+    "network.unreachable": "Contacts that did not respond to the last message to them",
+    "network.unusable": "Folders of agents that can't be used",
     "stopping": "1 while the appliance stops",
     "socket_open_max": "The most WebSockets that were open at once since the start",
 })  # fmt: skip

@@ -1,12 +1,3 @@
-"""States of agents, and states and transitions of contacts. Pure."""
+"""States of agents and contacts."""
 
-from appliance.kernel.state_machine import StateMachine
-
-PENDING, ACTIVE, REVOKED, NOTHING = "pending", "active", "revoked", "nothing"
-
-CONTACT: StateMachine[str, str] = StateMachine({
-    (NOTHING, "request"): PENDING,
-    (PENDING, "accept"): ACTIVE,
-    (PENDING, "deny"): NOTHING,
-    (ACTIVE, "remove"): NOTHING,
-})  # fmt: skip
+PENDING, ACTIVE, REVOKED = "pending", "active", "revoked"

@@ -18,6 +18,7 @@ DASHBOARDS = sorted((ROOT / "ops" / "grafana").glob("*.json"))
 WITHOUT = {
     "kernel": "its metrics are those of `process` and `store`",
     "web": "its metrics are those of `http`",
+    "mailbox": "its metrics are those of `network`",
     "monitoring": "its metrics are those of `doctor`",
 }
 MORE = ("appliance.kernel.store", "appliance.kernel.loop", "appliance.kernel.log_retention",

@@ -6,6 +6,7 @@ from tests.contract.test_walls import tracked
 
 PREFIXES = {
     "kernel": ("feed", "log", "loop", "store"),
+    "mailbox": ("network",),
     "monitoring": ("build", "doctor"),
     "web": ("http", "socket", "unsent"),
 }

@@ -5,10 +5,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from appliance.relay.states import ACTIVE, CONTACT, NOTHING, PENDING
+from appliance.kernel.state_machine import StateMachine
+from appliance.relay.states import ACTIVE, PENDING
 from tests.support.relay import RelayFixture
 
 REQUEST = "/contacts/request"
+NOTHING = "nothing"
+CONTACT = StateMachine({
+    (NOTHING, "request"): PENDING,
+    (PENDING, "accept"): ACTIVE,
+    (PENDING, "deny"): NOTHING,
+    (ACTIVE, "remove"): NOTHING,
+})  # fmt: skip
 
 
 def ask(relay, by, to, **more):
