@@ -282,7 +282,9 @@ def _kept_secrets(job: RestoreJob) -> list[str]:
         return []
     workspace = job.target.workspace
     token = [_TOKEN] if job.target.read_token() else []
-    agents = [f"{_AGENTS}/{key.parent.name}" for key in job.target.dir.glob(f"{AGENTS}/*/key")]
+    agents = [
+        f"{_AGENTS}/{key.parent.name}" for key in job.target.dir.glob(f"{AGENTS}/*/agent.json")
+    ]
     return token + ([_IDENTITY] if (workspace / KEY_PAIR).is_file() else []) + sorted(agents)
 
 

@@ -43,6 +43,9 @@ def init(
     loopback: Annotated[
         bool, typer.Option("--loopback", help="Allow endpoints on this machine, for tests.")
     ] = False,
+    keyring: Annotated[
+        bool, typer.Option("--keyring", help="Keep the key in the keyring of the system.")
+    ] = False,
     folder: FolderFlag = None,
 ) -> None:
     """Make an agent: a folder with its key. Afterwards: agentlip network register EMAIL.
@@ -59,7 +62,7 @@ def init(
     check_endpoint(endpoint, loopback)
     path = folder or _agents(session) / name
     key = None if import_key is None else AgentKey.of(secret(str(import_key)))
-    made = AgentFolder.create(path, AgentConfig(name, relay, endpoint, loopback), key)
+    made = AgentFolder.create(path, AgentConfig(name, relay, endpoint, loopback, keyring), key)
     public = made.key().public
     shown = {
         "name": name, "folder": str(path), "publicKey": str(public),

@@ -4,18 +4,21 @@
     key          the private key (PKCS #8, base64), readable only by its owner
     key.next     the key that replaces it, while a rotation has not ended
 
-A folder belongs to one agent. It can move to another machine, with all its files.
+With the option `keyring`, both keys are in the keyring of the system instead. A folder belongs to
+one agent. It can move to another machine, with all its files.
 """
 
 import stat
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from appliance.kernel.config import secret
-from appliance.kernel.errors import Conflict, Forbidden, Missing
+from appliance.kernel.errors import Conflict, Forbidden, Missing, Unavailable
 from appliance.kernel.whole_file import new_file, sync_directory, write_whole
 from appliance.network.keys import AgentKey
 from appliance.network.names import check_agent_name
@@ -39,14 +42,21 @@ class KeyExposed(Forbidden):
     default_hint = "run chmod 600 on the file; replace the key with agentlip network rotate-key"
 
 
+class KeyringFailed(Unavailable):
+    code = "KEYRING_FAILED"
+    default_message = "the keyring of the system can't be used"
+    default_hint = "pip install keyring, and unlock it; or make the agent without --keyring"
+
+
 class AgentConfig(Struct, frozen=True):
     """`endpoint`: the URL at which other agents reach this one. `loopback` allows endpoints of
-    others on this machine, without TLS, for tests."""
+    others on this machine, without TLS, for tests. `keyring`: where the key is."""
 
     name: str
     relay: str
     endpoint: str
     loopback: bool = False
+    keyring: bool = False
 
 
 class AgentFolder:
@@ -59,11 +69,13 @@ class AgentFolder:
         check_agent_name(config.name)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = cls(path)
+        if any((path / name).exists() for name in ("agent.json", "key")):
+            raise AgentFolderExists
+        folder.configure(config)
         try:
             folder._write_key("key", key or AgentKey.generate())
         except FileExistsError:
             raise AgentFolderExists from None
-        folder.configure(config)
         return folder
 
     def configure(self, config: AgentConfig) -> None:
@@ -87,11 +99,20 @@ class AgentFolder:
 
     def promote_next(self) -> None:
         """Replace the key by the next one."""
+        if self.config().keyring:
+            self._keyring("set_password", "key", self.next_key().pkcs8())
+            self._keyring("delete_password", "key.next")
+            return
         (self.path / "key.next").replace(self.path / "key")
         sync_directory(self.path)
 
     def _read_key(self, name: str) -> AgentKey:
-        """Raises NoNetworkAgent, KeyExposed, BadKey."""
+        """Raises NoNetworkAgent, KeyExposed, KeyringFailed, BadKey."""
+        if self.config().keyring:
+            text = self._keyring("get_password", name)
+            if text is None:
+                raise NoNetworkAgent("the keyring has no key of this agent")
+            return AgentKey.of(text)
         path = self.path / name
         try:
             mode = path.stat().st_mode
@@ -102,6 +123,21 @@ class AgentFolder:
         return AgentKey.of(secret(str(path)))
 
     def _write_key(self, name: str, key: AgentKey) -> None:
+        """Raises FileExistsError if it is there."""
+        if self.config().keyring:
+            if self._keyring("get_password", name) is not None:
+                raise FileExistsError
+            self._keyring("set_password", name, key.pkcs8())
+            return
         with new_file(self.path / name) as file:
             file.write(key.pkcs8().encode() + b"\n")
         sync_directory(self.path)
+
+    def _keyring(self, verb: str, name: str, *secret: str) -> Any:
+        """Calls the library `keyring`, which uses the keyring of the system."""
+        config = self.config()
+        entry = f"{config.name}@{config.relay} {name}"
+        try:
+            return getattr(import_module("keyring"), verb)("agentlip network", entry, *secret)
+        except Exception as error:  # the library is missing, or an error of one of its backends
+            raise KeyringFailed(details={"reason": type(error).__name__}) from None

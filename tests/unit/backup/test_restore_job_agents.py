@@ -1,6 +1,7 @@
 """Agents of the network in backups: their keys are treated as the other secrets, and nothing that
 was sent or received before a restore happens again."""
 
+import shutil
 import sqlite3
 from contextlib import closing
 
@@ -85,7 +86,7 @@ def test_present_key_stays_unless_a_restore_brings_secrets_back(workspace, reviv
 def test_agent_that_was_lost_comes_back_beside_another(workspace):
     add_agent(workspace, "eve").close()
     made = workspace.back_up()
-    (folder_of(workspace, "eve") / "key").unlink()
+    shutil.rmtree(folder_of(workspace, "eve"))
     workspace.restore(made)
     assert (folder_of(workspace, "eve") / "key").exists()
 

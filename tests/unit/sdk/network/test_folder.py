@@ -1,7 +1,10 @@
 """The folder of an agent: a key that only its owner can read, and a rotation that can crash."""
 
 import stat
+import sys
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from appliance.network.keys import AgentKey
@@ -11,6 +14,7 @@ from appliance.sdk.network.folder import (
     AgentFolder,
     AgentFolderExists,
     KeyExposed,
+    KeyringFailed,
     NoNetworkAgent,
 )
 
@@ -42,6 +46,13 @@ def test_agent_is_never_overwritten(folder):
     assert folder.key().public == before
 
 
+def test_key_without_an_agent_is_not_taken_by_a_new_one(folder):
+    (folder.path / "agent.json").unlink()
+    with pytest.raises(AgentFolderExists):
+        AgentFolder.create(folder.path, CONFIG)
+    assert [file.name for file in folder.path.iterdir()] == ["key"]
+
+
 def test_key_that_others_can_read_is_refused(folder):
     (folder.path / "key").chmod(0o640)
     with pytest.raises(KeyExposed):
@@ -62,3 +73,43 @@ def test_next_key_stays_the_same_until_it_replaces_the_key(folder):
     folder.promote_next()
     assert folder.key().public == following
     assert folder.next_key().public != following
+
+
+@pytest.fixture
+def entries(monkeypatch):
+    """What a keyring of the system has. The library `keyring` finds one only on a desktop."""
+    entries = {}
+    keyring = SimpleNamespace(
+        get_password=lambda service, name: entries.get((service, name)),
+        set_password=lambda service, name, secret: entries.update({(service, name): secret}),
+        delete_password=lambda service, name: entries.pop((service, name)),
+    )
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    return entries
+
+
+def test_key_can_be_in_the_keyring_of_the_system(tmp_path, entries):
+    folder = AgentFolder.create(tmp_path / "anna", msgspec.structs.replace(CONFIG, keyring=True))
+    assert [file.name for file in folder.path.iterdir()] == ["agent.json"]
+    before, following = folder.key().public, folder.next_key().public
+    assert len(entries) == 2
+    assert folder.next_key().public == following != before
+    folder.promote_next()
+    assert folder.key().public == following
+    assert len(entries) == 1
+    with pytest.raises(AgentFolderExists):  # its entry in the keyring is not replaced either
+        AgentFolder.create(tmp_path / "other", folder.config())
+    entries.clear()
+    with pytest.raises(NoNetworkAgent, match="keyring"):
+        folder.key()
+
+
+def test_keyring_that_fails_is_named_as_such(tmp_path, entries, monkeypatch):
+    folder = AgentFolder.create(tmp_path / "anna", msgspec.structs.replace(CONFIG, keyring=True))
+    monkeypatch.setattr(sys.modules["keyring"], "get_password", lambda *_: 1 / 0)
+    with pytest.raises(KeyringFailed) as failed:
+        folder.key()
+    assert failed.value.details == {"reason": "ZeroDivisionError"}
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    with pytest.raises(KeyringFailed):
+        folder.key()
