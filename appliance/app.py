@@ -19,7 +19,7 @@ from appliance.kernel.scopes import join
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writerprocess import WriterProcess
-from appliance.monitoring.loops import DoctorRuns
+from appliance.monitoring.loops import Checkup, DoctorRuns
 from appliance.monitoring.metrics import disk_facts, watch_facts
 from appliance.mounting import Mounting
 from appliance.readiness import readiness_of
@@ -31,7 +31,6 @@ from appliance.web.unsent import UNSENT_BYTES_MAX, UnsentBudget
 from appliance.workspace.datadir import DataDir, WriterLock
 from doctor import live
 from doctor.current_settings import CurrentSettings
-from doctor.loops import Checkup
 
 SOCKETS_CLOSE_SECONDS = 3.0
 CLOSE_SECONDS = 3.0
@@ -78,7 +77,7 @@ class Appliance:
         composition = Composition(host)
         self.identity = composition.identity
         self.db_id = composition.db_id
-        self._verdict = composition.doctor.verdicts.verdict
+        self._doctor, self._doctor_due = composition.doctor, host.doctor_due
         scopes = join(subsystem.scopes for subsystem in composition.subsystems)
         free = FREE_ON_LOOPBACK | scopes.free
         self.guard = Guard(composition.tokens.book, settings.http, clock, log, free, scopes.implied)
@@ -129,6 +128,7 @@ class Appliance:
     def _loops(self) -> list[Loop]:
         """All loops, except those of subsystems whose store is damaged, and while the stores are
         read-only those that write."""
+        doctor = self._doctor
         loops: list[Loop] = [
             self.loop_delay,
             *(store.checkpointer for store in self._stores),
@@ -138,8 +138,10 @@ class Appliance:
                 if self._mounting.damage_of(subsystem) is None
                 for loop in subsystem.loops
             ),
-            Checkup(self.checkup, self.clock, self.log),
-            DoctorRuns(self._verdict, self.clock, self.log),
+            Checkup(self.checkup, doctor.latest, self.clock, self.log),
+            DoctorRuns(
+                doctor.verdicts.verdict, doctor.latest, self.clock, self.log, self._doctor_due
+            ),
         ]
         return [loop for loop in loops if loop.runs_read_only or not self._read_only]
 

@@ -103,6 +103,10 @@ COMMANDS = {
             "appliance.jobs.cli:app",
             "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
         ),
+        "notify": (
+            "appliance.notify.cli:app",
+            "Messages to the operator, whose destinations are in [notify] of the settings.",
+        ),
         "recover": (
             "appliance.recovery.cli:app",
             "Copy what can be read of a damaged store into a new file.",

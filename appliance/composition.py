@@ -54,10 +54,9 @@ from appliance.integrations.relay_ask import HubApprovalAsks
 from appliance.integrations.webhooks_outbox import (
     MeshWebhooksNeeds,
     MeshWebhooksSubsystem,
-    RegisteredWebhooks,
     WebhookPost,
     WebhooksById,
-    WebhooksSwitchedOff,
+    directory_of,
 )
 from appliance.jobs.subsystem import JobsSubsystem
 from appliance.kernel.auth import Principal, TokenBook, hash_token
@@ -71,6 +70,8 @@ from appliance.mailbox.settings import NetworkSettings
 from appliance.mailbox.subsystem import MailboxNeeds, MailboxSubsystem
 from appliance.mcp.subsystem import McpNeeds, McpSubsystem
 from appliance.mcp.tools import ToolContext
+from appliance.monitoring.problems import notify_of
+from appliance.notify.settings import NotifySettings
 from appliance.outbox.mail import CodeMailTarget, MailTarget
 from appliance.outbox.service import Outbox, features_of
 from appliance.outbox.settings import MailSettings, OutboxSettings
@@ -186,12 +187,7 @@ class Composition:
         meshes = None
         if broker is not None and "broker" not in host.damaged:
             meshes = MeshWebhooks(broker.broker)
-        registered = WebhooksById(
-            *[
-                WebhooksSwitchedOff() if mesh is None else RegisteredWebhooks(mesh)
-                for mesh in (webhooks, meshes)
-            ]
-        )
+        registered = WebhooksById(directory_of(webhooks), directory_of(meshes))
         targets = (WebhookTarget(registered, caller, host.clock), *self._mail(host))
         member = MeshMember(host, self.tokens.book, broker, targets)
         bus = None
@@ -234,7 +230,8 @@ class Composition:
         subsystems += (RatesSubsystem(host), UiSubsystem())
         parts = [part for part in subsystems if part is not None]
         self.doctor = doctor_of(host, parts)
-        self.subsystems = (*parts, self.doctor)
+        notify = notify_of(host, parts, member.outbox, targets, self.doctor.latest)
+        self.subsystems = (*parts, self.doctor, notify)
 
     def mcp(
         self, host: Host, guard: Guard, readiness: Callable[[], ReadinessResult]
@@ -255,9 +252,10 @@ class Composition:
     def _mail(self, host: Host) -> tuple[DeliveryTarget, ...]:
         """The target for mail. Message-IDs contain the hub's id, or without a hub the epoch."""
         settings = host.section(MailSettings)
-        if not settings.host or not host.runs("outbox"):
+        if not settings.host or not (host.runs("outbox") or host.section(NotifySettings).addresses):
             return ()
-        permitted = (*settings.allow, *host.section(AskSettings).mail_to)
+        notified = host.section(NotifySettings).addresses
+        permitted = (*settings.allow, *host.section(AskSettings).mail_to, *notified)
         settings = msgspec.structs.replace(settings, allow=permitted)
         origin = self.db_id or self.identity.epoch
         mail = MailTarget(settings, origin)

@@ -11,6 +11,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.store_errors import StoreSuspended
+from appliance.kernel.wakeup import Wakeup
 from appliance.kernel.writer import StoreSettings
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.workspace.datadir import DataDir
@@ -21,7 +22,7 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 class Host(msgspec.Struct, frozen=True):
     """`served` has empty files for damaged stores. `off`: the roles that don't run, with the
     setting that switches each off. `read_settings` reads the settings again, `settings_file` is
-    one of their sources."""
+    one of their sources. Setting `doctor_due` runs the cheap checks soon."""
 
     settings: msgspec.Struct
     read_settings: Callable[[], msgspec.Struct]
@@ -34,6 +35,7 @@ class Host(msgspec.Struct, frozen=True):
     damaged: Mapping[str, StoreSuspended] = MappingProxyType({})
     writers: WriterProcess | None = None  # None: no store is written
     settings_file: Path = Path("agentlip.toml")
+    doctor_due: Wakeup = msgspec.field(default_factory=Wakeup)
 
     def runs(self, role: str) -> bool:
         return role not in self.off

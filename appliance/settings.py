@@ -19,6 +19,7 @@ from appliance.jobs.settings import JobsSettings
 from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.mailbox.settings import NetworkSettings
+from appliance.notify.settings import NotifySettings
 from appliance.outbox.settings import MailSettings, OutboxSettings
 from appliance.relay.settings import RelaySettings
 from appliance.roles import RolesSettings
@@ -49,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inbox: InboxSettings = InboxSettings()
     jobs: JobsSettings = JobsSettings()
     network: NetworkSettings = NetworkSettings()
+    notify: NotifySettings = NotifySettings()
     outbox: OutboxSettings = OutboxSettings()
     mail: MailSettings = MailSettings()
     plugins: PluginsSettings = PluginsSettings()

@@ -9,6 +9,7 @@ from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from doctor.rebuilds import Rebuilds
 from doctor.resources import routes
+from doctor.run import CheckOutcome
 from doctor.settings_view import SettingsView
 from doctor.verdict import Verdicts
 
@@ -25,6 +26,7 @@ class DoctorSubsystem(Subsystem):
 
     def __init__(self, host: Host, needs: DoctorNeeds) -> None:
         self.verdicts = Verdicts(host.datadir, host.clock)
+        self.latest: dict[str, CheckOutcome] = {}
         self._rebuilds = needs.rebuilds
         self._settings = needs.settings
 

@@ -79,10 +79,10 @@ class Verdicts:
         self._kept: _Kept | None = None
         self._ending = False
 
-    def verdict(self, query: VerdictQuery) -> DoctorVerdict:
+    def verdict(self, query: VerdictQuery, age_max: float = CACHE_SECONDS) -> DoctorVerdict:
         """Raises UnknownCheck, ExpensiveCheck, or VerdictUnavailable if the checks can't run."""
         wanted = _wanted(query)
-        kept = self._latest()
+        kept = self._latest(age_max)
         if isinstance(kept.result, str):
             raise VerdictUnavailable(kept.result)
         whole = kept.result
@@ -99,14 +99,14 @@ class Verdicts:
         self._ending = True
         self._pool.kill()
 
-    def _latest(self) -> _Kept:
+    def _latest(self, age_max: float) -> _Kept:
         """The kept result while it is young, or the one of a run that ends after now."""
         asked = self._clock.monotonic()
         with self._lock.timeout(SECONDS_MAX):
             kept = self._kept
             if kept is not None:
                 age = self._clock.monotonic() - kept.ended
-                if kept.ended >= asked or age < CACHE_SECONDS:
+                if kept.ended >= asked or age < age_max:
                     return kept
             if self._ending:
                 raise VerdictUnavailable("the appliance is stopping")

@@ -31,6 +31,7 @@ CEILINGS = {
     "web": 3_270, "workspace, recovery, upgrade": 2_825,
     OTHER: 10_490, "tests": 70_300,
 }  # fmt: skip
+OF_MONITORING = ("appliance/notify/", "appliance/integrations/notify_")
 NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENDMARKER,
@@ -61,7 +62,7 @@ def package_of(path: str) -> str:
     parts = path.split("/")
     if path.startswith(("appliance/jobs/", "appliance/integrations/jobs_")):
         return "jobs"  # one budget for all that the runner needs
-    if "monitoring" in parts:
+    if "monitoring" in parts or path.startswith(OF_MONITORING):
         return "monitoring"  # also what ops/ ships, and its tests
     if path.startswith(
         (

@@ -1,5 +1,6 @@
 """What the appliance does about backups now, and what failed last."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,8 +26,10 @@ class BackupActivity:
     `work` wakes the loop. One request waits at most, because only one process writes at a time.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, changed: Callable[[], None] = lambda: None) -> None:
+        """`changed` is called after failures, and when they are over."""
         self._root = root
+        self._changed = changed
         self.work = Wakeup()
         self.request: BackupRequest | None = None
         self.running: Phase | None = None
@@ -68,3 +71,4 @@ class BackupActivity:
         # On a full disk only the running appliance shows the failure.
         with suppress(BackupNotWritable):
             write_failures(self._root, list(self.failures.values()))
+        self._changed()

@@ -42,7 +42,7 @@ class BackupSubsystem(Subsystem):
         self._settings = settings
         self._log = host.log
         self._clock = clock
-        self._activity = BackupActivity(datadir.backups)
+        self._activity = BackupActivity(datadir.backups, host.doctor_due.set)
         self._backups = Backups(backups, catalogue, self._activity, settings)
         self.loops = [
             BackupScheduler(

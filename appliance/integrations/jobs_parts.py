@@ -10,8 +10,8 @@ from appliance.integrations.hooks_inbox import OwnUrl
 from appliance.integrations.jobs_ask import HubJobAsks
 from appliance.integrations.jobs_courier import EnvelopeJobEvents
 from appliance.integrations.jobs_export import segment_events
-from appliance.integrations.jobs_hub import HubJobTopics
 from appliance.integrations.jobs_logs import AFTER, LogJobEvents
+from appliance.integrations.notify_hub import HubTopics
 from appliance.jobs.loops import JobEvents
 from appliance.jobs.subsystem import JobsNeeds
 from appliance.kernel.auth import TokenBook
@@ -25,7 +25,7 @@ def jobs_needs(host: Host, book: TokenBook, parts: Sequence[Subsystem | None]) -
     url = OwnUrl(host.section(HttpSettings).host, host.served)
     asks = None if ask is None else HubJobAsks(ask.asks)
     hub = next((part for part in parts if isinstance(part, HubSubsystem)), None)
-    topics = None if hub is None else HubJobTopics(hub.hub)
+    topics = None if hub is None else HubTopics(hub.hub, "jobs")
     return JobsNeeds(book, url, asks, topics, list(_events(host, parts)), parts)
 
 

@@ -58,6 +58,10 @@ class WebhooksSwitchedOff:
         return
 
 
+def directory_of(webhooks: Webhooks | MeshWebhooks | None) -> WebhookDirectory:
+    return WebhooksSwitchedOff() if webhooks is None else RegisteredWebhooks(webhooks)
+
+
 class WebhooksById:
     """Webhooks of meshes by the prefix of their ids, and those of the hub."""
 

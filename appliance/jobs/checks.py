@@ -8,7 +8,7 @@ from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem, Severi
 from appliance.checks.context import Context
 from appliance.jobs import wire
 from appliance.jobs.handles import is_running
-from appliance.jobs.queries import READY
+from appliance.jobs.queries import READY, reported_runs
 from appliance.jobs.schedule import next_ms
 from appliance.jobs.spec_files import read_folder
 from appliance.kernel.steady_clock import steady_ms
@@ -43,6 +43,10 @@ def _outcomes(context: Context) -> Iterator[Finding]:
         for job, state, run_id in connection.execute(_LATEST, (FINDINGS_MAX,)):
             hint = SHOW.replace("RUN", run_id)
             yield FAILING.finding(f"job {job}", f"its latest run {run_id} has {state}", hint)
+        for run in reported_runs(connection).values():
+            if run.outcome == "failed":
+                text = f"the latest run that it reported has failed: {run.error or run.exit_code}"
+                yield FAILING.finding(f"job {run.job}", text, "agentlip jobs list")
 
 
 def _attempts(context: Context) -> Iterator[Finding]:

@@ -63,12 +63,14 @@ class JobRunner:
         url: Callable[[], str],
         start: Start,
         find: Find = lambda _: None,
+        failures: Wakeup | None = None,
     ) -> None:
         self.store = store
         self.catalogue = catalogue
         self.steady = SteadyClock(store, clock, log)
         self.work = Wakeup()
         self.outcomes = Wakeup()  # set when attempts have ended
+        self.failures = failures or Wakeup()  # set when an attempt has failed or was lost
         self.triggers = Wakeup()  # set when jobs have changed
         self.asks = Wakeup()  # set when a run may have to ask
         self.closed = False
@@ -248,6 +250,8 @@ class JobRunner:
             return 0
         former = self.store.read(queries.former, self._instance_id)
         gone = [attempt for attempt in former if self._settle(attempt)]
+        if gone:
+            self.failures.set()
         self._has_former = len(gone) < len(former)
         self._announce()
         return len(gone)
@@ -285,6 +289,8 @@ class JobRunner:
         for result, (_, end) in zip(results, ended, strict=True):
             result.unwrap()
             metrics.attempts.labels(end.state).inc()
+            if end.state in (FAILED, LOST):
+                self.failures.set()
         del self._ended[: len(ended)]
         self._announce()
         return len(ended)

@@ -65,6 +65,7 @@ class JobsSubsystem(Subsystem):
             store, JobCatalogue(workspace, log), needs.book, clock, log,
             workspace=workspace, kept=host.datadir.dir / "jobs", instance_id=host.instance_id,
             url=needs.url, start=partial(start, path), find=partial(find, path),
+            failures=host.doctor_due,
         )  # fmt: skip
         if STORE not in host.damaged:
             self.runner.open()

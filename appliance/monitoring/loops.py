@@ -1,37 +1,87 @@
-"""Runs the cheap checks of the doctor now and then, so that their findings are metrics."""
+"""Runs checks of the doctor now and then, so that their findings are metrics and messages."""
 
 from collections.abc import Callable
 
+from appliance.checks.check import Severity
+from appliance.checks.context import Context
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.metrics import gauge
-from doctor.loops import show_findings
+from appliance.kernel.wakeup import Wakeup
+from doctor.run import READY_CHECKS, CheckOutcome, run_check
 from doctor.verdict import DoctorVerdict, VerdictQuery
 
+_findings = gauge("doctor_findings", "Findings of the last run of a check", ("check", "severity"))
 _ended = gauge(
     "doctor_last_run_timestamp_seconds", "When all cheap checks ran last; 0: not since the start"
 )
 _errors = gauge("doctor_last_run_errors", "Findings of that run that are errors")
 
+LatestOutcomes = dict[str, CheckOutcome]
+"""By the name of the check."""
 
-class DoctorRuns(Loop):
-    """`verdict` runs the checks in a child process, which takes about a second."""
 
-    name = "doctor_runs"
-    interval_seconds = 900.0
+class Checkup(Loop):
+    """Runs the readiness checks every few seconds and counts their findings."""
+
+    name = "doctor_checkup"
+    interval_seconds = 10.0
     runs_read_only = True
 
     def __init__(
-        self, verdict: Callable[[VerdictQuery], DoctorVerdict], clock: Clock, log: Log
+        self, context: Callable[[], Context], latest: LatestOutcomes, clock: Clock, log: Log
     ) -> None:
         super().__init__(clock, log)
-        self._verdict = verdict
+        self._context = context
+        self._latest = latest
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        result = self._verdict(VerdictQuery())
+        total = 0
+        with self._context() as context:
+            for check in READY_CHECKS:
+                outcome = run_check(context, check)
+                total += len(outcome.findings)
+                note_outcome(self._latest, outcome)
+        return {"findings": total}
+
+
+class DoctorRuns(Loop):
+    """`verdict` runs the checks in a child process, which takes about a second. Setting `work`, as
+    after a failed backup or job, runs them earlier."""
+
+    name = "doctor_runs"
+    interval_seconds = 900.0
+    shortest_seconds = 60.0
+    runs_read_only = True
+
+    def __init__(
+        self,
+        verdict: Callable[[VerdictQuery, float], DoctorVerdict],
+        latest: LatestOutcomes,
+        clock: Clock,
+        log: Log,
+        work: Wakeup | None = None,
+    ) -> None:
+        super().__init__(clock, log, work)
+        self._verdict = verdict
+        self._latest = latest
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        result = self._verdict(VerdictQuery(), 0.0)
         for outcome in result.checks:
-            show_findings(outcome)
+            note_outcome(self._latest, outcome)
         _errors.set(result.errors)
         _ended.set(now_ms / 1000)
         return {"errors": result.errors}
+
+
+def note_outcome(latest: LatestOutcomes, outcome: CheckOutcome) -> None:
+    """Also as metrics. Only findings that exist have a series: there are 80 checks."""
+    latest[outcome.check] = outcome
+    for severity in Severity:
+        count = sum(finding.severity is severity for finding in outcome.findings)
+        if count:
+            _findings.labels(outcome.check, severity.value).set(count)
+        else:
+            _findings.remove(outcome.check, severity.value)

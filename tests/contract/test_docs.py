@@ -107,7 +107,7 @@ def test_settings_named_in_prose_exist():
     known |= {check.name for check in CHECKS}  # they are written in the same way
     for file in prose():
         text = without_code(file.read_text(encoding="utf-8"))
-        used = set(re.findall(rf"`((?:{sections})\.(?!sqlite3|toml|db|jsonl)\w+)`", text))
+        used = set(re.findall(rf"`((?:{sections})\.(?!sqlite3|toml|db|jsonl?\b)\w+)`", text))
         assert used - known == set(), file
 
 

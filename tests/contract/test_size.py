@@ -32,7 +32,7 @@ def test_line_counts_if_it_has_code(text, lines):
         ("appliance/hub/checks.py", "doctor"),
         ("spark/session.py", "spark"),
         ("tests/hub/test_spark.py", "tests"),
-        ("appliance/integrations/jobs_hub.py", "jobs"),
+        ("appliance/integrations/jobs_parts.py", "jobs"),
         ("appliance/jobs/checks.py", "jobs"),
         ("tests/http/monitoring/test_metrics.py", "monitoring"),
         ("appliance/sdk/network/folder.py", "network, relay"),

@@ -13,9 +13,9 @@ from appliance.checks.check import Finding, Severity
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import REGISTRY
+from appliance.monitoring.loops import Checkup
 from doctor import run
 from doctor.checks import CHECKS
-from doctor.loops import Checkup
 from tests.doctor.workspace import HEALTHY_COURIER, HEALTHY_STORE, WorkspaceFixture
 from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub, serve
@@ -220,7 +220,7 @@ def test_probe_doctor_and_metrics_agree_on_facts(tmp_path: Path, name: str) -> N
     ):
         probe = run.readiness(context)
         outcomes = run.examine(context, CHECKS)
-        Checkup(workspace.context, SystemClock(), Log(io.BytesIO())).run_once(0)
+        Checkup(workspace.context, {}, SystemClock(), Log(io.BytesIO())).run_once(0)
     reported = [
         finding for outcome in outcomes for finding in outcome.findings if outcome.check in READY
     ]

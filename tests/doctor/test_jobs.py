@@ -1,5 +1,6 @@
 """The checks of jobs: each finds what was broken, and nothing in a workspace that is in order."""
 
+import json
 import os
 
 import pytest
@@ -18,6 +19,12 @@ ATTEMPT = (
     " started_at) VALUES ('run_1', 1, ?, 'x', 1, ?, 'x')"
 )
 MARK = "INSERT INTO jobs (name, cron_from_ms, interval_from_steady_ms) VALUES ('a', ?, 0)"
+
+REPORTED = "INSERT INTO meta (key, value) VALUES ('reported', ?)"
+LATEST = {
+    "job": "lake", "started_at": "x", "finished_at": "x", "seconds": 1.0, "outcome": "failed",
+    "exit_code": 1, "counts": {}, "version": None, "error": "no space", "succeeded_at": None,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -46,6 +53,7 @@ def test_nothing_is_wrong(workspace):
     ("statements", "problem"),
     [
         ([(RUN, "failed", "x")], "jobs.outcomes:failing"),
+        ([(REPORTED, json.dumps({"lake": LATEST}))], "jobs.outcomes:failing"),
         ([(ATTEMPT, "running", None)], "jobs.attempts:stuck"),
         ([(ATTEMPT, "failed", f"{os.getpid()}:{start_ticks(os.getpid())}")],
          "jobs.attempts:orphan"),

@@ -31,7 +31,7 @@ NOT_PROMISED_YET = (
     "agentlip export", "agentlip identity", "agentlip inbox",
     "agentlip jobs", "agentlip network",
     "agentlip mesh", "agentlip migrate", "agentlip outbox", "agentlip plugin", "agentlip re-enrich",
-    "agentlip recover",
+    "agentlip notify", "agentlip recover",
     "agentlip re-extract", "agentlip relay", "agentlip report", "agentlip upgrade",
     "agentlip worker",
 )  # fmt: skip

@@ -23,7 +23,7 @@ def verdict(*findings):
 
 def test_findings_are_metrics_until_a_run_without_them():
     results = [verdict(Finding(Severity.ERROR, "outbox", "3 sends are dead")), verdict()]
-    loop = DoctorRuns(lambda _: results.pop(0), FakeClock(), Log(io.BytesIO()))
+    loop = DoctorRuns(lambda *_: results.pop(0), {}, FakeClock(), Log(io.BytesIO()))
     labels = {"check": "outbox.dead", "severity": "error"}
     assert loop.run_once(5_000) == {"errors": 1}
     assert REGISTRY.get_sample_value("agentlip_doctor_findings", labels) == 1

@@ -1,0 +1,32 @@
+"""Messages to the operator, and outcomes of jobs, that are posted to topics of the hub."""
+
+from appliance.hub import wire
+from appliance.hub.access import POST
+from appliance.hub.service import Hub
+from appliance.kernel.auth import Principal
+from appliance.notify.wire import Notice, Via
+
+
+class HubTopics:
+    def __init__(self, hub: Hub, sender: str) -> None:
+        self._hub = hub
+        self._sender = sender
+        name = f"appliance:{sender}"  # no token has this name
+        self._principal = Principal(name, name, frozenset({POST}))
+
+    def post(self, key: str, topic: str, text: str) -> None:
+        command = wire.CreateMessage(topic, self._sender, text)
+        self._hub.create_message(command, self._principal, key)
+
+
+class TopicNotices:
+    """Posts are durable and visible at once."""
+
+    def __init__(self, topics: HubTopics) -> None:
+        self._topics = topics
+
+    def send(self, to: str, notice: Notice, *, direct: bool) -> Via:
+        del direct
+        text = f"{notice.subject}\n\n{notice.text}"
+        self._topics.post(notice.id_for(to), to.removeprefix("topic:"), text)
+        return "hub"

@@ -1,0 +1,37 @@
+"""`agentlip notify`: messages to the operator."""
+
+from typing import Annotated
+
+import typer
+
+from appliance.cli_support import Session, common, plain_app
+
+app = plain_app(
+    "Messages to the operator, whose destinations are in [notify] of the settings.\n\n"
+    "Example: agentlip notify test",
+    "Administration/notify",
+)
+COLUMNS = (("TO", "to"), ("VIA", "via"), ("PROBLEM", "problem"))
+
+
+@app.callback()
+def group() -> None:
+    """Keeps `test` a command of its own."""
+
+
+@app.command("test")
+@common
+def send_test(
+    session: Session,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Without the outbox, as when the outbox fails.")
+    ] = False,
+) -> None:
+    """Send a test message to all destinations. The exit code is 1 if one is not taken.
+
+    What the outbox takes, it delivers within seconds: agentlip outbox list.
+    """
+    tested = session.hub().post("/api/v1/notify/test", {"direct": direct})
+    session.table(tested["results"], COLUMNS, "no destinations")
+    if any(result["via"] is None for result in tested["results"]):
+        raise typer.Exit(1)

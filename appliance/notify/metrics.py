@@ -1,0 +1,9 @@
+"""Metrics of messages to the operator."""
+
+from appliance.kernel.metrics import counter
+
+messages = counter(
+    "notify_messages_total",
+    "Messages to the operator, by what took them: outbox, hub, direct; none: they are lost",
+    ("via",),
+)

@@ -1,0 +1,32 @@
+"""[notify]: messages to the operator about problems and questions."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+NotifyTo = Annotated[str, Meta(
+    max_length=300, pattern=r"^(mailto:[^@\s,]+@[^@\s,]+|https?://\S+|topic:[^/]{1,100}/.{1,150})$"
+)]  # fmt: skip
+QuietHours = Annotated[
+    str, Meta(pattern=r"^(([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d( [A-Za-z0-9_/+-]+)?)?$")
+]
+
+
+class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[notify]: messages when a problem begins or ends, and when a question waits for a person."""
+
+    to: Annotated[tuple[NotifyTo, ...], Meta(max_length=10)] = ()
+    """where messages go: mailto:ADDRESS, the URL of a webhook, or topic:CHANNEL/TITLE in the hub"""
+    severity_min: Literal["warning", "error"] = "warning"  # problems below it are not sent
+    interval_minutes: Annotated[float, Meta(ge=1, le=1440)] = 5.0
+    """minutes between two messages at least; what happens meanwhile is one message"""
+    repeat_hours: Annotated[float, Meta(ge=0, le=8784)] = 24.0
+    """hours after which a problem or question that lasts is sent again; 0: never"""
+    quiet_hours: QuietHours = ""
+    """time in which only errors are sent, and the rest afterwards: `22:00-07:00 Europe/Vienna`"""
+
+    @property
+    def addresses(self) -> list[str]:
+        """The mail addresses in `to`."""
+        return [to.partition(":")[2] for to in self.to if to.startswith("mailto:")]

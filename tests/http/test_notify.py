@@ -1,0 +1,129 @@
+"""Messages to the operator from a served appliance: by mail, webhook and topic."""
+
+import json
+
+import pytest
+
+from appliance.kernel.store_files import suspect_marker
+from tests.support.commands import agentlip
+from tests.support.mailserver import mail_server
+from tests.support.servedhub import ServedHub
+from tests.support.until import until
+from tests.support.webhook_receiver import webhook_receiver
+
+pytestmark = pytest.mark.slow
+SETTINGS = """
+[notify]
+to = ["mailto:ops@example.com", "{url}", "topic:ops/alerts"]
+[mail]
+host = "localhost"
+port = {port}
+security = "none"
+sender = "agentlip@example.com"
+"""
+QUICK = {
+    "appliance.notify.loops.NotifyLoop.interval_seconds": 0.2,
+    "appliance.monitoring.loops.DoctorRuns.shortest_seconds": 0.2,
+}
+FAILING_JOB = 'command = ["false"]\n'
+SECONDS = 60
+
+
+class Receivers:
+    def __init__(self, mail, webhook):
+        self.mail, self.webhook = mail, webhook
+        mail.reset()
+
+    def posts(self):
+        return [json.loads(request.body) for request in self.webhook.got]
+
+    def text(self):
+        return "\n".join(post["text"] for post in self.posts())
+
+
+@pytest.fixture
+def receivers(tmp_path):
+    with mail_server(tmp_path / "mail") as mail, webhook_receiver() as webhook:
+        yield Receivers(mail, webhook)
+
+
+@pytest.fixture
+def hub(tmp_path, receivers):
+    settings = SETTINGS.format(url=receivers.webhook.url, port=receivers.mail.port)
+    made = ServedHub(tmp_path / "hub", settings=settings)
+    made.constants = dict(QUICK)
+    made.datadir.workspace.joinpath("jobs").mkdir()
+    made.datadir.workspace.joinpath("jobs", "nightly.toml").write_text(FAILING_JOB)
+    return made
+
+
+def make_topic(hub):
+    hub.topic(hub.channel("ops"), "alerts")
+
+
+def test_a_failed_job_reaches_all_destinations_once(hub, receivers):
+    with hub.running():
+        make_topic(hub)
+        hub.made(hub.http.post("/api/v1/jobs/nightly/runs", {}))
+        until(lambda: "job nightly" in receivers.text(), SECONDS, "the webhook")
+        until(lambda: receivers.mail.mails, SECONDS, "the mail")
+        mail = receivers.mail.mails[0]
+        assert mail.recipients == ["ops@example.com"]
+        assert "job nightly: its latest run" in mail.text
+        assert "jobs.outcomes" in (hub.datadir.dir / "notify.json").read_text()
+        assert receivers.text().count("job nightly") == 1
+
+
+def test_a_question_that_waits_is_sent_with_the_command_that_answers(hub, receivers):
+    with hub.running():
+        make_topic(hub)
+        asked = hub.made(hub.http.post("/api/v1/asks", {"text": "Deploy?", "sender": "ci"}))["ask"]
+        until(lambda: "ci asks: Deploy?" in receivers.text(), SECONDS, "the webhook")
+        assert f"agentlip ask answer {asked['id']} ANSWER" in receivers.text()
+        messages = hub.rows("SELECT sender, content_raw FROM messages WHERE sender = 'notify'")
+        assert len(messages) == 1
+        assert "ci asks: Deploy?" in messages[0][1]
+        sent = len(receivers.posts())
+    with hub.running():
+        hub.http.post("/api/v1/notify/test", {})
+        until(lambda: len(receivers.posts()) > sent, SECONDS, "the test")
+        assert [post["text"] for post in receivers.posts()[sent:]] == ["This is a test."]
+
+
+def test_the_command_sends_a_test_through_the_outbox_and_without_it(hub, receivers):
+    with hub.running():
+        make_topic(hub)
+        for flags, via in (((), "outbox"), (("--direct",), "direct")):
+            done = agentlip("notify", "test", *flags, "--json", cwd=hub.workspace)
+            assert [row["via"] for row in done.json] == [via, via, "hub"]
+            assert done.code == 0
+        until(lambda: len(receivers.mail.mails) == 2, SECONDS, "the mails")
+        until(lambda: len(receivers.posts()) == 2, SECONDS, "the webhooks")
+        receivers.mail.kill()
+        done = agentlip("notify", "test", "--direct", cwd=hub.workspace)
+        assert done.code == 1
+        assert "the mail server refused the connection" in done.out
+
+
+def test_a_damaged_outbox_is_reported_without_it(hub, receivers):
+    suspect_marker(hub.datadir.database("outbox")).touch()
+    hub.datadir.database("outbox").write_bytes(b"damaged" * 1000)
+    with hub.running():
+        until(lambda: "outbox" in receivers.text(), SECONDS, "the webhook")
+        until(lambda: receivers.mail.mails, SECONDS, "the mail")
+
+
+def test_an_address_that_webhooks_may_not_use_is_refused_directly_too(tmp_path):
+    made = ServedHub(tmp_path, settings='[notify]\nto = ["https://10.1.2.3/x"]\n')
+    with made.running():
+        for direct in (False, True):
+            (result,) = made.http.post("/api/v1/notify/test", {"direct": direct}).body["results"]
+            assert result["via"] is None
+            assert "10.1.2.3" in result["problem"] or "allow" in result["problem"]
+
+
+def test_without_destinations_a_test_is_refused_with_the_setting(tmp_path):
+    with (made := ServedHub(tmp_path)).running():
+        refused = made.http.post("/api/v1/notify/test", {})
+        assert (refused.status, refused.body["code"]) == (409, "NOTIFY_OFF")
+        assert "notify.to" in refused.body["hint"]
