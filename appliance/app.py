@@ -81,6 +81,7 @@ class Appliance:
         scopes = join(subsystem.scopes for subsystem in composition.subsystems)
         free = FREE_ON_LOOPBACK | scopes.free
         self.guard = Guard(composition.tokens.book, settings.http, clock, log, free, scopes.implied)
+        self.guard.writes = composition.maintenance.gate
         self.subsystems: tuple[Subsystem, ...] = (
             *composition.subsystems,
             *composition.mcp(host, self.guard, self._readiness),

@@ -103,6 +103,10 @@ COMMANDS = {
             "appliance.jobs.cli:app",
             "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
         ),
+        "maintenance": (
+            "appliance.maintenance.cli:app",
+            "Maintenance mode: clients can read, and their writes get 503 with Retry-After.",
+        ),
         "notify": (
             "appliance.notify.cli:app",
             "Messages to the operator, whose destinations are in [notify] of the settings.",

@@ -68,6 +68,7 @@ from appliance.kernel.writer import StoreSettings
 from appliance.mailbox.service import Mailbox
 from appliance.mailbox.settings import NetworkSettings
 from appliance.mailbox.subsystem import MailboxNeeds, MailboxSubsystem
+from appliance.maintenance.subsystem import MaintenanceSubsystem
 from appliance.mcp.subsystem import McpNeeds, McpSubsystem
 from appliance.mcp.tools import ToolContext
 from appliance.monitoring.problems import notify_of
@@ -184,9 +185,7 @@ class Composition:
         if host.runs("broker"):
             broker_needs = BrokerNeeds(caller.check if calls_webhooks else None)
             broker = BrokerSubsystem(host, broker_needs)
-        meshes = None
-        if broker is not None and "broker" not in host.damaged:
-            meshes = MeshWebhooks(broker.broker)
+        meshes = MeshWebhooks(broker.broker) if broker and "broker" not in host.damaged else None
         registered = WebhooksById(directory_of(webhooks), directory_of(meshes))
         targets = (WebhookTarget(registered, caller, host.clock), *self._mail(host))
         member = MeshMember(host, self.tokens.book, broker, targets)
@@ -227,7 +226,8 @@ class Composition:
         if host.runs("backup"):
             stores = host.section(RolesSettings).stores
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))
-        subsystems += (RatesSubsystem(host), UiSubsystem())
+        self.maintenance = MaintenanceSubsystem(host)
+        subsystems += (RatesSubsystem(host), UiSubsystem(), self.maintenance)
         parts = [part for part in subsystems if part is not None]
         self.doctor = doctor_of(host, parts)
         notify = notify_of(host, parts, member.outbox, targets, self.doctor.latest)

@@ -35,6 +35,7 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.log import ErrorStream, Log, StandardLibraryHandler
 from appliance.kernel.ownership import refuse_other_owner
 from appliance.kernel.store_errors import StoreSuspended
+from appliance.maintenance.wire import refuse_older
 from appliance.monitoring import watchdog
 from appliance.process.listeners import bind, listen_on_file
 from appliance.process.server_file import ServerFileKeeper, refuse_second_hub
@@ -43,6 +44,7 @@ from appliance.process.watchdog import Watchdog
 from appliance.roles import ReadOnlyRoles
 from appliance.settings import Settings
 from appliance.upgrade import safety_backup
+from appliance.upgrade.plan import pending_stores
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
 from appliance.web.worker import Worker
@@ -223,6 +225,7 @@ def prepare(
         if store in stores:
             damaged |= find_damage(datadir, store)
     healthy = tuple(store for store in stores if store not in damaged)
+    refuse_older(settings.store.migrate_at_start, lambda: pending_stores(datadir, healthy))
     backup = not flags.migrate_without_backup
     saved = safety_backup.save(datadir, settings.backup, healthy, clock, log, backup=backup)
     with safety_backup.naming(saved), announced(datadir, "migrating"):

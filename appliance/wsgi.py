@@ -141,6 +141,7 @@ class WsgiApplication:
             raise errors.TokenInQuery
         if self._closing:
             raise Unavailable("shutting down")
+        self._guard.writes.check_socket(path)
         return mounted
 
     def _caller(
@@ -207,10 +208,12 @@ class WsgiApplication:
                 connection, address = connection_of(environ), self._guard.address(environ)
 
                 def charge(cost: int) -> None:
+                    self._guard.writes.check()
                     self._limiter.take(connection, caller_id(caller), address, cost)
 
                 over = partial(socket.close, UNAUTHORIZED, OVER)
                 ending.callback(self._guard.watch(caller, over))
+                ending.callback(self._guard.writes.watch(upgrade.route.path, socket.close))
                 code = upgrade.route.serve(socket, caller, charge, query)
                 self._log.debug("socket closed", request_id=request_id, code=code)
                 if code == UNAUTHORIZED and not socket.identified:

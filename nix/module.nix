@@ -244,6 +244,9 @@ in
         KillMode = "mixed";
         UMask = "0077";
         LimitNOFILE = 8192;
+        MemoryHigh = "70%";
+        MemoryMax = "80%";
+        OOMPolicy = "continue";
       }
       // lib.optionalAttrs (inVarLib cfg.dataDir) {
         StateDirectory = lib.removePrefix "/var/lib/" cfg.dataDir;

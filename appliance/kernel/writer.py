@@ -43,6 +43,7 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     synchronous: Literal["FULL", "NORMAL"] = "FULL"  # FULL: commits survive a power failure
     free_bytes_min: int = 64 * 1024 * 1024  # with less free disk space, writes are refused
     read_only: bool = False  # serve the hub's reads only and write to no store
+    migrate_at_start: bool = True  # false: with older stores, refuse to start (agentlip migrate)
 
 
 class CatchUp(msgspec.Struct, frozen=True):

@@ -160,6 +160,7 @@ class McpResource:
         label = "failed"
         try:
             self._guard.admit(req.context.principal, tool.scope, req.env)
+            self._guard.writes.check_tool(tool)
             if not tool.by_channel:
                 refuse_limited(req.context.principal, tool.scope)
             result = tool.call(arguments(), req.context.principal)

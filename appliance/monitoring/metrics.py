@@ -60,6 +60,7 @@ OTHERS = FactGroup("", "", {
     "disk_free_bytes": "Free space of the file system of `.agentlip`",
     "disk_size_bytes": "Size of the file system of `.agentlip`; 0 if it reports none",
     "doctor.steps_running": "1 while a repair runs that rebuilds an index",
+    "maintenance.left_seconds": "Time until maintenance mode ends; 0: it is off",
     "lock_intact": "1 while the file of the writer lock is in place",
     "loop_delay_seconds": "Delay of the event loop, the largest of the last 10 s",
     "network.agents": "Agents of the network that this appliance keeps",

@@ -46,6 +46,9 @@ TimeoutStopSec={stop_seconds}
 KillMode=mixed
 UMask=0077
 LimitNOFILE=8192
+MemoryHigh=70%
+MemoryMax=80%
+OOMPolicy=continue
 
 {hardening}
 [Install]

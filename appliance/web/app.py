@@ -90,10 +90,9 @@ class AccessMiddleware:
         if not probe or guard.loopback:
             guard.check_host(environ)
         context.principal = ANONYMOUS
-        context.idempotency_key = context.query = context.raw_body = None
+        context.idempotency_key = context.query = context.raw_body = context.refused = None
         context.address = address = guard.address(environ)
         context.connection = f"{environ.get('REMOTE_ADDR')}:{environ.get('REMOTE_PORT')}"
-        context.refused = None
         context.is_secure = guard.scheme(environ) == "https"
         try:
             context.principal = guard.authenticate(environ)
@@ -138,6 +137,7 @@ class AccessMiddleware:
             self._guard.check_origin(req.env)
         if req.method not in READING:
             self._guard.check_page(principal, req.env)
+            self._guard.writes.check(req.path)
         req.context.mounted = mounted
         connection = req.env.get("agentlip.connection")
         if connection is not None:  # a full pool does not close it

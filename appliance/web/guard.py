@@ -22,6 +22,7 @@ from appliance.kernel.metrics import counter
 from appliance.kernel.route import READ_DOCS
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
 from appliance.web.settings import HttpSettings
+from appliance.web.write_gate import WriteGate
 
 Environ = Mapping[str, Any]
 
@@ -76,6 +77,7 @@ class Guard:
         self._implied = implied or {}
         self._free = FREE_ON_LOOPBACK | free
         self._book = book
+        self.writes = WriteGate(clock)
         self._clock = clock
         self._log = log
         self.loopback = is_loopback(settings.host)

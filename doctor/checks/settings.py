@@ -10,6 +10,7 @@ import msgspec
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.kernel import config
+from appliance.web.guard import is_loopback
 
 # Programs that read agentlip.config.ts accept these as well.
 _UNREAD_SUFFIXES = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json")
@@ -20,8 +21,13 @@ NOT_ABOVE = (
     ("courier", "bytes_max", "bytes_total_max"),
     ("doctor", "disk_error_bytes", "disk_warning_bytes"),
     ("doctor", "disk_error_percent", "disk_warning_percent"),
+    ("limits", "per_connection", "global"),
 )
 """Sections, and two of their settings: the first must not be above the second, unless that is 0."""
+
+RATES = ("per_connection", "global", "failures_per_address")
+RATE_MIN, RATE_MAX = 5, 100_000
+"""The web UI needs a handful of requests at once; no client and no disk gets above the other."""
 
 KEPT = ("keep_last", "keep_hourly", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
 
@@ -57,6 +63,22 @@ def _contradictions(context: Context, settings: msgspec.Struct) -> Iterator[Find
         name = problem.partition(" ")[0]
         if not context.is_off(name):
             yield CONTRADICTORY.finding(name, problem)
+
+    yield from _absurd_limits(tree)
+
+
+def _absurd_limits(tree: dict[str, Any]) -> Iterator[Finding]:
+    """Rates that refuse normal use, that limit nobody, or that are off where others can connect."""
+    is_local = is_loopback(tree["http"]["host"]) if "http" in tree else True
+    for name in RATES if "limits" in tree else ():
+        rate = tree["limits"][name]
+        if not rate and not is_local:
+            yield ABSURD.finding(f"limits.{name}", "it is off, and other machines can connect")
+        elif rate and not RATE_MIN <= rate <= RATE_MAX:
+            yield ABSURD.finding(
+                f"limits.{name}",
+                f"{rate:g} requests a second is not from {RATE_MIN} to {RATE_MAX}",
+            )
 
 
 def _sections() -> type[msgspec.Struct]:
@@ -125,6 +147,13 @@ CONTRADICTORY = Problem(
     "Correct one of them in `agentlip.toml`, then `agentlipd restart`.",
     hint="correct one of them in agentlip.toml; then agentlipd restart",
 )
+ABSURD = Problem(
+    "absurd-limit",
+    "A rate limit is so low that it refuses normal use, so high that it limits nobody, or off on an"
+    " appliance that other machines can reach.",
+    "Correct or remove it in section `[limits]` of `agentlip.toml`, then `agentlipd restart`.",
+    hint="correct [limits] in agentlip.toml; then agentlipd restart",
+)
 FILE_TOO_OPEN = Problem(
     "too-open",
     "Any user of this machine can change the settings.",
@@ -153,7 +182,7 @@ CHECKS = (
         inspects="every setting in agentlip.toml is known and valid",
         find=_file,
         reads="the content and mode of `agentlip.toml`",
-        problems=(INVALID, CONTRADICTORY, FILE_TOO_OPEN),
+        problems=(INVALID, CONTRADICTORY, ABSURD, FILE_TOO_OPEN),
     ),
     Check(
         name="settings.unread",

@@ -116,6 +116,22 @@ def test_check_says_when_there_is_nothing_to_do_and_how_the_last_backup_is(works
 # -- the migration ------------------------------------------------------------------------------
 
 
+def test_a_start_that_may_not_migrate_is_refused_with_the_command_that_does(newer, workspace):
+    """The current program starts with the setting; a newer one only after the command."""
+    before = schemas(workspace)
+    workspace.settings_file.write_text("[store]\nmigrate_at_start = false\n")
+    for _ in range(2):
+        refused = newer.agentlipd("up", "--json", cwd=workspace.workspace)
+        assert refused.code != 0
+        assert "store.migrate_at_start is false" in refused.err
+        assert "agentlip migrate --apply" in refused.err
+        assert (schemas(workspace), backups(workspace).names()) == (before, [])
+    assert newer.agentlip("migrate", "--apply", "--yes", cwd=workspace.workspace).code == 0
+    assert newer.agentlipd("up", cwd=workspace.workspace).code == 0
+    assert newer.agentlipd("down", cwd=workspace.workspace).code == 0
+    assert schemas(workspace)["hub"] == NEWEST + 1
+
+
 def test_apply_without_consent_changes_nothing(newer: OtherProgram, workspace: DataDir) -> None:
     before = schemas(workspace)
     refused = newer.agentlip("migrate", "--apply", "--json", cwd=workspace.workspace)

@@ -71,6 +71,12 @@ FILES = (
         PEOPLE,
     ),
     Breakage(
+        "a rate limit that refuses normal use",
+        write("agentlip.toml", "[limits]\nper_connection = 1\n"),
+        ("settings.file:absurd-limit",),
+        PEOPLE,
+    ),
+    Breakage(
         "settings of another implementation",
         write("agentlip.config.ts", "export default {}"),
         ("settings.unread:ignored",),

@@ -30,8 +30,8 @@ NOT_PROMISED_YET = (
     "agentlip archive", "agentlip ask", "agentlip backup", "agentlip broker", "agentlip bus",
     "agentlip export", "agentlip identity", "agentlip inbox",
     "agentlip jobs", "agentlip network",
-    "agentlip mesh", "agentlip migrate", "agentlip outbox", "agentlip plugin", "agentlip re-enrich",
-    "agentlip notify", "agentlip recover",
+    "agentlip maintenance", "agentlip mesh", "agentlip migrate", "agentlip notify",
+    "agentlip outbox", "agentlip plugin", "agentlip re-enrich", "agentlip recover",
     "agentlip re-extract", "agentlip relay", "agentlip report", "agentlip upgrade",
     "agentlip worker",
 )  # fmt: skip

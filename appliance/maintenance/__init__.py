@@ -1,0 +1,1 @@
+"""Maintenance mode: begins, ends and shows it."""

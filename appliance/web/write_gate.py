@@ -1,0 +1,76 @@
+"""Maintenance mode: refuses the writes of clients for some time, while reads go on.
+
+Requests of all kinds enter through the guard, which has the gate: HTTP requests by their method,
+requests on sockets when they are charged, tools by what they change. What is not listed here is
+refused, so a new route or socket is too.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.errors import Unavailable
+from appliance.kernel.tool import Tool
+
+GOING_AWAY = 1001  # of RFC 6455
+RETRY_SECONDS_MAX = 60.0  # it may end earlier than planned
+GOES_ON = (
+    "/mcp", "/api/v1/maintenance", "/api/v1/doctor", "/api/v1/backups", "/api/v1/notify",
+    "/api/v1/sessions", "/api/v1/invitations", "/api/v1/tokens",
+)  # fmt: skip
+"""Paths of what administrators do meanwhile; tools are checked one by one."""
+SOCKETS = frozenset({"/ws", "/v1/live", "/v1/publish"})
+"""Those that only read, or charge each request that writes. Others are closed."""
+CloseSocket = Callable[[int, str], Any]
+
+
+class UnderMaintenance(Unavailable):
+    code = "MAINTENANCE"
+    default_message = "the appliance is in maintenance mode: it refuses writes, reads go on"
+    default_hint = "wait the seconds in Retry-After; for the operator: agentlip maintenance off"
+
+
+class WriteGate:
+    """Open, or closed until a time of the wall clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until_ms = 0
+        self._sockets: dict[object, CloseSocket] = {}
+
+    @property
+    def seconds_left(self) -> float:
+        """0 while writes are admitted."""
+        return max(0.0, (self._until_ms - self._clock.now_ms()) / 1000)
+
+    def close_until(self, until_ms: int) -> None:
+        """Also closes sockets on which clients write. 0 opens the gate."""
+        self._until_ms = until_ms
+        if self.seconds_left:
+            for close in list(self._sockets.values()):
+                close(GOING_AWAY, UnderMaintenance.default_message)
+
+    def check(self, path: str = "") -> None:
+        """Raise UnderMaintenance unless writes are admitted, or those to this path."""
+        left = self.seconds_left
+        if left and not path.startswith(GOES_ON):
+            raise UnderMaintenance(
+                details={"until": iso(self._until_ms)},
+                retry_after=max(1.0, min(left, RETRY_SECONDS_MAX)),
+            )
+
+    def check_socket(self, path: str) -> None:
+        if path not in SOCKETS:
+            self.check(path)
+
+    def check_tool(self, tool: Tool) -> None:
+        if tool.changes != "nothing":
+            self.check()
+
+    def watch(self, path: str, close: CloseSocket) -> Callable[[], object]:
+        """Close a socket that writes when maintenance begins; returns a function that stops
+        this."""
+        key = object()
+        if path not in SOCKETS:
+            self._sockets[key] = close
+        return lambda: self._sockets.pop(key, None)

@@ -1,0 +1,119 @@
+"""Maintenance mode of a served appliance: writes get 503 whatever they enter by, reads go on."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.support.commands import agentlip
+from tests.support.servedhub import ServedHub
+from tests.support.socketclient import Refused, SocketClient
+
+pytestmark = pytest.mark.slow
+PATH = "/api/v1/maintenance"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with (made := ServedHub(tmp_path_factory.mktemp("hub"))).running():
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def open_again(hub):
+    yield
+    hub.http("DELETE", PATH)
+
+
+def begin(hub, **time):
+    until = datetime.now(UTC) + timedelta(**(time or {"hours": 1}))
+    return hub.http.post(PATH, {"until": until.isoformat(), "reason": "new disk"})
+
+
+def call_tool(hub, tool, **arguments):
+    params = {"name": tool, "arguments": arguments}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return hub.http.post("/mcp", call, headers={"Accept": "application/json"}).raw.decode()
+
+
+def test_writes_over_http_wait_and_reads_go_on(hub):
+    channel = hub.channel("before")
+    assert begin(hub).body["on"] is True
+    refused = hub.http.post("/api/v1/channels", {"name": "x"})
+    assert (refused.status, refused.body["code"]) == (503, "MAINTENANCE")
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
+    assert refused.body["details"]["until"]
+    assert hub.http.get("/api/v1/channels").status == 200
+    assert hub.http.get(f"/api/v1/channels/{channel}/topics").status == 200
+    assert hub.http.get("/metrics").status == 200
+    assert hub.http.get("/-/ready").status == 200
+    for path in ("/api/v1/sends", "/v1/send", "/v1/enqueue", "/api/v1/asks", "/api/v1/jobs/a/runs"):
+        assert hub.http.post(path, {}).status in (404, 503), path
+    assert hub.http("DELETE", PATH).body == {"on": False, "until": None, "reason": ""}
+    assert hub.http.post("/api/v1/channels", {"name": "x"}).status == 201
+
+
+def test_administration_goes_on(hub):
+    begin(hub)
+    made = hub.http.post("/api/v1/tokens", {"name": "m", "scopes": ["hub:read"]})
+    assert made.status == 201
+    assert hub.http.post("/api/v1/backups", {}).status in (202, 409)
+
+
+def test_a_request_on_an_open_socket_is_refused(hub):
+    _, topic = hub.channel_with_topic("sockets")
+    socket = SocketClient(hub.port, hub.token)
+    socket.hello()
+    message = {"topic_id": topic, "sender": "a", "content_raw": "x"}
+    begin(hub)
+    answer = socket.request("message.create", message)
+    assert (answer["status"], answer["body"]["code"]) == (503, "MAINTENANCE")
+    hub.http("DELETE", PATH)
+    answer = socket.request("message.create", message)
+    assert answer["status"] == 201
+
+
+def test_sockets_of_consumers_are_closed_and_refused(hub):
+    path, query = "/v1/subscribe", "?stream=agents/a/inbox"
+    consumer = SocketClient(hub.port, hub.token, path=path, query=query)
+    begin(hub)
+    assert consumer.close_code() == 1001
+    with pytest.raises(Refused) as refused:
+        SocketClient(hub.port, hub.token, path=path, query=query)
+    assert refused.value.status == 503
+    hub.http("DELETE", PATH)
+    SocketClient(hub.port, hub.token, path=path, query=query)
+
+
+def test_tools_that_change_something_are_refused(hub):
+    hub.channel("tools")
+    begin(hub)
+    assert "maintenance" in call_tool(hub, "create_channel", name="t2")
+    assert "tools" in call_tool(hub, "list_channels")
+
+
+def test_it_survives_a_restart_and_ends_at_its_time(tmp_path):
+    made = ServedHub(tmp_path)
+    with made.running():
+        assert begin(made).status == 200
+    with made.running():
+        assert made.http.post("/api/v1/channels", {"name": "x"}).status == 503
+        record = made.datadir.dir / "maintenance.json"
+        record.write_text(json.dumps({"until_ms": 1, "reason": ""}))
+    with made.running():
+        assert made.http.post("/api/v1/channels", {"name": "x"}).status == 201
+
+
+@pytest.mark.parametrize("time", [{"hours": -1}, {"days": 8}])
+def test_an_end_that_has_passed_or_is_far_away_is_refused(hub, time):
+    refused = begin(hub, **time)
+    assert (refused.status, refused.body["code"]) == (400, "BAD_END_OF_MAINTENANCE")
+
+
+def test_the_command_switches_it_on_and_off_and_shows_it(hub):
+    until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    done = agentlip("maintenance", "on", "--until", until, "--reason", "disk", cwd=hub.workspace)
+    assert done.out.startswith("on until ")
+    shown = agentlip("maintenance", "status", "--json", cwd=hub.workspace).json
+    assert (shown["on"], shown["reason"]) == (True, "disk")
+    assert agentlip("maintenance", "off", cwd=hub.workspace).out == "off\n"
