@@ -111,6 +111,14 @@ COMMANDS = {
             "appliance.notify.cli:app",
             "Messages to the operator, whose destinations are in [notify] of the settings.",
         ),
+        "top": (
+            "appliance.rates.cli:top_app",
+            "Show rates, queues, lags, connections and the delay of the event loop, until Ctrl+C.",
+        ),
+        "forecast": (
+            "appliance.rates.cli:forecast_app",
+            "Show in how many days each disk is full, which stores grow, and what can be reduced.",
+        ),
         "recover": (
             "appliance.recovery.cli:app",
             "Copy what can be read of a damaged store into a new file.",

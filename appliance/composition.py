@@ -71,6 +71,7 @@ from appliance.mailbox.subsystem import MailboxNeeds, MailboxSubsystem
 from appliance.maintenance.subsystem import MaintenanceSubsystem
 from appliance.mcp.subsystem import McpNeeds, McpSubsystem
 from appliance.mcp.tools import ToolContext
+from appliance.monitoring.disks import forecast_of
 from appliance.monitoring.problems import notify_of
 from appliance.notify.settings import NotifySettings
 from appliance.outbox.mail import CodeMailTarget, MailTarget
@@ -227,7 +228,7 @@ class Composition:
             stores = host.section(RolesSettings).stores
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))
         self.maintenance = MaintenanceSubsystem(host)
-        subsystems += (RatesSubsystem(host), UiSubsystem(), self.maintenance)
+        subsystems += (RatesSubsystem(host), UiSubsystem(), self.maintenance, forecast_of(host))
         parts = [part for part in subsystems if part is not None]
         self.doctor = doctor_of(host, parts)
         notify = notify_of(host, parts, member.outbox, targets, self.doctor.latest)

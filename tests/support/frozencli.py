@@ -28,11 +28,11 @@ PRINTS_NO_JSON = {
 # the first release that has them.
 NOT_PROMISED_YET = (
     "agentlip archive", "agentlip ask", "agentlip backup", "agentlip broker", "agentlip bus",
-    "agentlip export", "agentlip identity", "agentlip inbox",
+    "agentlip export", "agentlip forecast", "agentlip identity", "agentlip inbox",
     "agentlip jobs", "agentlip network",
     "agentlip maintenance", "agentlip mesh", "agentlip migrate", "agentlip notify",
     "agentlip outbox", "agentlip plugin", "agentlip re-enrich", "agentlip recover",
-    "agentlip re-extract", "agentlip relay", "agentlip report", "agentlip upgrade",
+    "agentlip re-extract", "agentlip relay", "agentlip report", "agentlip top", "agentlip upgrade",
     "agentlip worker",
 )  # fmt: skip
 
