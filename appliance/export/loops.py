@@ -25,7 +25,7 @@ class ExportFailed(Unavailable):
 class SegmentExporter(Loop):
     """Runs if `export.export` is set. A failed round is logged; the next one continues."""
 
-    name = "jobs_segment_exporter"
+    name = "export_segments"
 
     def __init__(
         self,

@@ -19,9 +19,10 @@ LOOPS = {
     "bus_pruner": "deletes old messages of the worker bus",
     "doctor_checkup": "runs the checks of readiness",
     "doctor_runs": "runs all cheap checks of the doctor",
+    "export_segments": "exports the logs as segments",
+    "growth_sampler": "keeps the sizes of disks and stores for the forecast",
     "inbox_sweeper": "deletes old messages of the inbox",
     "jobs_pruner": "deletes old runs of jobs",
-    "jobs_segment_exporter": "exports the logs as segments",
     "outbox_sweep": "drops payloads of delivered sends",
 }
 
