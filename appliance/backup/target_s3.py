@@ -102,6 +102,18 @@ class S3Target:
                 max_concurrency=2,
             )
 
+    def create(self, name: str, content: bytes) -> bool:
+        """Writes a small file, unless it exists; returns whether it wrote it."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        with self._report_errors(name):
+            try:
+                obstore.put(self._store, name, content, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+        return True
+
     def remove(self, name: str) -> None:
         import obstore
 

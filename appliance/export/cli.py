@@ -4,7 +4,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import msgspec
@@ -12,10 +14,12 @@ import typer
 
 from appliance.cli_support import ProgressLine, Session, note, plain_app, write_now
 from appliance.export import rounds, snapshot, table_writer, verify
+from appliance.export.cli_target import S3Target, open_target
 from appliance.export.compact import Tidied
 from appliance.export.exporter import ExportRound
 from appliance.export.logs import EVENTS, LOGS, ExportedLog, log_of
 from appliance.export.manifests import SNAPSHOT, SegmentDirectory
+from appliance.export.publish import PublishedSegments
 from appliance.export.rounds import Exports
 from appliance.export.segment import name_of
 from appliance.export.settings import ExportSettings, Format
@@ -84,12 +88,15 @@ def export_segments(
     datadir, settings = workspace_of(session)
     kind = _format(format_name, settings)
     target = out or out_dir(datadir, settings)
-    exports = Exports(datadir, target, settings, SystemClock(), _choose_logs(logs))
+    exports = Exports(
+        datadir, target, settings, SystemClock(), _choose_logs(logs), _target(datadir, settings)
+    )
     with exports.only_writer():
         if follow:
             _follow(session, exports, kind, settings)
         else:
             done = exports.export(kind, due_only=due, tell=_progress(session))
+            exports.publish()
             _tell(session, done, target)
 
 
@@ -128,7 +135,8 @@ def tidy_segments(session: Session, out: OutFlag = None) -> None:
     """Merge small segments and remove those past their retention."""
     datadir, settings = workspace_of(session)
     target = out or out_dir(datadir, settings)
-    exports = Exports(datadir, target, settings, SystemClock())
+    published = _target(datadir, settings)
+    exports = Exports(datadir, target, settings, SystemClock(), target=published)
     with exports.only_writer():
         done = exports.tidy()
     answer = {"out": str(target), **_of_events(done), "logs": msgspec.to_builtins(done)}
@@ -147,11 +155,17 @@ def tidy_segments(session: Session, out: OutFlag = None) -> None:
 def verify_export(
     session: Session,
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Directory with exported segments.")
+        str, typer.Argument(metavar="DIR|URL", help="Directory or s3:// URL of segments.")
     ],
 ) -> None:
     """Compare all manifests with their files byte by byte: agentlip export verify /data/out"""
-    result = verify.verify(directory)
+    if "://" in directory:
+        datadir, _ = workspace_of(session)
+        target = open_target(directory, datadir)
+        with TemporaryDirectory() as folder:
+            result = verify.verify(Path(folder), partial(PublishedSegments, target=target))
+    else:
+        result = verify.verify(Path(directory))
     if result.problems and not session.machine:
         for problem in result.problems:
             note(f"{problem.file}: {problem.message}")
@@ -172,6 +186,10 @@ def workspace_of(session: Session) -> tuple[DataDir, ExportSettings]:
         folder = str(datadir.workspace / settings.archive_dir)
         settings = msgspec.structs.replace(settings, archive_dir=folder)
     return datadir, settings
+
+
+def _target(datadir: DataDir, settings: ExportSettings) -> S3Target | None:
+    return open_target(settings.target, datadir) if settings.target else None
 
 
 def out_dir(datadir: DataDir, settings: ExportSettings) -> Path:
@@ -211,6 +229,7 @@ def _follow(session: Session, exports: Exports, kind: Format, settings: ExportSe
     clock, tidied_day = SystemClock(), -1
     while True:
         results = exports.export(kind, due_only=True, done=done)
+        exports.publish()
         segments, day = sum(result.segments for result in results), clock.now_ms() // DAY_MS
         if segments or day != tidied_day:  # this process has the locks, so no other can do it
             exports.tidy()

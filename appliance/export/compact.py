@@ -33,8 +33,11 @@ class Tidied(msgspec.Struct):
     log: str = EVENTS.kind
 
 
-def tidy(directory: SegmentDirectory, settings: ExportSettings, clock: Clock) -> Tidied:
-    """Run compaction, then retention. The caller must have locked the directory."""
+def tidy(
+    directory: SegmentDirectory, settings: ExportSettings, clock: Clock, kept_from: str = ""
+) -> Tidied:
+    """Run compaction, then retention, which keeps the days from `kept_from` on. The caller must
+    have locked the directory."""
     done = Tidied(log=directory.kind)
     alive = segment.live(directory.manifests())
     columns = log_of(directory.kind).columns
@@ -42,7 +45,7 @@ def tidy(directory: SegmentDirectory, settings: ExportSettings, clock: Clock) ->
         compact(directory, group, columns, clock)
         done.written += 1
         done.replaced += len(group)
-    _retain(directory, settings, clock.now_ms(), done)
+    _retain(directory, settings, clock.now_ms(), done, kept_from)
     return done
 
 
@@ -95,12 +98,18 @@ def _still_there(directory: SegmentDirectory, group: list[SegmentManifest]) -> t
 
 
 def _retain(
-    directory: SegmentDirectory, settings: ExportSettings, now_ms: int, done: Tidied
+    directory: SegmentDirectory,
+    settings: ExportSettings,
+    now_ms: int,
+    done: Tidied,
+    kept_from: str,
 ) -> None:
     """Remove segments. Where the log begins then is noted before, so a reader can tell removed
     days from missing segments, also after a crash."""
     replaced_before = iso(now_ms - REPLACED_MS)
     dates_before = _dates_before(settings.keep_days, now_ms)
+    if kept_from:
+        dates_before = min(dates_before, kept_from)
     every = directory.manifests()
     alive = segment.live(every)
     if settings.archive_dir:

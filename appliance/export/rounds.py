@@ -18,6 +18,7 @@ from appliance.export.exporter import (
 )
 from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.manifests import SegmentDirectory
+from appliance.export.publish import SegmentTarget, first_missing, publish
 from appliance.export.settings import ExportSettings, Format
 from appliance.export.source import LogUnreadable
 from appliance.kernel.clock import Clock
@@ -62,12 +63,14 @@ class Exports:
         settings: ExportSettings,
         clock: Clock,
         logs: Iterable[ExportedLog] = tuple(LOGS.values()),
+        target: SegmentTarget | None = None,
     ) -> None:
         self._datadir = datadir
         self._out = out
         self._settings = settings
         self._clock = clock
         self._logs = list(logs)
+        self._target = target
         self._locks = ExitStack()
         self._locked: dict[str, SegmentDirectory] = {}
 
@@ -109,13 +112,24 @@ class Exports:
             raise failure
         return results
 
+    def publish(self) -> int:
+        """Send new segments to the target, if there is one; returns their number."""
+        if self._target is None:
+            return 0
+        return sum(
+            publish(self._lock(log), self._target) for log in self._logs if self._has_folder(log)
+        )
+
     def tidy(self) -> list[compact.Tidied]:
-        """Compact the segments of each log and remove those past their retention."""
-        return [
-            compact.tidy(self._lock(log), self._settings, self._clock)
-            for log in self._logs
-            if self._has_folder(log)
-        ]
+        """Compact the segments of each log and remove those past their retention. With a target,
+        only published ones are removed."""
+        done = []
+        for log in filter(self._has_folder, self._logs):
+            directory = self._lock(log)
+            kept_from = self._target and first_missing(directory, self._target)
+            done.append(compact.tidy(directory, self._settings, self._clock, kept_from or ""))
+        self.publish()
+        return done
 
     def _has_folder(self, log: ExportedLog) -> bool:
         """The hub's is always created; the others when they get their first segment."""

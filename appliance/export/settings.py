@@ -21,4 +21,5 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     segment_open_seconds: Seconds = 300.0  # a segment that is not full is closed after this time
     keep_days: Annotated[int, Meta(ge=0)] = 0  # days after which segments are removed; 0 keeps all
     archive_dir: str = ""  # with one, only segments that this archive has are removed
+    target: str = ""  # s3://bucket/prefix where closed segments are published
     gold_dir: str = ".agentlip/gold"  # directory of the results of jobs, for reports

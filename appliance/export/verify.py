@@ -1,6 +1,6 @@
 """Compares the manifests with their files. Reads every byte and changes nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,13 +30,15 @@ class VerificationResult(msgspec.Struct):
     problems: list[VerificationProblem] = []
 
 
-def verify(out: Path) -> VerificationResult:
+def verify(
+    out: Path, open_segments: Callable[[Path, str], SegmentDirectory] = SegmentDirectory
+) -> VerificationResult:
     """Verify all segments and snapshots under `out`, and the chain of each log's segments."""
     if not out.is_dir():
         raise Invalid(f"{out} is not a directory", hint="agentlip export segments --out DIR")
     result = VerificationResult()
     for log in LOGS.values():
-        _log(SegmentDirectory(out, log.kind), log, result)
+        _log(open_segments(out, log.kind), log, result)
     for path in manifests.snapshots(out):
         with _note_errors(result, f"{path.parent.name}/{SNAPSHOT_MANIFEST}"):
             _snapshot(path, result)

@@ -81,6 +81,7 @@ EXCEPTIONS = (
     ("appliance.mcp.*", "appliance.hub.*"),  # its tools are the hub's verbs
     ("appliance.ask.*", "appliance.hub.*"),  # an ask is a row beside a message of the hub
     ("appliance.backup.cli*", "appliance.export.settings"),  # where the exports are
+    ("appliance.export.cli_target", "appliance.backup.*"),  # segments go where backups can go
     ("appliance.*.cli*", "doctor.*"),  # commands that say what the doctor finds
     ("appliance.*", "appliance"),  # the version
     ("doctor.*", "appliance"),

@@ -1,0 +1,32 @@
+"""Opens the bucket in which segments are published, with the code and the keys of backups."""
+
+import os
+from urllib.parse import urlsplit
+
+import msgspec
+
+from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.backup.target_s3 import S3Target as S3Target
+from appliance.backup.targets import ATTEMPTS_MAX
+from appliance.kernel import config
+from appliance.kernel.errors import Invalid
+from appliance.workspace.datadir import DataDir
+
+
+class _BackupSection(msgspec.Struct, frozen=True):
+    """The section [backup] of agentlip.toml."""
+
+    backup: BackupSettings = BackupSettings()
+
+
+def open_target(url: str, datadir: DataDir) -> S3Target:
+    """The target of a URL; nothing is sent yet. Its endpoint and keys are those of the target of
+    backups in the same bucket, or of the environment. Raises Invalid."""
+    bucket = urlsplit(url)
+    if bucket.scheme != "s3" or not bucket.netloc or bucket.username is not None:
+        raise Invalid(f"{url} is not s3://BUCKET/PREFIX", hint='target = "s3://bucket/prefix"')
+    settings = config.load(_BackupSection, datadir.settings_file, os.environ).backup
+    same = (each for each in settings.targets if urlsplit(each.url).netloc == bucket.netloc)
+    target = next(same, TargetSettings(name="export", url=url))
+    target = msgspec.structs.replace(target, name="export", url=url)
+    return S3Target(target, settings, datadir.workspace, os.environ.get, ATTEMPTS_MAX)
