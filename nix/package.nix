@@ -64,6 +64,7 @@ let
         ../pyproject.toml
         ../setup.py
         ../README.md
+        ../LICENSE
         ../appliance
         ../doctor
         ../migrations

@@ -107,6 +107,11 @@ def test_dependencies_are_those_of_the_project(packages):
     assert {key: {normal(name) for name in each} for key, each in dependencies.items()} == wanted
 
 
+def test_source_of_the_package_has_the_licence():
+    sources = (ROOT / "nix/package.nix").read_text(encoding="utf-8")
+    assert "../LICENSE\n" in sources
+
+
 def test_spark_image_has_the_packages_of_the_group(packages):
     wanted = names(PROJECT["dependency-groups"]["spark"])
     assert wanted <= {normal(name) for name in packages[SYSTEMS[0]]["spark"]}
