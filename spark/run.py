@@ -269,7 +269,7 @@ def is_up_to_date(job: JobDefinition, ask: JobRequest, segments: Location | None
 
 def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Location | None) -> JobReport:
     """Run the job in a session, after new segments are ingested."""
-    from spark import session  # starts Java, which a run with nothing to do does without
+    from spark import probe, session  # starts Java, which a run with nothing to do does without
 
     engine = session.EngineSettings(
         flags.master, flags.remote, flags.driver_memory, flags.event_log,
@@ -279,6 +279,8 @@ def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Location | 
     ask.progress.say(f"{flags.job}: starting Spark {flags.master or flags.remote or 'here'}")
     ask = ask._replace(spark=session.build(flags.job, engine))
     try:
+        if flags.remote or not ask.spark.sparkContext.master.startswith("local"):
+            probe.require(ask.spark, segments or ask.source, ask.out)
         if segments is not None:
             run_module("ingest").run(ask._replace(source=segments))
             if not (ask.out / "silver" / "runs").exists():
