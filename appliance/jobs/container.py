@@ -5,22 +5,31 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from appliance.jobs import engine
 from appliance.jobs.executor import AttemptOrder, AttemptStart, Execution, NotStarted
 from appliance.jobs.process import ProcessExecution
+from appliance.jobs.settings import JobsSettings
 
 PREFIX = "agentlip-"
 LABEL = "agentlip.workspace"
 ARTEFACTS = "/artefacts"
 
 
-def start(path: str | None, order: AttemptOrder) -> Execution:
-    """As a process or a container; `path`: the engine's socket. Raises NotStarted."""
-    if order.spec.image is None:
+def start(settings: JobsSettings, order: AttemptOrder) -> Execution:
+    """As a process or a container. Raises NotStarted."""
+    spec = order.spec
+    if spec.spark:
+        if not settings.spark:
+            raise NotStarted("a Spark job needs `spark` of [jobs]")
+        spec = msgspec.structs.replace(spec, command=(*settings.spark, *spec.command))
+        order = msgspec.structs.replace(order, spec=spec)
+    if spec.image is None:
         return ProcessExecution(order)
-    if path is None:
+    if settings.container_socket is None:
         raise NotStarted("a job with an image needs `container_socket` of [jobs]")
-    return ContainerExecution(order, path)
+    return ContainerExecution(order, settings.container_socket)
 
 
 class ContainerExecution(ProcessExecution):

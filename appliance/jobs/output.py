@@ -1,9 +1,11 @@
 """The output of an attempt, which its launcher writes to a file."""
 
 import codecs
+from contextlib import suppress
 from pathlib import Path
 
 PIECE_BYTES = 64 * 1024
+TAIL_BYTES = 4096
 POLL_SECONDS = 0.5  # between two looks at a file that grows
 
 
@@ -20,3 +22,10 @@ def read(file: Path, after: int) -> tuple[str, int]:
     if not text:  # an incomplete character at the end of the file
         return data.decode(errors="replace"), after + len(data)
     return text, after + len(data) - len(decoder.getstate()[0])
+
+
+def tail(file: Path) -> str:
+    """The end of what was written so far."""
+    with suppress(OSError):
+        return read(file, max(0, file.stat().st_size - TAIL_BYTES))[0]
+    return ""

@@ -18,7 +18,9 @@ from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 
 START_SECONDS = 30.0
 END_SECONDS = 60.0  # after its time limit, for the end of the attempt
+INHERITED_VARIABLES = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER"}
 ANSWER_BYTES_MAX = 64 * 1024
+ARTEFACTS = "AGENTLIP_ARTEFACTS"
 CGROUPS = Path("/sys/fs/cgroup")
 PROGRAM = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r});"
@@ -29,11 +31,11 @@ PROGRAM = (
 class ProcessExecution:
     def __init__(self, order: AttemptOrder, container: Mapping[str, Any] | None = None) -> None:
         spec = order.spec
-        self._seconds = spec.timeout_seconds
+        self._spec = spec
         is_limited = container is None and (spec.cpus or spec.memory_mb)
         self._cgroup = _cgroup_for(order) if is_limited else None
         fields = msgspec.structs.asdict(spec) | {
-            "environment": {**order.environment, "AGENTLIP_ARTEFACTS": str(order.artefacts)},
+            "environment": {**inherited(), **order.environment, ARTEFACTS: str(order.artefacts)},
             "folder": str(order.folder),
             "output": str(order.kept / f"{order.number}.log"),
             "artefacts": str(order.artefacts),
@@ -54,12 +56,12 @@ class ProcessExecution:
 
     def wait(self) -> AttemptEnd:
         try:
-            last = self._request(b"wait", self._seconds + END_SECONDS)
+            last = self._request(b"wait", self._spec.timeout_seconds + END_SECONDS)
         except (OSError, ProcessEnded, ResponseLate, ResponseTooLong):
             return AttemptEnd(LOST, error="its supervisor ended")
         finally:
             self.kill()
-        state, error = _outcome(last["reason"], last["code"], self._seconds)
+        state, error = _outcome(last["reason"], last["code"], self._spec)
         artefacts = msgspec.convert(last["artefacts"], list[wire.Artefact])
         return AttemptEnd(state, last["code"], error, last["bytes"], last["tail"], artefacts)
 
@@ -81,13 +83,20 @@ class ProcessExecution:
         return msgspec.json.decode(self._process.ask(line, seconds, ANSWER_BYTES_MAX))
 
 
-def _outcome(reason: str, code: int, seconds: float) -> tuple[str, str | None]:
+def inherited() -> dict[str, str]:
+    """The variables that every process of a job inherits. `agentlip` is on its path."""
+    variables = {name: os.environ[name] for name in INHERITED_VARIABLES & os.environ.keys()}
+    programs = (variables.get("PATH", os.defpath), str(Path(sys.executable).parent))
+    return variables | {"PATH": os.pathsep.join(programs)}
+
+
+def _outcome(reason: str, code: int, spec: wire.JobSpec) -> tuple[str, str | None]:
     """State and error of a command. `reason`: why the launcher ended it, or empty."""
     if reason == "cancelled":
         return CANCELLED, None
     if reason:
-        return FAILED, f"timed out after {seconds:g} s"
-    if code == 0:
+        return FAILED, f"timed out after {spec.timeout_seconds:g} s"
+    if code in spec.success_codes:
         return SUCCEEDED, None
     return FAILED, f"ended by signal {-code}" if code < 0 else f"exit code {code}"
 

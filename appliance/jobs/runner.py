@@ -1,6 +1,5 @@
 """JobRunner: the verbs of jobs and runs, and the attempts that run now."""
 
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -42,7 +41,6 @@ KEPT_DAYS = 30  # after a run is over
 KEPT_RUNS = 20  # the latest of each job are kept longer
 TOKEN = "AGENTLIP_TOKEN"
 T = TypeVar("T")
-INHERITED_VARIABLES = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER"}
 
 
 class JobRunner:
@@ -186,6 +184,10 @@ class JobRunner:
         """Waits while the run is not over, at most `wait_seconds`."""
         read = partial(self.store.read, queries.show, run_id)
         run = self._await(read, lambda run: run.ended_at is not None, wait_seconds)
+        running = [attempt for attempt in run.attempts if attempt.ended_at is None]
+        for attempt in running:
+            tail = in_thread(output.tail, self._kept / run_id / f"{attempt.number}.log")
+            run.attempts[-1] = msgspec.structs.replace(attempt, tail=tail)
         return wire.RunShown(run)
 
     def history(self, job: str, query: wire.JobHistoryQuery) -> wire.RunList:
@@ -410,9 +412,8 @@ class JobRunner:
 
     def _environment(self, attempt: writes.ClaimedAttempt) -> dict[str, str]:
         """Raises BadSettings for a secret that can't be read."""
-        spec, inherited = attempt.spec, INHERITED_VARIABLES & os.environ.keys()
-        environment = {name: os.environ[name] for name in inherited if attempt.spec.image is None}
-        environment |= spec.environment
+        spec = attempt.spec
+        environment = dict(spec.environment)
         for name, path in spec.secrets.items():
             environment[name] = secret(str(self._workspace / path))
         environment |= {

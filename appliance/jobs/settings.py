@@ -8,3 +8,6 @@ class JobsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     container_socket: str | None = None
     """socket of Docker or Podman, for jobs with an `image`; with it a program can become root"""
+
+    spark: tuple[str, ...] = ()
+    """program that runs Spark jobs; it gets their command behind its own arguments"""

@@ -51,6 +51,8 @@ def check_rules(spec: wire.JobSpec) -> None:
     """Raises SpecProblem."""
     if not spec.command and spec.image is None:
         raise SpecProblem("command", "only a job with an `image` needs no program")
+    if spec.spark and spec.image is not None:
+        raise SpecProblem("spark", "a job with an `image` runs what the image has")
     if spec.mounts and spec.image is None:
         raise SpecProblem("mounts", "only a job with an `image` has `mounts`")
     if spec.cron is not None:

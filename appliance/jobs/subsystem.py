@@ -57,15 +57,15 @@ class JobsSubsystem(Subsystem):
     def __init__(self, host: Host, needs: JobsNeeds) -> None:
         clock, log, workspace = host.clock, host.log, host.datadir.workspace
         self._needs, self._clock = needs, clock
-        path = host.section(JobsSettings).container_socket
+        settings = host.section(JobsSettings)
         store = host.open_store(STORE)
         self._reported = JobRuns(store)
         self.stores = (store,)
         self.runner = JobRunner(
             store, JobCatalogue(workspace, log), needs.book, clock, log,
             workspace=workspace, kept=host.datadir.dir / "jobs", instance_id=host.instance_id,
-            url=needs.url, start=partial(start, path), find=partial(find, path),
-            failures=host.doctor_due,
+            url=needs.url, start=partial(start, settings),
+            find=partial(find, settings.container_socket), failures=host.doctor_due,
         )  # fmt: skip
         if STORE not in host.damaged:
             self.runner.open()

@@ -20,6 +20,7 @@ VariableName = Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 ScopeName = Annotated[str, Meta(max_length=200)]
 Text = Annotated[str, Meta(max_length=200)]
 Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
+ExitCode = Annotated[int, Meta(ge=0, le=255)]
 
 
 class AskBefore(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,6 +55,8 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
     command      the program and its arguments; it runs in the workspace's folder. With `image`: the
                  arguments of the image, which may be none
+    spark        the command is a Spark job and its arguments, for the program in [jobs] of the
+                 settings
     image        of a container, instead of a process; the engine has to have it
     mounts       of the container, as `FOLDER:PATH` or `FOLDER:PATH:ro`; a relative folder begins
                  at the workspace
@@ -67,6 +70,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     ask          a question that has to be answered before each run
     catch_up     `once`: a time that was missed starts one run later; `skip`: none
     timeout_seconds  of one attempt
+    success_codes  the exit codes of a success
     retries      attempts after the first one, for the outcomes in `retry_on`
     backoff      the delays before them
     overlap      while a run with the same concurrency key is not over, another one is skipped,
@@ -79,6 +83,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """
 
     command: Annotated[tuple[Argument, ...], Meta(max_length=100)]
+    spark: bool = False
     image: Annotated[str, Meta(pattern="^[a-zA-Z0-9][^ ]{0,299}$")] | None = None
     mounts: Annotated[tuple[Annotated[str, Meta(pattern="^[^:]{1,500}:/[^:]{0,500}(:ro)?$")], ...],
                       Meta(max_length=20)] = ()  # fmt: skip
@@ -97,6 +102,7 @@ class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     ask: AskBefore | None = None
     catch_up: Literal["once", "skip"] = "once"
     timeout_seconds: Seconds = 3600.0
+    success_codes: Annotated[tuple[ExitCode, ...], Meta(max_length=50)] = (0,)
     retries: Annotated[int, Meta(ge=0, le=20)] = 0
     retry_on: tuple[Literal["failed", "lost"], ...] = ("failed", "lost")
     backoff: RetrySettings = RetrySettings(initial_seconds=10.0, max_seconds=3600.0)
@@ -123,7 +129,7 @@ class JobRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     finished_at: Instant
     seconds: Annotated[float, Meta(ge=0, le=1e9)]
     outcome: Outcome
-    exit_code: Annotated[int, Meta(ge=0, le=255)]
+    exit_code: ExitCode
     counts: Annotated[
         dict[CountName, Annotated[int, Meta(ge=0, le=2**53)]], Meta(max_length=50)
     ] = {}

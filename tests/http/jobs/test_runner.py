@@ -29,13 +29,16 @@ JOBS = {
     "slow": 'command = ["sleep", "600"]\ntimeout_seconds = 0.2',
     "missing": 'command = ["no-such-program"]',
     "loud": 'command = ["sh", "-c", "yes 0123456789 | head -c 300000"]\noutput_bytes_max = 1000',
+    "lenient": 'command = ["sh", "-c", "exit 10"]\nsuccess_codes = [0, 10]',
+    "sparky": 'command = ["ingest", "--in", "a"]\nspark = true',
     "caller": 'command = ["sh", "-c", "echo $AGENTLIP_TOKEN; sleep 600"]\nscopes = ["jobs:read"]',
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    served = ServedHub(tmp_path_factory.mktemp("runner"))
+    spark = '[jobs]\nspark = ["sh", "-c", "echo $0 $@; which agentlip"]\n'
+    served = ServedHub(tmp_path_factory.mktemp("runner"), settings=spark)
     folder = served.workspace / "jobs"
     folder.mkdir()
     for name, text in JOBS.items():
@@ -73,6 +76,7 @@ def until_output(hub, run_id, text):
     ("job", "state", "code", "error"),
     [
         ("good", "succeeded", 0, None),
+        ("lenient", "succeeded", 10, None),
         ("bad", "failed", 7, "exit code 7"),
         ("slow", "failed", -15, "timed out after 0.2 s"),
         ("missing", "failed", 127, "exit code 127"),
@@ -96,6 +100,12 @@ def test_output_and_artefacts_are_kept(hub):
     assert attempt["tail"].endswith("0123456789\n01234567")
 
 
+def test_spark_job_is_run_by_the_program_of_the_settings(hub):
+    first, second = run(hub, "sparky")["attempts"][0]["tail"].splitlines()
+    assert first == "ingest --in a"
+    assert second.endswith("/agentlip")
+
+
 def test_failed_attempt_is_repeated_and_both_are_kept(hub):
     ended = run(hub, "flaky")
     assert ended["state"] == "succeeded"
@@ -105,6 +115,7 @@ def test_failed_attempt_is_repeated_and_both_are_kept(hub):
 def test_run_is_cancelled_and_another_is_refused_meanwhile(hub):
     run_id = request(hub, "sleepy")
     until_output(hub, run_id, "ready")
+    assert show(hub, run_id)["attempts"][0]["tail"] == "ready\n"
     refused = hub.http.post("/api/v1/jobs/sleepy/runs", {})
     assert (refused.status, refused.body["code"]) == (409, "JOB_BUSY")
     assert hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {}).status == 200

@@ -45,6 +45,8 @@ def test_file_is_read(tmp_path):
         ("retries = 2", "interval_seconds = 60", 4, "not both"),
         ('LANG = "C"', 'LANG = "C"\n[secrets]\nLANG = "f"', 12, "LANG is in `environment` too"),
         ('command = ["ops/report", "--week"]', "", 1, "missing required field `command`"),
+        ("retries = 2", 'spark = true\nimage = "x"', 4, "runs what the image has"),
+        ("retries = 2", "success_codes = [0, 256]", 4, "expected `int` <= 255"),
         ("retries = 2", 'mounts = ["lake:/data"]', 4, "only a job with an `image` has `mounts`"),
         ('LANG = "C"', 'LANG = """', 11, "Unterminated string"),
     ],
