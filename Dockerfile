@@ -63,7 +63,7 @@ LABEL org.opencontainers.image.title="Agentlip Appliance" \
       org.opencontainers.image.description="Self-hosted coordination appliance for AI agents" \
       org.opencontainers.image.licenses="MIT"
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /data --shell /usr/sbin/nologin agentlip \
- && install -d -o agentlip -g agentlip -m 0750 /data
+ && install -d -o agentlip -g agentlip -m 0750 /data /run/agentlip
 COPY --from=dependencies /opt/agentlip /opt/agentlip
 COPY --from=scripts /scripts/docker-entrypoint /usr/local/bin/docker-entrypoint
 ENV PATH=/opt/agentlip/bin:$PATH HOME=/data

@@ -6,6 +6,7 @@
 #   master                  a standalone master: 7077
 #   worker spark://M:7077   a standalone worker with the container's memory
 #   connect [--lake LAKE]   a Spark Connect server on 15002 with the tables of the lake
+#   serve SOCKET            runs the jobs that an appliance requests over a socket
 #   history DIR             the history server over event logs, pages on 18080
 #   driver ARGUMENTS...     what spark-submit starts on Kubernetes
 #   executor                what a Kubernetes driver starts
@@ -47,7 +48,7 @@ role=${1:-help}
 [ $# -eq 0 ] || shift
 case $role in
     help | --help | -h)
-        sed -n '2,11s/^# \{0,1\}//p' "$0"
+        sed -n '2,12s/^# \{0,1\}//p' "$0"
         ;;
     master)
         daemon_settings
@@ -62,6 +63,14 @@ case $role in
         ;;
     connect)
         exec python3 /opt/agentlip/spark/connect.py "$@"
+        ;;
+    serve)
+        cd /data # the workspace
+        mkdir -p jobs
+        for file in /opt/agentlip/jobs/*; do
+            [ -e "jobs/${file##*/}" ] || cp "$file" jobs/
+        done
+        exec python3 -m appliance.jobs.spark_service serve "${1:-/run/agentlip/spark}" /opt/entrypoint.sh
         ;;
     history)
         export SPARK_HISTORY_OPTS="-Dspark.history.fs.logDirectory=file://${1:-$SPARK_EVENT_LOG_DIR}"

@@ -101,7 +101,7 @@ def keep(flags: argparse.Namespace, record: last_run.RunRecord) -> None:
         problems.append(last_run.write(out, record))
     if flags.report_to:
         try:
-            token = pull.read_token(flags.token_file)
+            token = pull.read_token(flags.token_file) or os.environ.get("AGENTLIP_TOKEN")
             problems.append(last_run.send(flags.report_to, token, record))
         except errors.Usage as error:
             problems.append(error.message)
@@ -157,8 +157,9 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
     )
     parser.add_argument("--token-file", type=Path, help="file with the token for the appliance")
     parser.add_argument(
-        "--report-to", metavar="URL", help="appliance to which the run is reported, when it ends"
-    )
+        "--report-to", metavar="URL", default=os.environ.get("AGENTLIP_URL"),
+        help="appliance to which the run is reported, when it ends",
+    )  # fmt: skip
     if job.days != NEVER:
         required = job.days == REQUIRED
         parser.add_argument(

@@ -8,7 +8,7 @@ import yaml
 
 from tests.contract.test_walls import ROOT
 
-FILE = ROOT / "ops/quadlet/agentlip.container"
+FILES = ("agentlip", "agentlip-spark")
 
 
 def option(flag: str) -> Callable[[str], str]:
@@ -20,8 +20,9 @@ FLAGS: dict[str, Callable[[str], str]] = {
     "AddCapability": option("--cap-add"),
     "ContainerName": option("--name"),
     "DropCapability": option("--cap-drop"),
-    "Environment": option("--env"),
+    "Environment": lambda value: f"--env {value}",  # quoted for systemd as for a shell
     "EnvironmentFile": option("--env-file"),
+    "Exec": lambda value: value,
     "HealthCmd": option("--health-cmd"),
     "HealthInterval": option("--health-interval"),
     "HealthRetries": option("--health-retries"),
@@ -40,10 +41,11 @@ FLAGS: dict[str, Callable[[str], str]] = {
 SERVICE = {"Restart", "TimeoutStartSec", "TimeoutStopSec"}
 
 
-def sections() -> dict[str, dict[str, list[str]]]:
+def sections(name: str = "agentlip") -> dict[str, dict[str, list[str]]]:
     """Each section's keys with their values, in their order."""
     result: dict[str, dict[str, list[str]]] = {}
-    for line in FILE.read_text("utf-8").splitlines():
+    file = ROOT / "ops/quadlet" / f"{name}.container"
+    for line in file.read_text("utf-8").splitlines():
         if line.startswith("["):
             section = result.setdefault(line.strip("[]"), {})
         elif line and not line.startswith("#"):
@@ -52,13 +54,14 @@ def sections() -> dict[str, dict[str, list[str]]]:
     return result
 
 
-def test_every_key_is_known_to_podman_and_systemd() -> None:
-    parts = sections()
+@pytest.mark.parametrize("name", FILES)
+def test_every_key_is_known_to_podman_and_systemd(name: str) -> None:
+    parts = sections(name)
     assert set(parts) == {"Unit", "Container", "Service", "Install"}
     assert set(parts["Container"]) - {"Image"} <= set(FLAGS)
     assert set(parts["Service"]) <= SERVICE
     assert parts["Install"] == {"WantedBy": ["default.target"]}
-    assert parts["Container"]["Image"] == ["localhost/agentlip:local"]
+    assert parts["Container"]["Image"] == [f"localhost/{name}:local"]
 
 
 def test_it_has_the_limits_of_the_compose_file() -> None:
@@ -69,11 +72,23 @@ def test_it_has_the_limits_of_the_compose_file() -> None:
     assert [each.lower() for each in container["DropCapability"]] == ["all"]
     assert (container["ReadOnly"], container["NoNewPrivileges"]) == (["true"], ["true"])
     assert container["Tmpfs"] == appliance["tmpfs"]
-    assert container["Volume"] == [f"{compose['volumes']['data']['name']}:/data"]
+    assert container["Volume"] == [f"agentlip_{volume}" for volume in appliance["volumes"]]
+    variable, _, value = container["Environment"][0].strip("'").partition("=")
+    assert value == appliance["environment"][variable]
     assert container["PodmanArgs"] == [
         f"--memory={appliance['mem_limit']} --pids-limit={appliance['pids_limit']}"
         f" --stop-timeout={appliance['stop_grace_period'].removesuffix('s')}"
     ]
+
+
+def test_spark_has_what_it_has_with_compose() -> None:
+    container = sections("agentlip-spark")["Container"]
+    compose = yaml.safe_load((ROOT / "ops/compose.yaml").read_text("utf-8"))
+    spark = compose["services"]["spark"]
+    *shared, scratch = spark["volumes"]
+    assert container["Volume"] == [*(f"agentlip_{volume}" for volume in shared), scratch]
+    assert container["Exec"] == [" ".join(spark["command"])]
+    assert container["User"] == [spark["user"]]
 
 
 @pytest.mark.parametrize("key", ["Interval", "Timeout", "StartPeriod", "Retries"])

@@ -138,7 +138,7 @@ COMPOSE_1_29 = {"services", "networks", "volumes", "configs", "secrets"}
 SERVICE_1_29 = {
     "image", "build", "restart", "read_only", "tmpfs", "volumes", "ports", "cap_add", "cap_drop",
     "security_opt", "pids_limit", "mem_limit", "stop_grace_period", "networks", "environment",
-    "profiles", "depends_on", "healthcheck", "command", "user", "init",
+    "profiles", "depends_on", "healthcheck", "command", "user", "init", "network_mode",
 }  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def test_compose_files_have_the_schema_of_compose_2():
 
 @pytest.mark.container
 @pytest.mark.parametrize(
-    "profile", [[], *(["--profile", name] for name in ("tls", "monitoring", "job"))]
+    "profile", [[], *(["--profile", name] for name in ("tls", "monitoring", "spark", "job"))]
 )
 @pytest.mark.parametrize("file", COMPOSE_FILES)
 def test_compose_of_this_machine_accepts_the_file(profile, file):

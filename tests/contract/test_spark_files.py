@@ -97,9 +97,8 @@ def pods(name):
 
 
 def test_every_manifest_is_checked_here():
-    assert sorted(path.name for path in tracked("ops/spark/*")) == sorted(
-        [*MANIFESTS, "compose.yaml", "compose-s3.yaml"]
-    )
+    files = [path.name for path in tracked("ops/spark/*") if path.parent.name != "jobs"]
+    assert sorted(files) == sorted([*MANIFESTS, "compose.yaml", "compose-s3.yaml"])
 
 
 @pytest.mark.spark
