@@ -19,6 +19,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
+from appliance.auditlog.commands import CURRENT, is_act
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 
@@ -108,6 +109,7 @@ class Session(msgspec.Struct, frozen=True):
 
     def answer(self, value: Any, sentence: str) -> None:
         """Print one result: JSON for machines, a sentence for people."""
+        CURRENT.get().outcome["answer"] = value
         write_line(_json(value) if self.machine else sentence)
 
     def line(self, row: Mapping[str, Any], columns: Sequence[tuple[str, str]]) -> None:
@@ -183,7 +185,13 @@ def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., N
             as_json=as_json or bool(above.get("as_json")),
             as_jsonl=as_jsonl or bool(above.get("as_jsonl")),
         )
-        function(session, *args, **more)
+        if not is_act(ctx.command_path, more):
+            function(session, *args, **more)
+            return
+        from appliance.auditlog.offline import recorded
+
+        with recorded(ctx.command_path, session.workspace, more):
+            function(session, *args, **more)
 
     def entry(**given: Any) -> None:
         flags = [given.pop(name) for name in ("ctx", "workspace", "as_json", "as_jsonl")]

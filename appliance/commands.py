@@ -83,6 +83,10 @@ COMMANDS = {
         ),
     },
     "Administration": {
+        "audit": (
+            "appliance.audit.cli:app",
+            "The audit log: what administrators did, in a chain of hashes.",
+        ),
         "backup": (
             "appliance.backup.cli:app",
             "Backups of the whole workspace: create, verify, prune, restore, copies elsewhere.",

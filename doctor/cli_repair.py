@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from appliance.auditlog.commands import CURRENT
+from appliance.auditlog.offline import recorded
 from appliance.checks.check import Check
 from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import Clock, SystemClock
@@ -108,7 +110,10 @@ class _Command:
             raise typer.Exit(run.exit_code(outcomes, strict=False))
         owner = RunningAppliance(self.datadir)
         repair = Repair(self.datadir, self.settings, self.clock, self._progress, owner, again)
-        results = repair.apply(planned.steps)
+        steps = {"steps": [f"{step.check}: {step.message}" for step in planned.steps]}
+        with recorded("agentlip doctor repair", self.datadir.workspace, steps):
+            results = repair.apply(planned.steps)
+            CURRENT.get().outcome["answer"] = results
         outcomes, left = self.examine(checks, plan, again)
         if self.as_json:
             done = RepairReport(applied=True, plan=planned, results=results, checks=outcomes)

@@ -31,11 +31,19 @@ CEILINGS = {
     "web": 3_260, "workspace, recovery, upgrade": 2_830,
     OTHER: 10_510, "tests": 72_200,
 }  # fmt: skip
-OF_MONITORING = (
-    "appliance/monitoring/", "ops/monitoring/", "appliance/notify/", "appliance/integrations/notify_", "appliance/maintenance/",
-    "appliance/web/write_gate.py", "appliance/forecast/", "appliance/rates/cli.py",
-    "ops/advisories.py",
-)  # fmt: skip
+# Folders and files of the rows that are more than a package; checks and what connects them too.
+PARTS = {
+    "jobs": ("appliance/jobs/", "appliance/integrations/jobs_"),
+    "network, relay": (
+        "appliance/relay/", "appliance/sdk/network/", "appliance/mailbox/",
+        "appliance/integrations/relay_",
+    ),
+    "monitoring": (
+        "appliance/monitoring/", "appliance/notify/", "appliance/integrations/notify_",
+        "appliance/maintenance/", "appliance/web/write_gate.py", "appliance/forecast/",
+        "appliance/rates/cli.py", "appliance/audit/", "appliance/auditlog/", "ops/monitoring/",
+    ),
+}  # fmt: skip
 NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENDMARKER,
@@ -62,19 +70,11 @@ def count(text: str) -> int:
 
 def package_of(path: str) -> str:
     """The row of a file, by its path from the root of the tree. Checks are the doctor's, also in
-    the folder of a subsystem, except those of jobs and of the agent network."""
+    the folder of a subsystem, except those of PARTS."""
+    for row, prefixes in PARTS.items():
+        if path.startswith(prefixes):
+            return row
     parts = path.split("/")
-    if path.startswith(("appliance/jobs/", "appliance/integrations/jobs_")):
-        return "jobs"  # one budget for all that the runner needs
-    if path.startswith(OF_MONITORING):
-        return "monitoring"  # also what ops/ ships
-    if path.startswith(
-        (
-            "appliance/relay/", "appliance/sdk/network/", "appliance/mailbox/",
-            "appliance/integrations/relay_",
-        )
-    ):  # fmt: skip
-        return "network, relay"
     if parts[0] == "appliance" and any(part.startswith("checks") for part in parts):
         return "doctor"
     name = parts[1] if parts[0] == "appliance" and len(parts) > 2 else parts[0]

@@ -77,7 +77,8 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A store at the cut. `rows`: the number of rows of each table, without full-text indexes and
     tables that SQLite manages. `last_event_id`: 0 for stores without events. `held_by_other`:
     another program was writing to a shared store, which was read alone, beside the others.
-    `missing_blobs`: how many that rows name were missing or damaged."""
+    `missing_blobs`: how many that rows name were missing or damaged. `head`: number and hash of the
+    newest record of a chain, as `NUMBER:HASH`."""
 
     file: str
     store_id: str
@@ -87,6 +88,7 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     pause_ms: float = 0.0
     held_by_other: bool | msgspec.UnsetType = msgspec.UNSET  # not in manifests of other stores
     missing_blobs: int | msgspec.UnsetType = msgspec.UNSET  # the same, without blobs
+    head: str | msgspec.UnsetType = msgspec.UNSET  # the same, without a chain
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):

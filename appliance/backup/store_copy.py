@@ -42,6 +42,7 @@ def facts_of(
 ) -> StoreFacts:
     """Store id, schema and number of rows."""
     declaration = declaration_of(store)
+    head = connection.execute(declaration.head).fetchone() if declaration.head else None
     return StoreFacts(
         file=file_of(store),
         store_id=meta.read(connection, declaration.id_key) or "",
@@ -51,6 +52,7 @@ def facts_of(
         pause_ms=pause_ms,
         held_by_other=held_by_other or UNSET,
         missing_blobs=missing_blobs,
+        head=head[0] if head else UNSET,
     )
 
 
@@ -62,7 +64,7 @@ def find_differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
             yield f"the table {table} is {'missing' if now is None else 'not in the manifest'}"
         elif before != now:
             yield f"{table} has {now:,} rows; the manifest says {before:,}"
-    for name in ("store_id", "schema", "last_event_id", "missing_blobs"):
+    for name in ("store_id", "schema", "last_event_id", "missing_blobs", "head"):
         before, now = getattr(expected, name), getattr(actual, name)
         if before not in (now, UNSET):  # older manifests don't say how many blobs are missing
             yield f"{name} is {now!r}; the manifest says {before!r}"

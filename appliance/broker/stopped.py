@@ -1,5 +1,6 @@
 """Revokes a member on the file of a stopped broker."""
 
+from appliance.auditlog.commands import CURRENT
 from appliance.broker import admin_writes, queries, wire
 from appliance.broker.views import member_to_wire
 from appliance.kernel.clock import SystemClock
@@ -10,6 +11,7 @@ from appliance.workspace.stopped_store import stopped_store
 def revoke_member(datadir: DataDir, slug: str, key_or_name: str) -> wire.MemberReply:
     """Raises MeshNotFound, NoSuchMember, HubRunning and MigrationPending."""
     clock = SystemClock()
+    CURRENT.get().begin()
     with stopped_store(datadir, "broker", clock) as store:
         directory = store.read(queries.directory)
         member = directory.find(directory.mesh(slug).id, key_or_name)

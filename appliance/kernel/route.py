@@ -60,6 +60,7 @@ class Operation(msgspec.Struct, frozen=True):
     errors         error classes for the documentation, beside the usual ones
     refusal        keys that the body of an error has too
     example        a request body for the documentation
+    audited        it is an administrative act, which the audit log records
     """
 
     scope: str | None
@@ -82,6 +83,7 @@ class Operation(msgspec.Struct, frozen=True):
     errors: tuple[type[ApplianceError], ...] = ()
     refusal: Mapping[str, Any] = {}
     example: Any = None
+    audited: bool = False
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -146,11 +146,13 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     opens    `module:function(path, synchronous)` of a shared store, which opens the file, or makes
              it, and brings its schema up to date. It runs for each connection and may be called at
              the same time by several threads and programs
+    head     the query of the newest link of a chain of hashes, which each backup notes
     """
 
     path: str = ""  # its file, below the workspace; default: in the data folder, after its name
     shared: bool = False
     opens: str = ""
+    head: str = ""
     needed: bool = False  # without it nothing is served
     marks_workspace: bool = False  # a directory with its file is a workspace
     keeps_record: bool = False  # has a copy of the record of stores, and the epoch

@@ -2,5 +2,5 @@
 
 from typing import Literal
 
-LogKind = Literal["events", "relay", "broker", "bus", "courier", "inbox", "outbox"]
-LOGS = ("events", "relay", "broker", "bus", "courier", "inbox", "outbox")
+LogKind = Literal["events", "audit", "relay", "broker", "bus", "courier", "inbox", "outbox"]
+LOGS = ("events", "audit", "relay", "broker", "bus", "courier", "inbox", "outbox")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from appliance.auditlog.commands import CURRENT
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import SystemClock
 from appliance.tokens.service import Tokens
@@ -15,6 +16,7 @@ from appliance.workspace.stopped_store import stopped_store
 def tokens_of(datadir: DataDir) -> Iterator[tuple[Tokens, Sessions]]:
     """The services on this workspace's file. Raises HubRunning and MigrationPending."""
     clock = SystemClock()
+    CURRENT.get().begin()
     with stopped_store(datadir, "auth", clock) as store:
         tokens = Tokens(store, TokenBook(), datadir, clock)
         yield tokens, Sessions(store, tokens, clock)

@@ -25,6 +25,7 @@ OF_PACKAGE = {
     "network": 1,
     "child": 1,
     "busfile": 1,
+    "auditlog": 1,
     "web": 2,
     "sdk": 3,
     "checks": 2,

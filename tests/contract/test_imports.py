@@ -38,6 +38,7 @@ IMPORTERS = {
         "appliance.checks.*",
         "appliance.*.checks*",  # read the rows of a store
         "appliance.busfile.*",  # works without a server
+        "appliance.auditlog.file",  # the same
         "appliance.recovery.*",  # fills a whole file
         "appliance.backup.*",  # copies and compares whole files
         "appliance.*.restored",  # changes a whole file in a restore

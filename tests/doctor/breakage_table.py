@@ -156,6 +156,10 @@ FILES = (
 
 STORE_FILES = (
     Breakage(
+        "record of the audit log was changed", by.changed_record, ("audit.chain:broken",), LOST
+    ),
+    Breakage("audit log is damaged", by.damaged_audit_log, ("audit.chain:unreadable",), LOST),
+    Breakage(
         "store is missing", by.remove(".agentlip/inbox.sqlite3"), ("store.opens:missing",), LOST
     ),
     Breakage("store is empty", by.empty_file("outbox"), ("store.opens:empty",), LOST),

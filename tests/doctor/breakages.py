@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from appliance.auditlog import file as audit_file
+from appliance.auditlog.record import AuditRecord
 from appliance.checks.context import Context
 from appliance.kernel import event_ids
 from appliance.kernel.clock import HOUR_MS, SystemClock, iso
@@ -98,6 +100,24 @@ def remove(name: str) -> Break:
             path.unlink()
 
     return damage
+
+
+def audited(path: Path) -> None:
+    """Two records of the audit log."""
+    for act in ("POST /a", "POST /b"):
+        record = AuditRecord(0, workspace_now_ms(), act, "done", None, "server", "http", "{}")
+        audit_file.append(path, record)
+
+
+def changed_record(workspace: WorkspaceFixture) -> None:
+    audited(workspace.data.database("audit"))
+    sql("audit", "UPDATE log SET actor = 'nobody' WHERE seq = 2")(workspace)
+
+
+def damaged_audit_log(workspace: WorkspaceFixture) -> None:
+    path = workspace.data.database("audit")
+    path.write_bytes(b"no database" * 1000)
+    path.chmod(0o600)
 
 
 def sql(store: str, *statements: str) -> Break:

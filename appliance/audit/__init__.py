@@ -1,0 +1,1 @@
+"""The audit log in the appliance: what administrators did, over HTTP, for tools and by commands."""

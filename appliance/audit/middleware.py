@@ -1,0 +1,107 @@
+"""The hook of the audit log: records each request whose operation is `audited`.
+
+The intent is on the disk before the operation runs, and the outcome before the response is sent.
+The state before and after the act is the reply to GET of its path, or of the nearest path above it
+that has GET. If that is a list, it is the row that the act names.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from appliance.auditlog.record import Phase
+from appliance.auditlog.trail import AuditTrail
+from appliance.kernel.auth import ADMIN, Principal
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.route import Route, responder_name
+from appliance.web.body import QueryPlan
+from appliance.web.observe import Response
+
+_READER = Principal("appliance:audit", "the audit log", frozenset({ADMIN}))
+_decode = msgspec.json.Decoder().decode
+
+
+class StateReader:
+    """Reads what an act is about, through the operations that clients read it with."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        json = "application/json"
+        self._routes = {
+            route.path: route
+            for route in routes
+            if "GET" in route.operations and route.operations["GET"].media == json
+        }
+
+    def read(self, req: Any, params: Mapping[str, str], command: Mapping[str, Any]) -> Any:
+        """None without such an operation, or if there is nothing. `params` are those of the path of
+        the act, `command` are the fields of its body."""
+        path = template = req.uri_template or ""
+        while path and path not in self._routes:
+            path = path.rpartition("/")[0]
+        given = {name: value for name, value in params.items() if f"{{{name}}}" in path}
+        is_item = given == params and params and (path != template or req.method != "POST")
+        named = [value for name, value in params.items() if name not in given]
+        named = named or [value for value in command.values() if isinstance(value, str)]
+        if not path or not (is_item or named):
+            return None
+        state = self._get(req, self._routes[path], given)
+        return state if is_item or state is None else row_of(state, named)
+
+    def _get(self, req: Any, route: Route, params: Mapping[str, str]) -> Any:
+        inner, resp = copy(req), Response()
+        query = QueryPlan(route.operations["GET"].query).parse("")
+        inner.context = SimpleNamespace(principal=_READER, query=query, method="GET")
+        try:
+            getattr(route.resource, responder_name("GET", route.suffix))(inner, resp, **params)
+        except ApplianceError:
+            return None
+        return _decode(resp.data) if resp.data else None
+
+
+def row_of(state: Any, named: Sequence[str]) -> Any:
+    """The row of the lists in `state` that has one of these values in a field; None: no row."""
+    lists = [value for value in state.values() if isinstance(value, list)]
+    rows = [row for rows in lists for row in rows if isinstance(row, dict)]
+    return next((row for row in rows if any(value in named for value in row.values())), None)
+
+
+class AuditMiddleware:
+    def __init__(self, trail: AuditTrail, routes: Sequence[Route]) -> None:
+        self._trail = trail
+        self._states = StateReader(routes)
+
+    def process_resource(
+        self, req: Any, _resp: Response, _resource: object, params: dict[str, Any]
+    ) -> None:
+        context = req.context
+        context.trail = self._trail
+        mounted = getattr(context, "mounted", None)  # None for OPTIONS
+        if mounted is None or not mounted.operation.audited:
+            return
+        path = {name: value for name, value in params.items() if name != "command"}
+        command = msgspec.to_builtins(params.get("command"), enc_hook=str)
+        context.about = path, command if isinstance(command, dict) else {}
+        context.act = self._trail.begin(
+            f"{context.method} {req.uri_template}", context.principal.id, "http", path=path,
+            request=command, before=self._states.read(req, *context.about),
+            name=context.principal.name, address=context.address, request_id=context.request_id,
+        )  # fmt: skip
+
+    def process_response(
+        self, req: Any, resp: Response, _resource: object, _succeeded: bool
+    ) -> None:
+        context = req.context
+        act = getattr(context, "act", None)
+        if act is None:
+            return
+        context.act = None
+        status = int(str(resp.status)[:3])
+        phase: Phase = "done" if status < 400 else "failed" if status == 500 else "refused"
+        is_json = resp.data and (resp.content_type or "json").endswith("json")
+        self._trail.end(
+            act, phase, status=status, reply=_decode(resp.data or b"") if is_json else None,
+            after=self._states.read(req, *context.about) if phase == "done" else None,
+        )  # fmt: skip

@@ -1,0 +1,19 @@
+"""A restore keeps the present audit log: it has the records of the backup, and those after it."""
+
+import sqlite3
+
+from appliance.workspace.restoring import RestoreContext
+
+
+def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+    """The log of the backup stays if the present one is another chain, or was cut."""
+    there = context.carry(
+        "CREATE TEMP TABLE carried AS SELECT * FROM present.log"
+        " WHERE (SELECT max(seq) FROM present.log) >= (SELECT coalesce(max(seq), 0) FROM main.log)"
+        " AND (SELECT value FROM present.meta WHERE key = 'x_store_id')"
+        " = (SELECT value FROM main.meta WHERE key = 'x_store_id')"
+    )
+    if there and connection.execute("SELECT count(*) FROM carried").fetchone()[0]:
+        connection.execute("DELETE FROM log")
+        connection.execute("DELETE FROM sqlite_sequence WHERE name = 'log'")
+        connection.execute("INSERT INTO log SELECT * FROM carried ORDER BY seq")

@@ -1,0 +1,24 @@
+"""The audit log as a part of the appliance. It is kept whichever roles are on."""
+
+from appliance.audit import wire
+from appliance.audit.resources import routes
+from appliance.auditlog.file import file_in
+from appliance.auditlog.trail import AuditTrail
+from appliance.host import Host
+from appliance.kernel.route import Route
+from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.threads import in_thread
+from appliance.kernel.writer import StoreSettings
+
+
+class AuditSubsystem(Subsystem):
+    name = "audit"
+    paths = ("/api/v1/audit",)
+    scopes = wire.SCOPES
+
+    def __init__(self, host: Host) -> None:
+        path, read_only = file_in(host.datadir.workspace), host.section(StoreSettings).read_only
+        self.trail = AuditTrail(path, host.clock, in_thread, read_only=read_only)
+
+    def routes(self) -> list[Route]:
+        return routes(self.trail)

@@ -1,0 +1,47 @@
+"""Commands that are administrative acts without the appliance. The appliance records requests."""
+
+import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+ALWAYS = frozenset({
+    "agentlip backup create", "agentlip backup fetch", "agentlip backup prune",
+    "agentlip backup restore", "agentlip backup upload", "agentlip doctor clear",
+    "agentlip doctor repair", "agentlip export tidy", "agentlip identity accept-host",
+    "agentlip identity archive-cleanup", "agentlip identity remint", "agentlip migrate",
+    "agentlip recover", "agentlip relay admins add", "agentlip relay admins remove",
+    "agentlipd install-service", "agentlipd reset", "agentlipd uninstall",
+    "agentlipd uninstall-service",
+})  # fmt: skip
+"""They change files themselves."""
+
+WHILE_STOPPED = frozenset({
+    "agentlip mesh revoke-member", "agentlip token create", "agentlip token revoke",
+    "agentlip token rotate",
+})  # fmt: skip
+"""They send a request if the appliance runs, and otherwise change a store."""
+
+_PLANS = ("plan", "show_plan", "dry_run", "print_only")
+
+
+class CurrentCommand:
+    """A command that is not recorded. `outcome` has the facts that are recorded at its end."""
+
+    def __init__(self) -> None:
+        self.outcome: dict[str, Any] = {}
+
+    def begin(self) -> None:
+        """Called before the command changes a store, because the appliance does not run."""
+
+
+_NOT_RECORDED = CurrentCommand()
+CURRENT = ContextVar("command", default=_NOT_RECORDED)
+
+
+def is_act(command: str, given: Mapping[str, Any]) -> bool:
+    """Whether an invocation is recorded: not if its flags only show a plan. Without a terminal
+    nobody can confirm what `--yes` does not."""
+    if command not in ALWAYS | WHILE_STOPPED or any(given.get(flag) for flag in _PLANS):
+        return False
+    return given.get("yes") is not False or sys.stdin.isatty()

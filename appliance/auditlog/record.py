@@ -1,0 +1,84 @@
+"""Records of the audit log: the chain of their hashes, and what of an act they may contain."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from appliance.kernel.log import is_secret_name
+
+DETAIL_BYTES_MAX = 4096
+TEXT_LENGTH_MAX = 200
+ITEMS_MAX = 20
+DEPTH_MAX = 5
+HIDDEN = "[hidden]"
+_HIDDEN_NAMES = frozenset({"link", "invite", "signature", "private_key"})
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+Phase = Literal["began", "done", "refused", "failed"]
+
+
+class AuditRecord(NamedTuple):
+    """A row of the table `log`.
+
+    seq       its number; 0 until it has one
+    act       the method and path of an operation, `tool NAME`, or a command
+    phase     `began` before the act; the others are its outcome
+    began     of an outcome: the number of the record before the act; otherwise None
+    actor     a principal's id, or the user of the system as `user:NAME` for a command
+    via       http, mcp, or cli
+    detail    an object in JSON
+    previous  the hash of the record before it; "" for the first
+    hash      SHA-256, in hexadecimal, of all other fields, as an array in JSON
+    """
+
+    seq: int
+    at_ms: int
+    act: str
+    phase: Phase
+    began: int | None
+    actor: str
+    via: str
+    detail: str
+    previous: str = ""
+    hash: str = ""
+
+    def behind(self, seq: int, digest: str) -> "AuditRecord":
+        """The record as the successor of the one with that number and hash."""
+        linked = self._replace(seq=seq + 1, previous=digest)
+        return linked._replace(hash=linked.expected_hash())
+
+    def expected_hash(self) -> str:
+        return hashlib.sha256(_encode(self[:-1])).hexdigest()
+
+
+def detail_of(parts: Mapping[str, Any]) -> str:
+    """The JSON of a record's detail, without secrets. What makes it larger than DETAIL_BYTES_MAX is
+    replaced by its size, the largest part first."""
+    kept = {name: redact(value, name) for name, value in parts.items() if value is not None}
+    while len(text := _encode(kept)) > DETAIL_BYTES_MAX:
+        largest = max(kept, key=lambda name: len(_encode(kept[name])))
+        kept[largest] = {"omitted_bytes": len(_encode(kept[largest]))}
+    return text.decode()
+
+
+def redact(value: Any, name: str = "", depth: int = DEPTH_MAX) -> Any:
+    """`value` with secrets hidden by the names of their fields, and with limits for texts, lists
+    and depth. A URL loses its credentials and its query."""
+    if value and (is_secret_name(name) or name in _HIDDEN_NAMES):
+        return HIDDEN
+    value = msgspec.to_builtins(value, enc_hook=str)
+    if isinstance(value, dict | list) and not depth:
+        return {"omitted_bytes": len(_encode(value))}
+    if isinstance(value, dict):
+        pairs = list(value.items())[:ITEMS_MAX]
+        return {key[:TEXT_LENGTH_MAX]: redact(item, key, depth - 1) for key, item in pairs}
+    if isinstance(value, list):
+        return [redact(item, "", depth - 1) for item in value[:ITEMS_MAX]]
+    if isinstance(value, str):
+        scheme, mark, rest = value.partition("://")
+        host, slash, path = rest.partition("?")[0].partition("/")
+        plain = f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}" if mark else value
+        return plain[:TEXT_LENGTH_MAX]
+    return value

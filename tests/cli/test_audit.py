@@ -1,0 +1,175 @@
+"""`agentlip audit`, and what commands record while no appliance runs."""
+
+import hashlib
+import json
+import os
+import pwd
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.auditlog.file import file_in
+from tests.support.commands import agentlip
+from tests.support.servedhub import serve
+
+pytestmark = pytest.mark.slow
+
+CREATE = ("token", "create", "--scope", "hub:read", "--name")
+RESTORE = "agentlip backup restore"
+USER = f"user:{pwd.getpwuid(os.geteuid()).pw_name}"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    assert agentlip("init", cwd=tmp_path).code == 0
+    return tmp_path
+
+
+def acts(workspace: Path, *flags: str) -> Any:
+    return agentlip("audit", "list", "--json", *flags, cwd=workspace).json
+
+
+def names(workspace: Path) -> list[str]:
+    return [act["act"] for act in reversed(acts(workspace))]
+
+
+def verified(workspace: Path) -> Any:
+    done = agentlip("audit", "verify", "--json", cwd=workspace)
+    assert done.code == (1 if done.json["broken"] or done.json["former"] else 0)
+    return done.json
+
+
+def test_command_on_a_stopped_workspace_is_recorded_without_its_secret(workspace: Path) -> None:
+    secret = agentlip(*CREATE, "bob", cwd=workspace).out.strip()
+    (act,) = acts(workspace)
+    assert (act["act"], act["actor"], act["via"]) == ("agentlip token create", USER, "cli")
+    assert act["began"]["request"] == {"name": "bob", "scope": ["hub:read"]}
+    assert act["began"]["before"]["store_bytes"]["auth"]
+    assert act["outcome"] == "done"
+    assert act["ended"]["answer"]["secret"] == "[hidden]"
+    assert secret.encode() not in file_in(workspace).read_bytes()
+    table = agentlip("audit", "list", cwd=workspace).out
+    assert "agentlip token create" in table
+    assert "name=bob" in table
+
+
+def test_refused_command_is_recorded_with_its_code(workspace: Path) -> None:
+    assert agentlip("token", "revoke", "tok_none", cwd=workspace).code == 1
+    (act,) = acts(workspace)
+    assert (act["outcome"], act["ended"]["code"]) == ("refused", "NOT_FOUND")
+
+
+def test_command_that_sends_a_request_is_recorded_once_by_the_appliance(tmp_path: Path) -> None:
+    with serve(tmp_path):
+        agentlip(*CREATE, "bob", cwd=tmp_path)
+        assert names(tmp_path) == ["POST /api/v1/tokens"]
+
+
+def test_plans_and_reads_are_not_recorded(workspace: Path) -> None:
+    agentlip("backup", "create", cwd=workspace)
+    for words in (
+        ("backup", "restore", "--latest", "--plan"), ("backup", "restore", "--latest"),
+        ("backup", "prune", "--dry-run"), ("recover", "outbox"), ("migrate", "--plan"),
+        ("token", "list"), ("doctor", "repair"), ("doctor",), ("identity", "show"),
+    ):  # fmt: skip
+        agentlip(*words, cwd=workspace)
+    assert names(workspace) == ["agentlip backup create"]
+
+
+def test_repair_is_recorded_with_its_steps(workspace: Path) -> None:
+    (workspace / ".agentlip" / "token").chmod(0o644)
+    assert agentlip("doctor", "repair", "--yes", cwd=workspace).code == 0
+    (act,) = acts(workspace)
+    assert (act["act"], act["outcome"]) == ("agentlip doctor repair", "done")
+    assert "host.token" in act["began"]["request"]["steps"][0]
+    assert act["ended"]["answer"][0]["outcome"] == "done"
+
+
+def test_each_backup_notes_the_head_and_a_restore_carries_the_newer_chain(workspace: Path) -> None:
+    agentlip(*CREATE, "before", cwd=workspace)
+    made = agentlip("backup", "create", "--json", cwd=workspace).json
+    shown = agentlip("backup", "show", made["name"], "--json", cwd=workspace).json
+    number, _, digest = shown["stores"]["audit"]["head"].partition(":")
+    agentlip(*CREATE, "after", cwd=workspace)
+    restored = agentlip("backup", "restore", made["name"], "--yes", cwd=workspace)
+    assert restored.code == 0, restored
+    assert names(workspace) == [
+        "agentlip token create", "agentlip backup create", "agentlip token create",
+        "agentlip backup restore",
+    ]  # fmt: skip
+    restore = acts(workspace)[0]
+    assert restore["outcome"] == "done"
+    before, after = restore["began"]["before"], restore["ended"]["after"]
+    assert before["epoch"] != after["epoch"]
+    now = verified(workspace)
+    assert (now["records"], now["head"], now["broken"], now["former"]) == (8, 8, 0, [])
+    rows = agentlip("audit", "export", cwd=workspace).lines
+    assert rows[int(number) - 1]["hash"] == digest
+
+
+def test_restore_to_a_new_directory_has_the_chain_of_the_backup(workspace: Path) -> None:
+    agentlip(*CREATE, "bob", cwd=workspace)
+    agentlip("backup", "create", cwd=workspace)
+    new = workspace.parent / "new"
+    done = agentlip("backup", "restore", "--latest", "--into", str(new), "--yes", cwd=workspace)
+    assert done.code == 0, done
+    assert names(new) == ["agentlip token create", "agentlip backup create"]
+    assert verified(new)["broken"] == 0
+    assert names(workspace)[-1] == "agentlip backup restore"
+
+
+def test_restore_puts_the_log_of_the_backup_where_the_present_one_is_lost(workspace: Path) -> None:
+    agentlip(*CREATE, "bob", cwd=workspace)
+    made = agentlip("backup", "create", "--json", cwd=workspace).json
+    file_in(workspace).unlink()
+    assert agentlip("backup", "restore", made["name"], "--yes", cwd=workspace).code == 0
+    assert names(workspace) == ["agentlip token create", "agentlip backup create", RESTORE]
+    assert acts(workspace)[0]["outcome"] == "done"
+
+
+def test_changed_record_is_named_by_verify_and_by_the_doctor(workspace: Path) -> None:
+    agentlip(*CREATE, "bob", cwd=workspace)
+    agentlip(*CREATE, "eve", cwd=workspace)
+    with closing(sqlite3.connect(file_in(workspace))) as connection:
+        connection.execute("UPDATE log SET actor = 'nobody' WHERE seq = 3")
+        connection.commit()
+    now = verified(workspace)
+    assert (now["records"], now["broken"], now["problem"]) == (2, 3, "its content was changed")
+    assert "broken at record 3" in agentlip("audit", "verify", cwd=workspace).out
+    checked = agentlip("doctor", "--run", "audit.chain", cwd=workspace)
+    assert checked.code == 2
+    assert "record 3: its content was changed" in checked.out
+
+
+def test_exported_records_can_be_verified_by_another_program(workspace: Path) -> None:
+    agentlip(*CREATE, "bob", cwd=workspace)
+    previous = ""
+    for line in agentlip("audit", "export", cwd=workspace).lines:
+        detail = json.dumps(line["detail"], separators=(",", ":"), ensure_ascii=False)
+        fields = [line[name] for name in ("seq", "at_ms", "act", "phase", "began", "actor", "via")]
+        text = json.dumps([*fields, detail, previous], separators=(",", ":"), ensure_ascii=False)
+        assert hashlib.sha256(text.encode()).hexdigest() == line["hash"]
+        assert line["previous"] == previous
+        previous = line["hash"]
+    rest = agentlip("audit", "export", "--after", "1", cwd=workspace).lines
+    assert [line["seq"] for line in rest] == [2]
+
+
+def test_empty_log_is_listed_verified_and_exported(workspace: Path) -> None:
+    assert acts(workspace) == []
+    assert verified(workspace)["records"] == 0
+    assert agentlip("audit", "export", cwd=workspace).out == ""
+    assert not file_in(workspace).exists()
+
+
+def test_log_is_exported_as_segments(workspace: Path) -> None:
+    with serve(workspace):
+        agentlip(*CREATE, "bob", cwd=workspace)
+    done = agentlip("export", "segments", "--log", "audit", "--json", cwd=workspace)
+    assert done.code == 0, done
+    listed = agentlip("export", "list", "--json", cwd=workspace).json
+    (row,) = [row for row in listed if row["log"] == "audit"]
+    assert row["rows"] == 2
