@@ -98,8 +98,9 @@ class Appliance:
         self.limiter = RateLimiter(settings.limits, clock)
         self.unsent = UnsentBudget(UNSENT_BYTES_MAX, clock)
         self.entry = self._mounting.application(
-            settings, self.limiter, self.unsent, clock, log, self.identity.instance_id
-        )
+            settings, self.limiter, self.unsent, clock, log, self.identity.instance_id,
+            composition.audit.trail,
+        )  # fmt: skip
         watch_facts(self.facts)
 
     def start(self) -> None:

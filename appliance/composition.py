@@ -12,6 +12,7 @@ import msgspec
 from appliance import __version__
 from appliance.ask.settings import AskSettings
 from appliance.ask.subsystem import AskNeeds, AskSubsystem
+from appliance.audit.subsystem import AuditSubsystem
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
 from appliance.broker.webhook_feeder import MeshWebhooks
@@ -171,6 +172,7 @@ class Composition:
     attributes are what the process needs of some of them."""
 
     def __init__(self, host: Host) -> None:
+        self.audit = AuditSubsystem(host)
         self.tokens = TokensSubsystem(host, TokensNeeds(fixed_tokens(host)))
         self.identity = identity_of(host, self.tokens.epoch)
         hub_needs = HubNeeds(self.identity, self.tokens.book)
@@ -220,15 +222,16 @@ class Composition:
         if self.hub is not None and host.runs("ask"):
             subsystems += asks_of(host, self.hub, member.outbox, bus)
         if host.runs("jobs"):
-            needs = jobs_needs(host, self.tokens.book, subsystems)
-            subsystems.append(JobsSubsystem(host, needs))
+            subsystems.append(JobsSubsystem(host, jobs_needs(host, self.tokens.book, subsystems)))
         if host.runs("relay"):
             subsystems.append(RelaySubsystem(host, relay_needs(host, member.outbox, subsystems)))
         if host.runs("backup"):
             stores = host.section(RolesSettings).stores
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))
         self.maintenance = MaintenanceSubsystem(host)
-        subsystems += (RatesSubsystem(host), UiSubsystem(), self.maintenance, forecast_of(host))
+        subsystems += (
+            RatesSubsystem(host), UiSubsystem(), self.audit, self.maintenance, forecast_of(host),
+        )  # fmt: skip
         parts = [part for part in subsystems if part is not None]
         self.doctor = doctor_of(host, parts)
         notify = notify_of(host, parts, member.outbox, targets, self.doctor.latest)

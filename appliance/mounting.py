@@ -5,6 +5,8 @@ from functools import partial
 
 import msgspec
 
+from appliance.audit.middleware import AuditMiddleware
+from appliance.auditlog.trail import AuditTrail
 from appliance.composition import ROLE_PATHS
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
@@ -74,10 +76,12 @@ class Mounting:
         clock: Clock,
         log: Log,
         instance_id: str,
+        trail: AuditTrail,
     ) -> WsgiApplication:
         absent = partial(ROLE_PATHS.refusal, settings.roles)
+        routes = self.routes()
         falcon_app = make_app(
-            self.routes(),
+            routes,
             self._guard,
             limiter,
             log=log,
@@ -86,6 +90,7 @@ class Mounting:
             access=settings.log.access,
             unsent=unsent,
             absent=absent,
+            audit=AuditMiddleware(trail, routes),
         )
         return WsgiApplication(
             falcon_app, self.sockets(), self._guard, limiter, settings.socket, clock, log, unsent,

@@ -46,7 +46,8 @@ def routes(verdicts: Verdicts, rebuilds: Rebuilds, settings: SettingsView) -> li
                               errors=(InvalidArguments, RebuildNeedsStop, RebuildRunning,
                                       RebuildTooLong, RebuildOnDamage, CannotRepair),
                               example={"what": "indexes", "store": "hub"},
-                              summary="Build derived data again in the running appliance"),
+                              summary="Build derived data again in the running appliance",
+                              audited=True),
         }),
         Route("/api/v1/settings", Responders(get=reply_with(lambda: settings)), {
             "GET": Operation(READ_SETTINGS, reply=SettingsView,

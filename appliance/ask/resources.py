@@ -72,17 +72,17 @@ def routes(asks: Asks) -> list[Route]:
             "POST": Operation(wire.ANSWER, keyed=True, body=wire.AnswerAsk, reply=wire.AskShown,
                               by_channel=True,
                               errors=(wire.AskSettled, wire.NotAChoice, wire.MayNotAnswer),
-                              example={"answer": "yes"}, summary="Answer an ask"),
+                              example={"answer": "yes"}, summary="Answer an ask", audited=True),
         }),
         Route("/api/v1/asks/{ask_id}/cancel", Responders(post=reply_to_change(asks.cancel)), {
             "POST": Operation(POST, keyed=True, body=wire.CancelAsk, reply=wire.AskShown,
                               by_channel=True, errors=(wire.AskSettled, wire.NotYourAsk),
-                              summary="Withdraw an ask"),
+                              summary="Withdraw an ask", audited=True),
         }),
         Route("/ask/{link}", AskPage(asks), {
             "GET": Operation(OPEN, media="text/html",
                              summary="The question behind a link of a mail or webhook"),
             "POST": Operation(OPEN, media="text/html",
-                              summary="Answer by a link of a mail or webhook"),
+                              summary="Answer by a link of a mail or webhook", audited=True),
         }),
     ]  # fmt: skip

@@ -16,7 +16,8 @@ def routes(backups: Backups) -> list[Route]:
                              summary="List backups, newest first, and the state of the schedule"),
             "POST": Operation(wire.CREATE, reply=wire.BackupAccepted, status=202,
                               errors=(BackupRunning,),
-                              summary="Start a backup now, which is verified afterwards"),
+                              summary="Start a backup now, which is verified afterwards",
+                              audited=True),
         }),
         Route("/api/v1/backups/{name}", Responders(get=reply_with(backups.find)), {
             "GET": Operation(wire.READ, reply=wire.BackupDetails,
@@ -27,6 +28,6 @@ def routes(backups: Backups) -> list[Route]:
             "POST": Operation(wire.CREATE, reply=wire.BackupAccepted, status=202,
                               errors=(BackupNotFound, BackupRunning),
                               summary="Start to verify a backup by restoring it to a scratch"
-                                      " directory"),
+                                      " directory", audited=True),
         }),
     ]  # fmt: skip

@@ -200,7 +200,7 @@ def _meshes(broker: Broker, registry: Registry) -> list[Route]:
                              summary="List all meshes; a member sees its own"),
             "POST": Operation(wire.ADMIN, body=wire.CreateMesh, reply=wire.MeshReply, status=201,
                               errors=(wire.MeshTaken, wire.TooManyRows),
-                              example={"slug": "lab"}, summary="Create a mesh"),
+                              example={"slug": "lab"}, summary="Create a mesh", audited=True),
         }),
         Route(ROOT + "/{mesh}", Responders(
             get=_show(broker, registry.show_mesh), patch=reply_with(registry.change_mesh),
@@ -209,7 +209,8 @@ def _meshes(broker: Broker, registry: Registry) -> list[Route]:
                              summary="Show a mesh"),
             "PATCH": Operation(wire.ADMIN, body=wire.ChangeMesh, reply=wire.MeshReply,
                                example={"concurrency": "allow_concurrent"},
-                               summary="Change a mesh's retention or concurrency policy"),
+                               summary="Change a mesh's retention or concurrency policy",
+                               audited=True),
         }),
         Route(ROOT + "/{mesh}/history", Responders(get=reply_to_caller(history)), {
             "GET": Operation(wire.READ, query=wire.HistoryQuery, reply=wire.HistoryPage,
@@ -230,7 +231,7 @@ def _members(broker: Broker, registry: Registry) -> list[Route]:
                              summary="List members and whether they are connected"),
             "POST": Operation(wire.ADMIN, body=wire.AddMember, reply=wire.MemberReply, status=201,
                               errors=(wire.MemberTaken, wire.TooManyRows),
-                              summary="Add a member by its public key"),
+                              summary="Add a member by its public key", audited=True),
         }),
         Route(ROOT + "/{mesh}/members/{member}", Responders(
             patch=_change_member(broker, registry.rename_member),
@@ -238,9 +239,11 @@ def _members(broker: Broker, registry: Registry) -> list[Route]:
         ), {
             "PATCH": Operation(wire.SUBSCRIBE, body=wire.RenameMember, reply=wire.MemberReply,
                                signer=changer, errors=(wire.MemberTaken, wire.NotYours),
-                               summary="Rename a member; a member may rename only itself"),
+                               summary="Rename a member; a member may rename only itself",
+                               audited=True),
             "DELETE": Operation(wire.ADMIN, reply=wire.MemberReply, errors=(wire.NoSuchMember,),
-                                summary="Revoke a member immediately and permanently"),
+                                summary="Revoke a member immediately and permanently",
+                                audited=True),
         }),
         Route(ROOT + "/{mesh}/members/{member}/rotate", Responders(
             post=_change_member(broker, registry.rotate_member, 201),
@@ -248,7 +251,8 @@ def _members(broker: Broker, registry: Registry) -> list[Route]:
             "POST": Operation(wire.SUBSCRIBE, body=wire.RotateMember, reply=wire.MemberReply,
                               status=201, signer=changer,
                               errors=(wire.BadSignature, wire.NotYours, wire.MemberTaken),
-                              summary="Replace a member's key; signed with the old one"),
+                              summary="Replace a member's key; signed with the old one",
+                              audited=True),
         }),
     ]  # fmt: skip
 
@@ -267,7 +271,7 @@ def _destinations(broker: Broker, registry: Registry) -> list[Route]:
                 "POST": Operation(wire.ADMIN, body=wire.CreateDestination,
                                   reply=wire.DestinationReply, status=201, repeat_status=200,
                                   errors=(wire.TooManyRows,),
-                                  summary=f"Create a {kind}, unless it exists"),
+                                  summary=f"Create a {kind}, unless it exists", audited=True),
             }),
             Route(path + "/{place}/subscribers/{subscriber}", destinations, {
                 "PUT": Operation(wire.SUBSCRIBE, reply=wire.ChangeReply, signer=changer,
@@ -296,7 +300,8 @@ def _webhooks(registry: Registry) -> list[Route]:
             "POST": Operation(wire.ADMIN, body=webhook_wire.CreateMeshWebhook,
                               reply=webhook_wire.MeshWebhookChanged, status=201,
                               errors=(*unavailable, wire.TooManyRows, *invalid),
-                              summary="Add a webhook; only this reply contains its secret"),
+                              summary="Add a webhook; only this reply contains its secret",
+                              audited=True),
         }),
         Route(ROOT + "/{mesh}/webhooks/{webhook}", Responders(
             get=reply_with(registry.show_webhook), patch=reply_with(registry.change_webhook),
@@ -307,9 +312,11 @@ def _webhooks(registry: Registry) -> list[Route]:
             "PATCH": Operation(wire.ADMIN, body=webhook_wire.ChangeMeshWebhook,
                                reply=webhook_wire.MeshWebhookChanged,
                                errors=(*missing, *unavailable, *invalid),
-                               summary="Change a webhook's URL or secret, or enable or disable it"),
+                               summary="Change a webhook's URL or secret, or enable or disable it",
+                               audited=True),
             "DELETE": Operation(wire.ADMIN, reply=wire.ChangeReply, errors=missing,
-                                summary="Delete a webhook, its subscriptions and its deliveries"),
+                                summary="Delete a webhook, its subscriptions and its deliveries",
+                                audited=True),
         }),
         Route(ROOT + "/{mesh}/webhooks/{webhook}/deliveries", Responders(
             get=reply_with(registry.webhook_deliveries),
@@ -329,6 +336,7 @@ def _diagnostics(registry: Registry) -> list[Route]:
                              summary="Show counts and the result of the last orphan check"),
         }),
         Route("/broker/v1/orphans", Responders(post=reply_with(registry.orphans)), {
-            "POST": Operation(wire.ADMIN, reply=wire.Orphans, summary="Check for orphaned rows"),
+            "POST": Operation(wire.ADMIN, reply=wire.Orphans, summary="Check for orphaned rows",
+                              audited=True),
         }),
     ]  # fmt: skip

@@ -169,23 +169,24 @@ def _admin_routes(admin: CourierAdmin) -> list[Route]:
     return [
         Route("/v1/streams/pause", Responders(post=_reply(admin.pause)), {
             "POST": Operation(USE, body=wire.Pause, reply=wire.Paused,
-                              summary="Pause deliveries from a stream, with or without an end"),
+                              summary="Pause deliveries from a stream, with or without an end",
+                              audited=True),
         }),
         Route("/v1/streams/resume", Responders(post=_reply(admin.resume)), {
             "POST": Operation(USE, body=wire.Resume, reply=wire.Paused,
-                              summary="Resume deliveries from a stream"),
+                              summary="Resume deliveries from a stream", audited=True),
         }),
         Route("/v1/streams/redrive", Responders(post=_reply(admin.redrive)), {
             "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
-                              summary="Redrive dead letters: make them ready again"),
+                              summary="Redrive dead letters: make them ready again", audited=True),
         }),
         Route("/v1/streams/kick", Responders(post=_reply(admin.kick)), {
             "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
-                              summary="Kick delayed envelopes: make them ready now"),
+                              summary="Kick delayed envelopes: make them ready now", audited=True),
         }),
         Route("/v1/streams/purge", Responders(post=_reply(admin.purge)), {
             "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
-                              summary="Purge envelopes: remove them permanently"),
+                              summary="Purge envelopes: remove them permanently", audited=True),
         }),
         Route("/v1/rules", Responders(get=_reply(admin.rules)), {
             "GET": Operation(USE, summary="List triggers, and how often each fired"),

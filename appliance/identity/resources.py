@@ -21,6 +21,7 @@ def routes(identity: MemberIdentity, publish_key: PublishKey | None) -> list[Rou
             "POST": Operation(wire.ADMIN, reply=wire.Rotated, same_origin=True,
                               errors=(wire.OnlyPersistent, wire.KeyRotationRunning,
                                       wire.RotationUnfinished, wire.RotationNeedsInbox),
-                              summary="Rotate the member key; every broker gets the new one first"),
+                              summary="Rotate the member key; every broker gets the new one first",
+                              audited=True),
         }),
     ]  # fmt: skip

@@ -92,16 +92,17 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
             "GET": Operation(wire.READ, reply=wire.JobShown, summary="Show a job"),
             "PUT": Operation(wire.WRITE, body=wire.JobSpec, reply=wire.JobShown,
                              errors=(wire.BadJobSpec, wire.JobIsFile, wire.TooManyJobSpecs),
-                             example=JOB_EXAMPLE, summary="Make or change a job"),
+                             example=JOB_EXAMPLE, summary="Make or change a job", audited=True),
             "DELETE": Operation(wire.WRITE, reply=wire.JobList, errors=(wire.JobIsFile,),
-                                summary="Remove a job; its runs stay"),
+                                summary="Remove a job; its runs stay", audited=True),
         }, suffix="job"),
         Route("/api/v1/jobs/{job}/pause", resource, {
             "POST": Operation(wire.RUN, reply=wire.JobList,
-                              summary="Start no more runs of a job, or of `all`"),
+                              summary="Start no more runs of a job, or of `all`", audited=True),
         }, suffix="pause"),
         Route("/api/v1/jobs/{job}/resume", resource, {
-            "POST": Operation(wire.RUN, reply=wire.JobList, summary="Start runs again"),
+            "POST": Operation(wire.RUN, reply=wire.JobList, summary="Start runs again",
+                              audited=True),
         }, suffix="resume"),
         Route("/api/v1/jobs/runs", resource, {
             "GET": Operation(wire.READ, reply=wire.LatestRuns,
@@ -127,11 +128,12 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
         }, suffix="events"),
         Route("/api/v1/jobs/runs/{run_id}/cancel", resource, {
             "POST": Operation(wire.RUN, reply=wire.RunShown, errors=(wire.RunOver,),
-                              summary="Cancel a run"),
+                              summary="Cancel a run", audited=True),
         }, suffix="cancel"),
         Route("/api/v1/jobs/{job}/runs", resource, {
             "POST": Operation(wire.RUN, reply=wire.RunShown, status=201,
-                              errors=(wire.JobBusy, wire.TooManyRuns), summary="Run a job"),
+                              errors=(wire.JobBusy, wire.TooManyRuns), summary="Run a job",
+                              audited=True),
         }, suffix="request"),
         Route("/api/v1/jobs/{job}/history", resource, {
             "GET": Operation(wire.READ, reply=wire.RunList, query=wire.JobHistoryQuery,

@@ -30,7 +30,7 @@ def tools(runner: JobRunner) -> Sequence[Tool]:
     return [
         Tool(
             "job_run", "Run a job", "Run a job now. Then call job_status with the run's id.",
-            JobRunArguments, None, wire.RUN, run, "adds",
+            JobRunArguments, None, wire.RUN, run, "adds", audited=True,
         ),
         Tool(
             "job_status", "Status of a run",

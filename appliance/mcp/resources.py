@@ -163,7 +163,7 @@ class McpResource:
             self._guard.writes.check_tool(tool)
             if not tool.by_channel:
                 refuse_limited(req.context.principal, tool.scope)
-            result = tool.call(arguments(), req.context.principal)
+            result = req.context.trail.call(tool, arguments(), req.context.principal)
             label = "done"
         except ApplianceError as error:
             label = "refused"

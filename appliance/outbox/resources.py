@@ -114,21 +114,24 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
                               errors=(wire.NoSuchSend, wire.WrongState, wire.IdTaken,
                                       wire.PayloadGone, KeyReused),
                               example={"id": "out_01K9Z7V0F5W3M2D8S6T4R1Q0P9", "auto": True},
-                              summary="Retire stuck sends and replace them with new ones"),
+                              summary="Retire stuck sends and replace them with new ones",
+                              audited=True),
         }) for name in ("redrive", "requeue")],  # requeue: the former name
         Route("/v1/outbox/drop", Responders(post=_command(admin, "drop")), {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Drop, reply=wire.DropResult,
                               errors=(wire.NoSuchSend, wire.WrongState, KeyReused),
-                              summary="Retire a send and drop its payload; its id stays used"),
+                              summary="Retire a send and drop its payload; its id stays used",
+                              audited=True),
         }),
         Route("/v1/outbox/prune", Responders(post=_command(admin, "prune")), {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Prune, reply=wire.Pruned,
                               errors=(KeyReused,),
-                              summary="Drop payloads of ended sends; their ids stay used"),
+                              summary="Drop payloads of ended sends; their ids stay used",
+                              audited=True),
         }),
         Route("/v1/outbox/reload", Responders(post=reply_with(lambda _command: outbox.reload())), {
             "POST": Operation(wire.ADMIN, body=wire.Reload, reply=wire.Reloaded,
                               errors=(BadSettings, RetentionTooShort, MaxAgeTooLong), example={},
-                              summary="Reload the settings of [outbox]"),
+                              summary="Reload the settings of [outbox]", audited=True),
         }),
     ]  # fmt: skip

@@ -34,6 +34,6 @@ def tools(outbox: Outbox, admin: OutboxAdmin) -> Sequence[Tool]:
         ),
         Tool(
             "outbox_drop", "Drop a send", "Retire a send that was not delivered.",
-            wire.Drop, None, wire.ADMIN, drop, "replaces", idempotent=True,
+            wire.Drop, None, wire.ADMIN, drop, "replaces", idempotent=True, audited=True,
         ),
     ]  # fmt: skip

@@ -241,10 +241,12 @@ def registry_routes(relay: Relay, made: Operations) -> list[Route]:
                           errors=(wire.AgentTaken,)),
         }, suffix="rotate"),
         Route("/registry/agents/{agent}/approve", registry, {
-            "POST": admin("Approve a pending agent", (wire.NoSuchAgent,), reply=wire.AgentChanged),
+            "POST": admin("Approve a pending agent", (wire.NoSuchAgent,), reply=wire.AgentChanged,
+                          audited=True),
         }, suffix="approve"),
         Route("/registry/agents/{agent}/revoke", registry, {
-            "POST": admin("Revoke an agent", (wire.NoSuchAgent,), reply=wire.AgentChanged),
+            "POST": admin("Revoke an agent", (wire.NoSuchAgent,), reply=wire.AgentChanged,
+                          audited=True),
         }, suffix="revoke"),
     ]  # fmt: skip
 
@@ -307,7 +309,7 @@ def admin_routes(relay: Relay, made: Operations) -> list[Route]:
             "GET": anybody("List the admins' keys", reply=list[wire.AdminKey]),
         }, suffix="keys"),
         Route("/admin/broadcast", admins, {
-            "POST": admin("Send a signed broadcast to all agents", status=201,
+            "POST": admin("Send a signed broadcast to all agents", status=201, audited=True,
                           body=wire.SendBroadcast, reply=wire.BroadcastSent,
                           errors=(wire.BroadcastExists,)),
         }, suffix="broadcast"),

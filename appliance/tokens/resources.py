@@ -38,17 +38,19 @@ def routes(tokens: Tokens) -> list[Route]:
             "GET": Operation(ADMIN, reply=wire.TokenList, query=wire.TokensQuery,
                              summary="List all tokens without their secrets"),
             "POST": Operation(ADMIN, body=wire.CreateToken, reply=wire.TokenIssued, status=201,
-                              summary="Issue a token; only this response contains its secret"),
+                              summary="Issue a token; only this response contains its secret",
+                              audited=True),
         }),
         Route("/api/v1/tokens/{token_id}", Responders(delete=reply_with(tokens.revoke)), {
             "DELETE": Operation(ADMIN, reply=wire.TokenRevoked,
-                                summary="Revoke a token and close its connections"),
+                                summary="Revoke a token and close its connections", audited=True),
         }),
         Route("/api/v1/tokens/{token_id}/rotate", Responders(
             post=_keep_secret(reply_with(tokens.rotate)),
         ), {
             "POST": Operation(ADMIN, body=wire.RotateToken, reply=wire.TokenIssued,
-                              summary="Replace a token's secret; the old one is valid for a while"),
+                              summary="Replace a token's secret; the old one is valid for a while",
+                              audited=True),
         }),
     ]  # fmt: skip
 
@@ -102,19 +104,19 @@ def session_routes(sessions: Sessions) -> list[Route]:
             "POST": Operation(OPEN, body=wire.OpenSession, reply=wire.Who, status=201,
                               errors=(wire.InviteRefused, wire.CredentialRefused),
                               summary="Sign a browser in by a one-time link or a token; sets a "
-                              "cookie"),
+                              "cookie", audited=True),
         }),
         Route("/api/v1/sessions/current", resource, {
             "GET": Operation(OPEN, reply=wire.Who, summary="The caller and its rights"),
-            "DELETE": Operation(OPEN, reply=wire.SessionEnded, summary="Sign out"),
+            "DELETE": Operation(OPEN, reply=wire.SessionEnded, summary="Sign out", audited=True),
         }, suffix="current"),
         Route("/api/v1/sessions/{session_id}", resource, {
             "DELETE": Operation(OPEN, reply=wire.SessionEnded,
-                                summary="End a session and close its connections"),
+                                summary="End a session and close its connections", audited=True),
         }, suffix="item"),
         Route("/api/v1/invitations", resource, {
             "POST": Operation(OPEN, body=wire.CreateInvitation, reply=wire.Invitation, status=201,
                               errors=(wire.CredentialRefused,),
-                              summary="Make a one-time link that signs a browser in"),
+                              summary="Make a one-time link that signs a browser in", audited=True),
         }, suffix="invitation"),
     ]  # fmt: skip

@@ -348,9 +348,10 @@ def make_app(
     access: str = "errors",
     unsent: UnsentBudget | None = None,
     absent: Absent = lambda _path: None,
+    audit: Any = None,
 ) -> App:
     """Builds the app. Raises InvalidRoute for a route without scope or summary. `absent` explains
-    why there is no route at a path."""
+    why there is no route at a path; `audit` is the middleware that records acts."""
     check_routes(routes)
     mounted = {route.path: MountedRoute(route) for route in routes}
     probes = frozenset(
@@ -364,6 +365,7 @@ def make_app(
             AccessMiddleware(guard, limiter, mounted, probes),
             BodyMiddleware(limiter),
             UnsentLimitMiddleware(unsent or UnsentBudget(UNSENT_BYTES_MAX, clock), failures),
+            *((audit,) if audit else ()),
         ],
     )
     app.add_error_handler(Exception, failures.unexpected)

@@ -18,17 +18,19 @@ def routes(plugins: Plugins) -> list[Route]:
         Route("/api/v1/plugins/re-enrich", Responders(post=reply_with(plugins.re_enrich, 202)), {
             "POST": Operation(ADMIN, body=wire.ReEnrich, reply=wire.ReEnrichTaken, status=202,
                               errors=(wire.NoSuchPlugin,), example={"since": 0},
-                              summary="Reprocess the event log with plugins, from an event on"),
+                              summary="Reprocess the event log with plugins, from an event on",
+                              audited=True),
         }),
         Route("/api/v1/plugins/re-extract", Responders(post=reply_with(plugins.re_extract)), {
             "POST": Operation(ADMIN, body=wire.ReExtract, reply=wire.ReExtracted,
                               errors=(wire.NoSuchPlugin, hub_wire.NoSuchMessage),
-                              summary="Run extractors on one message again, now"),
+                              summary="Run extractors on one message again, now", audited=True),
         }),
         Route("/api/v1/plugins/apply", Responders(post=reply_with(plugins.apply)), {
             "POST": Operation(ADMIN, body=wire.ApplyChanges, reply=wire.ChangesApplied,
                               errors=(wire.NoSuchPlugin,),
-                              summary="Store results of a linkifier that were computed elsewhere"),
+                              summary="Store results of a linkifier that were computed elsewhere",
+                              audited=True),
         }),
         Route("/api/v1/messages/{message_id}/enrichments", Responders(
             get=reply_to_caller(plugins.enrichments),

@@ -23,7 +23,8 @@ def routes(webhooks: Webhooks) -> list[Route]:
             "POST": Operation(ADMIN, keyed=True, body=wire.CreateWebhook, reply=wire.WebhookChanged,
                               status=201, errors=(*refusals, wire.TooManyWebhooks),
                               example=EXAMPLE,
-                              summary="Register a webhook; the response shows its secret once"),
+                              summary="Register a webhook; the response shows its secret once",
+                              audited=True),
         }),
         Route("/api/v1/webhooks/{webhook_id}", Responders(
             get=reply_with(webhooks.show), patch=reply_to_change(webhooks.change),
@@ -32,8 +33,9 @@ def routes(webhooks: Webhooks) -> list[Route]:
             "GET": Operation(ADMIN, reply=wire.WebhookShown, summary="Show a webhook"),
             "PATCH": Operation(ADMIN, keyed=True, body=wire.ChangeWebhook,
                                reply=wire.WebhookChanged, errors=refusals,
-                               summary="Change a webhook, its cursor or its secret"),
-            "DELETE": Operation(ADMIN, reply=wire.WebhookDeleted, summary="Delete a webhook"),
+                               summary="Change a webhook, its cursor or its secret", audited=True),
+            "DELETE": Operation(ADMIN, reply=wire.WebhookDeleted, summary="Delete a webhook",
+                                audited=True),
         }),
         Route("/api/v1/webhooks/{webhook_id}/pending", Responders(
             get=reply_with(webhooks.pending),

@@ -106,6 +106,14 @@ const VIEWS = {
         row.paused_at && `agentlip jobs resume ${word(row.name)}`),
     },
   },
+  audit: {
+    title: "Audit", what: "audit log", read: () => get("/api/v1/audit", { limit: 100 }),
+    rows: (data) => data.acts, key: (row) => String(row.number), empty: "No administrative acts yet.",
+    columns: [["Number", (row) => row.number], ["At", (row) => row.at, since], ["Actor", (row) => row.actor], ["Act", (row) => row.act],
+      ["Outcome", (row) => row.outcome, (value) => mark(value, { done: "good", refused: "warn" }[value] || "bad")], ["Via", (row) => row.via],
+      ["About", (row) => Object.values(row.began.path || row.began.request || {}).filter((value) => ["string", "number"].includes(typeof value)).join(" ")]],
+    detail: { read: async (row) => ({ began: row.began, ended: row.ended }), show: () => commands("agentlip audit verify") },
+  },
   settings: {
     title: "Settings", what: "settings", seconds: 0, read: () => get("/api/v1/settings"),
     facts: (data) => [["Unknown names", Object.entries(data.unknown).map(([origin, count]) => `${origin}: ${count}`).join(", ")], ...(data.error ? [["File", mark(data.error, "bad")]] : [])],

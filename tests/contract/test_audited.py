@@ -1,0 +1,166 @@
+"""Every operation, tool, socket request and command is an administrative act or is known not to be.
+
+A new one fails here until somebody has decided: the flag `audited`, or a line below.
+"""
+
+import io
+
+import pytest
+from typer.main import get_command
+
+from appliance.app import Appliance
+from appliance.auditlog.commands import ALWAYS, WHILE_STOPPED
+from appliance.cli import app
+from appliance.cli_daemon import app as daemon_app
+from appliance.hub.requests import OPERATIONS
+from appliance.kernel.clock import SystemClock
+from appliance.kernel.log import Log
+from appliance.roles import RolesSettings
+from appliance.settings import Settings
+from appliance.workspace import schema
+from appliance.workspace.datadir import DataDir, WriterLock
+
+ALL_ROLES = Settings(roles=RolesSettings(relay=True, network=True))
+# What agents and people do with messages, envelopes, sends, subscriptions and their own keys.
+USE = {
+    "POST /api/v1/channels", "POST /api/v1/topics", "PATCH /api/v1/topics/{topic_id}",
+    "POST /api/v1/messages", "PATCH /api/v1/messages/{message_id}", "POST /api/v1/messages/batch",
+    "POST /api/v1/topics/{topic_id}/attachments", "POST /api/v1/asks",
+    "POST /bus/v1/messages", "POST /bus/v1/acks", "POST /bus/v1/claims",
+    "POST /bus/v1/claims/renew", "POST /bus/v1/claims/release", "POST /bus/v1/heartbeats",
+    "POST /bus/v1/workers/{task}/state",
+    "POST /broker/v1/accept", "POST /broker/v1/accept/batch", "POST /broker/v1/accept/unknown",
+    "PUT /broker/v1/meshes/{mesh}/topics/{place}/subscribers/{subscriber}",
+    "DELETE /broker/v1/meshes/{mesh}/topics/{place}/subscribers/{subscriber}",
+    "PUT /broker/v1/meshes/{mesh}/queues/{place}/subscribers/{subscriber}",
+    "DELETE /broker/v1/meshes/{mesh}/queues/{place}/subscribers/{subscriber}",
+    "POST /v1/send", "POST /v1/send/batch", "POST /v1/topic/post", "POST /v1/topic/subscribe",
+    "POST /v1/topic/unsubscribe", "POST /v1/profile", "POST /v1/heartbeat", "POST /v1/hooks/act",
+    "POST /network/inbox", "POST /v1/enqueue", "POST /v1/enqueue/batch", "POST /v1/receive",
+    "POST /v1/ack", "POST /v1/nack", "POST /v1/extend", "POST /v1/rules/dry-run",
+    "POST /api/v1/jobs/runs", "POST /verify/send", "POST /verify/confirm",
+    "POST /registry/agents", "POST /registry/agents/{agent}/rotate-key", "POST /contacts/request",
+    "POST /contacts/{agent}/accept", "POST /contacts/{agent}/deny", "DELETE /contacts/{agent}",
+    "PUT /presence", "POST /relay/send", "POST /relay/inbox/{agent}/ack", "POST /mcp",
+}  # fmt: skip
+TOOLS_OF_USE = {
+    "post_message", "create_topic", "create_channel", "edit_message", "delete_message",
+    "ask_person", "claim_task", "renew_claim", "complete_task", "bus_send", "courier_enqueue",
+    "courier_receive", "courier_ack", "inbox_subscribe", "outbox_send",
+}  # fmt: skip
+SOCKET_REQUESTS = {
+    "channel.create", "topic.create", "topic.rename", "message.create", "message.edit",
+    "message.delete", "message.move", "attachment.add",
+}  # fmt: skip
+# Groups of commands that read, use the appliance, or send requests that it records.
+REQUESTS_AND_READS = {
+    "agentlip ask", "agentlip attachment", "agentlip bus", "agentlip channel", "agentlip courier",
+    "agentlip import", "agentlip inbox", "agentlip jobs", "agentlip msg", "agentlip network",
+    "agentlip outbox", "agentlip plugin", "agentlip report", "agentlip topic", "agentlip webhook",
+    "agentlip worker", "agentlip archive", "agentlip config", "agentlip mcp", "agentlip audit",
+    "agentlip broker",
+}  # fmt: skip
+OTHERS = {
+    "agentlip version", "agentlip init", "agentlip status", "agentlip ui", "agentlip listen",
+    "agentlip search", "agentlip re-enrich", "agentlip re-extract", "agentlip upgrade",
+    "agentlip doctor bundle", "agentlip doctor check", "agentlip doctor list",
+    "agentlip doctor explain", "agentlip doctor repair rebuild", "agentlip doctor repair salvage",
+    "agentlip mesh create", "agentlip mesh list", "agentlip mesh update", "agentlip mesh keygen",
+    "agentlip mesh add-member", "agentlip mesh members", "agentlip mesh rename-member",
+    "agentlip mesh add-topic", "agentlip mesh topics", "agentlip mesh subscribe",
+    "agentlip mesh unsubscribe", "agentlip mesh webhooks", "agentlip mesh add-webhook",
+    "agentlip mesh update-webhook", "agentlip mesh webhook-deliveries",
+    "agentlip mesh remove-webhook", "agentlip identity show", "agentlip identity rotate",
+    "agentlip identity rotate-token", "agentlip relay pending", "agentlip relay approve",
+    "agentlip relay revoke", "agentlip relay broadcast", "agentlip relay keys",
+    "agentlip relay serve", "agentlip relay admins list", "agentlip backup schedule",
+    "agentlip backup targets", "agentlip backup verify", "agentlip backup list",
+    "agentlip backup show", "agentlip export segments", "agentlip export list",
+    "agentlip export snapshot", "agentlip export verify", "agentlip token list",
+    "agentlipd up", "agentlipd down", "agentlipd restart", "agentlipd status", "agentlipd logs",
+}  # fmt: skip
+IN_THE_REPAIR = {"agentlip doctor repair"}  # a group, whose commands apply one plan
+
+
+def commands(command, path):
+    names = getattr(command, "list_commands", None)
+    if names is None:
+        yield path
+        return
+    for name in names(None):
+        yield from commands(command.get_command(None, name), f"{path} {name}")
+
+
+@pytest.fixture(scope="module")
+def offered(tmp_path_factory):
+    """The operations and tools of an appliance with all roles, by their names."""
+    datadir, clock, log = DataDir(tmp_path_factory.mktemp("all")), SystemClock(), Log(io.BytesIO())
+    schema.create_workspace(datadir, clock=clock, log=log)
+    with WriterLock(datadir, "test", clock) as lock:
+        whole = Appliance(ALL_ROLES, datadir, lock, clock, log, "test")
+        try:
+            operations = {
+                f"{method} {route.path}": operation
+                for route in whole.routes()
+                for method, operation in route.operations.items()
+            }
+            mcp = next(part for part in whole.subsystems if part.name == "mcp")
+            (route,) = mcp.routes()
+            return operations, route.resource._tools
+        finally:
+            whole.stop()
+
+
+@pytest.fixture
+def operations(offered):
+    return offered[0]
+
+
+@pytest.fixture
+def tools(offered):
+    return offered[1]
+
+
+def every_command():
+    return {
+        *commands(get_command(app), "agentlip"),
+        *commands(get_command(daemon_app), "agentlipd"),
+    }
+
+
+def test_every_operation_that_changes_something_is_decided(operations):
+    changing = {name for name in operations if not name.startswith("GET ")}
+    audited = {name for name, operation in operations.items() if operation.audited}
+    assert len(audited) > 45
+    assert changing - audited == USE
+    assert audited <= changing
+
+
+def test_every_operation_of_an_admin_scope_is_audited(operations):
+    loose = {
+        name
+        for name, operation in operations.items()
+        if (operation.scope or "").endswith((":admin", ":repair"))
+        and not name.startswith("GET ")
+        and not operation.audited
+    }
+    assert loose == set()
+
+
+def test_every_tool_and_socket_request_is_decided(tools):
+    changing = {name for name, tool in tools.items() if tool.changes != "nothing"}
+    audited = {name for name, tool in tools.items() if tool.audited}
+    assert audited == {"outbox_drop", "job_run"}
+    assert changing - audited == TOOLS_OF_USE
+    assert set(OPERATIONS) == SOCKET_REQUESTS
+
+
+def test_every_command_is_decided():
+    known = every_command()
+    acts = (ALWAYS | WHILE_STOPPED) - IN_THE_REPAIR
+    assert acts <= known
+    rest = known - acts - OTHERS
+    assert {name for name in rest if " ".join(name.split()[:2]) not in REQUESTS_AND_READS} == set()
+    assert known >= OTHERS
+    groups = {" ".join(name.split()[:2]) for name in rest}
+    assert groups == REQUESTS_AND_READS
