@@ -103,6 +103,11 @@ freeze:
     ops/env dev
     .venv/bin/python -m tests.contract.freeze
 
+# known advisories about pinned dependencies, from a folder of OSV records; nothing is downloaded
+advisories FOLDER:
+    ops/env dev
+    .venv/bin/python -m ops.advisories {{ FOLDER }}
+
 # build the image
 image TAG="agentlip:local":
     ops/image {{ TAG }}
