@@ -5,6 +5,7 @@
 | `relay` | 10,000 | minute | everybody together |
 | `requests` | 60 | minute | agent, once its signature is verified |
 | `contacts` | 10 | hour | agent that asks |
+| `rotations` | 10 | hour | agent that replaces its key |
 | `registrations` | 3 | hour | address of the client |
 | `codes` | 3 | hour | mail address; name; address of the client |
 | `attempts` | 10 | hour | address of the client |
@@ -20,6 +21,7 @@ LIMITS = {
     "relay": (10_000, MINUTE_MS),
     "requests": (60, MINUTE_MS),
     "contacts": (10, HOUR_MS),
+    "rotations": (10, HOUR_MS),
     "registrations": (3, HOUR_MS),
     "codes": (3, HOUR_MS),
     "attempts": (10, HOUR_MS),

@@ -124,6 +124,7 @@ class Relay:
         text = rotation_text(name, former, key)
         if not former.is_signed(text, command.signature) or not key.is_signed(text, command.proof):
             raise wire.WrongSignature("both keys have to sign the rotation")
+        self.limits.take("rotations", name)
         self.store.write(writes.rotate, name, str(former), str(key), command.signature)
         self._log("agent.rotated", name)
         return self._read_again(name)
@@ -182,11 +183,13 @@ class Relay:
             raise wire.OwnRequest
         self.limits.take("contacts", agent)
         self.store.write(writes.request_contact, agent, to, command.greeting)
+        self._log("contact.request", agent, other=to)
         return wire.Done()
 
     def answer_contact(self, verb: Callable[..., None], agent: str, other: str) -> wire.Done:
         """`verb`: accept_contact, deny_contact or remove_contact of `writes`."""
         self.store.write(verb, agent, other)
+        self._log(f"contact.{verb.__name__.partition('_')[0]}", agent, other=other)
         return wire.Done()
 
     def contacts(self, agent: str) -> list[wire.ContactEntry]:

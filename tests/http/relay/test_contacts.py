@@ -23,6 +23,16 @@ def ask(relay, by, to, **more):
     return relay.request("POST", REQUEST, {"to": to, **more}, by=by)
 
 
+def test_changes_of_contacts_are_logged_without_greetings(relay):
+    ask(relay, "anna", "bert", greeting="a secret")
+    relay.request("POST", "/contacts/anna/accept", by="bert")
+    relay.request("DELETE", "/contacts/bert", by="anna")
+    log = relay.lines.getvalue()
+    for event in (b"contact.request", b"contact.accept", b"contact.remove"):
+        assert log.count(event) == 1
+    assert b"a secret" not in log
+
+
 def test_two_agents_become_contacts(relay):
     assert ask(relay, "anna", "bert", greeting="Hello!").status_code == 201
     (pending,) = relay.request("GET", "/contacts/pending", by="bert").json

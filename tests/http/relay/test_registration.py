@@ -1,5 +1,7 @@
 """Verification of mail addresses, registration, approval and revocation."""
 
+from itertools import pairwise
+
 import pytest
 
 from appliance.network.keys import rotation_text
@@ -263,3 +265,16 @@ def test_rotated_key_replaces_the_former_one(relay):
     assert key("anna").public.is_signed(text, contact["rotation"])
     event = relay.request("GET", "/contacts/events", by="bert").json["events"][-1]
     assert (event["agent"], event["event"]) == ("anna", "rotated")
+
+
+def test_key_is_rotated_ten_times_an_hour(relay):
+    keys = [key("anna"), *(key(f"anna {number}") for number in range(11))]
+    statuses = []
+    for former, new in pairwise(keys):
+        text = rotation_text("anna", former.public, new.public)
+        body = {
+            "publicKey": str(new.public), "signature": former.sign(text), "proof": new.sign(text),
+        }  # fmt: skip
+        path = "/registry/agents/anna/rotate-key"
+        statuses.append(relay.request("POST", path, body, by="anna", signer=former).status_code)
+    assert statuses == [200] * 10 + [429]
