@@ -12,7 +12,6 @@ from importlib.resources import files
 from typing import Any
 
 import falcon
-import msgspec
 
 import appliance
 from appliance.kernel.route import READ_DOCS, Operation, Route
@@ -33,22 +32,13 @@ LINKS = {
 }
 
 
-class Welcome(msgspec.Struct, frozen=True):
-    """The start page for programs."""
-
-    name: str
-    version: str
-    links: dict[str, str]
-    token: str
-    address: str = ""
-
-
-WELCOME = Welcome(
-    "agentlip",
-    appliance.__version__,
-    LINKS,
-    "send 'Authorization: Bearer TOKEN'; the token is in .agentlip/token",
-)
+WELCOME = {
+    "name": "agentlip",
+    "version": appliance.__version__,
+    "links": LINKS,
+    "token": "send 'Authorization: Bearer TOKEN'; the token is in .agentlip/token",
+}
+"""The start page for programs, without the address."""
 # A host and port. Anything else is not shown.
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
 
@@ -85,7 +75,7 @@ class Landing:
         resp.set_header("Vary", "Accept")
         origin = self._origin(req.env)
         if req.client_prefers(("text/html", "application/json")) == "application/json":
-            reply(resp, msgspec.structs.replace(WELCOME, address=origin))
+            reply(resp, {**WELCOME, "address": origin})
         else:
             socket = "ws" + origin.removeprefix("http")
             self._page.answer(resp, {"{{origin}}": origin, "{{socket}}": socket})
