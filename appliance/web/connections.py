@@ -67,15 +67,6 @@ class TooManyConnections(Unavailable):
     default_hint = "try again, or raise http.connections_max in agentlip.toml"
 
 
-class SweepClock:
-    """Counts the sweeps over all connections, which is the clock of all waits."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
 class AnonymousQuota:
     """The sockets, streams and other long requests of all clients without a valid token."""
 
@@ -101,32 +92,20 @@ class Connection:
     reserved       a reserved connection: only probes are served
     """
 
-    __slots__ = (
-        "anonymous", "authenticated", "peer", "reserved", "since", "sock", "state", "sweeps",
-        "unsent", "wake",
-    )  # fmt: skip
+    __slots__ = ("authenticated", "peer", "pool", "reserved", "since", "sock", "state", "wake")
 
-    def __init__(
-        self,
-        sweeps: SweepClock,
-        sock: socket.socket,
-        peer: tuple[str, str],
-        unsent: UnsentBudget,
-        anonymous: AnonymousQuota,
-    ) -> None:
-        self.sweeps = sweeps
+    def __init__(self, pool: "ConnectionPool", sock: socket.socket, peer: tuple[str, str]) -> None:
+        self.pool = pool
         self.sock = sock
         self.peer = peer
-        self.unsent = unsent
-        self.anonymous = anonymous
         self.authenticated = self.reserved = False
         self.wake: Call | None = None  # wakes a request that lasts
         self.state = IDLE
-        self.since = sweeps.count
+        self.since = pool.sweeps
 
     def wait_for(self, state: int) -> None:
         self.state = state
-        self.since = self.sweeps.count
+        self.since = self.pool.sweeps
 
     def send(self, data: bytes) -> None:
         self.wait_for(SEND)
@@ -141,7 +120,7 @@ class Connection:
 
     def _send_rest(self, view: memoryview) -> None:
         """Send the rest. Its bytes are counted as unsent until the kernel has taken them."""
-        share = self.unsent.share("http", self.cut)
+        share = self.pool.unsent.share("http", self.cut)
         try:
             while view:
                 share.set_size(len(view))
@@ -176,13 +155,13 @@ class Connection:
             return _nothing
         counted = not self.authenticated
         if counted:
-            self.anonymous.take()
+            self.pool.anonymous.take()
         self.wake = wake
 
         def end() -> None:
             self.wake = None
             if counted:
-                self.anonymous.give_back()
+                self.pool.anonymous.give_back()
 
         return end
 
@@ -205,9 +184,9 @@ class ConnectionPool:
     """All open connections, oldest first. Used on the event loop only."""
 
     def __init__(self, settings: HttpSettings, unsent: UnsentBudget) -> None:
-        self.sweeps = SweepClock()
-        self._anonymous = AnonymousQuota(ANONYMOUS_MAX)
-        self._unsent = unsent
+        self.sweeps = 0  # which is the clock of all waits
+        self.anonymous = AnonymousQuota(ANONYMOUS_MAX)
+        self.unsent = unsent
         self.connections_max = settings.connections_max
         linger = LINGER_SECONDS_MAX / SWEEP_SECONDS - 1  # rounded down
         self._connections: dict[Connection, None] = {}
@@ -230,7 +209,7 @@ class ConnectionPool:
 
     def open(self, sock: socket.socket, peer: tuple[str, str]) -> Connection | None:
         """Add a new client; None if even the reserved connections are in use."""
-        connection = Connection(self.sweeps, sock, peer, self._unsent, self._anonymous)
+        connection = Connection(self, sock, peer)
         if self._has_capacity():
             self._connections[connection] = None
             return connection
@@ -265,14 +244,14 @@ class ConnectionPool:
     def sweep(self) -> None:
         """Close connections that have waited longer than their limit, and end the long requests of
         clients that have left."""
-        self.sweeps.count += 1
+        self.sweeps += 1
         for connection in self:
             if connection.wake is not None and connection.is_gone():
                 connection.wake()
             limit = self._limits[connection.state]
             if connection.reserved and connection.state in WAITING:
                 limit = min(limit, self._reserved_limit)
-            if self.sweeps.count - connection.since > limit:
+            if self.sweeps - connection.since > limit:
                 _overdue.labels(STATES[connection.state]).inc()
                 connection.cut()
         for name, count in self.states().items():
@@ -306,7 +285,7 @@ class ConnectionPool:
             ],
             key=_since,
         )
-        surplus = len(at_work) - min(self._anonymous.limit, self.connections_max // 2)
+        surplus = len(at_work) - min(self.anonymous.limit, self.connections_max // 2)
         wanted = 1 + surplus // SHED_PART if surplus > 0 else 0
         return self._shed(at_work[:wanted], self._connections)
 

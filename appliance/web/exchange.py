@@ -73,7 +73,7 @@ class Input:
             self._body.failed = True  # its buffer is closed, and a part of the body is lost
             raise
         finally:
-            self._waited = connection.sweeps.count - connection.since
+            self._waited = connection.pool.sweeps - connection.since
             connection.wait_for(WORK)
 
 
