@@ -25,8 +25,8 @@ def jobs_needs(host: Host, book: TokenBook, parts: Sequence[Subsystem | None]) -
     url = OwnUrl(host.section(HttpSettings).host, host.served)
     asks = None if ask is None else HubJobAsks(ask.asks)
     hub = next((part for part in parts if isinstance(part, HubSubsystem)), None)
-    topics = None if hub is None else HubTopics(hub.hub, "jobs")
-    return JobsNeeds(book, url, asks, topics, list(_events(host, parts)), parts)
+    post = None if hub is None else HubTopics(hub.hub, "jobs").post
+    return JobsNeeds(book, url, asks, post, list(_events(host, parts)), parts)
 
 
 def _events(host: Host, parts: Sequence[Subsystem | None]) -> Iterator[JobEvents]:

@@ -32,10 +32,9 @@ class JobCatalogue:
 
     def find(self, name: str) -> wire.JobSpec:
         """Raises NoSuchJob."""
-        try:
-            return self.specs[name]
-        except KeyError:
-            raise wire.NoSuchJob(details={"job": name}) from None
+        if name not in self.specs:
+            raise wire.NoSuchJob(details={"job": name})
+        return self.specs[name]
 
     @property
     def specs(self) -> dict[str, wire.JobSpec]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from appliance.jobs import engine
-from appliance.jobs.executor import AttemptOrder, AttemptStart, Execution, NotStarted
+from appliance.jobs.executor import AttemptOrder, AttemptStart, NotStarted
 from appliance.jobs.process import ProcessExecution
 from appliance.jobs.settings import JobsSettings
 
@@ -17,7 +17,7 @@ LABEL = "agentlip.workspace"
 ARTEFACTS = "/artefacts"
 
 
-def start(settings: JobsSettings, order: AttemptOrder) -> Execution:
+def start(settings: JobsSettings, order: AttemptOrder) -> ProcessExecution:
     """As a process or a container. Raises NotStarted."""
     spec = order.spec
     if spec.spark:

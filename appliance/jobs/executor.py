@@ -1,8 +1,7 @@
 """What an executor does with an attempt."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -42,32 +41,6 @@ class AttemptEnd(msgspec.Struct, frozen=True):
     output_bytes: int = 0
     tail: str = ""
     artefacts: Sequence[wire.Artefact] = ()
-
-
-class Execution(Protocol):
-    """One attempt. `wait` is called once."""
-
-    started: AttemptStart
-
-    def wait(self) -> AttemptEnd:
-        """Does not block the event loop. Never raises."""
-
-    def cancel(self) -> None:
-        """End it soon; `wait` returns then."""
-
-    def kill(self) -> None:
-        """End it at once. A container goes on, for the next process."""
-
-    def remove(self) -> None:
-        """After `wait`: leave nothing of it. Raises OSError."""
-
-
-Start = Callable[[AttemptOrder], Execution]
-"""Raises NotStarted."""
-
-Find = Callable[[str], Mapping[str, str] | None]
-"""The environment of what an attempt of an earlier process left running, by its handle. Raises
-OSError if that can't be known now."""
 
 
 class NotStarted(Exception):

@@ -12,6 +12,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Forbidden, Invalid, Missing, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
+from appliance.kernel.wakeup import Wakeup
 
 IDLE_SECONDS = 30.0
 WORKING_SECONDS = 10.0  # between two heartbeats
@@ -21,16 +22,23 @@ EVENTS_MAX = 500
 ANSWER_SECONDS = 2.0  # between two looks for answers
 
 
-class JobLoop(Loop):
+class RunnerLoop(Loop):
+    """Its first round comes at once: something may have happened before."""
+
+    def __init__(self, runner: JobRunner, work: Wakeup, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log, work=work)
+        self._runner = runner
+        self.nudge()
+
+
+class JobLoop(RunnerLoop):
     """Woken by new runs and ended attempts. Waits are times of the steady clock."""
 
     name = "jobs"
     shortest_seconds = 0.02
 
     def __init__(self, runner: JobRunner, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log, work=runner.work)
-        self._runner = runner
-        self.nudge()  # attempts may have been lost, and runs have become due
+        super().__init__(runner, runner.work, clock, log)
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         runner = self._runner
@@ -64,16 +72,14 @@ class JobAsks(Protocol):
         """None while nobody has answered; "" if it ended without an answer."""
 
 
-class JobAsker(Loop):
+class JobAsker(RunnerLoop):
     """Asks before runs start, and looks for the answers."""
 
     name = "jobs_asker"
 
     def __init__(self, runner: JobRunner, asks: JobAsks, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log, work=runner.asks)
-        self._runner = runner
+        super().__init__(runner, runner.asks, clock, log)
         self._asks = asks
-        self.nudge()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         store, settled = self._runner.store, 0
@@ -117,7 +123,7 @@ class JobEvents(Protocol):
         """Have `wake` called after new events, if the source can; otherwise they are polled."""
 
 
-class TriggerLoop(Loop):
+class TriggerLoop(RunnerLoop):
     """Starts jobs after events. A position and the runs behind it are stored together, so a crash
     neither loses an event nor repeats one."""
 
@@ -127,12 +133,10 @@ class TriggerLoop(Loop):
     def __init__(
         self, runner: JobRunner, sources: Sequence[JobEvents], clock: Clock, log: Log
     ) -> None:
-        super().__init__(clock, log, work=runner.triggers)
-        self._runner = runner
+        super().__init__(runner, runner.triggers, clock, log)
         self._sources = sources
         for source in sources:
             source.listen(self.nudge)
-        self.nudge()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         specs, created = self._runner.catalogue.specs.items(), 0
@@ -180,24 +184,20 @@ def _matches(trigger: wire.Trigger, event: JobEvent) -> bool:
     return is_place and fnmatchcase(event.name, trigger.event)
 
 
-class JobTopics(Protocol):
-    """Topics of the hub, passed in by `composition.py`."""
-
-    def post(self, run_id: str, topic: str, text: str) -> None:
-        """The same run is posted once. Raises the errors of the hub."""
+PostOutcome = Callable[[str, str, str], None]
+"""Posts to the hub, passed in by `composition.py`: id of the run, topic and text. The same run is
+posted once. Raises the errors of the hub."""
 
 
-class OutcomePoster(Loop):
+class OutcomePoster(RunnerLoop):
     """Posts outcomes to topics. After a crash they are posted with the same keys."""
 
     name = "jobs_poster"
     interval_seconds = IDLE_SECONDS
 
-    def __init__(self, runner: JobRunner, topics: JobTopics, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log, work=runner.outcomes)
-        self._runner = runner
-        self._topics = topics
-        self.nudge()
+    def __init__(self, runner: JobRunner, post: PostOutcome, clock: Clock, log: Log) -> None:
+        super().__init__(runner, runner.outcomes, clock, log)
+        self._post = post
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         store = self._runner.store
@@ -207,7 +207,7 @@ class OutcomePoster(Loop):
             reason = f": {run.error}" if run.error else ""
             text = f"job {run.job} {run.state}{reason} ({run.id})"
             try:
-                self._topics.post(run.id, topic, text)
+                self._post(run.id, topic, text)
             except (Missing, Invalid, Forbidden) as error:  # it would be refused each time
                 self.log.warning("an outcome was not posted", run=run.id, code=error.code)
             store.write(writes.note_posted, run.id)

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ PROGRAM = (
 
 
 class ProcessExecution:
+    """One attempt. `wait` is called once, and never raises."""
+
     def __init__(self, order: AttemptOrder, container: Mapping[str, Any] | None = None) -> None:
         spec = order.spec
         self._spec = spec
@@ -66,28 +68,38 @@ class ProcessExecution:
         return AttemptEnd(state, last["code"], error, last["bytes"], last["tail"], artefacts)
 
     def cancel(self) -> None:
+        """End it soon; `wait` returns then."""
         if self._process.check_alive():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(self._pid, signal.SIGTERM)
 
     def kill(self) -> None:
+        """End it at once. A container goes on, for the next process."""
         self._process.kill()
         if self._cgroup is not None:
             with suppress(OSError):
                 self._cgroup.rmdir()
 
     def remove(self) -> None:
-        """Nothing is left of a process."""
+        """After `wait`: leave nothing of a container. Raises OSError."""
 
     def _request(self, line: bytes, seconds: float) -> Any:
         return msgspec.json.decode(self._process.ask(line, seconds, ANSWER_BYTES_MAX))
 
 
+Start = Callable[[AttemptOrder], ProcessExecution]
+"""Raises NotStarted."""
+
+Find = Callable[[str], Mapping[str, str] | None]
+"""The environment of what an attempt of an earlier process left running, by its handle. Raises
+OSError if that can't be known now."""
+
+
 def inherited() -> dict[str, str]:
     """The variables that every process of a job inherits. `agentlip` is on its path."""
     variables = {name: os.environ[name] for name in INHERITED_VARIABLES & os.environ.keys()}
-    programs = (variables.get("PATH", os.defpath), str(Path(sys.executable).parent))
-    return variables | {"PATH": os.pathsep.join(programs)}
+    programs = variables.get("PATH", os.defpath)
+    return variables | {"PATH": f"{programs}:{Path(sys.executable).parent}"}
 
 
 def _outcome(reason: str, code: int, spec: wire.JobSpec) -> tuple[str, str | None]:

@@ -12,8 +12,9 @@ import msgspec
 
 from appliance.jobs import metrics, output, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
-from appliance.jobs.executor import AttemptEnd, AttemptOrder, Execution, Find, NotStarted, Start
+from appliance.jobs.executor import AttemptEnd, AttemptOrder, NotStarted
 from appliance.jobs.handles import is_running
+from appliance.jobs.process import Find, ProcessExecution, Start
 from appliance.jobs.rows import StoredAttemptRow
 from appliance.jobs.schedule import next_ms
 from appliance.jobs.scheduler import Scheduler
@@ -82,7 +83,7 @@ class JobRunner:
         self._start = start
         self._find = find
         self._pool = GreenletPool(ATTEMPTS_MAX)
-        self._running: dict[str, Execution] = {}
+        self._running: dict[str, ProcessExecution] = {}
         self._ended: list[tuple[writes.ClaimedAttempt, AttemptEnd]] = []
         self._waits: set[Wakeup] = set()
         self._limit = WaitLimit(WAITS_MAX, wire.TooManyRunWaits)
@@ -184,10 +185,9 @@ class JobRunner:
         """Waits while the run is not over, at most `wait_seconds`."""
         read = partial(self.store.read, queries.show, run_id)
         run = self._await(read, lambda run: run.ended_at is not None, wait_seconds)
-        running = [attempt for attempt in run.attempts if attempt.ended_at is None]
-        for attempt in running:
-            tail = in_thread(output.tail, self._kept / run_id / f"{attempt.number}.log")
-            run.attempts[-1] = msgspec.structs.replace(attempt, tail=tail)
+        for attempt in [attempt for attempt in run.attempts if attempt.ended_at is None]:
+            file = self._kept / run_id / f"{attempt.number}.log"
+            run.attempts[-1] = msgspec.structs.replace(attempt, tail=in_thread(output.tail, file))
         return wire.RunShown(run)
 
     def history(self, job: str, query: wire.JobHistoryQuery) -> wire.RunList:
@@ -392,7 +392,7 @@ class JobRunner:
             self._running.pop(attempt.run_id, None)
             self.work.set()
 
-    def _wait(self, attempt: writes.ClaimedAttempt, execution: Execution) -> AttemptEnd:
+    def _wait(self, attempt: writes.ClaimedAttempt, execution: ProcessExecution) -> AttemptEnd:
         key = attempt.run_id, attempt.number
         try:
             self.store.write(writes.note_start, *key, execution.started)

@@ -4,6 +4,7 @@ import msgspec
 
 from appliance.jobs import metrics, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
+from appliance.jobs.rows import StoredJobRow
 from appliance.jobs.schedule import continue_from, due_cron, next_ms
 from appliance.kernel.clock import iso
 from appliance.kernel.steady_clock import SteadyClock
@@ -28,22 +29,19 @@ class Scheduler:
         self._store = store
         self._catalogue = catalogue
         self._steady = steady
-        self._marks: dict[str, writes.ScheduleMark] = {}
+        self._marks: dict[str, StoredJobRow] = {}
         self._due: dict[str, DueTime] = {}
 
     def refresh(self, now_ms: int) -> None:
         """At the start, and after a change of jobs or of the clock."""
         self._due.clear()
-        self._marks = {
-            row.name: writes.ScheduleMark(row.name, row.cron_from_ms, row.interval_from_steady_ms)
-            for row in self._store.read(queries.stored_jobs)
-        }
+        self._marks = {row.name: row for row in self._store.read(queries.stored_jobs)}
         for name, spec in self._catalogue.specs.items():
             if spec.cron is None and spec.interval_seconds is None:
                 continue
             mark = self._marks.get(name)
             if mark is None:
-                mark = writes.ScheduleMark(name, now_ms, self._steady.now_ms())
+                mark = StoredJobRow(name, None, None, now_ms, self._steady.now_ms())
                 self._store.write(writes.note_schedule, mark, None)
                 self._marks[name] = mark
             self._due[name] = _next(spec, mark, now_ms)
@@ -74,12 +72,12 @@ class Scheduler:
     def _create(self, name: str, spec: wire.JobSpec, now_ms: int, steady_ms: int) -> bool:
         mark, detail = self._marks[name], None
         if spec.cron is None:
-            mark = msgspec.structs.replace(mark, interval_from_steady_ms=steady_ms)
+            mark = mark._replace(interval_from_steady_ms=steady_ms)
         else:
             instant, from_ms = due_cron(
                 spec.cron, spec.time_zone, mark.cron_from_ms, now_ms, spec.catch_up
             )
-            mark = msgspec.structs.replace(mark, cron_from_ms=from_ms)
+            mark = mark._replace(cron_from_ms=from_ms)
             detail = None if instant is None else iso(instant)
         is_wanted = spec.cron is None or detail is not None
         new = writes.NewRun(name, spec, "schedule", detail) if is_wanted else None
@@ -90,7 +88,7 @@ class Scheduler:
         return run_id is not None
 
 
-def _next(spec: wire.JobSpec, mark: writes.ScheduleMark, now_ms: int) -> DueTime:
+def _next(spec: wire.JobSpec, mark: StoredJobRow, now_ms: int) -> DueTime:
     if spec.cron is None:
         assert spec.interval_seconds is not None
         interval_ms = int(spec.interval_seconds * 1000)

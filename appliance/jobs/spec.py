@@ -9,10 +9,7 @@ from appliance.jobs import wire
 from appliance.jobs.schedule import check_cron
 
 RESERVED_NAMES = frozenset({"all", "runs"})  # parts of paths
-NAME = (
-    "a name has at most 40 characters: small letters, digits, - and _, and is not "
-    + " or ".join(sorted(RESERVED_NAMES))
-)
+NAME = "a name has at most 40 small letters, digits, - and _, and is not `all` or `runs`"
 
 
 class SpecProblem(ValueError):

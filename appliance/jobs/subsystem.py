@@ -14,8 +14,8 @@ from appliance.jobs.loops import (
     JobAsks,
     JobEvents,
     JobLoop,
-    JobTopics,
     OutcomePoster,
+    PostOutcome,
     TriggerLoop,
 )
 from appliance.jobs.resources import routes
@@ -35,13 +35,13 @@ STORE = "jobs"
 
 
 class JobsNeeds(msgspec.Struct, frozen=True):
-    """`url` returns the URL of this appliance. `asks` and `topics`: None
+    """`url` returns the URL of this appliance. `asks` and `post`: None
     without the roles `ask` and `hub`. `parts`: all subsystems, once they are built."""
 
     book: TokenBook
     url: Callable[[], str]
     asks: JobAsks | None
-    topics: JobTopics | None
+    post: PostOutcome | None
     events: Sequence[JobEvents]
     parts: Sequence[Subsystem | None] = ()
 
@@ -79,8 +79,8 @@ class JobsSubsystem(Subsystem):
         if needs.asks is not None:
             self.loops += (JobAsker(self.runner, needs.asks, clock, log),)
 
-        if needs.topics is not None:
-            self.loops += (OutcomePoster(self.runner, needs.topics, clock, log),)
+        if needs.post is not None:
+            self.loops += (OutcomePoster(self.runner, needs.post, clock, log),)
 
     def routes(self) -> list[Route]:
         listing = partial(list_all, self.runner, self._reported, self._all_loops, self._clock)

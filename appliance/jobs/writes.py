@@ -8,7 +8,7 @@ import msgspec
 
 from appliance.jobs import queries, wire
 from appliance.jobs.executor import AttemptEnd, AttemptStart
-from appliance.jobs.rows import StoredRunRow
+from appliance.jobs.rows import StoredJobRow, StoredRunRow
 from appliance.jobs.states import (
     CANCELLED,
     FAILED,
@@ -43,14 +43,6 @@ class NewRun(msgspec.Struct, frozen=True):
     @property
     def concurrency_key(self) -> str:
         return self.spec.concurrency_key or self.job
-
-
-class ScheduleMark(msgspec.Struct, frozen=True):
-    """From where the schedule of a job continues."""
-
-    job: str
-    cron_from_ms: int
-    interval_from_steady_ms: int
 
 
 class ClaimedAttempt(msgspec.Struct, frozen=True):
@@ -110,13 +102,13 @@ def note_events(tx: Tx, source: str, position: int, runs: Sequence[tuple[NewRun,
     return created
 
 
-def note_schedule(tx: Tx, mark: ScheduleMark, new: NewRun | None) -> str | None:
+def note_schedule(tx: Tx, mark: StoredJobRow, new: NewRun | None) -> str | None:
     """Move the mark of a job and create its run, if one is due; None if that was skipped."""
     tx.execute(
         "INSERT INTO jobs (name, cron_from_ms, interval_from_steady_ms) VALUES (?, ?, ?)"
         " ON CONFLICT (name) DO UPDATE SET cron_from_ms = excluded.cron_from_ms,"
         " interval_from_steady_ms = excluded.interval_from_steady_ms",
-        (mark.job, mark.cron_from_ms, mark.interval_from_steady_ms),
+        (mark.name, mark.cron_from_ms, mark.interval_from_steady_ms),
     )
     with suppress(wire.TooManyRuns):
         return None if new is None else create(tx, new)
@@ -129,7 +121,7 @@ def put_job(tx: Tx, name: str, spec: wire.JobSpec | None, now_ms: int) -> None:
     sql = "SELECT count(*) FROM jobs WHERE spec IS NOT NULL AND name <> ?"
     if text is not None and tx.execute(sql, (name,)).fetchone()[0] >= SPECS_MAX:
         raise wire.TooManyJobSpecs(details={"limit": SPECS_MAX})
-    note_schedule(tx, ScheduleMark(name, now_ms, tx.steady_ms), None)
+    note_schedule(tx, StoredJobRow(name, text, None, now_ms, tx.steady_ms), None)
     tx.execute("UPDATE jobs SET spec = ? WHERE name = ?", (text, name))
 
 
