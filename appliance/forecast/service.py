@@ -72,14 +72,14 @@ class GrowthSamples:
             StoreForecast(name, size, *self._trend(name, free))
             for name, size in self._stores().items()
         ]
-        found = [
+        rows = [
             Reducible(what, size, command)
             for what, (folder, command) in reducible.items()
             if (size := folder_bytes(folder))
         ]
         days = (samples[-1].at_ms - samples[0].at_ms) / DAY_MS if samples else 0.0
-        found.sort(key=lambda row: -row.bytes)
-        return Forecast(round(days, 2), disks, stores, found)
+        rows.sort(key=lambda row: -row.bytes)
+        return Forecast(round(days, 2), disks, stores, rows)
 
     def _trend(self, name: str, free_bytes: int) -> tuple[float | None, float | None]:
         """Growth in bytes a day, and days until `free_bytes` are used."""

@@ -2,5 +2,5 @@
 
 from typing import Literal
 
-LogKind = Literal["events", "audit", "relay", "broker", "bus", "courier", "inbox", "outbox"]
-LOGS = ("events", "audit", "relay", "broker", "bus", "courier", "inbox", "outbox")
+LogKind = Literal["events", "relay", "audit", "broker", "bus", "courier", "inbox", "outbox"]
+LOGS = ("events", "relay", "audit", "broker", "bus", "courier", "inbox", "outbox")

@@ -82,6 +82,8 @@ def types_in(kind):
 
 
 def test_settings_that_the_doctor_compares_exist():
-    known = {(section.name, entry.name) for section in SECTIONS for entry in fields(section.type)}
+    known = {
+        (section.name, entry.encode_name) for section in SECTIONS for entry in fields(section.type)
+    }
     named = {(section, name) for section, *names in NOT_ABOVE for name in names}
     assert named <= known
