@@ -12,19 +12,16 @@ from appliance.jobs.sse import event_stream
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply
+from appliance.web.responders import Responders, reply_to_caller, reply_with
 
 Listing = Callable[[], wire.JobList]
 
 
 class JobsResource:
-    def __init__(self, runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) -> None:
-        self._runs = runs
+    def __init__(self, runner: JobRunner, listing: Listing, book: TokenBook) -> None:
         self._runner = runner
         self._listing = listing
         self._book = book
-
-    def on_get(self, _req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._listing())
 
     def on_get_job(self, _req: Any, resp: falcon.Response, job: str) -> None:
         reply(resp, self._runner.show_job(job))
@@ -45,31 +42,13 @@ class JobsResource:
         self._runner.pause(job, is_paused=False)
         reply(resp, self._listing())
 
-    def on_post_request(self, req: Any, resp: falcon.Response, job: str) -> None:
-        reply(resp, self._runner.request(job, req.context.principal), 201)
-
-    def on_get_history(self, req: Any, resp: falcon.Response, job: str) -> None:
-        reply(resp, self._runner.history(job, req.context.query))
-
-    def on_get_reported(self, _req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._runs.list_all())
-
-    def on_post_reported(self, _req: Any, resp: falcon.Response, command: wire.JobRun) -> None:
-        reply(resp, self._runs.record(command), 201)
-
     def on_get_run(self, req: Any, resp: falcon.Response, run_id: str) -> None:
         reply(resp, self._runner.show(run_id, req.context.query.wait))
-
-    def on_get_output(self, req: Any, resp: falcon.Response, run_id: str) -> None:
-        reply(resp, self._runner.read_output(run_id, req.context.query))
 
     def on_get_events(self, req: Any, resp: falcon.Response, run_id: str) -> None:
         resp.stream = event_stream(self._runner, self._book, req.context.principal, run_id)
         resp.content_type = "text/event-stream"
         resp.set_header("X-Accel-Buffering", "no")
-
-    def on_post_cancel(self, _req: Any, resp: falcon.Response, run_id: str) -> None:
-        reply(resp, self._runner.cancel(run_id))
 
 
 EXAMPLE = {
@@ -82,9 +61,9 @@ JOB_EXAMPLE = {"command": ["weekly-report", "--format", "html"], "cron": "0 6 * 
 
 
 def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) -> list[Route]:
-    resource = JobsResource(runs, runner, listing, book)
+    resource = JobsResource(runner, listing, book)
     return [
-        Route("/api/v1/jobs", resource, {
+        Route("/api/v1/jobs", Responders(get=reply_with(listing)), {
             "GET": Operation(wire.READ, reply=wire.JobList,
                              summary="List all jobs, with the loops of the appliance"),
         }),
@@ -104,39 +83,41 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
             "POST": Operation(wire.RUN, reply=wire.JobList, summary="Start runs again",
                               audited=True),
         }, suffix="resume"),
-        Route("/api/v1/jobs/runs", resource, {
+        Route("/api/v1/jobs/runs", Responders(
+            get=reply_with(runs.list_all), post=reply_with(runs.record, 201),
+        ), {
             "GET": Operation(wire.READ, reply=wire.LatestRuns,
                              summary="List the latest reported run of each batch job"),
             "POST": Operation(wire.REPORT, body=wire.JobRun, reply=wire.LatestRun, status=201,
                               errors=(wire.TooManyJobs,), example=EXAMPLE,
                               summary="Report the run of a batch job, which replaces its last one"),
-        }, suffix="reported"),
+        }),
         Route("/api/v1/jobs/runs/{run_id}", resource, {
             "GET": Operation(wire.READ, reply=wire.RunShown, query=wire.RunQuery,
                              errors=(wire.TooManyRunWaits,),
                              summary="Show a run, optionally waiting until it is over"),
         }, suffix="run"),
-        Route("/api/v1/jobs/runs/{run_id}/output", resource, {
+        Route("/api/v1/jobs/runs/{run_id}/output", Responders(get=reply_with(runner.read_output)), {
             "GET": Operation(wire.READ, reply=wire.RunOutput, query=wire.RunOutputQuery,
                              errors=(wire.TooManyRunWaits,),
                              summary="The output of a run from a position, optionally waiting"),
-        }, suffix="output"),
+        }),
         Route("/api/v1/jobs/runs/{run_id}/events", resource, {
             "GET": Operation(wire.READ, media="text/event-stream",
                              errors=(wire.TooManyRunWaits,),
                              summary="Follow a run until it is over: its state and its output"),
         }, suffix="events"),
-        Route("/api/v1/jobs/runs/{run_id}/cancel", resource, {
+        Route("/api/v1/jobs/runs/{run_id}/cancel", Responders(post=reply_with(runner.cancel)), {
             "POST": Operation(wire.RUN, reply=wire.RunShown, errors=(wire.RunOver,),
                               summary="Cancel a run", audited=True),
-        }, suffix="cancel"),
-        Route("/api/v1/jobs/{job}/runs", resource, {
+        }),
+        Route("/api/v1/jobs/{job}/runs", Responders(post=reply_to_caller(runner.request, 201)), {
             "POST": Operation(wire.RUN, reply=wire.RunShown, status=201,
                               errors=(wire.JobBusy, wire.TooManyRuns), summary="Run a job",
                               audited=True),
-        }, suffix="request"),
-        Route("/api/v1/jobs/{job}/history", resource, {
+        }),
+        Route("/api/v1/jobs/{job}/history", Responders(get=reply_with(runner.history)), {
             "GET": Operation(wire.READ, reply=wire.RunList, query=wire.JobHistoryQuery,
                              summary="List the runs of a job, newest first"),
-        }, suffix="history"),
+        }),
     ]  # fmt: skip

@@ -38,11 +38,11 @@ class Notifier:
         sent = self._send(subject, text, (suspect, not suspect))
         return any(result.via for result in sent.results)
 
-    def test(self, direct: bool) -> wire.NotifyTested:
+    def test(self, command: wire.NotifyTest) -> wire.NotifyTested:
         """Raises NothingToNotify."""
         if not self._senders:
             raise wire.NothingToNotify
-        return self._send("test", "This is a test.", (direct,))
+        return self._send("test", "This is a test.", (command.direct,))
 
     def _send(self, subject: str, text: str, ways: Sequence[bool]) -> wire.NotifyTested:
         subject = plain(f"agentlip {self._workspace}: {subject}")

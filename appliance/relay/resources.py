@@ -16,6 +16,7 @@ from appliance.relay.service import Relay
 from appliance.relay.states import ACTIVE
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply
+from appliance.web.responders import Responders, reply_with
 
 REFUSAL = {"ok": False}
 SIGNED = (
@@ -120,9 +121,6 @@ class RelayAdminResource(SignedResource):
     def on_get_pending(self, req: Any, resp: falcon.Response) -> None:
         self._signed_by(req)
         reply(resp, self._relay.pending_agents())
-
-    def on_get_keys(self, _req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._relay.admin_keys())
 
     def on_post_broadcast(
         self, req: Any, resp: falcon.Response, command: wire.SendBroadcast
@@ -305,9 +303,9 @@ def admin_routes(relay: Relay, made: Operations) -> list[Route]:
             "GET": admin("List agents that wait for approval, with the checklist",
                          reply=list[wire.PendingAgent]),
         }, suffix="pending"),
-        Route("/admin/keys", admins, {
+        Route("/admin/keys", Responders(get=reply_with(relay.admin_keys)), {
             "GET": anybody("List the admins' keys", reply=list[wire.AdminKey]),
-        }, suffix="keys"),
+        }),
         Route("/admin/broadcast", admins, {
             "POST": admin("Send a signed broadcast to all agents", status=201, audited=True,
                           body=wire.SendBroadcast, reply=wire.BroadcastSent,
