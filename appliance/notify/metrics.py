@@ -7,3 +7,5 @@ messages = counter(
     "Messages to the operator, by what took them: outbox, hub, direct; none: they are lost",
     ("via",),
 )
+for _via in ("outbox", "direct", "hub", "none"):
+    messages.labels(_via)  # so that the first message is an increase

@@ -52,11 +52,11 @@ def _latest(series: dict[str, Any]) -> dict[str, Any]:
 @common
 def forecast(session: Session) -> None:
     """Show in how many days each disk is full, which stores grow, and what can be reduced."""
-    found = session.hub().get("/api/v1/forecast")
+    answer = session.hub().get("/api/v1/forecast")
     if session.machine:
-        session.answer(found, "")
+        session.answer(answer, "")
         return
-    rows = [{"name": f"disk of {', '.join(disk['of'])}", **disk} for disk in found["disks"]]
-    rows += [{"name": store["store"], **store} for store in found["stores"]]
-    rows += [{"name": row["what"], **row} for row in found["reducible"]]
+    rows = [{"name": f"disk of {', '.join(disk['of'])}", **disk} for disk in answer["disks"]]
+    rows += [{"name": store["store"], **store} for store in answer["stores"]]
+    rows += [{"name": row["what"], **row} for row in answer["reducible"]]
     session.table(rows, DISK_COLUMNS, "no disk can be read")

@@ -16,7 +16,7 @@ GOING_AWAY = 1001  # of RFC 6455
 RETRY_SECONDS_MAX = 60.0  # it may end earlier than planned
 GOES_ON = (
     "/mcp", "/api/v1/maintenance", "/api/v1/doctor", "/api/v1/backups", "/api/v1/notify",
-    "/api/v1/sessions", "/api/v1/invitations", "/api/v1/tokens",
+    "/api/v1/sessions", "/api/v1/invitations", "/api/v1/tokens", "/api/v1/jobs/all/",
 )  # fmt: skip
 """Paths of what administrators do meanwhile; tools are checked one by one."""
 SOCKETS = frozenset({"/ws", "/v1/live", "/v1/publish"})
