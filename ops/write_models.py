@@ -49,7 +49,10 @@ CLASSES = {
         "hook_runs": "HookRun", "inbox": "ReceivedMessage", "profiles": "Profile",
         "revoked": "Revoked", "topics": "SubscribedTopic",
     },
-    "jobs": {"attempts": "StoredAttempt", "jobs": "StoredJob", "runs": "StoredRun"},
+    "jobs": {
+        "attempts": "StoredAttempt", "jobs": "StoredJob", "log": "StoredRunEvent",
+        "runs": "StoredRun",
+    },
     "outbox": {"log": "OutboxLog", "outbox": "Send"},
     "relay": {
         "admins": "RelayAdmin", "agents": "Agent", "approvals": "Approval",

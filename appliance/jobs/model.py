@@ -37,6 +37,24 @@ class StoredJob(Table):
         table_name = "jobs"
 
 
+class StoredRunEvent(Table):
+    event_id = peewee.IntegerField(primary_key=True)
+    ts = peewee.TextField()
+    name = peewee.TextField()
+    run_id = peewee.TextField()
+    job = peewee.TextField()
+    attempt = peewee.IntegerField()
+    cause = peewee.TextField()
+    run_state = peewee.TextField()
+    accepted_at = peewee.TextField()
+    delivered_at = peewee.TextField()
+    exit_code = peewee.IntegerField(null=True)
+    error = peewee.TextField(null=True)
+
+    class Meta:
+        table_name = "log"
+
+
 class StoredRun(Table):
     id = peewee.TextField(primary_key=True)
     job = peewee.TextField()

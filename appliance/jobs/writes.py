@@ -30,6 +30,13 @@ POSITION = "position:"  # in `meta`, before the name of a source of events
 ALL = "all"  # in the place of a name
 DELETED_MAX = 200  # runs in one transaction
 
+_LOG = (
+    "INSERT INTO log (ts, name, run_state, run_id, job, attempt, cause, accepted_at, delivered_at,"
+    " exit_code, error) SELECT ?, ?, ?, r.id, r.job, a.number, r.cause, r.created_at, a.started_at,"
+    " a.exit_code, a.error FROM runs AS r JOIN attempts AS a ON a.run_id = r.id"
+    " WHERE r.id = ? AND a.number = ?"
+)
+
 _spec = msgspec.json.Decoder(wire.JobSpec).decode
 
 
@@ -234,6 +241,7 @@ def end_attempt(
         tx, run_id, state=state, due_steady_ms=due, ended_at=ended_at, exit_code=end.exit_code,
         error=end.error, posted=int(not is_news),
     )  # fmt: skip
+    tx.execute(_LOG, (tx.now, f"attempt.{end.state}", state, run_id, number))
     for new in followers if state == SUCCEEDED else ():
         if _is_next(tx, new):
             with suppress(wire.TooManyRuns):
@@ -286,7 +294,9 @@ def _update(tx: Tx, run_id: str, **values: Any) -> None:
 
 
 def prune(tx: Tx, before: str, kept: int) -> list[str]:
-    """Delete runs that ended before the moment, except the latest `kept` of each job; their ids."""
+    """Delete runs that ended before the moment, except the latest `kept` of each job; their ids.
+    The log loses all rows from before the moment."""
+    tx.execute("DELETE FROM log WHERE ts < ?", (before,))
     rows = tx.execute(
         "SELECT id FROM runs AS r WHERE ended_at < ? AND (SELECT count(*) FROM runs"
         " WHERE job = r.job AND id > r.id LIMIT ?) >= ? ORDER BY id LIMIT ?",

@@ -2,5 +2,7 @@
 
 from typing import Literal
 
-LogKind = Literal["events", "relay", "audit", "broker", "bus", "courier", "inbox", "outbox"]
-LOGS = ("events", "relay", "audit", "broker", "bus", "courier", "inbox", "outbox")
+LogKind = Literal[
+    "events", "relay", "audit", "broker", "bus", "courier", "inbox", "outbox", "runs"
+]
+LOGS = ("events", "relay", "audit", "broker", "bus", "courier", "inbox", "outbox", "runs")

@@ -14,6 +14,7 @@ from appliance.export import segment
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.wire import SegmentManifest
+from appliance.kernel.clock import iso
 from appliance.tokens import epoch
 from appliance.workspace.datadir import DataDir
 from tests.support.workspaces import Filled
@@ -140,6 +141,13 @@ def store_row(kind: str, number: int, at: datetime) -> dict[str, Any]:
     if kind == "relay":
         return {"event_id": number, "at_ms": ms + 123, "name": "agent.approved", "agent": "anna",
                 "admin": "ada" if full else None}  # fmt: skip
+    if kind == "runs":
+        return {
+            "event_id": number, "ts": iso(ms + 123), "name": "attempt.failed", "run_id": "r",
+            "job": "a", "attempt": 1, "cause": "event", "run_state": "queued",
+            "accepted_at": iso(ms), "delivered_at": iso(ms + 7), "exit_code": 1 if full else None,
+            "error": "Größe" if full else None,
+        }  # fmt: skip
     common = {"event_id": number, "at_ms": ms + 123, "accepted_ms": ms}
     if kind == "broker":
         return {**common, **ids, **to, "name": "delivery.sent", "mesh_id": "m",

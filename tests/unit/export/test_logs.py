@@ -89,13 +89,18 @@ def test_both_readers_export_the_rows_of_the_store(logged, tmp_path, kind):
         assert [row["sent_at"] is None for row in exported] == [
             row["created_at"] == "yesterday" for row in stored
         ]
+    if kind == "runs":
+        times = {}
+        assert [row["ts"] for row in exported] == [
+            datetime.fromisoformat(row["ts"]) for row in stored
+        ]
     for row, there in zip(exported, stored, strict=True):
         for name, value in row.items():
             if name in times:
                 ms = there[times[name]]
                 expected = None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
                 assert value == expected, name
-            elif name in there and kind != "inbox":
+            elif name in there and kind != "inbox" and not isinstance(value, datetime):
                 assert value == there[name] or (value, there[name]) == ("null", None), name
 
 

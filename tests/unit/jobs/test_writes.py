@@ -54,6 +54,23 @@ def test_skipped_while_a_run_with_the_same_key_is_not_over(tx):
     assert create(tx, concurrency_key="k") is not None
 
 
+def test_each_end_of_an_attempt_is_logged_and_pruned_by_age(tx, clock):
+    run_id = create(tx, retries=1)
+    for number, state in ((1, FAILED), (2, SUCCEEDED)):
+        clock.pass_seconds(60)
+        tx.restart()
+        assert claim(tx) == [(run_id, number)]
+        writes.end_attempt(tx, run_id, number, AttemptEnd(state, number - 1))
+    columns = "event_id, name, run_id, job, attempt, cause, run_state, exit_code"
+    assert tx.execute(f"SELECT {columns} FROM log").fetchall() == [
+        (1, "attempt.failed", run_id, "report", 1, "request", "queued", 0),
+        (2, "attempt.succeeded", run_id, "report", 2, "request", "succeeded", 1),
+    ]
+    (newest,) = tx.execute("SELECT max(ts) FROM log").fetchone()
+    assert writes.prune(tx, newest, 20) == []
+    assert tx.execute("SELECT event_id FROM log").fetchall() == [(2,)]
+
+
 def test_queued_runs_start_one_after_another(tx, monkeypatch):
     monkeypatch.setattr(writes, "QUEUED_MAX", 2)
     ids = [create(tx, overlap="queue") for _ in range(3)]
