@@ -2,7 +2,5 @@
 
 from typing import Literal
 
-LogKind = Literal[
-    "events", "relay", "audit", "broker", "bus", "courier", "inbox", "outbox", "runs"
-]
+LogKind = Literal["events", "relay", "audit", "broker", "bus", "courier", "inbox", "outbox", "runs"]
 LOGS = ("events", "relay", "audit", "broker", "bus", "courier", "inbox", "outbox", "runs")
