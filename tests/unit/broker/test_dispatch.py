@@ -1,9 +1,12 @@
 """Delivering: leases, acks, priorities, connections that come and go, and nobody held up."""
 
+import sqlite3
+
 import pytest
 
 from appliance.broker import service, wire
 from appliance.broker.dispatch import AlreadyConnected
+from appliance.kernel.batch import BatchRunner
 from appliance.kernel.errors import Unavailable
 from appliance.mesh.push import Push
 from tests.support.broker import key
@@ -83,6 +86,29 @@ def test_ack_that_comes_after_the_lease_still_counts(broker):
     assert broker.count("delivery_queue") == 0
 
 
+def test_ack_that_could_not_be_written_is_written_later(new_broker):
+    class Failing(BatchRunner):
+        broken = False
+
+        def commit(self):
+            if Failing.broken:
+                raise sqlite3.OperationalError("not now")
+            super().commit()
+
+    broker = new_broker(runner=Failing)
+    bert = broker.connect("bert")
+    broker.send("m1", to="bert")
+    broker.deliver()
+    bert.connection.run_once(0)
+    Failing.broken = True
+    with pytest.raises(sqlite3.OperationalError):
+        broker.deliver()
+    Failing.broken = False
+    broker.deliver()
+    assert bert.bodies == ["hello"]
+    assert broker.count("delivery_queue") == 0
+
+
 def test_late_ack_does_not_ack_a_delivery_leased_by_another_connection(broker):
     broker.registry.change_mesh("lab", wire.ChangeMesh(concurrency="allow_concurrent"))
     first = broker.connect("bert")
@@ -103,6 +129,15 @@ def test_late_ack_does_not_ack_a_delivery_leased_by_another_connection(broker):
     assert broker.count("delivery_queue") == 1
     second.connection.stop()
     first.connection.stop()
+
+
+def test_restarted_broker_delivers_what_was_leased(new_broker):
+    broker = new_broker()
+    broker.connect("bert", lambda pushes: [])
+    broker.send("m1", to="bert")
+    broker.deliver()
+    restarted = new_broker(clock=broker.clock)
+    assert restarted.connect("bert").receive() == ["hello"]
 
 
 def test_ids_go_on_above_those_that_are_stored_when_the_clock_went_back(new_broker):

@@ -356,6 +356,11 @@ def test_sender_is_the_signing_member(broker):
     ]
 
 
+def test_sender_does_not_receive_its_own_message(broker):
+    broker.send("m1", sender="bert")
+    assert broker.rows("SELECT recipient FROM delivery_queue") == [(key("cleo"),)]
+
+
 def test_names_of_messages_stay_when_a_member_is_renamed(broker):
     broker.send("m1")
     broker.registry.rename_member("lab", "anna", wire.RenameMember("anne"))

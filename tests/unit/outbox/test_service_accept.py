@@ -3,7 +3,7 @@
 import gevent
 import pytest
 
-from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 from appliance.kernel.ids import ulid_value
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import destination, wire
@@ -219,6 +219,15 @@ def test_a_batch_has_a_limit(outbox, monkeypatch):
     monkeypatch.setattr("appliance.outbox.service.BATCH_MAX", 2)
     with pytest.raises(ApplianceError):
         outbox.service.send_many([wire.Send("#a", "x")] * 3)
+
+
+def test_failed_commit_stores_nothing(outbox, faults):
+    faults.before = OSError("disk")
+    with pytest.raises(Unavailable):
+        outbox.send(key="k1")
+    faults.before = None
+    outbox.reopen()
+    assert outbox.statuses() == {}
 
 
 def test_id_is_never_released(outbox):
