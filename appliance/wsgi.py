@@ -11,7 +11,6 @@ from functools import partial
 from socket import SHUT_RDWR
 from typing import Any
 
-import falcon
 import gevent
 from gunicorn.workers.base_async import ALREADY_HANDLED
 
@@ -274,5 +273,5 @@ def _refuse(error: ApplianceError, request_id: str, start_response: StartRespons
         ("X-Request-ID", request_id),
         *errors.headers_of(error).items(),
     ]
-    start_response(falcon.code_to_http_status(error.status), headers)
+    start_response(errors.code_to_http_status(error.status), headers)
     return [body]

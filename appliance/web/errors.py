@@ -3,6 +3,7 @@
 import math
 
 import msgspec
+from falcon import code_to_http_status as code_to_http_status
 
 from appliance.kernel.errors import (
     ApplianceError,

@@ -21,7 +21,7 @@ class FullMemory(io.BytesIO):
 
 def test_body_that_memory_did_not_suffice_for_ends_its_connection() -> None:
     connection = SimpleNamespace(
-        since=0, sweeps=SimpleNamespace(count=0), wait_for=lambda limit: None
+        since=0, pool=SimpleNamespace(sweeps=0), wait_for=lambda limit: None
     )
     body = Body(SimpleNamespace(read=lambda size: b"x" * size))
     body.buf = FullMemory()
