@@ -11,7 +11,7 @@ import typer
 
 from appliance.audit.heads import noted_heads
 from appliance.auditlog import file
-from appliance.cli_support import Session, common, plain_app, write_now
+from appliance.cli_support import Session, plain_app, write_now
 from appliance.sdk.discovery import find_workspace
 
 app = plain_app(
@@ -23,7 +23,6 @@ COLUMNS = [(name.upper(), name) for name in ("number", "at", "outcome", "actor",
 
 
 @app.command("list")
-@common
 def list_acts(
     session: Session,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="Number of acts.")] = 50,
@@ -43,7 +42,6 @@ def list_acts(
 
 
 @app.command("verify")
-@common
 def verify(session: Session) -> None:
     """Verify the chain of all records, also against the heads that backups noted.
 
@@ -64,7 +62,6 @@ def verify(session: Session) -> None:
 
 
 @app.command("export")
-@common
 def export(
     session: Session,
     after: Annotated[int, typer.Option("--after", min=0, help="Only higher numbers.")] = 0,

@@ -1,31 +1,21 @@
 """The HTTP route of the audit log."""
 
-from typing import Any
-
-import falcon
-
 from appliance.audit import wire
 from appliance.auditlog.file import acts
 from appliance.auditlog.trail import AuditTrail
 from appliance.kernel.route import Operation, Route
 from appliance.kernel.threads import in_thread
-from appliance.web.media import reply
-
-
-class AuditResource:
-    def __init__(self, trail: AuditTrail) -> None:
-        self._trail = trail
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        query = req.context.query
-        rows = in_thread(acts, self._trail.path, query.before, query.limit + 1, query.actor)
-        page = rows[: query.limit]
-        reply(resp, wire.AuditedActs(page, page[-1].number if len(rows) > len(page) else 0))
+from appliance.web.responders import Responders, reply_with
 
 
 def routes(trail: AuditTrail) -> list[Route]:
+    def list_acts(query: wire.ActsQuery) -> wire.AuditedActs:
+        rows = in_thread(acts, trail.path, query.before, query.limit + 1, query.actor)
+        page = rows[: query.limit]
+        return wire.AuditedActs(page, page[-1].number if len(rows) > len(page) else 0)
+
     return [
-        Route("/api/v1/audit", AuditResource(trail), {
+        Route("/api/v1/audit", Responders(get=reply_with(list_acts)), {
             "GET": Operation(wire.READ, query=wire.ActsQuery, reply=wire.AuditedActs,
                              summary="List administrative acts, newest first"),
         }),

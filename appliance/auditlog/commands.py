@@ -1,9 +1,12 @@
 """Commands that are administrative acts without the appliance. The appliance records requests."""
 
+import os
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
+
+from appliance.kernel.child_environment import OWN_PROCESS
 
 ALWAYS = frozenset({
     "agentlip backup create", "agentlip backup fetch", "agentlip backup prune",
@@ -40,8 +43,10 @@ CURRENT = ContextVar("command", default=_NOT_RECORDED)
 
 
 def is_act(command: str, given: Mapping[str, Any]) -> bool:
-    """Whether an invocation is recorded: not if its flags only show a plan. Without a terminal
-    nobody can confirm what `--yes` does not."""
+    """Whether an invocation is recorded: not if its flags only show a plan, or if the appliance
+    runs it for a loop of its own. Without a terminal nobody can confirm what `--yes` does not."""
     if command not in ALWAYS | WHILE_STOPPED or any(given.get(flag) for flag in _PLANS):
+        return False
+    if OWN_PROCESS in os.environ:
         return False
     return given.get("yes") is not False or sys.stdin.isatty()

@@ -25,8 +25,8 @@ class RecordedCommand(CurrentCommand):
 
     def begin(self) -> None:
         """Raises AuditUnavailable or StorageFull; then nothing may be done."""
-        if self.datadir is None:
-            return
+        if self.datadir is None or os.statvfs(self.datadir.dir).f_flag & os.ST_RDONLY:
+            return  # nothing can be changed
         path = file_in(self.datadir.workspace)
         trail = AuditTrail(path, SystemClock(), lambda function, *args: function(*args))
         actor, before = f"user:{user_name(os.geteuid())}", facts_of(self.datadir)

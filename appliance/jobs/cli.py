@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import typer
 
-from appliance.cli_support import Session, common, note, plain, plain_app
+from appliance.cli_support import Session, note, plain, plain_app
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
@@ -23,7 +23,6 @@ AllFlag = Annotated[bool, typer.Option("--all", help="All jobs.")]
 
 
 @app.command("list")
-@common
 def list_jobs(session: Session) -> None:
     """List all jobs, those that only report their runs, and the appliance's own loops."""
     listed = session.hub().get(PATH)
@@ -36,14 +35,12 @@ def list_jobs(session: Session) -> None:
 
 
 @app.command("pause")
-@common
 def pause_job(session: Session, job: OptionalJob = None, every: AllFlag = False) -> None:
     """Start no more runs of a job, or of all. Runs that run go on."""
     _switch(session, job, every, "pause")
 
 
 @app.command("resume")
-@common
 def resume_job(session: Session, job: OptionalJob = None, every: AllFlag = False) -> None:
     """Start runs of a job again, or of all."""
     _switch(session, job, every, "resume")
@@ -57,7 +54,6 @@ def _switch(session: Session, job: str | None, every: bool, verb: str) -> None:
 
 
 @app.command("validate")
-@common
 def validate_files(session: Session) -> None:
     """Check the files jobs/*.toml. Exit code 1 if one is wrong. Needs no running appliance."""
     files, rows = _read_files(session), []
@@ -72,7 +68,6 @@ def validate_files(session: Session) -> None:
 
 
 @app.command("next")
-@common
 def show_next(
     session: Session,
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job.")] = None,
@@ -96,7 +91,6 @@ def show_next(
 
 
 @app.command("run")
-@common
 def run_job(
     session: Session,
     job: JobArgument,
@@ -122,7 +116,6 @@ def run_job(
 
 
 @app.command("show")
-@common
 def show_run(session: Session, run_id: RunArgument) -> None:
     """Show a run with its attempts."""
     run = session.hub().get(f"{PATH}/runs/{segment(run_id)}")["run"]
@@ -139,7 +132,6 @@ def show_run(session: Session, run_id: RunArgument) -> None:
 
 
 @app.command("logs")
-@common
 def print_output(
     session: Session,
     run_id: RunArgument,
@@ -162,7 +154,6 @@ def print_output(
 
 
 @app.command("cancel")
-@common
 def cancel_run(session: Session, run_id: RunArgument) -> None:
     """Cancel a run. Exit code 2 if it is over."""
     run = session.hub().post(f"{PATH}/runs/{segment(run_id)}/cancel", {})["run"]
@@ -170,7 +161,6 @@ def cancel_run(session: Session, run_id: RunArgument) -> None:
 
 
 @app.command("history")
-@common
 def list_history(
     session: Session,
     job: JobArgument,

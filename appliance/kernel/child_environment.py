@@ -5,6 +5,9 @@ import sys
 
 from appliance.kernel.log import is_secret_name
 
+OWN_PROCESS = "AGENTLIP_OWN_PROCESS"
+"""Set in these processes: what they do is not an act of an administrator."""
+
 
 def child_environment(*, secrets: bool = False) -> dict[str, str]:
     """This process's environment, with its module path. The keys of object stores (`AWS_…`) and
@@ -14,5 +17,6 @@ def child_environment(*, secrets: bool = False) -> dict[str, str]:
         for name, value in os.environ.items()
         if secrets or not (name.startswith("AWS_") or (is_secret_name(name) and "__" not in name))
     }
+    kept[OWN_PROCESS] = "1"
     kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return kept

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
@@ -28,7 +28,6 @@ MESSAGE_COLUMNS = (("NUMBER", "number"), ("TIME", "timestamp"), ("SENDER", "send
 
 
 @app.command("init")
-@common
 def init(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new agent.")],
@@ -72,7 +71,6 @@ def init(
 
 
 @app.command("register")
-@common
 def register(
     session: Session,
     email: Annotated[str, typer.Argument(metavar="EMAIL", help="Mail address of the owner.")],
@@ -91,7 +89,6 @@ def register(
 
 
 @app.command("contacts")
-@common
 def list_contacts(
     session: Session,
     pending: Annotated[
@@ -113,7 +110,6 @@ def list_contacts(
 
 
 @app.command("request")
-@common
 def request_contact(
     session: Session,
     name: NameArgument,
@@ -127,7 +123,6 @@ def request_contact(
 
 
 @app.command("accept")
-@common
 def accept_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
     """Accept a request. Both agents can send to each other then."""
     with _agent(session, folder) as agent:
@@ -136,7 +131,6 @@ def accept_contact(session: Session, name: NameArgument, folder: FolderFlag = No
 
 
 @app.command("deny")
-@common
 def deny_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
     """Deny a request."""
     with _agent(session, folder) as agent:
@@ -145,7 +139,6 @@ def deny_contact(session: Session, name: NameArgument, folder: FolderFlag = None
 
 
 @app.command("remove")
-@common
 def remove_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
     """End a contact, and delete its key from this machine."""
     with _agent(session, folder) as agent:
@@ -154,7 +147,6 @@ def remove_contact(session: Session, name: NameArgument, folder: FolderFlag = No
 
 
 @app.command("send")
-@common
 def send(
     session: Session,
     name: NameArgument,
@@ -177,7 +169,6 @@ def send(
 
 
 @app.command("inbox")
-@common
 def read_inbox(
     session: Session,
     after: Annotated[int, typer.Option("--after", help="Only messages after this number.")] = 0,
@@ -200,7 +191,6 @@ def read_inbox(
 
 
 @app.command("verify")
-@common
 def verify(
     session: Session,
     name: NameArgument,
@@ -233,7 +223,6 @@ def verify(
 
 
 @app.command("rotate-key")
-@common
 def rotate_key(session: Session, folder: FolderFlag = None) -> None:
     """Replace the key by a new one. Contacts follow, because the present key signs it."""
     with _agent(session, folder) as agent:
@@ -242,7 +231,6 @@ def rotate_key(session: Session, folder: FolderFlag = None) -> None:
 
 
 @app.command("report")
-@common
 def report(
     session: Session,
     message_id: Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common, plain_app
+from appliance.cli_support import Session, plain_app
 
 app = plain_app(
     "Maintenance mode: clients can read, and their writes get 503 with Retry-After.\n\n"
@@ -15,7 +15,6 @@ PATH = "/api/v1/maintenance"
 
 
 @app.command("on")
-@common
 def begin(
     session: Session,
     until: Annotated[str, typer.Option("--until", help="Its end as ISO 8601; UTC without a zone.")],
@@ -26,14 +25,12 @@ def begin(
 
 
 @app.command("off")
-@common
 def end(session: Session) -> None:
     """Admit writes again."""
     _show(session, session.hub().delete(PATH))
 
 
 @app.command("status")
-@common
 def show(session: Session) -> None:
     """Show whether writes are refused, and until when."""
     _show(session, session.hub().get(PATH))

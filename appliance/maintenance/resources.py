@@ -16,7 +16,8 @@ def routes(maintenance: Maintenance) -> list[Route]:
             "GET": Operation(wire.READ, reply=shown, summary="Whether writes are refused"),
             "POST": Operation(wire.WRITE, body=wire.BeginMaintenance, reply=shown,
                              errors=(wire.BadEndOfMaintenance,),
-                             summary="Refuse the writes of clients until a time"),
-            "DELETE": Operation(wire.WRITE, reply=shown, summary="Admit writes again"),
+                             summary="Refuse the writes of clients until a time", audited=True),
+            "DELETE": Operation(wire.WRITE, reply=shown, summary="Admit writes again",
+                                audited=True),
         }),
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import appliance
-from appliance.cli_support import Session, WorkspaceFlag, common, note, plain_app
+from appliance.cli_support import Session, WorkspaceFlag, note, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.mcp.clients import CLIENTS
 
@@ -36,7 +36,6 @@ def bridge(ctx: typer.Context, workspace: WorkspaceFlag = None) -> None:
 
 
 @app.command("config")
-@common
 def show_config(
     session: Session,
     client: Annotated[str, typer.Argument(metavar="CLIENT", help=", ".join(CLIENTS))],

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli_support import Session, common, plain_app
+from appliance.cli_support import Session, plain_app
 
 app = plain_app(
     "Messages to the operator, whose destinations are in [notify] of the settings.\n\n"
@@ -20,7 +20,6 @@ def group() -> None:
 
 
 @app.command("test")
-@common
 def send_test(
     session: Session,
     direct: Annotated[

@@ -120,14 +120,13 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
         Route("/v1/outbox/drop", Responders(post=_command(admin, "drop")), {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Drop, reply=wire.DropResult,
                               errors=(wire.NoSuchSend, wire.WrongState, KeyReused),
-                              summary="Retire a send and drop its payload; its id stays used",
-                              audited=True),
+                              audited=True,
+                              summary="Retire a send and drop its payload; its id stays used"),
         }),
         Route("/v1/outbox/prune", Responders(post=_command(admin, "prune")), {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Prune, reply=wire.Pruned,
-                              errors=(KeyReused,),
-                              summary="Drop payloads of ended sends; their ids stay used",
-                              audited=True),
+                              errors=(KeyReused,), audited=True,
+                              summary="Drop payloads of ended sends; their ids stay used"),
         }),
         Route("/v1/outbox/reload", Responders(post=reply_with(lambda _command: outbox.reload())), {
             "POST": Operation(wire.ADMIN, body=wire.Reload, reply=wire.Reloaded,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, common, plain_app, until_signalled, write_line
+from appliance.cli_support import Session, plain_app, until_signalled, write_line
 
 top_app = plain_app(listed="Administration/top")
 forecast_app = plain_app(listed="Administration/forecast")
@@ -19,7 +19,6 @@ DISK_COLUMNS = (("DISK OR STORE", "name"), ("BYTES", "bytes"), ("FREE", "free_by
 
 
 @top_app.command()
-@common
 def top(
     session: Session,
     once: Annotated[bool, typer.Option("--once", help="Print one state and end.")] = False,
@@ -49,7 +48,6 @@ def _latest(series: dict[str, Any]) -> dict[str, Any]:
 
 
 @forecast_app.command()
-@common
 def forecast(session: Session) -> None:
     """Show in how many days each disk is full, which stores grow, and what can be reduced."""
     answer = session.hub().get("/api/v1/forecast")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, common, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.declared_roles import Roles
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid, Missing
@@ -35,7 +35,6 @@ KeyFileFlag = Annotated[
 
 
 @admins_app.command("add")
-@common
 def add_admin(
     session: Session,
     name: AgentArgument,
@@ -69,7 +68,6 @@ def add_admin(
 
 
 @admins_app.command("list")
-@common
 def list_admins(session: Session) -> None:
     """List the admins, with the fingerprints of their keys."""
     from appliance.relay import queries
@@ -80,7 +78,6 @@ def list_admins(session: Session) -> None:
 
 
 @admins_app.command("remove")
-@common
 def remove_admin(session: Session, name: AgentArgument) -> None:
     """Remove an admin. Its approvals and revocations stay."""
     from appliance.relay import writes
@@ -91,7 +88,6 @@ def remove_admin(session: Session, name: AgentArgument) -> None:
 
 
 @app.command("pending")
-@common
 def list_pending(
     session: Session, name: AsFlag, key_file: KeyFileFlag, relay: RelayFlag = ""
 ) -> None:
@@ -105,7 +101,6 @@ def list_pending(
 
 
 @app.command("approve")
-@common
 def approve(
     session: Session,
     agent: AgentArgument,
@@ -121,7 +116,6 @@ def approve(
 
 
 @app.command("revoke")
-@common
 def revoke(
     session: Session,
     agent: AgentArgument,
@@ -140,7 +134,6 @@ def revoke(
 
 
 @app.command("broadcast")
-@common
 def broadcast(
     session: Session,
     message: Annotated[str, typer.Argument(help="The text.")],
@@ -162,14 +155,12 @@ def broadcast(
 
 
 @app.command("keys")
-@common
 def list_keys(session: Session, relay: RelayFlag = "") -> None:
     """List the admins of a relay, with the fingerprints of their keys."""
     _print_keys(session, _client(session, relay).request("GET", "/admin/keys"))
 
 
 @app.command("serve")
-@common
 def serve(session: Session) -> None:
     """Serve the relay alone, in the foreground: without hub, courier, broker and the others.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
+from appliance.auditlog.file import open_store as open_audit_log
 from appliance.busfile.file import BusPaths, connect
 from appliance.export import segment
 from appliance.export.logs import LOGS
@@ -89,6 +90,8 @@ class StoreLog:
         self.database = logged.datadir.database(self.log.store)
         if kind == "bus":
             connect(BusPaths(logged.datadir.workspace)).close()
+        if kind == "audit":
+            open_audit_log(self.database).close()
         self.add(rows)
 
     def add(self, rows: int, *, skip: int = 0, at: datetime = BEGIN) -> None:
@@ -138,6 +141,10 @@ def store_row(kind: str, number: int, at: datetime) -> dict[str, Any]:
             "payload": '{"note":"Größe"}' if full else None,
             "payload_ref": None if full else "sha256-00",
         }  # fmt: skip
+    if kind == "audit":
+        return {"seq": number, "at_ms": ms + 123, "act": "agentlip migrate", "phase": "done",
+                "began": number - 1 if full else None, "actor": "user:ann", "via": "cli",
+                "detail": '{"note":"Größe"}', "previous": "", "hash": f"h{number}"}  # fmt: skip
     if kind == "relay":
         return {"event_id": number, "at_ms": ms + 123, "name": "agent.approved", "agent": "anna",
                 "admin": "ada" if full else None}  # fmt: skip

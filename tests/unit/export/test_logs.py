@@ -229,6 +229,7 @@ def test_log_that_does_not_exist_yet_is_listed_as_such(logged, out):
         results = {result.log: result for result in exports.export("parquet")}
         exports.tidy()
     assert {kind for kind, result in results.items() if result.state == NO_LOG} == {
+        "audit",
         "broker",
         "bus",
         "courier",
