@@ -1,4 +1,4 @@
-"""All jobs in object storage: the same tables as in a directory, and no key anywhere."""
+"""Jobs in object storage: one writer at a time, and no key in any output."""
 
 import json
 
@@ -115,27 +115,6 @@ def test_audit_delivery_archive_and_changes_work_in_object_storage(
     changes = job(capsys, "reenrich", "--in", lake, "--out", lake, "--plugin", str(plugin))
     lines = storage.get("others/lake/changes/found.jsonl").splitlines()
     assert len(lines) == changes["counts"]["rows"] + 1 > 1
-
-
-def test_erasure_in_object_storage_leaves_no_content(storage, spark, tmp_path, capsys):
-    log, *_ = lakes.conversation()
-    log.export(tmp_path / "in")
-    upload(storage, tmp_path / "in", "erase/in")
-    source, lake = f"s3a://{BUCKET}/erase/in", f"s3a://{BUCKET}/erase/lake"
-    job(capsys, "activity", "--in", source, "--out", lake)
-    order = tmp_path / "order.json"
-    order.write_text(json.dumps({"schema_version": 1, "reference": "r", "senders": ["ann"]}))
-    done = job(capsys, "erase", "--in", source, "--out", lake, "--order", str(order))
-    assert done["counts"]["messages"]
-    certificate = done["published"]
-    assert certificate.startswith(f"{lake}/erasures/")
-    assert job(capsys, "erase", "--in", source, "--out", lake, "--verify", certificate)["counts"]
-    texts = [
-        row["content_raw"] for row in rows_of(spark, lake, "messages") if row["sender"] == "ann"
-    ]
-    assert texts
-    assert not {"one", "one and a half", "three"} & set(texts)
-    assert not [name for name in storage.names("erase") if ".erase-" in name]
 
 
 def test_second_driver_loses_with_a_sentence_and_changes_nothing(
