@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spark.results import CheckResult
 
 BRONZE, SILVER = "bronze", "silver"  # inputs of a job: segments, or the tables made of them
-PARTITION_BYTES = 4 * 1024 * 1024  # of compressed columns, which are about 40 MB of rows
+PARTITION_BYTES = 4 * 1024 * 1024  # compressed columns; about 40 MB as rows
 NEVER, OPTIONAL, REQUIRED = "never", "optional", "required"  # whether a job has a range of days
 
 

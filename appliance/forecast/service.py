@@ -10,7 +10,7 @@ import msgspec
 from appliance.forecast.wire import DiskForecast, Forecast, Reducible, StoreForecast
 from appliance.kernel.whole_file import write_whole
 
-SAMPLES_MAX = 14 * 24  # of one an hour, which are below 200 KB
+SAMPLES_MAX = 14 * 24  # one an hour for two weeks; together below 200 KB
 SPAN_MS_MIN = 3_600_000  # a trend of less time would be noise
 DAY_MS = 86_400_000
 FILE_BYTES_MAX = 1024 * 1024

@@ -31,7 +31,8 @@ def notify_needs(
     targets: Sequence[DeliveryTarget],
     findings: Callable[[], Observed],
 ) -> NotifyNeeds:
-    """`targets`: of the outbox, which are used without it too. `findings`: of the doctor."""
+    """`targets`: those that the outbox delivers to; they deliver without it too. `findings`: those
+    that the doctor has now."""
     schemes = {WEBHOOK: ("http", "https"), MAIL: ("mailto",)}
     senders: dict[str, NoticeSender] = {}
     for target in targets:

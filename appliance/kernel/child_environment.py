@@ -6,7 +6,7 @@ import sys
 from appliance.kernel.log import is_secret_name
 
 OWN_PROCESS = "AGENTLIP_OWN_PROCESS"
-"""Set in these processes: what they do is not an act of an administrator."""
+"""Set in these processes. Their commands are not acts of an administrator."""
 
 
 def child_environment(*, secrets: bool = False) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Maintenance mode: refuses the writes of clients for some time, while reads go on.
 
 Requests of all kinds enter through the guard, which has the gate: HTTP requests by their method,
-requests on sockets when they are charged, tools by what they change. What is not listed here is
-refused, so a new route or socket is too.
+requests on sockets when they are charged, tools by what they change. Paths and sockets that are not
+listed here are refused, so new ones are too.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.tool import Tool
 
-GOING_AWAY = 1001  # of RFC 6455
+GOING_AWAY = 1001  # the code in RFC 6455
 RETRY_SECONDS_MAX = 60.0  # it may end earlier than planned
 GOES_ON = (
     "/mcp", "/api/v1/maintenance", "/api/v1/doctor", "/api/v1/backups", "/api/v1/notify",

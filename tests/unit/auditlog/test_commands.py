@@ -19,7 +19,7 @@ def test_command_is_an_act_unless_it_reads_or_plans(command, given, expected):
     assert is_act(command, given) is expected
 
 
-def test_command_that_the_appliance_runs_for_its_own_loop_is_no_act(monkeypatch):
+def test_command_of_the_appliances_own_loop_is_not_recorded(monkeypatch):
     for name, value in child_environment().items():
         monkeypatch.setenv(name, value)
     assert not is_act("agentlip export tidy", {})

@@ -93,7 +93,9 @@ def test_samples_of_a_time_to_come_are_dropped(machine):
     assert machine.forecast().disks[0].growth_bytes_per_day == pytest.approx(24 * GIB, rel=0.01)
 
 
-def test_what_can_be_reduced_is_listed_with_its_size_and_command(machine, tmp_path, monkeypatch):
+def test_folder_that_can_be_reduced_is_listed_with_its_size_and_command(
+    machine, tmp_path, monkeypatch
+):
     for name, size in (("small", 10), ("large", 1000), ("empty", 0)):
         (tmp_path / name / "below").mkdir(parents=True)
         (tmp_path / name / "below" / "file").write_bytes(b"x" * size)

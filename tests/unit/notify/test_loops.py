@@ -171,7 +171,7 @@ def test_quiet_hours_are_those_of_the_time_zone():
     assert not is_quiet("13:00-12:00", noon_utc)
 
 
-def test_what_the_outbox_refuses_is_delivered_directly(operator):
+def test_message_that_the_outbox_refuses_is_delivered_directly(operator):
     operator.sender.queue = False
     operator.set("host.disk", "error")
     assert len(operator.wait(10)) == 1
@@ -190,7 +190,7 @@ def test_while_the_outbox_has_a_problem_messages_bypass_it(operator):
     assert operator.sender.taken[-1][2] is False, "the queue is the second way"
 
 
-def test_what_no_destination_takes_is_sent_later(operator):
+def test_message_that_no_destination_takes_is_sent_later(operator):
     operator.sender.queue = operator.sender.network = False
     operator.set("host.disk", "error")
     assert operator.wait(HOUR) == []
