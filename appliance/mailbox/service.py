@@ -5,8 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.http_client import Unreachable
@@ -17,7 +15,7 @@ from appliance.mailbox.settings import NetworkSettings
 from appliance.network.envelope import NotTheRecipient, OpenedMessage
 from appliance.sdk.network.agent import NetworkAgent, NetworkEvent
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
-from appliance.sdk.network.post import Post, tls_context
+from appliance.sdk.network.post import Post, PostRules, tls_context
 from appliance.web.address import BadWebhookUrl
 from appliance.web.webhook_caller import CONNECT_SECONDS, REPLY_SECONDS, WebhookCaller
 
@@ -25,15 +23,6 @@ AGENTS_MAX = 100
 WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused"})
 Take = Callable[[str, str, OpenedMessage], None]
 """Stores a message: recipient, public key of the sender, message."""
-
-
-class PostRules(msgspec.Struct, frozen=True):
-    """Which endpoints of other agents are called: public ones, or with `loopback` also those on
-    this machine."""
-
-    allow_loopback: bool
-    allow_http: bool
-    allow_private: bool = False
 
 
 class Mailbox:

@@ -1,5 +1,7 @@
 """Agents of an appliance: what they receive and send, with a relay in the same process."""
 
+from functools import partial
+
 import pytest
 from falcon.testing import TestClient
 from hypothesis import given, settings
@@ -10,12 +12,13 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.mailbox.loops import NetworkLoop
 from appliance.mailbox.resources import routes
-from appliance.mailbox.service import Mailbox, PostRules, guarded_post
+from appliance.mailbox.service import Mailbox, guarded_post
 from appliance.mailbox.settings import NetworkSettings
 from appliance.network.envelope import NotTheRecipient
 from appliance.outbox.destination import BadDestination, parse_stored, to_text
 from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
+from appliance.sdk.network.post import PostRules, post_envelope
 from appliance.web.app import make_app
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
@@ -220,5 +223,7 @@ def test_facts_for_the_doctor(network, mailbox):
             "https://169.254.169.254/x", "https://[::1]/x"],
 )  # fmt: skip
 def test_endpoints_of_others_are_only_public_addresses(url):
-    with pytest.raises(OSError, match=r"receivers|loopback|private|reserved|network"):
-        guarded_post(PostRules(allow_loopback=False, allow_http=False))(url, b"{}")
+    rules = PostRules(allow_loopback=False, allow_http=False)
+    for post in (guarded_post(rules), partial(post_envelope, rules=rules)):
+        with pytest.raises(OSError, match=r"receivers|loopback|private|reserved|network"):
+            post(url, b"{}")

@@ -10,7 +10,7 @@ import pytest
 from appliance.network.envelope import ENVELOPE_BYTES_MAX
 from appliance.sdk.network.aio import AsyncNetworkAgent
 from appliance.sdk.network.endpoint import asgi_endpoint, wsgi_endpoint
-from appliance.sdk.network.post import post_envelope, tls_context
+from appliance.sdk.network.post import PostRules, post_envelope, tls_context
 
 ID = "7f9c24e8-3b12-4fef-91e0-56a2d5a1c001"
 
@@ -91,11 +91,12 @@ def test_message_passes_a_real_socket(network, anna):
         thread = threading.Thread(target=server.handle_request, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}/network/inbox"
-        assert post_envelope(url, sealed(network)) == 200
+        here = PostRules(allow_loopback=True, allow_http=True)
+        assert post_envelope(url, sealed(network), here) == 200
         thread.join(10)
     assert network.texts("bert") == ["hi"]
     with pytest.raises(OSError, match="refused"):
-        post_envelope(url, b"")
+        post_envelope(url, b"", here)
     assert tls_context().minimum_version.name == "TLSv1_3"
 
 

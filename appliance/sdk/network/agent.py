@@ -11,6 +11,7 @@ in through `endpoint.py`.
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ from appliance.sdk.network.peers import (
     Peers,
 )
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins
-from appliance.sdk.network.post import Post, post_envelope
+from appliance.sdk.network.post import Post, PostRules, post_envelope
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused
 from appliance.sdk.network.restored import RESTORED
 from appliance.sdk.network.state import AgentState
@@ -100,7 +101,7 @@ class NetworkAgent(Closing):
         auto_approve: bool = False,
         receipts: bool = False,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
-        post: Post = post_envelope,
+        post: Post | None = None,
         clock: Clock | None = None,
     ) -> None:
         """
@@ -117,7 +118,9 @@ class NetworkAgent(Closing):
         self._clock = clock or SystemClock()
         self._on_message, self._on_event = on_message, on_event
         self._auto_approve, self._receipts = auto_approve, receipts
-        self._heartbeat_seconds, self._post = heartbeat_seconds, post
+        self._heartbeat_seconds = heartbeat_seconds
+        rules = PostRules(self.config.loopback, self.config.loopback)
+        self._post = post or partial(post_envelope, rules=rules)
         self._closed = threading.Event()
         self.relay = RelayClient(
             self.config.relay, self._clock, self.name, self.folder.key(), self._closed.wait

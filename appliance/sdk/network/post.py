@@ -1,17 +1,32 @@
-"""One POST to the endpoint of another agent: over TLS 1.3, and without following redirects."""
+"""One POST to the endpoint of another agent: to a public address, over TLS 1.3, and without
+following redirects."""
 
 import http.client
+import socket
 import ssl
 from collections.abc import Callable
 from functools import cache
 from urllib.parse import urlsplit
+
+import msgspec
+
+from appliance.web.address import BadWebhookUrl, check_address, check_url
 
 TIMEOUT_SECONDS = 10.0
 Post = Callable[[str, bytes], int]
 """Posts a body to a URL, and returns the status. Raises OSError if there was no response."""
 
 
-def post_envelope(url: str, body: bytes) -> int:
+class PostRules(msgspec.Struct, frozen=True):
+    """Which endpoints of other agents are called: public ones, or with `allow_loopback` also those
+    on this machine."""
+
+    allow_loopback: bool
+    allow_http: bool
+    allow_private: bool = False
+
+
+def post_envelope(url: str, body: bytes, rules: PostRules) -> int:
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
     connection = (
@@ -21,10 +36,15 @@ def post_envelope(url: str, body: bytes) -> int:
     )
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
+        check_url(url, rules)
+        for entry in socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM):
+            check_address(str(entry[4][0]), rules)
+        connection.connect()
+        check_address(connection.sock.getpeername()[0], rules)  # the name may have changed since
         connection.request("POST", path, body, {"Content-Type": "application/json"})
         return connection.getresponse().status
-    except http.client.HTTPException as error:
-        raise OSError(type(error).__name__) from None
+    except (BadWebhookUrl, UnicodeError, http.client.HTTPException) as error:
+        raise OSError(str(error) or type(error).__name__) from None
     finally:
         connection.close()
 
