@@ -79,10 +79,10 @@ class Verdicts:
         self._kept: _Kept | None = None
         self._ending = False
 
-    def verdict(self, query: VerdictQuery, age_max: float = CACHE_SECONDS) -> DoctorVerdict:
+    def verdict(self, query: VerdictQuery, age_max: float | None = None) -> DoctorVerdict:
         """Raises UnknownCheck, ExpensiveCheck, or VerdictUnavailable if the checks can't run."""
         wanted = _wanted(query)
-        kept = self._latest(age_max)
+        kept = self._latest(CACHE_SECONDS if age_max is None else age_max)
         if isinstance(kept.result, str):
             raise VerdictUnavailable(kept.result)
         whole = kept.result

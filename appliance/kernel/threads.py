@@ -48,4 +48,16 @@ def yield_to_loop() -> None:
 
 def in_thread(function: Callable[..., T], *args: Any) -> T:
     """Run `function(*args)` in a native thread. For file access, which would block the loop."""
-    return gevent.get_hub().threadpool.apply(function, args)  # type: ignore[no-any-return]
+    result, error = gevent.get_hub().threadpool.apply(_attempt, (function, args))
+    if error is not None:
+        raise error  # here, because the pool prints what is raised in its threads
+    return result  # type: ignore[no-any-return]
+
+
+def _attempt(
+    function: Callable[..., T], args: tuple[Any, ...]
+) -> tuple[T | None, Exception | None]:
+    try:
+        return function(*args), None
+    except Exception as error:
+        return None, error

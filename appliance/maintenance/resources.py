@@ -16,6 +16,7 @@ def routes(maintenance: Maintenance) -> list[Route]:
             "GET": Operation(wire.READ, reply=shown, summary="Whether writes are refused"),
             "POST": Operation(wire.WRITE, body=wire.BeginMaintenance, reply=shown,
                              errors=(wire.BadEndOfMaintenance,),
+                             example={"until": "2026-12-24T18:00:00Z", "reason": "new disk"},
                              summary="Refuse the writes of clients until a time", audited=True),
             "DELETE": Operation(wire.WRITE, reply=shown, summary="Admit writes again",
                                 audited=True),

@@ -10,7 +10,6 @@ import msgspec
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.kernel import config
-from appliance.web.guard import is_loopback
 
 # Programs that read agentlip.config.ts accept these as well.
 _UNREAD_SUFFIXES = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json")
@@ -25,6 +24,7 @@ NOT_ABOVE = (
 )
 """Sections, and two of their settings: the first must not be above the second, unless that is 0."""
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 RATES = ("per_connection", "global", "failures_per_address")
 RATE_MIN, RATE_MAX = 5, 100_000
 """The web UI needs a handful of requests at once; no client and no disk gets above the other."""
@@ -69,7 +69,7 @@ def _contradictions(context: Context, settings: msgspec.Struct) -> Iterator[Find
 
 def _absurd_limits(tree: dict[str, Any]) -> Iterator[Finding]:
     """Rates that refuse normal use, that limit nobody, or that are off where others can connect."""
-    is_local = is_loopback(tree["http"]["host"]) if "http" in tree else True
+    is_local = "http" not in tree or tree["http"]["host"] in LOOPBACK
     for name in RATES if "limits" in tree else ():
         rate = tree["limits"][name]
         if not rate and not is_local:

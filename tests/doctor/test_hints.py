@@ -36,6 +36,7 @@ ENDLESS = {
     "column was added": "another program may need it",
     "clock was set": _CLOCK,
     "clock is behind": _CLOCK,
+    "a rate limit that refuses normal use": "the operator chooses another one",
     "event has an id that was not given out": "the next event corrects it",
     "message was inserted": "people know who wrote it",
     "send is a dead letter": _CAUSE,

@@ -1,7 +1,7 @@
 """Clients with other cryptography at our relay, and their messages to and from an appliance.
 
 `clients/contract.mjs` is made from the description of the protocol alone, and runs always. The
-original project has a client, version 0.1.0, which is not in this repository. To run the test with
+original project has a client, which is not in this repository. To run the test with
 it, compile its package `sdk` with `tsc`, and name the result:
 
     NETWORK_CLIENT=…/packages/sdk/dist/index.js pytest tests/sdk/test_other_clients.py

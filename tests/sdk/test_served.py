@@ -75,6 +75,13 @@ def following(**arguments: Any) -> Iterator[Follow]:
 
 
 @pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """Not the one of the other files here, which is a process that they kill."""
+    with serve(tmp_path_factory.mktemp("sdk")) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
 def channel_and_topic(hub):
     return hub.channel_with_topic("general")
 

@@ -140,9 +140,9 @@ def test_polling_client_with_an_old_cursor_gets_the_new_events(hub: ServedHub) -
 
 
 def exported(hub: ServedHub) -> list[dict[str, Any]]:
-    """Every row of every segment, oldest first."""
+    """Every row of every segment of the log `events`, oldest first."""
     rows = []
-    folder = hub.workspace / "exports"
+    folder = hub.workspace / "exports" / "events"
     for path in sorted(folder.rglob("*.jsonl*")):
         content = path.read_bytes()
         lines = (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines()
