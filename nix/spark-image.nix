@@ -26,7 +26,6 @@ let
   # As in the group `spark` of pyproject.toml; a test compares them.
   dependencies = [
     ps.deltalake
-    ps.obstore
     ps.pandas
     pyspark
   ]

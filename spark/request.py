@@ -5,10 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from spark.locations import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from spark.results import CheckResult
 
 BRONZE, SILVER = "bronze", "silver"  # inputs of a job: segments, or the tables made of them
-PARTITION_BYTES = 4 * 1024 * 1024  # compressed columns; about 40 MB as rows
 NEVER, OPTIONAL, REQUIRED = "never", "optional", "required"  # whether a job has a range of days
 
 
@@ -25,20 +22,14 @@ class JobRequest(NamedTuple):
     """A request: the session, the source, the output, the days, and the job's own options."""
 
     spark: SparkSession
-    source: Location
-    out: Location
+    source: Path
+    out: Path
     progress: ProgressReporter
     now: datetime
     first_day: date | None = None
     last_day: date | None = None
     remote: bool = False
     options: Mapping[str, Any] = {}
-    partitions: int | None = None  # of shuffles; None: by the bytes that a job reads
-
-    def size_shuffles(self, data_bytes: int) -> None:
-        """Set the partitions of shuffles, before the engine merges small ones."""
-        count = self.partitions or ceil(data_bytes / PARTITION_BYTES)
-        self.spark.conf.set("spark.sql.shuffle.partitions", max(1, count))
 
 
 class JobReport(NamedTuple):
@@ -46,7 +37,7 @@ class JobReport(NamedTuple):
 
     counts: dict[str, Any]
     results: list[CheckResult]
-    path: Location | str | None  # where it published; None if there was nothing to do
+    path: Path | str | None  # where it published; None if there was nothing to do
     differences: int = 0
 
 

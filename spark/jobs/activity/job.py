@@ -76,8 +76,6 @@ def _count(
 ) -> None:
     """Write the days of `ranges`, in place of those `recounted`."""
     spark = ask.spark
-    days = [file for file in source.files("messages") if plan.contains(ranges, file.part)]
-    ask.size_shuffles(sum(file.bytes for file in days))
     rows = t.near(source.read(spark, "messages"), ranges).persist()
     messages = t.within(t.sequence(rows), ranges).persist()
     with ask.progress.step(spark, "activity: spans and pairs"):

@@ -1,17 +1,17 @@
 """Writes the segments of old days to the archive, verifies them, and publishes the catalogue."""
 
+import shutil
 from collections import Counter
 from functools import reduce
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark import checks, schemas, segments, source
 from spark.errors import EmptyRange, SegmentTorn
-from spark.files import remove_folder
 from spark.jobs.archive import plan, schema
 from spark.jobs.archive import transforms as t
 from spark.last_run import iso
-from spark.locations import Location
 from spark.request import JobReport, JobRequest
 
 
@@ -79,7 +79,7 @@ def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) 
     writer = writer.option("parquet.block.size", schema.ROW_GROUP_BYTES)
     writer.option("compression", "zstd").parquet(str(draft))
     made = [plan.publish(path, ask.out, log) for path in sorted(draft.rglob("*.parquet"))]
-    remove_folder(draft)
+    shutil.rmtree(draft)
     expected = {row["day"]: row["count"] for row in t.count(rows).collect()}
     written: Counter[str] = Counter()
     for file in made:
@@ -91,7 +91,7 @@ def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) 
     return made
 
 
-def _read_archived(spark: SparkSession, paths: list[Location], log: str) -> DataFrame:
+def _read_archived(spark: SparkSession, paths: list[Path], log: str) -> DataFrame:
     promised = schemas.segments(log)
     reader = spark.read.schema(promised)
     return reader.parquet(*[str(path) for path in paths]).select(*promised.names)

@@ -8,16 +8,17 @@ are removed by the next run, when nobody reads them any more.
 """
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance.shared.exported_logs import LOGS
 from spark import segments
 from spark.errors import OutputBusy, SchemaVersionUnknown, SegmentTorn
-from spark.files import locked, remove_folder, writable, write_whole
-from spark.locations import Location, location
+from spark.files import locked, writable, write_whole
 from spark.request import JobRequest
 from spark.segments import SegmentFile
 
@@ -42,7 +43,7 @@ class PendingLog(NamedTuple):
     days: set[str]
 
 
-def read(out: Location) -> Entry:
+def read(out: Path) -> Entry:
     """The catalogue; an empty one for a new archive."""
     path = out / CATALOGUE
     try:
@@ -62,17 +63,17 @@ def read(out: Location) -> Entry:
 
 
 @contextmanager
-def only_writer(out: Location) -> Iterator[None]:
+def only_writer(out: Path) -> Iterator[None]:
     """Lock the archive, and remove what a killed run left."""
     with writable(out):
         out.mkdir(parents=True, exist_ok=True)
     with locked(out, OutputBusy(f"another job is writing to {out}")):
         for left in out.glob(".draft-*"):
-            remove_folder(left)
+            shutil.rmtree(left, ignore_errors=True)
         yield
 
 
-def write(out: Location, catalogue: Entry) -> None:
+def write(out: Path, catalogue: Entry) -> None:
     with writable(out):
         write_whole(out / CATALOGUE, json.dumps(catalogue, indent=1))
 
@@ -154,7 +155,7 @@ def gaps_of(ask: JobRequest, log: str, entries: Iterable[Entry]) -> list[str]:
     return segments.gaps(chain, segments.begins_after(ask.source, log)) if chain else []
 
 
-def publish(path: Location, out: Location, log: str) -> Entry:
+def publish(path: Path, out: Path, log: str) -> Entry:
     """Move a complete file to its name in the archive. Returns its entry in the catalogue."""
     day = path.parent.parent.name.partition("=")[2]
     first, last, rows, epoch = extent(path)
@@ -169,12 +170,11 @@ def publish(path: Location, out: Location, log: str) -> Entry:
             "last_event_id": last, "rows": rows, "bytes": size, "sha256": sha256}  # fmt: skip
 
 
-def extent(path: Location) -> tuple[int, int, int, str]:
+def extent(path: Path) -> tuple[int, int, int, str]:
     """The first and last id, the number of rows and the epoch, from the footer of a file."""
     from pyarrow import parquet  # a run with nothing to do does without it
 
-    with path.open("rb") as file:
-        metadata = parquet.read_metadata(file)
+    metadata = parquet.read_metadata(path)
     names = [metadata.schema.column(index).name for index in range(metadata.num_columns)]
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     ids = [group.column(names.index("event_id")).statistics for group in groups]
@@ -192,7 +192,7 @@ def extent(path: Location) -> tuple[int, int, int, str]:
     return first, last, metadata.num_rows, epochs.pop()
 
 
-def sweep(out: Location, catalogue: Entry) -> None:
+def sweep(out: Path, catalogue: Entry) -> None:
     """Remove files of days that were written again, and of runs that were killed."""
     listed = {file["file"] for log in catalogue["logs"] for file in files(catalogue, log)}
     for log in LOGS:
@@ -216,7 +216,7 @@ def folder_of(log: str, day: str) -> str:
 def _segment(log: str, entry: Mapping[str, Any]) -> SegmentFile:
     """An archived segment, as far as its place in the log matters."""
     return SegmentFile(
-        location(f"date={entry['date']}/{name_of(entry)}"), name_of(entry).partition("/")[2],
+        Path(f"date={entry['date']}/{name_of(entry)}"), name_of(entry).partition("/")[2],
         entry["epoch"], entry["first_event_id"], entry["last_event_id"],
         entry["previous_event_id"], entry["rows"], entry["format"], entry["bytes"],
         entry["sha256"], (), log,

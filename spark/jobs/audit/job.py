@@ -1,6 +1,7 @@
 """Replays the log up to a snapshot and publishes every difference with its kind."""
 
 import json
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, Window
@@ -13,13 +14,12 @@ from spark.errors import SchemaVersionUnknown, SegmentMissing, SegmentTorn
 from spark.jobs.audit import faults, schema
 from spark.jobs.audit import transforms as t
 from spark.jobs.ingest import transforms as ingest
-from spark.locations import Location
 from spark.request import JobReport, JobRequest
 from spark.tables import ALL, Dataset
 
 
 class SnapshotFolder(NamedTuple):
-    path: Location
+    path: Path
     epoch: str
     last: int
     format: str
@@ -31,7 +31,6 @@ def run(ask: JobRequest) -> JobReport:
     exported = segments.manifests(ask.source / "events")
     snapshot = newest_snapshot(ask.source / "snapshot", exported)
     mine = [segment for segment in exported if segment.first <= snapshot.last]
-    ask.size_shuffles(sum(segment.bytes for segment in mine))
     with ask.progress.step(spark, "audit: verifying"):
         for segment in mine:
             segments.verify(segment)
@@ -109,7 +108,7 @@ def tables(ask: JobRequest, snapshot: SnapshotFolder) -> dict[str, DataFrame]:
     return frames
 
 
-def newest_snapshot(folder: Location, exported: list[segments.SegmentFile]) -> SnapshotFolder:
+def newest_snapshot(folder: Path, exported: list[segments.SegmentFile]) -> SnapshotFolder:
     """The newest snapshot that the log reaches, or else the newest one, which shows the gap."""
     files = sorted(folder.glob("[!.]*/manifest.json"))  # without snapshots in progress
     if not files:
@@ -119,7 +118,7 @@ def newest_snapshot(folder: Location, exported: list[segments.SegmentFile]) -> S
     return ([entry for entry in snapshots if entry.last <= last_event] or snapshots[:1])[-1]
 
 
-def _read(file: Location) -> SnapshotFolder:
+def _read(file: Path) -> SnapshotFolder:
     try:
         manifest = json.loads(file.read_bytes())
         version, kind = manifest["schema_version"], manifest["kind"]

@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -15,7 +16,6 @@ from spark.files import writable, write_whole
 from spark.jobs.digest import page, schema
 from spark.jobs.digest import transforms as t
 from spark.jobs.ingest.job import silver
-from spark.locations import location
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR
 from spark.tables import ALL, Dataset, Draft
@@ -37,7 +37,6 @@ def run(ask: JobRequest) -> JobReport:
     spark = ask.spark
     dataset = Dataset(ask.out / "gold" / "digest", schema.NAME)
     draft = dataset.draft()
-    ask.size_shuffles(sum(file.bytes for file in source.files("messages")))
     messages = t.current(source.read(spark, "messages")).persist()
     with ask.progress.step(spark, "digest: topics and answers"):
         titles, channels = source.read(spark, "topics"), source.read(spark, "channels")
@@ -70,7 +69,7 @@ def _write_page(ask: JobRequest, draft: Draft) -> dict[str, int]:
         for topic in listed:
             topic[name] = by_topic[topic["topic_id"]]
     digest = {"schema": schema.NAME, "topics": listed, "left_out": total - len(listed)}
-    folder = location(draft.root)
+    folder = Path(draft.root)
     with writable(folder):
         text = json.dumps(digest, ensure_ascii=False, indent=1)
         write_whole(folder / "digest.json", text + "\n")

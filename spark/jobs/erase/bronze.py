@@ -1,8 +1,10 @@
 """Segments and snapshots of an export: read with their files, written again, and removed."""
 
 import json
+import shutil
 from functools import partial, reduce
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
@@ -11,13 +13,12 @@ from pyspark.sql import functions as f
 
 from spark import schemas, segments
 from spark.errors import SegmentTorn
-from spark.files import remove_folder, writable
+from spark.files import writable
 from spark.jobs.erase import payload, rewrite, schema
 from spark.jobs.erase import transforms as t
 from spark.jobs.erase.order import ErasureOrder
 from spark.jobs.erase.rewrite import TEMPORARY
 from spark.jobs.erase.swap import SegmentChange
-from spark.locations import Location, stored
 from spark.segments import MANIFEST, SegmentFile
 
 # Executors need no copy of this program: these modules travel with the functions.
@@ -30,7 +31,7 @@ SNAPSHOT_IDS = {
 }
 
 
-def every(folder: Location) -> dict[str, SegmentFile]:
+def every(folder: Path) -> dict[str, SegmentFile]:
     """All segments by file name, replaced ones too: they have the same content."""
     files = sorted(folder.rglob(f"*{MANIFEST}"))
     every = [segments.read_manifest(file) for file in files]
@@ -84,7 +85,7 @@ def digests(spark: SparkSession, some: list[SegmentFile], chosen: DataFrame) -> 
 
 
 def stage(
-    spark: SparkSession, folder: Location, some: list[SegmentFile], chosen: DataFrame,
+    spark: SparkSession, folder: Path, some: list[SegmentFile], chosen: DataFrame,
     order: ErasureOrder,
 ) -> list[SegmentChange]:  # fmt: skip
     """Write the new files of these segments beside them, on the executors."""
@@ -121,7 +122,7 @@ def _stage(events: Any, paths: dict[str, str], erase: rewrite.Erase) -> Any:
     """On an executor: write one segment again. `events`: its affected events."""
     arrow = import_module("pyarrow")
     name = events.column("file")[0].as_py()
-    made = rewrite.rewrite(paths[name], set(events.column("event_id").to_pylist()), erase)
+    made = rewrite.rewrite(Path(paths[name]), set(events.column("event_id").to_pylist()), erase)
     return arrow.table(
         {
             "file": [name],
@@ -135,7 +136,7 @@ def _stage(events: Any, paths: dict[str, str], erase: rewrite.Erase) -> Any:
 # -- snapshots ---------------------------------------------------------------------------
 
 
-def snapshots_with(spark: SparkSession, source: Location, chosen: DataFrame) -> list[str]:
+def snapshots_with(spark: SparkSession, source: Path, chosen: DataFrame) -> list[str]:
     """The names of snapshots with something of the selection."""
     frames = []
     for manifest in sorted(source.glob("snapshot/[!.]*/manifest.json")):
@@ -155,29 +156,25 @@ def snapshots_with(spark: SparkSession, source: Location, chosen: DataFrame) -> 
     return sorted(row["snapshot"] for row in rows.select("snapshot").distinct().collect())
 
 
-def _ids(
-    spark: SparkSession, file: Location, is_parquet: bool, names: tuple[str, ...]
-) -> DataFrame:
+def _ids(spark: SparkSession, file: Path, is_parquet: bool, names: tuple[str, ...]) -> DataFrame:
     columns = ", ".join(f"{name} string" for name in names)
     reader = spark.read.schema(columns)
     rows = reader.parquet(str(file)) if is_parquet else reader.json(str(file))
     return rows.select(f.explode(f.array(*names)).alias("id"))
 
 
-def remove_snapshots(source: Location, names: tuple[str, ...]) -> None:
+def remove_snapshots(source: Path, names: tuple[str, ...]) -> None:
     """Each folder disappears at once."""
     folder = source / "snapshot"
     with writable(folder):
         for name in names:
-            if stored(folder):
-                remove_folder(folder / name)
-            elif (folder / name).exists():
+            if (folder / name).exists():
                 (folder / name).rename(folder / f"{TEMPORARY}{name}")
         for left in folder.glob(f"{TEMPORARY}*"):
-            remove_folder(left)
+            shutil.rmtree(left)
 
 
-def orphans(folder: Location) -> list[str]:
+def orphans(folder: Path) -> list[str]:
     """Files of segments without a manifest, which readers ignore and the exporter removes."""
     files = [file for file in folder.rglob("*") if file.suffix in (".parquet", ".jsonl", ".part")]
     return sorted(

@@ -6,19 +6,19 @@
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from spark import segments
 from spark.errors import ChecksFailed, Usage, WrongHash
-from spark.files import remove_folder, sync_folder, writable, write_whole
+from spark.files import sync_folder, writable, write_whole
 from spark.jobs.erase import bronze, lake, schema, swap
 from spark.jobs.erase.order import ErasureOrder
 from spark.jobs.erase.payload import MARKER
 from spark.jobs.erase.rewrite import TEMPORARY
 from spark.jobs.ingest.job import silver
-from spark.locations import Location, location
 from spark.request import JobRequest
 from spark.segments import SegmentFile
 
@@ -40,7 +40,7 @@ class Work:
         self.folder = ask.out / "erasures" / order.sha256[:16]
         self.selected = self.folder / SELECTED
 
-    def certificates(self) -> list[Location]:
+    def certificates(self) -> list[Path]:
         return sorted(self.folder.glob("certificate-????????.json"))
 
     def remember(self, ask: JobRequest, chosen: DataFrame) -> DataFrame:
@@ -56,10 +56,12 @@ class Work:
         with writable(self.folder):
             file.replace(self.selected)
             sync_folder(self.folder)
-            remove_folder(draft)
+            for left in draft.iterdir():
+                left.unlink()
+            draft.rmdir()
         return spark.read.schema(schema.SELECTED).parquet(str(self.selected))
 
-    def write(self, fields: dict[str, Any]) -> Location:
+    def write(self, fields: dict[str, Any]) -> Path:
         path = self.folder / f"certificate-{len(self.certificates()) + 1:08d}.json"
         with writable(self.folder):
             write_whole(path, json.dumps(fields, indent=1) + "\n", TEMPORARY)
@@ -72,7 +74,7 @@ def compose(
 ) -> dict[str, Any]:  # fmt: skip
     """The certificate, after the files are compared with the plan again."""
     held = bronze.every(ask.source / "events")
-    changed = {location(change.file).name: change for change in plan.changes}
+    changed = {Path(change.file).name: change for change in plan.changes}
     segment_changes = prove(ask, held, chosen, plan)
     left = content_left(ask, list(held.values()), chosen, order)
     if any(left.values()):
@@ -111,13 +113,13 @@ def prove(
     ask: JobRequest, held: dict[str, SegmentFile], chosen: DataFrame, plan: swap.ErasePlan
 ) -> list[dict[str, Any]]:
     """The digests of all other rows, read from the new files; they must not have changed."""
-    names = [location(change.file).name for change in plan.changes]
+    names = [Path(change.file).name for change in plan.changes]
     there = [held[name] for name in names if name in held]
     after = bronze.digests(ask.spark, there, chosen) if there else {}
     changes = []
     for change in plan.changes:
         fields = change._asdict()
-        digest = after.get(location(change.file).name)
+        digest = after.get(Path(change.file).name)
         fields["there"] = digest is not None  # else a compaction or the retention removed it
         for name in ("untouched", "envelopes"):
             del fields[name]
@@ -154,7 +156,7 @@ def inventory(some: list[SegmentFile]) -> str:
     return digest.hexdigest()
 
 
-def verify(ask: JobRequest, path: Location) -> dict[str, int]:
+def verify(ask: JobRequest, path: Path) -> dict[str, int]:
     """Compare the files with a certificate again. Raises an error for the first difference."""
     fields = _read(path)
     selected = path.with_name(SELECTED)
@@ -162,15 +164,12 @@ def verify(ask: JobRequest, path: Location) -> dict[str, int]:
         raise WrongHash(f"{selected} is missing or is not the one of the certificate", "copy it")
     chosen = ask.spark.read.schema(schema.SELECTED).parquet(str(selected))
     held = bronze.every(ask.source / "events")
-    there = [change for change in fields["segments"] if location(change["file"]).name in held]
+    there = [change for change in fields["segments"] if Path(change["file"]).name in held]
     digests = bronze.digests(
-        ask.spark, [held[location(change["file"]).name] for change in there], chosen
+        ask.spark, [held[Path(change["file"]).name] for change in there], chosen
     ) if there else {}  # fmt: skip
     for change in there:
-        segment, digest = (
-            held[location(change["file"]).name],
-            digests[location(change["file"]).name],
-        )
+        segment, digest = held[Path(change["file"]).name], digests[Path(change["file"]).name]
         segments.verify_file(segment.path, segment.bytes, segment.sha256)
         now = (segment.sha256, digest["untouched"], digest["envelopes"])
         if now != (change["after"], change["untouched_after"], change["envelopes_after"]):
@@ -193,7 +192,7 @@ def verify(ask: JobRequest, path: Location) -> dict[str, int]:
     }
 
 
-def _read(path: Location) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             fields: dict[str, Any] = json.loads(file.read(BYTES_MAX))

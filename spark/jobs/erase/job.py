@@ -4,13 +4,14 @@ The segments come first: from then on, tables made of them have no content eithe
 without effect if it was done before, so a killed run is run again with the same order.
 """
 
+from pathlib import Path
+
 from pyspark.sql import DataFrame
 
 from spark.errors import OutputBusy, Usage
 from spark.jobs.erase import bronze, certificate, lake, order, schema, swap
 from spark.jobs.erase.certificate import Work
 from spark.jobs.erase.order import ErasureOrder
-from spark.locations import Location, location
 from spark.request import JobReport, JobRequest
 
 
@@ -20,17 +21,17 @@ def run(ask: JobRequest) -> JobReport:
         raise Usage("erase needs either --order or --verify")
     folder = ask.source / "events"
     if options.get("verify") is not None:
-        path = location(options["verify"])
+        path = Path(options["verify"])
         with ask.progress.step(ask.spark, "erase: verifying"):
             return JobReport(dict(certificate.verify(ask, path)), [], path)
-    asked = order.read(location(options["order"]))
+    asked = order.read(Path(options["order"]))
     if options.get("dry-run"):
         return _dry_run(ask, asked, folder)
     with swap.only_writer(folder):
         return _erase(ask, asked, folder)
 
 
-def _dry_run(ask: JobRequest, asked: ErasureOrder, folder: Location) -> JobReport:
+def _dry_run(ask: JobRequest, asked: ErasureOrder, folder: Path) -> JobReport:
     chosen = _select(ask, asked, folder).persist()
     counts = _counts(chosen)
     people = (asked.senders, asked.sender_becomes)
@@ -42,9 +43,8 @@ def _dry_run(ask: JobRequest, asked: ErasureOrder, folder: Location) -> JobRepor
     return JobReport(counts, [], None)
 
 
-def _erase(ask: JobRequest, asked: ErasureOrder, folder: Location) -> JobReport:
+def _erase(ask: JobRequest, asked: ErasureOrder, folder: Path) -> JobReport:
     spark, work, at = ask.spark, Work(ask, asked), ask.now.isoformat()
-    ask.size_shuffles(sum(segment.bytes for segment in bronze.every(folder).values()))
     former = swap.pending(folder)
     if former is not None and former.order != asked.sha256:
         raise OutputBusy(
@@ -79,7 +79,7 @@ def _erase(ask: JobRequest, asked: ErasureOrder, folder: Location) -> JobReport:
     return JobReport(counts, [], path)
 
 
-def _select(ask: JobRequest, asked: ErasureOrder, folder: Location) -> DataFrame:
+def _select(ask: JobRequest, asked: ErasureOrder, folder: Path) -> DataFrame:
     events = bronze.read(ask.spark, list(bronze.every(folder).values()))
     chosen = bronze.select(events, asked)
     in_silver = lake.select(ask, asked)
@@ -87,7 +87,7 @@ def _select(ask: JobRequest, asked: ErasureOrder, folder: Location) -> DataFrame
 
 
 def _stage(
-    ask: JobRequest, asked: ErasureOrder, folder: Location, chosen: DataFrame,
+    ask: JobRequest, asked: ErasureOrder, folder: Path, chosen: DataFrame,
     former: swap.ErasePlan | None,
 ) -> swap.ErasePlan:  # fmt: skip
     """The plan: what the run before had planned, and all segments with content that is left."""

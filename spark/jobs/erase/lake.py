@@ -1,5 +1,6 @@
 """Silver and gold of a lake: rewritten where they have content of the selection."""
 
+import shutil
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark.errors import ChecksFailed
-from spark.files import remove_folder
+from spark.files import writable
 from spark.jobs.activity import job, plan
 from spark.jobs.erase import payload, schema
 from spark.jobs.erase import transforms as t
@@ -160,8 +161,9 @@ def erase_gold(ask: JobRequest, order: ErasureOrder) -> dict[str, list[str]]:
     """Count the days of renamed senders again, and remove what is made of contents."""
     gold = ask.out / "gold"
     removed = [name for name in schema.DERIVED if (gold / name).is_dir()]
-    for name in removed:
-        remove_folder(gold / name)
+    with writable(gold):
+        for name in removed:
+            shutil.rmtree(gold / name)
     rebuilt: list[str] = []
     has_activity = (gold / "activity/runs").exists() and (ask.out / "silver/runs").exists()
     if order.sender_becomes and has_activity:

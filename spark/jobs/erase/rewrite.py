@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 TEMPORARY = ".erase-"
@@ -29,22 +28,8 @@ def temporary(path: Path) -> Path:
     return path.with_name(f"{TEMPORARY}{path.name}")
 
 
-def rewrite(url: str, event_ids: Collection[int], erase: Erase) -> Rewritten:
-    """Write a segment again, by its path or its URL in object storage; only events with these ids
-    are given to `erase`."""
-    if "://" not in url:
-        return _rewrite(Path(url), event_ids, erase)
-    segment = import_module("spark.locations").location(url)
-    with TemporaryDirectory() as folder:
-        copy = Path(folder, segment.name)
-        copy.write_bytes(segment.read_bytes())
-        made = _rewrite(copy, event_ids, erase)
-        if made.changed:
-            temporary(segment).write_bytes(temporary(copy).read_bytes())
-        return made
-
-
-def _rewrite(path: Path, event_ids: Collection[int], erase: Erase) -> Rewritten:
+def rewrite(path: Path, event_ids: Collection[int], erase: Erase) -> Rewritten:
+    """Write the segment at `path` again; only events with these ids are given to `erase`."""
     target = temporary(path)
     write = _parquet if path.suffix == ".parquet" else _lines
     try:

@@ -10,13 +10,13 @@ about its hash.
 
 import json
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from spark import segments
 from spark.errors import OutputBusy, SegmentTorn
 from spark.files import locked, sync_folder, writable, write_whole
 from spark.jobs.erase.rewrite import TEMPORARY, temporary
-from spark.locations import Location
 
 PLAN = f"{TEMPORARY}plan.json"
 
@@ -43,7 +43,7 @@ class ErasePlan(NamedTuple):
     snapshots: tuple[str, ...]
 
 
-def only_writer(folder: Location) -> AbstractContextManager[None]:
+def only_writer(folder: Path) -> AbstractContextManager[None]:
     """Lock the directory of segments, as the exporter does."""
     busy = OutputBusy(
         f"an export is writing to {folder.parent}", "run it again when the export is done"
@@ -51,7 +51,7 @@ def only_writer(folder: Location) -> AbstractContextManager[None]:
     return locked(folder, busy)
 
 
-def pending(folder: Location) -> ErasePlan | None:
+def pending(folder: Path) -> ErasePlan | None:
     """The plan of an erasure that did not finish."""
     try:
         fields: dict[str, Any] = json.loads((folder / PLAN).read_bytes())
@@ -65,7 +65,7 @@ def pending(folder: Location) -> ErasePlan | None:
         ) from None
 
 
-def begin(folder: Location, plan: ErasePlan) -> None:
+def begin(folder: Path, plan: ErasePlan) -> None:
     """Record the plan. The new files are complete and synced already."""
     fields = {
         "order": plan.order,
@@ -76,14 +76,14 @@ def begin(folder: Location, plan: ErasePlan) -> None:
         write_whole(folder / PLAN, json.dumps(fields, indent=1), TEMPORARY)
 
 
-def sweep(folder: Location) -> None:
+def sweep(folder: Path) -> None:
     """Remove the new files of a run that was killed before it had a plan."""
     with writable(folder):
         for file in folder.rglob(f"{TEMPORARY}*"):
             file.unlink()
 
 
-def finish(folder: Location, plan: ErasePlan, at: str) -> None:
+def finish(folder: Path, plan: ErasePlan, at: str) -> None:
     """Give all new files the names of their segments; again after a kill, with the same end."""
     for change in plan.changes:
         target, manifest = folder / change.file, folder / change.manifest
@@ -91,9 +91,7 @@ def finish(folder: Location, plan: ErasePlan, at: str) -> None:
             _finish_one(target, manifest, change, plan.order, at)
 
 
-def _finish_one(
-    target: Location, manifest: Location, change: SegmentChange, order: str, at: str
-) -> None:
+def _finish_one(target: Path, manifest: Path, change: SegmentChange, order: str, at: str) -> None:
     """A segment that was removed or written again meanwhile stays as it is."""
     new = temporary(target)
     try:
@@ -112,7 +110,7 @@ def _finish_one(
     write_whole(manifest, json.dumps(fields, indent=1) + "\n", TEMPORARY)
 
 
-def end(folder: Location) -> None:
+def end(folder: Path) -> None:
     with writable(folder):
         (folder / PLAN).unlink(missing_ok=True)
         sync_folder(folder)

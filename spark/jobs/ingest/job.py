@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -19,7 +20,6 @@ from spark import checks, segments, source
 from spark.errors import JobError
 from spark.jobs.ingest import plan, schema
 from spark.jobs.ingest import transforms as t
-from spark.locations import Location
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR, WARN, CheckResult
 from spark.tables import Dataset, Draft, Version
@@ -52,7 +52,7 @@ CHECKS = (
 )  # fmt: skip
 
 
-def silver(out: Location) -> Dataset:
+def silver(out: Path) -> Dataset:
     return Dataset(out / "silver", schema.NAME)
 
 
@@ -131,7 +131,6 @@ class Merge:
 
     def _fill(self, draft: Draft, fresh: Sequence[segments.SegmentFile]) -> None:
         step = partial(self.ask.progress.step, self.spark)
-        self.ask.size_shuffles(sum(segment.bytes for segment in fresh))
         read = source.read(self.spark, fresh, added=self.added)
         events = source.drop_undone(read, self.cuts)
         with step("ingest: counting"):

@@ -1,11 +1,11 @@
 """Which segments ingest has to take, decided from manifests alone."""
 
 import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from spark import segments
 from spark.errors import JobError, SchemaOutdated
-from spark.locations import Location
 from spark.request import JobRequest
 from spark.tables import Dataset
 
@@ -17,9 +17,9 @@ SEGMENT = re.compile(r"(?P<epoch>.*)/segment-(?P<first>\d+)-(?P<last>\d+)", re.D
 class Export(NamedTuple):
     """The live segments of the log, and the errors of manifests that can't be read."""
 
-    folder: Location
+    folder: Path
     segments: list[segments.SegmentFile]
-    bad: dict[Location, JobError]
+    bad: dict[Path, JobError]
 
 
 def up_to_date(ask: JobRequest) -> bool:
@@ -45,12 +45,12 @@ def up_to_date(ask: JobRequest) -> bool:
 
 def exported(ask: JobRequest) -> Export:
     folder = ask.source / "events"
-    bad: dict[Location, JobError] = {}
+    bad: dict[Path, JobError] = {}
     skip = bad if ask.options.get(QUARANTINE) else None
     return Export(folder, segments.manifests(folder, bad=skip), bad)
 
 
-def states(export: Export, skipped: list[Location]) -> dict[str, Any]:
+def states(export: Export, skipped: list[Path]) -> dict[str, Any]:
     """The state of the files of skipped segments, by manifest."""
     return {str(segment.relative_to(export.folder)): segments.state(segment) for segment in skipped}
 

@@ -9,9 +9,11 @@ The hub applies the file: `agentlip plugin apply`.
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
@@ -19,12 +21,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark.errors import SegmentMissing, Usage
-from spark.files import remove_folder, writable
+from spark.files import writable
 from spark.jobs.ingest.job import silver
 from spark.jobs.reenrich import enricher, schema
 from spark.jobs.reenrich import transforms as t
 from spark.jobs.reenrich.enricher import PluginText
-from spark.locations import Location, location
 from spark.request import JobReport, JobRequest
 from spark.tables import Version
 
@@ -43,15 +44,15 @@ def run(ask: JobRequest) -> JobReport:
     draft = folder / f"{DRAFT}{plugin.name}"
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        remove_folder(draft)
+        shutil.rmtree(draft, ignore_errors=True)
     try:
         return _write(ask, plugin, version, folder, draft)
     finally:
-        remove_folder(draft)
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _write(
-    ask: JobRequest, plugin: PluginText, version: Version, folder: Location, draft: Location
+    ask: JobRequest, plugin: PluginText, version: Version, folder: Path, draft: Path
 ) -> JobReport:
     spark = ask.spark
     messages = t.current_messages(version.read(spark, "messages"), ask.first_day, ask.last_day)
@@ -70,15 +71,15 @@ def _write(
     manifest |= {"counts": counts, "errors": errors}
     path = file.with_name(f"{plugin.name}.manifest.json")
     with writable(folder):
-        (draft / path.name).write_bytes(json.dumps(manifest, indent=1).encode())
+        (draft / path.name).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         path.unlink(missing_ok=True)
-        (draft / file.name).replace(file)
-        (draft / path.name).replace(path)
+        (draft / file.name).rename(file)
+        (draft / path.name).rename(path)
     return JobReport(counts, [], file)
 
 
 def _assemble(
-    ask: JobRequest, plugin: PluginText, version: Version, draft: Location, file: Location
+    ask: JobRequest, plugin: PluginText, version: Version, draft: Path, file: Path
 ) -> dict[str, Any]:
     """Join the parts in order behind the header. Returns the manifest."""
     _, plugin_version = enricher.load(plugin)
@@ -105,7 +106,7 @@ def _assemble(
     return header | named
 
 
-def _lines(header: dict[str, Any], parts: Location) -> Iterator[bytes]:
+def _lines(header: dict[str, Any], parts: Path) -> Iterator[bytes]:
     yield json.dumps(header, ensure_ascii=False).encode() + b"\n"
     for part in sorted(parts.glob("part-*")):
         with part.open("rb") as file:
@@ -149,7 +150,7 @@ def _enrich_all(
 
 def _plugin(ask: JobRequest) -> PluginText:
     """The plugin of the request; its module is loaded once here, to report an error early."""
-    path = location(ask.options["plugin"])
+    path = Path(ask.options["plugin"])
     name = ask.options.get("name") or path.stem
     if not NAME.fullmatch(name):
         raise Usage(
