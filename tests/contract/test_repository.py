@@ -138,11 +138,11 @@ COMPOSE_1_29 = {"services", "networks", "volumes", "configs", "secrets"}
 SERVICE_1_29 = {
     "image", "build", "restart", "read_only", "tmpfs", "volumes", "ports", "cap_add", "cap_drop",
     "security_opt", "pids_limit", "mem_limit", "stop_grace_period", "networks", "environment",
-    "profiles", "depends_on", "healthcheck", "command", "user", "init", "network_mode",
+    "profiles", "depends_on", "healthcheck", "command", "user", "init",
 }  # fmt: skip
 
 
-COMPOSE_FILES = ["ops/compose.yaml", "ops/spark/compose.yaml", "ops/spark/compose-s3.yaml"]
+COMPOSE_FILES = ["ops/compose.yaml", "ops/spark/compose.yaml"]
 
 
 @pytest.mark.parametrize("file", COMPOSE_FILES)
@@ -152,8 +152,9 @@ def test_compose_file_uses_only_what_the_oldest_compose_knows(file):
     for name, service in content["services"].items():
         assert set(service) - SERVICE_1_29 == set(), name
     # Without a project's name in the file, the folder's decides; the data must not depend on it.
-    volumes = content.get("volumes", {})
-    assert {each["name"] for each in volumes.values()} == {f"agentlip_{name}" for name in volumes}
+    assert {each["name"] for each in content["volumes"].values()} == {
+        f"agentlip_{name}" for name in content["volumes"]
+    }
 
 
 def test_compose_files_have_the_schema_of_compose_2():
@@ -164,7 +165,7 @@ def test_compose_files_have_the_schema_of_compose_2():
 
 @pytest.mark.container
 @pytest.mark.parametrize(
-    "profile", [[], *(["--profile", name] for name in ("tls", "monitoring", "spark", "job"))]
+    "profile", [[], *(["--profile", name] for name in ("tls", "monitoring", "job"))]
 )
 @pytest.mark.parametrize("file", COMPOSE_FILES)
 def test_compose_of_this_machine_accepts_the_file(profile, file):

@@ -33,9 +33,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("spark-local")
     engine = session.EngineSettings(
         master="local[2]",
+        partitions=2,
         conf=(
             f"spark.local.dir={folder}",
-            "spark.sql.shuffle.partitions=2",
             # Tests make thousands of tables; each that is cached holds some megabytes.
             "spark.databricks.delta.delta.log.cacheSize=20",
             "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spark import run, segments, session
+from spark.files import local_folder
 from spark.jobs import JOBS
 from spark.jobs.activity import plan
 from spark.jobs.ingest import job as ingest
-from spark.locations import location
 from spark.request import JobRequest
 from tests.spark.log import Log
 
@@ -80,8 +80,6 @@ class Kept:
         (["ingest", "--in", "{0}", "--out", "{0}/out"], 10, "neither exported segments"),
         (["ingest", "--in", "{0}/in", "--out", "{0}/file/x"], 15, "cannot be written"),
         ([*INGEST, "--master", "a", "--remote", "b"], 2, "mutually exclusive"),
-        (["erase", "--in", "s3a://b/in", "--order", "o.json"], 2, "directories only"),
-        (["erase", "--in", "in", "--out", "s3a://b/out", "--order", "o.json"], 2, "directories"),
         (["activity", "--in", "{0}/in", "--from", "2026-02-02", "--to", "2026-02-01"], 14, "lies"),
         (["ingest", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "cannot be reached"),
         (["ingest", "--in", "{0}/a[1]", "--out", "{0}/out"], 2, "as a pattern"),
@@ -96,7 +94,7 @@ def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words
     assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/lake", "hdfs://name/lake", "file://other/lake"])
+@pytest.mark.parametrize("url", ["s3a://bucket/lake", "hdfs://name/lake", "file://other/lake"])
 @pytest.mark.parametrize("argument", ["--in", "--out"])
 def test_url_of_a_remote_place_is_refused(tmp_path, monkeypatch, capsys, argument, url):
     monkeypatch.chdir(tmp_path)
@@ -108,7 +106,11 @@ def test_url_of_a_remote_place_is_refused(tmp_path, monkeypatch, capsys, argumen
 
 
 def test_url_of_a_file_is_its_path():
-    assert location("file:///data/my%20lake") == location("/data/my lake") == Path("/data/my lake")
+    assert (
+        local_folder("file:///data/my%20lake")
+        == local_folder("/data/my lake")
+        == Path("/data/my lake")
+    )
 
 
 def test_export_without_events_is_an_empty_range(spark, tmp_path, monkeypatch, capsys):
