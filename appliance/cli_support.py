@@ -188,9 +188,9 @@ def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., N
         if not is_act(ctx.command_path, more):
             function(session, *args, **more)
             return
-        from appliance.auditlog.offline import recorded
+        from appliance.auditlog.offline import record_command
 
-        with recorded(ctx.command_path, session.workspace, more):
+        with record_command(ctx.command_path, session.workspace, more):
             function(session, *args, **more)
 
     def entry(**given: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.auditlog.offline import recorded
+from appliance.auditlog.offline import record_command
 from appliance.cli_support import former_command
 from appliance.kernel.errors import Invalid
 from appliance.workspace.datadir import SHARED_STORES, STORES
@@ -147,7 +147,7 @@ def clear(
     if store not in _STORES:
         raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(_STORES)}")
     datadir = datadir_of(option(ctx, "workspace", workspace))
-    with recorded("agentlip doctor clear", datadir.workspace, {"store": store}):
+    with record_command("agentlip doctor clear", datadir.workspace, {"store": store}):
         cleared = clear_suspect(datadir, store)
         accepted = accept_rows(datadir, store)
     if is_json(ctx, as_json):

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from appliance.auditlog.commands import CURRENT
-from appliance.auditlog.offline import recorded
+from appliance.auditlog.offline import record_command
 from appliance.checks.check import Check
 from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import Clock, SystemClock
@@ -111,7 +111,7 @@ class _Command:
         owner = RunningAppliance(self.datadir)
         repair = Repair(self.datadir, self.settings, self.clock, self._progress, owner, again)
         steps = {"steps": [f"{step.check}: {step.message}" for step in planned.steps]}
-        with recorded("agentlip doctor repair", self.datadir.workspace, steps):
+        with record_command("agentlip doctor repair", self.datadir.workspace, steps):
             results = repair.apply(planned.steps)
             CURRENT.get().outcome["answer"] = results
         outcomes, left = self.examine(checks, plan, again)

@@ -162,12 +162,12 @@ def _insert(connection: sqlite3.Connection, record: AuditRecord) -> int:
 def _prune(connection: sqlite3.Connection, until: int, now_ms: int) -> None:
     """Deletes the oldest records. A record says so, and has the hash that the chain begins with."""
     row = connection.execute("SELECT hash FROM log WHERE seq = ?", (until,)).fetchone()
-    detail = _pruned(until, row[0] if row else "")
+    detail = prune_detail(until, row[0] if row else "")
     _insert(connection, AuditRecord(0, now_ms, PRUNE, "done", None, "appliance:audit", "", detail))
     connection.execute("DELETE FROM log WHERE seq <= ?", (until,))
 
 
-def _pruned(until: int, digest: str) -> str:
+def prune_detail(until: int, digest: str) -> str:
     return detail_of({"until": until, "hash": digest})
 
 
@@ -217,7 +217,7 @@ def _problem(
 ) -> str:
     """What is wrong with a record behind those that are `done`; "" if nothing is."""
     if not done.records and (record.seq > 1 or record.previous):
-        if pruned is None or pruned[0] != _pruned(record.seq - 1, record.previous):
+        if pruned is None or pruned[0] != prune_detail(record.seq - 1, record.previous):
             return "the records before it are missing, and were not pruned"
     elif record.seq != done.head + 1:
         return f"it is missing; the next one is {record.seq}"

@@ -30,12 +30,14 @@ class RecordedCommand(CurrentCommand):
         path = file_in(self.datadir.workspace)
         trail = AuditTrail(path, SystemClock(), lambda function, *args: function(*args))
         actor, before = f"user:{user_name(os.geteuid())}", facts_of(self.datadir)
-        act = trail.recorded(self._command, actor, "cli", request=self._given, before=before)
+        act = trail.record(self._command, actor, "cli", request=self._given, before=before)
         self.outcome = self.stack.enter_context(act)
 
 
 @contextmanager
-def recorded(command: str, workspace: Path | None, given: Mapping[str, Any]) -> Iterator[None]:
+def record_command(
+    command: str, workspace: Path | None, given: Mapping[str, Any]
+) -> Iterator[None]:
     """Records the block: an act of ALWAYS at once, one of WHILE_STOPPED when it opens a store."""
     act = RecordedCommand(command, workspace, given)
     token = CURRENT.set(act)

@@ -38,7 +38,7 @@ class AuditTrail:
             self._append(began._replace(at_ms=now_ms, phase=phase, detail=detail))
 
     @contextmanager
-    def recorded(self, act: str, actor: str, via: str, **facts: Any) -> Iterator[dict[str, Any]]:
+    def record(self, act: str, actor: str, via: str, **facts: Any) -> Iterator[dict[str, Any]]:
         """Records the block. Its additions to the dictionary are recorded with its outcome."""
         began, outcome = self.begin(act, actor, via, **facts), dict[str, Any]()
         try:
@@ -55,7 +55,7 @@ class AuditTrail:
         """Calls a tool, and records that if it is `audited`."""
         if not tool.audited:
             return tool.call(command, who)
-        with self.recorded(f"tool {tool.name}", who.id, "mcp", request=command) as outcome:
+        with self.record(f"tool {tool.name}", who.id, "mcp", request=command) as outcome:
             outcome["reply"] = tool.call(command, who)
         return outcome["reply"]
 

@@ -37,7 +37,11 @@ class ProcessExecution:
         is_limited = container is None and (spec.cpus or spec.memory_mb)
         self._cgroup = _cgroup_for(order) if is_limited else None
         fields = msgspec.structs.asdict(spec) | {
-            "environment": {**inherited(), **order.environment, ARTEFACTS: str(order.artefacts)},
+            "environment": {
+                **inherited_environment(),
+                **order.environment,
+                ARTEFACTS: str(order.artefacts),
+            },
             "folder": str(order.folder),
             "output": str(order.kept / f"{order.number}.log"),
             "artefacts": str(order.artefacts),
@@ -95,7 +99,7 @@ Find = Callable[[str], Mapping[str, str] | None]
 OSError if that can't be known now."""
 
 
-def inherited() -> dict[str, str]:
+def inherited_environment() -> dict[str, str]:
     """The variables that every process of a job inherits. `agentlip` is on its path."""
     variables = {name: os.environ[name] for name in INHERITED_VARIABLES & os.environ.keys()}
     programs = variables.get("PATH", os.defpath)

@@ -65,7 +65,7 @@ class ApprovalAsker(Loop):
         self._relay, self._asks = relay, asks
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        waiting = self._relay.store.read(queries.asked)
+        waiting = self._relay.store.read(queries.approval_rows)
         for row in waiting:
             self._settle(row)
         asked = {(row.agent, row.admin) for row in waiting}

@@ -58,7 +58,7 @@ def approvals(reader: Executor, agent: str) -> list[ApprovalRow]:
     return [ApprovalRow(*row) for row in rows]
 
 
-def asked(reader: Executor) -> list[ApprovalRow]:
+def approval_rows(reader: Executor) -> list[ApprovalRow]:
     """The admins whose answers are waited for."""
     rows = reader.execute(
         "SELECT * FROM approvals WHERE ask_id IS NOT NULL ORDER BY ask_id LIMIT ?", (LISTED_MAX,)

@@ -139,6 +139,7 @@ SERVICE_1_29 = {
     "image", "build", "restart", "read_only", "tmpfs", "volumes", "ports", "cap_add", "cap_drop",
     "security_opt", "pids_limit", "mem_limit", "stop_grace_period", "networks", "environment",
     "profiles", "depends_on", "healthcheck", "command", "user", "init",
+    "network_mode",
 }  # fmt: skip
 
 

@@ -118,7 +118,7 @@ class Peers:
         self._ciphers = {}  # those of former contacts and keys are not needed any more
         rows = self._relay.request("GET", "/contacts")
         admins = self._relay.request("GET", "/admin/keys")
-        pins, revoked, contacts = self._pins.all(), self._pins.revoked(), {}
+        pins, revoked, contacts = self._pins.all(), self._pins.revoked_agents(), {}
         for row in rows:
             contact = _convert(row)
             if contact is not None and contact.agent not in revoked:

@@ -70,7 +70,7 @@ class KeyPins:
         with self._state.transaction() as tx:
             tx.execute("INSERT OR IGNORE INTO revoked (agent) VALUES (?)", (agent,))
 
-    def revoked(self) -> frozenset[str]:
+    def revoked_agents(self) -> frozenset[str]:
         with self._state.transaction() as tx:
             rows = tx.execute("SELECT agent FROM revoked LIMIT ?", (PINS_MAX,)).fetchall()
         return frozenset(agent for (agent,) in rows)

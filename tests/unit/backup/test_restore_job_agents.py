@@ -108,4 +108,4 @@ def test_state_of_an_older_program_is_restored(workspace, tmp_path):
     target = DataDir(tmp_path / "elsewhere")
     workspace.restore(made, target=target, new=True)
     with closing(AgentState(folder_of(workspace, "anna", target) / "state.sqlite3")) as state:
-        assert KeyPins(state).revoked() == frozenset()
+        assert KeyPins(state).revoked_agents() == frozenset()
