@@ -16,7 +16,7 @@ SCOPES = Scopes(frozenset({WRITE}))
 class BeginMaintenance(Struct, frozen=True):
     """`until`: within the next 7 days; without a zone, UTC."""
 
-    until: datetime
+    until: Annotated[datetime, Meta(examples=["2026-12-24T18:00:00Z"])]
     reason: Annotated[str, Meta(max_length=200)] = ""
 
 
