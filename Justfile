@@ -93,6 +93,11 @@ pictures:
     ops/env dev
     .venv/bin/python -m tests.support.uipictures
 
+# the pictures of the dashboards in docs/pictures, from a Prometheus that ops/test has unpacked
+dashboard-pictures:
+    ops/env dev
+    .venv/bin/python -m tests.support.dashboardpictures
+
 # texts that are not plain English, in all files or in those named: just prose appliance/hub
 prose *ARGS:
     ops/env dev

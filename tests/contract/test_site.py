@@ -1,9 +1,12 @@
 """The documentation site: every page is in the navigation, and pictures load nothing."""
 
 import re
+from xml.etree import ElementTree
 
+import pytest
 import yaml
 
+from ops.monitoring import dashboards
 from tests.contract.test_walls import ROOT, tracked
 
 DOCS = ROOT / "docs"
@@ -53,3 +56,13 @@ def test_pictures_have_titles_and_load_nothing():
         assert "<title" in text
         assert "://" not in text
         assert "<script" not in text
+
+
+@pytest.mark.parametrize("name", dashboards.CONTENT)
+def test_dashboard_has_a_picture_of_its_panels(name):
+    board = dashboards.CONTENT[name]
+    page = (ROOT / "docs/reference/dashboards.md").read_text("utf-8")
+    assert f"(../pictures/dashboard-{name}.svg)" in page
+    picture = ElementTree.parse(ROOT / f"docs/pictures/dashboard-{name}.svg")
+    texts = [each.text for each in picture.iterfind(".//{*}text[@font-size='12']")]
+    assert texts == [panel["title"] for panel in board["panels"]], "just dashboard-pictures"

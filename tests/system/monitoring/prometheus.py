@@ -75,8 +75,16 @@ class Prometheus:
 
     def query(self, expr: str) -> list[Row]:
         """The results of an expression now."""
-        url = f"http://127.0.0.1:{self.port}/api/v1/query?query={quote(expr)}"
-        with urlopen(url, timeout=30) as reply:
+        return self._results(f"query?query={quote(expr)}")
+
+    def query_range(self, expr: str, start: float, end: float, step_seconds: float) -> list[Row]:
+        """The results of an expression at each step."""
+        return self._results(
+            f"query_range?query={quote(expr)}&start={start}&end={end}&step={step_seconds}"
+        )
+
+    def _results(self, query: str) -> list[Row]:
+        with urlopen(f"http://127.0.0.1:{self.port}/api/v1/{query}", timeout=30) as reply:
             results: list[Row] = json.load(reply)["data"]["result"]
         return results
 

@@ -8,11 +8,10 @@ import yaml
 
 from ops.monitoring import dashboards, rules
 from tests.doctor.used import fill_mesh
-from tests.support.broker import item, key
 from tests.support.servedhub import serve
-from tests.support.socketclient import SocketClient
 from tests.support.until import until
 from tests.system.monitoring.prometheus import RULES, Prometheus, run, started
+from tests.system.monitoring.workload import work
 
 pytestmark = pytest.mark.slow
 PANELS = [
@@ -23,12 +22,6 @@ PANELS = [
 SINGLE = re.compile(r"increase\((agentlip_\w+)(\{[^}]*\})?\[\w+\]\)\)? > 0")
 """Alerts about a single event."""
 LATER = {"agentlip_export_log_missing_rows_total"}  # the first export makes its series
-ENVELOPE = {"ts": "2026-01-01T00:00:00Z", "type": "t", "payload": 1}
-TOOL = {"name": "status", "arguments": {}}
-REPORT = {
-    "job": "ingest", "started_at": "2026-02-01T08:00:00Z", "finished_at": "2026-02-01T08:01:00Z",
-    "seconds": 60.0, "outcome": "ok", "exit_code": 0, "counts": {"rows": 12},
-}  # fmt: skip
 TIME = re.compile(r"^(\w+_timestamp_seconds|process_start_time_seconds)\b")
 REAL_TIME = 1e9  # values above are times of today; those of a test begin at 0
 
@@ -64,33 +57,6 @@ def prometheus(hub, fresh, tmp_path_factory):
         numbers = count()
         until(lambda: work(hub, next(numbers)) or server.query(rates), 60, "rates", 0.5)
         yield server
-
-
-def work(hub, number):
-    """A little of everything."""
-    _, topic = hub.channel_with_topic(f"channel-{number}")
-    hub.send(topic, "see https://example.com/")
-    assert hub.http.get("/api/v1/nothing").status == 404
-    assert hub.http.get("/api/v1/channels", headers={"Authorization": "Bearer x"}).status == 401
-    own = hub.http.get("/v1/identity").body["pubkey"]
-    accepted = item(f"m{number}", "to the inbox", to=own)
-    who = {"X-Agentlip-Member": key("anna")}
-    hub.made(hub.http.post("/broker/v1/accept", accepted, headers=who))
-    for path, body in (
-        ("/v1/enqueue", {"to": "inbox", "envelope": ENVELOPE | {"id": f"e-{number}"}}),
-        ("/v1/send", {"to": key("anna"), "message": "to anna", "mesh": "lab"}),
-        ("/bus/v1/messages", {"from_agent": "ada", "to_agent": "w1", "type": "note"}),
-        ("/bus/v1/claims", {"task": f"task-{number}", "agent": "w1"}),
-        ("/bus/v1/heartbeats", {"agent": "w1", "status": "working", "task": "w1"}),
-        ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": TOOL}),
-        ("/api/v1/jobs/runs", REPORT),
-    ):
-        assert hub.http.post(path, body).status in (200, 201, 202), path
-    with SocketClient(hub.port, hub.token) as socket:
-        socket.send({"type": "hello", "after_event_id": 0})
-        data = {"topic_id": topic, "sender": "s", "content_raw": "x"}
-        socket.send({"type": "request", "id": "1", "op": "message.create", "data": data})
-        until(lambda: socket.recv()["type"] == "response", 30, "the request is answered")
 
 
 @pytest.mark.parametrize("panel", PANELS)
