@@ -58,8 +58,8 @@ CAUSES: tuple[Cause, ...] = (
             "identity.keypair:*",
         ),
     ),
-    Cause("host.clock:past", ("*.clock:*", "*:waiting", "*:future", "tokens.*:*")),
-    Cause("host.clock:jumped", ("*.clock:*", "*:waiting")),
+    Cause("host.clock:past", ("*:waiting", "tokens.*:*")),
+    Cause("host.clock:jumped", ("*:waiting",)),
     Cause(
         "events.sequence*:gap",
         ("events.rows*:differs", "events.rows*:gap", "events.deleted:gap", "events.pairs:no-event"),

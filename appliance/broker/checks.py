@@ -11,7 +11,6 @@ from appliance.kernel.steady_clock import steady_ms
 
 FAILING_MS = 3_600_000  # shorter failures of a webhook repair themselves
 FANOUT_MS = 300_000
-LONGEST_WAIT_MS = 3 * 3_600_000  # longer than any delay or lease by default
 _HAS_STATE = "SELECT 1 FROM pragma_table_info('webhook') WHERE name = 'disabled_because'"
 
 
@@ -68,21 +67,6 @@ def _webhooks(context: Context) -> Iterator[Finding]:
             )
 
 
-def _clock(context: Context) -> Iterator[Finding]:
-    for _, connection in context.opened("broker"):
-        now_ms = steady_ms(connection, context.clock)
-        (count, latest_ms) = connection.execute(
-            "SELECT count(*), max(ready_ms) FROM delivery_queue WHERE ready_ms > ?",
-            (now_ms + LONGEST_WAIT_MS,),
-        ).fetchone()
-        if count:
-            yield FUTURE.finding(
-                "broker",
-                f"{count} deliveries wait for up to {(latest_ms - now_ms) / 3_600_000:.1f} hours,"
-                " longer than any delay",
-            )
-
-
 FAILING = Problem(
     "failing",
     "Calls of the webhook have failed for a long time. Its messages wait.",
@@ -94,12 +78,6 @@ DISABLED = Problem(
     " them, and in the outbox until they expire.",
     "Repair the receiver, then enable the webhook: `agentlip mesh update-webhook MESH ID"
     " --enable`.",
-)
-FUTURE = Problem(
-    "future",
-    "Deliveries wait for longer than any setting allows: another program wrote the times.",
-    "Restart the appliance, which ends such waits: `agentlipd restart`.",
-    hint="agentlipd restart",
 )
 TOO_SHORT = Problem(
     "too-short",
@@ -129,13 +107,6 @@ CHECKS = (
         find=_webhooks,
         reads="the webhooks of all meshes and the deliveries that wait for them",
         problems=(FAILING, DISABLED),
-    ),
-    Check(
-        name="broker.clock",
-        inspects="no delivery waits too long",
-        find=_clock,
-        reads="the waiting deliveries",
-        problems=(FUTURE,),
     ),
     Check(
         name="broker.retention",

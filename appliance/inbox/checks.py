@@ -1,21 +1,14 @@
-"""Checks of the inbox: ids and times of messages, and meshes that revoked the member key."""
+"""Checks of the inbox: ids of messages, and meshes that revoked the member key."""
 
 from appliance.checks.check import Check, Problem, Severity
 from appliance.checks.rows import RowRule, find_rows
 
-FUTURE_MS = 60_000
 NO_ID = Problem(
     "no-id",
     "A repetition of the message isn't recognized, or its sender can't be named.",
     "There is no automatic repair. Find the program that writes to the store.",
     Severity.ERROR,
     hint="agentlip inbox list",
-)
-FROM_FUTURE = Problem(
-    "future",
-    "The clock was ahead when the messages arrived. They are removed too late.",
-    "Let the system synchronize the clock. Nothing has to be repaired.",
-    hint="timedatectl; date -u",
 )
 REVOKED = Problem(
     "revoked",
@@ -43,25 +36,6 @@ CHECKS = (
         ),
         reads="the newest 20,000 messages in `inbox.sqlite3`",
         problems=(NO_ID,),
-    ),
-    Check(
-        name="inbox.clock",
-        inspects="no message was received in the future",
-        find=find_rows(
-            "inbox",
-            RowRule(
-                FROM_FUTURE,
-                "SELECT count(*), max(received_at) FROM inbox"
-                f" WHERE received_at > :now_ms + {FUTURE_MS} HAVING count(*) > 0",
-                "inbox",
-                "{0} messages were received in the future, up to {1}: the clock was ahead when"
-                " they arrived, so they are kept longer",
-                ("inbox",),
-                times=(1,),
-            ),
-        ),
-        reads="the times of the messages in `inbox.sqlite3`, by an index",
-        problems=(FROM_FUTURE,),
     ),
     Check(
         name="inbox.revoked",

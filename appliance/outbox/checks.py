@@ -13,7 +13,6 @@ from appliance.outbox.settings import OutboxSettings
 
 _PIECE_ROWS = 500
 WAITING_MS = 3_600_000  # a broker may be away for less
-LONGEST_WAIT_MS = 3 * 3_600_000  # a Retry-After of at most one hour is obeyed
 _NEAR = 0.8
 _REFUSED = 0.95  # new sends are refused from here
 CLAIMED = "SELECT count(*), min(id) FROM outbox WHERE status = 'inflight'"
@@ -56,22 +55,6 @@ def _waiting(context: Context) -> Iterator[Finding]:
                 f"mesh {mesh}",
                 f"{count} sends are undelivered, the oldest for {hours:.1f} hours",
                 f"agentlip outbox status; agentlip outbox list --mesh {mesh} --status pending",
-            )
-
-
-def _clock(context: Context) -> Iterator[Finding]:
-    for connection in context.with_tables("outbox", "outbox"):
-        now_ms = steady_ms(connection, context.clock)
-        (count, latest_ms) = connection.execute(
-            "SELECT count(*), max(next_attempt_at) FROM outbox"
-            " WHERE status = 'pending' AND next_attempt_at > ?",
-            (now_ms + LONGEST_WAIT_MS,),
-        ).fetchone()
-        if count:
-            yield FUTURE.finding(
-                "outbox",
-                f"{count} sends wait for up to {(latest_ms - now_ms) / 3_600_000:.1f} hours,"
-                " longer than any retry",
             )
 
 
@@ -146,12 +129,6 @@ WAITING = Problem(
     "The broker of a mesh has not accepted these sends for a long time.",
     "See why: `agentlip outbox status`. The outbox retries by itself.",
 )
-FUTURE = Problem(
-    "future",
-    "Sends wait for longer than any setting allows: another program wrote the times.",
-    "Restart the appliance, which ends such waits: `agentlipd restart`.",
-    hint="agentlipd restart",
-)
 BROKEN_CHAIN = Problem(
     "broken-chain",
     "The history of a redriven send is incomplete.",
@@ -192,13 +169,6 @@ CHECKS = (
         find=_waiting,
         reads="the sends with the status `pending`",
         problems=(WAITING,),
-    ),
-    Check(
-        name="outbox.clock",
-        inspects="pending sends have plausible times",
-        find=_clock,
-        reads="the times of waiting sends",
-        problems=(FUTURE,),
     ),
     Check(
         name="outbox.chain",

@@ -198,12 +198,6 @@ ROWS = (
         LOST,
     ),
     Breakage(
-        "delivery waits too long",
-        sql("broker", f"UPDATE delivery_queue SET ready_ms = NOW + {30 * by.HOUR_MS}"),
-        ("broker.clock:future",),
-        "the appliance ends such waits at its next start",
-    ),
-    Breakage(
         "send is a dead letter",
         sql("outbox", "UPDATE outbox SET status = 'dead', delivered_at = NULL, died_at = NOW"),
         ("outbox.dead:dead-letters",),
@@ -246,15 +240,6 @@ ROWS = (
         ),
         ("host.clock:past",),
         "only people can set the clock",
-    ),
-    Breakage(
-        "attempt of a send is too late",
-        sql(
-            "outbox",
-            f"UPDATE outbox SET PENDING, next_attempt_at = NOW + {9 * by.HOUR_MS}",
-        ),
-        ("outbox.clock:future",),
-        "the appliance ends such waits at its next start",
     ),
     Breakage(
         "successor of a send is missing",
