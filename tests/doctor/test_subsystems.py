@@ -1,14 +1,9 @@
 """The checks of tokens, inbox, outbox, broker, courier, hub, plugins and identity: each finds what
 was broken, and nothing in a workspace that is in order."""
 
-import os
-from collections.abc import Callable
-from pathlib import Path
-
 import msgspec
 import pytest
 
-from appliance.hub.plugins import checks as plugin_checks
 from appliance.identity import keys
 from appliance.kernel.auth import hash_token
 from appliance.kernel.clock import SystemClock, iso
@@ -289,45 +284,6 @@ def test_the_message_about_a_newer_schema_has_both_versions(workspace) -> None:
 def test_each_settings_file_of_another_implementation_is_found(workspace, suffix: str) -> None:
     (workspace.data.workspace / f"agentlip.config.{suffix}").touch()
     assert problems(workspace, "settings.unread") == [("warning", "ignored")]
-
-
-PLUGIN = '[[plugins.use]]\nname = "mine"\ntype = "linkifier"\nmodule = "mine.py"\n'
-
-
-def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(plugin_checks, "_owner", lambda context: 0)
-    monkeypatch.setattr(plugin_checks, "_readable", lambda path, uid, gid: True)
-
-
-def test_a_plugin_that_will_run_as_root_is_found(
-    workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    as_root(monkeypatch)
-    workspace.data.settings_file.write_text(PLUGIN)
-    assert problems(workspace, "plugins.root") == []
-    workspace.data.settings_file.write_text(f"[plugins]\nuid = 0\n{PLUGIN}")
-    assert problems(workspace, "plugins.root") == [("warning", "root")]
-    with workspace.running():
-        assert problems(workspace, "plugins.root") == []
-    workspace.data.settings_file.write_text(PLUGIN)
-    monkeypatch.setattr(plugin_checks, "_readable", lambda path, uid, gid: False)
-    assert problems(workspace, "plugins.root") == [("warning", "root")]
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert problems(workspace, "plugins.root") == []
-
-
-@pytest.mark.parametrize(("mode", "expected"), [(0o755, True), (0o700, False)])
-def test_a_library_is_readable_by_its_modes(tmp_path: Path, mode: int, expected: bool) -> None:
-    readable: Callable[[Path, int, int], bool] = plugin_checks._readable
-    library = tmp_path / "library"
-    library.mkdir()
-    (library / "os.py").touch(mode=0o644)
-    (library / "os.py").chmod(0o644)
-    library.chmod(mode)
-    above = [folder for folder in library.parents if folder.stat().st_mode & 0o001 == 0]
-    assert readable(library / "os.py", 54321, 54321) is (expected and not above)
-    assert readable(library / "os.py", library.stat().st_uid, 54321) is True
 
 
 # -- member keys -------------------------------------------------------------------------------

@@ -1,9 +1,6 @@
-"""Checks of plugins: their modules, isolation, failures, and the account that runs them."""
+"""Checks of plugins: their modules, isolation and failures."""
 
-import os
-import stat
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
@@ -24,7 +21,6 @@ MEANING = {
     "survival": "outliving the appliance",
 }
 LIST = "agentlip plugin list"
-ROOT_UID = 0
 
 
 def _working(context: Context) -> Iterator[Finding]:
@@ -90,44 +86,6 @@ def _plugins(live: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return plugins
 
 
-def _root(context: Context) -> Iterator[Finding]:
-    """While the appliance runs, plugins.isolation reports what was tested at their start."""
-    settings = section(context.datadir.settings_file, "plugins", PluginsSettings)
-    if settings is None:
-        return
-    added = [own for own in settings.use if own.enabled]
-    as_root = os.geteuid() == ROOT_UID and _owner(context) == ROOT_UID
-    if not (settings.enabled and added and as_root) or context.lock().held:
-        return
-    if settings.uid == ROOT_UID:
-        why = "the setting plugins.uid is 0"
-        hint = "remove plugins.uid from agentlip.toml, or give the id of a user without rights"
-    elif not _readable(Path(os.__file__), settings.uid, settings.gid):
-        why = f"user {settings.uid} (plugins.uid) can't read this Python"
-        hint = "use a Python outside of root's home: rm -r .venv; PYTHON=/usr/bin/python3 ops/env"
-    else:
-        return
-    for own in added:
-        yield AS_ROOT.finding(
-            f"plugin {own.name}", f"its process will run as root, because {why}", hint
-        )
-
-
-def _owner(context: Context) -> int:
-    return context.datadir.dir.stat().st_uid
-
-
-def _readable(path: Path, uid: int, gid: int) -> bool:
-    """Whether the modes let that user enter every directory of the path, and read the file."""
-    steps = [(folder, stat.S_IXOTH) for folder in path.resolve().parents]
-    for step, right in (*steps, (path, stat.S_IROTH)):
-        state = step.stat()
-        shift = 6 if state.st_uid == uid else 3 if state.st_gid == gid else 0
-        if not state.st_mode >> shift & right:
-            return False
-    return True
-
-
 UNUSABLE = Problem(
     "unusable",
     "The module can't be read. The plugin is left out; if it is required, the appliance won't"
@@ -164,11 +122,6 @@ NOT_ISOLATED = Problem(
     "A plugin with an error or a bad intention could do what the finding lists.",
     "Use a kernel with Landlock and install libseccomp.",
 )
-AS_ROOT = Problem(
-    "root",
-    "The code of a plugin could change everything on this machine.",
-    "Let plugins run as a user without rights who can read the Python of the appliance.",
-)
 CHECKS = (
     Check(
         name="plugins.modules",
@@ -192,12 +145,5 @@ CHECKS = (
         ready=True,
         reads="facts of the running appliance: what each plugin's process was able to do in a test",
         problems=(ROOT, NOT_ISOLATED),
-    ),
-    Check(
-        name="plugins.root",
-        inspects="by the settings, no plugin will run as root",
-        find=_root,
-        reads="the section [plugins], and the mode of this Python; as root, if no appliance runs",
-        problems=(AS_ROOT,),
     ),
 )
