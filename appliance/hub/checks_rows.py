@@ -1,9 +1,8 @@
 """Checks of rows against their events: replayed, they must give what is stored now.
 
-The cheap checks read the newest events and a random sample; the expensive one reads all.
+The cheap checks read the newest events; the expensive one reads all.
 """
 
-import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -28,12 +27,8 @@ from appliance.hub.event_replay import Break, ReplayedEvent, State
 from appliance.kernel.clock import utc
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
 
-_EPOCHS_MAX = 100
 _BYTES_MAX = 32 * 1024 * 1024
 _REPAIR = f"agentlip doctor repair --run {THIS_CHECK} --data --yes"
-FROM = f"SELECT {event_replay.COLUMNS} FROM events WHERE event_id >= ? ORDER BY event_id LIMIT 1"
-FIRST_AFTER = "SELECT min(event_id) FROM events WHERE event_id > ?"
-LAST_BEFORE = "SELECT max(event_id) FROM events WHERE event_id < ?"
 _SEQUENCE = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
 _WORDS = {
     "content_raw": "text",
@@ -47,7 +42,6 @@ _WORDS = {
 Key = tuple[str, str]
 _WINDOWS: "WeakKeyDictionary[Context, _Window]" = WeakKeyDictionary()
 NEWEST_ROWS_MAX = 1_000  # newest rows of a table that a cheap check reads
-SAMPLED_ROWS = 100  # random rows that a cheap check reads besides
 
 
 class _Window:
@@ -73,50 +67,17 @@ def _rows(context: Context) -> Iterator[Finding]:
         for (kind, entity_id), state in window.states.items():
             row = event_replay.row_of(connection, kind, entity_id)
             yield from _compare(kind, entity_id, state, row)
-        for event in _sample(connection, SAMPLED_ROWS):
-            key = (event.kind, event.entity_id)
-            if event.kind in event_replay.KINDS and key not in window.states:
-                yield from _compare_one(connection, event)
 
 
-def _compare(
-    kind: str, entity_id: str, state: State, row: State | None, only: frozenset[str] | None = None
-) -> Iterator[Finding]:
+def _compare(kind: str, entity_id: str, state: State, row: State | None) -> Iterator[Finding]:
     subject, hint = f"{kind} {entity_id}", _REPAIR if kind == "message" else COPY
     if row is None:
         yield MISSING.finding(subject, f"its events exist, but the {kind} is missing", hint)
         return
-    names = event_replay.differences(state, row, only)
+    names = event_replay.differences(state, row)
     if names:
         words = ", ".join(_WORDS.get(name, name) for name in names)
         yield DIFFERS.finding(subject, f"the stored {kind} differs from its events: {words}", hint)
-
-
-def _compare_one(connection: sqlite3.Connection, event: ReplayedEvent) -> Iterator[Finding]:
-    """Compares with one event. Later ones may have changed the row, unless the versions agree."""
-    state, _ = event_replay.apply(None, event)
-    row = event_replay.row_of(connection, event.kind, event.entity_id)
-    current = row is None or event.kind in ("channel", "attachment")
-    if event.kind == "message" and row is not None:
-        current = "version" in state and state["version"] == row["version"]
-    only = None if current else event_replay.UNCHANGING
-    yield from _compare(event.kind, event.entity_id, state, row, only)
-
-
-def _sample(connection: sqlite3.Connection, count: int) -> Iterator[ReplayedEvent]:
-    """Random events. Ids have large gaps where a restore raised them."""
-    ranges: list[tuple[int, int]] = []
-    (first,) = connection.execute(FIRST_AFTER, (-1,)).fetchone()
-    while first is not None and len(ranges) < _EPOCHS_MAX:
-        (last,) = connection.execute(LAST_BEFORE, (first + EPOCH_JUMP,)).fetchone()
-        ranges.append((first, last))
-        (first,) = connection.execute(FIRST_AFTER, (last,)).fetchone()
-    sizes = [last - first + 1 for first, last in ranges]
-    chosen = random.choices(ranges, sizes, k=count) if ranges else []
-    for first, last in chosen:
-        row = connection.execute(FROM, (random.randint(first, last),)).fetchone()
-        if row is not None:
-            yield ReplayedEvent._make(row)
 
 
 # -- order and gaps ----------------------------------------------------------------------------
@@ -321,9 +282,9 @@ END = Problem(
 CHECKS = (
     Check(
         name="events.rows",
-        inspects="rows are as their events say: the newest ones and a random sample",
+        inspects="the rows of the newest events are as these say",
         find=_rows,
-        reads=f"{_NEWEST}, 100 random ones, and their rows",
+        reads=f"{_NEWEST} and their rows",
         problems=(DIFFERS, MISSING),
     ),
     Check(

@@ -5,7 +5,7 @@ Only facts that events state are compared, because other programs write events w
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,8 +29,6 @@ _CREATED = {
 # Events with these names change the version of a message.
 _VERSIONED = ("message.edited", "message.deleted", "message.moved_topic")
 KINDS = ("message", "topic", "channel", "attachment")
-UNCHANGING = frozenset({"sender", "created_at", "channel_id", "principal"})
-"""Columns of topics and messages that no later event changes."""
 ROW = {
     "message": "SELECT m.topic_id, m.channel_id, m.sender, m.content_raw, m.version, m.created_at,"
     " m.deleted_at IS NOT NULL AS deleted, m.deleted_by,"
@@ -168,9 +166,9 @@ def row_of(connection: sqlite3.Connection, kind: str, entity_id: str) -> State |
     return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
 
 
-def differences(state: State, row: State, only: Iterable[str] | None = None) -> list[str]:
-    """The columns of the row that differ from the state. `only`: compare no others."""
-    names = state.keys() & row.keys() if only is None else state.keys() & row.keys() & set(only)
+def differences(state: State, row: State) -> list[str]:
+    """The columns of the row that differ from the state."""
+    names = state.keys() & row.keys()
     return sorted(name for name in names if not _equal(name, state[name], row[name]))
 
 

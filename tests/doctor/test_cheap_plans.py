@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.hub import checks_events, checks_rows, event_replay
+from appliance.hub import checks_events, event_replay
 from appliance.integrations import checks_event_copies
 from doctor.checks import host_clock
 from tests.doctor.workspace import WorkspaceFixture
@@ -16,9 +16,6 @@ STATEMENTS = [
     ("hub", checks_events.NO_SCOPE),
     ("hub", event_replay.NEWEST),
     ("hub", event_replay.ROW["message"]),
-    ("hub", checks_rows.FROM),
-    ("hub", checks_rows.FIRST_AFTER),
-    ("hub", checks_rows.LAST_BEFORE),
     *host_clock.NEWEST.items(),
 ]
 
