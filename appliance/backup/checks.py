@@ -23,8 +23,6 @@ from appliance.workspace.datadir import SHARED_STORES, STORES
 CREATE = "agentlip backup create"
 VERIFY = "agentlip backup verify --latest"
 SCHEDULE = "agentlip backup schedule"
-LEFTOVERS = (".partial-", ".removed-")
-LEFT_SECONDS_MIN = 3600  # a check that still runs has not taken longer than this
 FILES_MAX = 10_000  # sizes of files that one check compares
 _MIB = 1024 * 1024
 
@@ -135,7 +133,6 @@ def _whole(context: Context) -> Iterator[Finding]:
         elif left > 0:
             left -= len(listed.manifest.files)
             yield from _files(listed, listed.manifest)
-    yield from _leftovers(context, backups)
 
 
 def _files(listed: ListedBackup, manifest: BackupManifest) -> Iterator[Finding]:
@@ -174,23 +171,6 @@ def _aside(listed: ListedBackup) -> str:
 def _move_aside(path: Path) -> str:
     quoted = shlex.quote(str(path))
     return f"mv {quoted} {quoted}.damaged"
-
-
-def _leftovers(context: Context, backups: BackupDirectory) -> Iterator[Finding]:
-    if backups.is_busy():
-        return
-    try:
-        names = sorted(
-            entry.name
-            for entry in os.scandir(backups.root)
-            if entry.name.startswith(LEFTOVERS)
-            and context.clock.now_ms() / 1000 - entry.stat().st_mtime > LEFT_SECONDS_MIN
-        )
-    except OSError:
-        return
-    for name in names:
-        sentence = "an interrupted command left it; the next backup removes it"
-        yield LEFTOVER.finding(name, sentence)
 
 
 def _unfinished_restore(context: Context) -> Iterator[Finding]:
@@ -286,13 +266,6 @@ INCOMPLETE = Problem(
     " backup targets`.",
     Severity.ERROR,
 )
-LEFTOVER = Problem(
-    "leftover",
-    "A command was interrupted. Nothing reads its files.",
-    "The next backup removes them: `agentlip backup create`.",
-    Severity.INFO,
-    hint=CREATE,
-)
 DAMAGED = Problem(
     "damaged",
     "Bytes of the backup have changed on the disk, so it can't be restored.",
@@ -348,7 +321,7 @@ CHECKS = (
         inspects="all backups are complete, as far as names and sizes show",
         find=_whole,
         reads=f"{_MANIFESTS}, and the sizes of their files",
-        problems=(SETS_UNREADABLE, INCOMPLETE, LEFTOVER),
+        problems=(SETS_UNREADABLE, INCOMPLETE),
     ),
     Check(
         name="backup.content",

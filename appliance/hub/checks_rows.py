@@ -87,12 +87,6 @@ def _order(context: Context) -> Iterator[Finding]:
     for window in _windows(context):
         yield from _breaks(window.breaks, _MIXED)
         yield from _backwards(window.events)
-        if window.sequence is not None and window.last > window.sequence:
-            yield ABOVE_SEQUENCE.finding(
-                "events",
-                f"event {window.last} is above the highest id that was given out,"
-                f" {window.sequence}; the next event corrects it",
-            )
 
 
 def _deleted(context: Context) -> Iterator[Finding]:
@@ -266,12 +260,6 @@ _GAP = Problem(
     hint=COPY,
 )
 _NEWEST = "the newest 1,000 events"
-ABOVE_SEQUENCE = Problem(
-    "above-sequence",
-    "Another program changed the counter of ids. SQLite continues above the highest event, so"
-    " nothing is lost.",
-    "Nothing has to be done. Find the program that writes to the store.",
-)
 END = Problem(
     "end",
     "The newest events were deleted. Clients that have read them know more than the hub.",
@@ -291,8 +279,8 @@ CHECKS = (
         name="events.order",
         inspects="the newest events are in the order in which they happened",
         find=_order,
-        reads=f"{_NEWEST}, and the highest id given out (`sqlite_sequence`)",
-        problems=(_MIXED, _TIME, ABOVE_SEQUENCE),
+        reads=_NEWEST,
+        problems=(_MIXED, _TIME),
     ),
     Check(
         name="events.deleted",

@@ -1,4 +1,4 @@
-"""Checks of the outbox: dead letters, sends that wait, claims, capacity, lost ids."""
+"""Checks of the outbox: dead letters, sends that wait, capacity, lost ids."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,6 @@ _PIECE_ROWS = 500
 WAITING_MS = 3_600_000  # a broker may be away for less
 _NEAR = 0.8
 _REFUSED = 0.95  # new sends are refused from here
-CLAIMED = "SELECT count(*), min(id) FROM outbox WHERE status = 'inflight'"
 OPEN = (
     "SELECT (SELECT count(*) FROM outbox WHERE status = 'pending')"
     " + (SELECT count(*) FROM outbox WHERE status = 'inflight')"
@@ -77,20 +76,6 @@ def _fingerprints(context: Context) -> Iterator[Finding]:
                     )
 
 
-def _claims(context: Context) -> Iterator[Finding]:
-    """While an appliance runs, claims are its own."""
-    if context.lock().held:
-        return
-    for connection in context.with_tables("outbox", "outbox"):
-        count, first = connection.execute(CLAIMED).fetchone()
-        if count:
-            yield LEFT_BEHIND.finding(
-                f"send {first}",
-                f"{count} sends were being delivered when the appliance ended; the next start"
-                " delivers them again, and receivers recognize them by their ids",
-            )
-
-
 def _room(context: Context) -> Iterator[Finding]:
     settings = section(context.datadir.settings_file, "outbox", OutboxSettings)
     if settings is None:
@@ -141,13 +126,6 @@ ALTERED = Problem(
     "Look at it: `agentlip outbox inspect ID`. Drop it if it is wrong: `agentlip outbox drop ID`.",
     Severity.ERROR,
 )
-LEFT_BEHIND = Problem(
-    "left-behind",
-    "The appliance was killed while it delivered. Nothing is lost.",
-    "Nothing has to be done: the next start returns the sends to the queue.",
-    Severity.INFO,
-    hint="agentlipd up",
-)
 FULL = Problem(
     "full",
     "From 95 % of a limit on, the outbox refuses new sends.",
@@ -194,13 +172,6 @@ CHECKS = (
         find=_fingerprints,
         reads="all sends whose payload is still stored",
         problems=(ALTERED,),
-    ),
-    Check(
-        name="outbox.claims",
-        inspects="no ended process left sends that it was delivering",
-        find=_claims,
-        reads="the sends with the state `inflight` in `outbox.sqlite3`, if no appliance runs",
-        problems=(LEFT_BEHIND,),
     ),
     Check(
         name="outbox.room",

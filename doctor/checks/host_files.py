@@ -21,7 +21,7 @@ from appliance.export.settings import ExportSettings
 from appliance.kernel import meta
 from appliance.kernel.ownership import user_name
 from appliance.workspace import manifest
-from appliance.workspace.datadir import FOLDERS, STORES
+from appliance.workspace.datadir import STORES
 from appliance.workspace.migration import load
 from doctor import schema_model
 
@@ -333,8 +333,6 @@ def groups_of(uid: int) -> frozenset[int]:
 def _logs(context: Context) -> Iterator[Finding]:
     folder = context.datadir.logs
     if not folder.is_dir():
-        if _origin(context) is not None:
-            yield MISSING.finding(folder.name, "the directory of the logs is missing")
         return
     if context.disk_problem != "read-only":
         for path, needed in ((folder, os.W_OK | os.X_OK), (folder / _LOG, os.W_OK)):
@@ -412,12 +410,6 @@ OTHER_USER = Problem(
     "Run the doctor as the owner: the hint names the command.",
     Severity.ERROR,
 )
-MISSING = Problem(
-    "missing",
-    "`agentlipd up` has no directory for its log.",
-    f"The next start creates it, as it does {', '.join(FOLDERS)}.",
-    hint="agentlipd restart",
-)
 NOT_WRITABLE = Problem(
     "not-writable",
     "`agentlipd up` can't write its log and does not start.",
@@ -446,9 +438,9 @@ CHECKS = (
     ),
     Check(
         name="host.logs",
-        inspects="the directory of the logs exists, can be written, and is not too large",
+        inspects="the directory of the logs can be written, and is not too large",
         find=_logs,
         reads="`.agentlip/logs` and the sizes of its files",
-        problems=(MISSING, NOT_WRITABLE, TOO_LARGE),
+        problems=(NOT_WRITABLE, TOO_LARGE),
     ),
 )

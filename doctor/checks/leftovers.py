@@ -56,9 +56,7 @@ def _in_folder(context: Context, folder: Path, now_seconds: float) -> Iterator[F
         except OSError:
             continue
         name = str(path.relative_to(context.datadir.workspace))
-        if path == context.datadir.socket_file and stat.S_ISSOCK(state.st_mode):
-            yield SOCKET.finding(name, "the socket of an appliance that no longer runs")
-        elif (
+        if (
             stat.S_ISREG(state.st_mode)
             and TEMPORARY.fullmatch(entry.name)
             and now_seconds - state.st_mtime > AGE_SECONDS_MIN
@@ -74,13 +72,6 @@ def free_share(connection: sqlite3.Connection) -> float:
 
 
 _REPAIR = "agentlip doctor repair --run host.leftovers"
-SOCKET = Problem(
-    "socket",
-    "An appliance ended without removing its socket. The next start replaces it.",
-    "`agentlip doctor repair` removes it.",
-    Severity.INFO,
-    hint=_REPAIR,
-)
 INCOMPLETE = Problem(
     "incomplete",
     "A program ended before a file was complete. The file has another name until then, so nothing"
@@ -103,7 +94,7 @@ CHECKS = (
         name="host.leftovers",
         inspects="no files of interrupted programs are left",
         reads="the names and ages of files in .agentlip, backups and locks",
-        problems=(SOCKET, INCOMPLETE),
+        problems=(INCOMPLETE,),
         find=_leftovers,
     ),
     Check(

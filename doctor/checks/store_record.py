@@ -30,10 +30,6 @@ def _record(context: Context) -> Iterator[Finding]:
             f"its data was lost, and it was created again or continued without it at {at}"
             " (--accept-loss)",
         )
-    if record.stores and not (context.datadir.dir / manifest.FILE).exists():
-        yield NO_RECORD.finding(
-            manifest.FILE, "the record of the stores is missing; the next start creates it again"
-        )
 
 
 def _hint(context: Context, error: StoreLost) -> str:
@@ -117,12 +113,6 @@ ACCEPTED_LOSS = Problem(
     "Nothing to do.",
     Severity.INFO,
 )
-NO_RECORD = Problem(
-    "no-record",
-    "The file that lists the stores is missing. Its copy is intact.",
-    "The next start writes the file again.",
-    hint="agentlipd restart",
-)
 CHANGED = Problem(
     "changed",
     "Somebody changed the rows with SQL, so a token or member may have rights that nobody granted,"
@@ -147,7 +137,7 @@ CHECKS = (
         find=_record,
         reads="`.agentlip/stores.json`, its copy in `auth.sqlite3`, the id of each store, and the"
         " newest event id in `.agentlip/newest-event` and in the hub",
-        problems=(*LOST.values(), ACCEPTED_LOSS, NO_RECORD),
+        problems=(*LOST.values(), ACCEPTED_LOSS),
     ),
     Check(
         name="store.rows",

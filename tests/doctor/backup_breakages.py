@@ -23,7 +23,6 @@ from tests.doctor.workspace import WorkspaceFixture
 from tests.support.backup_commands import make_backup, verified
 
 _NEW = "only a new backup helps, and it takes as long as it takes"
-_HARMLESS = "nothing is wrong"
 
 
 def sets_of(workspace: WorkspaceFixture) -> BackupDirectory:
@@ -73,13 +72,6 @@ def failed(workspace: WorkspaceFixture) -> None:
         error="the target disk refused it", hint="agentlip backup targets",
     )  # fmt: skip
     write_failures(sets_of(workspace).root, [failure])
-
-
-def leftover(workspace: WorkspaceFixture) -> None:
-    seconds = workspace_now_ms() / 1000 - 7200
-    path = sets_of(workspace).root / ".partial-20261101T000000Z-abcdef"
-    path.mkdir(mode=0o700, parents=True)
-    os.utime(path, (seconds, seconds))
 
 
 def interrupted_restore(workspace: WorkspaceFixture) -> None:
@@ -143,7 +135,6 @@ BACKUPS = (
         ("backup.content:damaged",),
         "its content is not known",
     ),
-    Breakage("backup was interrupted", leftover, ("backup.sets:leftover",), _HARMLESS),
     Breakage("upload failed", failed, ("backup.failures:failing",), "the appliance tries again"),
     Breakage(
         "restore was interrupted",

@@ -110,7 +110,6 @@ FILES = (
         ("host.lock:left-behind",),
         START,
     ),
-    Breakage("no directory for logs", by.remove(".agentlip/logs"), ("host.logs:missing",), START),
     Breakage(
         "logs can't be written",
         by.mode(".agentlip/logs", 0o500),
@@ -201,12 +200,6 @@ STORE_FILES = (
         sql("outbox", "UPDATE x_migrations SET sha256 = 'x' WHERE number = 1"),
         ("store.schema:edited",),
         "the program must be installed again",
-    ),
-    Breakage(
-        "record of the stores is missing",
-        by.remove(".agentlip/stores.json"),
-        ("store.record:no-record",),
-        START,
     ),
     Breakage(
         "store is marked as suspect",

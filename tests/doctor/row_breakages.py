@@ -120,15 +120,6 @@ ROWS = (
         LOST,
     ),
     Breakage(
-        "event has an id that was not given out",
-        without_trigger(
-            "prevent_event_mutation",
-            "UPDATE sqlite_sequence SET seq = 5 WHERE name = 'events'",
-        ),
-        ("events.order:above-sequence",),
-        LOST,
-    ),
-    Breakage(
         "event in the middle was deleted",
         without_trigger("prevent_event_delete", "DELETE FROM events WHERE name = 'message.edited'"),
         _GAP,

@@ -2,11 +2,10 @@
 
 import json
 import os
-import socket
 import sqlite3
 import stat
 from collections.abc import Callable
-from contextlib import chdir, closing
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -101,17 +100,8 @@ def leave_temporary_files(workspace: WorkspaceFixture) -> None:
         os.utime(path, (0, 0))
 
 
-def leave_socket(workspace: WorkspaceFixture) -> None:
-    file = workspace.data.socket_file
-    # Relative, as the path of a socket has 107 bytes at most.
-    with chdir(file.parent), socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(file.name)
-    file.chmod(0o600)
-
-
 BREAKAGES = [
     (leave_temporary_files, "host.leftovers", ()),
-    (leave_socket, "host.leftovers", ()),
     (drop_objects, "store.objects", ()),
     (alter_objects, "store.objects", ()),
     (alter_search_trigger, "store.objects", ()),

@@ -168,15 +168,6 @@ def send(workspace: WorkspaceFixture, send_id: str, status: str) -> None:
     )
 
 
-def test_claims_of_an_ended_process_are_only_mentioned(workspace) -> None:
-    send(workspace, "s1", "pending")
-    assert problems(workspace, "outbox.claims") == []
-    send(workspace, "s2", "inflight")
-    assert problems(workspace, "outbox.claims") == [("info", "left-behind")]
-    with workspace.running():
-        assert problems(workspace, "outbox.claims") == []
-
-
 @pytest.mark.parametrize(
     ("sends_max", "expected"),
     [(100, []), (12, [("warning", "full")]), (10, [("error", "full")])],
