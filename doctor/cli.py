@@ -3,7 +3,7 @@
 Exit codes: 0 no problems, 1 warnings (with --strict), 2 errors, 3 the checks could not run.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -26,7 +26,6 @@ from doctor.cli_options import (
     WorkspaceFlag,
     datadir_of,
     is_json,
-    names_in,
     option,
     report_failure,
 )
@@ -89,7 +88,7 @@ def bare(
             if path.exists() and not datadir.suspect_file(name).exists():
                 left = fold_log(path)
                 typer.echo(f"{name}: {left} bytes are left in the write-ahead log", err=True)
-    raise typer.Exit(cli_check.perform(_request(ctx)))
+    raise typer.Exit(cli_check.perform(ctx))
 
 
 @app.command()
@@ -108,7 +107,7 @@ def check(
 ) -> None:
     """Check the workspace and its hub for problems. This is the default."""
     del workspace, as_json, only, group, everything, strict, quiet, verbose, nagios
-    raise typer.Exit(cli_check.perform(_request(ctx)))
+    raise typer.Exit(cli_check.perform(ctx))
 
 
 @app.command("list")
@@ -159,22 +158,3 @@ def clear(
         typer.echo(f"{store} is not damaged and no longer suspect; start it: agentlipd restart")
     else:
         typer.echo(f"{store} is not damaged and was not suspect")
-
-
-def _request(ctx: typer.Context) -> cli_check.CheckRequest:
-    """The request in the flags of this command and of those before it."""
-
-    def given(name: str) -> Any:
-        return option(ctx, name, ctx.params.get(name))
-
-    return cli_check.CheckRequest(
-        workspace=given("workspace"),
-        names=tuple(names_in(given("only"))),
-        groups=tuple(names_in(given("group"))),
-        everything=bool(given("everything")),
-        strict=bool(given("strict")),
-        quiet=bool(given("quiet")),
-        verbose=bool(given("verbose")),
-        as_json=is_json(ctx, ctx.params.get("as_json", False)),
-        nagios=bool(given("nagios")),
-    )

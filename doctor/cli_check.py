@@ -1,7 +1,6 @@
 """Runs the checks for the command line: which ones, how the result is printed, and progress."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import typer
@@ -11,45 +10,33 @@ from appliance.cli_support import ProgressLine
 from appliance.kernel.clock import SystemClock
 from doctor import nagios, report, run
 from doctor.checks import CHECKS
-from doctor.cli_options import datadir_of, settings_of
+from doctor.cli_options import datadir_of, flags_of, is_json, names_in, settings_of
 
 
-class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What the flags of `agentlip doctor` and `agentlip doctor check` ask for."""
-
-    workspace: Path | None = None
-    names: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    everything: bool = False
-    strict: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    as_json: bool = False
-    nagios: bool = False
-
-
-def perform(request: CheckRequest) -> int:
-    """Runs the checks, prints their result, and returns the exit code."""
-    checks = run.select(request.names, request.everything, request.groups)
-    datadir = datadir_of(request.workspace)
+def perform(ctx: typer.Context) -> int:
+    """Runs the checks that the flags choose, prints their result, and returns the exit code."""
+    given = flags_of(ctx)
+    everything = bool(given("everything"))
+    checks = run.select(names_in(given("only")), everything, names_in(given("group")))
+    datadir = datadir_of(given("workspace"))
     settings, off = settings_of(datadir)
     with run.context_outside(datadir, settings, SystemClock(), off) as context:
         facts = report.facts_of(context)
-        shown = progress_of(checks, wanted=not request.nagios)
+        shown = progress_of(checks, wanted=not given("nagios"))
         outcomes = run.examine(context, checks, shown)
         ProgressLine.clear()
-        if request.nagios:
+        if given("nagios"):
             text, code = nagios.line(context, outcomes)
             typer.echo(text)
             return code
     result = report.report(facts, outcomes)
-    every_check = request.verbose or request.everything
-    if request.as_json:
+    if is_json(ctx, ctx.params.get("as_json", False)):
         typer.echo(report.as_json(result))
     else:
-        for line in report.as_text(result, quiet=request.quiet, every_check=every_check):
+        every_check = everything or bool(given("verbose"))
+        for line in report.as_text(result, quiet=bool(given("quiet")), every_check=every_check):
             typer.echo(line)
-    return run.exit_code(outcomes, request.strict)
+    return run.exit_code(outcomes, bool(given("strict")))
 
 
 def progress_of(checks: tuple[Check, ...], *, wanted: bool = True) -> Callable[[Check], None]:

@@ -119,6 +119,11 @@ def option(ctx: typer.Context, name: str, given: Any = None) -> Any:
     return given
 
 
+def flags_of(ctx: typer.Context) -> Callable[[str], Any]:
+    """Reads the flags of a command, and of those before it, by their names."""
+    return lambda name: option(ctx, name, ctx.params.get(name))
+
+
 def is_json(ctx: typer.Context, given: bool) -> bool:
     return bool(option(ctx, "as_json", given) or option(ctx, "as_jsonl"))
 

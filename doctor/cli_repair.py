@@ -25,6 +25,7 @@ from doctor.cli_options import (
     JsonFlag,
     WorkspaceFlag,
     datadir_of,
+    flags_of,
     is_json,
     names_in,
     option,
@@ -174,10 +175,7 @@ def repair(
 
 def perform(ctx: typer.Context, workspace: Path | None, as_json: bool) -> None:
     """Repairs as the flags of this command and of those before it say."""
-
-    def given(name: str) -> Any:
-        return option(ctx, name, ctx.params.get(name))
-
+    given = flags_of(ctx)
     data, only = bool(given("data")), given("only")
     if data and not only:
         raise Invalid(

@@ -28,7 +28,7 @@ from doctor import damage
 from doctor.actions import ACTIONS, Target
 from doctor.checks import CHECKS
 from doctor.derived import DERIVED
-from doctor.ownership import Owner, only_repair, writer_lock
+from doctor.ownership import only_repair, writer_lock
 from doctor.run import COUNTED_MAX, MORE, CheckOutcome, run_check
 from doctor.saved_files import SavedFiles, bytes_needed, prune
 from doctor.wire import STOP
@@ -219,7 +219,7 @@ class Repair:
         self._progress = progress
         self._by_owner = by_owner
         self._stop = _stopped(again)
-        self._owner: Owner | None = None
+        self._owner = ""  # the process that uses the workspace
         self._whole: dict[str, list[str]] = {}
 
     def apply(self, steps: Sequence[Step]) -> list[AppliedStep]:
@@ -228,7 +228,7 @@ class Repair:
         Raises RepairRunning, RepairRefused, DiskUnusable, StorageFull or OSError before anything is
         changed. A step that fails later does not prevent the others."""
         self._refuse_disk()
-        with only_repair(self._datadir, self._clock):
+        with only_repair(self._datadir):
             with writer_lock(self._datadir, self._clock) as owner:
                 self._owner = owner
                 applied = self._apply_all(steps)
@@ -269,7 +269,7 @@ class Repair:
         if refusal is not None:
             return REFUSED, refusal
         try:
-            if self._owner is not None and step.by_owner and self._by_owner is not None:
+            if self._owner and step.by_owner and self._by_owner is not None:
                 return DONE, self._by_owner.apply(step)
             self._refuse_damage(step)
             action = ACTIONS[step.action]
@@ -284,7 +284,7 @@ class Repair:
 
     def _refusal(self, step: Step) -> str | None:
         """Why a step is not begun."""
-        if self._owner is None or ACTIONS[step.action].beside_owner:
+        if not self._owner or ACTIONS[step.action].beside_owner:
             return None
         if step.by_owner and self._by_owner is not None:
             return None

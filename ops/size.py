@@ -26,7 +26,7 @@ BUDGETS = {
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
-    "doctor": 6_878, "hub": 6_860, "child": 314, "spark": 5_260, "kernel": 3_410, "backup": 4_708,
+    "doctor": 6_835, "hub": 6_860, "child": 314, "spark": 5_260, "kernel": 3_410, "backup": 4_708,
     "courier": 4_500, "export": 3_560, "broker": 3_690, "sdk": 3_470, "outbox": 3_160,
     "web": 3_240, "workspace, recovery, upgrade": 2_823,
     OTHER: 10_580, "tests": 72_500,
