@@ -1,21 +1,20 @@
 """Brings a backup back from a target. It gets its name when all of it was compared with its
 hashes."""
 
-import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
 
 from appliance.backup.backup_directory import NAME, BackupDirectory, check_space, writing
 from appliance.backup.errors import BackupDamaged, BackupNotFound
-from appliance.backup.manifest import BackupFile, BackupManifest
+from appliance.backup.manifest import BackupManifest
 from appliance.backup.remote import names_in, read_file, read_manifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import check_hash
 from appliance.backup.target import BackupTarget
 from appliance.backup.unpack import TellFile
-from appliance.kernel.ownership import open_own
 from appliance.kernel.store_errors import free_bytes
+from appliance.kernel.whole_file import new_file
 
 
 def newest_at(target: BackupTarget) -> str:
@@ -81,17 +80,6 @@ def _fetch_files(
     for file in manifest.files:
         if tell is not None:
             tell(f"{manifest.name} from {target.name}", done, manifest.stored_bytes)
-        _fetch_file(target, manifest.name, file, into / file.name)
+        with writing(), new_file(into / file.name) as opened:
+            opened.writelines(read_file(target, manifest.name, file))
         done += file.stored_bytes
-
-
-def _fetch_file(target: BackupTarget, name: str, file: BackupFile, path: Path) -> None:
-    with writing():
-        descriptor = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    with os.fdopen(descriptor, "wb") as opened:
-        for piece in read_file(target, name, file):
-            with writing():
-                opened.write(piece)
-        with writing():
-            opened.flush()
-            os.fsync(opened.fileno())

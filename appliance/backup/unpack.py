@@ -10,8 +10,7 @@ from appliance.backup.backup_directory import writing
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupFile, BackupManifest
-from appliance.kernel.ownership import open_own
-from appliance.kernel.whole_file import sync_directory
+from appliance.kernel.whole_file import new_file, sync_directory
 from appliance.workspace.swap import make_folders
 
 TellFile = Callable[[str, int, int], None]
@@ -65,23 +64,14 @@ def _unpack_file(
     identities: Identities | None,
     tell: TellFile | None,
 ) -> None:
+    if target.exists() or target.is_symlink():
+        raise BackupNotWritable(f"{file.path} exists already", details={"file": file.path})
     try:
-        with writing():
-            descriptor = open_own(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    except BackupNotWritable as error:
-        if not target.exists():
-            raise
-        raise BackupNotWritable(
-            f"{file.path} exists already", details={"file": file.path}
-        ) from error
-    try:
-        with writing(), os.fdopen(descriptor, "wb") as opened:
+        with writing(), new_file(target) as opened:
             progress = _count(tell, file.path, file.bytes)
             secret_keys = keys.keys_of(manifest, identities)
             stored.read(backup_path, file, opened, secret_keys, progress)
-            opened.flush()
             os.fchmod(opened.fileno(), file.restored_mode)
-            os.fsync(opened.fileno())
     except BaseException:
         with suppress(OSError):
             target.unlink()
