@@ -72,11 +72,6 @@ CAUSES: tuple[Cause, ...] = (
     Cause("store.schema:newer", ("store.objects:*",), same_subject=True),
     Cause("events.scope:no-scope", ("export.agrees:differs",), on_demand=True),
     Cause("export.agrees:differs", ("events.rows*:differs",), on_demand=True),
-    Cause(
-        "host.private:many-open",
-        ("host.*:too-open", "identity.private:too-open"),
-        on_demand=True,
-    ),
     Cause("host.token:*", ("store.record:missing",), same_subject=True),
     Cause("store.log:ignored-frames", ("store.record:behind",), same_subject=True),
     Cause("store.suspect:*", ("store.writer:*",), same_subject=True),

@@ -27,7 +27,7 @@ class StillDamaged(Conflict):
 class StoreUnreadable(Unavailable):
     code = "STORE_UNREADABLE"
     default_message = "the store can't be read"
-    default_hint = "agentlip doctor --run host.disk,host.data-directory"
+    default_hint = "agentlip doctor --run host.disk,host.owner"
 
 
 def accept_rows(datadir: DataDir, store: str) -> list[str]:

@@ -5,13 +5,12 @@ its own repairs all findings of its check. A finding without a step can't be rep
 """
 
 import sqlite3
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from appliance.checks.check import Finding, Severity
 from appliance.checks.context import Context
-from appliance.checks.plans import Plan, change, rebuild, remove, restrict_subjects
+from appliance.checks.plans import Plan, change, rebuild, remove, restrict
 from appliance.checks.repairs import DerivedPart
 from appliance.checks.step import Step
 from appliance.workspace.datadir import STORES
@@ -24,18 +23,15 @@ NOT_WRITABLE_BY_ALL = "0775"
 # -- files ---------------------------------------------------------------------------------
 
 
-_private_file = restrict_subjects(lambda datadir, name: datadir.dir / name)
+def _settings_file(_context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
+    for finding in findings:
+        if finding.problem == "too-open":
+            yield restrict(finding.check, finding.subject, finding.subject, NOT_WRITABLE_BY_ALL)
 
 
 def _server_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    if context.lock().held:
-        yield from _private_file(context, findings)
-        return
-    path = context.datadir.server_file
-    for finding in findings:
-        if finding.subject == path.name:
-            yield remove(context.datadir, finding, path)
-            return
+    if not context.lock().held:
+        yield remove(context.datadir, findings[0], context.datadir.server_file)
 
 
 def _leftovers(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
@@ -102,13 +98,9 @@ def rebuild_steps(context: Context, what: str, findings: Iterable[Finding] = ())
 
 
 PLANS: dict[str, Plan] = {
-    "host.data-directory": restrict_subjects(lambda datadir, _: datadir.dir, bits=stat.S_IWOTH),
     "host.leftovers": _leftovers,
     "host.server-file": _server_file,
-    "host.token": _private_file,
-    "settings.file": restrict_subjects(
-        lambda datadir, name: datadir.workspace / name, NOT_WRITABLE_BY_ALL, stat.S_IWOTH
-    ),
+    "settings.file": _settings_file,
     "store.objects": _objects,
     "store.integrity": _integrity,
     "store.free-pages": _free_pages,

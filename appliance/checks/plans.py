@@ -4,7 +4,7 @@ A plan only reads. A step has the subject of the finding that it repairs; a step
 its own repairs all findings of its check. A finding without a step can't be repaired automatically.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from appliance.checks.check import Finding
@@ -30,33 +30,6 @@ def restrict(check: str, subject: str, name: str, mask: str) -> Step:
         action="set-mode",
         arguments={"path": name, "mode": mask},
     )
-
-
-def is_open(path: Path, bits: int = 0o077) -> bool:
-    """Whether the mode of a file or directory has any of these bits. Links are not followed."""
-    try:
-        return not path.is_symlink() and bool(path.stat().st_mode & bits)
-    except OSError:
-        return False
-
-
-def restrict_subjects(
-    where: Callable[[DataDir, str], Path], mode: str = OWNER_ONLY, bits: int = 0o077
-) -> Plan:
-    """Takes permissions from the files of the subjects.
-
-    where  where they are
-    bits   the modes that a repair takes away
-    """
-
-    def plan(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-        for finding in findings:
-            path = where(context.datadir, finding.subject)
-            if is_open(path, bits):
-                name = _relative(context.datadir, path)
-                yield restrict(finding.check, finding.subject, name, mode)
-
-    return plan
 
 
 def remove(datadir: DataDir, finding: Finding, path: Path) -> Step:

@@ -1,8 +1,7 @@
-"""Checks of the member key: private files, a readable key, the same machine."""
+"""Checks of the member key: a readable key, the same machine."""
 
 import os
 import shlex
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import msgspec
 
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
-from appliance.checks.plans import restrict_subjects
 from appliance.checks.sections import section
 from appliance.identity import host
 from appliance.identity.host import HostFingerprint
@@ -18,7 +16,6 @@ from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
 from appliance.kernel.ownership import read_regular
 from appliance.workspace import manifest
-from appliance.workspace.datadir import DataDir
 
 FOLDER = "identity"
 SECRETS = (
@@ -29,20 +26,6 @@ SECRETS = (
 )
 _FILE_BYTES_MAX = 256 * 1024
 _ACCEPT = "agentlip identity accept-host # for a copy: agentlip identity remint --yes"
-
-
-def _private(context: Context) -> Iterator[Finding]:
-    folder = context.datadir.dir / FOLDER
-    if not folder.is_dir():
-        return
-    for path in (folder, *sorted(folder.iterdir())):
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & 0o077:
-            yield TOO_OPEN.finding(
-                path.name,
-                f"other users of this machine can access the member key (mode {mode:04o})",
-                f"chmod go= {path}",
-            )
 
 
 def _keypair(context: Context) -> Iterator[Finding]:
@@ -111,11 +94,6 @@ def _machine(context: Context) -> Iterator[Finding]:
         )
 
 
-TOO_OPEN = Problem(
-    "too-open",
-    "Other users of this machine can read the member key, and send as this appliance.",
-    "Remove the permission: `chmod go= FILE`.",
-)
 MISSING = Problem(
     "missing",
     "This workspace had a member key, and its file is gone. The appliance will not start again.",
@@ -152,21 +130,7 @@ OTHER_MACHINE = Problem(
 )
 
 
-def _file_of_key(datadir: DataDir, name: str) -> Path:
-    """Subjects are the name of the directory of the member key, and the names of files in it."""
-    folder = datadir.dir / "identity"
-    return folder if name == folder.name else folder / name
-
-
 CHECKS = (
-    Check(
-        name="identity.private",
-        inspects="only the owner can read the member key",
-        find=_private,
-        repair=restrict_subjects(_file_of_key),
-        reads="the modes of `.agentlip/identity` and its files",
-        problems=(TOO_OPEN,),
-    ),
     Check(
         name="identity.keypair",
         inspects="the member key can be read",

@@ -1,10 +1,8 @@
-"""Checks of the machine and the process: disk, permissions, lock, server.json, event loop."""
+"""Checks of the machine and the process: disk, token, lock, server.json, event loop."""
 
 import os
-import stat
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
@@ -69,36 +67,13 @@ def free_bytes_min(limits: DoctorSettings, total: int) -> tuple[float, float]:
     )
 
 
-def _data_directory(context: Context) -> Iterator[Finding]:
-    path = context.datadir.dir
-    if path.stat().st_mode & stat.S_IWOTH:
-        yield DATA_DIRECTORY_TOO_OPEN.finding(
-            path.name, "all users can write to the data directory", f"chmod go= {path}"
-        )
-    if context.disk_problem != "read-only" and not os.access(path, os.W_OK):
-        yield NOT_WRITABLE.finding(
-            path.name, f"user {os.geteuid()} can't write to the data directory", f"ls -ld {path}"
-        )
-
-
 def _token(context: Context) -> Iterator[Finding]:
     path = context.datadir.token_file
     if path.exists():
-        yield from _private(path)
         if context.datadir.read_token() is None:
             yield EMPTY.finding(path.name, "the token file is empty")
     elif context.lock().held:
         yield TOKEN_MISSING.finding(path.name, "a hub runs, but its token file is missing")
-
-
-def _private(path: Path) -> Iterator[Finding]:
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        yield TOO_OPEN.finding(
-            path.name,
-            f"other users can read or write it (mode {mode:04o}), and it contains a secret",
-            f"chmod 600 {path}",
-        )
 
 
 def _lock(context: Context) -> Iterator[Finding]:
@@ -140,7 +115,6 @@ def _server_file(context: Context) -> Iterator[Finding]:
                 path.name, "a hub runs, but the file with its address is missing"
             )
         return
-    yield from _private(path)
     if server is None:
         yield INVALID.finding(path.name, "the file can't be decoded")
     elif not view.held:
@@ -209,23 +183,6 @@ PAUSED = Problem(
 )
 LOW = Problem(
     "low", "The disk will be full soon.", "Free disk space, or change the limits `doctor.disk_…`."
-)
-DATA_DIRECTORY_TOO_OPEN = Problem(
-    "too-open",
-    "Any user of this machine can replace the data.",
-    "Remove the permission: `chmod go= .agentlip`.",
-)
-NOT_WRITABLE = Problem(
-    "not-writable",
-    "The user who runs the doctor can't write to the data directory.",
-    "Run as the owner of the directory, or change its owner.",
-    Severity.ERROR,
-)
-TOO_OPEN = Problem(
-    "too-open",
-    "Other users of this machine can read the file, and with its secret do everything.",
-    "Make the file private: `chmod 600 FILE`. If others may have read it, issue a new token.",
-    Severity.ERROR,
 )
 EMPTY = Problem(
     "empty",
@@ -316,18 +273,11 @@ CHECKS = (
         problems=(READ_ONLY, FULL, PAUSED, LOW),
     ),
     Check(
-        name="host.data-directory",
-        inspects="permissions of the data directory",
-        find=_data_directory,
-        reads="the mode of `.agentlip`, and whether this user can write to it",
-        problems=(DATA_DIRECTORY_TOO_OPEN, NOT_WRITABLE),
-    ),
-    Check(
         name="host.token",
-        inspects="the token file is private",
+        inspects="the token file holds a token",
         find=_token,
-        reads="the mode and content of `.agentlip/token`",
-        problems=(TOO_OPEN, EMPTY, TOKEN_MISSING),
+        reads="the content of `.agentlip/token`",
+        problems=(EMPTY, TOKEN_MISSING),
     ),
     Check(
         name="host.lock",
@@ -339,16 +289,10 @@ CHECKS = (
     ),
     Check(
         name="host.server-file",
-        inspects="server.json is private and names the running hub",
+        inspects="server.json names the running hub",
         find=_server_file,
         reads="`.agentlip/server.json` and the writer lock",
-        problems=(
-            TOO_OPEN,
-            SERVER_FILE_MISSING,
-            INVALID,
-            SERVER_FILE_LEFT_BEHIND,
-            OTHER_INSTANCE,
-        ),
+        problems=(SERVER_FILE_MISSING, INVALID, SERVER_FILE_LEFT_BEHIND, OTHER_INSTANCE),
     ),
     Check(
         name="host.process",

@@ -14,7 +14,7 @@ import msgspec
 
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
-from appliance.checks.plans import OWNER_ONLY, is_open, restrict
+from appliance.checks.plans import OWNER_ONLY, restrict
 from appliance.checks.sections import section
 from appliance.checks.step import Step
 from appliance.export.settings import ExportSettings
@@ -30,7 +30,8 @@ _OTHERS = 0o077
 _OTHERS_WRITE = 0o022
 _OTHERS_ENTER = 0o011
 _LOG = "agentlipd.log"
-_CHECKED_ELSEWHERE = ("token", "server.json", "identity", "jobs")
+_SECRETS = ("token", "server.json", "identity")
+_CHECKED_ELSEWHERE = "jobs"
 _LISTED_MAX = 3  # more open files have one cause: a `chmod -R`, or a copy
 _UNFINISHED = ".partial-"  # a backup that is made or verified, in a private directory
 LOGS_BYTES_MAX = 100 * _MIB  # above it, somebody should look which file grows
@@ -73,8 +74,8 @@ def _private(context: Context) -> Iterator[Finding]:
     )
 
 
-def open_entries(context: Context, everything: bool = False) -> Iterator[Entry]:
-    """The entries that other users may use. `everything`: also those that other checks report."""
+def open_entries(context: Context) -> Iterator[Entry]:
+    """The entries that other users may use."""
     folder = context.datadir.dir
     exported = _export_folders(context)
     running = context.lock().held
@@ -84,9 +85,7 @@ def open_entries(context: Context, everything: bool = False) -> Iterator[Entry]:
         parts = entry.path.relative_to(folder).parts
         if any(part.startswith(_UNFINISHED) for part in parts[:-1]):
             continue
-        first = parts[:1]
-        reported = entry.path == folder and entry.state.st_mode & stat.S_IWOTH
-        if (reported or (first and first[0] in _CHECKED_ELSEWHERE)) and not everything:
+        if parts[:1] == (_CHECKED_ELSEWHERE,):
             continue
         if not _may_be_open(entry, folder, exported) and (
             running or not _exists_while_open(entry.path)
@@ -98,16 +97,18 @@ def _close(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     """Subjects are paths relative to the workspace."""
     for finding in findings:
         many = finding.problem == MANY_OPEN.name
-        names = [entry.name for entry in open_entries(context, everything=True)] if many else []
-        for name in names or [finding.subject]:
-            if is_open(context.datadir.workspace / name):
-                yield restrict(finding.check, finding.subject, name, OWNER_ONLY)
+        names = [entry.name for entry in open_entries(context)] if many else [finding.subject]
+        for name in names:
+            yield restrict(finding.check, finding.subject, name, OWNER_ONLY)
 
 
 def _too_open(entry: Entry, reachable: bool, own: bool) -> Finding:
     mode = stat.S_IMODE(entry.state.st_mode)
     changeable = entry.state.st_mode & _of_others(entry.state) & _OTHERS_WRITE
-    severity = Severity.ERROR if changeable and reachable else Severity.WARNING
+    is_secret = entry.path.name in _SECRETS or entry.path.parent.name in _SECRETS
+    severity = Severity.WARNING if own else Severity.INFO
+    if is_secret or (changeable and reachable and own):
+        severity = Severity.ERROR
     kind = "directory" if entry.is_folder else "file"
     verb = "read or change" if changeable else "read"
     protected = "" if reachable else "; now only the data directory's own mode prevents it"
@@ -115,7 +116,7 @@ def _too_open(entry: Entry, reachable: bool, own: bool) -> Finding:
         entry.name,
         f"other users of this machine may {verb} the {kind} (mode {mode:04o}){protected}",
         f"chmod go= {shlex.quote(str(entry.path))}",
-        severity=severity if own else Severity.INFO,
+        severity=severity,
     )
 
 

@@ -84,7 +84,7 @@ def test_repair_is_recorded_with_its_steps(workspace: Path) -> None:
     assert agentlip("doctor", "repair", "--yes", cwd=workspace).code == 0
     (act,) = acts(workspace)
     assert (act["act"], act["outcome"]) == ("agentlip doctor repair", "done")
-    assert "host.token" in act["began"]["request"]["steps"][0]
+    assert "host.private" in act["began"]["request"]["steps"][0]
     assert act["ended"]["answer"][0]["outcome"] == "done"
 
 

@@ -6,7 +6,7 @@ from tests.doctor.breakages import DIFFERS, LOST, PEOPLE, START, Breakage, sql, 
 _REPORT = "it says what happened, and nothing is wrong now"
 
 FILES = (
-    Breakage("token is open", by.mode(".agentlip/token", 0o644), ("host.token:too-open",)),
+    Breakage("token is open", by.mode(".agentlip/token", 0o644), ("host.private:too-open",)),
     Breakage(
         "token is empty",
         write(".agentlip/token", ""),
@@ -17,7 +17,7 @@ FILES = (
     Breakage(
         "data directory is open to all",
         by.mode(".agentlip", 0o777),
-        ("host.data-directory:too-open",),
+        ("host.private:too-open",),
     ),
     Breakage(
         "data directory can be read by all",
@@ -28,9 +28,6 @@ FILES = (
         "everything can be read by all",
         by.open_to_all,
         ("host.private:many-open",),
-        explained=dict.fromkeys(
-            ("host.token:too-open", "identity.private:too-open"), "host.private:many-open"
-        ),
     ),
     Breakage(
         "database can be read by all",
@@ -102,7 +99,7 @@ FILES = (
     Breakage(
         "server.json is not JSON and open",
         write(".agentlip/server.json", "{", 0o644),
-        ("host.server-file:invalid", "host.server-file:too-open"),
+        ("host.server-file:invalid", "host.private:too-open"),
     ),
     Breakage(
         "lock of a hub that was killed",
@@ -125,7 +122,7 @@ FILES = (
     Breakage(
         "member key can be read by all",
         by.mode(".agentlip/identity/keypair.json", 0o644),
-        ("identity.private:too-open",),
+        ("host.private:too-open",),
     ),
     Breakage(
         "member key is not JSON",

@@ -99,7 +99,7 @@ def expiring_token(hub: ServedHub) -> Undo:
 
 BREAKAGES: dict[str, tuple[str, Callable[[ServedHub], Undo]]] = {
     "nothing more": ("host.disk", lambda hub: lambda: None),
-    "public token": ("host.token", lambda hub: mode(hub.datadir.token_file, 0o644)),
+    "public token": ("host.private", lambda hub: mode(hub.datadir.token_file, 0o644)),
     "public folder": ("host.private", lambda hub: mode(hub.datadir.dir, 0o755)),
     "public store": ("host.private", lambda hub: mode(hub.datadir.database("outbox"), 0o666)),
     "missing store": ("store.opens", lambda hub: moved(hub.datadir.database("outbox"))),
@@ -116,7 +116,7 @@ BREAKAGES: dict[str, tuple[str, Callable[[ServedHub], Undo]]] = {
         lambda hub: new_file(hub.workspace / "agentlip.config.ts", "export default {}"),
     ),
     "public member key": (
-        "identity.private",
+        "host.private",
         lambda hub: mode(hub.datadir.dir / "identity", 0o755),
     ),
     "dropped index": ("store.objects", dropped_index),

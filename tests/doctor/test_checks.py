@@ -95,13 +95,6 @@ def test_disk_thresholds_are_settings(tmp_path: Path, monkeypatch: pytest.Monkey
     assert workspace.find("host.disk") == []
 
 
-def test_data_directory_that_is_not_writable_is_found(
-    workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert severities(workspace, "host.data-directory") == ["error"]
-
-
 def test_lock_file_removed_from_a_running_hub_is_critical(workspace) -> None:
     with workspace.running(lock_intact=False):
         assert severities(workspace, "host.lock") == ["critical"]

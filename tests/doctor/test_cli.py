@@ -93,7 +93,7 @@ def test_quiet_prints_only_problems(
     os.chmod(workspace.data.token_file, 0o644)
     result = doctor(workspace, "--quiet")
     assert result.exit_code == 2
-    assert result.stdout.splitlines()[0].startswith("[bad]  host.token")
+    assert result.stdout.splitlines()[0].startswith("[bad]  host.private")
     assert len(result.stdout.splitlines()) == 2
 
 
@@ -126,9 +126,9 @@ def test_json_is_the_only_text_on_standard_output(workspace: WorkspaceFixture) -
     assert value["verdict"] == "error"
     assert (value["warnings"], value["errors"]) == (0, 1)
     (bad,) = [each for each in value["checks"] if each["findings"]]
-    assert bad["check"] == "host.token"
+    assert bad["check"] == "host.private"
     assert bad["findings"][0]["severity"] == "error"
-    assert bad["findings"][0]["hint"].startswith("chmod 600")
+    assert bad["findings"][0]["hint"].startswith("chmod go=")
     assert len(value["checks"]) == len(run.select([], True))
 
 

@@ -55,7 +55,7 @@ def test_error_exits_with_2_and_comes_before_warnings(workspace: WorkspaceFixtur
     os.chmod(workspace.data.token_file, 0o644)
     result = run_plugin(workspace, "check")
     assert result.exit_code == nagios.CRITICAL
-    assert result.stdout.startswith("AGENTLIP CRITICAL - host.token: ")
+    assert result.stdout.startswith("AGENTLIP CRITICAL - host.private: ")
     assert "; settings.unread: " in result.stdout
 
 

@@ -106,11 +106,11 @@ BREAKAGES = [
     (alter_objects, "store.objects", ()),
     (alter_search_trigger, "store.objects", ()),
     (open_folder_below, "host.private", ()),
-    (open_token, "host.token", ()),
-    (open_folder, "host.data-directory", ()),
+    (open_token, "host.private", ()),
+    (open_folder, "host.private", ()),
     (open_settings, "settings.file", ()),
     (leave_server_file, "host.server-file", ()),
-    (leave_open_server_file, "host.server-file", ()),
+    (leave_open_server_file, "host.private", ()),
     (drop_search, "hub.search", ()),
     (empty_search, "hub.search-in-step", ("--all",)),
     (skip_index, "store.integrity", ("--all",)),
@@ -229,20 +229,20 @@ def test_without_a_terminal_the_plan_is_only_shown(workspace: WorkspaceFixture) 
     open_token(workspace)
     result = repair(workspace)
     assert result.exit_code == 2
-    assert "1. host.token: give only the owner access to .agentlip/token" in result.stdout
+    assert "1. host.private: give only the owner access to .agentlip/token" in result.stdout
     assert "add --yes" in result.stdout
-    assert workspace.find("host.token") != []
+    assert workspace.find("host.private") != []
     assert not (workspace.data.dir / "repairs").exists()
 
 
 @pytest.mark.parametrize("spelling", ["--repair", "--fix", "repair"])
 def test_repair_has_three_spellings(workspace: WorkspaceFixture, spelling: str) -> None:
     open_token(workspace)
-    assert doctor(workspace, spelling, "--run", "host.token").exit_code == 2
-    assert doctor(workspace, spelling, "--run", "host.token", "--dry-run").exit_code == 2
-    assert workspace.find("host.token") != []
-    assert doctor(workspace, spelling, "--run", "host.token", "--yes").exit_code == 0
-    assert workspace.find("host.token") == []
+    assert doctor(workspace, spelling, "--run", "host.private").exit_code == 2
+    assert doctor(workspace, spelling, "--run", "host.private", "--dry-run").exit_code == 2
+    assert workspace.find("host.private") != []
+    assert doctor(workspace, spelling, "--run", "host.private", "--yes").exit_code == 0
+    assert workspace.find("host.private") == []
 
 
 def test_nothing_to_repair_changes_nothing(workspace: WorkspaceFixture) -> None:
@@ -286,7 +286,7 @@ def test_lost_table_is_left_to_a_recovery(workspace: WorkspaceFixture) -> None:
 def test_finding_with_a_cause_has_no_step(workspace: WorkspaceFixture) -> None:
     open_token(workspace)
     with workspace.context() as context:
-        outcomes = examine(context, select(["host.token"], False))
+        outcomes = examine(context, select(["host.private"], False))
         explained = [
             msgspec.structs.replace(
                 outcome,

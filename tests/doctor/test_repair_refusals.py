@@ -43,11 +43,11 @@ def test_beside_an_appliance_only_harmless_steps_are_applied(workspace: Workspac
     with workspace.running():
         result = repair(workspace, "--json", "--yes")
         steps = {each["step"]["check"]: each for each in json.loads(result.stdout)["results"]}
-        assert steps["host.token"]["outcome"] == DONE
+        assert steps["host.private"]["outcome"] == DONE
         assert steps["hub.search"]["outcome"] == REFUSED
         assert str(os.getpid()) in steps["hub.search"]["reason"]
         assert "agentlipd down" in steps["hub.search"]["reason"]
-    assert workspace.find("host.token") == []
+    assert workspace.find("host.private") == []
     assert repair(workspace, "--yes").exit_code == 0
     assert workspace.find("hub.search") == []
 
@@ -140,7 +140,7 @@ def test_second_repair_is_refused(workspace: WorkspaceFixture) -> None:
             apply(workspace)
     assert result.exit_code == 3
     assert "another repair is running in this workspace" in result.stderr
-    assert workspace.find("host.token") != []
+    assert workspace.find("host.private") != []
     assert repair(workspace, "--yes").exit_code == 0
 
 
@@ -187,7 +187,7 @@ def test_link_is_never_followed(workspace: WorkspaceFixture, tmp_path: Path) -> 
     (workspace.data.dir / "elsewhere").symlink_to(tmp_path)
     for path in (".agentlip/token", ".agentlip/elsewhere/mounted", "../mounted", str(secret)):
         step = Step(
-            check="host.token", subject="token", message="", action="set-mode",
+            check="host.private", subject="token", message="", action="set-mode",
             arguments={"path": path, "mode": "0700"},
         )  # fmt: skip
         (result,) = apply(workspace, step)

@@ -66,7 +66,7 @@ def test_repair_beside_a_hung_appliance_changes_no_store(
         process = start_doctor(hub.workspace, "repair", "--yes", "--json")
         out, _ = process.communicate(timeout=VERDICT_SECONDS_MAX)
         steps = {each["step"]["check"]: each for each in json.loads(out)["results"]}
-        assert steps["host.token"]["outcome"] == "done"
+        assert steps["host.private"]["outcome"] == "done"
         assert steps["hub.search"]["outcome"] == "refused"
         assert str(hub.pid) in steps["hub.search"]["reason"]
         assert state_of(used) == before
