@@ -65,10 +65,6 @@ CAUSES: tuple[Cause, ...] = (
         ("events.rows*:differs", "events.rows*:gap", "events.deleted:gap", "events.pairs:no-event"),
         on_demand=True,
     ),
-    Cause("events.rows*:missing", ("events.pairs:no-message",), same_subject=True, on_demand=True),
-    Cause(
-        "hub.channels:wrong-channel", ("events.rows*:differs",), same_subject=True, on_demand=True
-    ),
     Cause("store.schema:newer", ("store.objects:*",), same_subject=True),
     Cause("events.scope:no-scope", ("export.agrees:differs",), on_demand=True),
     Cause("export.agrees:differs", ("events.rows*:differs",), on_demand=True),

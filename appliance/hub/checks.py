@@ -114,13 +114,6 @@ NO_INDEX = Problem(
     Severity.INFO,
     hint="agentlipd restart",
 )
-WRONG_CHANNEL = Problem(
-    "wrong-channel",
-    "The message is listed in another channel than its topic.",
-    "`agentlip doctor repair --run hub.channels --data` sets the topic's channel.",
-    Severity.ERROR,
-    hint="agentlip doctor repair --run hub.channels --data --yes",
-)
 STALE = Problem(
     "stale",
     "Searches miss messages, or return messages that don't match.",
@@ -158,24 +151,6 @@ CHECKS = (
         repair=_index_again,
         reads="the schema of the hub's full-text index",
         problems=(NO_INDEX,),
-    ),
-    Check(
-        name="hub.channels",
-        inspects="every message is in its topic's channel",
-        cost=Cost.EXPENSIVE,
-        find=find_rows(
-            "hub",
-            RowRule(
-                WRONG_CHANNEL,
-                "SELECT m.id FROM messages AS m JOIN topics AS t ON t.id = m.topic_id"
-                " WHERE m.channel_id <> t.channel_id",
-                "message {0}",
-                "the message's channel differs from its topic's channel",
-            ),
-        ),
-        repair=change_messages("set-message-channel", "move message {} to its topic's channel"),
-        reads="the channel of every message and of its topic",
-        problems=(WRONG_CHANNEL,),
     ),
     Check(
         name="hub.search-in-step",

@@ -73,17 +73,6 @@ def _insert(connection: sqlite3.Connection, message_id: str, state: State) -> st
     return "wrote the row again"
 
 
-def set_channel(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
-    """Sets a message's channel to its topic's."""
-    changed = connection.execute(
-        "UPDATE messages SET channel_id = (SELECT channel_id FROM topics WHERE id = topic_id)"
-        " WHERE id = ?1 AND channel_id <>"
-        " (SELECT channel_id FROM topics WHERE topics.id = messages.topic_id)",
-        (arguments["message"],),
-    ).rowcount
-    return "changed channel_id" if changed else "its channel is its topic's"
-
-
 def replay(connection: sqlite3.Connection, message_id: str) -> State:
     """The state of a message after all its events, with the times of its last edit and of its
     deletion. Raises CannotRepair if events are missing or out of order."""

@@ -211,7 +211,4 @@ SCOPES = DerivedPart(
     stores=("hub",),
 )
 PARTS = (FTS, SCOPES)
-CHANGES: dict[str, Change] = {
-    "restore-message": message_repair.restore_message,
-    "set-message-channel": message_repair.set_channel,
-}
+CHANGES: dict[str, Change] = {"restore-message": message_repair.restore_message}

@@ -167,7 +167,6 @@ STORE_FILES = (
         LOST,
         dict.fromkeys(
             (
-                "hub.channels:damaged-store",
                 "events.rows:damaged-store",
                 "events.rows-all:damaged-store",
             ),

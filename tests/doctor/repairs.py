@@ -1,6 +1,7 @@
 """What tests of repairs share: the command, and a fingerprint of the data."""
 
 import hashlib
+import json
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import STORES
 from doctor.cli import app
 from doctor.repair import AppliedStep, Repair
-from tests.doctor.workspace import WorkspaceFixture
+from tests.doctor.workspace import NOW, WorkspaceFixture
 
 # Derived, or a record of what programs did; not what people and agents wrote.
 DERIVED = ("messages_fts", "x_cjk", "x_fts", "x_migrations", "sqlite_")
@@ -94,3 +95,35 @@ def leave_server_file(workspace: WorkspaceFixture) -> None:
 
 def drop_search(workspace: WorkspaceFixture) -> None:
     in_sql(workspace, "DROP TABLE x_fts")
+
+
+def write_history(workspace: WorkspaceFixture, message: str = "msg_1") -> None:
+    """A message that was created, edited and moved, and the same as its events."""
+    created = {
+        "id": message, "topic_id": "t_1", "channel_id": "ch_1", "sender": "ada",
+        "content_raw": "first", "version": 1, "created_at": NOW,
+    }  # fmt: skip
+    events = [
+        ("message.created", {"message": created}, "t_1", None),
+        ("message.edited", {"new_content": "second", "version": 2}, "t_1", None),
+        (
+            "message.moved_topic",
+            {"old_topic_id": "t_1", "new_topic_id": "t_2", "channel_id": "ch_1", "version": 3},
+            "t_1",
+            "t_2",
+        ),
+        ("message.edited", {"new_content": "third", "version": 4}, "t_2", None),
+    ]
+    workspace.execute("INSERT INTO topics VALUES ('t_2', 'ch_1', 'two', ?, ?)", NOW, NOW)
+    workspace.execute(
+        "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, version, created_at,"
+        " edited_at) VALUES (?, 't_2', 'ch_1', 'ada', 'third', 4, ?, ?)",
+        message, NOW, NOW,
+    )  # fmt: skip
+    for name, data, topic, topic2 in events:
+        workspace.execute(
+            "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, scope_topic_id2,"
+            " entity_type, entity_id, data_json) VALUES (?, ?, 'ch_1', ?, ?, 'message', ?, ?)",
+            NOW, name, topic, topic2, message, json.dumps(data),
+        )  # fmt: skip
+    workspace.index()

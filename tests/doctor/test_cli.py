@@ -145,9 +145,9 @@ def test_groups_are_chosen_with_all_or_without(workspace: WorkspaceFixture, name
         return [each["check"] for each in value["checks"]]
 
     assert {name.partition(".")[0] for name in groups()} == {"host", "hub"}
-    assert "hub.channels" not in groups()
-    assert "hub.channels" in groups("--all")
-    assert "hub.channels" in groups("--run", "hub.channels")
+    assert "hub.search-in-step" not in groups()
+    assert "hub.search-in-step" in groups("--all")
+    assert "hub.search-in-step" in groups("--run", "hub.search-in-step")
 
 
 def test_all_leaves_out_what_an_expensive_check_includes(workspace: WorkspaceFixture) -> None:

@@ -29,6 +29,7 @@ from tests.doctor.repairs import (
     open_token,
     read_elsewhere,
     repair,
+    write_history,
 )
 from tests.doctor.test_repair import skip_index
 from tests.doctor.workspace import WorkspaceFixture
@@ -66,17 +67,18 @@ def test_refused_step_ends_a_repair_with_an_error_code(workspace: WorkspaceFixtu
 
 
 def move_message(workspace: WorkspaceFixture) -> None:
+    write_history(workspace)
     in_sql(
         workspace,
         "INSERT INTO channels VALUES ('ch_2', 'other', NULL, '2026-01-01T00:00:00.000Z')",
-        "UPDATE messages SET channel_id = 'ch_2' WHERE id = 'm000001'",
+        "UPDATE messages SET channel_id = 'ch_2' WHERE id = 'msg_1'",
     )
 
 
 @pytest.mark.parametrize(
     ("breakage", "words", "reason"),
     [
-        (move_message, ["--run", "hub.channels", "--data"], "uses the workspace"),
+        (move_message, ["--run", "events.rows", "--data"], "uses the workspace"),
         (drop_search, ["rebuild", "fts"], "can't be reached"),
     ],
 )
@@ -242,7 +244,7 @@ def test_only_the_newest_repairs_are_kept(
 def test_lock_of_the_writer_is_free_after_a_repair(workspace: WorkspaceFixture) -> None:
     leave_server_file(workspace)
     assert repair(workspace, "--yes").exit_code == 0
-    assert list((workspace.data.dir / "locks").iterdir()) == []
+    assert not workspace.data.lock_file.exists()
     lock = WriterLock(workspace.data, "next")
     lock.acquire()
     lock.release()

@@ -1,6 +1,5 @@
 """Repairs of events and messages: scopes from payloads, and rows from their events."""
 
-import json
 import sqlite3
 
 import pytest
@@ -12,42 +11,11 @@ from tests.doctor.repairs import (
     data_of,
     in_sql,
     repair,
+    write_history,
 )
 from tests.doctor.workspace import NOW, WorkspaceFixture
 
 pytestmark = pytest.mark.usefixtures("some_messages")
-
-
-def write_history(workspace: WorkspaceFixture, message: str = "msg_1") -> None:
-    """A message that was created, edited and moved, and the same as its events."""
-    created = {
-        "id": message, "topic_id": "t_1", "channel_id": "ch_1", "sender": "ada",
-        "content_raw": "first", "version": 1, "created_at": NOW,
-    }  # fmt: skip
-    events = [
-        ("message.created", {"message": created}, "t_1", None),
-        ("message.edited", {"new_content": "second", "version": 2}, "t_1", None),
-        (
-            "message.moved_topic",
-            {"old_topic_id": "t_1", "new_topic_id": "t_2", "channel_id": "ch_1", "version": 3},
-            "t_1",
-            "t_2",
-        ),
-        ("message.edited", {"new_content": "third", "version": 4}, "t_2", None),
-    ]
-    workspace.execute("INSERT INTO topics VALUES ('t_2', 'ch_1', 'two', ?, ?)", NOW, NOW)
-    workspace.execute(
-        "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, version, created_at,"
-        " edited_at) VALUES (?, 't_2', 'ch_1', 'ada', 'third', 4, ?, ?)",
-        message, NOW, NOW,
-    )  # fmt: skip
-    for name, data, topic, topic2 in events:
-        workspace.execute(
-            "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, scope_topic_id2,"
-            " entity_type, entity_id, data_json) VALUES (?, ?, 'ch_1', ?, ?, 'message', ?, ?)",
-            NOW, name, topic, topic2, message, json.dumps(data),
-        )  # fmt: skip
-    workspace.index()
 
 
 def test_scopes_are_filled_with_what_they_were(workspace: WorkspaceFixture) -> None:
@@ -144,15 +112,16 @@ def test_edit_whose_event_is_lost_is_not_undone(workspace: WorkspaceFixture) -> 
 
 
 def test_data_is_changed_only_by_name_and_with_data(workspace: WorkspaceFixture) -> None:
+    write_history(workspace)
     before = data_of(workspace)
     workspace.execute("INSERT INTO channels VALUES ('ch_2', 'other', NULL, ?)", NOW)
-    in_sql(workspace, "UPDATE messages SET channel_id = 'ch_2' WHERE id = 'm000001'")
+    in_sql(workspace, "UPDATE messages SET channel_id = 'ch_2' WHERE id = 'msg_1'")
     without = repair(workspace, "--all", "--yes")
     assert without.exit_code == 2
-    assert "agentlip doctor repair --run hub.channels --data" in without.stdout
+    assert "agentlip doctor repair --run events.rows-all --data" in without.stdout
     assert repair(workspace, "--all", "--data", "--yes").exit_code == 3
-    result = repair(workspace, "--run", "hub.channels", "--data", "--yes")
+    result = repair(workspace, "--run", "events.rows", "--data", "--yes")
     assert result.exit_code == 0, result.output
     after = data_of(workspace)
     assert after["hub.messages"] == before["hub.messages"]
-    assert workspace.find("hub.channels") == []
+    assert workspace.find("events.rows") == []

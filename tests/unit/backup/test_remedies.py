@@ -152,8 +152,8 @@ def test_first_check_that_reads_damage_is_the_cause_and_has_the_remedy(
     name = back_up(workspace, "good")
     damage_page(workspace)
     with workspace.context() as context:
-        outcomes = run.examine(context, run.select(["events.rows", "hub.channels"], False))
-    assert [outcome.check for outcome in outcomes] == ["events.rows", "hub.channels"]
+        outcomes = run.examine(context, run.select(["events.rows", "events.rows-all"], False))
+    assert [outcome.check for outcome in outcomes] == ["events.rows", "events.rows-all"]
     first, second = (finding for outcome in outcomes for finding in outcome.findings)
     assert (first.subject, first.problem, first.explained_by) == ("hub", "damaged-store", "")
     assert name in first.hint
