@@ -105,7 +105,7 @@ def _look_at(catalogue: SegmentDirectory, thorough: bool) -> Iterator[Finding]:
             if path.exists():  # else it was replaced and removed meanwhile
                 yield _BROKEN.finding(path.name, error.message, hint)
         except OSError as error:
-            yield _UNREADABLE.finding(path.name, f"can't be read: {error.strerror}", hint)
+            yield _BROKEN.finding(path.name, f"can't be read: {error.strerror}", hint)
     try:
         begin = catalogue.begins_after() or 0
     except ExportError as error:
@@ -119,12 +119,6 @@ _VERIFY = (
     "The hint keeps the segments aside, and exports what the store has again. `agentlip export"
     " verify DIR` lists what is wrong."
 )
-_UNREADABLE = Problem(
-    "unreadable",
-    "A file of the export can't be read.",
-    "Check the owner and mode of the catalogue.",
-    Severity.ERROR,
-)
 _BROKEN_CHAIN = Problem(
     "broken-chain", "Rows of a log are in no segment, or in two.", _VERIFY, Severity.ERROR
 )
@@ -136,7 +130,7 @@ BEHIND = Problem(
 )
 _BROKEN = Problem(
     "broken",
-    "A segment is missing, or differs from its manifest.",
+    "A segment is missing, can't be read, or differs from its manifest.",
     _VERIFY,
     Severity.ERROR,
 )
@@ -153,7 +147,7 @@ CHECKS = (
         inspects="exported segments are there, of the size they should have, and in a chain",
         find=_segments,
         reads="the manifests of all segments, and the sizes of their files",
-        problems=(_BROKEN, _UNREADABLE, _BROKEN_CHAIN),
+        problems=(_BROKEN, _BROKEN_CHAIN),
     ),
     Check(
         name="export.content",
@@ -162,6 +156,6 @@ CHECKS = (
         includes="export.segments",
         find=_content,
         reads="the content of all segments",
-        problems=(_BROKEN, _UNREADABLE, _BROKEN_CHAIN),
+        problems=(_BROKEN, _BROKEN_CHAIN),
     ),
 )

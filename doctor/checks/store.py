@@ -89,14 +89,7 @@ def _opens(context: Context) -> Iterator[Finding]:
                 hint = copy_hint(context.datadir, store) or StoreLost(store).hint
                 yield MISSING.finding(store, "the file is missing", hint)
             continue
-        if not database.is_file():
-            yield NOT_A_FILE.finding(
-                store,
-                "a folder or a special file has the name of the database",
-                _instead(context.datadir, store),
-            )
-            continue
-        if database.stat().st_size == 0:
+        if database.is_file() and database.stat().st_size == 0:
             yield EMPTY.finding(store, "the file is empty", _instead(context.datadir, store))
             continue
         try:
@@ -253,12 +246,6 @@ OPENS_DAMAGED = Problem(
     "Use the command that the finding names. Keep the damaged file.",
     Severity.ERROR,
 )
-NOT_A_FILE = Problem(
-    "not-a-file",
-    "The appliance can't open the store, so it does not start, or suspends the store.",
-    "Move it away: the hint names the commands.",
-    Severity.ERROR,
-)
 UNOPENABLE = Problem(
     "unopenable",
     "The file can't be opened now, which says nothing about its content.",
@@ -342,7 +329,7 @@ CHECKS = (
         inspects="each store's file exists and can be opened",
         find=_opens,
         reads="the first page of each store's file",
-        problems=(MISSING, EMPTY, OPENS_DAMAGED, NOT_A_FILE, UNOPENABLE),
+        problems=(MISSING, EMPTY, OPENS_DAMAGED, UNOPENABLE),
     ),
     Check(
         name="store.schema",
