@@ -57,7 +57,6 @@ def bare(
     only: RunFlag = None,
     group: GroupFlag = None,
     everything: AllFlag = False,
-    listing: Annotated[bool, typer.Option("--list", help="List the checks and exit.")] = False,
     strict: StrictFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
@@ -78,9 +77,6 @@ def bare(
     del only, group, everything, strict, quiet, verbose, nagios, dry_run, yes
     if repairs:
         cli_repair.perform(ctx, workspace, as_json)
-    if listing:
-        cli_check.print_list(is_json(ctx, as_json))
-        return
     if checkpoint:
         datadir = datadir_of(option(ctx, "workspace", workspace))
         for name in _STORES:

@@ -28,7 +28,7 @@ BUDGETS = {
 CEILINGS = {
     "doctor": 6_835, "hub": 6_860, "child": 314, "spark": 5_260, "kernel": 3_410, "backup": 4_708,
     "courier": 4_500, "export": 3_560, "broker": 3_690, "sdk": 3_470, "outbox": 3_160,
-    "web": 3_240, "workspace, recovery, upgrade": 2_823,
+    "web": 3_240, "workspace, recovery, upgrade": 2_822,
     OTHER: 10_580, "tests": 72_500,
 }  # fmt: skip
 # Folders and files of the rows that are more than a package; checks and what connects them too.

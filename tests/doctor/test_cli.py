@@ -174,11 +174,10 @@ def test_list_says_which_check_all_runs_instead() -> None:
     assert "--all leaves out export.segments, which it includes" in text
 
 
-@pytest.mark.parametrize("command", ["--list", "list"])
-def test_list_needs_no_workspace(command: str) -> None:
-    lines = doctor(None, command).stdout.splitlines()
+def test_list_needs_no_workspace() -> None:
+    lines = doctor(None, "list").stdout.splitlines()
     assert len(lines) == len(run.CHECKS)
-    rows = json.loads(doctor(None, command, "--json").stdout)
+    rows = json.loads(doctor(None, "list", "--json").stdout)
     assert [row["name"] for row in rows] == [check.name for check in run.CHECKS]
     assert rows[0]["problems"] == ["read-only", "full", "paused", "low"]
 
