@@ -10,7 +10,7 @@ from appliance.backup.backup_directory import BackupDirectory, ListedBackup
 from appliance.backup.catalogue import BackupCatalogue, BackupFacts
 from appliance.backup.errors import BackupDamaged
 from appliance.backup.failures import read_failures
-from appliance.backup.first_data import FirstData
+from appliance.backup.first_data import has_data
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import check_hashes
@@ -48,10 +48,7 @@ def _age(context: Context) -> Iterator[Finding]:
     if newest is not None:
         sentence = f"the newest backup is {age / 3600:.0f} hours old"
         yield OLD.finding(newest.name, sentence)
-    elif (
-        not context.number("backup.due_seconds")
-        and FirstData(context.datadir, context.stores).check()
-    ):
+    elif not context.number("backup.due_seconds") and has_data(context.datadir, context.stores):
         sentence = "there is no backup of this workspace"
         yield NONE.finding("workspace", sentence)
 

@@ -9,7 +9,7 @@ from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.catalogue import BackupCatalogue, BackupFacts
 from appliance.backup.cli_opened import open_workspace
 from appliance.backup.failures import read_failures
-from appliance.backup.first_data import FirstData
+from appliance.backup.first_data import has_data
 from appliance.backup.schedule import ScheduleFacts, due_in_seconds
 from appliance.backup.settings import BackupSettings
 from appliance.cli_support import Session, write_line
@@ -63,7 +63,7 @@ def _next_ms(
     backup_age = data_age = None
     if newest is not None:
         backup_age = (now_ms - newest.cut_ms) / 1000
-    elif FirstData(datadir, STORES).check():
+    elif has_data(datadir, STORES):
         data_age = 0.0
     due = due_in_seconds(settings, ScheduleFacts(backup_age, data_age))
     return None if due is None else now_ms + int(max(0.0, due) * 1000)

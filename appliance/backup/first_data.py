@@ -1,8 +1,8 @@
 """Whether a workspace has anything to back up: rows beside those of its start or of a backup."""
 
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 
 from appliance.backup.manifest import BackupManifest
@@ -11,42 +11,22 @@ from appliance.backup.store_copy import tables
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_files import open_database
-from appliance.workspace.datadir import BESIDE, STORES, DataDir
+from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.schema_reader import read_state
 
 _BUSY_SECONDS = 1.0
-Signature = tuple[tuple[int, int], ...]
 
 
-class FirstData:
-    """Notices the first row in any store. Until then, only stores whose files changed are read."""
-
-    def __init__(self, datadir: DataDir, stores: Sequence[str]) -> None:
-        # The store of tokens has a row from the start. A backup needs more reason than tokens.
-        self._stores = [store for store in stores if not declaration_of(store).keeps_record]
-        self._datadir = datadir
-        self._read: dict[str, Signature] = {}
-        self.seen = False
-
-    def check(self) -> bool:
-        """Whether there is data. Reads at most one row of each table. A store that can't be read
-        counts as empty until its file changes."""
-        self.seen = self.seen or any(map(self._has_rows, self._stores))
-        return self.seen
-
-    def _has_rows(self, store: str) -> bool:
-        database = self._datadir.database(store)
-        signature = _signature(database)
-        if self._read.get(store) == signature:
-            return False
-        try:
-            filled = has_rows(database)
-        except sqlite3.OperationalError:  # locked, or there is no file yet
-            return False
-        except sqlite3.DatabaseError:
-            filled = False
-        self._read[store] = signature
-        return filled
+def has_data(datadir: DataDir, stores: Iterable[str]) -> bool:
+    """Whether one of the stores has a row of users. Reads at most one row of each table. A store
+    that can't be read counts as empty."""
+    # The store of tokens has a row from the start. A backup needs more reason than tokens.
+    chosen = [store for store in stores if not declaration_of(store).keeps_record]
+    for database in map(datadir.database, chosen):
+        with suppress(sqlite3.Error):
+            if has_rows(database):
+                return True
+    return False
 
 
 def has_rows(database: Path) -> bool:
@@ -80,15 +60,3 @@ def has_same_rows(datadir: DataDir, manifest: BackupManifest) -> bool:
         if schema < facts.schema or any(counts.get(each, n) != n for each, n in kept.items()):
             return False
     return True
-
-
-def _signature(database: Path) -> Signature:
-    """Sizes and times of the files of a store, which change with every commit."""
-    parts = []
-    for path in (database, database.with_name(database.name + BESIDE[0])):
-        try:
-            state = path.stat()
-            parts.append((state.st_size, state.st_mtime_ns))
-        except OSError:
-            parts.append((0, 0))
-    return tuple(parts)

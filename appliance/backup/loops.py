@@ -8,6 +8,8 @@ When the next backup is due follows from the backups themselves, so a restart ne
 forgets one.
 """
 
+from collections.abc import Callable
+
 from appliance.backup import metrics, wire
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.catalogue import BackupCatalogue, BackupFacts
@@ -18,7 +20,6 @@ from appliance.backup.errors import (
     VerificationInconclusive,
 )
 from appliance.backup.exposition import read_uploads, show, show_uploads
-from appliance.backup.first_data import FirstData
 from appliance.backup.manifest import Verification
 from appliance.backup.schedule import (
     NICENESS,
@@ -59,7 +60,7 @@ class BackupScheduler(Loop):
         backups: BackupDirectory,
         catalogue: BackupCatalogue,
         activity: BackupActivity,
-        first_data: FirstData,
+        has_data: Callable[[], bool],
         settings: BackupSettings,
         clock: Clock,
         log: Log,
@@ -69,7 +70,7 @@ class BackupScheduler(Loop):
         self._backups = backups
         self._catalogue = catalogue
         self._activity = activity
-        self._first_data = first_data
+        self._has_data = has_data
         self._settings = settings
         self._uploads_changed = True
         self._left: tuple[Phase, ...] | None = None  # None: not read from the backups yet
@@ -169,7 +170,7 @@ class BackupScheduler(Loop):
     def _facts(self, newest: BackupFacts | None, now_ms: int, uptime: float) -> ScheduleFacts:
         if newest is None and self._data_since is None:
             is_first = self._left is None
-            if in_thread(self._first_data.check):
+            if in_thread(self._has_data):
                 # Else a process that is started again and again would never make a backup.
                 self._data_since = uptime - (WAITED_SECONDS if is_first else 0.0)
         return ScheduleFacts(

@@ -1,12 +1,13 @@
 """The subsystem that makes backups on a schedule and serves their list to administrators."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.catalogue import BackupCatalogue
-from appliance.backup.first_data import FirstData
+from appliance.backup.first_data import has_data
 from appliance.backup.loops import BackupScheduler
 from appliance.backup.resources import routes
 from appliance.backup.service import Backups
@@ -47,7 +48,7 @@ class BackupSubsystem(Subsystem):
         self.loops = [
             BackupScheduler(
                 CommandRunner(datadir, "backup", settings), backups, catalogue, self._activity,
-                FirstData(datadir, needs.stores), settings, clock, host.log,
+                partial(has_data, datadir, needs.stores), settings, clock, host.log,
             )
         ]  # fmt: skip
 

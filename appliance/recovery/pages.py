@@ -31,7 +31,6 @@ class Unreadable(Exception):
 class Cell(NamedTuple):
     """One record. `rowid`: None in an index; `complete`: false when its end could not be read."""
 
-    page: int
     rowid: int | None
     values: list[Any]
     complete: bool
@@ -144,7 +143,7 @@ class PageFile:
         content = self.page(number)
         for offset in _cell_offsets(content, number, kind):
             try:
-                yield self._cell(number, kind, content, offset)
+                yield self._cell(kind, content, offset)
             except (Unreadable, UnicodeDecodeError):
                 continue
 
@@ -169,7 +168,7 @@ class PageFile:
         declared = int.from_bytes(content[start + 3 : start + 5])
         return good, len(good) == declared + 1
 
-    def _cell(self, number: int, kind: int, content: bytes, offset: int) -> Cell:
+    def _cell(self, kind: int, content: bytes, offset: int) -> Cell:
         if kind == INDEX_INTERIOR:
             offset += 4
         length, offset = _varint(content, offset)
@@ -180,7 +179,7 @@ class PageFile:
             raise Unreadable
         payload = self._payload(content, offset, length, kind == TABLE_LEAF)
         values, complete = _record(payload, length)
-        return Cell(number, rowid, values, complete)
+        return Cell(rowid, values, complete)
 
     def _payload(self, content: bytes, offset: int, length: int, in_table: bool) -> bytes:
         """The payload, up to the first overflow page that can't be read."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.backup.first_data import FirstData
+from appliance.backup.first_data import has_data
 from appliance.roles import RolesSettings
 from tests.doctor import used
 from tests.support.commands import FIRST_BACKUP, agentlip
@@ -83,8 +83,8 @@ def test_first_message_gets_a_verified_backup(tmp_path):
 def test_first_row_of_any_store_counts(store, tmp_path_factory, used_workspace):
     fresh = tmp_path_factory.mktemp("fresh")
     hub = ServedHub(fresh)
-    assert not FirstData(hub.datadir, RolesSettings().stores).check()
-    assert FirstData(used_workspace, [store]).check()
+    assert not has_data(hub.datadir, RolesSettings().stores)
+    assert has_data(used_workspace, [store])
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import io
 import sqlite3
 from contextlib import closing
+from functools import partial
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from appliance.backup import metrics
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.catalogue import BackupCatalogue
 from appliance.backup.failures import read_failures
-from appliance.backup.first_data import FirstData
+from appliance.backup.first_data import has_data
 from appliance.backup.loops import BackupScheduler
 from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.state import BackupActivity, BackupRequest
@@ -46,7 +47,7 @@ class Scheduler:
         self.activity = BackupActivity(self.backups.root)
         self.loop = BackupScheduler(
             self.command_line, self.backups, BackupCatalogue(self.backups), self.activity,
-            FirstData(self.datadir, STORES), self.settings, self.clock, Log(self.log),
+            partial(has_data, self.datadir, STORES), self.settings, self.clock, Log(self.log),
         )  # fmt: skip
 
     def after(self, seconds, step=60.0):
