@@ -1,6 +1,7 @@
 """Checks of the member key: a readable key, the same machine."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +18,27 @@ from appliance.kernel.ownership import read_regular
 from appliance.workspace import manifest
 
 FOLDER = "identity"
+SECRETS = (
+    "keypair.json",
+    "keypair-next.json",
+    "keypair-archive.json",
+    "host_fingerprint.json",
+)
 _FILE_BYTES_MAX = 256 * 1024
 _ACCEPT = "agentlip identity accept-host # for a copy: agentlip identity remint --yes"
 
 
 def _keypair(context: Context) -> Iterator[Finding]:
+    for name in SECRETS:
+        path = context.datadir.dir / FOLDER / name
+        if path.exists() and not path.is_file():
+            there = shlex.quote(str(path))
+            yield NOT_A_FILE.finding(
+                name,
+                "it is not a file, so the appliance will not start again",
+                f"mv {there} {there}.aside",
+            )
+            return
     path = context.datadir.dir / FOLDER / "keypair.json"
     if not path.exists():
         if _is_needed(context):
@@ -92,6 +109,12 @@ INVALID = Problem(
     Severity.ERROR,
     hint="restore it from a backup, or make a new key: agentlip identity remint --yes",
 )
+NOT_A_FILE = Problem(
+    "not-a-file",
+    "Something else is in place of a file of the member key, for example a folder.",
+    "Move it away, and put a copy of the file back.",
+    Severity.ERROR,
+)
 UNFINISHED_ROTATION = Problem(
     "unfinished-rotation",
     "A rotation of the member key was interrupted. The old key is still in use.",
@@ -113,7 +136,7 @@ CHECKS = (
         inspects="the member key can be read",
         find=_keypair,
         reads="`.agentlip/identity/keypair.json` and `keypair-next.json`",
-        problems=(MISSING, INVALID, UNFINISHED_ROTATION),
+        problems=(MISSING, INVALID, NOT_A_FILE, UNFINISHED_ROTATION),
     ),
     Check(
         name="identity.machine",

@@ -21,7 +21,7 @@ from appliance.export.settings import ExportSettings
 from appliance.kernel import meta
 from appliance.kernel.ownership import user_name
 from appliance.workspace import manifest
-from appliance.workspace.datadir import STORES
+from appliance.workspace.datadir import DIRECTORY, STORES
 from appliance.workspace.migration import load
 from doctor import schema_model
 
@@ -30,7 +30,7 @@ _OTHERS = 0o077
 _OTHERS_WRITE = 0o022
 _OTHERS_ENTER = 0o011
 _LOG = "agentlipd.log"
-_SECRETS = ("token", "server.json", "identity")
+_SECRETS = ("token", "server.json")
 _CHECKED_ELSEWHERE = "jobs"
 _LISTED_MAX = 3  # more open files have one cause: a `chmod -R`, or a copy
 _UNFINISHED = ".partial-"  # a backup that is made or verified, in a private directory
@@ -105,7 +105,7 @@ def _close(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
 def _too_open(entry: Entry, reachable: bool, own: bool) -> Finding:
     mode = stat.S_IMODE(entry.state.st_mode)
     changeable = entry.state.st_mode & _of_others(entry.state) & _OTHERS_WRITE
-    is_secret = entry.path.name in _SECRETS or entry.path.parent.name in _SECRETS
+    is_secret = entry.path.parts[-2:] in {(DIRECTORY, name) for name in _SECRETS}
     severity = Severity.WARNING if own else Severity.INFO
     if is_secret or (changeable and reachable and own):
         severity = Severity.ERROR
@@ -368,7 +368,9 @@ def _entries(context: Context, folder: Path | None = None) -> Iterator[Entry]:
     while waiting and left > 0:
         path = waiting.pop()
         try:
-            entry = Entry(str(path.relative_to(workspace)), path, path.lstat())
+            # The data directory itself may be a link.
+            state = path.stat() if path == context.datadir.dir else path.lstat()
+            entry = Entry(str(path.relative_to(workspace)), path, state)
         except OSError:
             continue  # removed meanwhile, or its directory can't be read and is an entry itself
         if entry.is_folder:

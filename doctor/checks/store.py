@@ -98,6 +98,8 @@ def _opens(context: Context) -> Iterator[Finding]:
             problem, hint = UNOPENABLE, f"ls -l {database}; fuser -v {database}"
             if is_damage(error):
                 problem, hint = OPENS_DAMAGED, RESTORE
+            elif not database.is_file():
+                hint = _instead(context.datadir, store)
             yield problem.finding(store, f"the database can't be opened: {error}", hint)
 
 

@@ -137,13 +137,10 @@ FILES = (
         "brokers must be told the new key: agentlip identity rotate",
     ),
     Breakage(
-        "member key is a folder",
-        by.all_of(
-            by.remove(".agentlip/identity/keypair.json"),
-            by.put(".agentlip/identity/keypair.json", lambda path: path.mkdir(0o700)),
-        ),
-        ("identity.keypair:invalid",),
-        LOST,
+        "part of the member key is a folder",
+        by.put(".agentlip/identity/keypair-next.json", lambda path: path.mkdir(0o700)),
+        ("identity.keypair:not-a-file",),
+        "only people know what belongs there",
     ),
     Breakage(
         "member key of another machine",
