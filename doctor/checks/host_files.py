@@ -95,11 +95,11 @@ def open_entries(context: Context) -> Iterator[Entry]:
 
 def _close(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     """Subjects are paths relative to the workspace."""
+    still_open = [entry.name for entry in open_entries(context)]
     for finding in findings:
-        many = finding.problem == MANY_OPEN.name
-        names = [entry.name for entry in open_entries(context)] if many else [finding.subject]
-        for name in names:
-            yield restrict(finding.check, finding.subject, name, OWNER_ONLY)
+        for name in still_open:
+            if finding.problem == MANY_OPEN.name or finding.subject == name:
+                yield restrict(finding.check, finding.subject, name, OWNER_ONLY)
 
 
 def _too_open(entry: Entry, reachable: bool, own: bool) -> Finding:
