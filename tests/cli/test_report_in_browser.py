@@ -72,22 +72,14 @@ def choose(page, name, value):
     )
 
 
-def test_script_shows_the_totals_of_the_page_without_scripts(opened):
-    dynamic = {name: text(opened, f"#{name}") for name in ("totals", "outcomes", "dead_letters")}
-    opened.evaluate("document.documentElement.dataset.scripted = 'yes'")
+def test_page_without_scripts_names_the_commands_that_print_the_totals(opened):
     opened.without_scripts(True)
     try:
         opened.open(opened.address)
         assert opened.evaluate(f"{HEAD}('#filters').hidden")
-        assert "need JavaScript" in opened.evaluate(f"{HEAD}('noscript').innerText")
-        static = {name: text(opened, f"#{name}") for name in dynamic}
-        assert static["totals"] == dynamic["totals"]
-        assert cells(opened, "senders", 0)[0] == "agent 30"
+        assert "agentlip report activity" in opened.evaluate(f"{HEAD}('noscript').innerText")
     finally:
         opened.without_scripts(False)
-    for name in ("outcomes", "dead_letters"):
-        digits = [c for c in dynamic[name] if c.isdigit()]
-        assert [c for c in static[name] if c.isdigit()] == digits
 
 
 def test_filters_change_the_numbers(opened):
