@@ -8,13 +8,13 @@ ATTACHMENT = ", ".join(wire.Attachment.__struct_fields__)
 ENVELOPE_COLUMNS = (
     "event_id, ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, data_json"
 )
+STORED_MESSAGE = wire.Message.__struct_fields__[:-1]  # without `principal`
 EVENT_COLUMNS = f"{ENVELOPE_COLUMNS}, entity_type, entity_id"
 
 
 def message_columns(table: str) -> str:
     """The columns of a message; `table` is `messages` or its alias in the statement."""
-    *stored, _ = wire.Message.__struct_fields__  # the last one is `principal`
-    columns = ", ".join(f"{table}.{name}" for name in stored)
+    columns = ", ".join(f"{table}.{name}" for name in STORED_MESSAGE)
     return (
         f"{columns}, (SELECT principal FROM x_message_principals"
         f" WHERE message_id = {table}.id) AS principal"

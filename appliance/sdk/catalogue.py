@@ -7,8 +7,8 @@ again.
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from appliance.hub.wire import NoSuchChannel, NoSuchTopic
 from appliance.sdk.http import HubClient, Json, Refused
-from appliance.sdk.reader import ChannelNotFound, TopicNotFound
 
 PAGE = 200
 PAGES_MAX = 1000
@@ -28,7 +28,7 @@ class Catalogue:
             self._load_channels()
         if name_or_id not in self._channels:
             if not create:
-                raise ChannelNotFound(
+                raise NoSuchChannel(
                     f"channel not found: {name_or_id}",
                     hint=f"agentlip channel create {name_or_id!r}",
                 )
@@ -44,7 +44,7 @@ class Catalogue:
         topics = self._topics[channel_id]
         if title not in topics:
             if not create:
-                raise TopicNotFound(
+                raise NoSuchTopic(
                     f"topic not found: {title}",
                     hint=f"agentlip topic create --channel {channel!r} {title!r}",
                 )
@@ -83,6 +83,6 @@ class Catalogue:
 
 
 def topic_id_of(client: HubClient, reference: str) -> str:
-    """The id of a topic given by id or CHANNEL/TITLE. Raises TopicNotFound or ChannelNotFound."""
+    """The id of a topic given by id or CHANNEL/TITLE. Raises NoSuchTopic or NoSuchChannel."""
     channel, slash, title = reference.partition("/")
     return Catalogue(client).topic_id(channel, title) if slash else reference

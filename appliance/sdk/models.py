@@ -1,25 +1,29 @@
 """The structs that SDK clients return. They ignore fields that a newer hub adds.
 
-Names and fields are those of the wire. Fields that another release of the hub may omit have
-defaults, so client and hub can be upgraded in any order.
+Those of the hub specification are the hub's own. The others have the names and fields of the wire;
+fields that another release of the hub may omit have defaults, so client and hub can be upgraded in
+any order.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from appliance.hub.wire import Attachment as Attachment
+from appliance.hub.wire import AttachmentAdded as AttachmentAdded
+from appliance.hub.wire import Channel as Channel
+from appliance.hub.wire import ChannelCreated as ChannelCreated
+from appliance.hub.wire import FoundMessage as FoundMessage
+from appliance.hub.wire import Message as Message
+from appliance.hub.wire import MessageChanged as MessageChanged
+from appliance.hub.wire import Mode as Mode
+from appliance.hub.wire import Moved as Moved
+from appliance.hub.wire import Scope as Scope
+from appliance.hub.wire import SearchResult as SearchResult
+from appliance.hub.wire import Topic as Topic
+from appliance.hub.wire import TopicChanged as TopicChanged
+from appliance.outbox.wire import Priority as Priority
 from appliance.sdk.errors import Refused
-
-Mode = Literal["one", "later", "all"]
-Priority = Literal["now", "next", "low"]
-
-
-class Scope(msgspec.Struct, frozen=True):
-    """The channel and topic of an event; `topic_id2` is the target topic of a move."""
-
-    channel_id: str | None = None
-    topic_id: str | None = None
-    topic_id2: str | None = None
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -32,13 +36,6 @@ class Envelope(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
-class Channel(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    description: str | None = None
-    created_at: str = ""
-
-
 class Enrichment(msgspec.Struct, frozen=True):
     """A finding of a plugin: `span` is {"start": n, "end": n}, in characters of the text."""
 
@@ -48,82 +45,6 @@ class Enrichment(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
     plugin: str | None = None
     created_at: str = ""
-
-
-class Topic(msgspec.Struct, frozen=True):
-    id: str
-    channel_id: str
-    title: str
-    created_at: str = ""
-    updated_at: str = ""
-
-
-class Message(msgspec.Struct, frozen=True):
-    """`sender` is the name its author gave; `principal` is the token or plugin that created it."""
-
-    id: str
-    topic_id: str
-    channel_id: str
-    sender: str
-    content_raw: str
-    version: int
-    created_at: str = ""
-    edited_at: str | None = None
-    deleted_at: str | None = None
-    deleted_by: str | None = None
-    principal: str | None = None
-
-
-class FoundMessage(Message, frozen=True):
-    """A message with the matching part of its text."""
-
-    snippet: str = ""
-
-
-class Attachment(msgspec.Struct, frozen=True):
-    id: str
-    topic_id: str
-    kind: str
-    value_json: dict[str, Any]
-    dedupe_key: str
-    key: str | None = None
-    source_message_id: str | None = None
-    created_at: str = ""
-
-
-class ChannelCreated(msgspec.Struct, frozen=True):
-    channel: Channel
-    event_id: int
-
-
-class TopicChanged(msgspec.Struct, frozen=True):
-    topic: Topic
-    event_id: int
-
-
-class MessageChanged(msgspec.Struct, frozen=True):
-    """No `event_id` if nothing changed, for example when a message was already deleted."""
-
-    message: Message
-    event_id: int | None = None
-
-
-class Moved(msgspec.Struct, frozen=True):
-    affected_count: int
-    event_ids: list[int] = []
-
-
-class AttachmentAdded(msgspec.Struct, frozen=True):
-    """No `event_id` if the attachment existed already."""
-
-    attachment: Attachment
-    event_id: int | None = None
-
-
-class SearchResult(msgspec.Struct, frozen=True):
-    messages: list[FoundMessage]
-    fts_used: bool = False
-    has_more: bool = False
 
 
 class SendAccepted(msgspec.Struct, frozen=True):

@@ -15,10 +15,12 @@ from urllib.parse import quote
 import msgspec
 
 from appliance.hub import foreign_schema, fulltext
+from appliance.hub.columns import ATTACHMENT, CHANNEL, STORED_MESSAGE, TOPIC
 from appliance.hub.search_query import parse
 from appliance.hub.text import plain_name
+from appliance.hub.wire import NoSuchChannel, NoSuchMessage, NoSuchTopic
 from appliance.kernel.clock import Clock, SystemClock, utc
-from appliance.kernel.errors import ApplianceError, Invalid, Missing, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
 from appliance.sdk.closing import Closing
 
@@ -28,14 +30,7 @@ QUERY_SECONDS_MAX = 30.0
 ROWS_MAX = 1000
 PAGE_BYTES_MAX = 16 * 1024 * 1024  # the messages of one search
 
-MESSAGE = (
-    "id", "topic_id", "channel_id", "sender", "content_raw", "version",
-    "created_at", "edited_at", "deleted_at", "deleted_by",
-)  # fmt: skip
 PRINCIPALS = "x_message_principals"  # missing in workspaces that another program created
-TOPIC = "id, channel_id, title, created_at, updated_at"
-CHANNEL = "id, name, description, created_at"
-ATTACHMENT = "id, topic_id, kind, key, value_json, dedupe_key, source_message_id, created_at"
 SEARCHED = fulltext.SearchTable(
     "messages", "content_raw", "messages_fts", "x_fts", "x_cjk_messages"
 )
@@ -59,21 +54,6 @@ class QueryTooLong(Unavailable):
     code = "QUERY_TOO_LONG"
     default_message = f"the query took longer than {QUERY_SECONDS_MAX:.0f} s and was stopped"
     default_hint = "search a topic instead of a channel, or use a smaller --limit"
-
-
-class ChannelNotFound(Missing):
-    default_message = "channel not found"
-    default_hint = "agentlip channel list"
-
-
-class TopicNotFound(Missing):
-    default_message = "topic not found"
-    default_hint = "agentlip topic list --channel CHANNEL"
-
-
-class MessageNotFound(Missing):
-    default_message = "message not found"
-    default_hint = "agentlip msg tail --topic-id TOPIC"
 
 
 class UnknownCursor(Invalid):
@@ -124,7 +104,7 @@ class WorkspaceReader(Closing):
     def channel(self, name_or_id: str) -> Row:
         query = f"SELECT {CHANNEL} FROM channels WHERE id = ?1 OR name IN (?1, ?2)"
         names = (name_or_id, plain_name(name_or_id))
-        missing = ChannelNotFound(f"channel not found: {_short(name_or_id)}")
+        missing = NoSuchChannel(f"channel not found: {_short(name_or_id)}")
         return self._one(f"{query} ORDER BY id <> ?1, name <> ?1 LIMIT 1", names, missing)
 
     def topics(self, channel: str, limit: int = ROWS_MAX) -> list[Row]:
@@ -140,19 +120,19 @@ class WorkspaceReader(Closing):
         channel, slash, title = topic_id.partition("/")
         if slash:
             return self.topic_titled(channel, title)
-        missing = TopicNotFound(f"topic not found: {_short(topic_id)}")
+        missing = NoSuchTopic(f"topic not found: {_short(topic_id)}")
         return self._one(f"SELECT {TOPIC} FROM topics WHERE id = ? LIMIT 1", (topic_id,), missing)
 
     def topic_titled(self, channel: str, title: str) -> Row:
         channel_id = self.channel(channel)["id"]
         query = f"SELECT {TOPIC} FROM topics WHERE channel_id = ? AND title IN (?, ?) LIMIT 1"
         hint = f"agentlip topic list --channel {channel}"
-        missing = TopicNotFound(f"topic not found: {_short(title)}", hint=hint)
+        missing = NoSuchTopic(f"topic not found: {_short(title)}", hint=hint)
         return self._one(query, (channel_id, title, plain_name(title)), missing)
 
     def message(self, message_id: str) -> Row:
         query = f"SELECT {self._message('messages')} FROM messages WHERE id = ? LIMIT 1"
-        missing = MessageNotFound(f"message not found: {_short(message_id)}")
+        missing = NoSuchMessage(f"message not found: {_short(message_id)}")
         return self._one(query, (message_id,), missing)
 
     def messages(
@@ -242,7 +222,7 @@ class WorkspaceReader(Closing):
                 (" AND ".join(where), parameters), _rows_max(limit), self._limit,
             )  # fmt: skip
         messages = [
-            dict(zip([*MESSAGE, "principal", "snippet"], [*row, snippet], strict=True))
+            dict(zip([*STORED_MESSAGE, "principal", "snippet"], [*row, snippet], strict=True))
             for row, snippet in zip(hits.rows, hits.snippets, strict=True)
         ]
         return {"messages": messages, "fts_used": hits.fts_used, "has_more": hits.has_more}
@@ -259,7 +239,7 @@ class WorkspaceReader(Closing):
     def _message(self, table: str) -> str:
         """The columns of a message in `table`."""
         principal = f"(SELECT principal FROM {PRINCIPALS} WHERE message_id = {table}.id)"
-        stored = ", ".join(f"{table}.{name}" for name in MESSAGE)
+        stored = ", ".join(f"{table}.{name}" for name in STORED_MESSAGE)
         return f"{stored}, {principal if self._has_principals else 'NULL'} AS principal"
 
     def _anchor(self, option: str, query: str, id_: str) -> Row:

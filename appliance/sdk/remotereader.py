@@ -3,10 +3,11 @@
 from typing import Any
 from urllib.parse import quote
 
+from appliance.hub.wire import NoSuchTopic
 from appliance.sdk.catalogue import Catalogue, topic_id_of
 from appliance.sdk.closing import Closing
 from appliance.sdk.http import HubClient
-from appliance.sdk.reader import ROWS_MAX, Row, TopicNotFound
+from appliance.sdk.reader import ROWS_MAX, Row
 
 
 class RemoteReader(Closing):
@@ -32,7 +33,7 @@ class RemoteReader(Closing):
         channel_id = self._catalogue.channel_id(channel)
         try:
             return {"id": self._catalogue.topic_id(channel, title), "channel_id": channel_id}
-        except TopicNotFound as error:
+        except NoSuchTopic as error:
             error.hint = f"agentlip topic list --channel {channel}"
             raise
 

@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from appliance.hub import wire
-from appliance.sdk import models
 from tests.contract.test_docs import FENCE, fits
 from tests.contract.test_walls import ROOT
 from tests.support.commands import environment
@@ -15,18 +13,6 @@ from tests.support.servedhub import serve
 
 pytestmark = pytest.mark.slow
 
-SHAPES = (
-    "Channel",
-    "Topic",
-    "Message",
-    "ChannelCreated",
-    "TopicChanged",
-    "MessageChanged",
-    "Attachment",
-    "FoundMessage",
-    "Moved",
-    "SearchResult",
-)
 END = "==== end of the example ===="
 PAGE = (ROOT / "docs" / "reference" / "sdk.md").read_text(encoding="utf-8")
 
@@ -56,12 +42,3 @@ def test_classes_named_on_the_page_exist() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "appliance" / "sdk").glob("*.py"))
     for name in set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`", PAGE)) - {"ApplianceError"}:
         assert f"class {name}" in sources, name
-
-
-def test_shapes_have_the_fields_of_the_wire() -> None:
-    """A field that the hub gains is noticed here, not by users who miss it."""
-    shared = [name for name in SHAPES if hasattr(wire, name)]
-    assert len(shared) > 5
-    for name in shared:
-        ours, theirs = getattr(models, name), getattr(wire, name)
-        assert set(ours.__struct_fields__) == set(theirs.__struct_fields__), name

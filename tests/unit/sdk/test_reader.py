@@ -9,12 +9,12 @@ import pytest
 
 from appliance.sdk.reader import (
     BadLimit,
-    ChannelNotFound,
     DatabaseUnreadable,
-    MessageNotFound,
+    NoSuchChannel,
+    NoSuchMessage,
+    NoSuchTopic,
     QueryTooLong,
     SchemaUnknown,
-    TopicNotFound,
     UnknownCursor,
     WorkspaceReader,
 )
@@ -75,15 +75,15 @@ def test_message_stored_between_two_pages_is_neither_skipped_nor_repeated(
 
 def test_unknown_names_raise_not_found(filled: Filled) -> None:
     with _reader(filled) as reader:
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(NoSuchTopic):
             reader.messages("nope")
         with pytest.raises(UnknownCursor):
             reader.messages(filled.topic_id, before_id="nope")
-        with pytest.raises(MessageNotFound):
+        with pytest.raises(NoSuchMessage):
             reader.message("nope")
-        with pytest.raises(ChannelNotFound):
+        with pytest.raises(NoSuchChannel):
             reader.topics("nope")
-        with pytest.raises(TopicNotFound):
+        with pytest.raises(NoSuchTopic):
             reader.topic_titled("general", "nope")
 
 
@@ -101,7 +101,7 @@ def test_limit_is_positive_and_clamped(filled: Filled) -> None:
 
 
 def test_sql_in_a_name_is_only_text(filled: Filled) -> None:
-    with _reader(filled) as reader, pytest.raises(ChannelNotFound):
+    with _reader(filled) as reader, pytest.raises(NoSuchChannel):
         reader.channel("'; DROP TABLE channels; --")
     with _reader(filled) as reader:
         assert len(reader.channels()) == 1
