@@ -6,11 +6,13 @@ and named.
 
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from appliance.hub.event_replay import COLUMNS, TABLES, ReplayedEvent, State, apply, payload_of
+from appliance.hub.event_replay import TABLES, ReplayedEvent, State, apply
 from appliance.hub.wire import TOMBSTONE
 from appliance.kernel.event_ids import keep_sequence
 from appliance.recovery.copying import Copying
@@ -19,18 +21,34 @@ from appliance.recovery.damaged import DamagedFile
 INDEX_OF_MESSAGE_IDS = "sqlite_autoindex_messages_1"
 PRINCIPALS = "x_message_principals"
 NAMED_MAX = 20
-PROGRESS_EVENTS = 10_000
+PROGRESS_ROWS = 10_000
 _CREATED = {
     "channel.created": "channel",
     "topic.created": "topic",
     "message.created": "message",
     "topic.attachment_added": "attachment",
 }
-# One row for each entity whose row is lost. `row_number`: the rowid of a message, known or assumed.
+# The entities of one kind whose rows are lost, with the event that created each. `row_number`: the
+# rowid of a message, where the index of message ids still has it.
 _MAKE = (
-    "CREATE TABLE temp.rebuilt (kind TEXT NOT NULL, id TEXT NOT NULL, state BLOB NOT NULL,"
-    " row_number INTEGER, certain INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (kind, id)) STRICT,"
-    " WITHOUT ROWID"
+    "CREATE TABLE temp.missing (entity_id TEXT PRIMARY KEY, created INTEGER NOT NULL,"
+    " row_number INTEGER) STRICT, WITHOUT ROWID"
+)
+_EVENTS = (
+    "SELECT m.row_number, e.event_id, ts, name, entity_type, e.entity_id, data_json"
+    " FROM events AS e CROSS JOIN temp.missing AS m ON m.entity_id = e.entity_id"
+    " ORDER BY m.row_number IS NULL, m.row_number, m.created, e.event_id"
+)
+_PRINCIPALS = (
+    f"INSERT OR IGNORE INTO {PRINCIPALS} SELECT entity_id,"
+    " json_extract(data_json, '$.message.principal') FROM events WHERE name = 'message.created'"
+    " AND CASE WHEN json_valid(data_json)"
+    " THEN json_type(data_json, '$.message.principal') = 'text' END"
+)
+_TOPIC_USED = (
+    "UPDATE topics SET updated_at = max(updated_at, coalesce((SELECT max(ts) FROM events WHERE"
+    " scope_topic_id = ?1 AND name IN ('message.created', 'topic.renamed')), ''),"
+    " coalesce((SELECT max(ts) FROM events WHERE scope_topic_id2 = ?1), '')) WHERE id = ?1"
 )
 _COLUMNS = {
     "channel": ("name", "description", "created_at"),
@@ -79,116 +97,60 @@ class Rebuilding:
     ) -> None:
         self._damaged = damaged
         self._target = target
-        self._kinds = frozenset(kind for kind, table in TABLES.items() if table in incomplete)
-        self._lacks_principals = PRINCIPALS in incomplete
+        self._incomplete = incomplete
         self._progress = progress
-        self._topics: set[str] = set()
-        self._principals = 0
 
     def run(self) -> dict[str, int]:
         """The number of rebuilt rows, by table."""
         self._keep_event_ids()
-        if not self._kinds and not self._lacks_principals:
-            return {}
+        rebuilt = {}
         self._target.execute(_MAKE)
-        self._replay()
-        self._find_numbers()
-        rebuilt = {TABLES[kind]: self._insert_all(kind) for kind in _COLUMNS}
-        rebuilt[PRINCIPALS] = self._principals
+        for name, kind in _CREATED.items():
+            if TABLES[kind] in self._incomplete:
+                rebuilt[TABLES[kind]] = self._rebuild(name, kind)
+        if PRINCIPALS in self._incomplete or "messages" in rebuilt:
+            rebuilt[PRINCIPALS] = self._target.execute(_PRINCIPALS).rowcount
         return rebuilt
 
-    def _replay(self) -> None:
-        """Collects the states of all entities without a row, in the order of the events."""
-        row_number = 0
-        events = self._target.execute(f"SELECT {COLUMNS} FROM events ORDER BY event_id")
-        for number, event in enumerate(map(ReplayedEvent._make, events), 1):
-            if number % PROGRESS_EVENTS == 0:
-                self._progress("events replayed", number)
-            if event.name == "message.created":
-                self._keep_principal(event)
-                row_number = self._number_of(event.entity_id) or row_number + 1
-            created = _CREATED.get(event.name)
-            if created in self._kinds and not self._exists(created, event.entity_id):
-                self._put(created, event.entity_id, apply(None, event)[0], row_number)
-                if created == "topic":
-                    self._topics.add(event.entity_id)
-            elif created is None and (state := self._state(event)) is not None:
-                self._put(event.kind, event.entity_id, apply(state, event)[0])
-            self._touch_topic(event)
-
-    def _number_of(self, message_id: str) -> int | None:
-        row = self._target.execute("SELECT rowid FROM messages WHERE id = ?", (message_id,))
-        return next((number for (number,) in row), None)
-
-    def _exists(self, kind: str, entity_id: str) -> bool:
+    def _rebuild(self, name: str, kind: str) -> int:
+        """Writes the rows of a kind that are missing, as their events describe them."""
         table = TABLES[kind]
-        query = f"SELECT 1 FROM {table} WHERE id = ?"
-        return self._target.execute(query, (entity_id,)).fetchone() is not None
-
-    def _state(self, event: ReplayedEvent) -> State | None:
-        row = self._target.execute(
-            "SELECT state FROM temp.rebuilt WHERE kind = ? AND id = ?",
-            (event.kind, event.entity_id),
-        ).fetchone()
-        return None if row is None else msgspec.json.decode(row[0])
-
-    def _put(self, kind: str, entity_id: str, state: State, row_number: int | None = None) -> None:
+        self._target.execute("DELETE FROM temp.missing")
         self._target.execute(
-            "INSERT INTO temp.rebuilt (kind, id, state, row_number) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET state = excluded.state",
-            (
-                kind,
-                entity_id,
-                msgspec.json.encode(state),
-                row_number if kind == "message" else None,
-            ),
+            "INSERT OR IGNORE INTO temp.missing (entity_id, created)"
+            " SELECT entity_id, event_id FROM events WHERE name = ?"
+            f" AND entity_id NOT IN (SELECT id FROM {table}) ORDER BY event_id",
+            (name,),
         )
-
-    def _keep_principal(self, event: ReplayedEvent) -> None:
-        """A message's principal has a table of its own, which may have lost other rows."""
-        principal = apply(None, event)[0].get("principal")
-        if (self._lacks_principals or "message" in self._kinds) and isinstance(principal, str):
-            self._principals += self._target.execute(
-                f"INSERT OR IGNORE INTO {PRINCIPALS} VALUES (?, ?)", (event.entity_id, principal)
-            ).rowcount
-
-    def _touch_topic(self, event: ReplayedEvent) -> None:
-        """The time of the last message or title of a rebuilt topic."""
-        if not self._topics:
-            return
-        state = apply(None, event)[0] if event.name == "message.created" else {}
-        if event.name == "message.moved_topic":
-            topic = _text(event.data_json, "new_topic_id")
-        else:
-            topic = event.entity_id if event.name == "topic.renamed" else state.get("topic_id")
-        if topic not in self._topics:
-            return
-        self._target.execute(
-            "UPDATE temp.rebuilt SET state = CAST(json_set(CAST(state AS TEXT), '$.updated_at', ?)"
-            " AS BLOB) WHERE kind = 'topic' AND id = ?",
-            (event.ts, topic),
-        )
-
-    def _find_numbers(self) -> None:
-        """The rowids of lost messages, where the index of message ids still has them."""
-        if self._target.execute("SELECT 1 FROM temp.rebuilt WHERE kind = 'message'").fetchone():
-            entries = self._damaged.entries(INDEX_OF_MESSAGE_IDS)
+        if kind == "message":
             self._target.executemany(
-                "UPDATE temp.rebuilt SET row_number = ?, certain = 1"
-                " WHERE kind = 'message' AND id = ?",
-                ((number, text) for text, number in entries),
+                "UPDATE temp.missing SET row_number = ? WHERE entity_id = ?",
+                ((number, text) for text, number in self._damaged.entries(INDEX_OF_MESSAGE_IDS)),
             )
+        rebuilt = 0
+        rows = groupby(self._target.execute(_EVENTS), key=itemgetter(5))
+        for count, (entity_id, events) in enumerate(rows, 1):
+            if count % PROGRESS_ROWS == 0:
+                self._progress("rows rebuilt", count)
+            (row_number, *first), *later = events
+            state, _ = apply(None, ReplayedEvent._make(first))
+            for _, *event in later:
+                state, _ = apply(state, ReplayedEvent._make(event))
+            if kind == "message":
+                row_number = row_number or self._number_after(first[0])
+            rebuilt += self._insert(kind, entity_id, state, row_number)
+            if kind == "topic":
+                self._target.execute(_TOPIC_USED, (entity_id,))
+        return rebuilt
 
-    def _insert_all(self, kind: str) -> int:
-        rows = self._target.execute(
-            "SELECT id, state, row_number FROM temp.rebuilt WHERE kind = ?"
-            " ORDER BY certain DESC, row_number, id",
-            (kind,),
-        )
-        return sum(
-            self._insert(kind, entity_id, msgspec.json.decode(state), row_number)
-            for entity_id, state, row_number in rows
-        )
+    def _number_after(self, event_id: int) -> int:
+        """The rowid after that of the message before this event."""
+        row = self._target.execute(
+            "SELECT m.rowid FROM events AS e JOIN messages AS m ON m.id = e.entity_id"
+            " WHERE e.name = 'message.created' AND e.event_id < ? ORDER BY e.event_id DESC LIMIT 1",
+            (event_id,),
+        ).fetchone()
+        return 1 if row is None else int(row[0]) + 1
 
     def _insert(self, kind: str, entity_id: str, state: State, row_number: int | None) -> bool:
         names = ["id", *_COLUMNS[kind]]
@@ -196,13 +158,9 @@ class Rebuilding:
         if row_number is not None and not self._is_taken(row_number):
             names, values = ["rowid", *names], [row_number, *values]
         marks = ", ".join("?" * len(names))
+        insert = f"INSERT OR IGNORE INTO {TABLES[kind]} ({', '.join(names)}) VALUES ({marks})"
         try:
-            return bool(
-                self._target.execute(
-                    f"INSERT OR IGNORE INTO {TABLES[kind]} ({', '.join(names)}) VALUES ({marks})",
-                    values,
-                ).rowcount
-            )
+            return bool(self._target.execute(insert, values).rowcount)
         except (sqlite3.Error, OverflowError):  # the event lacks a column, or has another type
             return False
 
@@ -237,8 +195,3 @@ def _value(name: str, state: Mapping[str, Any]) -> Any:
     if name == "updated_at" and value is None:
         return state.get("created_at")
     return msgspec.json.encode(value).decode() if isinstance(value, dict) else value
-
-
-def _text(data_json: str, key: str) -> str | None:
-    value = payload_of(data_json).get(key)
-    return value if isinstance(value, str) else None
