@@ -180,7 +180,7 @@ class MemberSocket:
         if self._connection is not None or self._identity is None:
             raise Invalid("this connection is negotiated already", hint="open another connection")
         mesh, member = self._identity
-        supported = negotiation.offer(mesh, self._broker.settings.inline_bytes_max)
+        supported = negotiation.offer(mesh)
         missing, problem = negotiation.check_requirements(frame.require, supported)
         if (instance := instance_of(frame)) is not None and problem is None:
             self._broker.refuse_copy(mesh, member, instance)

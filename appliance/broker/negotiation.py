@@ -10,6 +10,7 @@ from typing import Any
 
 from appliance.broker.directory import KEY_EPOCHS_MAX
 from appliance.broker.rows import MeshRow
+from appliance.broker.wire import INLINE_BYTES_MAX
 from appliance.mesh import frames
 from appliance.mesh.negotiation import (
     BELOW_MINIMUM,
@@ -23,7 +24,7 @@ from appliance.mesh.negotiation import (
 Supported = dict[str, dict[str, dict[str, Any]]]
 
 
-def offer(mesh: MeshRow, inline_bytes: int) -> Supported:
+def offer(mesh: MeshRow) -> Supported:
     """The features of this mesh's connections. There are no blobs: the inline limit applies."""
     dedupe: dict[str, Any] = {"version": 2, "mode": mesh.dedupe_mode, "request_fingerprint": True}
     if mesh.dedupe_mode == "retention_scoped":
@@ -37,7 +38,11 @@ def offer(mesh: MeshRow, inline_bytes: int) -> Supported:
         "member_keypair_rotated_event": {"params": {"version": 1}},
         "key_epoch": {"params": {"version": 1, "max_concurrent_epochs": KEY_EPOCHS_MAX}},
         "max_payload": {
-            "params": {"version": 1, "inline_bytes": inline_bytes, "blob_bytes": inline_bytes}
+            "params": {
+                "version": 1,
+                "inline_bytes": INLINE_BYTES_MAX,
+                "blob_bytes": INLINE_BYTES_MAX,
+            }
         },
     }
 

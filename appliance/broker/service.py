@@ -137,7 +137,7 @@ class Broker:
         send = wire.decode(item)
         mesh = self.directory.mesh(send.mesh)
         sender = self.directory.member(mesh.id, member)
-        digest, meta = validation.digest_of(send, self.settings)
+        digest, meta = validation.digest_of(send)
         return Command(
             mesh.id,
             send.client_message_id,

@@ -18,7 +18,6 @@ from typing import Any
 from msgspec import Struct
 
 from appliance.broker import wire
-from appliance.broker.settings import BrokerSettings
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 from appliance.mesh.canonical import canonical
@@ -58,11 +57,11 @@ class DedupeRecord(Struct, frozen=True):
     sender: str | None = None
 
 
-def digest_of(item: wire.AcceptItem, settings: BrokerSettings) -> tuple[bytes, str | None]:
+def digest_of(item: wire.AcceptItem) -> tuple[bytes, str | None]:
     """The request's fingerprint and its meta as JSON. Raises if the item itself is wrong."""
     body = _encode(item.body, "body")
-    if len(body) > settings.inline_bytes_max:
-        raise wire.BodyTooLarge(details={"bytes_max": settings.inline_bytes_max, "field": "body"})
+    if len(body) > wire.INLINE_BYTES_MAX:
+        raise wire.BodyTooLarge(details={"bytes_max": wire.INLINE_BYTES_MAX, "field": "body"})
     for name in ("client_message_id", "destination_ref", "reply_to_id"):
         _encode(getattr(item, name) or "", name)
     meta = canonical(item.meta) if item.meta else None

@@ -24,6 +24,7 @@ SCOPES = Scopes(  # broker:admin includes what members may do
     frozenset({ACCEPT, READ, ADMIN}), {READ: (ADMIN,), SUBSCRIBE: (ADMIN,)}
 )
 BATCH_MAX = 200
+INLINE_BYTES_MAX = 65_536  # of the text of one message
 UNKNOWN_MAX = 1000  # one read of a few milliseconds
 RETENTION_DAYS_MIN = 7
 RETENTION_DAYS_MAX = 3_999
@@ -355,7 +356,7 @@ class MeshBusy(Exhausted):
 
 class BodyTooLarge(PayloadTooLarge):
     default_message = "the message is larger than the broker accepts"
-    default_hint = "send less, or raise broker.inline_bytes_max"
+    default_hint = "send a link to the content instead; details.bytes_max is the limit"
 
 
 class TooManyMentions(Invalid):

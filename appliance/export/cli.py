@@ -22,7 +22,7 @@ from appliance.export.manifests import SNAPSHOT, SegmentDirectory
 from appliance.export.publish import PublishedSegments
 from appliance.export.rounds import Exports
 from appliance.export.segment import name_of
-from appliance.export.settings import ExportSettings, Format
+from appliance.export.settings import ExportSettings, Format, round_seconds
 from appliance.export.source import open_log
 from appliance.export.wire import SegmentManifest
 from appliance.kernel import config
@@ -225,7 +225,6 @@ def _follow(session: Session, exports: Exports, kind: Format, settings: ExportSe
         else:
             note(f"{_of(manifest.kind)}{name_of(manifest)}: {_rows(manifest.rows, manifest.kind)}")
 
-    interval_seconds = min(settings.export_seconds, settings.segment_open_seconds)
     clock, tidied_day = SystemClock(), -1
     while True:
         results = exports.export(kind, due_only=True, done=done)
@@ -234,7 +233,7 @@ def _follow(session: Session, exports: Exports, kind: Format, settings: ExportSe
         if segments or day != tidied_day:  # this process has the locks, so no other can do it
             exports.tidy()
             tidied_day = day
-        time.sleep(interval_seconds)
+        time.sleep(round_seconds(settings))
 
 
 def _progress(session: Session) -> Callable[[int], None]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.export import metrics
-from appliance.export.settings import ExportSettings
+from appliance.export.settings import ExportSettings, round_seconds
 from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
@@ -40,7 +40,7 @@ class SegmentExporter(Loop):
         self._exported: dict[str, int] = {}
         self._tidied_day: int | None = None
         self._child = child
-        self.interval_seconds = settings.export_seconds
+        self.interval_seconds = round_seconds(settings)
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         segments = self._export() if self._is_anything_new() else 0

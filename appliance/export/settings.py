@@ -8,6 +8,7 @@ from msgspec import Meta
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Format = Literal["parquet", "jsonl"]
+ROUND_SECONDS_MAX = 60.0  # between two rounds, which take no time without new rows
 
 
 class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -16,10 +17,14 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     export: bool = False  # write segments while the appliance runs, in child processes
     export_dir: str = ".agentlip/export"  # directory of segments, relative to the workspace
     export_format: Format = "parquet"  # format of segments; parquet needs the extra [export]
-    export_seconds: Seconds = 60.0  # seconds between two export rounds
     segment_rows_max: Positive = 500_000  # events per segment; a job reads one in seconds
     segment_open_seconds: Seconds = 300.0  # a segment that is not full is closed after this time
     keep_days: Annotated[int, Meta(ge=0)] = 0  # days after which segments are removed; 0 keeps all
     archive_dir: str = ""  # with one, only segments that this archive has are removed
     target: str = ""  # s3://bucket/prefix where closed segments are published
     gold_dir: str = ".agentlip/gold"  # directory of the results of jobs, for reports
+
+
+def round_seconds(settings: ExportSettings) -> float:
+    """Seconds between two rounds. A round can only close a segment that is due."""
+    return min(ROUND_SECONDS_MAX, settings.segment_open_seconds)

@@ -210,7 +210,6 @@ def following(logged, **jobs):
         command("agentlip", "export", "segments", "--follow", "--json"),
         cwd=logged.filled.path,
         env=environment(
-            AGENTLIP_EXPORT__EXPORT_SECONDS="0.05",
             AGENTLIP_EXPORT__SEGMENT_OPEN_SECONDS="0.05",
             **jobs,
         ),

@@ -13,7 +13,7 @@ SECONDS_MAX = 1200  # five sessions of Spark on a busy machine
 CHAIN = ("ingest", "activity", "delivery", "digest", "report")
 BIN = ROOT / ".venv-spark/bin"
 # Export while it serves, and close segments soon.
-SOON = {"AGENTLIP_EXPORT__EXPORT_SECONDS": "1", "AGENTLIP_EXPORT__SEGMENT_OPEN_SECONDS": "1"}
+SOON = {"AGENTLIP_EXPORT__SEGMENT_OPEN_SECONDS": "1"}
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ class FrameConnection:
             self._frames.append({"type": "hello_ack"})
         elif frame["type"] == "negotiate":
             row = broker.directory.mesh("lab")
-            offered = negotiation.offer(row, broker.settings.inline_bytes_max)
+            offered = negotiation.offer(row)
             self._frames.append({"type": "negotiated", "supported": offered})
             member = broker.directory.member(row.id, RECEIVER)
             self._connection = broker.connect(

@@ -25,8 +25,7 @@ from tests.spark.plain import Numbers, same
 pytestmark = [pytest.mark.container, pytest.mark.spark]
 
 # Export while it serves, and close segments after a second.
-EXPORTING = {"AGENTLIP_EXPORT__EXPORT": "true", "AGENTLIP_EXPORT__EXPORT_SECONDS": "1",
-             "AGENTLIP_EXPORT__SEGMENT_OPEN_SECONDS": "1"}  # fmt: skip
+EXPORTING = {"AGENTLIP_EXPORT__EXPORT": "true", "AGENTLIP_EXPORT__SEGMENT_OPEN_SECONDS": "1"}
 IMAGE_BYTES_MAX = 1_040_000_000
 WHERE = ("day", "channel_id", "topic_id", "sender")
 

@@ -6,7 +6,7 @@ from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.sections import section
 from appliance.hub.plugins import source
-from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.hub.plugins.settings import NOBODY, PluginSettings, PluginsSettings
 
 PREFIX = "plugin."
 OPEN = "open_"
@@ -21,6 +21,7 @@ MEANING = {
     "survival": "outliving the appliance",
 }
 LIST = "agentlip plugin list"
+OTHER_PYTHON = "use a Python outside of root's home: rm -r .venv; PYTHON=/usr/bin/python3 ops/env"
 
 
 def _working(context: Context) -> Iterator[Finding]:
@@ -41,7 +42,7 @@ def _shut_in(context: Context) -> Iterator[Finding]:
         if "root" in gaps:
             yield ROOT.finding(
                 f"plugin {name}",
-                "its process runs as root, because the user plugins.uid can't read this Python",
+                f"its process runs as root, because user {NOBODY} can't read this Python",
             )
         gaps = [step for step in gaps if step != "root"]
         if gaps:
@@ -114,8 +115,8 @@ BEHIND = Problem(
 ROOT = Problem(
     "root",
     "The plugin could read and change everything on this machine.",
-    "Use a Python that other users can read, so that the plugin can run as `plugins.uid`.",
-    hint="use a Python outside of root's home: rm -r .venv; PYTHON=/usr/bin/python3 ops/env",
+    "Use a Python that other users can read, so that the plugin can run as user 65534.",
+    hint=OTHER_PYTHON,
 )
 NOT_ISOLATED = Problem(
     "not-isolated",

@@ -7,12 +7,12 @@ from msgspec import Meta
 
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
-NotNegative = Annotated[int, Meta(ge=0)]
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Type = Literal["linkifier", "extractor"]
 
 
 URLS: Literal["urls"] = "urls"
+NOBODY = 65534  # user and group of plugins if the appliance runs as root: they own no file
 
 
 class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,8 +39,6 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True  # false: no plugin runs
     urls: bool = True  # attach web addresses in messages to topics; [[plugins.use]] can override it
     require_isolation: bool = True  # false: run plugins even if they could read .agentlip/
-    uid: NotNegative = 65534  # user id of plugins if the appliance runs as root
-    gid: NotNegative = 65534  # group id of plugins if the appliance runs as root
     use: tuple[PluginSettings, ...] = ()  # the plugins, in order: docs/how-to/plugins.md
 
     @property

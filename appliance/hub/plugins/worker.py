@@ -21,7 +21,7 @@ from appliance.child.line_process import (
     UnrequestedLine,
 )
 from appliance.hub.plugins import metrics, proof, wire
-from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.hub.plugins.settings import NOBODY, PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
 from appliance.kernel.log import Log
 
@@ -156,13 +156,13 @@ class PluginWorker:
             if isolation.uid == 0 and self._plugin.subprocesses:
                 return (
                     "a plugin with subprocesses can't run as root: user"
-                    f" {self._settings.uid} can't read the Python in {sys.base_prefix}"
+                    f" {NOBODY} can't read the Python in {sys.base_prefix}"
                 )
             return ""
         sentence = "it can't be kept from accessing .agentlip/: no Landlock"
-        if isolation.uid == 0 and self._settings.uid:
+        if isolation.uid == 0:
             return (
-                f"{sentence}, and it would stay root: user {self._settings.uid} can't read the"
+                f"{sentence}, and it would stay root: user {NOBODY} can't read the"
                 f" Python in {sys.base_prefix}"
             )
         return f"{sentence}, no other user"
@@ -200,11 +200,11 @@ class PluginWorker:
             raise PluginFailure("invalid", "its process sent an invalid response") from None
 
     def _order(self) -> dict[str, Any]:
-        plugin, settings = self._plugin, self._settings
+        plugin = self._plugin
         return {
             "data_dir": os.path.realpath(self._data_dir),
-            "uid": settings.uid,
-            "gid": settings.gid,
+            "uid": NOBODY,
+            "gid": NOBODY,
             "owner": os.geteuid(),
             "readable": [str(self._data_dir.parent / path) for path in plugin.read],
             "network": plugin.network,

@@ -177,7 +177,7 @@ def test_a_torn_segment_and_a_torn_manifest_are_reported_and_not_sent(tmp_path):
 
 
 def test_running_appliance_exports_segments_and_reports_progress(tmp_path):
-    settings = "[export]\nexport = true\nexport_seconds = 0.1\nsegment_open_seconds = 0.01\n"
+    settings = "[export]\nexport = true\nsegment_open_seconds = 0.05\n"
     with serve(tmp_path / "house", settings=settings) as hub:
         out = Path(hub.datadir.dir / "export")
         _, topic_id = hub.channel_with_topic("general")

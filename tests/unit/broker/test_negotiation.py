@@ -17,7 +17,7 @@ SIZES = {"version": 1, "inline_bytes": 1024, "blob_bytes": 1024}
 
 @pytest.mark.parametrize("mesh", [SCOPED, PERMANENT])
 def test_offers_of_the_broker_pass_the_check(mesh):
-    supported = negotiation.offer(mesh, 65_536)
+    supported = negotiation.offer(mesh)
     assert set(supported) == {
         DEDUPE,
         "concurrent_connection_policy",
@@ -70,19 +70,19 @@ def test_offer_that_breaks_the_table_is_named_with_its_code(name, params, code, 
     ],
 )
 def test_required_numbers_are_minima_and_other_values_equal(wish, code):
-    supported = negotiation.offer(SCOPED, 65_536)
+    supported = negotiation.offer(SCOPED)
     _, problem = negotiation.check_requirements([frames.Feature(DEDUPE, wish)], supported)
     assert (problem.code if problem else None) == code
 
 
 def test_permanent_ids_satisfy_every_required_retention():
-    supported = negotiation.offer(PERMANENT, 65_536)
+    supported = negotiation.offer(PERMANENT)
     wish = frames.Feature(DEDUPE, {"dedupe_retention_days": 3_999})
     assert negotiation.check_requirements([wish], supported) == ([], None)
 
 
 def test_missing_feature_is_reported_before_parameters_are_checked():
-    supported = negotiation.offer(SCOPED, 65_536)
+    supported = negotiation.offer(SCOPED)
     bad = frames.Feature(DEDUPE, {"version": 9})
     missing, problem = negotiation.check_requirements([bad, "blobs", "telepathy"], supported)
     assert missing == ["blobs", "telepathy"]
