@@ -13,7 +13,7 @@ from appliance.composition import Composition
 from appliance.host import Host
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
-from appliance.kernel.loop import Loop, LoopDelay
+from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.scopes import join
 from appliance.kernel.store_errors import StoreSuspended
@@ -34,6 +34,27 @@ from doctor.current_settings import CurrentSettings
 
 SOCKETS_CLOSE_SECONDS = 3.0
 CLOSE_SECONDS = 3.0
+
+
+class LoopDelay(Loop):
+    """Measures how late the event loop runs a loop whose wait has ended."""
+
+    name = "loop_delay"
+    interval_seconds = 1.0
+    runs_read_only = True
+
+    def __init__(self, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log)
+        self._recent: list[float] = [0.0] * 10
+
+    @property
+    def worst_seconds(self) -> float:
+        return max(self._recent)
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        delay = max(0.0, self.clock.monotonic() - self.due)
+        self._recent = [*self._recent[1:], delay]
+        return {"delayed": int(delay > 0.1)}
 
 
 class Appliance:

@@ -10,6 +10,7 @@ import msgspec
 from appliance.hub import attachments, listings, metrics, queries, retopic, search, wire, writes
 from appliance.hub.access import POST, READ, Access
 from appliance.hub.events import encode
+from appliance.hub.reading_turns import Turns
 from appliance.hub.search_query import parse
 from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter, LiveFilter
@@ -24,7 +25,6 @@ from appliance.kernel.feed import Feed
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
-from appliance.kernel.turns import Turns
 
 PAGE_MAX = 1000  # rows in one response; a larger `limit` is clamped
 WAITING_MAX = 500  # long polls and SSE streams of callers with a token; more get a 503

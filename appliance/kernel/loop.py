@@ -115,24 +115,3 @@ class Pruner(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         return {"forgotten": self._prune(now_ms)}
-
-
-class LoopDelay(Loop):
-    """Measures how late the event loop runs a loop whose wait has ended."""
-
-    name = "loop_delay"
-    interval_seconds = 1.0
-    runs_read_only = True
-
-    def __init__(self, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log)
-        self._recent: list[float] = [0.0] * 10
-
-    @property
-    def worst_seconds(self) -> float:
-        return max(self._recent)
-
-    def run_once(self, now_ms: int) -> dict[str, int]:
-        delay = max(0.0, self.clock.monotonic() - self.due)
-        self._recent = [*self._recent[1:], delay]
-        return {"delayed": int(delay > 0.1)}

@@ -26,6 +26,7 @@ IMPORTERS = {
         "appliance.wsgi",
         "appliance.server",
         "appliance.hub.pipeline",
+        "appliance.hub.reading_turns",
         "appliance.child.line_process",
     ],
     "gunicorn": ["appliance.web.*", "appliance.wsgi"],

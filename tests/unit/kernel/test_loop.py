@@ -8,9 +8,10 @@ from gevent.event import Event
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.app import LoopDelay
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.kernel.loop import Loop, LoopDelay, in_step
+from appliance.kernel.loop import Loop, in_step
 from appliance.kernel.metrics import REGISTRY
 from tests.support.until import gevent_until
 

@@ -1,0 +1,59 @@
+"""How many pieces are read at once, and what callers without a token may read in a second."""
+
+import gevent
+import pytest
+
+from appliance.hub.reading_turns import ANONYMOUS_BYTES_BURST, ANONYMOUS_BYTES_PER_SECOND, Turns
+from appliance.kernel.auth import ANONYMOUS, Principal
+from tests.support.clock import FakeClock
+
+KNOWN = [Principal(name, name, frozenset()) for name in ("one", "two")]
+PIECE = 1024 * 1024
+
+
+def highest(who, count=20):
+    """The highest number of pieces that were read at once by `count` greenlets of each caller."""
+    turns, reading, at_once = Turns(FakeClock(), PIECE), 0, 0
+
+    def read(principal):
+        nonlocal reading, at_once
+        with turns.turn(principal):
+            reading += 1
+            at_once = max(at_once, reading)
+            gevent.sleep(0)
+            reading -= 1
+
+    gevent.joinall([gevent.spawn(read, each) for _ in range(count) for each in who], timeout=10)
+    return at_once
+
+
+@pytest.mark.parametrize(("who", "pieces"), [([ANONYMOUS], 1), (KNOWN[:1], 1), (KNOWN, 2)])
+def test_each_caller_reads_one_piece_at_a_time_and_all_without_a_token_are_one(who, pieces):
+    assert highest(who) == pieces
+
+
+def test_bytes_of_callers_without_a_token_are_limited_and_those_of_others_are_not():
+    clock = FakeClock()
+    turns = Turns(clock, PIECE, clock.pass_seconds)
+
+    def seconds(who, pieces):
+        began = clock.seconds
+        for _ in range(pieces):
+            with turns.turn(who) as charge:
+                charge(PIECE)
+        return clock.seconds - began
+
+    pieces = (ANONYMOUS_BYTES_BURST + 4 * ANONYMOUS_BYTES_PER_SECOND) // PIECE
+    assert seconds(KNOWN[0], pieces) == 0
+    assert seconds(ANONYMOUS, pieces) == pytest.approx(4)
+
+
+def test_small_read_is_charged_its_size_and_a_failed_one_nothing():
+    clock = FakeClock()
+    turns = Turns(clock, PIECE, clock.pass_seconds)
+    for _ in range(2 * ANONYMOUS_BYTES_BURST // PIECE):
+        with turns.turn(ANONYMOUS) as charge:
+            charge(100)
+        with pytest.raises(OSError), turns.turn(ANONYMOUS):
+            raise OSError
+    assert clock.seconds == FakeClock().seconds
