@@ -16,6 +16,7 @@ from appliance.ask import wire
 from appliance.ask.queries import StoredAsk
 from appliance.hub.rows import EventWebhookRow
 from appliance.hub.webhooks import views
+from appliance.kernel.registered_webhook import secrets_of
 from appliance.kernel.webhook_signature import key_of
 
 EVENT = "message.created"  # what a question is for a webhook
@@ -52,7 +53,7 @@ def check_receiver(webhook: EventWebhookRow, ask: StoredAsk, link: str, now_ms: 
     in_scope = ask.row.channel_id in wanted.channels or ask.topic_id in wanted.topics
     in_scope = in_scope or not (wanted.channels or wanted.topics)
     receives = webhook.enabled and in_scope and EVENT in (wanted.names or (EVENT,))
-    for secret in views.secrets(webhook, now_ms):
+    for secret in secrets_of(webhook, now_ms):
         made = webhook_link_of(secret, ask.row.id, webhook.id)
         if receives and hmac.compare_digest(made.encode(), link.encode()):
             return

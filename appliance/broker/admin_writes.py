@@ -5,6 +5,7 @@ from appliance.broker.log_writes import log_dead_of_recipient
 from appliance.broker.rows import MeshRow
 from appliance.broker.writes import FREE
 from appliance.kernel.batch import Tx
+from appliance.kernel.registered_webhook import rotate
 from appliance.workspace.row_digest import digested
 
 STORE = "broker"
@@ -161,11 +162,10 @@ def change_webhook(
     webhook_id: str,
     command: webhook_wire.ChangeMeshWebhook,
     secret: str | None,
-    grace_ms: int,
 ) -> None:
-    """`secret`: a new secret, or None. The former one also signs for another `grace_ms`."""
+    """`secret`: a new secret, or None. The former one also signs for a while."""
     row, now_ms = queries.webhook(tx, mesh_id, webhook_id), tx.steady_ms
-    changed: dict[str, str | int | None] = {}
+    changed = rotate(row, secret, now_ms)
     if command.url is not None:
         changed["url"] = command.url
     if command.enabled is not None:
@@ -177,13 +177,7 @@ def change_webhook(
             " AND lease_owner IS NULL AND ready_ms > ?",
             (now_ms, mesh_id, f"webhook:{webhook_id}", now_ms),
         )
-    if secret is not None and secret != row.secret:
-        changed |= {
-            "secret": secret,
-            "former_secret": row.secret if grace_ms else None,
-            "former_until_ms": now_ms + grace_ms if grace_ms else None,
-        }
-    writes.change_webhook(tx, mesh_id, webhook_id, **changed)
+    writes.change_webhook(tx, mesh_id, webhook_id, changed)
 
 
 def remove_webhook(tx: Tx, mesh_id: str, webhook_id: str, logs: bool) -> bool:

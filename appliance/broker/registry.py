@@ -19,13 +19,13 @@ from appliance.broker.dispatch import REVOKED
 from appliance.broker.rows import MemberRow, MeshRow
 from appliance.broker.service import Broker
 from appliance.kernel import webhook_signature
-from appliance.kernel.clock import HOUR_MS, iso
+from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
+from appliance.kernel.registered_webhook import requested_secret
 from appliance.mesh import signing
 
 SWEPT = "swept_ms"
 ALL = wire.MeshRowsQuery()
-SECRET_GRACE_MS = 24 * HOUR_MS  # how long a replaced webhook secret still signs
 FANOUT_SECONDS_MAX = 300.0  # age below which the orphan check ignores delivery rows
 PAGE_MAX = 500  # rows in one reply; a larger limit is clamped
 ORPHAN_ROWS_MAX = 1_000  # orphans listed by one orphan check
@@ -179,7 +179,7 @@ class Registry:
         """Add a webhook; only this reply contains its secret."""
         mesh = self._mesh(slug)
         self._check_webhook_url(command.url)
-        secret = check_secret(command.secret) or webhook_signature.new_secret()
+        secret = requested_secret(command.secret, False) or webhook_signature.new_secret()
         webhook_id = self._store.write(admin_writes.add_webhook, mesh.id, command.url, secret)
         self._broker.reload()
         return webhook_wire.MeshWebhookChanged(self.show_webhook(slug, webhook_id).webhook, secret)
@@ -190,15 +190,8 @@ class Registry:
         mesh = self._mesh(slug)
         if command.url is not None:
             self._check_webhook_url(command.url)
-        if command.secret is not None and command.new_secret:
-            raise Invalid("secret and new_secret exclude each other", hint="send only one of them",
-                          details={"field": "new_secret"})  # fmt: skip
-        secret = (
-            webhook_signature.new_secret() if command.new_secret else check_secret(command.secret)
-        )
-        self._store.write(
-            admin_writes.change_webhook, mesh.id, webhook_id, command, secret, SECRET_GRACE_MS
-        )
+        secret = requested_secret(command.secret, command.new_secret)
+        self._store.write(admin_writes.change_webhook, mesh.id, webhook_id, command, secret)
         self._broker.reload()
         self._broker.dispatch.webhook_work.set()
         return webhook_wire.MeshWebhookChanged(self.show_webhook(slug, webhook_id).webhook, secret)
@@ -304,13 +297,6 @@ class Registry:
             raise webhook_wire.WebhooksNotAvailable
         if url is not None:
             self._check_url(url)
-
-
-def check_secret(secret: str | None) -> str | None:
-    """Raises BadSecret."""
-    if secret is not None:
-        webhook_signature.key_of(secret)
-    return secret
 
 
 def check_key(pubkey: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from appliance.broker import webhook_wire, wire
 from appliance.broker.rows import MemberRow, MeshRow, WebhookRow
 from appliance.kernel.clock import iso
+from appliance.kernel.registered_webhook import secrets_of
 
 
 def mesh_to_wire(row: MeshRow) -> wire.Mesh:
@@ -40,7 +41,7 @@ def webhook_to_wire(
     row: WebhookRow, now_ms: int, wall_iso: Callable[[int | None], str | None]
 ) -> webhook_wire.MeshWebhook:
     """Without its secrets. `now_ms` of the steady clock, whose times `wall_iso` shows."""
-    rotating = len(secrets(row, now_ms)) > 1
+    rotating = len(secrets_of(row, now_ms)) > 1
     return webhook_wire.MeshWebhook(
         row.id,
         row.url,
@@ -50,10 +51,3 @@ def webhook_to_wire(
         disabled_because=row.disabled_because,
         rotating_until=wall_iso(row.former_until_ms if rotating else None),
     )
-
-
-def secrets(row: WebhookRow, now_ms: int) -> list[str]:
-    """The secrets that sign now, by the steady clock: the current one first."""
-    if row.former_secret is None or now_ms >= (row.former_until_ms or 0):
-        return [row.secret]
-    return [row.secret, row.former_secret]

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from appliance.broker import metrics, queries, views, writes
+from appliance.broker import metrics, queries, webhook_wire, writes
 from appliance.broker.log_writes import DeliveryAck
 from appliance.broker.rows import WebhookRow
 from appliance.broker.service import CLAIM_MAX, LEASE_SECONDS, Broker
@@ -20,6 +20,7 @@ from appliance.broker.writes import Claim, Demand
 from appliance.kernel import webhook_signature
 from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.loop import Loop
+from appliance.kernel.registered_webhook import note_outcome, secrets_of
 from appliance.kernel.webhook_signature import SignedRequest
 
 WAITING_MAX = 200  # sends of one webhook in the outbox, so that a failing receiver doesn't fill it
@@ -115,7 +116,7 @@ class MeshWebhooks:
         webhook = self._broker.directory.webhooks.get(webhook_id)
         if webhook is None or not webhook.enabled:
             return "deleted" if webhook is None else "disabled"
-        secrets = views.secrets(webhook, self._broker.steady.now_ms())
+        secrets = secrets_of(webhook, self._broker.steady.now_ms())
         seconds = self._broker.clock.now_ms() // 1000
         headers = webhook_signature.headers(secrets, message_id, seconds, body, content_type)
         return SignedRequest(webhook.url, headers)
@@ -124,9 +125,13 @@ class MeshWebhooks:
         """A receiver that is gone or has failed for too long disables its webhook."""
         broker = self._broker
         webhook = broker.directory.webhooks.get(webhook_id)
-        if webhook is None or (outcome == "delivered" and webhook.failing_since_ms is None):
+        if webhook is None or not note_outcome(webhook, outcome, broker.steady.now_ms())[0]:
             return
-        changed, cause = broker.store.write(writes.note_call, webhook.mesh_id, webhook_id, outcome)
+        try:
+            noted = broker.store.write(writes.note_call, webhook.mesh_id, webhook_id, outcome)
+        except webhook_wire.WebhookNotFound:
+            return
+        changed, cause = noted
         if changed:
             broker.reload()
         if cause is not None:

@@ -5,7 +5,6 @@ two writers could race for an id.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from msgspec import Struct
 
@@ -14,13 +13,10 @@ from appliance.broker.log_writes import DeliveryAck
 from appliance.broker.rows import UsedNonceRow
 from appliance.broker.validation import RANKS, Command, DedupeRecord
 from appliance.kernel.batch import Tx
-from appliance.kernel.clock import DAY_MS
 from appliance.kernel.delivery import CallOutcome
+from appliance.kernel.registered_webhook import Columns, note_outcome
 from appliance.mesh.push import Push
 
-GONE = "the webhook answered 410 Gone"
-PATIENCE_MS = 5 * DAY_MS  # a webhook that fails for longer is disabled
-FAILING = "no delivery succeeded for 5 days"
 FREE = "lease_owner = NULL, lease_until_ms = NULL"
 
 
@@ -311,32 +307,15 @@ def expire_leases(tx: Tx, limit: int, logs: bool) -> list[tuple[int, str]]:
 def note_call(
     tx: Tx, mesh_id: str, webhook_id: str, outcome: CallOutcome
 ) -> tuple[bool, str | None]:
-    """Update a webhook after a call: whether its row changed, and the cause if it was disabled. It
-    is disabled after PATIENCE_MS without a success."""
-    row = tx.execute(
-        "SELECT enabled, failing_since_ms FROM webhook WHERE mesh_id = ? AND id = ?",
-        (mesh_id, webhook_id),
-    ).fetchone()
-    if row is None or not row[0]:
-        return False, None
-    since, change = row[1], partial(change_webhook, tx, mesh_id, webhook_id)
-    if outcome == "delivered":
-        if since is not None:
-            change(failing_since_ms=None)
-        return since is not None, None
-    if outcome == "gone":
-        change(enabled=0, disabled_because=GONE)
-        return True, "gone"
-    if since is None:
-        change(failing_since_ms=tx.steady_ms)
-        return True, None
-    if tx.steady_ms - since >= PATIENCE_MS:
-        change(enabled=0, disabled_because=FAILING)
-        return True, "failing"
-    return False, None
+    """Update a webhook after a call: whether its row changed, and the cause if it was disabled.
+    Raises WebhookNotFound."""
+    row = queries.webhook(tx, mesh_id, webhook_id)
+    columns, cause = note_outcome(row, outcome, tx.steady_ms)
+    change_webhook(tx, mesh_id, webhook_id, columns)
+    return bool(columns), cause
 
 
-def change_webhook(tx: Tx, mesh_id: str, webhook_id: str, **columns: str | int | None) -> None:
+def change_webhook(tx: Tx, mesh_id: str, webhook_id: str, columns: Columns) -> None:
     for column, value in columns.items():
         tx.execute(
             f"UPDATE webhook SET {column} = ? WHERE mesh_id = ? AND id = ?",

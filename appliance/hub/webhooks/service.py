@@ -14,15 +14,16 @@ from appliance.hub.webhooks import listings, metrics, queries, views, wire, writ
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel import webhook_signature
 from appliance.kernel.auth import Principal
-from appliance.kernel.clock import DAY_MS, Clock
+from appliance.kernel.clock import Clock
+from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.errors import Invalid
 from appliance.kernel.idempotency import Reply, reply_once
 from appliance.kernel.log import Log
+from appliance.kernel.registered_webhook import note_outcome, requested_secret, secrets_of
 from appliance.kernel.wakeup import Wakeup
 from appliance.kernel.webhook_signature import SignedRequest
 from appliance.web.address import check_url
 
-SECRET_GRACE_MS = DAY_MS  # how long a replaced secret still signs too
 SCAN_ROWS_MAX = 20_000  # events scanned for one preview
 PENDING_MAX = 100  # events in one preview; a larger `limit` is clamped
 FILTERS_MAX = 100  # entries in each of the names, channels and topics of one webhook
@@ -61,7 +62,7 @@ class Webhooks:
     ) -> Reply:
         check_url(command.url, self._settings)
         check_text(description=command.description)
-        secret = _check_secret(command.secret) or webhook_signature.new_secret()
+        secret = requested_secret(command.secret, False) or webhook_signature.new_secret()
         head = self._hub.feed.head
         cursor = head if command.cursor is None else min(command.cursor, head)
         identity = keyed_request(principal, "POST", "webhooks", key, command)
@@ -85,9 +86,8 @@ class Webhooks:
             command = msgspec.structs.replace(command, cursor=within)
         if command.events is not None:
             command = msgspec.structs.replace(command, events=self._resolve(command.events))
-        return self._mutate(
-            identity, writes.change, webhook_id, command, _next_secret(command), SECRET_GRACE_MS
-        )
+        secret = requested_secret(command.secret, command.new_secret)
+        return self._mutate(identity, writes.change, webhook_id, command, secret)
 
     def delete(self, webhook_id: str) -> Reply:
         return self._mutate(None, writes.delete, webhook_id)
@@ -148,16 +148,12 @@ class Webhooks:
             return "disabled"
         return SignedRequest(row.url, self._headers(row, message_id, content_type, body))
 
-    def record_outcome(self, webhook_id: str, outcome: str) -> None:
+    def record_outcome(self, webhook_id: str, outcome: CallOutcome) -> None:
         """Record an attempt: `delivered`, `failed` or `gone`. Writes only if something changes.
         A receiver that is gone or has failed for too long disables its webhook."""
         row = self._store.read(queries.find, webhook_id)
-        if row is None or (outcome == "delivered" and row.failing_since_ms is None):
+        if row is None or not note_outcome(row, outcome, self._clock.now_ms())[0]:
             return
-        if outcome == "failed" and row.failing_since_ms is not None:
-            failing_ms = self._clock.now_ms() - row.failing_since_ms
-            if failing_ms < writes.PATIENCE_MS:
-                return
         cause = self._store.write(writes.note_attempt, webhook_id, outcome)
         if cause is not None:
             metrics.disabled.labels(cause).inc()
@@ -181,7 +177,7 @@ class Webhooks:
         self, row: EventWebhookRow, message_id: str, content_type: str, body: bytes
     ) -> dict[str, str]:
         now_ms = self._clock.now_ms()
-        secrets = views.secrets(row, now_ms)
+        secrets = secrets_of(row, now_ms)
         return webhook_signature.headers(secrets, message_id, now_ms // 1000, body, content_type)
 
     def _resolve(self, wanted: wire.EventSelection) -> wire.EventSelection:
@@ -209,21 +205,3 @@ class Webhooks:
         reply: Reply = self._store.write(*given)
         self.work.set()
         return reply
-
-
-def _check_secret(secret: str | None) -> str | None:
-    if secret is not None:
-        webhook_signature.key_of(secret)
-    return secret
-
-
-def _next_secret(command: wire.ChangeWebhook) -> str | None:
-    if command.secret is None:
-        return webhook_signature.new_secret() if command.new_secret else None
-    if command.new_secret:
-        raise Invalid(
-            "secret and new_secret exclude each other",
-            details={"field": "new_secret"},
-            hint="send either secret or new_secret",
-        )
-    return _check_secret(command.secret)

@@ -5,6 +5,7 @@ import msgspec
 from appliance.hub.rows import EventWebhookRow
 from appliance.hub.webhooks import wire
 from appliance.kernel.clock import iso
+from appliance.kernel.registered_webhook import secrets_of
 
 _wanted = msgspec.json.Decoder(wire.EventSelection).decode
 
@@ -13,16 +14,9 @@ def selection_of(row: EventWebhookRow) -> wire.EventSelection:
     return _wanted(row.wanted_json)
 
 
-def secrets(row: EventWebhookRow, now_ms: int) -> list[str]:
-    """The secrets that sign now, the current one first."""
-    if row.former_secret is None or not _is_rotating(row, now_ms):
-        return [row.secret]
-    return [row.secret, row.former_secret]
-
-
 def to_wire(row: EventWebhookRow, now_ms: int) -> wire.EventWebhook:
     """Without its secrets."""
-    until = row.former_until_ms if _is_rotating(row, now_ms) else None
+    until = row.former_until_ms if len(secrets_of(row, now_ms)) > 1 else None
     return wire.EventWebhook(
         id=row.id,
         url=row.url,
@@ -37,7 +31,3 @@ def to_wire(row: EventWebhookRow, now_ms: int) -> wire.EventWebhook:
         failing_since=None if row.failing_since_ms is None else iso(row.failing_since_ms),
         disabled_because=row.disabled_because,
     )
-
-
-def _is_rotating(row: EventWebhookRow, now_ms: int) -> bool:
-    return row.former_until_ms is not None and now_ms < row.former_until_ms

@@ -6,13 +6,11 @@ from appliance.hub.events import encode
 from appliance.hub.rows import EventWebhookRow
 from appliance.hub.webhooks import queries, views, wire
 from appliance.kernel.batch import Tx
-from appliance.kernel.clock import DAY_MS
+from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.idempotency import Reply
+from appliance.kernel.registered_webhook import Columns, note_outcome, rotate
 
 WEBHOOKS_MAX = 100  # each round reads all that are behind
-GONE = "the receiver responded with 410 Gone"
-PATIENCE_MS = 5 * DAY_MS  # a webhook that fails for longer is disabled
-FAILING = "no delivery succeeded for 5 days"
 
 
 def create(tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int) -> Reply:
@@ -41,11 +39,9 @@ def create(tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int) -> Rep
     return Reply(201, encode(wire.WebhookChanged(views.to_wire(row, tx.now_ms), secret)))
 
 
-def change(
-    tx: Tx, webhook_id: str, command: wire.ChangeWebhook, secret: str | None, grace_ms: int
-) -> Reply:
+def change(tx: Tx, webhook_id: str, command: wire.ChangeWebhook, secret: str | None) -> Reply:
     row = queries.require(tx, webhook_id)
-    given = {
+    given: Columns = {
         name: value
         for name in ("url", "description", "format", "enabled", "cursor")
         if (value := getattr(command, name)) is not None
@@ -56,15 +52,7 @@ def change(
         given |= {"failing_since_ms": None, "disabled_because": None}
     if command.events is not None:
         given["wanted_json"] = encode(command.events).decode()
-    if secret is not None and secret != row.secret:
-        given |= {
-            "secret": secret,
-            "former_secret": row.secret if grace_ms else None,
-            "former_until_ms": tx.now_ms + grace_ms if grace_ms else None,
-        }
-    given["updated_at"] = tx.now
-    marks = ", ".join(f"{name} = ?" for name in given)
-    tx.execute(f"UPDATE x_webhooks SET {marks} WHERE id = ?", (*given.values(), webhook_id))
+    _set(tx, webhook_id, given | rotate(row, secret, tx.now_ms) | {"updated_at": tx.now})
     changed = views.to_wire(queries.require(tx, webhook_id), tx.now_ms)
     return Reply(200, encode(wire.WebhookChanged(changed, secret)))
 
@@ -86,25 +74,17 @@ def advance(tx: Tx, moves: Sequence[tuple[str, int, int, int]]) -> None:
         )
 
 
-def note_attempt(tx: Tx, webhook_id: str, outcome: str) -> str | None:
+def note_attempt(tx: Tx, webhook_id: str, outcome: CallOutcome) -> str | None:
     """Record the outcome of an attempt. If it disables the webhook, returns the cause."""
     row = queries.find(tx, webhook_id)
-    if row is None or not row.enabled:
+    if row is None:
         return None
-    since = row.failing_since_ms
-    if outcome == "delivered":
-        _set(tx, webhook_id, failing_since_ms=None)
-    elif outcome == "gone":
-        _set(tx, webhook_id, enabled=0, disabled_because=GONE)
-        return "gone"
-    elif since is None:
-        _set(tx, webhook_id, failing_since_ms=tx.now_ms)
-    elif tx.now_ms - since >= PATIENCE_MS:
-        _set(tx, webhook_id, enabled=0, disabled_because=FAILING)
-        return "failing"
-    return None
+    columns, cause = note_outcome(row, outcome, tx.now_ms)
+    _set(tx, webhook_id, columns)
+    return cause
 
 
-def _set(tx: Tx, webhook_id: str, **columns: int | str | None) -> None:
-    marks = ", ".join(f"{name} = ?" for name in columns)
-    tx.execute(f"UPDATE x_webhooks SET {marks} WHERE id = ?", (*columns.values(), webhook_id))
+def _set(tx: Tx, webhook_id: str, columns: Columns) -> None:
+    if columns:
+        marks = ", ".join(f"{name} = ?" for name in columns)
+        tx.execute(f"UPDATE x_webhooks SET {marks} WHERE id = ?", (*columns.values(), webhook_id))
