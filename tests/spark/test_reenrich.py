@@ -64,7 +64,7 @@ def test_findings_are_those_of_the_plugin_and_the_hub_reads_the_file(ask, tmp_pa
     file = ChangeFile(report.path)
     assert (file.header.plugin, file.header.plugin_version) == ("references", references.VERSION)
     assert (file.header.epoch, file.header.as_of_event_id) == (log.epoch, log.last)
-    rows = {each.message_id: each for batch in file.batches(0) for each in batch}
+    rows = {each.message_id: each for batch in file.batches() for each in batch}
     expected = {message: references.enrich({"content_raw": text}, json.loads(options["config"]))
                 for message, text in kept.items()}  # fmt: skip
     lines = [json.loads(line) for line in report.path.read_text().splitlines()[1:]]

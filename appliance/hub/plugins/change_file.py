@@ -1,13 +1,11 @@
 """The file of changes that the Spark job `reenrich` writes: verified, and read in batches.
 
-NAME.jsonl           a header, then one change per line
-NAME.manifest.json   bytes, hash and number of rows
-.NAME.jsonl.applied  how far it was applied, while that is unfinished
+NAME.jsonl          a header, then one change per line
+NAME.manifest.json  bytes, hash and number of rows
 """
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,11 +38,6 @@ class ChangeManifest(msgspec.Struct, frozen=True):
     rows: Annotated[int, Meta(ge=0)]
 
 
-class _AppliedRows(msgspec.Struct, frozen=True):
-    sha256: str
-    rows: int
-
-
 class ChangeFile:
     """A verified file. Raises Invalid for one that is damaged."""
 
@@ -61,18 +54,15 @@ class ChangeFile:
             self.header: ChangeHeader = _decode(file.readline(LINE_BYTES_MAX), ChangeHeader, path)
         if self.header.schema != SCHEMA:
             raise Invalid(f"{path.name} has schema {self.header.schema!r}, not {SCHEMA}", hint=HINT)
-        self._progress = path.with_name(f".{path.name}.applied")
 
-    def batches(self, after: int) -> Iterator[list[wire.EnrichmentChange]]:
-        """The changes after the first `after` ones, as many as fit into a request."""
+    def batches(self) -> Iterator[list[wire.EnrichmentChange]]:
+        """The changes, as many as fit into a request."""
         batch: list[wire.EnrichmentChange] = []
         size = 0
         with self.path.open("rb") as file:
             file.readline(LINE_BYTES_MAX)
-            for number in range(self.manifest.rows):
+            for _ in range(self.manifest.rows):
                 line = file.readline(LINE_BYTES_MAX)
-                if number < after:
-                    continue
                 if batch and (len(batch) == wire.CHANGES_MAX or size + len(line) > BATCH_BYTES_MAX):
                     yield batch
                     batch, size = [], 0
@@ -80,25 +70,6 @@ class ChangeFile:
                 size += len(line)
         if batch:
             yield batch
-
-    def applied(self) -> int:
-        """The number of changes that an interrupted run has applied."""
-        with suppress(OSError, msgspec.DecodeError):
-            progress = msgspec.json.decode(self._progress.read_bytes(), type=_AppliedRows)
-            if progress.sha256 == self.manifest.sha256:
-                return min(progress.rows, self.manifest.rows)
-        return 0
-
-    def remember(self, rows: int) -> None:
-        """Store how far the file was applied. Without it, changes are sent again, without
-        effect, so a directory that can't be written is accepted."""
-        with suppress(OSError):
-            if rows >= self.manifest.rows:
-                self._progress.unlink(missing_ok=True)
-                return
-            draft = self._progress.with_name(f"{self._progress.name}.part")
-            draft.write_bytes(msgspec.json.encode(_AppliedRows(self.manifest.sha256, rows)))
-            draft.replace(self._progress)
 
 
 def _extent(path: Path) -> tuple[int, str]:

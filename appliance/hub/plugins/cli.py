@@ -64,8 +64,8 @@ def apply_changes(
     client, plugin = session.hub(), changes.header.plugin
     counts = {"rows": changes.manifest.rows, "stored": 0, "same": 0, "stale": 0, "refused": 0}
     refused: list[dict[str, Any]] = []
-    done = counts["skipped"] = 0 if dry_run else changes.applied()
-    for batch in changes.batches(done):
+    done = 0
+    for batch in changes.batches():
         body = {"plugin": plugin, "changes": batch, "dry_run": dry_run}
         answer = client.post(f"{PATH}/apply", body)
         for name in ("stored", "same", "stale"):
@@ -73,8 +73,6 @@ def apply_changes(
         counts["refused"] += len(answer["refused"])
         refused = (refused + answer["refused"])[:REFUSED_LISTED_MAX]
         done += len(batch)
-        if not dry_run:
-            changes.remember(done)
         if done % PROGRESS_ROWS < len(batch) and not session.machine:
             note(f"{done:,} of {changes.manifest.rows:,} changes")
     verb = "would be stored" if dry_run else "stored"

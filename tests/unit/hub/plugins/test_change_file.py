@@ -114,29 +114,15 @@ def write(folder, rows, **header):
     return folder / "marks.jsonl"
 
 
-def test_batches_fit_into_requests_and_continue_where_a_run_ended(tmp_path):
+def test_batches_fit_into_requests(tmp_path):
     rows = [row(f"msg_{number:04d}", f"!word{number}") for number in range(250)]
     rows += [row(f"msg_{number:04d}", "!" + "x" * 100_000) for number in range(250, 260)]
     file = ChangeFile(write(tmp_path, rows))
-    batches = list(file.batches(0))
+    batches = list(file.batches())
     ids = [each.message_id for batch in batches for each in batch]
     assert ids == [f"msg_{number:04d}" for number in range(260)]
     assert max(map(len, batches)) == wire.CHANGES_MAX
     assert max(len(msgspec.json.encode(batch)) for batch in batches) < 512 * 1024
-    assert file.applied() == 0
-    file.remember(200)
-    again = ChangeFile(file.path)
-    assert again.applied() == 200
-    assert next(again.batches(200))[0].message_id == "msg_0200"
-    again.remember(260)
-    assert [path.name for path in sorted(tmp_path.iterdir())] == [
-        "marks.jsonl", "marks.manifest.json",
-    ]  # fmt: skip
-
-
-def test_another_file_starts_from_the_beginning(tmp_path):
-    ChangeFile(write(tmp_path, [row("msg_1", "!a"), row("msg_2", "!b")])).remember(1)
-    assert ChangeFile(write(tmp_path, [row("msg_1", "!c"), row("msg_2", "!b")])).applied() == 0
 
 
 def damaged(change):
@@ -168,4 +154,4 @@ def test_damaged_file_is_refused_before_anything_is_applied(tmp_path, damage):
 
 def test_malformed_row_is_an_error_of_the_file(tmp_path):
     with pytest.raises(Invalid, match="malformed"):
-        list(ChangeFile(write(tmp_path, ["{}"])).batches(0))
+        list(ChangeFile(write(tmp_path, ["{}"])).batches())
