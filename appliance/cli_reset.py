@@ -92,6 +92,5 @@ def _tell(session: Session, plan: Any, more: dict[str, Any], verb: str) -> None:
     lines = [f"{verb} {name}" for name in (*more.get("services", ()), *plan.removed)]
     lines += [f"kept {name}" for name in plan.kept]
     session.answer({**msgspec.to_builtins(plan), **more}, "\n".join(lines))
-    if not session.machine:
-        for mesh in plan.meshes:
-            note(f"the broker of {mesh.mesh} ({mesh.url}) knows the key; there: {mesh.command}")
+    for mesh in plan.meshes:
+        session.note(f"the broker of {mesh.mesh} ({mesh.url}) knows the key; there: {mesh.command}")

@@ -24,6 +24,9 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 
 P = ParamSpec("P")
+Row = Mapping[str, Any]
+Columns = Sequence[tuple[str, str | Callable[[Row], Any]]]
+"""Headings, each with the key of its values, or with a function of the row."""
 
 EXIT_BY_KIND = {"conflict": 2, "lost": 2, "unavailable": 3, "unauthenticated": 4, "forbidden": 4}
 EXIT_BY_STATUS = {401: 4, 403: 4, 409: 2, 502: 3, 503: 3, 504: 3}
@@ -112,26 +115,26 @@ class Session(msgspec.Struct, frozen=True):
         CURRENT.get().outcome["answer"] = value
         write_line(_json(value) if self.machine else sentence)
 
-    def line(self, row: Mapping[str, Any], columns: Sequence[tuple[str, str]]) -> None:
+    def note(self, text: str) -> None:
+        """Print a line for people to standard error; nothing for machines."""
+        if not self.machine:
+            note(text)
+
+    def line(self, row: Row, columns: Columns) -> None:
         """Print one result of a list that continues, at once."""
         if self.machine:
             write_now(msgspec.json.encode(row))
             return
-        text = "  ".join(plain(row.get(key)) for _, key in columns)
+        text = "  ".join(plain(value_of(row, key)) for _, key in columns)
         write_now(fitting(text).encode())
 
-    def table(
-        self,
-        rows: Sequence[Mapping[str, Any]],
-        columns: Sequence[tuple[str, str]],
-        empty: str,
-    ) -> None:
-        """Print a list of results. `columns` are (heading, key)."""
+    def table(self, rows: Sequence[Row], columns: Columns, empty: str, answer: Any = None) -> None:
+        """Print a list of results. `answer`: what `--json` prints instead of the rows."""
         if self.as_jsonl:
             for row in rows:
                 write_line(_json(row))
         elif self.as_json:
-            write_line(_json(rows))
+            write_line(_json(rows if answer is None else answer))
         elif not rows:
             note(empty)
         else:
@@ -426,11 +429,9 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _aligned(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str]], width: int | None
-) -> list[str]:
+def _aligned(rows: Sequence[Row], columns: Columns, width: int | None) -> list[str]:
     lines = [[heading for heading, _ in columns]]
-    lines += [[plain(row.get(key)) for _, key in columns] for row in rows]
+    lines += [[plain(value_of(row, key)) for _, key in columns] for row in rows]
     last = len(columns) - 1
     widths = [max(_cells(line[i]) for line in lines) for i in range(len(columns))]
     widest = max(widths)
@@ -443,6 +444,10 @@ def _aligned(
         padding = [" " * (min(widths[i], widest) - _cells(text)) for i, text in enumerate(cells)]
         out.append("  ".join(map("".join, zip(cells, padding, strict=True))).rstrip())
     return out
+
+
+def value_of(row: Row, key: str | Callable[[Row], Any]) -> Any:
+    return row.get(key) if isinstance(key, str) else key(row)
 
 
 def plain(value: Any) -> str:

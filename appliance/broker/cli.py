@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, former_command, note, plain_app
+from appliance.cli_support import Columns, Session, former_command, plain_app
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Conflict, Invalid
 
@@ -204,16 +204,12 @@ def add_topic(
 @meshes.command("topics")
 def list_topics(session: Session, mesh: MeshArgument, queue: QueueFlag = False) -> None:
     """List the topics of a mesh, or its queues with --queue, and their subscribers."""
+    columns: Columns = [
+        ("NAME", "name"),
+        ("SUBSCRIBERS", lambda row: " ".join(key[:16] for key in row["subscribers"])),
+    ]
     rows = session.hub().rows(_path(mesh, _kinds(queue)), "places")
-    if not session.machine:
-        rows = [
-            {**row, "subscribers": " ".join(key[:16] for key in row["subscribers"])} for row in rows
-        ]
-    session.table(
-        rows,
-        [("NAME", "name"), ("SUBSCRIBERS", "subscribers")],
-        empty="none yet; create one with 'agentlip mesh add-topic'",
-    )
+    session.table(rows, columns, empty="none yet; create one with 'agentlip mesh add-topic'")
 
 
 @meshes.command("subscribe")
@@ -251,9 +247,7 @@ def unsubscribe(
 def list_webhooks(session: Session, mesh: MeshArgument) -> None:
     """List the webhooks of a mesh, which can be subscribed to topics."""
     rows = session.hub().rows(_path(mesh, "webhooks"), "webhooks")
-    if not session.machine:
-        rows = [{**row, "state": _webhook_state(row)} for row in rows]
-    columns = [("ID", "id"), ("STATE", "state"), ("URL", "url")]
+    columns: Columns = [("ID", "id"), ("STATE", _webhook_state), ("URL", "url")]
     session.table(rows, columns, empty="no webhooks")
 
 
@@ -326,8 +320,8 @@ def list_webhook_deliveries(
     columns = [("MESSAGE", "message_id"), ("STATE", "state"), ("ATTEMPTS", "attempts"),
                ("NEXT", "next_attempt_at"), ("LAST ERROR", "last_error")]  # fmt: skip
     session.table(rows, columns, empty="no waiting deliveries")
-    if more and not session.machine:
-        note(f"only the first {limit} are listed; raise --limit for more")
+    if more:
+        session.note(f"only the first {limit} are listed; raise --limit for more")
 
 
 @meshes.command("remove-webhook")
@@ -372,12 +366,14 @@ def show_history(
     Example: agentlip broker history lab --limit 10
     """
     page = session.hub().get(_path(mesh, "history"), after=after or None, limit=limit)
-    rows = page["history"]
-    if not session.machine:
-        rows = [{"history_id": row["history_id"], **row["message"]} for row in rows]
-    columns = [("HISTORY", "history_id"), ("FROM", "sender_name"), ("KIND", "destination_kind"),
-               ("TO", "destination_ref"), ("BODY", "body")]  # fmt: skip
-    session.table(rows, columns, empty="no messages yet")
+    columns: Columns = [
+        ("HISTORY", "history_id"),
+        ("FROM", lambda row: row["message"]["sender_name"]),
+        ("KIND", lambda row: row["message"]["destination_kind"]),
+        ("TO", lambda row: row["message"]["destination_ref"]),
+        ("BODY", lambda row: row["message"]["body"]),
+    ]
+    session.table(page["history"], columns, empty="no messages yet")
 
 
 @app.command("orphans")
@@ -442,8 +438,8 @@ def accept_message(
         "/broker/v1/accept", item, headers={"X-Agentlip-Member": keys.get(sender, sender)}
     )
     session.answer(answer, str(answer["broker_message_id"]))
-    if answer["duplicate"] and not session.machine:
-        note("this id was accepted before; nothing was sent again")
+    if answer["duplicate"]:
+        session.note("this id was accepted before; nothing was sent again")
 
 
 def _retention(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Columns, Session, note, plain_app
 from appliance.courier import cli_run
 from appliance.kernel.errors import Invalid
 
@@ -41,14 +41,16 @@ ReasonFlag = Annotated[
     str | None, typer.Option("--reason", help="Only dead letters with this reason.")
 ]
 
-LISTED = [
+LISTED: Columns = [
     ("ID", "id"), ("STATE", "state"), ("ATTEMPTS", "attempts"), ("SINCE", "enqueuedAt"),
-    ("TYPE", "type"), ("REASON", "reason"),
+    ("TYPE", lambda row: row["envelope"].get("type")),
+    ("REASON", lambda row: " ".join(filter(None, (row.get("reason"), row.get("error"))))),
 ]  # fmt: skip
-FIGURES = [
+FIGURES: Columns = [
     ("READY", "ready"), ("LEASED", "inflight"), ("DELAYED", "delayed"), ("DEAD", "dead"),
     ("IN/S", "rateIn"), ("OUT/S", "rateOut"), ("P95 MS", "latP95"), ("OLDEST MS", "oldestReadyMs"),
-    ("CONSUMERS", "subscribers"), ("STREAM", "id"),
+    ("CONSUMERS", "subscribers"),
+    ("STREAM", lambda row: row["id"] + (" (paused)" if row["paused"] else "")),
 ]  # fmt: skip
 
 
@@ -169,9 +171,6 @@ def stats(
         if stream is not None:
             answer = {"streams": [{"id": stream, "stats": answer}]}
         rows = [{"id": stream_row["id"], **stream_row["stats"]} for stream_row in answer["streams"]]
-        if not session.machine:
-            for row in rows:
-                row["id"] += " (paused)" if row["paused"] else ""
         session.table(rows, FIGURES, empty="no streams yet; 'agentlip courier enqueue' creates one")
         if not watch:
             return
@@ -389,13 +388,9 @@ def _purge(session: Session, selection: dict[str, Any], yes: bool) -> None:
 def _list(session: Session, stream: str, state: str | None, limit: int) -> None:
     answer = session.hub().get("/v1/peek", stream=stream, state=state, limit=limit)
     rows = answer["envelopes"]
-    if not session.machine:
-        for row in rows:
-            row["type"] = row["envelope"].get("type")
-            row["reason"] = " ".join(filter(None, (row.get("reason"), row.get("error"))))
     session.table(rows, LISTED, empty="none")
-    if answer["has_more"] and not session.machine:
-        note(f"(the first {len(rows)}; list more with --limit)")
+    if answer["has_more"]:
+        session.note(f"(the first {len(rows)}; list more with --limit)")
 
 
 def _selection(

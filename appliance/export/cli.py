@@ -166,9 +166,8 @@ def verify_export(
             result = verify.verify(Path(folder), partial(PublishedSegments, target=target))
     else:
         result = verify.verify(Path(directory))
-    if result.problems and not session.machine:
-        for problem in result.problems:
-            note(f"{problem.file}: {problem.message}")
+    for problem in result.problems:
+        session.note(f"{problem.file}: {problem.message}")
     verify.raise_first(result.problems)
     session.answer(
         msgspec.to_builtins(result),
@@ -257,8 +256,8 @@ def _tell(session: Session, done: list[ExportRound], out: Path) -> None:
         if round_.log != EVENTS.kind and (round_.segments or round_.waiting)
     ]
     for round_ in done:
-        if round_.missing and not session.machine:
-            note(
+        if round_.missing:
+            session.note(
                 f"warning: {_rows(round_.missing, round_.log)} were removed from the log"
                 f" {round_.log} before they were exported, the first {round_.gaps[0].first}"
             )

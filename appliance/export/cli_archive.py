@@ -30,11 +30,10 @@ DirectoryArgument = Annotated[
 def verify_archive(session: Session, directory: DirectoryArgument) -> None:
     """Compare all files with the catalogue byte by byte: agentlip archive verify /data/archive"""
     result = archive.verify(directory)
-    if not session.machine:
-        for problem in result.problems:
-            note(f"{problem.file}: {problem.message}")
-        for gap in result.gaps:
-            note(f"gap in the log {gap}")
+    for problem in result.problems:
+        session.note(f"{problem.file}: {problem.message}")
+    for gap in result.gaps:
+        session.note(f"gap in the log {gap}")
     verify.raise_first(result.problems)
     session.answer(
         msgspec.to_builtins(result),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, note, plain, plain_app
+from appliance.cli_support import Session, plain, plain_app
 from appliance.hub.cli_reach import KeyFlag, open_reader, segment, topic_of
 from appliance.kernel.errors import Invalid
 
@@ -80,8 +80,8 @@ def list_topics(session: Session, channel: ChannelFlag, limit: LimitFlag = 1000)
         [("ID", "id"), ("UPDATED", "updated_at"), ("TITLE", "title")],
         empty=f"no topics yet; create one with 'agentlip topic create --channel {channel} TITLE'",
     )
-    if len(rows) == limit and not session.machine:
-        note(f"(the first {limit}; use --limit to see more)")
+    if len(rows) == limit:
+        session.note(f"(the first {limit}; use --limit to see more)")
 
 
 @topics.command("create")
@@ -180,9 +180,9 @@ def page_messages(
         target_id = _topic_to_read(reader, topic_id, channel, topic)
         rows = reader.messages(target_id, limit, before_id, after_id)
     _show(session, rows)
-    if rows and len(rows) == limit and not session.machine:
+    if rows and len(rows) == limit:
         flag = "--before-id" if after_id is None else "--after-id"
-        note(f"(more: agentlip msg page --topic-id {target_id} {flag} {rows[-1]['id']})")
+        session.note(f"(more: agentlip msg page --topic-id {target_id} {flag} {rows[-1]['id']})")
 
 
 @messages.command("send")

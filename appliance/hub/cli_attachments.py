@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Session, plain_app
 from appliance.hub.cli_reach import KeyFlag, open_reader, segment, topic_of
 from appliance.kernel.errors import Invalid
 
@@ -31,14 +31,16 @@ def list_attachments(
     """List the attachments of a topic, newest first."""
     with open_reader(session) as reader:
         rows = reader.attachments(topic_id, kind, limit, before_id)
-    if session.machine:
-        session.table(rows, [], empty="")
-        return
-    table_rows = [{**row, "value": msgspec.json.encode(row["value_json"]).decode()} for row in rows]
-    columns = [("CREATED", "created_at"), ("ID", "id"), ("KIND", "kind"), ("KEY", "key")]
-    session.table(table_rows, [*columns, ("VALUE", "value")], empty="no attachments")
+    session.table(
+        rows,
+        [("CREATED", "created_at"), ("ID", "id"), ("KIND", "kind"), ("KEY", "key"),
+         ("VALUE", lambda row: msgspec.json.encode(row["value_json"]).decode())],
+        empty="no attachments",
+    )  # fmt: skip
     if rows and len(rows) == limit:
-        note(f"(more: agentlip attachment list --topic-id {topic_id} --before-id {rows[-1]['id']})")
+        session.note(
+            f"(more: agentlip attachment list --topic-id {topic_id} --before-id {rows[-1]['id']})"
+        )
 
 
 @app.command("add")

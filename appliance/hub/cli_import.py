@@ -138,9 +138,8 @@ def _run(
         note(f"(sent {done.sent}, already there {done.already}; run it again to continue)")
         raise
     summary.attachments_skipped = sum(attachments or ())
-    if not session.machine:
-        for bad in summary.reasons:
-            note(f"skipped item {bad.number}: {bad.reason}")
+    for bad in summary.reasons:
+        session.note(f"skipped item {bad.number}: {bad.reason}")
     session.answer(summary, _sentence(summary))
 
 

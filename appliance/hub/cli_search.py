@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Session, plain_app
 from appliance.hub.cli_reach import open_reader
 
 app = plain_app(listed="Messages/search")
@@ -41,14 +41,13 @@ def search(
             query, channel=channel, topic_id=topic_id, sender=sender,
             after=after, before=before, limit=limit,
         )  # fmt: skip
-    if session.as_json:
-        session.answer(result, "")
-        return
-    columns = [("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender")]
-    session.table(result["messages"], [*columns, ("TEXT", "snippet")], empty="nothing found")
-    if session.machine:
-        return
+    columns = [
+        ("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender"), ("TEXT", "snippet"),
+    ]  # fmt: skip
+    session.table(result["messages"], columns, empty="nothing found", answer=result)
     if result["has_more"]:
-        note(f"(the first {len(result['messages'])} matches; narrow the search to see others)")
+        session.note(
+            f"(the first {len(result['messages'])} matches; narrow the search to see others)"
+        )
     if not result["fts_used"]:
-        note("(no full-text index: compared as substrings)")
+        session.note("(no full-text index: compared as substrings)")

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Session, plain_app
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
@@ -158,8 +158,8 @@ def rotate_token(
     until = answer["token"]["rotating_until"]
     fields = {"rotating_until": until}
     session.answer(fields, "the workspace has a new token, in .agentlip/token")
-    if until and not session.machine:
-        note(f"the old token is valid until {until}")
+    if until:
+        session.note(f"the old token is valid until {until}")
 
 
 def _files(session: Session) -> tuple[Any, Any]:

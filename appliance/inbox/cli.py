@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
-from appliance.cli_support import Session, former_command, plain, plain_app, write_now
+from appliance.cli_support import Columns, Row, Session, former_command, plain_app
 
 app = plain_app(
     "Read messages of meshes: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts",
@@ -26,13 +25,16 @@ OthersFlag = Annotated[
     bool, typer.Option("--others", help="Leave out messages sent by this appliance.")
 ]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
-COLUMNS = [
-    ("NUMBER", "number"),
-    ("RECEIVED", "received_at"),
-    ("WHERE", "where"),
-    ("FROM", "sender_name"),
+
+
+def _where(message: Row) -> str:
+    return f"#{message['topic']}" if message["topic"] else str(message["destination_kind"])
+
+
+COLUMNS: Columns = [
+    ("NUMBER", "number"), ("RECEIVED", "received_at"), ("WHERE", _where), ("FROM", "sender_name"),
     ("MESSAGE", "body"),
-]
+]  # fmt: skip
 WAIT_SECONDS = 25
 
 
@@ -54,13 +56,7 @@ def list_messages(
     Example: agentlip inbox list --since 2026-02-04T20:00:00Z --from alice
     """
     page = _page(session.hub(), since, topic, sender, limit, mesh, others)
-    if session.as_json:
-        session.answer(page, "")
-        return
-    rows = page["messages"]
-    if not session.machine:
-        rows = [_row(row) for row in rows]
-    session.table(rows, COLUMNS, empty="no messages")
+    session.table(page["messages"], COLUMNS, empty="no messages", answer=page)
 
 
 @app.command("watch")
@@ -83,11 +79,7 @@ def watch(
     """
     messages = _follow(session, since, topic, sender, mesh, others)
     for printed, message in enumerate(messages, start=1):
-        if session.machine:
-            write_now(msgspec.json.encode(message))
-        else:
-            row = _row(message)
-            write_now("  ".join(plain(row[key]) for _, key in COLUMNS).encode())
+        session.line(message, COLUMNS)
         if printed == exit_after:
             return
 
@@ -244,9 +236,3 @@ def _page(
 def _change(session: Session, verb: str, topic: str, mesh: str | None) -> Any:
     body = {"topic": topic.removeprefix("#"), **({"mesh": mesh} if mesh else {})}
     return session.hub().post(f"/v1/topic/{verb}", body, "")
-
-
-def _row(message: Any) -> dict[str, Any]:
-    topic = message["topic"]
-    where = f"#{topic}" if topic else message["destination_kind"]
-    return {**message, "where": where}

@@ -47,12 +47,11 @@ def show_config(
     words = [*_program(), "mcp", *_workspace(session)]
     snippet = entry.snippet(words)
     shell = None if entry.command is None else entry.command(words)
-    if not session.machine:
-        note(f"add to {entry.location}:")
+    session.note(f"add to {entry.location}:")
     answer = {"client": client, "place": entry.location, "snippet": snippet, "command": shell}
     session.answer(answer, snippet)
-    if shell is not None and not session.machine:
-        note(f"or: {shell}")
+    if shell is not None:
+        session.note(f"or: {shell}")
 
 
 def _program() -> Sequence[str]:

@@ -72,8 +72,7 @@ def create_token(
     token = answer["token"]
     made = session.sign_in_link(token_id=token["id"], lifetime_seconds=INVITED_SECONDS)
     session.answer({**answer, **made}, made["link"])
-    if not session.machine:
-        note(f"it signs one browser in with {token['id']}, once, until {made['expires_at']}")
+    session.note(f"it signs one browser in with {token['id']}, once, until {made['expires_at']}")
 
 
 @app.command("list")
@@ -133,8 +132,7 @@ def rotate_token(
         note(f"the workspace has a new token, in .agentlip/token; {after}")
         return
     _show_secret(session, answer)
-    if not session.machine:
-        note(after)
+    session.note(after)
 
 
 def _as_text(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -148,8 +146,7 @@ def _as_text(row: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _show_secret(session: Session, answer: Any) -> None:
     session.answer(answer, str(answer["secret"]))
-    if not session.machine:
-        note(f"token {answer['token']['id']}: store it safely, it is not shown again")
+    session.note(f"token {answer['token']['id']}: store it safely, it is not shown again")
 
 
 def _call(session: Session, verb: str, path: str, body: Any) -> Any:

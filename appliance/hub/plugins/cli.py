@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Columns, Session, note, plain_app
 from appliance.hub.cli_reach import segment
 from appliance.hub.plugins.change_file import ChangeFile
 from appliance.hub.plugins.wire import Isolation, gaps
@@ -28,24 +28,14 @@ PluginFlag = Annotated[
 def list_plugins(session: Session) -> None:
     """List plugins with state, circuit breaker, and lag behind the log."""
     rows = session.hub().get(PATH)["plugins"]
-    if session.machine:
-        session.table(rows, [], empty="")
-        return
-    table_rows = [
-        {
-            **row,
-            "shut_in": _isolation(row["isolation"]),
-            "by": _isolated_by(row["isolation"]),
-            "why": row["reason"],
-        }
-        for row in rows
-    ]
-    columns = [("NAME", "name"), ("TYPE", "type"), ("STATE", "state"), ("BREAKER", "breaker")]
-    columns += [("CURSOR", "cursor"), ("LAG", "lag"), ("DONE", "done"), ("FAILED", "failed")]
-    columns += [("ISOLATION", "shut_in"), ("BY", "by"), ("REASON", "why")]
     session.table(
-        table_rows, columns, empty="no plugins; add some to agentlip.toml: docs/how-to/plugins.md"
-    )
+        rows,
+        [("NAME", "name"), ("TYPE", "type"), ("STATE", "state"), ("BREAKER", "breaker"),
+         ("CURSOR", "cursor"), ("LAG", "lag"), ("DONE", "done"), ("FAILED", "failed"),
+         ("ISOLATION", lambda row: _isolation(row["isolation"])),
+         ("BY", lambda row: _isolated_by(row["isolation"])), ("REASON", "reason")],
+        empty="no plugins; add some to agentlip.toml: docs/how-to/plugins.md",
+    )  # fmt: skip
 
 
 @app.command("apply")
@@ -73,8 +63,8 @@ def apply_changes(
         counts["refused"] += len(answer["refused"])
         refused = (refused + answer["refused"])[:REFUSED_LISTED_MAX]
         done += len(batch)
-        if done % PROGRESS_ROWS < len(batch) and not session.machine:
-            note(f"{done:,} of {changes.manifest.rows:,} changes")
+        if done % PROGRESS_ROWS < len(batch):
+            session.note(f"{done:,} of {changes.manifest.rows:,} changes")
     verb = "would be stored" if dry_run else "stored"
     sentence = (
         f"{plugin}: {counts['stored']:,} {verb}, {counts['same']:,} the same,"
@@ -90,11 +80,11 @@ def list_enrichments(
 ) -> None:
     """Show what linkifiers found in a message's current text."""
     answer = session.hub().get(f"/api/v1/messages/{segment(message_id)}/enrichments")
-    rows = answer["enrichments"]
-    if not session.machine:
-        rows = [{**row, "at": "{start}-{end}".format(**row["span"])} for row in rows]
-    columns = [("PLUGIN", "plugin"), ("KIND", "kind"), ("SPAN", "at"), ("DATA", "data")]
-    session.table(rows, columns, empty="no enrichments")
+    columns: Columns = [
+        ("PLUGIN", "plugin"), ("KIND", "kind"),
+        ("SPAN", lambda row: "{start}-{end}".format(**row["span"])), ("DATA", "data"),
+    ]  # fmt: skip
+    session.table(answer["enrichments"], columns, empty="no enrichments")
 
 
 @re_enrich_app.command()
@@ -134,12 +124,9 @@ def re_extract(
     answer = session.hub().post(
         f"{PATH}/re-extract", {"message_id": message_id, "plugins": plugin or None}
     )
-    rows = answer["results"]
-    if session.as_json:
-        session.answer(answer, "")
-        return
     columns = [("PLUGIN", "plugin"), ("OUTCOME", "outcome"), ("NEW", "items")]
-    session.table(rows, columns, empty="no extractor is in use; see: agentlip plugin list")
+    empty = "no extractor is in use; see: agentlip plugin list"
+    session.table(answer["results"], columns, empty, answer)
 
 
 def _isolation(report: dict[str, Any] | None) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Columns, Session, note, plain_app
 from appliance.hub.cli_reach import KeyFlag
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
@@ -144,20 +144,12 @@ def pending_events(
 ) -> None:
     """Preview the next events, signed now, for testing a receiver. Sends nothing."""
     answer = session.hub().get(f"{_path(webhook_id)}/pending", limit=limit)
-    rows = answer["pending"]
-    if session.as_json:
-        session.answer(answer, "")
-        return
-    if not session.machine:
-        rows = [
-            {**row, "signature": row["headers"]["webhook-signature"].partition(" ")[0]}
-            for row in rows
-        ]
-    session.table(
-        rows,
-        [("EVENT", "event_id"), ("SIGNATURE", "signature"), ("BODY", "body")],
-        empty="nothing is pending",
-    )
+    columns: Columns = [
+        ("EVENT", "event_id"),
+        ("SIGNATURE", lambda row: row["headers"]["webhook-signature"].partition(" ")[0]),
+        ("BODY", "body"),
+    ]
+    session.table(answer["pending"], columns, empty="nothing is pending", answer=answer)
 
 
 @app.command("deliveries")
