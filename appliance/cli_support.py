@@ -93,6 +93,14 @@ class Session(msgspec.Struct, frozen=True):
     def machine(self) -> bool:
         return self.as_json or self.as_jsonl
 
+    @property
+    def datadir(self) -> Any:
+        """The folder of the given workspace, or of the one around the current folder. Raises
+        WorkspaceNotFound."""
+        from appliance.workspace.datadir import DataDir, discover
+
+        return discover(Path.cwd()) if self.workspace is None else DataDir(self.workspace)
+
     def hub(self, retry: Any = None) -> Any:
         """A HubClient of the running appliance. `retry`: its Retry, or None for the usual one."""
         from appliance.sdk.discovery import find_hub

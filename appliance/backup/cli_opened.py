@@ -15,7 +15,7 @@ from appliance.kernel import config
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.workspace import swap
-from appliance.workspace.datadir import DataDir, discover
+from appliance.workspace.datadir import DataDir
 
 MIB = 1024 * 1024
 
@@ -39,7 +39,7 @@ class Opened(NamedTuple):
 
 def open_workspace(session: Session) -> Opened:
     """The workspace of this invocation. Raises WorkspaceNotFound, BadSettings or Invalid."""
-    datadir = discover(Path.cwd()) if session.workspace is None else DataDir(session.workspace)
+    datadir = session.datadir
     if not datadir.dir.is_dir():
         raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
     swap.settle_if_stopped(datadir, SystemClock())

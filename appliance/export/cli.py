@@ -28,7 +28,7 @@ from appliance.export.wire import SegmentManifest
 from appliance.kernel import config
 from appliance.kernel.clock import DAY_MS, SystemClock
 from appliance.kernel.errors import Invalid
-from appliance.workspace.datadir import DataDir, discover
+from appliance.workspace.datadir import DataDir
 
 app = plain_app(
     "Export: the logs as closed segments, the tables as a snapshot.\n\n"
@@ -177,7 +177,7 @@ def verify_export(
 
 
 def workspace_of(session: Session) -> tuple[DataDir, ExportSettings]:
-    datadir = discover(Path.cwd()) if session.workspace is None else DataDir(session.workspace)
+    datadir = session.datadir
     if not datadir.database("hub").exists():
         raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
     settings = config.load(ExportSection, datadir.settings_file, os.environ).export

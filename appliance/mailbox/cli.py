@@ -59,7 +59,7 @@ def init(
     from appliance.sdk.network.peers import check_endpoint
 
     check_endpoint(endpoint, loopback)
-    path = folder or _agents(session) / name
+    path = folder or session.datadir.dir / "network" / name
     key = None if import_key is None else AgentKey.of(secret(str(import_key)))
     made = AgentFolder.create(path, AgentConfig(name, relay, endpoint, loopback, keyring), key)
     public = made.key().public
@@ -256,7 +256,7 @@ def _agent(session: Session, folder: Path | None) -> Any:
     from appliance.sdk.network.folder import NoNetworkAgent
 
     if folder is None:
-        agents = sorted(_agents(session).glob("*/agent.json"))
+        agents = sorted(session.datadir.dir.glob("network/*/agent.json"))
         if not agents:
             raise NoNetworkAgent
         if len(agents) > 1:
@@ -264,14 +264,6 @@ def _agent(session: Session, folder: Path | None) -> Any:
             raise Invalid(f"this workspace has several agents: {names}", hint="add --folder DIR")
         folder = agents[0].parent
     return NetworkAgent(folder)
-
-
-def _agents(session: Session) -> Path:
-    """The folder of the workspace's agents."""
-    from appliance.workspace.datadir import DataDir, discover
-
-    data = discover(Path.cwd()) if session.workspace is None else DataDir(session.workspace)
-    return data.dir / "network"
 
 
 def _serve(session: Session, agent: Any, address: str, after: int) -> None:

@@ -200,15 +200,7 @@ def _open_stopped(session: Session) -> Any:
     """The relay's store, while the appliance is stopped."""
     from appliance.workspace.stopped_store import stopped_store
 
-    return stopped_store(_datadir(session), "relay", CLOCK)
-
-
-def _datadir(session: Session) -> Any:
-    from appliance.workspace.datadir import DataDir, discover
-
-    if session.workspace is not None:
-        return DataDir(session.workspace)
-    return discover(Path.cwd())
+    return stopped_store(session.datadir, "relay", CLOCK)
 
 
 def _print_keys(session: Session, rows: list[dict[str, Any]]) -> None:
