@@ -82,6 +82,7 @@ from appliance.outbox.subsystem import OutboxNeeds, OutboxSubsystem
 from appliance.outbox.target import CODE_MAIL, MAIL, DeliveryTarget
 from appliance.outbox.webhook import WebhookTarget
 from appliance.rates.subsystem import RatesSubsystem
+from appliance.relay import wire as relay_wire
 from appliance.relay.subsystem import RelayNeeds, RelaySubsystem
 from appliance.roles import IDENTITY, RolePaths, RolesSettings
 from appliance.tokens.settings import AuthSettings
@@ -124,6 +125,7 @@ def identity_of(host: Host, epoch: str) -> ProcessIdentity:
         features=(
             *(courier_wire.FEATURES if host.runs("courier") else ()),
             *(features if host.runs("outbox") else ()),
+            *(relay_wire.FEATURES if host.runs("relay") else ()),
         ),
         epochs=epochs.first_ids(host.datadir, epoch),
         read_only=host.section(StoreSettings).read_only,

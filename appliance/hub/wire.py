@@ -217,7 +217,7 @@ class Health(Struct, frozen=True):
     uptime_seconds: int
     pid: int
     version: str
-    features: tuple[str, ...]  # features of the courier and the outbox, for their clients
+    features: tuple[str, ...]  # features of courier, outbox and relay, for their clients
     ok: bool = True
     read_only: bool = False  # every change is refused
 

@@ -50,6 +50,9 @@ def relay(tmp_path):
 
 
 def test_every_operation_succeeds_as_described(relay):
+    health = relay.hub.http.get("/health").body
+    assert health["status"] == "ok"
+    assert {"network-2.0", "network-2.1"} <= set(health["features"])
     document = relay.hub.http.get("/api/v1/openapi.json").body
     described = {
         operation.ok().label: operation.ok()
