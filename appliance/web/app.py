@@ -169,6 +169,7 @@ class AccessMiddleware:
 
     def _answer_other(self, req: falcon.Request, resp: Response, route: MountedRoute) -> None:
         """Responds to OPTIONS and unknown methods, if the caller may use any method here."""
+        req.context.refusal = next(iter(route.operations.values())).operation.refusal
         if any(mounted.operation.same_origin for mounted in route.operations.values()):
             self._guard.check_origin(req.env)
         refusal: ApplianceError | None = None
