@@ -10,6 +10,6 @@ change of a contact. A broadcast is signed by an admin and readable for all agen
 
 Invariants:
 - A revoked agent never becomes valid again, and its name and key are never given to another.
-- Every change that a signed request makes is made once: its signature is stored before.
+- Every change that a signed request makes is made once: its signature is stored with it.
 - An agent sees the endpoint of a contact only while both want the contact.
 """

@@ -2,41 +2,81 @@
 
 The order of the checks: header 401, agent unknown 401, revoked 403, pending 403, timestamp 401,
 signature 401, repetition 401. Everything before the signature is checked without the body.
+
+The signature of a change is stored in the transaction of this change, or before it is refused.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
-from appliance.network.encoding import SKEW_MS, is_current, of_timestamp
+from appliance.network.encoding import SKEW_MS, of_timestamp
 from appliance.network.keys import AgentPublicKey
 from appliance.network.request import RequestSignature, is_request_signed, of_header
 from appliance.relay import metrics, wire
 from appliance.relay.directory import AgentDirectory
 from appliance.relay.limits import RelayLimits
+from appliance.relay.rows import UsedSignatureRow
 from appliance.relay.states import PENDING, REVOKED
 
 Environ = Mapping[str, Any]
 Verify = Callable[[bytes], Principal]
-UseOnce = Callable[[bytes, int], bool]
 PREFIX = "agent:"
 AGENT_SCOPES = frozenset({wire.AGENT})
 ADMIN_SCOPES = frozenset({wire.ADMIN})
 READING = frozenset({"GET", "HEAD"})
+PRUNE_MS = 60_000  # between two deletions of expired signatures from memory
+
+
+class UsedSignatures:
+    """Digests of the signatures of changes, until they expire. Those that are not in the store yet
+    are also kept by the name of their agent.
+
+    The relay admits 10,000 requests a minute, so these are at most 110,000."""
+
+    def __init__(self) -> None:
+        self._until_ms: dict[bytes, int] = {}
+        self._unsaved: dict[str, set[bytes]] = {}
+        self._prune_ms = 0
+
+    def restore(self, rows: Iterable[UsedSignatureRow]) -> None:
+        self._until_ms = dict(rows)
+
+    def use(self, name: str, digest: bytes, until_ms: int, now_ms: int) -> bool:
+        """False if it was used before."""
+        if digest in self._until_ms:
+            return False
+        if now_ms >= self._prune_ms:
+            self._prune(now_ms)
+        self._until_ms[digest] = until_ms
+        self._unsaved.setdefault(name, set()).add(digest)
+        return True
+
+    def unsaved(self, name: str) -> list[UsedSignatureRow]:
+        digests = self._unsaved.get(name, ())
+        return [UsedSignatureRow(digest, self._until_ms[digest]) for digest in digests]
+
+    def note_saved(self, name: str, rows: Iterable[UsedSignatureRow]) -> None:
+        left = self._unsaved.pop(name, set()).difference(row.digest for row in rows)
+        if left:
+            self._unsaved[name] = left
+
+    def _prune(self, now_ms: int) -> None:
+        self._prune_ms = now_ms + PRUNE_MS
+        current = {digest: ms for digest, ms in self._until_ms.items() if ms >= now_ms}
+        unsaved = {name: digests & current.keys() for name, digests in self._unsaved.items()}
+        self._until_ms, self._unsaved = current, unsaved
 
 
 class RelaySignatures:
-    """`use_once` stores the digest of a signature until a time; False: it was stored before."""
-
     def __init__(
         self,
         directory: AgentDirectory,
         limits: RelayLimits,
         clock: Clock,
-        use_once: UseOnce,
         *,
         agent_keys: bool = False,
     ) -> None:
@@ -44,7 +84,7 @@ class RelaySignatures:
         self._directory = directory
         self._limits = limits
         self._clock = clock
-        self._use_once = use_once
+        self.used = UsedSignatures()
         self._agent_keys = agent_keys
         self.signed_after_ms = 0
 
@@ -75,13 +115,17 @@ class RelaySignatures:
             if signed is None:
                 raise wire.NotSigned
             keys = keys_of(signed.name)
-            timestamp = self._check_time(str(environ.get("HTTP_X_TIMESTAMP", "")))
+            timestamp = str(environ.get("HTTP_X_TIMESTAMP", ""))
+            signed_ms = self._check_time(timestamp)
         except ApplianceError as error:
             raise self._count(error) from None
 
         def verify(body: bytes) -> Principal:
             try:
                 self._check_signature(environ, signed, keys, timestamp, body)
+                # Reads may be repeated: the signature is the same within a millisecond.
+                if environ["REQUEST_METHOD"] not in READING:
+                    self._use_once(signed, signed_ms)
             except ApplianceError as error:
                 raise self._count(error) from None
             metrics.signatures.labels("GOOD").inc()
@@ -112,17 +156,16 @@ class RelaySignatures:
             keys.append(self._directory.key(row.public_key))
         return keys
 
-    def _check_time(self, timestamp: str) -> str:
+    def _check_time(self, timestamp: str) -> int:
+        """Milliseconds since 1970."""
         now_ms = self._clock.now_ms()
         try:
-            current = (
-                is_current(timestamp, now_ms) and of_timestamp(timestamp) > self.signed_after_ms
-            )
+            signed_ms = of_timestamp(timestamp)
         except (ValueError, OverflowError):
-            current = False
-        if not current:
+            signed_ms = 0
+        if abs(signed_ms - now_ms) > SKEW_MS or signed_ms <= self.signed_after_ms:
             raise wire.NotCurrent(details={"now": iso(now_ms), "skew_ms_max": SKEW_MS})
-        return timestamp
+        return signed_ms
 
     def _check_signature(
         self,
@@ -137,11 +180,12 @@ class RelaySignatures:
         request = (method, path, query, timestamp, body)
         if not any(is_request_signed(key, signed.signature, *request) for key in keys):
             raise wire.WrongSignature
-        # Reads may be repeated: the signature is the same within a millisecond.
-        if method not in READING:
-            digest = hashlib.sha256(f"{signed.name}\n{signed.signature}".encode()).digest()
-            if not self._use_once(digest, of_timestamp(timestamp) + SKEW_MS):
-                raise wire.RequestRepeated
+
+    def _use_once(self, signed: RequestSignature, signed_ms: int) -> None:
+        digest = hashlib.sha256(f"{signed.name}\n{signed.signature}".encode()).digest()
+        until_ms, now_ms = signed_ms + SKEW_MS, self._clock.now_ms()
+        if not self.used.use(signed.name, digest, until_ms, now_ms):
+            raise wire.RequestRepeated
 
     def _count(self, error: ApplianceError) -> ApplianceError:
         metrics.signatures.labels(error.code).inc()

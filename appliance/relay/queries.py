@@ -8,11 +8,13 @@ from appliance.relay.rows import (
     ContactEventRow,
     ContactRow,
     RelayAdminRow,
+    UsedSignatureRow,
 )
 from appliance.relay.states import ACTIVE, PENDING
 
 AGENTS_MAX = 100_000  # in memory, about 1 KB each
 LISTED_MAX = 1_000  # rows of one listing
+SIGNATURES_MAX = 200_000  # of changes; ten minutes have half as many requests
 BURST_MS = 86_400_000
 SIGNED_AFTER = "signed_after_ms"  # in meta: older signatures may have been used before
 _CONTACTS = (
@@ -29,6 +31,15 @@ def agents(reader: Executor) -> list[AgentRow]:
 def agent(reader: Executor, name: str) -> AgentRow | None:
     row = reader.execute("SELECT * FROM agents WHERE name = ?", (name,)).fetchone()
     return None if row is None else AgentRow(*row)
+
+
+def used_signatures(reader: Executor) -> list[UsedSignatureRow]:
+    """The newest, if there are more than can be used before they expire."""
+    rows = reader.execute(
+        "SELECT digest, expires_ms FROM used_signature ORDER BY expires_ms DESC LIMIT ?",
+        (SIGNATURES_MAX,),
+    )
+    return [UsedSignatureRow(*row) for row in rows]
 
 
 def admins(reader: Executor) -> list[RelayAdminRow]:

@@ -1,22 +1,20 @@
 """The relay's HTTP resources and the table of its routes."""
 
 from email.utils import formatdate
+from functools import partial
 from typing import Any
 
 import falcon
-import msgspec
 
-from appliance.kernel.errors import Invalid
+from appliance.kernel.errors import ApplianceError
 from appliance.kernel.route import OPEN, Operation, Route
-from appliance.network.encoding import is_current
 from appliance.network.names import BadAgentName
 from appliance.relay import v1, wire, writes
 from appliance.relay.access import agent_of
 from appliance.relay.service import Relay
-from appliance.relay.states import ACTIVE
 from appliance.web.address import BadWebhookUrl
 from appliance.web.media import reply
-from appliance.web.responders import Responders, reply_with
+from appliance.web.responders import Responder, Responders, Verb, arguments_of, reply_with
 
 REFUSAL = {"ok": False}
 SIGNED = (
@@ -25,163 +23,58 @@ SIGNED = (
 )  # fmt: skip
 
 
-class SignedResource:
-    """Finds the agent that signed a request, and counts the request against its limit."""
+def reply_to_client(verb: Verb, status: int = 200) -> Responder:
+    """Replies with what the verb returns, which also gets the address of the client."""
 
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
+    def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
+        reply(resp, verb(*arguments_of(req, fields), req.context.address), status)
 
-    def _signed_by(self, req: Any) -> str:
+    return respond
+
+
+def reply_to_signer(
+    relay: Relay, verb: Verb, status: int = 200, *, is_open: bool = False
+) -> Responder:
+    """Replies with what the verb returns, which also gets the name of the agent or admin that
+    signed the request, or None if the operation is open and nobody did. Counts the request against
+    the signer's limit. The signature of a change that is refused is stored too."""
+
+    def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
         name = agent_of(req.context.principal)
-        if name is None:  # a token can't act as an agent
+        if name is None and not is_open:  # a token can't act as an agent
             raise wire.NotSigned
-        req.context.allowance = self._relay.limits.take("requests", name)
-        return name
-
-    def _viewer(self, req: Any) -> str | None:
-        return None if agent_of(req.context.principal) is None else self._signed_by(req)
-
-
-class VerifyResource:
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
-
-    def on_post_send(self, req: Any, resp: falcon.Response, command: wire.SendCode) -> None:
-        reply(resp, self._relay.send_code(command, req.context.address))
-
-    def on_post_confirm(self, req: Any, resp: falcon.Response, command: wire.ConfirmCode) -> None:
-        reply(resp, self._relay.confirm_code(command, req.context.address))
-
-
-class RegistryResource(SignedResource):
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._relay.agents(req.context.query))
-
-    def on_post(self, req: Any, resp: falcon.Response, command: wire.RegisterAgent) -> None:
-        reply(resp, self._relay.register(command, req.context.address), 201)
-
-    def on_get_item(self, req: Any, resp: falcon.Response, agent: str) -> None:
-        reply(resp, self._relay.agent(agent, self._viewer(req)))
-
-    def on_post_rotate(
-        self, req: Any, resp: falcon.Response, agent: str, command: wire.RotateKey
-    ) -> None:
-        if self._signed_by(req) != agent:
-            raise wire.NotAnAdmin("an agent can replace only its own key")
-        reply(resp, self._relay.rotate(agent, command))
-
-    def on_post_approve(self, req: Any, resp: falcon.Response, agent: str) -> None:
-        reply(resp, self._relay.approve(agent, self._signed_by(req)))
-
-    def on_post_revoke(self, req: Any, resp: falcon.Response, agent: str) -> None:
-        reply(resp, self._relay.revoke(agent, self._signed_by(req)))
-
-
-class ContactsResource(SignedResource):
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._relay.contacts(self._signed_by(req)))
-
-    def on_get_pending(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._relay.pending_contacts(self._signed_by(req)))
-
-    def on_get_events(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._relay.events(self._signed_by(req), req.context.query))
-
-    def on_post_request(
-        self, req: Any, resp: falcon.Response, command: wire.RequestContact
-    ) -> None:
-        reply(resp, self._relay.request_contact(self._signed_by(req), command), 201)
-
-    def on_post_accept(self, req: Any, resp: falcon.Response, agent: str) -> None:
-        self._answer(req, resp, writes.accept_contact, agent)
-
-    def on_post_deny(self, req: Any, resp: falcon.Response, agent: str) -> None:
-        self._answer(req, resp, writes.deny_contact, agent)
-
-    def on_delete_item(self, req: Any, resp: falcon.Response, agent: str) -> None:
-        self._answer(req, resp, writes.remove_contact, agent)
-
-    def _answer(self, req: Any, resp: falcon.Response, verb: Any, agent: str) -> None:
-        reply(resp, self._relay.answer_contact(verb, self._signed_by(req), agent))
-
-
-class PresenceResource(SignedResource):
-    def on_put(self, req: Any, resp: falcon.Response, command: wire.AgentHeartbeat) -> None:
-        reply(resp, self._relay.note_seen(self._signed_by(req), command))
-
-    def on_get_item(self, req: Any, resp: falcon.Response, agent: str) -> None:
-        reply(resp, self._relay.presence(agent, self._viewer(req)))
-
-    def on_get_batch(self, req: Any, resp: falcon.Response) -> None:
-        names = [name for name in req.context.query.agents.split(",") if name]
-        reply(resp, self._relay.presences(names, self._viewer(req)))
-
-
-class RelayAdminResource(SignedResource):
-    def on_get_pending(self, req: Any, resp: falcon.Response) -> None:
-        self._signed_by(req)
-        reply(resp, self._relay.pending_agents())
-
-    def on_post_broadcast(
-        self, req: Any, resp: falcon.Response, command: wire.SendBroadcast
-    ) -> None:
-        reply(resp, self._relay.send_broadcast(command, self._signed_by(req)), 201)
-
-    def on_get_broadcasts(self, req: Any, resp: falcon.Response) -> None:
-        self._signed_by(req)
-        reply(resp, self._relay.broadcasts(req.context.query))
-
-
-class V1Resource(SignedResource):
-    """Version 1 of the protocol. Every response has its end in `Sunset`."""
-
-    def on_post(self, req: Any, resp: falcon.Response, command: v1.V1Message) -> None:
-        """The signature of the message itself is for its recipient."""
-        sender = self._admit(req, resp)
-        if command.from_ != sender:
-            raise v1.V1NotYours
         try:
-            current = is_current(command.timestamp, self._relay.clock.now_ms())
-        except (ValueError, OverflowError):
-            current = False
-        if not current:
-            raise Invalid("the message's timestamp is more than 5 minutes from the relay's time")
-        row = self._relay.directory.agents.get(command.to)
-        if row is None or row.status != ACTIVE:
-            raise wire.NoSuchAgent
-        body = msgspec.json.encode(command).decode()
-        arguments = (command.to, sender, command.message_id, command.nonce, body)
-        self._relay.store.write(v1.add, *arguments)
-        reply(resp, wire.Done(), 201)
+            if name is not None:
+                req.context.allowance = relay.limits.take("requests", name)
+            reply(resp, verb(*arguments_of(req, fields), name), status)
+        except ApplianceError:
+            relay.write(name or "")
+            raise
 
-    def on_get_inbox(self, req: Any, resp: falcon.Response, agent: str) -> None:
-        reply(resp, self._relay.store.read(v1.waiting, self._owner(req, resp, agent)))
+    return respond
 
-    def on_post_ack(self, req: Any, resp: falcon.Response, agent: str, command: v1.V1Ack) -> None:
-        self._relay.store.write(v1.ack, self._owner(req, resp, agent), command.message_ids)
-        reply(resp, wire.Done())
 
-    def _owner(self, req: Any, resp: falcon.Response, agent: str) -> str:
-        if self._admit(req, resp) != agent:
-            raise v1.V1NotYours
-        return agent
+def reply_deprecated(relay: Relay, respond: Responder) -> Responder:
+    """Every response has the end of version 1 in its headers. After it, and without the option,
+    raises V1Gone."""
 
-    def _admit(self, req: Any, resp: falcon.Response) -> str:
-        """Raises V1Gone after the 30 days, and without the option."""
-        name, sunset_ms = self._signed_by(req), self._relay.v1_until_ms
-        if self._relay.clock.now_ms() >= sunset_ms:
-            raise v1.V1Gone
+    def respond_until_end(req: Any, resp: falcon.Response, **fields: Any) -> None:
         resp.set_header("Deprecation", "true")
-        resp.set_header("Sunset", formatdate(sunset_ms / 1000, usegmt=True))
-        self._relay.log.warning("relay", event="v1.used", agent=name)
-        return name
+        if relay.v1_until_ms:
+            resp.set_header("Sunset", formatdate(relay.v1_until_ms / 1000, usegmt=True))
+        if relay.is_v1_gone():
+            raise v1.V1Gone
+        relay.log.warning("relay", event="v1.used", agent=agent_of(req.context.principal))
+        respond(req, resp, **fields)
+
+    return respond_until_end
 
 
 class Operations:
     """Makes operations that anybody, an agent, or an admin may call."""
 
     def __init__(self, relay: Relay) -> None:
-        self._signatures = relay.signatures
+        self._relay, self._signatures = relay, relay.signatures
 
     def anybody(self, summary: str, **more: Any) -> Operation:
         signer = self._signatures.anybody
@@ -199,12 +92,24 @@ class Operations:
             errors=(*SIGNED, wire.NotAnAdmin, *errors), **more,
         )  # fmt: skip
 
+    def version_1(self, summary: str, **more: Any) -> Operation:
+        """For agents until version 1 ends, then for anybody: they get 410."""
+
+        def signer(environ: Any) -> Any:
+            return None if self._relay.is_v1_gone() else self._signatures.agent(environ)
+
+        return Operation(
+            OPEN, signer=signer, summary=f"{summary} of version 1 (deprecated)", refusal=REFUSAL,
+            errors=(*SIGNED, v1.V1Gone, v1.V1NotYours), **more,
+        )  # fmt: skip
+
 
 def routes(relay: Relay) -> list[Route]:
     made = Operations(relay)
     return [
         *registry_routes(relay, made),
         *contact_routes(relay, made),
+        *presence_routes(relay, made),
         *admin_routes(relay, made),
         *v1_routes(relay, made),
     ]
@@ -212,17 +117,18 @@ def routes(relay: Relay) -> list[Route]:
 
 def registry_routes(relay: Relay, made: Operations) -> list[Route]:
     anybody, agent, admin = made.anybody, made.agent, made.admin
-    verify, registry = VerifyResource(relay), RegistryResource(relay)
+    signed = partial(reply_to_signer, relay)
     return [
-        Route("/verify/send", verify, {
+        Route("/verify/send", Responders(post=reply_to_client(relay.send_code)), {
             "POST": anybody("Mail a verification code to an agent's owner", body=wire.SendCode,
                             reply=wire.Done, errors=(BadAgentName, wire.EmailRefused)),
-        }, suffix="send"),
-        Route("/verify/confirm", verify, {
+        }),
+        Route("/verify/confirm", Responders(post=reply_to_client(relay.confirm_code)), {
             "POST": anybody("Confirm a mail address with its code", body=wire.ConfirmCode,
                             reply=wire.Done, errors=(BadAgentName, wire.CodeRefused)),
-        }, suffix="confirm"),
-        Route("/registry/agents", registry, {
+        }),
+        Route("/registry/agents", Responders(get=reply_with(relay.agents),
+                                             post=reply_to_client(relay.register, 201)), {
             "GET": anybody("List agents, by name", query=wire.PageQuery,
                            reply=list[wire.AgentEntry], errors=(wire.DirectoryPrivate,)),
             "POST": anybody("Register an agent whose mail address is verified", status=201,
@@ -230,107 +136,117 @@ def registry_routes(relay: Relay, made: Operations) -> list[Route]:
                             errors=(BadAgentName, BadWebhookUrl, wire.EmailRefused,
                                     wire.EmailNotVerified, wire.AgentTaken)),
         }),
-        Route("/registry/agents/{agent}", registry, {
+        Route("/registry/agents/{agent}", Responders(get=signed(relay.agent, is_open=True)), {
             "GET": anybody("Show an agent", reply=wire.AgentDetail,
                            errors=(wire.NoSuchAgent, wire.DirectoryPrivate)),
-        }, suffix="item"),
-        Route("/registry/agents/{agent}/rotate-key", registry, {
+        }),
+        Route("/registry/agents/{agent}/rotate-key", Responders(post=signed(relay.rotate)), {
             "POST": agent("Replace the agent's key", body=wire.RotateKey, reply=wire.AgentChanged,
                           errors=(wire.AgentTaken,)),
-        }, suffix="rotate"),
-        Route("/registry/agents/{agent}/approve", registry, {
+        }),
+        Route("/registry/agents/{agent}/approve", Responders(post=signed(relay.approve)), {
             "POST": admin("Approve a pending agent", (wire.NoSuchAgent,), reply=wire.AgentChanged,
                           audited=True),
-        }, suffix="approve"),
-        Route("/registry/agents/{agent}/revoke", registry, {
+        }),
+        Route("/registry/agents/{agent}/revoke", Responders(post=signed(relay.revoke)), {
             "POST": admin("Revoke an agent", (wire.NoSuchAgent,), reply=wire.AgentChanged,
                           audited=True),
-        }, suffix="revoke"),
+        }),
     ]  # fmt: skip
 
 
 def contact_routes(relay: Relay, made: Operations) -> list[Route]:
-    anybody, agent = made.anybody, made.agent
-    contacts, presence = ContactsResource(relay), PresenceResource(relay)
+    agent, signed = made.agent, partial(reply_to_signer, relay)
+    accept, deny, remove = (
+        partial(relay.answer_contact, verb)
+        for verb in (writes.accept_contact, writes.deny_contact, writes.remove_contact)
+    )
     return [
-        Route("/contacts", contacts, {
+        Route("/contacts", Responders(get=signed(relay.contacts)), {
             "GET": agent("List contacts", reply=list[wire.ContactEntry]),
         }),
-        Route("/contacts/pending", contacts, {
+        Route("/contacts/pending", Responders(get=signed(relay.pending_contacts)), {
             "GET": agent("List requests that wait for an answer", reply=list[wire.PendingContact]),
-        }, suffix="pending"),
-        Route("/contacts/events", contacts, {
+        }),
+        Route("/contacts/events", Responders(get=signed(relay.events)), {
             "GET": agent("List what happened to contacts", query=wire.ContactEventsQuery,
                          reply=wire.ContactEvents),
-        }, suffix="events"),
-        Route("/contacts/request", contacts, {
+        }),
+        Route("/contacts/request", Responders(post=signed(relay.request_contact, 201)), {
             "POST": agent("Ask another agent to become a contact", status=201,
                           body=wire.RequestContact, reply=wire.Done,
                           errors=(wire.NoSuchAgent, wire.ContactExists, wire.OwnRequest,
                                   wire.TooManyContacts)),
-        }, suffix="request"),
-        Route("/contacts/{agent}/accept", contacts, {
+        }),
+        Route("/contacts/{agent}/accept", Responders(post=signed(accept)), {
             "POST": agent("Accept a request", (wire.NoSuchContact, wire.OwnRequest),
                           reply=wire.Done),
-        }, suffix="accept"),
-        Route("/contacts/{agent}/deny", contacts, {
+        }),
+        Route("/contacts/{agent}/deny", Responders(post=signed(deny)), {
             "POST": agent("Deny a request", (wire.NoSuchContact, wire.OwnRequest),
                           reply=wire.Done),
-        }, suffix="deny"),
-        Route("/contacts/{agent}", contacts, {
-            "DELETE": agent("Remove a contact", (wire.NoSuchContact,), reply=wire.Done),
-        }, suffix="item"),
-        Route("/presence", presence, {
-            "PUT": agent("Send a heartbeat with the agent's endpoint", (BadWebhookUrl,),
-                         body=wire.AgentHeartbeat, reply=wire.Done),
         }),
-        Route("/presence/batch", presence, {
+        Route("/contacts/{agent}", Responders(delete=signed(remove)), {
+            "DELETE": agent("Remove a contact", (wire.NoSuchContact,), reply=wire.Done),
+        }),
+    ]  # fmt: skip
+
+
+def presence_routes(relay: Relay, made: Operations) -> list[Route]:
+    anybody, signed = made.anybody, partial(reply_to_signer, relay)
+    return [
+        Route("/presence", Responders(put=signed(relay.note_seen)), {
+            "PUT": made.agent("Send a heartbeat with the agent's endpoint", (BadWebhookUrl,),
+                              body=wire.AgentHeartbeat, reply=wire.Done),
+        }),
+        Route("/presence/batch", Responders(get=signed(relay.presences, is_open=True)), {
             "GET": anybody("Show whether agents are online", query=wire.BatchQuery,
                            reply=list[wire.PresenceEntry]),
-        }, suffix="batch"),
-        Route("/presence/{agent}", presence, {
+        }),
+        Route("/presence/{agent}", Responders(get=signed(relay.presence, is_open=True)), {
             "GET": anybody("Show whether an agent is online", reply=wire.PresenceEntry,
                            errors=(wire.NoSuchAgent, wire.DirectoryPrivate)),
-        }, suffix="item"),
+        }),
     ]  # fmt: skip
 
 
 def admin_routes(relay: Relay, made: Operations) -> list[Route]:
-    anybody, agent, admin = made.anybody, made.agent, made.admin
-    admins = RelayAdminResource(relay)
+    admin, signed = made.admin, partial(reply_to_signer, relay)
     return [
-        Route("/admin/pending", admins, {
+        Route("/admin/pending", Responders(get=signed(relay.pending_agents)), {
             "GET": admin("List agents that wait for approval, with the checklist",
                          reply=list[wire.PendingAgent]),
-        }, suffix="pending"),
-        Route("/admin/keys", Responders(get=reply_with(relay.admin_keys)), {
-            "GET": anybody("List the admins' keys", reply=list[wire.AdminKey]),
         }),
-        Route("/admin/broadcast", admins, {
+        Route("/admin/keys", Responders(get=reply_with(relay.admin_keys)), {
+            "GET": made.anybody("List the admins' keys", reply=list[wire.AdminKey]),
+        }),
+        Route("/admin/broadcast", Responders(post=signed(relay.send_broadcast, 201)), {
             "POST": admin("Send a signed broadcast to all agents", status=201, audited=True,
                           body=wire.SendBroadcast, reply=wire.BroadcastSent,
                           errors=(wire.BroadcastExists,)),
-        }, suffix="broadcast"),
-        Route("/admin/broadcasts", admins, {
-            "GET": agent("List broadcasts, newest first", query=wire.BroadcastsQuery,
-                         reply=list[wire.BroadcastEntry]),
-        }, suffix="broadcasts"),
+        }),
+        Route("/admin/broadcasts", Responders(get=signed(relay.broadcasts)), {
+            "GET": made.agent("List broadcasts, newest first", query=wire.BroadcastsQuery,
+                              reply=list[wire.BroadcastEntry]),
+        }),
     ]  # fmt: skip
 
 
 def v1_routes(relay: Relay, made: Operations) -> list[Route]:
-    resource, errors = V1Resource(relay), (v1.V1Gone, v1.V1NotYours)
+    messages, signed = v1.V1Messages(relay), partial(reply_to_signer, relay)
+    send, inbox, ack = (
+        reply_deprecated(relay, respond)
+        for respond in (signed(messages.send, 201), signed(messages.inbox), signed(messages.ack))
+    )
     return [
-        Route("/relay/send", resource, {
-            "POST": made.agent("Send a message of version 1 (deprecated)", errors, status=201,
-                               body=v1.V1Message, reply=wire.Done),
+        Route("/relay/send", Responders(post=send), {
+            "POST": made.version_1("Send a message", status=201, body=v1.V1Message,
+                                   reply=wire.Done),
         }),
-        Route("/relay/inbox/{agent}", resource, {
-            "GET": made.agent("List messages of version 1 (deprecated)", errors,
-                              reply=list[v1.V1Message]),
-        }, suffix="inbox"),
-        Route("/relay/inbox/{agent}/ack", resource, {
-            "POST": made.agent("Ack messages of version 1 (deprecated)", errors, body=v1.V1Ack,
-                               reply=wire.Done),
-        }, suffix="ack"),
+        Route("/relay/inbox/{agent}", Responders(get=inbox), {
+            "GET": made.version_1("List messages", reply=list[v1.V1Message]),
+        }),
+        Route("/relay/inbox/{agent}/ack", Responders(post=ack), {
+            "POST": made.version_1("Ack messages", body=v1.V1Ack, reply=wire.Done),
+        }),
     ]  # fmt: skip

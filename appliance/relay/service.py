@@ -3,10 +3,12 @@
 import secrets
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import msgspec
 
+from appliance.kernel.batch import Call, CallOutcome
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Exhausted, Unavailable
 from appliance.kernel.log import Log
@@ -26,7 +28,7 @@ from appliance.relay.settings import RelaySettings
 from appliance.relay.states import ACTIVE
 from appliance.web.address import check_url
 
-OFFLINE_MS = 600_000  # twice the default interval of heartbeats
+OFFLINE_MS = (600_000, 3_600_000)  # twice the usual and the longest interval of heartbeats
 BATCH_MAX = 100  # names in one request for presence
 PENDING_LISTED_MAX = 100
 
@@ -58,20 +60,37 @@ class Relay:
         self.rules = EndpointRules(allow_loopback="loopback-endpoints" in settings.options)
         self.is_private = "private-directory" in settings.options
         self.signatures = RelaySignatures(
-            self.directory,
-            self.limits,
-            clock,
-            lambda digest, expires_ms: store.write(writes.use_signature, digest, expires_ms),
-            agent_keys="agent-keys" in settings.options,
+            self.directory, self.limits, clock, agent_keys="agent-keys" in settings.options
         )
         self._mail = code_mail
         self._approvals = settings.approvals
-        self.v1_until_ms = 0  # after it, version 1 of the protocol is not served
+        self._offline_ms = OFFLINE_MS["slow-heartbeats" in settings.options]
+        self.v1_until_ms = 0  # the end of version 1; 0: it is not served
 
     def open(self) -> None:
         self._load()
         signed_after = self.store.read(value, queries.SIGNED_AFTER)
         self.signatures.signed_after_ms = int(signed_after or 0)
+        self.signatures.used.restore(self.store.read(queries.used_signatures))
+
+    def is_v1_gone(self) -> bool:
+        """Whether version 1 of the protocol has ended, or was never switched on."""
+        return self.clock.now_ms() >= self.v1_until_ms
+
+    # -- signed requests -----------------------------------------------------------------
+
+    def write(self, signer: str, *change: Any) -> Any:
+        """Store the signatures of this agent or admin that are not stored yet, and the change (a
+        verb of `writes` with its arguments), with one commit."""
+        used = self.signatures.used
+        rows = used.unsaved(signer)
+        calls: list[Call] = [(change[0], change[1:])] if change else []
+        if rows:
+            calls = [(writes.use_signatures, (rows,)), *calls]
+        outcomes = self.store.write_many(calls) if calls else [CallOutcome()]
+        if rows and outcomes[0].error is None:
+            used.note_saved(signer, rows)
+        return outcomes[-1].unwrap()
 
     # -- registration --------------------------------------------------------------------
 
@@ -118,14 +137,16 @@ class Relay:
         self._log("agent.registered", command.name, address)
         return self._read_again(command.name)
 
-    def rotate(self, name: str, command: wire.RotateKey) -> wire.AgentChanged:
+    def rotate(self, name: str, command: wire.RotateKey, agent: str) -> wire.AgentChanged:
+        if name != agent:
+            raise wire.NotAnAdmin("an agent can replace only its own key")
         former = self.directory.key(self._agent(name).public_key)
         key = AgentPublicKey.of(command.public_key)
         text = rotation_text(name, former, key)
         if not former.is_signed(text, command.signature) or not key.is_signed(text, command.proof):
             raise wire.WrongSignature("both keys have to sign the rotation")
         self.limits.take("rotations", name)
-        self.store.write(writes.rotate, name, str(former), str(key), command.signature)
+        self.write(name, writes.rotate, name, str(former), str(key), command.signature)
         self._log("agent.rotated", name)
         return self._read_again(name)
 
@@ -149,9 +170,9 @@ class Relay:
         approved_by = row.decided_by if row.status == ACTIVE else None
         return wire.AgentDetail(**fields, approved_by=approved_by)
 
-    def note_seen(self, name: str, command: wire.AgentHeartbeat) -> wire.Done:
+    def note_seen(self, command: wire.AgentHeartbeat, name: str) -> wire.Done:
         check_url(command.endpoint, self.rules)
-        seen_ms = self.store.write(writes.note_seen, name, command.endpoint, command.version)
+        seen_ms = self.write(name, writes.note_seen, name, command.endpoint, command.version)
         row = self._agent(name)
         self.directory.put(
             row._replace(endpoint=command.endpoint, version=command.version, last_seen_ms=seen_ms)
@@ -165,9 +186,10 @@ class Relay:
             raise wire.NoSuchAgent
         return self._presence(name)
 
-    def presences(self, names: list[str], viewer: str | None) -> list[wire.PresenceEntry]:
+    def presences(self, query: wire.BatchQuery, viewer: str | None) -> list[wire.PresenceEntry]:
         """Unknown agents are offline, and so are those that the caller may not see."""
         entries = []
+        names = [name for name in query.agents.split(",") if name]
         for name in dict.fromkeys(names[:BATCH_MAX]):
             visible = not self.is_private or self._may_see(name, viewer)
             entries.append(
@@ -177,18 +199,18 @@ class Relay:
 
     # -- contacts --------------------------------------------------------------------------
 
-    def request_contact(self, agent: str, command: wire.RequestContact) -> wire.Done:
+    def request_contact(self, command: wire.RequestContact, agent: str) -> wire.Done:
         to = check_agent_name(command.to or command.to_agent or "")
         if to == agent:
             raise wire.OwnRequest
         self.limits.take("contacts", agent)
-        self.store.write(writes.request_contact, agent, to, command.greeting)
+        self.write(agent, writes.request_contact, agent, to, command.greeting)
         self._log("contact.request", agent, other=to)
         return wire.Done()
 
-    def answer_contact(self, verb: Callable[..., None], agent: str, other: str) -> wire.Done:
+    def answer_contact(self, verb: Callable[..., None], other: str, agent: str) -> wire.Done:
         """`verb`: accept_contact, deny_contact or remove_contact of `writes`."""
-        self.store.write(verb, agent, other)
+        self.write(agent, verb, agent, other)
         self._log(f"contact.{verb.__name__.partition('_')[0]}", agent, other=other)
         return wire.Done()
 
@@ -208,7 +230,7 @@ class Relay:
             )  # fmt: skip
         return entries
 
-    def events(self, agent: str, query: wire.ContactEventsQuery) -> wire.ContactEvents:
+    def events(self, query: wire.ContactEventsQuery, agent: str) -> wire.ContactEvents:
         rows = self.store.read(queries.events, agent, query.after, query.limit)
         events = [
             wire.ContactEventEntry(row.id, row.contact, row.event, iso(row.at_ms)) for row in rows
@@ -217,7 +239,7 @@ class Relay:
 
     # -- admins ----------------------------------------------------------------------------
 
-    def pending_agents(self) -> list[wire.PendingAgent]:
+    def pending_agents(self, _admin: str = "") -> list[wire.PendingAgent]:
         rows = self.store.read(queries.pending_agents, PENDING_LISTED_MAX)
         return [
             wire.PendingAgent(
@@ -252,11 +274,11 @@ class Relay:
         broadcast = SignedBroadcast(command.type, command.payload, admin, command.signature)
         verify_broadcast(broadcast, self.directory.admin_keys())
         broadcast_id = str(uuid4())
-        self.store.write(writes.add_broadcast, broadcast_id, broadcast)
+        self.write(admin, writes.add_broadcast, broadcast_id, broadcast)
         self._log("broadcast.sent", admin)
         return wire.BroadcastSent(broadcast_id)
 
-    def broadcasts(self, query: wire.BroadcastsQuery) -> list[wire.BroadcastEntry]:
+    def broadcasts(self, query: wire.BroadcastsQuery, _agent: str) -> list[wire.BroadcastEntry]:
         rows = self.store.read(queries.broadcasts, query.type, query.after, query.limit)
         return [
             wire.BroadcastEntry(
@@ -294,7 +316,7 @@ class Relay:
     def _decide(
         self, verb: Callable[..., str], name: str, admin: str, *more: int
     ) -> wire.AgentChanged:
-        self.store.write(verb, name, admin, *more)
+        self.write(admin, verb, name, admin, *more)
         self._log(f"agent.{verb.__name__}", name, admin=admin)
         return self._read_again(name)
 
@@ -319,7 +341,10 @@ class Relay:
         )
 
     def _is_online(self, row: AgentRow) -> bool:
-        return row.last_seen_ms is not None and self.clock.now_ms() - row.last_seen_ms <= OFFLINE_MS
+        return (
+            row.last_seen_ms is not None
+            and self.clock.now_ms() - row.last_seen_ms <= self._offline_ms
+        )
 
     def _contact(self, row: ContactRow, agent: str) -> wire.ContactEntry:
         other = self._agent(row.agent_b if row.agent_a == agent else row.agent_a)

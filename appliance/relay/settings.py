@@ -5,7 +5,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-RelayOption = Literal["private-directory", "agent-keys", "loopback-endpoints", "v1", "ask"]
+RelayOption = Literal[
+    "private-directory", "agent-keys", "loopback-endpoints", "slow-heartbeats", "v1", "ask"
+]
 
 
 class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -14,6 +16,7 @@ class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: tuple[RelayOption, ...] = ()
     """what this relay does differently: "private-directory" hides agents from all but their
     contacts, "agent-keys" lets admins sign with the keys of their agents, "loopback-endpoints"
-    allows endpoints on this machine, "v1" serves version 1 of the protocol for 30 days, "ask" asks
+    allows endpoints on this machine, "slow-heartbeats" shows agents as online for an hour after a
+    heartbeat in place of ten minutes, "v1" serves version 1 of the protocol for 30 days, "ask" asks
     each admin about each agent that waits (needs the role `ask`)"""
     approvals: Annotated[int, Meta(ge=1, le=20)] = 1  # how many admins have to approve an agent

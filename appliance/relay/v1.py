@@ -13,6 +13,10 @@ from appliance.kernel import meta
 from appliance.kernel.batch import Tx
 from appliance.kernel.errors import Conflict, Exhausted, Forbidden, Invalid
 from appliance.kernel.meta import Executor
+from appliance.network.encoding import is_current
+from appliance.relay import wire
+from appliance.relay.service import Relay
+from appliance.relay.states import ACTIVE
 
 DAYS = 30
 SINCE = "v1_since_ms"
@@ -26,8 +30,11 @@ Short = Annotated[str, Meta(min_length=1, max_length=200)]
 class V1Gone(Invalid):
     code = "V1_GONE"
     status = 410
-    default_message = "version 1 of the protocol is not served any more"
-    default_hint = "use version 2: docs/reference/relay.md"
+    default_message = (
+        "version 1 of the protocol is not served any more: move to version 2, which"
+        " docs/reference/relay.md describes"
+    )
+    default_hint = "agentlip network init NAME --relay URL --endpoint URL"
 
 
 class V1NonceUsed(Conflict):
@@ -60,6 +67,41 @@ class V1Message(Struct, frozen=True, rename="camel"):
 
 class V1Ack(Struct, frozen=True, rename="camel"):
     message_ids: Annotated[list[Short], Meta(max_length=ACKED_MAX)]
+
+
+class V1Messages:
+    """The verbs of version 1. The signature of a message itself is for its recipient."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+
+    def send(self, command: V1Message, sender: str) -> wire.Done:
+        if command.from_ != sender:
+            raise V1NotYours
+        try:
+            current = is_current(command.timestamp, self._relay.clock.now_ms())
+        except (ValueError, OverflowError):
+            current = False
+        if not current:
+            raise Invalid("the message's timestamp is more than 5 minutes from the relay's time")
+        row = self._relay.directory.agents.get(command.to)
+        if row is None or row.status != ACTIVE:
+            raise wire.NoSuchAgent
+        body = msgspec.json.encode(command).decode()
+        arguments = (command.to, sender, command.message_id, command.nonce, body)
+        self._relay.write(sender, add, *arguments)
+        return wire.Done()
+
+    def inbox(self, agent: str, signer: str) -> list[msgspec.Raw]:
+        if agent != signer:
+            raise V1NotYours
+        return self._relay.store.read(waiting, agent)
+
+    def ack(self, agent: str, command: V1Ack, signer: str) -> wire.Done:
+        if agent != signer:
+            raise V1NotYours
+        self._relay.write(signer, ack, agent, command.message_ids)
+        return wire.Done()
 
 
 # -- changes and reads -------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from appliance.kernel import meta
@@ -9,6 +10,7 @@ from appliance.kernel.batch import Tx
 from appliance.kernel.clock import DAY_MS, HOUR_MS
 from appliance.network.broadcast import SignedBroadcast
 from appliance.relay import wire
+from appliance.relay.rows import UsedSignatureRow
 from appliance.relay.states import ACTIVE, PENDING, REVOKED
 
 CODE_MS = wire.CODE_MINUTES * 60_000
@@ -22,18 +24,14 @@ PRUNED_MAX = 1_000  # rows of a table that one round deletes
 CodeResult = Literal["verified", "refused"]
 
 
-def use_signature(tx: Tx, digest: bytes, expires_ms: int) -> bool:
-    """False if this signature was used before. Deletes up to two expired ones."""
+def use_signatures(tx: Tx, rows: Sequence[UsedSignatureRow]) -> None:
+    """Deletes up to two expired ones for each."""
     tx.execute(
         "DELETE FROM used_signature WHERE digest IN (SELECT digest FROM used_signature"
-        " WHERE expires_ms < ? ORDER BY expires_ms LIMIT 2)",
-        (tx.now_ms,),
+        " WHERE expires_ms < ? ORDER BY expires_ms LIMIT ?)",
+        (tx.now_ms, 2 * len(rows)),
     )
-    inserted = tx.execute(
-        "INSERT INTO used_signature (expires_ms, digest) VALUES (?, ?) ON CONFLICT DO NOTHING",
-        (expires_ms, digest),
-    )
-    return inserted.rowcount == 1
+    tx.executemany("INSERT OR IGNORE INTO used_signature (digest, expires_ms) VALUES (?, ?)", rows)
 
 
 # -- mail addresses ----------------------------------------------------------------------

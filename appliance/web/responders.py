@@ -28,7 +28,7 @@ def reply_with(verb: Verb, status: int = 200) -> Responder:
     """Replies with what the verb returns."""
 
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
-        reply(resp, verb(*_arguments(req, fields)), status)
+        reply(resp, verb(*arguments_of(req, fields)), status)
 
     return respond
 
@@ -37,7 +37,7 @@ def reply_to_caller(verb: Verb, status: int = 200) -> Responder:
     """Replies with what the verb returns, which also gets the caller."""
 
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
-        reply(resp, verb(*_arguments(req, fields), req.context.principal), status)
+        reply(resp, verb(*arguments_of(req, fields), req.context.principal), status)
 
     return respond
 
@@ -52,6 +52,7 @@ def reply_to_change(verb: Verb) -> Responder:
     return respond
 
 
-def _arguments(req: Any, fields: Mapping[str, Any]) -> list[Any]:
+def arguments_of(req: Any, fields: Mapping[str, Any]) -> list[Any]:
+    """The fields of the path, then the query or the body."""
     query = req.context.query
     return [*fields.values(), *(() if query is None else (query,))]

@@ -1,6 +1,5 @@
 """Contacts: the handshake of two agents, and its state machine driven at random."""
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -50,53 +49,12 @@ def test_two_agents_become_contacts(relay):
         assert contact["online"] is False
 
 
-def test_first_client_names_the_field_differently(relay):
-    assert relay.request("POST", REQUEST, {"toAgent": "bert"}, by="anna").status_code == 201
-
-
-REFUSED = [
-    ({"to": "anna"}, 400, "OWN_REQUEST"),
-    ({"to": "Bert"}, 400, "BAD_AGENT_NAME"),
-    ({}, 400, "BAD_AGENT_NAME"),
-    ({"to": "bert", "greeting": "x" * 501}, 400, "INVALID_INPUT"),
-    ({"to": "nobody"}, 404, "NOT_FOUND"),
-    ({"to": "cleo"}, 404, "NOT_FOUND"),
-    ({"to": "dora"}, 404, "NOT_FOUND"),
-]
-
-
-@pytest.mark.parametrize(("body", "status", "code"), REFUSED)
-def test_refused_request_names_its_reason(relay, body, status, code):
-    relay.verify("cleo")
-    relay.register("cleo")
-    relay.add("dora")
-    relay.as_admin("POST", "/registry/agents/dora/revoke")
-    reply = relay.request("POST", REQUEST, body, by="anna")
-    assert (reply.status_code, reply.json["code"]) == (status, code)
-
-
 def test_second_request_is_refused_in_both_directions(relay):
     ask(relay, "anna", "bert")
     assert ask(relay, "anna", "bert").status_code == 409
     assert ask(relay, "bert", "anna").status_code == 409
     relay.request("POST", "/contacts/anna/accept", by="bert")
     assert ask(relay, "bert", "anna").status_code == 409
-
-
-@pytest.mark.parametrize("verb", ["accept", "deny"])
-def test_own_request_cannot_be_answered(relay, verb):
-    ask(relay, "anna", "bert")
-    reply = relay.request("POST", f"/contacts/bert/{verb}", by="anna")
-    assert (reply.status_code, reply.json["code"]) == (400, "OWN_REQUEST")
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("POST", "/contacts/bert/accept"), ("POST", "/contacts/bert/deny"),
-     ("DELETE", "/contacts/bert")],
-)  # fmt: skip
-def test_contact_that_does_not_exist_is_missing(relay, method, path):
-    assert relay.request(method, path, by="anna").status_code == 404
 
 
 def test_denied_request_can_be_made_again(relay):

@@ -20,16 +20,20 @@ def beat(relay, by="anna", **body):
     return relay.request("PUT", "/presence", {"endpoint": ENDPOINT} | body, by=by)
 
 
-def test_agent_is_online_for_ten_minutes(relay):
+@pytest.mark.parametrize(("options", "seconds"), [((), 600), (("slow-heartbeats",), 3600)])
+def test_agent_is_online_for_twice_its_interval(tmp_path, options, seconds):
+    relay = RelayFixture(tmp_path / "relay", *options)
+    relay.add("anna")
     assert beat(relay, version="2.1").status_code == 200
     seen = relay.request("GET", "/presence/anna").json
     assert seen["online"] is True
     assert (seen["agent"], seen["endpoint"], seen["version"]) == ("anna", ENDPOINT, "2.1")
     assert seen["lastSeen"].endswith("Z")
-    relay.clock.pass_seconds(600)
+    relay.clock.pass_seconds(seconds)
     assert relay.request("GET", "/presence/anna").json["online"] is True
     relay.clock.pass_seconds(0.001)
     assert relay.request("GET", "/presence/anna").json["online"] is False
+    relay.close()
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,39 @@
 """Signatures of requests: the order of the checks, and repetitions."""
 
+import sqlite3
+
 import pytest
 
+from appliance.kernel.batch import BatchRunner
 from appliance.network.encoding import SKEW_MS
 from appliance.network.request import request_headers
 from tests.support.relay import RelayFixture, key
+
+URL = "https://anna.example.org/"
+ENDPOINT = f'{{"endpoint":"{URL}"}}'.encode()
+JSON = {"Content-Type": "application/json"}
+
+
+class CommitsOfTest(BatchRunner):
+    """Counts commits; the next `failing` ones fail."""
+
+    count = failing = 0
+
+    def commit(self):
+        if CommitsOfTest.failing:
+            CommitsOfTest.failing -= 1
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorname = "SQLITE_BUSY"
+            raise error
+        CommitsOfTest.count += 1
+        super().commit()
+
+
+@pytest.fixture
+def commits(monkeypatch):
+    for name in ("count", "failing"):
+        monkeypatch.setattr(CommitsOfTest, name, 0)
+    return CommitsOfTest
 
 
 def headers(relay, by="anna", method="GET", path="/contacts", body=b"", now_ms=None, signer=None):
@@ -68,19 +97,62 @@ def test_read_may_be_repeated(relay):
         assert relay.send("GET", "/contacts", b"", given).status_code == 200
 
 
-def test_change_is_made_once_beyond_a_restart(tmp_path):
+def test_change_and_its_signature_are_one_commit(tmp_path, commits):
+    relay = RelayFixture(tmp_path / "relay", runner=commits)
+    relay.add("anna")
+    before = commits.count
+    assert relay.request("PUT", "/presence", {"endpoint": URL}, by="anna").status_code == 200
+    assert commits.count == before + 1
+    assert relay.request("GET", "/contacts", by="anna").status_code == 200
+    assert commits.count == before + 1
+    relay.close()
+
+
+CHANGES = [
+    (ENDPOINT, 0, 200),
+    (b'{"endpoint":"ftp://anna.example.org/"}', 0, 400),
+    (ENDPOINT, 60, 429),
+]
+
+
+@pytest.mark.parametrize(("body", "requests_before", "status"), CHANGES)
+def test_change_is_made_once_beyond_a_restart(tmp_path, body, requests_before, status):
+    """A change that was refused too."""
     relay = RelayFixture(tmp_path / "relay")
     relay.add("anna")
-    body = b'{"endpoint":"https://anna.example.org/"}'
-    given = headers(relay, method="PUT", path="/presence", body=body)
-    given |= {"Content-Type": "application/json"}
-    assert relay.send("PUT", "/presence", body, given).status_code == 200
+    for _ in range(requests_before):
+        relay.request("GET", "/contacts", by="anna")
+    given = headers(relay, method="PUT", path="/presence", body=body) | JSON
+    assert relay.send("PUT", "/presence", body, given).status_code == status
     relay.close()
     again = RelayFixture(tmp_path / "relay")
-    try:
-        assert again.send("PUT", "/presence", body, given).json["code"] == "SIGNATURE_USED"
-    finally:
-        again.close()
+    assert again.send("PUT", "/presence", body, given).json["code"] == "SIGNATURE_USED"
+    again.close()
+
+
+def test_change_that_the_store_refuses_is_not_made_later(relay):
+    given = headers(relay, method="POST", path="/contacts/bert/accept")
+    assert relay.send("POST", "/contacts/bert/accept", b"", given).status_code == 404
+    assert relay.request("POST", "/contacts/request", {"to": "anna"}, by="bert").status_code == 201
+    repeated = relay.send("POST", "/contacts/bert/accept", b"", given)
+    assert repeated.json["code"] == "SIGNATURE_USED"
+    assert relay.request("GET", "/contacts", by="anna").json == []
+
+
+def test_signature_whose_commit_failed_is_stored_with_the_next_change(tmp_path, commits):
+    relay = RelayFixture(tmp_path / "relay", runner=commits)
+    relay.add("anna")
+    given = headers(relay, method="PUT", path="/presence", body=ENDPOINT) | JSON
+    commits.failing = 2  # that of the change and that of its refusal
+    assert relay.send("PUT", "/presence", ENDPOINT, given).status_code == 503
+    for _ in range(2):
+        repeated = relay.send("PUT", "/presence", ENDPOINT, given)
+        assert repeated.json["code"] == "SIGNATURE_USED"
+    assert relay.request("PUT", "/presence", {"endpoint": URL}, by="anna").status_code == 200
+    relay.close()
+    again = RelayFixture(tmp_path / "relay")
+    assert again.send("PUT", "/presence", ENDPOINT, given).json["code"] == "SIGNATURE_USED"
+    again.close()
 
 
 def test_stored_signatures_expire(relay):

@@ -200,6 +200,7 @@ LADDERS = {
         ({"to": "dora"}, 400, "OWN_REQUEST"),
         ({"to": "nobody"}, 404, "NOT_FOUND"),
         ({"to": "rex"}, 404, "NOT_FOUND"),
+        ({"to": "nina"}, 404, "NOT_FOUND"),
         ({"to": "cleo"}, 201, None),
         ({}, 409, "ALREADY_EXISTS"),
     ]),
@@ -234,6 +235,7 @@ LADDERS = {
         ({}, 400, "INVALID_INPUT"),
         ({"timestamp": "2020-01-01T00:00:00.000Z"}, 403, "FORBIDDEN"),
         ({"from": "anna"}, 400, "INVALID_INPUT"),
+        ({"timestamp": "yesterday"}, 400, "INVALID_INPUT"),
         ({"timestamp": None}, 404, "NOT_FOUND"),
         ({"to": "bert", "nonce": "n2"}, 201, None),
         ({}, 409, "NONCE_USED"),
@@ -281,6 +283,11 @@ def test_limit_comes_before_the_store_is_read(relay, monkeypatch, limit, row, by
     reply = send(relay, row, by, body)
     assert reply.json["code"] == (before or RateLimited.code)
     assert (reply.status_code == 429) is (before is None)
+
+
+def test_other_methods_are_refused_as_the_relays_clients_read_it(relay):
+    reply = relay.request("PATCH", "/registry/agents")
+    assert (reply.status_code, reply.json["ok"]) == (405, False)
 
 
 def test_mail_that_is_refused_is_the_relays_fault(relay):
