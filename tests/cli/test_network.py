@@ -89,6 +89,9 @@ def test_two_owners_exchange_messages(tmp_path):
         for owner in (anna, bert):
             owner.join(admin)
         assert "not a contact" in anna.run("send", "bert", "hi", fails=True).err
+        anna.run("request", "bert")
+        assert bert.json("deny", "anna") == {"agent": "anna"}
+        assert bert.json("contacts", "--pending") == []
         anna.run("request", "bert", "--greeting", "Hello!")
         (request,) = bert.json("contacts", "--pending")
         assert (request["from"], request["greeting"]) == ("anna", "Hello!")
