@@ -109,10 +109,9 @@ class LineProcess:
                 if os.waitpid(self.pid, os.WNOHANG)[0]:
                     return
                 if poll == REAP_POLLS:  # not reaped yet, so the pid can't be reused
-                    with suppress(ProcessLookupError, PermissionError):
-                        os.killpg(self.pid, signal.SIGKILL)
-                    with suppress(ProcessLookupError, PermissionError):
-                        os.kill(self.pid, signal.SIGKILL)
+                    for kill in (os.killpg, os.kill):
+                        with suppress(ProcessLookupError, PermissionError):
+                            kill(self.pid, signal.SIGKILL)
                 gevent.sleep(REAP_POLL_SECONDS)
 
 

@@ -53,9 +53,7 @@ def split(raw: socket.socket, *, subprocesses: bool) -> tuple[bool, int]:
 
 def is_gone(watched: int) -> bool:
     """Whether the supervisor has ended. For the child."""
-    poll = select.poll()
-    poll.register(watched, 0)
-    return bool(poll.poll(0))
+    return bool(select.select([watched], [], [], 0)[0])
 
 
 def _watch(raw: socket.socket, child: int, wake: int) -> None:
@@ -157,10 +155,9 @@ def _as_own_user() -> bool:
     uid, gid = os.geteuid(), os.getegid()
     if not syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWPID):
         return False
+    maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
     try:
-        for name, text in (
-            ("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")
-        ):  # fmt: skip
+        for name, text in maps.items():
             Path("/proc/self", name).write_text(text, encoding="ascii")
     except OSError:
         return False

@@ -14,7 +14,8 @@ PR_SET_DUMPABLE = 4
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
-CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x10000000, 0x20000000
+MS_PRIVATE = 0x44000  # with all mounts below it
 IPC_PRIVATE, IPC_RMID = 0, 0
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
@@ -59,6 +60,11 @@ def prctl(option: int, value: int) -> bool:
 
 def unshare(flags: int) -> bool:
     return bool(_libc.unshare(flags) == 0)
+
+
+def mount(path: str, flags: int, kind: str = "") -> bool:
+    """Mount a file system of that kind, or change the mount at the path."""
+    return bool(_libc.mount(kind.encode(), path.encode(), kind.encode(), flags, None) == 0)
 
 
 def makes_shared_memory() -> bool:

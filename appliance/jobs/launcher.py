@@ -39,10 +39,13 @@ def main() -> None:
     order = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
     if order is None:
         return
-    supervisor.split(raw, subprocesses=False)
+    own_namespace, _ = supervisor.split(raw, subprocesses=False)
     die_with_parent()
     attempt = LaunchedCommand(order)
-    _answer(raw, {"pid": _outer_pid(), "limits": attempt.limits})
+    pid = int(Path("/proc/self").readlink().name) if own_namespace else os.getpid()
+    if own_namespace:
+        show_own_processes()
+    _answer(raw, {"pid": pid, "limits": attempt.limits})
     if lines.readline(LINE_BYTES_MAX):
         _answer(raw, attempt.run())
 
@@ -50,6 +53,13 @@ def main() -> None:
 def die_with_parent() -> None:
     if sys.platform == "linux":
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def show_own_processes() -> None:
+    """Have /proc list the processes of this PID namespace, under their numbers in it. Java, for
+    one, looks for the processes that it has started there."""
+    if syscalls.unshare(syscalls.CLONE_NEWNS) and syscalls.mount("/", syscalls.MS_PRIVATE):
+        syscalls.mount("/proc", 0, "proc")
 
 
 class LaunchedCommand:
@@ -207,14 +217,6 @@ def enter_cgroup(order: dict[str, Any]) -> str:
             folder.rmdir()
         return ""
     return "cgroup"
-
-
-def _outer_pid() -> int:
-    """The pid outside of this process's own PID namespace, if it has one."""
-    try:
-        return int(Path("/proc/self").readlink().name)
-    except (OSError, ValueError):
-        return os.getpid()
 
 
 def _answer(raw: socket.socket, answer: dict[str, Any]) -> None:

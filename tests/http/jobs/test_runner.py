@@ -31,6 +31,7 @@ JOBS = {
     "loud": 'command = ["sh", "-c", "yes 0123456789 | head -c 300000"]\noutput_bytes_max = 1000',
     "lenient": 'command = ["sh", "-c", "exit 10"]\nsuccess_codes = [0, 10]',
     "sparky": 'command = ["ingest", "--in", "a"]\nspark = true',
+    "looking": 'command = ["sh", "-c", "readlink /proc/self/cwd; sleep 9 & cat /proc/$!/comm"]',
     "caller": 'command = ["sh", "-c", "echo $AGENTLIP_TOKEN; sleep 600"]\nscopes = ["jobs:read"]',
 }  # fmt: skip
 
@@ -100,6 +101,12 @@ def test_output_and_artefacts_are_kept(hub):
     assert attempt["tail"].endswith("0123456789\n01234567")
 
 
+def test_command_sees_its_own_processes_under_their_numbers(hub):
+    (attempt,) = run(hub, "looking")["attempts"]
+    assert attempt["tail"].splitlines()[0] == str(hub.workspace)
+    assert attempt["tail"].splitlines()[1] in ("sh", "sleep")
+
+
 def test_spark_job_is_run_by_the_program_of_the_settings(hub):
     first, second = run(hub, "sparky")["attempts"][0]["tail"].splitlines()
     assert first == "ingest --in a"
@@ -134,19 +141,6 @@ def test_token_has_its_scopes_and_ends_with_the_run(hub):
     hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {})
     show(hub, run_id, 30)
     assert caller.get("/api/v1/jobs/caller/history").status == 401
-
-
-def test_killed_appliance_leaves_no_process_and_the_run_is_repeated(hub):
-    run_id = request(hub, "sleepy")
-    until_output(hub, run_id, "ready")
-    assert processes_of(run_id)
-    hub.kill()
-    until(lambda: processes_of(run_id) == [], 10, "nothing is left")
-    hub.start()
-    until(lambda: len(show(hub, run_id)["attempts"]) == 2, 30, "it is repeated")
-    assert show(hub, run_id)["attempts"][0]["state"] == "lost"
-    hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {})
-    assert show(hub, run_id, 30)["state"] == "cancelled"
 
 
 def test_job_is_made_run_paused_and_removed_over_http(hub):
