@@ -91,7 +91,7 @@ class JobAsker(RunnerLoop):
                 continue
             if run.ask_id is None:
                 ask_id = self._asks.ask(run.id, run.job, before)
-                store.write(writes.note_ask, run.id, ask_id)
+                store.write(writes.update, run.id, {"ask_id": ask_id})
                 continue
             answer = self._asks.answer(run.ask_id)
             if answer is not None:
@@ -210,5 +210,5 @@ class OutcomePoster(RunnerLoop):
                 self._post(run.id, topic, text)
             except (Missing, Invalid, Forbidden) as error:  # it would be refused each time
                 self.log.warning("an outcome was not posted", run=run.id, code=error.code)
-            store.write(writes.note_posted, run.id)
+            store.write(writes.update, run.id, {"posted": 1})
         return {"posted": len(runs)}

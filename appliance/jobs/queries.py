@@ -85,11 +85,6 @@ def latest_runs(reader: Reader) -> dict[str, wire.ShownRun]:
     return {row.job: to_wire(row, []) for row in rows}
 
 
-def paused_since(reader: Reader) -> str | None:
-    """Since when all jobs are paused."""
-    return meta.value(reader, "paused")
-
-
 def waiting(reader: Reader) -> list[StoredRunRow]:
     """Runs that wait for the answer of an ask."""
     return _list(reader, "state = 'waiting'")

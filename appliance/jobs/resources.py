@@ -1,6 +1,7 @@
 """HTTP routes of jobs and runs."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import falcon
@@ -11,41 +12,17 @@ from appliance.jobs.service import JobRuns
 from appliance.jobs.sse import event_stream
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.route import Operation, Route
-from appliance.web.media import reply
-from appliance.web.responders import Responders, reply_to_caller, reply_with
+from appliance.web.responders import Responder, Responders, reply_to_caller, reply_with
 
 Listing = Callable[[], wire.JobList]
 
 
-class JobsResource:
-    def __init__(self, runner: JobRunner, listing: Listing, book: TokenBook) -> None:
+class RunEventsResource:
+    def __init__(self, runner: JobRunner, book: TokenBook) -> None:
         self._runner = runner
-        self._listing = listing
         self._book = book
 
-    def on_get_job(self, _req: Any, resp: falcon.Response, job: str) -> None:
-        reply(resp, self._runner.show_job(job))
-
-    def on_put_job(self, _req: Any, resp: falcon.Response, job: str, command: wire.JobSpec) -> None:
-        self._runner.put_job(job, command)
-        reply(resp, self._runner.show_job(job))
-
-    def on_delete_job(self, _req: Any, resp: falcon.Response, job: str) -> None:
-        self._runner.put_job(job, None)
-        reply(resp, self._listing())
-
-    def on_post_pause(self, _req: Any, resp: falcon.Response, job: str) -> None:
-        self._runner.pause(job, is_paused=True)
-        reply(resp, self._listing())
-
-    def on_post_resume(self, _req: Any, resp: falcon.Response, job: str) -> None:
-        self._runner.pause(job, is_paused=False)
-        reply(resp, self._listing())
-
-    def on_get_run(self, req: Any, resp: falcon.Response, run_id: str) -> None:
-        reply(resp, self._runner.show(run_id, req.context.query.wait))
-
-    def on_get_events(self, req: Any, resp: falcon.Response, run_id: str) -> None:
+    def on_get(self, req: Any, resp: falcon.Response, run_id: str) -> None:
         resp.stream = event_stream(self._runner, self._book, req.context.principal, run_id)
         resp.content_type = "text/event-stream"
         resp.set_header("X-Accel-Buffering", "no")
@@ -61,28 +38,34 @@ JOB_EXAMPLE = {"command": ["weekly-report", "--format", "html"], "cron": "0 6 * 
 
 
 def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) -> list[Route]:
-    resource = JobsResource(runner, listing, book)
     return [
         Route("/api/v1/jobs", Responders(get=reply_with(listing)), {
             "GET": Operation(wire.READ, reply=wire.JobList,
                              summary="List all jobs, with the loops of the appliance"),
         }),
-        Route("/api/v1/jobs/{job}", resource, {
+        Route("/api/v1/jobs/{job}", Responders(
+            get=reply_with(runner.show_job), put=reply_with(runner.put_job),
+            delete=_list_after(partial(runner.put_job, spec=None), listing),
+        ), {
             "GET": Operation(wire.READ, reply=wire.JobShown, summary="Show a job"),
             "PUT": Operation(wire.WRITE, body=wire.JobSpec, reply=wire.JobShown,
                              errors=(wire.BadJobSpec, wire.JobIsFile, wire.TooManyJobSpecs),
                              example=JOB_EXAMPLE, summary="Make or change a job", audited=True),
             "DELETE": Operation(wire.WRITE, reply=wire.JobList, errors=(wire.JobIsFile,),
                                 summary="Remove a job; its runs stay", audited=True),
-        }, suffix="job"),
-        Route("/api/v1/jobs/{job}/pause", resource, {
+        }),
+        Route("/api/v1/jobs/{job}/pause", Responders(
+            post=_list_after(partial(runner.pause, is_paused=True), listing),
+        ), {
             "POST": Operation(wire.RUN, reply=wire.JobList,
                               summary="Start no more runs of a job, or of `all`", audited=True),
-        }, suffix="pause"),
-        Route("/api/v1/jobs/{job}/resume", resource, {
+        }),
+        Route("/api/v1/jobs/{job}/resume", Responders(
+            post=_list_after(partial(runner.pause, is_paused=False), listing),
+        ), {
             "POST": Operation(wire.RUN, reply=wire.JobList, summary="Start runs again",
                               audited=True),
-        }, suffix="resume"),
+        }),
         Route("/api/v1/jobs/runs", Responders(
             get=reply_with(runs.list_all), post=reply_with(runs.record, 201),
         ), {
@@ -92,21 +75,21 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
                               errors=(wire.TooManyJobs,), example=EXAMPLE,
                               summary="Report the run of a batch job, which replaces its last one"),
         }),
-        Route("/api/v1/jobs/runs/{run_id}", resource, {
+        Route("/api/v1/jobs/runs/{run_id}", Responders(get=reply_with(runner.show)), {
             "GET": Operation(wire.READ, reply=wire.RunShown, query=wire.RunQuery,
                              errors=(wire.TooManyRunWaits,),
                              summary="Show a run, optionally waiting until it is over"),
-        }, suffix="run"),
+        }),
         Route("/api/v1/jobs/runs/{run_id}/output", Responders(get=reply_with(runner.read_output)), {
             "GET": Operation(wire.READ, reply=wire.RunOutput, query=wire.RunOutputQuery,
                              errors=(wire.TooManyRunWaits,),
                              summary="The output of a run from a position, optionally waiting"),
         }),
-        Route("/api/v1/jobs/runs/{run_id}/events", resource, {
+        Route("/api/v1/jobs/runs/{run_id}/events", RunEventsResource(runner, book), {
             "GET": Operation(wire.READ, media="text/event-stream",
                              errors=(wire.TooManyRunWaits,),
                              summary="Follow a run until it is over: its state and its output"),
-        }, suffix="events"),
+        }),
         Route("/api/v1/jobs/runs/{run_id}/cancel", Responders(post=reply_with(runner.cancel)), {
             "POST": Operation(wire.RUN, reply=wire.RunShown, errors=(wire.RunOver,),
                               summary="Cancel a run", audited=True),
@@ -121,3 +104,11 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
                              summary="List the runs of a job, newest first"),
         }),
     ]  # fmt: skip
+
+
+def _list_after(change: Callable[[str], object], listing: Listing) -> Responder:
+    def respond(job: str) -> wire.JobList:
+        change(job)
+        return listing()
+
+    return reply_with(respond)

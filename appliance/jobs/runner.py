@@ -20,6 +20,7 @@ from appliance.jobs.schedule import next_ms
 from appliance.jobs.scheduler import Scheduler
 from appliance.jobs.spec import check_given, describe
 from appliance.jobs.states import FAILED, LOST
+from appliance.kernel import meta
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import DAY_MS, Clock, iso
@@ -110,7 +111,7 @@ class JobRunner:
             raise wire.JobBusy(details={"job": job})
         return self.show(run_id)
 
-    def put_job(self, name: str, spec: wire.JobSpec | None) -> None:
+    def put_job(self, name: str, spec: wire.JobSpec | None) -> wire.JobShown | None:
         """Make or change a job, or remove it (None). Raises BadJobSpec, JobIsFile, NoSuchJob."""
         self.catalogue.refresh()
         if any(file.name == name for file in self.catalogue.files):
@@ -122,6 +123,7 @@ class JobRunner:
         self.store.write(writes.put_job, name, spec, self._clock.now_ms())
         self.catalogue.put(name, spec)
         self.work.set()
+        return None if spec is None else self.show_job(name)
 
     def pause(self, name: str, *, is_paused: bool) -> None:
         """`name`: a job, or `all`. Times that pass meanwhile start one run at most."""
@@ -154,7 +156,7 @@ class JobRunner:
                     last=run,
                 )
             )
-        return wire.JobList(jobs, self.store.read(queries.paused_since))
+        return wire.JobList(jobs, self.store.read(meta.value, "paused"))
 
     def show_job(self, name: str) -> wire.JobShown:
         for job in self.list_jobs().jobs:
@@ -181,10 +183,10 @@ class JobRunner:
         self._wake()
         return self.show(run_id)
 
-    def show(self, run_id: str, wait_seconds: float = 0.0) -> wire.RunShown:
-        """Waits while the run is not over, at most `wait_seconds`."""
+    def show(self, run_id: str, query: wire.RunQuery | None = None) -> wire.RunShown:
+        """Waits while the run is not over, at most the seconds of the query."""
         read = partial(self.store.read, queries.show, run_id)
-        run = self._await(read, lambda run: run.ended_at is not None, wait_seconds)
+        run = self._await(read, lambda run: run.ended_at is not None, query.wait if query else 0)
         for attempt in [attempt for attempt in run.attempts if attempt.ended_at is None]:
             file = self._kept / run_id / f"{attempt.number}.log"
             run.attempts[-1] = msgspec.structs.replace(attempt, tail=in_thread(output.tail, file))
@@ -255,7 +257,7 @@ class JobRunner:
         if gone:
             self.failures.set()
         self._has_former = len(gone) < len(former)
-        self._announce()
+        self._wake()
         return len(gone)
 
     def _settle(self, attempt: StoredAttemptRow) -> bool:
@@ -294,13 +296,8 @@ class JobRunner:
             if end.state in (FAILED, LOST):
                 self.failures.set()
         del self._ended[: len(ended)]
-        self._announce()
-        return len(ended)
-
-    def _announce(self) -> None:
-        """Runs may have ended."""
-        self.outcomes.set()
         self._wake()
+        return len(ended)
 
     def _followers(self, attempt: writes.ClaimedAttempt) -> tuple[writes.NewRun, ...]:
         return tuple(
@@ -426,5 +423,7 @@ class JobRunner:
         return environment
 
     def _wake(self) -> None:
+        """Runs may have changed, or ended."""
+        self.outcomes.set()
         for wakeup in self._waits:
             wakeup.set()

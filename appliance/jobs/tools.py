@@ -25,7 +25,7 @@ def tools(runner: JobRunner) -> Sequence[Tool]:
         return runner.request(arguments.job, who)
 
     def show(arguments: JobStatusArguments, _who: Principal) -> wire.RunShown:
-        return runner.show(arguments.run_id, arguments.wait)
+        return runner.show(arguments.run_id, wire.RunQuery(arguments.wait))
 
     return [
         Tool(

@@ -1,6 +1,6 @@
 """Changes of runs and attempts, inside their transactions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -172,7 +172,7 @@ def claim(tx: Tx, runner: str, count: int, lease_ms: int) -> list[ClaimedAttempt
         if row.concurrency_key in claimed:
             continue
         number = row.attempts + 1
-        _update(tx, row.id, state=RUN.after(row.state, RUNNING), attempts=number)
+        update(tx, row.id, {"state": RUN.after(row.state, RUNNING), "attempts": number})
         tx.execute(
             "INSERT INTO attempts"
             " (run_id, number, state, runner, lease_until_steady_ms, started_at)"
@@ -237,10 +237,10 @@ def end_attempt(
         due = tx.steady_ms + int(1000 * delay_seconds(spec.backoff, number, random_unit))
     is_news = ended_at is not None and spec.topic is not None
     is_news = is_news and (spec.topic_on == "all" or state in (FAILED, LOST))
-    _update(
-        tx, run_id, state=state, due_steady_ms=due, ended_at=ended_at, exit_code=end.exit_code,
-        error=end.error, posted=int(not is_news),
-    )  # fmt: skip
+    update(tx, run_id, {
+        "state": state, "due_steady_ms": due, "ended_at": ended_at, "exit_code": end.exit_code,
+        "error": end.error, "posted": int(not is_news),
+    })  # fmt: skip
     tx.execute(_LOG, (tx.now, f"attempt.{end.state}", state, run_id, number))
     for new in followers if state == SUCCEEDED else ():
         if _is_next(tx, new):
@@ -257,38 +257,31 @@ def _is_next(tx: Tx, new: NewRun) -> bool:
     return all(tx.execute(sql, (job, last)).fetchone() for job in new.spec.after)
 
 
-def note_ask(tx: Tx, run_id: str, ask_id: str) -> None:
-    _update(tx, run_id, ask_id=ask_id)
-
-
-def note_posted(tx: Tx, run_id: str) -> None:
-    _update(tx, run_id, posted=1)
-
-
 def settle_ask(tx: Tx, run_id: str, is_granted: bool, reason: str) -> None:
     """The run's ask was answered: it may start, or is cancelled for the reason."""
     if queries.find(tx, run_id).state != WAITING:
         return
     if is_granted:
-        _update(tx, run_id, state=RUN.after(WAITING, QUEUED), due_steady_ms=tx.steady_ms)
+        state = RUN.after(WAITING, QUEUED)
+        update(tx, run_id, {"state": state, "due_steady_ms": tx.steady_ms})
     else:
-        _update(tx, run_id, state=RUN.after(WAITING, CANCELLED), ended_at=tx.now, error=reason)
+        state = RUN.after(WAITING, CANCELLED)
+        update(tx, run_id, {"state": state, "ended_at": tx.now, "error": reason})
 
 
-def cancel(tx: Tx, run_id: str) -> str:
-    """Cancel a run that waits, or request it of one that runs; returns the state before. Raises
-    RunOver."""
+def cancel(tx: Tx, run_id: str) -> None:
+    """Cancel a run that waits, or request it of one that runs. Raises RunOver."""
     run = queries.find(tx, run_id)
     if run.state == RUNNING:
-        _update(tx, run_id, cancel_requested=1)
+        update(tx, run_id, {"cancel_requested": 1})
     elif CANCELLED in RUN.events(run.state):
-        _update(tx, run_id, state=RUN.after(run.state, CANCELLED), ended_at=tx.now)
+        state = RUN.after(run.state, CANCELLED)
+        update(tx, run_id, {"state": state, "ended_at": tx.now})
     else:
         raise wire.RunOver(f"this run has {run.state}", details={"state": run.state})
-    return run.state
 
 
-def _update(tx: Tx, run_id: str, **values: Any) -> None:
+def update(tx: Tx, run_id: str, values: Mapping[str, Any]) -> None:
     columns = ", ".join(f"{name} = ?" for name in values)
     tx.execute(f"UPDATE runs SET {columns} WHERE id = ?", (*values.values(), run_id))
 
