@@ -1,21 +1,27 @@
 """Checks of jobs: files that are read, runs that go on, schedules that are kept."""
 
+import json
+import sqlite3
 from collections.abc import Iterator
+from http import HTTPStatus
+from urllib.parse import quote
 
 import msgspec
 
 from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem, Severity
 from appliance.checks.context import Context
-from appliance.jobs import wire
-from appliance.jobs.handles import is_running
+from appliance.checks.sections import section
+from appliance.jobs import engine, wire
+from appliance.jobs.handles import LABEL, container_name, is_running
 from appliance.jobs.queries import READY, reported_runs
 from appliance.jobs.schedule import next_ms
+from appliance.jobs.settings import JobsSettings
 from appliance.jobs.spec_files import read_folder
 from appliance.kernel.steady_clock import steady_ms
 
 LATE_MS = 15 * 60_000
 ATTEMPTS_MAX = 200
-SHOW = "agentlip jobs show RUN"
+ENGINE_SECONDS = 2.0
 _LATEST = (
     "SELECT job, state, id FROM runs WHERE id IN"
     " (SELECT max(id) FROM runs WHERE ended_at IS NOT NULL"
@@ -29,6 +35,7 @@ _ENDED = (
     "SELECT run_id, handle FROM attempts WHERE state <> 'running' AND handle IS NOT NULL"
     " ORDER BY run_id DESC LIMIT ?"
 )
+_RUNNING = "SELECT run_id, number FROM attempts WHERE state = 'running'"
 _OVERDUE = f"SELECT id, job FROM runs AS r WHERE {READY} ORDER BY id LIMIT ?"
 
 
@@ -41,7 +48,7 @@ def _files(context: Context) -> Iterator[Finding]:
 def _outcomes(context: Context) -> Iterator[Finding]:
     for connection in context.with_tables("jobs", "runs"):
         for job, state, run_id in connection.execute(_LATEST, (FINDINGS_MAX,)):
-            hint = SHOW.replace("RUN", run_id)
+            hint = f"agentlip jobs show {run_id}"
             yield FAILING.finding(f"job {job}", f"its latest run {run_id} has {state}", hint)
         for run in reported_runs(connection).values():
             if run.outcome == "failed":
@@ -61,6 +68,25 @@ def _attempts(context: Context) -> Iterator[Finding]:
                 pid = handle.partition(":")[0]
                 text = f"its attempt has ended, but its process {pid} still runs"
                 yield ORPHAN.finding(f"run {run_id}", text, f"kill -9 {pid}")
+        yield from _containers(context, connection)
+
+
+def _containers(context: Context, connection: sqlite3.Connection) -> Iterator[Finding]:
+    """Young ones may be of attempts that have ended meanwhile. Raises OSError without an engine."""
+    settings = section(context.datadir.settings_file, "jobs", JobsSettings)
+    if settings is None or settings.container_socket is None:
+        return
+    known = {container_name(*row) for row in connection.execute(_RUNNING)}
+    label = json.dumps({"label": [f"{LABEL}={context.datadir.workspace}"]})
+    target = f"/containers/json?all=1&filters={quote(label)}"
+    status, listed = engine.request(settings.container_socket, "GET", target, None, ENGINE_SECONDS)
+    if status != HTTPStatus.OK:
+        raise OSError(f"the container engine refused: {listed['message']}")
+    for container in listed:
+        name, created_ms = container["Names"][0].lstrip("/"), 1000 * container["Created"]
+        if name not in known and created_ms < context.clock.now_ms() - LATE_MS:
+            text = "its attempt has ended, but it was not removed"
+            yield ORPHAN.finding(f"container {name}", text, f"docker rm --force {name}")
 
 
 def _schedules(context: Context) -> Iterator[Finding]:
@@ -103,8 +129,8 @@ STUCK = Problem(
 )
 ORPHAN = Problem(
     "orphan",
-    "A process of a job outlived its attempt.",
-    "End the process, unless you need it.",
+    "A process or a container of a job outlived its attempt.",
+    "End the process, or remove the container, unless you need it.",
     hint="agentlip jobs list",
 )
 OVERDUE = Problem(
@@ -130,9 +156,10 @@ CHECKS = (
     ),
     Check(
         name="jobs.attempts",
-        inspects="running attempts have a heartbeat, and ended ones no process",
+        inspects="running attempts have a heartbeat, and ended ones no process or container",
         find=_attempts,
-        reads="the attempts that run, the latest attempts that have ended, and their processes",
+        reads="the attempts that run, the latest attempts that have ended, their processes, and the"
+        " containers of jobs",
         problems=(STUCK, ORPHAN),
     ),
     Check(

@@ -9,11 +9,10 @@ import msgspec
 
 from appliance.jobs import engine
 from appliance.jobs.executor import AttemptOrder, AttemptStart, NotStarted
+from appliance.jobs.handles import LABEL, PREFIX, container_name
 from appliance.jobs.process import ProcessExecution
 from appliance.jobs.settings import JobsSettings
 
-PREFIX = "agentlip-"
-LABEL = "agentlip.workspace"
 ARTEFACTS = "/artefacts"
 
 
@@ -36,7 +35,7 @@ class ContainerExecution(ProcessExecution):
     """The launcher's process follows the container instead of running a command."""
 
     def __init__(self, order: AttemptOrder, path: str) -> None:
-        self._path, self._name = path, f"{PREFIX}{order.run_id}-{order.number}"
+        self._path, self._name = path, container_name(order.run_id, order.number)
         body = None if order.is_adopted else _body(order)
         super().__init__(order, {"path": self._path, "name": self._name, "body": body})
         self.started = AttemptStart(self._name, "container")

@@ -2,11 +2,19 @@
 
 from pathlib import Path
 
+LABEL = "agentlip.workspace"  # of containers
+PREFIX = "agentlip-"
+
 
 def is_running(handle: str | None) -> bool:
     """Whether the supervisor of an attempt of an earlier process still runs."""
     pid, _, ticks = (handle or "").partition(":")
     return bool(ticks) and start_ticks(int(pid)) == ticks
+
+
+def container_name(run_id: str, number: int) -> str:
+    """The name of the container of an attempt, which is its handle."""
+    return f"{PREFIX}{run_id}-{number}"
 
 
 def start_ticks(pid: int) -> str:

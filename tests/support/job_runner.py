@@ -1,15 +1,18 @@
-"""A process that only runs the jobs of a workspace. It is ready sooner than the appliance, so a
-test can kill many. It prints a line when it is ready."""
+"""A process that only runs the jobs of a workspace, in containers too if the socket of an engine is
+its second argument. It is ready sooner than the appliance, so a test can kill many. It prints a
+line when it is ready."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import gevent
 
+from appliance.jobs import container
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.loops import JobLoop
-from appliance.jobs.process import ProcessExecution
 from appliance.jobs.runner import JobRunner
+from appliance.jobs.settings import JobsSettings
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.ids import prefixed_token
@@ -19,13 +22,14 @@ from appliance.kernel.writer import StoreSettings
 from appliance.workspace.datadir import DataDir
 
 
-def main(workspace: Path) -> None:
+def main(workspace: Path, socket: str | None = None) -> None:
     clock, log, datadir = SystemClock(), Log(sys.stderr.buffer), DataDir(workspace)
     runner = JobRunner(
         Store("jobs", datadir.database("jobs"), StoreSettings(), clock, log),
         JobCatalogue(workspace, log), TokenBook(), clock, log,
         workspace=workspace, kept=datadir.dir / "jobs", instance_id=prefixed_token(),
-        url=lambda: "", start=ProcessExecution,
+        url=lambda: "", start=partial(container.start, JobsSettings(socket)),
+        find=partial(container.find, socket),
     )  # fmt: skip
     runner.open()
     JobLoop(runner, clock, log).start()
@@ -34,4 +38,4 @@ def main(workspace: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

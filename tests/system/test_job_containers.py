@@ -4,8 +4,14 @@ import subprocess
 
 import pytest
 
-from appliance.jobs.container import LABEL
+from appliance.checks.context import Context
+from appliance.checks.settings import DoctorSettings
+from appliance.jobs.handles import LABEL
+from appliance.kernel.clock import HOUR_MS, SystemClock
+from tests.doctor.workspace import check
+from tests.http.jobs.test_kills import KILLS, contained, kill_at_random
 from tests.http.jobs.test_runner import request, run, show, until_output
+from tests.support.clock import FakeClock
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 from tests.system.checkout import ROOT
@@ -25,16 +31,22 @@ JOBS = {
 }  # fmt: skip
 
 
+SETTINGS = f'[jobs]\ncontainer_socket = "{SOCKET}"\n'
+
+
 @pytest.fixture(scope="module")
-def hub(engine, tmp_path_factory):
-    image = subprocess.check_output([ROOT / "ops/engine"], text=True).strip()
-    settings = f'[jobs]\ncontainer_socket = "{SOCKET}"\n'
-    served = ServedHub(tmp_path_factory.mktemp("containers"), settings=settings)
+def base_image(engine):
+    return subprocess.check_output([ROOT / "ops/engine"], text=True).strip()
+
+
+@pytest.fixture(scope="module")
+def hub(engine, base_image, tmp_path_factory):
+    served = ServedHub(tmp_path_factory.mktemp("containers"), settings=SETTINGS)
     for folder in ("jobs", "given"):
         (served.workspace / folder).mkdir()
     (served.workspace / "given/a").write_text("from the workspace\n")
     for name, text in JOBS.items():
-        head = "" if text.startswith("image") else f'image = "{image}"\n'
+        head = "" if text.startswith("image") else f'image = "{base_image}"\n'
         (served.workspace / "jobs" / f"{name}.toml").write_text(head + text)
     served.start()
     yield served
@@ -77,6 +89,7 @@ def test_container_survives_a_kill_of_the_appliance_and_is_adopted(engine, hub):
     run_id = request(hub, "long")
     until_output(hub, run_id, "one")
     (container,) = containers(engine, hub)
+    assert find_orphans(hub) == []
     hub.kill()
     hub.start()
     token = container.exec_run(["sh", "-c", "echo $AGENTLIP_TOKEN"]).output.decode().strip()
@@ -97,3 +110,31 @@ def test_container_that_is_gone_makes_its_run_lost(engine, hub):
     containers(engine, hub)[0].remove(force=True)
     hub.start()
     assert show(hub, run_id, 30)["state"] == "lost"
+
+
+def find_orphans(hub):
+    """The objects of the findings of the doctor in an hour."""
+    later = FakeClock(SystemClock().now_ms() + HOUR_MS)
+    with Context(hub.datadir, DoctorSettings(), later) as context:
+        findings = list(check("jobs.attempts").find(context))
+    return [finding.subject for finding in findings if finding.problem == "orphan"]
+
+
+def test_doctor_finds_a_container_that_was_not_removed(engine, base_image, hub):
+    labels = {LABEL: str(hub.workspace)}
+    container = engine.containers.create(base_image, name="agentlip-run_1-1", labels=labels)
+    assert find_orphans(hub) == ["container agentlip-run_1-1"]
+    container.remove()
+    assert find_orphans(hub) == []
+
+
+def test_kills_leave_no_container_and_no_overlap(engine, base_image, tmp_path):
+    hub = ServedHub(tmp_path, settings=SETTINGS)
+    try:
+        assert kill_at_random(hub, base_image, SOCKET)["succeeded"] > KILLS / 2
+        assert containers(engine, hub) == []
+        assert contained(hub, "state IN ('succeeded', 'failed')") > 0
+    finally:
+        hub.kill()
+        for container in containers(engine, hub):
+            container.remove(force=True)

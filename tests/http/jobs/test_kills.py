@@ -22,31 +22,45 @@ SCRIPT = "flock -n 9 || echo overlap >> overlaps; (setsid sleep 0.2; true) & sle
 
 
 def test_kills_leave_no_process_and_no_overlap(tmp_path):
-    chance, hub = random.Random(20), ServedHub(tmp_path)
-    (tmp_path / "jobs").mkdir()
+    hub = ServedHub(tmp_path)
+    counts = kill_at_random(hub)
+    assert counts["succeeded"] > KILLS / 2
+
+
+def kill_at_random(hub, image=None, socket=None):
+    """Kill the runner and the appliance KILLS times under JOBS jobs; the states of all runs at the
+    end. With the socket of an engine, every fifth job runs in a container of the image."""
+    chance, folder = random.Random(20), hub.workspace / "jobs"
+    for path in (folder, hub.workspace / "locks"):
+        path.mkdir()
     for number in range(JOBS):
+        is_contained = image is not None and number % 5 == 0
+        head = f'image = "{image}"\nmounts = ["locks:/locks"]\n' if is_contained else ""
         key = f"k{number // 2}"  # two jobs share each key
-        script = f"exec 9> {key}.lock; {SCRIPT.format(number % 3 // 2)}"
+        locks = "/locks" if is_contained else "locks"
+        script = f"cd {locks}; exec 9> {key}; {SCRIPT.format(number % 3 // 2)}"
         overlap = ("skip", "queue", "replace")[number % 3]
-        (tmp_path / "jobs" / f"j{number}.toml").write_text(
-            f'command = ["bash", "-c", "{script}"]\ninterval_seconds = 1\nretries = 1\n'
-            f'overlap = "{overlap}"\nconcurrency_key = "{key}"\n[backoff]\ninitial_seconds = 0.1\n'
+        (folder / f"j{number}.toml").write_text(
+            f'{head}command = ["bash", "-c", "{script}"]\n'
+            f'interval_seconds = 1\nretries = 1\noverlap = "{overlap}"\n'
+            f'concurrency_key = "{key}"\n[backoff]\ninitial_seconds = 0.1\n'
         )
     for kill in range(KILLS):
         # The whole appliance takes much longer to start.
-        (kill_appliance if kill % 10 == 0 else kill_runner)(hub, chance.random())
-        until(
-            lambda: processes_with(f"AGENTLIP_ARTEFACTS={tmp_path}/") == [], 20, "nothing is left"
-        )
-    for number in range(JOBS):
-        (tmp_path / "jobs" / f"j{number}.toml").unlink()
+        if kill % 10 == 0:
+            kill_appliance(hub, chance.random())
+        else:
+            kill_runner(hub, chance.random() / 2, socket, once_contained=kill % 5 == 1)
+        mark = f"AGENTLIP_ARTEFACTS={hub.workspace}/"  # containers have another one
+        until(lambda mark=mark: processes_with(mark) == [], 60, "nothing is left")
+    for path in folder.iterdir():
+        path.unlink()
     hub.start()
     until(lambda: states(hub).keys() <= {"succeeded", "failed", "cancelled", "lost"}, 60, "all end")
     assert hub.stop() == 0
-    counts = states(hub)
-    assert counts["succeeded"] > KILLS / 2
     assert states(hub, "attempts")["lost"] > 5, "attempts were interrupted"
-    assert not (tmp_path / "overlaps").exists()
+    assert not (hub.workspace / "locks/overlaps").exists()
+    return states(hub)
 
 
 def kill_appliance(hub, seconds):
@@ -55,10 +69,14 @@ def kill_appliance(hub, seconds):
     hub.kill()
 
 
-def kill_runner(hub, seconds):
-    with subprocess.Popen([*RUNNER, hub.workspace], stdout=subprocess.PIPE) as runner:
+def kill_runner(hub, seconds, socket, once_contained):
+    """`once_contained`: not before another attempt is in a container, which takes longer."""
+    command, before = [*RUNNER, hub.workspace, *([socket] if socket else [])], contained(hub)
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as runner:
         assert runner.stdout.readline() == b"ready\n"
-        until_after(seconds / 2)
+        if socket and once_contained:
+            until(lambda: contained(hub) > before, 60, "an attempt in a container")
+        until_after(seconds)
         runner.kill()
 
 
@@ -68,6 +86,16 @@ def until_after(seconds):
 
 
 def states(hub, table="runs"):
+    return dict(read(hub, f"SELECT state, count(*) FROM {table} GROUP BY state"))
+
+
+def contained(hub, condition="1"):
+    """The number of attempts in containers."""
+    sql = f"SELECT count(*) FROM attempts WHERE limits = 'container' AND {condition}"
+    return read(hub, sql)[0][0]
+
+
+def read(hub, sql):
     uri = hub.datadir.database("jobs").as_uri() + "?mode=ro"
     with closing(sqlite3.connect(uri, uri=True)) as connection:
-        return dict(connection.execute(f"SELECT state, count(*) FROM {table} GROUP BY state"))
+        return connection.execute(sql).fetchall()
