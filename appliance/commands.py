@@ -107,6 +107,7 @@ COMMANDS = {
             "appliance.jobs.cli:app",
             "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
         ),
+        "log": ("appliance.logs.cli:app", "The level of the log of a running appliance."),
         "maintenance": (
             "appliance.maintenance.cli:app",
             "Maintenance mode: clients can read, and their writes get 503 with Retry-After.",

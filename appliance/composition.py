@@ -66,6 +66,7 @@ from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
+from appliance.logs.subsystem import LogsSubsystem
 from appliance.mailbox.service import Mailbox
 from appliance.mailbox.settings import NetworkSettings
 from appliance.mailbox.subsystem import MailboxNeeds, MailboxSubsystem
@@ -233,6 +234,7 @@ class Composition:
         self.maintenance = MaintenanceSubsystem(host)
         subsystems += (
             RatesSubsystem(host), UiSubsystem(), self.audit, self.maintenance, forecast_of(host),
+            LogsSubsystem(host),
         )  # fmt: skip
         parts = [part for part in subsystems if part is not None]
         self.doctor = doctor_of(host, parts)

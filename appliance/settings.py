@@ -16,8 +16,8 @@ from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.identity.settings import IdentitySettings
 from appliance.inbox.settings import InboxSettings
 from appliance.jobs.settings import JobsSettings
-from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
+from appliance.logs.settings import LogSettings
 from appliance.mailbox.settings import NetworkSettings
 from appliance.notify.settings import NotifySettings
 from appliance.outbox.settings import MailSettings, OutboxSettings

@@ -18,8 +18,8 @@ from typer.main import get_command
 import appliance
 import doctor
 from appliance.composition import Subsystem
-from appliance.kernel.log import LogSettings
 from appliance.kernel.writer import StoreSettings
+from appliance.logs.settings import LogSettings
 from appliance.roles import RolesSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings

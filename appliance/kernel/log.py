@@ -6,23 +6,16 @@ is masked, so that a mistake leaks nothing.
 Writing a line never raises. On a full disk or a closed pipe the line is dropped and counted.
 """
 
-import logging
+import os
 import sys
 import traceback
-from contextlib import suppress
-from typing import IO, Any, Literal, TextIO
+from pathlib import Path
+from typing import IO, Any
 
 import msgspec
 
 from appliance.kernel.clock import Clock, SystemClock, iso
-
-
-class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[log]: JSON lines on standard output."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"  # lowest level that is written
-    access: Literal["errors", "all", "off"] = "errors"  # requests for which a line is written
-
+from appliance.kernel.ownership import open_own
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECRET = (
@@ -59,7 +52,7 @@ class Log:
         self._stream: Any = getattr(stream, "raw", stream)
         self._buffer = stream  # kept, because its destructor would close the raw stream
         self._torn = False
-        self._level = LEVELS[level]
+        self.level = level
         self._clock = clock or SystemClock()
         self._bound = bound
 
@@ -84,7 +77,7 @@ class Log:
         self._write("error", message, fields)
 
     def _write(self, level: str, message: str, fields: dict[str, Any]) -> None:
-        if LEVELS[level] < self._level:
+        if LEVELS[level] < LEVELS[self.level]:
             return
         line: dict[str, Any] = {"level": level, "ts": iso(self._clock.now_ms()), "msg": message}
         line.update(self._bound)
@@ -106,44 +99,30 @@ class Log:
             Dropped.lines += 1
 
 
+class LogChange(msgspec.Struct, frozen=True):
+    """What changes in the log of a process: its level, and the file at `path` that its standard
+    streams with the numbers `streams` write to from now on."""
+
+    level: str
+    path: str = ""
+    streams: tuple[int, ...] = ()
+
+    def apply(self, log: Log) -> None:
+        """Raises OSError; the streams then go on with their file."""
+        log.level = self.level
+        if not self.streams:
+            return
+        descriptor = open_own(Path(self.path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            for number in self.streams:
+                os.dup2(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
 def is_secret_name(name: str) -> bool:
     """Whether the value of a field with this name must not be logged."""
     lowered = name.lower()
     return any(word in lowered for word in _SECRET) and not lowered.endswith(
         ("_bytes", "_count", "_id", "_path")
     )
-
-
-class ErrorStream:
-    """Standard error for the tracebacks of libraries. Text that can't be written is dropped."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        with suppress(OSError, ValueError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with suppress(OSError, ValueError):
-            self._stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-class StandardLibraryHandler(logging.Handler):
-    """Writes what libraries log with `logging` to the same log."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__()
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        level = {10: "debug", 20: "info", 30: "warning"}.get(record.levelno, "error")
-        error = record.exc_info[1] if record.exc_info else None
-        if level == "error":
-            self._log.error(record.getMessage(), error, logger=record.name)
-        else:
-            self._log._write(level, record.getMessage(), {"logger": record.name})

@@ -23,7 +23,7 @@ import msgspec
 
 from appliance.kernel.batch import CallOutcome
 from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.log import Log
+from appliance.kernel.log import Log, LogChange
 from appliance.kernel.writer import BATCH_MAX, CatchUp, StoreSettings, Writer
 
 LENGTH = struct.Struct("!I")
@@ -137,7 +137,8 @@ def _portable(outcome: CallOutcome) -> tuple[Any, BaseException | None]:
 
 
 def serve(control: socket.socket, clock: Clock, log: Log) -> None:
-    """Start a thread for each store that the parent sends, until it closes `control`."""
+    """Start a thread for each store that the parent sends, and change the log as it says, until it
+    closes `control`."""
     buffer = bytearray()
     descriptors: list[int] = []
     while True:
@@ -147,10 +148,21 @@ def serve(control: socket.socket, clock: Clock, log: Log) -> None:
         buffer += data
         descriptors += received
         for body in frames_in(buffer):
+            content = pickle.loads(body)
+            if isinstance(content, LogChange):
+                change_log(content, log)
+                continue
             raw = socket.socket(fileno=descriptors.pop(0))
             raw.setblocking(True)  # the parent created it for its event loop
-            store = StoreThread(pickle.loads(body), raw, clock, log)
+            store = StoreThread(content, raw, clock, log)
             threading.Thread(target=store.run).start()
+
+
+def change_log(change: LogChange, log: Log) -> None:
+    try:
+        change.apply(log)
+    except OSError as error:
+        log.error("the writer's log can't be changed", error)
 
 
 def main() -> None:

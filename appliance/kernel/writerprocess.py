@@ -32,7 +32,7 @@ from appliance.kernel.child_environment import child_environment
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import OutOfMemory
 from appliance.kernel.ids import IdFactory
-from appliance.kernel.log import Log
+from appliance.kernel.log import Log, LogChange
 from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.kernel.store_errors import StoreBusy
 from appliance.kernel.write_request import WriteRequest
@@ -247,6 +247,12 @@ class WriterProcess:
         """Kill the child. Unless `close` was called, a new one replaces it."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
+
+    def change_log(self, change: LogChange) -> None:
+        """Change the log of the child, and the level of those after it."""
+        self._log_level = change.level
+        with suppress(OSError):  # it has just ended: the next one inherits the streams
+            self._control.sendall(frame(change))
 
     def close(self, timeout_seconds: float) -> bool:
         """End the child, after all stores were closed. False if it had to be killed."""

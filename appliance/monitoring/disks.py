@@ -16,7 +16,7 @@ def forecast_of(host: Host) -> ForecastSubsystem:
         "exports": (workspace / host.section(ExportSettings).export_dir,
                     "agentlip export tidy; or move old segments to an archive"),
         "output of jobs": (data / "jobs", "agentlip jobs list; lower output_bytes_max of jobs"),
-        "logs": (data / "logs", "agentlipd restart; log.level, log.access"),
+        "logs": (data / "logs", "lower log.rotate_bytes; log.level, log.access"),
         "saved files of repairs": (data / "repairs", "remove the oldest folders in it"),
     }  # fmt: skip
     return ForecastSubsystem(host, ForecastNeeds(folders, host.section(RolesSettings).stores))

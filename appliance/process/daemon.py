@@ -22,7 +22,7 @@ from appliance.kernel.file_lock import file_lock
 from appliance.kernel.log import Log
 from appliance.kernel.ownership import open_own, refuse_other_owner
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes
-from appliance.process.logfile import former_log_file, log_file
+from appliance.logs.files import log_file, rotate
 from appliance.process.starting import START_SECONDS_MAX, StartDeadline
 from appliance.process.status import State, hub_state
 from appliance.process.stopping import end, foreign
@@ -334,7 +334,7 @@ def _open_log(datadir: DataDir) -> int:
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
-            path.replace(former_log_file(datadir))
+            rotate(path)
         return open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     except OSError as error:
         raise StartFailed(

@@ -58,8 +58,8 @@ REQUESTS_AND_READS = {
     "agentlip import", "agentlip inbox", "agentlip jobs", "agentlip msg", "agentlip network",
     "agentlip outbox", "agentlip plugin", "agentlip report", "agentlip topic", "agentlip webhook",
     "agentlip worker", "agentlip archive", "agentlip config", "agentlip mcp", "agentlip audit",
-    "agentlip broker", "agentlip forecast", "agentlip maintenance", "agentlip notify",
-    "agentlip top",
+    "agentlip broker", "agentlip forecast", "agentlip log", "agentlip maintenance",
+    "agentlip notify", "agentlip top",
 }  # fmt: skip
 OTHERS = {
     "agentlip version", "agentlip init", "agentlip status", "agentlip ui", "agentlip listen",

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.kernel.log import Dropped, Log, StandardLibraryHandler, is_secret_name
+from appliance.kernel.log import Dropped, Log, is_secret_name
+from appliance.process.library_logs import StandardLibraryHandler
 from tests.support.clock import FakeClock
 
 

@@ -1,0 +1,1 @@
+"""The log of the appliance: its files, their rotation, and its level while it runs."""

@@ -1,0 +1,43 @@
+"""`agentlip log`: the level of the log of a running appliance."""
+
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli_support import Session, plain_app
+
+app = plain_app(
+    "The level of the log of a running appliance. Its lines: agentlipd logs\n\n"
+    "Example: agentlip log level debug --minutes 10",
+    "Administration/log",
+)
+PATH = "/api/v1/log/level"
+
+
+@app.command("level")
+def level(
+    session: Session,
+    new: Annotated[
+        str | None, typer.Argument(metavar="[LEVEL]", help="debug, info, warning or error.")
+    ] = None,
+    minutes: Annotated[
+        int, typer.Option("--minutes", min=1, max=1440, help="For how long LEVEL holds.")
+    ] = 60,
+) -> None:
+    """Show the lowest level that is logged, or set it for some time, without a restart."""
+    hub = session.hub()
+    if new is None:
+        _show(session, hub.get(PATH))
+    else:
+        _show(session, hub.post(PATH, {"level": new, "minutes": minutes}))
+
+
+@app.command("reset")
+def reset(session: Session) -> None:
+    """Log the level of the settings again."""
+    _show(session, session.hub().delete(PATH))
+
+
+def _show(session: Session, state: Any) -> None:
+    until = f" until {state['until']}, then {state['configured']}" if state["until"] else ""
+    session.answer(state, f"{state['level']}{until}")

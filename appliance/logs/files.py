@@ -1,0 +1,53 @@
+"""The files of the log: `agentlipd.log`, and the former ones, `agentlipd.log.1` to `.7`.
+
+A rotation only renames files, so no line is lost: a process that has the former file still open
+appends its lines there.
+"""
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from appliance.kernel.ownership import open_own, read_small
+from appliance.workspace.datadir import DataDir
+
+FORMER_MAX = 7
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """A line, as far as its age matters."""
+
+    ts: datetime
+
+
+def log_file(datadir: DataDir) -> Path:
+    return datadir.logs / "agentlipd.log"
+
+
+def former_log_file(path: Path, number: int = 1) -> Path:
+    """The file that was the log before the last rotation, or `number` rotations ago."""
+    return path.with_suffix(f".log.{number}")
+
+
+def rotate(path: Path) -> None:
+    """Begin a new file, and delete the oldest. Raises OSError; then the log has its file still, or
+    one that is missing."""
+    fresh = path.with_suffix(".log.new")
+    os.close(open_own(fresh, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+    for number in range(FORMER_MAX, 0, -1):
+        newer = path if number == 1 else former_log_file(path, number - 1)
+        if newer.exists():
+            newer.replace(former_log_file(path, number))
+    fresh.replace(path)
+
+
+def first_ms(path: Path, default_ms: int) -> int:
+    """The time of the first line that has one, of those at the begin."""
+    for line in (read_small(path) or b"").splitlines():
+        try:
+            return int(msgspec.json.decode(line, type=LogLine).ts.timestamp() * 1000)
+        except msgspec.DecodeError:
+            continue
+    return default_ms
