@@ -90,7 +90,7 @@ class Appliance:
         self.stopping = False
         self.writers: WriterProcess | None = None
         if not self._read_only:
-            self.writers = WriterProcess(clock, log, lock.descriptor, settings.log.level)
+            self.writers = WriterProcess(clock, log, lock.descriptor)
         host = Host(
             settings, read_settings or (lambda: settings), self.off, datadir, served or datadir,
             clock, log, instance_id, damaged, self.writers, file,

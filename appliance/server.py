@@ -153,7 +153,7 @@ def serve(flags: argparse.Namespace, log: Log, start: Start) -> int:
     settings = read_settings(flags, datadir)
     if flags.check:
         return 0
-    log = Log(level=settings.log.level, clock=clock)
+    log = Log(level=settings.log.level, slow_ms=settings.log.slow_ms, clock=clock)
     route_library_logs(log)
     tell_settled(settled, log)
     instance_id = random_id()

@@ -15,6 +15,7 @@ import gevent
 from gunicorn.workers.base_async import ALREADY_HANDLED
 
 from appliance.kernel.auth import ANONYMOUS, Principal
+from appliance.kernel.caller import request as current_request
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Missing, Unauthenticated, Unavailable
 from appliance.kernel.ids import random_id
@@ -106,6 +107,7 @@ class WsgiApplication:
 
     def _upgrade(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
         request_id = random_id()
+        current_request.set({"request_id": request_id})
         ending = contextlib.ExitStack()
         try:
             upgrade = self._find(environ)
@@ -122,7 +124,7 @@ class WsgiApplication:
         raw = environ["gunicorn.socket"]
         with ending, contextlib.suppress(OSError):
             raw.sendall(hello)
-            self._serve(raw, environ, upgrade, caller, query, request_id)
+            self._serve(raw, environ, upgrade, caller, query)
         return ALREADY_HANDLED
 
     def _find(self, environ: dict[str, Any]) -> MountedSocket:
@@ -189,7 +191,6 @@ class WsgiApplication:
         upgrade: MountedSocket,
         caller: Principal | ApplianceError,
         query: Any,
-        request_id: str,
     ) -> None:
         leftover = environ["agentlip.buffered"]()
         bytes_max = upgrade.route.frame_bytes_max
@@ -214,7 +215,7 @@ class WsgiApplication:
                 ending.callback(self._guard.watch(caller, over))
                 ending.callback(self._guard.writes.watch(upgrade.route.path, socket.close))
                 code = upgrade.route.serve(socket, caller, charge, query)
-                self._log.debug("socket closed", request_id=request_id, code=code)
+                self._log.debug("socket closed", code=code)
                 if code == UNAUTHORIZED and not socket.identified:
                     with contextlib.suppress(RateLimited):
                         self._limiter.fail(address)
@@ -223,7 +224,7 @@ class WsgiApplication:
                 socket.close(close_code(error), error.message)
                 socket.end()
             except Exception as error:
-                self._log.error("unexpected error in a WebSocket", error, request_id=request_id)
+                self._log.error("unexpected error in a WebSocket", error)
 
     def _principal(self, environ: dict[str, Any], upgrade: MountedSocket) -> Principal:
         principal = self._guard.authenticate(environ, socket=True)

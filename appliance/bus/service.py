@@ -17,6 +17,7 @@ from appliance.busfile.claims import BusClaim, ClaimHeld
 from appliance.busfile.file import BusPaths
 from appliance.busfile.messages import NewMessage, Published
 from appliance.busfile.workers import State, UnknownTask, WorkerStatus
+from appliance.kernel import caller
 from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import Clock
 from appliance.kernel.feed import Feed, FeedSubscription
@@ -78,12 +79,12 @@ class Bus:
         fields = {**msgspec.structs.asdict(command), "id": command.id or key}
         message = NewMessage(**{name: value for name, value in fields.items() if value is not None})
         published: Published = self._store.write(writes.publish, self._with_blob(message))
-        if not published.duplicate:
-            metrics.published.inc()
+        metrics.published.inc(int(not published.duplicate))
         return published
 
     def _with_blob(self, message: NewMessage) -> NewMessage:
         """The message to publish. A blob is written in a thread, because it waits for the disk."""
+        message = msgspec.structs.replace(message, traceparent=caller.traceparent())
         if len(msgspec.json.encode(message.payload)) > INLINE_BYTES_MAX:
             return in_thread(messages.with_blob, self.paths.blobs, message)
         return messages.with_blob(self.paths.blobs, message)
@@ -195,13 +196,12 @@ class Bus:
 
     def complete(self, command: wire.CompleteTask) -> Published:
         """Publishes task_done and releases the claim, in one commit. Raises ClaimLost."""
-        agent, task, payload = command.agent, command.task, command.payload
         message = NewMessage(
-            from_agent=agent, type="task_done", correlation_id=task, payload=payload
-        )
-        published: Published = self._store.write(
-            writes.complete, self._with_blob(message), command.fence
-        )
+            from_agent=command.agent, type="task_done", correlation_id=command.task,
+            payload=command.payload,
+        )  # fmt: skip
+        message = self._with_blob(message)
+        published: Published = self._store.write(writes.complete, message, command.fence)
         return published
 
     def claims(self) -> wire.Claims:

@@ -22,7 +22,8 @@ POLL_BYTES_MAX = 4 * 1024 * 1024  # other programs may store large payloads in t
 CHAIN_MAX = 100
 NAME_LENGTH_MAX = 256
 COLUMNS = (
-    "seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload, payload_ref"
+    "messages.seq, id, ts_ms, from_agent, to_agent, type, correlation_id, in_reply_to, payload,"
+    " payload_ref, (SELECT traceparent FROM x_traces AS t WHERE t.seq = messages.seq)"
 )
 
 
@@ -42,6 +43,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     in_reply_to: str | None = None
     payload: Any = None
     payload_ref: str | None = None
+    traceparent: str | None = None
     id: str = msgspec.field(default_factory=lambda: str(uuid.uuid4()))
 
 
@@ -70,6 +72,7 @@ class BusMessage(msgspec.Struct, frozen=True):
     payload: Any = None
     payload_ref: str | None = None
     payload_error: str | None = None
+    traceparent: str | None = None
 
 
 def with_blob(folder: Path, message: NewMessage) -> NewMessage:
@@ -115,6 +118,8 @@ def publish(
          message.correlation_id, message.in_reply_to, stored, message.payload_ref),
     ).lastrowid  # fmt: skip
     assert seq is not None
+    if message.traceparent is not None:
+        connection.execute("INSERT INTO x_traces VALUES (?, ?)", (seq, message.traceparent))
     check_lag(connection, now_ms, message.to_agent, seq, lag_max)
     return Published(seq, message.id)
 
@@ -232,8 +237,7 @@ def head(connection: sqlite3.Connection) -> int:
 
 def to_message(row: Sequence[Any]) -> BusMessage:
     payload, error = _payload(row[8])
-    values = (*row[:8], payload, row[9], error)
-    return BusMessage(*values)
+    return BusMessage(*(*row[:8], payload, row[9], error, row[10]))
 
 
 def _payload(text: str | None) -> tuple[Any, str | None]:

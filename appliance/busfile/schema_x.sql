@@ -67,3 +67,12 @@ CREATE TABLE IF NOT EXISTS x_operations (
     facts TEXT NOT NULL,
     started_at_ms INTEGER NOT NULL
 );
+
+-- The header `traceparent` of the request that published a message.
+CREATE TABLE IF NOT EXISTS x_traces (
+    seq INTEGER PRIMARY KEY,
+    traceparent TEXT NOT NULL
+);
+CREATE TRIGGER IF NOT EXISTS x_messages_drop_trace AFTER DELETE ON messages BEGIN
+    DELETE FROM x_traces WHERE seq = old.seq;
+END;

@@ -8,6 +8,7 @@ import msgspec
 
 from appliance.courier.item import DEFAULT_PRIORITY, DeliveryOptions
 from appliance.courier.wire import Envelope, InvalidEnvelope
+from appliance.kernel import caller
 from appliance.kernel.errors import Invalid, PayloadTooLarge
 from appliance.web.body import refuse_field
 
@@ -59,6 +60,9 @@ def parse(raw: Any, to: str, where: str = "envelope") -> ParsedEnvelope:
         )
     if meta.to != to:
         body = _address(body, meta, to)
+    trace = caller.traceparent()
+    if trace is not None and "traceparent" not in (meta.headers or {}):
+        body = _with_trace(body, meta, trace)
     return ParsedEnvelope(id_, body, _options(meta), meta.type)
 
 
@@ -72,6 +76,11 @@ def _address(body: bytes, meta: Envelope, to: str) -> bytes:
     if meta.to is None and b'"to"' not in body:
         return b'{"to":%b,%b' % (encode(to), body.lstrip()[1:])
     return encode({**_decode_raw(body), "to": to})
+
+
+def _with_trace(body: bytes, meta: Envelope, trace: str) -> bytes:
+    headers = _decode_raw(_decode_raw(body)["headers"]) if meta.headers else {}
+    return encode({**_decode_raw(body), "headers": {**headers, "traceparent": trace}})
 
 
 def as_dict(body: bytes) -> dict[str, Any]:

@@ -411,11 +411,7 @@ class StreamRefused(Forbidden):
 
 def error_body(error: ApplianceError, **more: Any) -> dict[str, Any]:
     """The content of an error frame: the specification's `code` and `message`, and more."""
-    body: dict[str, Any] = {
-        "code": error.status,
-        "message": error.message,
-        "name": error.code,
-    }
+    body: dict[str, Any] = {"code": error.status, "message": error.message, "name": error.code}
     if error.details.get("field"):
         body["field"] = error.details["field"]
     if error.retry_after is not None:

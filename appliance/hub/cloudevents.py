@@ -6,6 +6,7 @@
     subject  the topic, or else the channel
     sequence  (an official extension) sorts as a string in the order of the log
     principal  (a custom extension) the token or plugin that caused the event, if known
+    traceparent  (the extension Distributed Tracing) that of the request, if it had one
 
 Source: github.com/cloudevents/spec, the JSON format 1.0.2 and its batch.
 """
@@ -52,6 +53,7 @@ class EventCause(msgspec.Struct, frozen=True):
     """The part of an event's data that is read here."""
 
     principal: Any = None
+    traceparent: Any = None
 
 
 class LoggedEventList(msgspec.Struct, frozen=True):
@@ -72,6 +74,7 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | msgspec.UnsetType = msgspec.UNSET
     sequence: str
     principal: str | msgspec.UnsetType = msgspec.UNSET
+    traceparent: str | msgspec.UnsetType = msgspec.UNSET
     datacontenttype: str
     data: msgspec.Raw
 
@@ -101,6 +104,7 @@ def event_id_of(origin: Origin, number: int) -> str:
 def of_event(event: LoggedEvent, origin: Origin) -> bytes:
     """One event in the JSON format."""
     data = event.data if event.data_json == ABSENT else event.data_json
+    cause = _cause_of(data)
     return _encode(
         CloudEvent(
             specversion="1.0",
@@ -110,24 +114,25 @@ def of_event(event: LoggedEvent, origin: Origin) -> bytes:
             time=event.ts,
             subject=event.scope.topic_id or event.scope.channel_id or msgspec.UNSET,
             sequence=f"{event.event_id:019d}",
-            principal=_principal_of(data),
+            principal=cause.principal,
+            traceparent=cause.traceparent,
             datacontenttype="application/json",
             data=data,
         )
     )
 
 
-def _principal_of(data: msgspec.Raw) -> str | msgspec.UnsetType:
-    """UNSET without a valid principal: other programs may write anything there."""
+def _cause_of(data: msgspec.Raw) -> EventCause:
+    """Members are UNSET without a valid value: other programs may write anything there."""
     try:
-        principal = _decode_cause(data).principal
+        cause = _decode_cause(data)
     except msgspec.DecodeError:
-        return msgspec.UNSET
-    return (
-        principal
-        if isinstance(principal, str) and principal and principal.isprintable()
-        else msgspec.UNSET
-    )
+        cause = EventCause()
+    return EventCause(_printable(cause.principal), _printable(cause.traceparent))
+
+
+def _printable(value: Any) -> str | msgspec.UnsetType:
+    return value if isinstance(value, str) and value and value.isprintable() else msgspec.UNSET
 
 
 def of_envelope(envelope: bytes, origin: Origin) -> bytes:

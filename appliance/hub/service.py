@@ -15,7 +15,7 @@ from appliance.hub.search_query import parse
 from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter, LiveFilter
 from appliance.hub.text import check_message, check_name, check_size, check_text, plain_name
-from appliance.kernel import idempotency
+from appliance.kernel import caller, idempotency
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.batch import CallOutcome
 from appliance.kernel.caller import WaitLimit
@@ -114,7 +114,7 @@ class Hub:
         identity = keyed_request(principal, "POST", "messages", key, command)
         return self._mutate(
             "create_message", identity, writes.create_message,
-            topic_id, command.sender, command.content_raw, principal.label,
+            topic_id, command.sender, command.content_raw, principal.label, caller.traceparent(),
         )  # fmt: skip
 
     def patch_message(
@@ -239,15 +239,16 @@ class Hub:
         reserved: list[tuple[str, str, str, str]],
     ) -> tuple[Any, tuple[Any, ...]]:
         plain = (topic_id, command.sender, command.content_raw)
+        cause = (principal.label, caller.traceparent())
         if key is None:
-            return writes.create_message, (*plain, principal.label)
+            return writes.create_message, (*plain, *cause)
         # The same identity as a single POST: a retry may use either route.
         single = wire.CreateMessage(*plain)
         identity = keyed_request(principal, "POST", "messages", key, single)
         assert identity is not None
         self._reserve_key(identity[:4])
         reserved.append(identity[:4])
-        return idempotency.reply_once, (identity, writes.create_message, *plain, principal.label)
+        return idempotency.reply_once, (identity, writes.create_message, *plain, *cause)
 
     def _mutate(
         self,

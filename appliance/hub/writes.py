@@ -86,7 +86,12 @@ def _refuse_taken_title(tx: Tx, channel_id: str, title: str) -> None:
 
 
 def create_message(
-    tx: Tx, topic_id: str, sender: str, content: str, principal: str | None
+    tx: Tx,
+    topic_id: str,
+    sender: str,
+    content: str,
+    principal: str | None,
+    traceparent: str | None = None,
 ) -> Reply:
     row = tx.execute("SELECT channel_id FROM topics WHERE id = ?", (topic_id,)).fetchone()
     if row is None:
@@ -108,9 +113,10 @@ def create_message(
             message_id, topic_id, channel_id, sender, content, 1, now, None, None, None, principal
         )
     )
+    trace = b',"traceparent":%b' % encode(traceparent) if traceparent else b""
     event_id = events.append(
         tx, "message.created", ("message", message_id),
-        b'{"message":%b,"principal":%b}' % (message, encode(principal)),
+        b'{"message":%b,"principal":%b%b}' % (message, encode(principal), trace),
         channel_id=channel_id, topic_id=topic_id,
     )  # fmt: skip
     return Reply(201, b'{"message":%b,"event_id":%d}' % (message, event_id))

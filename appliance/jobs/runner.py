@@ -20,7 +20,7 @@ from appliance.jobs.schedule import next_ms
 from appliance.jobs.scheduler import Scheduler
 from appliance.jobs.spec import check_given, describe
 from appliance.jobs.states import FAILED, LOST
-from appliance.kernel import meta
+from appliance.kernel import caller, meta
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import DAY_MS, Clock, iso
@@ -106,6 +106,9 @@ class JobRunner:
         """Raises NoSuchJob, JobBusy and TooManyRuns."""
         self.catalogue.refresh()
         spec = self.catalogue.find(job)
+        if (trace := caller.traceparent()) is not None:
+            environment = {**spec.environment, "TRACEPARENT": trace}
+            spec = msgspec.structs.replace(spec, environment=environment)
         run_id = self.create(writes.NewRun(job, spec, "request", None, who.label))
         if run_id is None:
             raise wire.JobBusy(details={"job": job})

@@ -3,8 +3,9 @@
 The server sets the client once for each connection. Background loops have none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Protocol
 
 from appliance.kernel.errors import ApplianceError, Unavailable
@@ -33,12 +34,20 @@ class Caller(Protocol):
 
 
 current: ContextVar[Caller | None] = ContextVar("caller", default=None)
+request: ContextVar[Mapping[str, str]] = ContextVar("request", default=MappingProxyType({}))
+"""The ids of the current request: `request_id`, and as far as known `principal_id` and
+`traceparent`."""
 
 
 def is_there() -> bool:
     """False once the caller has disconnected."""
     client = current.get()
     return client is None or not client.is_gone()
+
+
+def traceparent() -> str | None:
+    """That of the request for which this greenlet works."""
+    return request.get().get("traceparent")
 
 
 class WaitLimit:

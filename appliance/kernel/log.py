@@ -14,20 +14,15 @@ from typing import IO, Any
 
 import msgspec
 
+from appliance.kernel import caller
 from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.ownership import open_own
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+SLOW_MS = 1000.0
 _SECRET = (
-    "token",
-    "secret",
-    "password",
-    "passphrase",
-    "authorization",
-    "cookie",
-    "content",
-    "body",
-)
+    "token", "secret", "password", "passphrase", "authorization", "cookie", "content", "body",
+)  # fmt: skip
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -38,13 +33,15 @@ class Dropped:
 
 
 class Log:
-    """Each call writes one line: level, time, message, fields."""
+    """Each call writes one line: level, time, message, the ids of the request that the caller works
+    for, fields."""
 
     def __init__(
         self,
         stream: IO[bytes] | None = None,
         level: str = "info",
         clock: Clock | None = None,
+        slow_ms: float = SLOW_MS,
         **bound: Any,
     ) -> None:
         stream = stream if stream is not None else sys.stdout.buffer
@@ -53,6 +50,7 @@ class Log:
         self._buffer = stream  # kept, because its destructor would close the raw stream
         self._torn = False
         self.level = level
+        self.slow_ms = slow_ms
         self._clock = clock or SystemClock()
         self._bound = bound
 
@@ -76,11 +74,16 @@ class Log:
             ]
         self._write("error", message, fields)
 
+    def slow(self, message: str, seconds: float, **fields: Any) -> None:
+        """A warning if something took `slow_ms` or longer."""
+        if seconds * 1000 >= self.slow_ms:
+            self.warning(message, ms=round(seconds * 1000, 2), **fields)
+
     def _write(self, level: str, message: str, fields: dict[str, Any]) -> None:
         if LEVELS[level] < LEVELS[self.level]:
             return
         line: dict[str, Any] = {"level": level, "ts": iso(self._clock.now_ms()), "msg": message}
-        line.update(self._bound)
+        line |= {**self._bound, **caller.request.get()}
         for name, value in fields.items():
             line[name] = "[hidden]" if is_secret_name(name) else value
         self._put(_encode(line) + b"\n")

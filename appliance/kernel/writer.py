@@ -110,7 +110,10 @@ class Writer:
             if refusal is not None:
                 return [CallOutcome(error=refusal) for _ in calls], []
             follow = [] if alone else self._due_catch_up(len(calls))
+            began = self._clock.monotonic()
             outcomes, published = runner.run([*calls, *follow])
+            seconds = self._clock.monotonic() - began
+            self._log.slow("slow transaction", seconds, store=self._name, calls=len(calls))
             if follow:
                 self._caught_up(outcomes.pop())
         except Exception as error:

@@ -1,9 +1,9 @@
 """The writer process: a thread for each store reads frames of work, runs them in batches and
 replies in frames.
 
-`python -m appliance.kernel.writerchild PARENT LOG_LEVEL SOCKET`, started by `writerprocess.py`; it
-inherits that descriptor, over which it receives the stores, and the workspace's lock, which it only
-keeps open. It imports neither gevent nor the web modules.
+`python -m appliance.kernel.writerchild PARENT LOG_LEVEL SLOW_MS SOCKET`, started by
+`writerprocess.py`; it inherits that descriptor, over which it receives the stores, and the
+workspace's lock, which it only keeps open. It imports neither gevent nor the web modules.
 """
 
 import ctypes
@@ -16,6 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,8 @@ def serve(control: socket.socket, clock: Clock, log: Log) -> None:
         for body in frames_in(buffer):
             content = pickle.loads(body)
             if isinstance(content, LogChange):
-                change_log(content, log)
+                with suppress(OSError):  # then it goes on with the former file
+                    content.apply(log)
                 continue
             raw = socket.socket(fileno=descriptors.pop(0))
             raw.setblocking(True)  # the parent created it for its event loop
@@ -158,15 +160,8 @@ def serve(control: socket.socket, clock: Clock, log: Log) -> None:
             threading.Thread(target=store.run).start()
 
 
-def change_log(change: LogChange, log: Log) -> None:
-    try:
-        change.apply(log)
-    except OSError as error:
-        log.error("the writer's log can't be changed", error)
-
-
 def main() -> None:
-    parent, log_level, descriptor = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    parent, descriptor = int(sys.argv[1]), int(sys.argv[4])
     # The parent stops this process by closing the socket. Signals to the group are ignored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -178,7 +173,7 @@ def main() -> None:
     control.setblocking(True)
     clock = SystemClock()
     try:
-        serve(control, clock, Log(level=log_level, clock=clock))
+        serve(control, clock, Log(level=sys.argv[2], slow_ms=float(sys.argv[3]), clock=clock))
     except (MemoryError, RuntimeError, OSError) as error:  # not enough memory, threads, files
         # The threads that did start would keep this process alive, without the other stores.
         control.sendall(f"{type(error).__name__}: {error}".encode()[:REASON_BYTES_MAX])

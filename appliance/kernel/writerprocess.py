@@ -211,13 +211,10 @@ class StoreWriter:
 class WriterProcess:
     """The child and its stores. Used on the event loop that creates it."""
 
-    def __init__(
-        self, clock: Clock, log: Log, lock_descriptor: int | None = None, log_level: str = "info"
-    ) -> None:
+    def __init__(self, clock: Clock, log: Log, lock_descriptor: int | None = None) -> None:
         self._clock = clock
         self._log = log
         self._lock_descriptor = lock_descriptor
-        self._log_level = log_level
         self._loop = gevent.get_hub().loop
         self._writers: list[StoreWriter] = []
         self._stopping = False
@@ -249,8 +246,7 @@ class WriterProcess:
             os.kill(self.pid, signal.SIGKILL)
 
     def change_log(self, change: LogChange) -> None:
-        """Change the log of the child, and the level of those after it."""
-        self._log_level = change.level
+        """Change the log of the child; those after it begin with that of this process."""
         with suppress(OSError):  # it has just ended: the next one inherits the streams
             self._control.sendall(frame(change))
 
@@ -290,7 +286,8 @@ class WriterProcess:
         theirs.set_inheritable(True)
         module = "appliance.kernel.writerchild"
         arguments = [
-            sys.executable, "-m", module, str(os.getpid()), self._log_level, str(theirs.fileno()),
+            sys.executable, "-m", module, str(os.getpid()), self._log.level,
+            str(self._log.slow_ms), str(theirs.fileno()),
         ]  # fmt: skip
         return os.posix_spawn(sys.executable, arguments, child_environment())
 

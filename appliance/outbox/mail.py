@@ -93,10 +93,7 @@ class MailTarget(DeliveryTarget):
 
     def _check_allowed(self, addresses: Sequence[str]) -> None:
         if len(addresses) > RECIPIENTS_MAX:
-            raise Invalid(
-                f"more than {RECIPIENTS_MAX} recipients",
-                details={"field": "to"},
-            )
+            raise Invalid(f"more than {RECIPIENTS_MAX} recipients", details={"field": "to"})
         for address in addresses:
             patterns = {address.lower(), "@" + address.partition("@")[2], ANYWHERE}
             if not patterns & self._allow:

@@ -55,6 +55,7 @@ class Send(Table):
     payload_dropped_at = peewee.IntegerField(null=True)
     principal = peewee.TextField(null=True)
     accepted_steady_ms = peewee.IntegerField()
+    traceparent = peewee.TextField(null=True)
 
     class Meta:
         table_name = "outbox"

@@ -54,3 +54,4 @@ class SendRow(NamedTuple):
     payload_dropped_at: int | None
     principal: str | None
     accepted_steady_ms: int
+    traceparent: str | None

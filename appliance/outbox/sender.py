@@ -292,4 +292,5 @@ def outgoing(row: SendRow) -> Outgoing:
         attempt=row.attempts + 1,
         accepted_ms=row.enqueued_at,
         target=row.target,
+        traceparent=row.traceparent,
     )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from appliance.kernel import caller
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
@@ -289,6 +290,7 @@ class Outbox:
             priority=command.priority,
             meta=meta,
             principal=principal,
+            traceparent=caller.traceparent(),
         )
 
     def _resolve(self, name: str, mesh: str, to: str, internal: bool) -> tuple[Any, str, str]:

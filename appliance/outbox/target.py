@@ -32,6 +32,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     attempt: int
     accepted_ms: int
     target: str
+    traceparent: str | None = None
 
 
 class Delivered(msgspec.Struct, frozen=True):

@@ -57,6 +57,7 @@ def to_wire(row: SendRow, ahead_ms: int = 0) -> wire.OutboxRow:
         payload_kept=row.payload_dropped_at is None,
         payload_bytes=len(row.payload),
         principal=row.principal,
+        traceparent=row.traceparent,
     )
 
 

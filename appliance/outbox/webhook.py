@@ -57,12 +57,13 @@ class WebhookTarget(DeliveryTarget):
 
     def deliver(self, send: Outgoing) -> Result:
         ref = send.destination_ref
+        trace = {"traceparent": send.traceparent} if send.traceparent else {}
         if ref.startswith(URLS):
-            return result_of(self._caller.call(ref, self._plain_headers(send), send.body))
+            return result_of(self._caller.call(ref, self._plain_headers(send) | trace, send.body))
         call = self._directory.find(send)
         if not isinstance(call, SignedRequest):
             return call
-        result = self._caller.call(call.url, call.headers, send.body)
+        result = self._caller.call(call.url, {**call.headers, **trace}, send.body)
         self._directory.record_outcome(ref, result.outcome)
         return result_of(result)
 

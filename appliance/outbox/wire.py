@@ -81,7 +81,8 @@ class SendResults(Struct, frozen=True):
 
 class OutboxRow(Struct, frozen=True):
     """The state of one send. `payload_kept` is false after its payload was dropped. `principal` is
-    the token, or the part of the appliance, that requested it."""
+    the token, or the part of the appliance, that requested it; `traceparent`: that of the request,
+    which is sent on to webhooks."""
 
     id: str
     client_message_id: str
@@ -106,6 +107,7 @@ class OutboxRow(Struct, frozen=True):
     payload_kept: bool
     payload_bytes: int
     principal: str | None = None
+    traceparent: str | None = None
 
 
 class OutboxPage(Struct, frozen=True):

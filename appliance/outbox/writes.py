@@ -42,6 +42,7 @@ class NewSend(NamedTuple):
     priority: str
     meta: str | None
     principal: str | None = None
+    traceparent: str | None = None
 
 
 class Acceptance(NamedTuple):
@@ -95,8 +96,8 @@ def _insert(tx: Tx, send: NewSend) -> str:
     tx.execute(
         "INSERT INTO outbox (id, client_message_id, request_fingerprint, payload, enqueued_at,"
         " next_attempt_at, status, mesh, target, route, destination_kind, destination_ref,"
-        " reply_to_id, priority, meta, principal, accepted_steady_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " reply_to_id, priority, meta, principal, traceparent, accepted_steady_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (row_id, *send[:3], tx.now_ms, tx.steady_ms, *send[3:], tx.steady_ms),
     )
     return row_id
@@ -385,6 +386,7 @@ def _redrive(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Redrive
             priority=old.priority,
             meta=successor.meta if successor.patched else old.meta,
             principal=old.principal,
+            traceparent=old.traceparent,
         ),
     )
     tx.execute(

@@ -130,6 +130,7 @@ class AccessMiddleware:
             raise Unauthenticated("signatures of agents are only for routes of the relay")
         elif req.context.refused is not None:
             raise req.context.refused
+        req.context.ids["principal_id"] = principal.id
         self._guard.admit(principal, scope, req.env, operation.also)
         if principal.channels is not None and not operation.by_channel:
             refuse_limited(principal, scope)
@@ -330,7 +331,6 @@ class ErrorHandlers:
         self._log.error(
             "request failed with an unexpected error",
             error,
-            request_id=request_id,
             method=req.context.method,
             route=req.uri_template or "unmatched",
         )

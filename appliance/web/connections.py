@@ -90,15 +90,18 @@ class Connection:
 
     authenticated  the current request has a valid token or signature
     reserved       a reserved connection: only probes are served
+    waited         the current request has waited for something to happen
     """
 
-    __slots__ = ("authenticated", "peer", "pool", "reserved", "since", "sock", "state", "wake")
+    __slots__ = (
+        "authenticated", "peer", "pool", "reserved", "since", "sock", "state", "waited", "wake",
+    )  # fmt: skip
 
     def __init__(self, pool: "ConnectionPool", sock: socket.socket, peer: tuple[str, str]) -> None:
         self.pool = pool
         self.sock = sock
         self.peer = peer
-        self.authenticated = self.reserved = False
+        self.authenticated = self.reserved = self.waited = False
         self.wake: Call | None = None  # wakes a request that lasts
         self.state = IDLE
         self.since = pool.sweeps
@@ -157,6 +160,7 @@ class Connection:
         if counted:
             self.pool.anonymous.take()
         self.wake = wake
+        self.waited = True
 
         def end() -> None:
             self.wake = None

@@ -239,7 +239,7 @@ def environ_of(
     environ["gunicorn.socket"] = connection.sock
     environ["agentlip.buffered"] = parser.unreader.take_buffered
     environ["agentlip.connection"] = connection
-    connection.authenticated = False
+    connection.authenticated = connection.waited = False
     for name, value in request.headers:
         if name == "CONTENT-TYPE" or name == "CONTENT-LENGTH":
             environ[name.replace("-", "_")] = value

@@ -6,12 +6,13 @@ from typing import Any
 
 import falcon
 
+from appliance.kernel import caller
 from appliance.kernel.clock import Clock
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
+from appliance.shared import traceparent
 
-SLOW_SECONDS = 1.0
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 UNMATCHED = "unmatched"
 STREAM = "text/event-stream"
@@ -69,12 +70,14 @@ class ObserveMiddleware:
     def process_request(self, req: falcon.Request, _resp: Response) -> None:
         context = req.context
         context.started_at = self._monotonic()
-        given = req.env.get("HTTP_X_REQUEST_ID")
-        if given is not None and _safe_id(given):
-            context.request_id = given
-        else:
-            self._count += 1
-            context.request_id = f"{self._prefix}{self._count:08x}"
+        self._count += 1
+        given = req.env.get("HTTP_X_REQUEST_ID", "")
+        context.request_id = given if _safe_id(given) else f"{self._prefix}{self._count:08x}"
+        context.ids = {"request_id": context.request_id}
+        trace = traceparent.parse(req.env.get("HTTP_TRACEPARENT"))
+        if trace is not None:
+            context.ids["traceparent"] = trace
+        caller.request.set(context.ids)
         context.allowance = None
         context.method = req.method
         if req.method == "HEAD":
@@ -103,10 +106,11 @@ class ObserveMiddleware:
         if observe is None:
             observe = self._observer(*key)
         observe(seconds)
-        if self._access != "off" and (
-            self._access == "all" or status >= "400" or seconds > SLOW_SECONDS
-        ):
-            self._write(req, status, seconds)
+        connection = req.env.get("agentlip.connection")
+        waited = connection is not None and connection.waited
+        slow = seconds * 1000 >= self._log.slow_ms and not waited
+        if slow or self._access == "all" or (self._access == "errors" and status >= "400"):
+            self._write(req, status, seconds, slow)
 
     def _observer(
         self, method: str, template: str | None, status: str, media: str | None
@@ -124,16 +128,16 @@ class ObserveMiddleware:
             self._observers[method, template, status, media] = observe
         return observe
 
-    def _write(self, req: falcon.Request, status: str, seconds: float) -> None:
+    def _write(self, req: falcon.Request, status: str, seconds: float, slow: bool) -> None:
         context = req.context
         principal = getattr(context, "principal", None)
-        self._log.info(
-            "request",
+        write = self._log.warning if slow else self._log.info
+        write(
+            "slow request" if slow else "request",
             method=context.method if context.method in METHODS else "other",
             route=req.uri_template or UNMATCHED,
             status=int(status),
             ms=round(seconds * 1000, 2),
-            request_id=context.request_id,
             principal_id=principal.id if principal is not None else None,
             address=getattr(context, "address", req.env.get("REMOTE_ADDR", "")),
             code=getattr(context, "error_code", None),

@@ -48,7 +48,7 @@ class FormerProgram:
             stderr=(workspace / "server.log").open("wb"),
         )
         self.data = workspace / ".agentlip"
-        self.url = until(self._address, 60, "an answer")
+        self.url = until(self._address, 300, "an answer")
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         token = (self.data / "token").read_text().strip()

@@ -137,7 +137,7 @@ writerchild.main()
 """
     ours, theirs = socket.socketpair()
     theirs.set_inheritable(True)
-    arguments = [str(os.getpid()), "info", str(theirs.fileno())]
+    arguments = [str(os.getpid()), "info", "1000", str(theirs.fileno())]
     child = subprocess.Popen(
         [sys.executable, "-c", script, *arguments], close_fds=False, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
