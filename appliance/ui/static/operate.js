@@ -24,6 +24,18 @@ const VIEWS = {
     body: Findings,
   },
   rates: { title: "Rates", what: "rates", read: readRates, body: Charts },
+  forecast: {
+    title: "Forecast", what: "forecast", seconds: 60, read: () => get("/api/v1/forecast"),
+    facts: (data) => [["Observed", duration(data.observed_days * 86_400)]],
+    rows: (data) => [...data.disks.map((row) => ({ kind: "disk", name: row.of.join(", "), ...row, bytes: row.size_bytes - row.free_bytes })),
+      ...data.stores.map((row) => ({ kind: "store", name: row.store, ...row })), ...data.reducible.map((row) => ({ kind: "can be reduced", name: row.what, ...row }))],
+    key: (row) => `${row.kind} ${row.name}`, empty: "No disks.",
+    columns: [["Name", (row) => row.name], ["Kind", (row) => row.kind], ["Size", (row) => row.bytes, bytes],
+      ["Growth per day", (row) => row.growth_bytes_per_day, (value) => (value > 0 ? bytes(value) : "–")],
+      ["Full in", (row) => row.days_to_full, (value) => (typeof value === "number" ? mark(duration(value * 86_400), value < 7 ? "bad" : value < 30 ? "warn" : "good") : "–")],
+      ["What helps", (row) => row.command]],
+    detail: { show: () => commands("agentlip forecast") },
+  },
   workers: {
     title: "Workers", what: "bus", body: Board,
     read: async () => ({ ...(await get("/bus/v1/workers")), ...(await get("/bus/v1/claims")) }),
