@@ -76,7 +76,8 @@ def test_sends_are_listed_by_status(page):
     ("view", "text"),
     [
         ("meshes", "lab"), ("links", "lab"), ("webhooks", "https://hooks.example.com/in"),
-        ("forecast", "workspace"), ("plugins", "urls"), ("jobs", "the bucket does not answer"), ("audit", "/api/v1/webhooks"),
+        ("forecast", "workspace"), ("plugins", "urls"), ("audit", "/api/v1/webhooks"),
+        ("jobs", "the bucket does not answer"),
     ],
 )  # fmt: skip
 def test_other_views_have_their_rows(page, view, text):
