@@ -249,19 +249,15 @@ def _progress(session: Session) -> Callable[[int], None]:
 
 def _tell(session: Session, done: list[ExportRound], out: Path) -> None:
     answer = {"out": str(out), **_of_events(done, out), "logs": msgspec.to_builtins(done)}
-    lines = [_line(round_, out) for round_ in done if round_.log == EVENTS.kind]
-    lines += [
-        f"{round_.log}: {_line(round_)}"
-        for round_ in done
-        if round_.log != EVENTS.kind and (round_.segments or round_.waiting)
-    ]
+    news = [round_ for round_ in done if round_.segments or round_.waiting]
+    first, *lines = [f"{_of(round_.log)}{_line(round_)}" for round_ in news] or ["nothing new"]
     for round_ in done:
         if round_.missing:
             session.note(
                 f"warning: {_rows(round_.missing, round_.log)} were removed from the log"
                 f" {round_.log} before they were exported, the first {round_.gaps[0].first}"
             )
-    session.answer(answer, "\n".join(lines) or f"nothing new under {out}")
+    session.answer(answer, "\n".join([f"{first} under {out}", *lines]))
 
 
 def _of_events(done: Sequence[ExportRound | Tidied], out: Path | None = None) -> dict[str, Any]:
@@ -274,13 +270,12 @@ def _of_events(done: Sequence[ExportRound | Tidied], out: Path | None = None) ->
     return {name: value for name, value in fields.items() if name not in ("log", "state")}
 
 
-def _line(done: ExportRound, out: Path | None = None) -> str:
-    where = f" under {out}" if out else ""
-    waiting = f"; {done.waiting:,} pending" if done.waiting else ""
-    if not done.segments:
-        return f"nothing new{where}{waiting}"
+def _line(done: ExportRound) -> str:
+    """Rows in closed segments, and those that wait for one."""
     many = "segment" if done.segments == 1 else "segments"
-    return f"{_rows(done.rows, done.log)} in {done.segments} {many}{where}{waiting}"
+    closed = f"{_rows(done.rows, done.log)} in {done.segments} {many}"
+    parts = [closed] if done.segments else []
+    return "; ".join(parts + ([f"{done.waiting:,} pending"] if done.waiting else []))
 
 
 def _rows(count: int, kind: str) -> str:

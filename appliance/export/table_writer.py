@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -241,6 +243,9 @@ def _instant(text: str | None) -> datetime | None:
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+_Events = tuple[Sequence[int], set[str]]  # ids in the order of the file, and their epochs
+
+
 class Extent(NamedTuple):
     """The facts that are read from a segment's file."""
 
@@ -251,9 +256,18 @@ class Extent(NamedTuple):
 
 
 def extent(path: Path, format_name: str, columns: Sequence[ExportColumn]) -> Extent:
-    if format_name == "parquet":
-        return _extent_of_parquet(path, columns)
-    return _extent_of_lines(path)
+    """Read all values of a segment. Raises SegmentTorn if the ids do not ascend: then the number of
+    rows does not show which are missing."""
+    read = _events_of_lines if format_name == "jsonl" else partial(_events_of_parquet, columns)
+    first = last = rows = 0
+    epochs: set[str] = set()
+    for ids, some in read(path):
+        for former, number in pairwise((last, *ids)):
+            if number <= former:
+                raise SegmentTorn(f"{path.name} has event {number} after event {former}")
+        first, last, rows = first or ids[0], ids[-1], rows + len(ids)
+        epochs |= some
+    return Extent(first, last, rows, frozenset(epochs))
 
 
 def count(path: Path, format_name: str) -> int:
@@ -301,13 +315,14 @@ def parquet_errors(name: str) -> Iterator[None]:
         raise SegmentTorn(f"{name} cannot be read: {what}") from None
 
 
-def _extent_of_parquet(path: Path, columns: Sequence[ExportColumn]) -> Extent:
+def _events_of_parquet(columns: Sequence[ExportColumn], path: Path) -> Iterator[_Events]:
+    """Every page is read: a hash does not show that one was damaged before it was written."""
     with open_parquet(path) as file:
         if not file.schema_arrow.equals(arrow_schema(columns)):
             raise SegmentTorn(f"{path.name} has other columns than its schema version")
-        epochs = statistics(file, "epoch")
-        named = frozenset(name for each in epochs for name in (each.min, each.max))
-        return Extent(*id_range(file), file.metadata.num_rows, named)
+        for batch in file.iter_batches(ROW_GROUP_ROWS):
+            epochs = batch.column("epoch").unique().to_pylist()
+            yield batch.column("event_id").to_pylist(), set(epochs)
 
 
 def id_range(file: Any) -> tuple[int, int]:
@@ -322,20 +337,16 @@ def statistics(file: Any, column: str) -> list[Any]:
     return [metadata.row_group(n).column(index).statistics for n in range(metadata.num_row_groups)]
 
 
-def _extent_of_lines(path: Path) -> Extent:
-    first = last = rows = 0
-    epochs = set()
+def _events_of_lines(path: Path) -> Iterator[_Events]:
+    rows = 0
     try:
         with reading(path.name), path.open("rb") as file:
             for line in file:
                 event = msgspec.json.decode(line, type=_Line)
-                last = event.event_id
-                first = first or last
-                epochs.add(event.epoch)
+                yield [event.event_id], {event.epoch}
                 rows += 1
     except msgspec.DecodeError as error:
         raise SegmentTorn(f"{path.name} is malformed at line {rows + 1}: {error}") from None
-    return Extent(first, last, rows, frozenset(epochs))
 
 
 class _Line(msgspec.Struct, frozen=True):

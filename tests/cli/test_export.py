@@ -284,6 +284,9 @@ def test_all_logs_are_exported_listed_tidied_and_verified(logged):
         f"30 events in 1 segment under {out}",
         "inbox: 20 rows in 1 segment",
     ]
+    assert export(logged, "segments").out.splitlines() == [f"nothing new under {out}"]
+    inbox.add(2)
+    assert export(logged, "segments").out == f"inbox: 2 rows in 1 segment under {out}\n"
     broker.sql("DELETE FROM log WHERE event_id = 10")
     broker.add(11)
     broker.sql("DELETE FROM log WHERE event_id = 12")

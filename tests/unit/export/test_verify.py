@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.export import compact, snapshot, verify
+from appliance.export import compact, snapshot, table_writer, verify
 from appliance.export.errors import SegmentTorn
 from appliance.export.exporter import Exporter
+from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.segment import SegmentLimits
 from appliance.export.service import Segments
@@ -87,6 +88,36 @@ def test_rows_with_another_epoch_than_the_manifest_are_reported(out):
     rewrite(manifest_of(out), epoch="epoch-z")
     assert [code for code, _ in problems(out)] == ["SEGMENT_TORN"]
     assert "has epoch epoch-a; its manifest has epoch-z" in problems(out)[0][1]
+
+
+def repeat_an_event(path: Path) -> None:
+    """One event is missing and another is there twice, so the number of rows is right."""
+    rows = list(table_writer.rows(path, path.suffix[1:]))
+    rows[7] = rows[6]
+    rows = [{**row, "ts": str(row["ts"])} for row in rows]
+    path.unlink()
+    file = table_writer.create(path, path.suffix[1:], LOGS["events"].columns)
+    file.add([[row[column.name] for row in rows] for column in LOGS["events"].columns])
+    file.finish()
+
+
+def spoil_a_page(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[40:60] = bytes(20)  # of the first page; the footer is whole
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"), [(repeat_an_event, "event 27 after event 27"), (spoil_a_page, "")]
+)
+def test_damage_that_was_sealed_with_a_right_hash_is_reported(out, spoil, words):
+    path = data_of(out)
+    spoil(path)
+    data = path.read_bytes()
+    rewrite(manifest_of(out), bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+    assert [code for code, _ in problems(out)] == ["SEGMENT_TORN"]
+    assert problems(out)[0][1].startswith(path.name)
+    assert words in problems(out)[0][1]
 
 
 def test_a_snapshot_with_a_wrong_number_of_rows_is_reported(out):
