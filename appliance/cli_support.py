@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from appliance.auditlog.commands import CURRENT, is_act
+from appliance.kernel.blank import JOINERS
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 
@@ -463,7 +464,8 @@ def plain(value: Any) -> str:
     if value is None:
         return "-"
     text = str(value).replace("\r\n", "\n").replace("\n", " ↵ ").replace("\t", " ")
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    kept = (c if c.isprintable() or c in JOINERS else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(kept)
 
 
 def fitting(text: str) -> str:
@@ -478,7 +480,7 @@ def _cells(text: str) -> int:
 
 
 def _cell(character: str) -> int:
-    if unicodedata.combining(character):
+    if unicodedata.combining(character) or character in JOINERS:
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 

@@ -1,7 +1,8 @@
 """Names as charts and pages display them: one line, limited, without control characters."""
 
+from appliance.kernel.blank import JOINERS
+
 ELLIPSIS = "…"
-JOINERS = "\u200c\u200d"  # parts of words and of emoji
 
 
 def display(text: str, limit: int) -> str:

@@ -169,7 +169,7 @@ def test_columns_stay_aligned_with_wide_and_combining_characters() -> None:
 
 
 def test_control_characters_of_messages_are_replaced() -> None:
-    assert cli_support.plain("a\x1b[2Jb\rc\nd") == "a\ufffd[2Jb\ufffdc ↵ d"
+    assert cli_support.plain("a\x1b[2Jb\rc\n👩\u200d🚀") == "a\ufffd[2Jb\ufffdc ↵ 👩\u200d🚀"
 
 
 @pytest.mark.parametrize(("lines", "shown"), [(True, "row 1\nrow 4\n"), (False, "")])
