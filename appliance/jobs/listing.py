@@ -40,7 +40,8 @@ def list_all(
             job = wire.ListedJob(
                 name=run.job, source="reported", last_state=state, last_at=at, problem=run.error
             )
-        jobs[run.job] = msgspec.structs.replace(job, reported=run)
+        problem = job.problem or run.error
+        jobs[run.job] = msgspec.structs.replace(job, reported=run, problem=problem)
     built_in = _list_loops({loop.name: loop for loop in loops()}, clock)
     return msgspec.structs.replace(listed, jobs=[*jobs.values(), *built_in])
 

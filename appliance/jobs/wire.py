@@ -259,7 +259,8 @@ class ListedJob(Struct, frozen=True):
     """`source`: a file, a request, what reported a run, or a loop of the appliance. `schedule`: a
     cron expression or an interval. `next_at`: when it is due. `last`: its latest run. `failures`:
     attempts or rounds that failed since the appliance started. `problem`: why its file can't be
-    read; the job is as it was before. `reported`: the latest run that it reported itself."""
+    read; the job is as it was before; or the error of `reported`, the latest run that it reported
+    itself."""
 
     name: str
     source: Source

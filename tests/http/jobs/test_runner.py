@@ -3,9 +3,11 @@
 import itertools
 import json
 import os
+from operator import itemgetter
 
 import pytest
 
+from tests.http.jobs.test_runs import REPORT
 from tests.support.commands import agentlip
 from tests.support.courier import envelope
 from tests.support.servedhub import ServedHub
@@ -215,7 +217,8 @@ def history(hub, job):
 def test_list_has_jobs_and_loops_of_the_appliance(hub):
     until(lambda: row_of(hub, "doctor_checkup"), 30, "the doctor has run")
     assert row_of(hub, "backup_scheduler")["source"] == "built-in"
-    assert row_of(hub, "good")["source"] == "file"
+    hub.made(hub.http.post("/api/v1/jobs/runs", REPORT | {"job": "good", "error": "skips"}))
+    assert itemgetter("source", "problem")(row_of(hub, "good")) == ("file", "skips")
     broken = hub.workspace / "jobs" / "broken.toml"
     broken.write_text("command = 1")
     assert "line 1: expected `array`" in row_of(hub, "broken")["problem"]

@@ -103,7 +103,7 @@ def repeat_an_event(path: Path) -> None:
 
 def spoil_a_page(path: Path) -> None:
     data = bytearray(path.read_bytes())
-    data[40:60] = bytes(20)  # of the first page; the footer is whole
+    data[40:60] = bytes(20)  # inside the first page; the footer is whole
     path.write_bytes(data)
 
 
