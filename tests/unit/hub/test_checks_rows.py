@@ -11,7 +11,7 @@ from appliance.hub.checks_rows import _sample
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.servedhub import ServedHub, serve
 
-EPOCH_JUMP = 2**32
+
 CHECKS = ("events.rows", "events.order", "events.deleted", "events.rows-all")
 LINK = {"kind": "note", "value_json": {"text": "x", "n": 1.0, "deep": [1, None]}}
 
