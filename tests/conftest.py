@@ -46,6 +46,16 @@ def hub(tmp_path_factory):
         yield hub
 
 
+@pytest.fixture(autouse=True)
+def no_request():
+    """As in a greenlet of a loop: a request that a test makes in this thread ends with the test."""
+    from appliance.kernel import caller  # not before a test may set the environment
+
+    kept = caller.request.set({})
+    yield
+    caller.request.reset(kept)
+
+
 @pytest.fixture
 def workspace(tmp_path):
     """A complete workspace without rows, for tests that damage it."""

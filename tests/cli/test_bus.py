@@ -38,6 +38,7 @@ def test_conversation_of_two_agents(bus):
         "seq": 1, "id": "m1", "ts_ms": first["ts_ms"], "from_agent": "ada", "to_agent": None,
         "type": "task_done", "correlation_id": "t-7", "in_reply_to": None,
         "payload": {"commit": "a1b2"}, "payload_ref": None, "payload_error": None,
+        "traceparent": None,
     }  # fmt: skip
     assert (second["payload"], second["in_reply_to"]) == ("hello", "m1")
     assert bus("ack", 1, "--agent", "bob") == "bob has acked 1\n"

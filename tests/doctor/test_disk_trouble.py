@@ -95,7 +95,7 @@ def test_file_that_does_not_open_is_not_called_damaged(tmp_path):
     path.mkdir()  # cannot be opened, and no page of it is wrong
     (path / "x").write_text("")
     (finding,) = workspace.find("store.opens")
-    assert "a folder or a special file" in finding.message
+    assert "not a file" in finding.message
     assert "snapshot" not in finding.hint
     with pytest.raises(clear.StoreUnreadable):
         clear.clear_suspect(workspace.data, "broker")

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.hub import checks_rows
-from appliance.hub.checks_rows import _sample
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.servedhub import ServedHub, serve
-
 
 CHECKS = ("events.rows", "events.order", "events.deleted", "events.rows-all")
 LINK = {"kind": "note", "value_json": {"text": "x", "n": 1.0, "deep": [1, None]}}
@@ -104,29 +101,6 @@ def test_a_forged_deleted_message_is_found(workspace) -> None:
     assert len(findings) == 2
     assert "deleted" in findings[0].message
     assert "text" in findings[0].message
-
-
-def test_a_sampled_row_is_compared_as_far_as_one_event_allows(
-    workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checks_rows, "NEWEST_ROWS_MAX", 1)
-    monkeypatch.setattr(checks_rows, "SAMPLED_ROWS", 500)
-    assert problems(workspace, "events.rows") == []
-    workspace.execute("UPDATE messages SET content_raw = 'forged' WHERE version = 1")
-    reported = {each.subject for each in workspace.find("events.rows")} - {"more"}
-    unchanged = workspace.execute("SELECT id FROM messages WHERE version = 1")
-    assert reported
-    assert reported <= {f"message {message_id}" for (message_id,) in unchanged}
-
-
-def test_samples_reach_every_epoch(workspace) -> None:
-    workspace.execute("UPDATE sqlite_sequence SET seq = seq + ? WHERE name = 'events'", EPOCH_JUMP)
-    assert problems(workspace, *CHECKS) == []
-    workspace.event("m1")
-    workspace.event("m1")
-    with workspace.context() as context:
-        numbers = {event.event_id for event in _sample(context.open("hub"), 300)}
-    assert {number > EPOCH_JUMP for number in numbers} == {True, False}
 
 
 def test_mixed_ids_are_found(workspace) -> None:

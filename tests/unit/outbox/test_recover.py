@@ -257,7 +257,7 @@ def test_inflight_sends_are_retried_after_a_recovery(datadir):
 def test_file_of_an_older_schema_is_recovered(datadir):
     database = datadir.database("outbox")
     with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("ALTER TABLE outbox DROP COLUMN accepted_steady_ms")
+        connection.execute("ALTER TABLE outbox DROP COLUMN traceparent")
     with database.open("r+b") as file:  # one page of payloads
         file.seek(PAGE_BYTES * 40)
         file.write(b"\xff" * PAGE_BYTES)
