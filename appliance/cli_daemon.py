@@ -220,7 +220,7 @@ def logs(
             if not follow:
                 raise
             note(f"{missing.message}; waiting for one")
-        for line in reader.added() if follow else ():
+        for line in reader.follow() if follow else ():
             show(line)
 
 

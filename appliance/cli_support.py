@@ -147,7 +147,7 @@ class Session(msgspec.Struct, frozen=True):
         elif not rows:
             note(empty)
         else:
-            for line in _aligned(rows, columns, _width()):
+            for line in _align(rows, columns, _width()):
                 write_line(line)
 
 
@@ -438,7 +438,7 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _aligned(rows: Sequence[Row], columns: Columns, width: int | None) -> list[str]:
+def _align(rows: Sequence[Row], columns: Columns, width: int | None) -> list[str]:
     lines = [[heading for heading, _ in columns]]
     lines += [[plain(value_of(row, key)) for _, key in columns] for row in rows]
     last = len(columns) - 1

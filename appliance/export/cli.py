@@ -232,7 +232,7 @@ def _follow(session: Session, exports: Exports, kind: Format, settings: ExportSe
         if segments or day != tidied_day:  # this process has the locks, so no other can do it
             exports.tidy()
             tidied_day = day
-        time.sleep(round_seconds(settings))
+        time.sleep(round_seconds(settings))  # --follow ends by Ctrl+C
 
 
 def _progress(session: Session) -> Callable[[int], None]:

@@ -109,7 +109,7 @@ class LogReader:
             raise LogMissing(details={"log": str(self._path)})
         return lines
 
-    def added(self) -> Iterator[bytes]:
+    def follow(self) -> Iterator[bytes]:
         """Yields new lines forever, also after rotations. A former file is read on for a while,
         because a process that has it open may still write there."""
         while True:

@@ -55,7 +55,7 @@ class UsedSignatures:
         self._unsaved.setdefault(name, set()).add(digest)
         return True
 
-    def unsaved(self, name: str) -> list[UsedSignatureRow]:
+    def list_unsaved(self, name: str) -> list[UsedSignatureRow]:
         digests = self._unsaved.get(name, ())
         return [UsedSignatureRow(digest, self._until_ms[digest]) for digest in digests]
 

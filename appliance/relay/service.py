@@ -83,7 +83,7 @@ class Relay:
         """Store the signatures of this agent or admin that are not stored yet, and the change (a
         verb of `writes` with its arguments), with one commit."""
         used = self.signatures.used
-        rows = used.unsaved(signer)
+        rows = used.list_unsaved(signer)
         calls: list[Call] = [(change[0], change[1:])] if change else []
         if rows:
             calls = [(writes.use_signatures, (rows,)), *calls]

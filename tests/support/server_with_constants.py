@@ -15,6 +15,7 @@ from tests.support.constants import set_constants
 
 def set_wall_clock(file: Path) -> None:
     read = SystemClock.now_ms
+    # A fault of the real clock, in a server of its own: mypy refuses any method that is replaced.
     SystemClock.now_ms = lambda clock: read(clock) + int(file.read_text())  # type: ignore[method-assign]
 
 
