@@ -13,12 +13,11 @@ from spark.jobs.delivery import transforms as t
 from tests.spark.delivery_log import DeliveryLog, write_segment
 
 MORNING = datetime(2026, 2, 1, 8, tzinfo=UTC)
-MIDNIGHT = datetime(2026, 2, 2, tzinfo=UTC)
 OBJECTIVE = {"objective": plan.OBJECTIVES}
 
 
-def at(seconds, start=MORNING):
-    return start + timedelta(seconds=seconds)
+def at(seconds):
+    return MORNING + timedelta(seconds=seconds)
 
 
 @pytest.fixture
@@ -261,40 +260,6 @@ def files(ask):
         for table in ("latency", "outcomes", "dead_letters")
         for file in current.files(table)
     }
-
-
-def test_ack_after_midnight_is_paired_with_the_delivery_before_it(publish, tmp_path):
-    log = DeliveryLog("broker")
-    accepted = MIDNIGHT - timedelta(seconds=30)
-    common = {"recipient": "ann", "accepted_at": accepted, "attempt": 1}
-    log.add(accepted, "message.accepted", "m1")
-    log.add(MIDNIGHT - timedelta(seconds=20), "delivery.sent", "m1", **common)
-    log.export(tmp_path / "in")
-    publish()
-    log.add(MIDNIGHT + timedelta(seconds=40), "delivery.acked", "m1", **common)
-    log.export(tmp_path / "in")
-    _, published = publish()
-    seconds = {(str(row["day"]), row["stage"]): row["p50_seconds"] for row in published["latency"]}
-    assert seconds == {
-        ("2026-02-01", "accept_to_deliver"): 10.0,
-        ("2026-02-02", "deliver_to_ack"): 60.0,
-        ("2026-02-02", "accept_to_ack"): 70.0,
-    }
-
-
-def test_outcome_after_midnight_changes_the_day_of_its_delivery(publish, tmp_path):
-    log = DeliveryLog("courier")
-    early, late = MIDNIGHT - timedelta(seconds=50), MIDNIGHT + timedelta(seconds=5)
-    log.add(at(0), "envelope.acked", "e1", accepted_at=at(-2), delivered_at=at(-1), attempt=1)
-    log.export(tmp_path / "in")
-    publish()
-    log.add(late, "envelope.acked", "e2", accepted_at=early, delivered_at=at(4, early), attempt=1)
-    log.export(tmp_path / "in")
-    _, published = publish()
-    counts = {(str(row["day"]), row["stage"]): row["count"] for row in published["latency"]}
-    assert counts["2026-02-01", "accept_to_deliver"] == 2
-    assert counts["2026-02-01", "accept_to_ack"] == 1
-    assert counts["2026-02-02", "accept_to_ack"] == 1
 
 
 def test_same_row_in_two_segments_counts_once(publish, tmp_path):
