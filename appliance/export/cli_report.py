@@ -74,7 +74,7 @@ def report_delivery(
     first: FirstFlag = None,
     last: LastFlag = None,
     log: Annotated[
-        str | None, typer.Option("--log", help="Only this log: outbox, broker or courier.")
+        str | None, typer.Option("--log", help="Only this log: outbox, broker, courier or runs.")
     ] = None,
     by: Annotated[
         str, typer.Option("--by", help="Rows of the table: stage, destination or cause.")

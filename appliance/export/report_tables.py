@@ -37,8 +37,8 @@ STAGE_MEANS = (
 )
 OUTCOME_MEANS = (
     "DELIVERED: first deliveries. ATTEMPTS: with repeats. FAILED: attempts that failed."
-    " DEAD: messages that were given up.\nThe log of the courier has no acceptances, and that of"
-    " the outbox no acks."
+    " DEAD: messages that were given up.\nThe logs of the courier and of runs have no"
+    " acceptances, and that of the outbox no acks."
 )
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 UNITS = (("ms", 0.001, 1), ("s", 1, MINUTE), ("min", MINUTE, HOUR), ("h", HOUR, DAY),

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from appliance.export.wire import Date
 
-LogKind = Literal["outbox", "broker", "courier"]
+LogKind = Literal["outbox", "broker", "courier", "runs"]
 
 
 class ActivityQuery(Struct, frozen=True, rename={"first": "from", "last": "to"}):

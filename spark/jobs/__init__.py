@@ -33,7 +33,7 @@ JOBS = {
     ),
     "delivery": JobDefinition(
         "spark.jobs.delivery.job",
-        "latency, attempts and dead letters of outbox, broker and courier by day (gold)",
+        "latency, attempts and dead letters of outbox, broker, courier and runs by day (gold)",
         BRONZE,
         days=OPTIONAL,
         plan="spark.jobs.delivery.plan",

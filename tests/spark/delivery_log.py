@@ -1,4 +1,4 @@
-"""Rows and segments of the logs of the outbox, the broker and the courier."""
+"""Rows and segments of the logs of the outbox, the broker, the courier and runs of jobs."""
 
 import hashlib
 import json
@@ -28,6 +28,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "sender_pubkey": "s",
     },
     "courier": {"stream": "jobs", "durability": "durable", "sample_rate": 1.0},
+    "runs": {"job": "nightly", "cause": "schedule", "run_state": "succeeded"},
 }  # fmt: skip
 TIMES = ("ts", "accepted_at", "delivered_at")
 
@@ -47,8 +48,9 @@ class DeliveryLog:
 
     def add(self, ts: datetime, name: str, message_id: str, **fields: Any) -> dict[str, Any]:
         self.last += 1
+        key = "run_id" if self.kind == "runs" else "message_id"
         row = {"event_id": self.last, "epoch": self.epoch, "ts": ts, "name": name,
-               "message_id": message_id, "accepted_at": ts,
+               key: message_id, "accepted_at": ts,
                **DEFAULTS[self.kind], **fields}  # fmt: skip
         self.rows.append(row)
         return row

@@ -1,1 +1,1 @@
-"""Latency, attempts and dead letters of the outbox, the broker and the courier, by day."""
+"""Latency, attempts and dead letters of outbox, broker, courier and runs of jobs, by day."""

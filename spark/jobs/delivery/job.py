@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from spark import checks, segments, source
 from spark.errors import EmptyRange
 from spark.jobs.delivery import plan
@@ -35,7 +33,7 @@ def run(ask: JobRequest) -> JobReport:
     todo = plan.pending(ask, former.memory if former else {})
     if not todo.days and not any(state.new for state in todo.logs.values()):
         if former is None or ask.first_day or ask.last_day:
-            raise EmptyRange("no segments of the outbox, the broker or the courier in range")
+            raise EmptyRange("no segments of outbox, broker, courier or runs in range")
         return JobReport({}, _warnings(ask, todo), None)
     return _publish(ask, todo, dataset)
 
@@ -75,7 +73,7 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
     }
     for table, frame in tables.items():
         with progress.step(spark, f"delivery: {table.replace('_', ' ')}"):
-            draft.write(_file_per_day(frame), table, todo.days)
+            draft.write(frame.repartition("day"), table, todo.days)  # a file per day
     rows.unpersist()
     with progress.step(spark, "delivery: checks"):
         checked = checks.run(CHECKS, partial(draft.written, spark), ask.now)
@@ -98,7 +96,3 @@ def _warnings(ask: JobRequest, todo: plan.PendingDays) -> list[CheckResult]:
     everything = len(todo.days) + len(lost)
     warnings.append(CheckResult("days.complete", "latency", WARN, len(lost), everything, note))
     return warnings
-
-
-def _file_per_day(frame: DataFrame) -> DataFrame:
-    return frame.repartition("day")

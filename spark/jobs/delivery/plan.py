@@ -1,9 +1,9 @@
 """Which days have to be computed again, decided from manifests alone.
 
 A row counts on the day (UTC) on which its stage ended. For the broker, an ack is paired with a
-delivery of its day or the day before. For the courier, the row of an outcome has the start of
-its delivery, which may be the day before. So new segments of a day also touch the day after or
-before it.
+delivery of its day or the day before. For the courier and for runs, the row of an outcome has the
+start of its delivery, which may be the day before. So new segments of a day also touch the day
+after or before it.
 """
 
 import math
@@ -19,8 +19,9 @@ from spark.tables import Dataset
 
 SCHEMA = "delivery-1"
 PAIR_DAYS = 1  # days before an ack in which its delivery is looked for
-AFTER = {"outbox": 0, "broker": PAIR_DAYS, "courier": 0}  # days that rows of a day reach forward
-BEFORE = {"outbox": 0, "broker": 0, "courier": PAIR_DAYS}  # … and back
+# Days that the rows of a day reach forward, and back.
+AFTER = {"outbox": 0, "broker": PAIR_DAYS, "courier": 0, "runs": 0}
+BEFORE = {"outbox": 0, "broker": 0, "courier": PAIR_DAYS, "runs": PAIR_DAYS}
 LOGS = tuple(AFTER)  # those whose rows this job understands
 OBJECTIVES = {  # seconds; of which a report shows how many met them
     "accept_to_deliver": 5.0,

@@ -3,12 +3,8 @@
 from spark import schemas
 from spark.jobs.delivery import plan
 
-NAME = plan.SCHEMA
-OUTPUT = schemas.tables(NAME)
-ACCEPT_TO_DELIVER, DELIVER_TO_ACK, ACCEPT_TO_ACK = (
-    "accept_to_deliver", "deliver_to_ack", "accept_to_ack",
-)  # fmt: skip
-PAIR_DAYS = plan.PAIR_DAYS
+OUTPUT = schemas.tables(plan.SCHEMA)
+ACCEPT_TO_DELIVER, DELIVER_TO_ACK, ACCEPT_TO_ACK = plan.OBJECTIVES
 COUNTS = ("accepted", "delivered", "acked", "attempts", "failed", "dead")
 PERCENTS = (50, 95, 99)
 CAUSES_MAX = 100  # causes per day, log and destination; rarer ones are counted together

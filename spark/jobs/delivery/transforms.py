@@ -1,5 +1,5 @@
-"""Transforms the logs of the outbox, the broker and the courier to daily numbers. Pure: frames in,
-frames out.
+"""Transforms the logs of the outbox, the broker, the courier and of runs to daily numbers. Pure:
+frames in, frames out.
 
 A row of a sampled stream counts 1/sample_rate times, so numbers of such streams are estimates.
 """
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from appliance.shared import histogram
-from spark.jobs.delivery import schema
+from spark.jobs.delivery import plan, schema
 
 STAGE = ("day", "log", "destination", "stage")
 # Text in errors that differs between messages with the same cause, and what replaces it.
@@ -46,7 +46,11 @@ def named(*names: str) -> Column:
 
 def is_near(start: str, end: str) -> Column:
     """Whether the days of both are near enough, so that every run that computes one reads both."""
-    return f.datediff(end, start) <= schema.PAIR_DAYS
+    return f.datediff(end, start) <= plan.PAIR_DAYS
+
+
+def is_first() -> Column:
+    return f.coalesce(c("attempt"), f.lit(1)) <= 1
 
 
 # -- logs -------------------------------------------------------------------------------
@@ -55,78 +59,92 @@ def is_near(start: str, end: str) -> Column:
 def outbox_rows(rows: DataFrame) -> DataFrame:
     """A send is delivered when its target accepts it; there are no acks."""
     delivered = named("attempt.delivered")
-    return rows.select(
-        f.lit("outbox").alias("log"),
-        c("route").alias("destination"),
-        f.lit(1.0).alias("weight"),
-        "ts", "event_id", "error",
-        _counts(
-            accepted=named("send.accepted"), delivered=delivered,
-            attempts=named("attempt.delivered", "attempt.failed"),
-            failed=named("attempt.failed"), dead=named("send.dead"),
-        ).alias("counts"),
-        f.array(_stage(schema.ACCEPT_TO_DELIVER, delivered, "accepted_at", "ts")).alias("stages"),
+    counts = _counts(
+        accepted=named("send.accepted"), delivered=delivered,
+        attempts=named("attempt.delivered", "attempt.failed"),
+        failed=named("attempt.failed"), dead=named("send.dead"),
     )  # fmt: skip
+    stage = _stage(schema.ACCEPT_TO_DELIVER, delivered, "accepted_at", "ts")
+    return _rows(rows, "outbox", c("route"), counts, stage)
 
 
 def broker_rows(rows: DataFrame) -> DataFrame:
     """An ack is paired with the last delivery to its recipient before it."""
     sent, acked = named("delivery.sent"), named("delivery.acked")
-    first = sent & (f.coalesce(c("attempt"), f.lit(1)) <= 1)
+    first = sent & is_first()
     recipient = Window.partitionBy("mesh_id", "message_id", "recipient").orderBy("ts", "event_id")
     before = recipient.rowsBetween(Window.unboundedPreceding, -1)
     latest = f.last(f.when(sent, c("ts")), ignorenulls=True).over(before)
     paired = rows.withColumn("latest", latest)
     paired = paired.withColumn("sent_at", f.when(is_near("latest", "ts"), c("latest")))
-    return paired.select(
-        f.lit("broker").alias("log"),
-        f.concat_ws(":", "destination_kind", "destination_ref").alias("destination"),
-        f.lit(1.0).alias("weight"),
-        "ts", "event_id", "error",
-        _counts(
-            accepted=named("message.accepted"), delivered=first, acked=acked, attempts=sent,
-            failed=named("delivery.failed"), dead=named("delivery.dead"),
-        ).alias("counts"),
-        f.array(
-            _stage(schema.ACCEPT_TO_DELIVER, first, "accepted_at", "ts"),
-            _stage(schema.DELIVER_TO_ACK, acked, "sent_at", "ts"),
-            _stage(schema.ACCEPT_TO_ACK, acked, "accepted_at", "ts"),
-        ).alias("stages"),
+    counts = _counts(
+        accepted=named("message.accepted"), delivered=first, acked=acked, attempts=sent,
+        failed=named("delivery.failed"), dead=named("delivery.dead"),
+    )  # fmt: skip
+    return _rows(
+        paired, "broker", f.concat_ws(":", "destination_kind", "destination_ref"), counts,
+        _stage(schema.ACCEPT_TO_DELIVER, first, "accepted_at", "ts"),
+        _stage(schema.DELIVER_TO_ACK, acked, "sent_at", "ts"),
+        _stage(schema.ACCEPT_TO_ACK, acked, "accepted_at", "ts"),
     )  # fmt: skip
 
 
 def courier_rows(rows: DataFrame) -> DataFrame:
-    """The row of an outcome has the start of its delivery. Several outcomes of a delivery count as
-    one delivery."""
-    weighted = rows.withColumn("weight", 1 / f.greatest(c("sample_rate"), f.lit(1e-6)))
-    acked = named("envelope.acked")
+    """Several outcomes of a delivery count as one delivery."""
     delivery = Window.partitionBy("stream", "message_id", "attempt", "delivered_at")
-    begun = is_near("delivered_at", "ts") & (c("place") == 1)
-    ended = c("delivered_at").isNotNull() & named(
-        "envelope.failed", "envelope.rejected", "envelope.expired"
-    )
-    first = begun & (f.coalesce(c("attempt"), f.lit(1)) <= 1)
-    placed = weighted.withColumn("place", f.row_number().over(delivery.orderBy("ts", "event_id")))
-    common = (f.lit("courier").alias("log"), c("stream").alias("destination"), "weight")
-    outcomes = placed.select(
-        *common, "ts", "event_id", "error",
-        _counts(acked=acked, failed=ended, dead=named("envelope.dead")).alias("counts"),
-        f.array(
-            _stage(schema.DELIVER_TO_ACK, acked, "delivered_at", "ts"),
-            _stage(schema.ACCEPT_TO_ACK, acked, "accepted_at", "ts"),
-        ).alias("stages"),
+    ended = named("envelope.failed", "envelope.rejected", "envelope.expired")
+    return _outcome_rows(
+        rows.withColumn("place", f.row_number().over(delivery.orderBy("ts", "event_id"))),
+        "courier", c("stream"), c("place") == 1,
+        acked=named("envelope.acked"), failed=c("delivered_at").isNotNull() & ended,
+        dead=named("envelope.dead"),
     )  # fmt: skip
-    deliveries = placed.where(begun).select(
-        *common, c("delivered_at").alias("ts"), "event_id",
-        f.lit(None).cast("string").alias("error"),
-        _counts(delivered=first, attempts=begun).alias("counts"),
-        f.array(_stage(schema.ACCEPT_TO_DELIVER, first, "accepted_at", "delivered_at"))
-        .alias("stages"),
-    )  # fmt: skip
-    return outcomes.unionByName(deliveries)
 
 
-ROWS = {"outbox": outbox_rows, "broker": broker_rows, "courier": courier_rows}
+def run_rows(rows: DataFrame) -> DataFrame:
+    """A run is delivered when its first attempt starts, and acked when one succeeds."""
+    return _outcome_rows(
+        rows, "runs", c("job"), f.lit(True),
+        acked=named("attempt.succeeded"), failed=named("attempt.failed", "attempt.lost"),
+        dead=c("run_state").isin("failed", "lost"),
+    )  # fmt: skip
+
+
+def _outcome_rows(
+    rows: DataFrame, log: str, destination: Column, is_delivery: Column, **outcomes: Column
+) -> DataFrame:
+    """Two rows for each row of a log that has only outcomes: the outcome, and the start of its
+    delivery (`is_delivery`), which counts on its own day."""
+    begun, acked = is_near("delivered_at", "ts") & is_delivery, outcomes["acked"]
+    first = begun & is_first()
+    ends = _rows(
+        rows, log, destination, _counts(**outcomes),
+        _stage(schema.DELIVER_TO_ACK, acked, "delivered_at", "ts"),
+        _stage(schema.ACCEPT_TO_ACK, acked, "accepted_at", "ts"),
+    )  # fmt: skip
+    started = _stage(schema.ACCEPT_TO_DELIVER, first, "accepted_at", "delivered_at")
+    starts = _rows(
+        rows.where(begun).withColumn("ts", c("delivered_at")), log, destination,
+        _counts(delivered=first, attempts=begun), started,
+    )  # fmt: skip
+    return ends.unionByName(starts)
+
+
+def _rows(
+    rows: DataFrame, log: str, destination: Column, counts: Column, *stages: Column
+) -> DataFrame:
+    weight = f.lit(1.0)
+    if "sample_rate" in rows.columns:
+        weight = 1 / f.greatest(c("sample_rate"), f.lit(1e-6))
+    return rows.select(
+        f.lit(log).alias("log"), destination.alias("destination"), weight.alias("weight"),
+        "ts", "event_id", "error", counts.alias("counts"), f.array(*stages).alias("stages"),
+    )  # fmt: skip
+
+
+ROWS = {
+    "outbox": outbox_rows, "broker": broker_rows, "courier": courier_rows, "runs": run_rows,
+}  # fmt: skip
 
 
 def entries(logs: Mapping[str, DataFrame], days: Collection[str]) -> DataFrame:
