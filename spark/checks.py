@@ -7,7 +7,6 @@ A failed error prevents the new version from being published; a warning is repor
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,15 +18,13 @@ from spark.errors import ChecksFailed
 from spark.progress import ProgressReporter
 from spark.results import WARN, CheckResult
 
-NOT_NULL, UNIQUE, RANGE, REFERENCE, FRESH, GAPS = (
-    "not null", "unique", "range", "reference", "freshness", "gaps",
-)  # fmt: skip
+NOT_NULL, UNIQUE, RANGE, REFERENCE = "not null", "unique", "range", "reference"
 CONCURRENT_QUERIES_MAX = 4  # queries
+NAMED_MAX = 5  # files or gaps that one result names
 
 
 class TableCheck(NamedTuple):
-    """`low` and `high` limit a range; `other` is the (table, column) of a reference; `seconds` is
-    the largest age of the newest value."""
+    """`low` and `high` limit a range; `other` is the (table, column) of a reference."""
 
     name: str
     table: str
@@ -37,14 +34,13 @@ class TableCheck(NamedTuple):
     low: Any = None
     high: Any = None
     other: tuple[str, str] | None = None
-    seconds: float | None = None
 
 
 Tables = Callable[[str], DataFrame]
 
 
 def run(
-    checks: Sequence[TableCheck], tables: Tables, now: datetime, whole: Tables | None = None
+    checks: Sequence[TableCheck], tables: Tables, whole: Tables | None = None
 ) -> list[CheckResult]:
     """Results in the order of `checks`. One query per table and one per reference, a few at a
     time: with few rows a query is mostly planning. If `tables` has only changed rows, `whole` has
@@ -52,12 +48,12 @@ def run(
     queries: list[Callable[[], list[CheckResult]]] = []
     for table in dict.fromkeys(check.table for check in checks):
         mine = [check for check in checks if check.table == table]
-        simple = [check for check in mine if check.kind in (NOT_NULL, RANGE, FRESH)]
+        simple = [check for check in mine if check.kind in (NOT_NULL, RANGE)]
         unique: list[TableCheck | None] = [check for check in mine if check.kind == UNIQUE]
         first, *others = unique or [None]
         if first or simple:
-            queries.append(partial(_rows, first, simple, tables(table), now))
-        queries += [partial(_rows, check, (), tables(table), now) for check in others]
+            queries.append(partial(_rows, first, simple, tables(table)))
+        queries += [partial(_rows, check, (), tables(table)) for check in others]
         references = [check for check in mine if check.kind == REFERENCE]
         queries += [partial(_reference, check, tables, whole or tables) for check in references]
     with ThreadPoolExecutor(CONCURRENT_QUERIES_MAX) as pool:
@@ -74,25 +70,14 @@ def require_passed(checked: Sequence[CheckResult], progress: ProgressReporter) -
         raise ChecksFailed("the new tables failed a check with severity error")
 
 
-def gaps(name: str, table: str, sentences: Sequence[str], severity: str = WARN) -> CheckResult:
-    """The gaps between segments as a result; rows cannot show them."""
-    return CheckResult(
-        name, table, severity, len(sentences), len(sentences), "; ".join(sentences[:5])
-    )
-
-
-def freshness(
-    name: str, table: str, newest: datetime | None, now: datetime, seconds: float
-) -> CheckResult:
-    """A warning if the newest row is older than `seconds`."""
-    if newest is None:
-        return CheckResult(name, table, WARN, 0, -1, "no rows yet")
-    age = (now - newest).total_seconds()
-    return CheckResult(name, table, WARN, int(age > seconds), -1, f"the newest is {age:.0f} s old")
+def listed(name: str, table: str, sentences: Sequence[str]) -> CheckResult:
+    """A warning that names the first few files or gaps; rows cannot show them."""
+    count, note = len(sentences), "; ".join(sentences[:NAMED_MAX])
+    return CheckResult(name, table, WARN, count, count, note)
 
 
 def _rows(
-    unique: TableCheck | None, simple: Sequence[TableCheck], frame: DataFrame, now: datetime
+    unique: TableCheck | None, simple: Sequence[TableCheck], frame: DataFrame
 ) -> list[CheckResult]:
     """Count the failing rows, in the same query as the groups of a UNIQUE check."""
     names = [f"c{index}" for index in range(len(simple))]
@@ -101,14 +86,12 @@ def _rows(
     if unique is not None:
         groups, different = _groups(unique, frame)
         frame = groups.agg(*sums, different.alias("different"))
-        sums = [
-            (f.max if check.kind == FRESH else f.sum)(name).alias(name)
-            for check, name in zip(simple, names, strict=True)
-        ] + [f.sum("n").alias("n"), f.sum("different").alias("different")]
+        sums = [f.sum(name).alias(name) for name in (*names, "n", "different")]
     (row,) = frame.agg(*sums).collect()
     rows = row["n"] or 0
     counted = [
-        _result(check, row[name], rows, now) for check, name in zip(simple, names, strict=True)
+        CheckResult(check.name, check.table, check.severity, row[name] or 0, rows)
+        for check, name in zip(simple, names, strict=True)
     ]
     if unique is not None:
         duplicates = rows - (row["different"] or 0)
@@ -130,25 +113,12 @@ def _expression(check: TableCheck) -> Column:
     column = f.col(check.columns[0])
     if check.kind == NOT_NULL:
         return f.count_if(column.isNull())
-    if check.kind == RANGE:
-        beyond = f.lit(False)
-        if check.low is not None:
-            beyond = beyond | (column < check.low)
-        if check.high is not None:
-            beyond = beyond | (column > check.high)
-        return f.count_if(beyond)
-    return f.unix_micros(f.max(column))
-
-
-def _result(check: TableCheck, value: Any, rows: int, now: datetime) -> CheckResult:
-    if check.kind != FRESH:
-        return CheckResult(check.name, check.table, check.severity, int(value or 0), rows)
-    if value is None:
-        return CheckResult(check.name, check.table, check.severity, 0, rows, "no rows yet")
-    age = now.astimezone(UTC).timestamp() - value / 1e6
-    old = check.seconds is not None and age > check.seconds
-    note = f"the newest is {age:.0f} s old"
-    return CheckResult(check.name, check.table, check.severity, int(old), rows, note)
+    beyond = f.lit(False)
+    if check.low is not None:
+        beyond = beyond | (column < check.low)
+    if check.high is not None:
+        beyond = beyond | (column > check.high)
+    return f.count_if(beyond)
 
 
 def _reference(check: TableCheck, tables: Tables, whole: Tables) -> list[CheckResult]:

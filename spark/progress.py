@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,18 +18,13 @@ POLL_SECONDS = 1.0
 class ProgressReporter:
     """Prints lines to standard error. On a terminal, a running step updates its line."""
 
-    def __init__(self, say: Callable[[str], Any] | None = None, quiet: bool = False) -> None:
-        self._out = say
+    def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._terminal = say is None and sys.stderr.isatty()
+        self._terminal = sys.stderr.isatty()
         self.seconds: dict[str, float] = {}
 
     def say(self, text: str) -> None:
-        if self._quiet:
-            return
-        if self._out is not None:
-            self._out(text)
-        else:
+        if not self._quiet:
             print(f"\r\x1b[K{text}" if self._terminal else text, file=sys.stderr, flush=True)
 
     @contextmanager

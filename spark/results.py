@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 WARN, ERROR = "warn", "error"
+SEGMENTS_SOUND = "segments.sound"  # fails if segments were skipped
 
 
 class CheckResult(NamedTuple):

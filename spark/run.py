@@ -224,8 +224,18 @@ def work(flags: argparse.Namespace, run: RunState) -> None:
         report = JobReport({}, [], None)
     else:
         report = with_spark(flags, ask, segments)
+    if job.needs == SILVER or flags.job == "ingest":
+        standing = import_module("spark.jobs.ingest.plan").warnings(
+            ask.source if job.needs == SILVER else ask.out
+        )
+        more = [warning for warning in standing if warning not in report.results]
+        report = report._replace(results=[*report.results, *more])
     run.counts = report.counts
     run.outcome = last_run.NOTHING_NEW if report.path is None else last_run.OK
+    for result in report.results:
+        if result.name == results.SEGMENTS_SOUND and result.failed:
+            run.outcome, run.error = last_run.FAILED, f"segments are skipped: {result.note}"
+            run.counts = report.counts | {"skipped_segments": result.failed}
     print_report(flags, report, progress)
     if report.differences:
         raise errors.DifferencesFound(
@@ -357,11 +367,11 @@ def print_report(flags: argparse.Namespace, report: JobReport, progress: Progres
     if flags.json:
         print(json.dumps(answer))
         return
+    for line in results.describe(report.results):
+        print(line)
     if report.path is None and not any(report.counts.values()):
         print(f"{flags.job}: nothing new")
         return
-    for line in results.describe(report.results):
-        print(line)
     counts = ", ".join(
         f"{value:,} {name}" if isinstance(value, int) else f"{name} {value}"
         for name, value in report.counts.items()

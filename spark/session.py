@@ -96,6 +96,8 @@ def settings(engine: EngineSettings) -> dict[str, str]:
             "spark.hadoop.parquet.block.size": str(16 * 1024 * 1024),
             "spark.hadoop.parquet.compression.codec.zstd.level": "1",
         }
+    if _is_local(engine):  # the image sets it for clusters
+        chosen["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[1])
     if engine.event_log:
         Path(engine.event_log).mkdir(parents=True, exist_ok=True)
         chosen |= {

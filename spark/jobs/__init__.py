@@ -4,19 +4,18 @@ from appliance.shared.exported_logs import LOGS
 from spark.jobs.delivery import plan as delivery
 from spark.request import BRONZE, OPTIONAL, SILVER, JobArgument, JobDefinition, parse_day
 
+SKIP = JobArgument(
+    "quarantine-segments",
+    "skip bad segments and report them; each is tried again when it changes",
+    default=False,
+)
 JOBS = {
     "ingest": JobDefinition(
         "spark.jobs.ingest.job",
         "ingest segments into typed tables with history (silver)",
         BRONZE,
         plan="spark.jobs.ingest.plan",
-        arguments=(
-            JobArgument(
-                "quarantine-segments",
-                "skip bad segments and report them; each is tried again when it changes",
-                default=False,
-            ),
-        ),
+        arguments=(SKIP,),
     ),
     "activity": JobDefinition(
         "spark.jobs.activity.job",
@@ -24,6 +23,7 @@ JOBS = {
         SILVER,
         days=OPTIONAL,
         plan="spark.jobs.activity.plan",
+        arguments=(SKIP,),
     ),
     "audit": JobDefinition(
         "spark.jobs.audit.job",
@@ -80,6 +80,7 @@ JOBS = {
         SILVER,
         days=OPTIONAL,
         arguments=(
+            SKIP,
             JobArgument("plugin", "the linkifier: a Python file", "FILE", required=True),
             JobArgument("name", "the plugin's name in agentlip.toml (default: the file's)", "NAME"),
             JobArgument("config", "its config, a JSON object", "JSON"),
@@ -90,5 +91,6 @@ JOBS = {
         "keywords of topics, similar topics, and who answers whom (gold)",
         SILVER,
         plan="spark.jobs.digest.plan",
+        arguments=(SKIP,),
     ),
 }

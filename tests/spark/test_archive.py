@@ -17,7 +17,7 @@ BEFORE = {"before": date(2026, 2, 3)}
 
 
 def files(out, log="events"):
-    return plan.files(plan.read(out), log)
+    return plan.part(plan.read(out), log, "files")
 
 
 def rows(out, log="events"):
@@ -56,7 +56,7 @@ def test_days_before_are_archived_in_order_and_verified(ask, log, tmp_path):
         segments.verify_file(out / file["file"], file["bytes"], file["sha256"])
         assert file["file"].startswith("events/year=2026/month=02/")
         assert pq.read_metadata(out / file["file"]).row_group(0).column(0).compression == "ZSTD"
-    archived = plan.archived(plan.read(out), "events")
+    archived = plan.part(plan.read(out), "events", "segments")
     exported = segments.manifests(tmp_path / "in")
     assert [entry["sha256"] for entry in archived] == [each.sha256 for each in exported[:2]]
     assert not list(out.rglob(".draft*"))
@@ -85,7 +85,7 @@ def test_late_segment_of_an_archived_day_is_merged_into_it(ask, tmp_path):
     write_segment(tmp_path / "in", "outbox", sends.rows, replaces=[stem])
     assert job.run(ask(options=BEFORE)).counts == {"segments": 1, "rows": 2, "files": 1}
     assert rows(tmp_path / "out", "outbox") == [("epoch-1", number) for number in range(1, 5)]
-    (archived,) = plan.archived(plan.read(tmp_path / "out"), "outbox")
+    (archived,) = plan.part(plan.read(tmp_path / "out"), "outbox", "segments")
     assert (archived["first_event_id"], archived["last_event_id"]) == (1, 4)
     assert (tmp_path / "out" / first["file"]).exists(), "a reader may have it open"
     job.run(ask(options=BEFORE))
@@ -109,7 +109,7 @@ def test_restore_is_noted_and_its_rows_stay(ask, log, tmp_path):
     assert not plan.up_to_date(ask(options=BEFORE))
     job.run(ask(options=BEFORE))
     catalogue = plan.read(tmp_path / "out")
-    assert plan.cuts_in(catalogue, "events") == [["epoch-1", 9]]
+    assert plan.part(catalogue, "events", "cuts") == [["epoch-1", 9]]
     assert ("epoch-1", 10) in rows(tmp_path / "out")
     assert ("epoch-2", 2**32 + 1) in rows(tmp_path / "out")
 

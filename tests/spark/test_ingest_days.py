@@ -18,27 +18,6 @@ def lake(tmp_path):
     return tmp_path / "in", job.silver(tmp_path / "out")
 
 
-def test_days_that_nothing_touches_keep_their_files(spark, ask, lake):
-    root, silver = lake
-    log = Log()
-    topic = log.topic(log.channel())
-    old, kept = log.say(topic), log.wait(days=1).say(topic)
-    log.export(root)
-    job.run(ask())
-    before = files(silver)
-    last = log.last
-    log.wait(days=1).edit(old, "changed")
-    log.say(topic)
-    log.export(root, after=last)
-    job.run(ask())
-    after = files(silver)
-    assert {part for path, part in before.items() if path in after and "-" in part} == {
-        "2026-02-02"
-    }
-    assert rows(spark, silver, "messages")[-1]["valid_to"] is None
-    assert [row["message_id"] for row in rows(spark, silver, "messages")].count(kept) == 1
-
-
 def files(silver):
     """The path of each file, and its partition."""
     current = silver.current()

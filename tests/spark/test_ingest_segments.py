@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from contextlib import suppress
 
@@ -95,10 +94,6 @@ def segment_of(manifest):
 
 BAD = {
     "is missing": lambda manifest: segment_of(manifest).unlink(),
-    "bytes; its manifest requires": lambda manifest: os.truncate(segment_of(manifest), 100),
-    "has another hash": lambda manifest: segment_of(manifest).write_bytes(
-        segment_of(manifest).read_bytes()[::-1]
-    ),
     "truncated or malformed": lambda manifest: manifest.write_text("{"),
     "has no column entity_id": without_a_column,
 }

@@ -1,5 +1,6 @@
 """A run with nothing to do starts neither Spark nor Java, whatever the lake looks like."""
 
+import json
 import os
 import subprocess
 import sys
@@ -61,9 +62,17 @@ def test_skipped_segment_does_not_start_an_engine_again(export, tmp_path):
     folder = tmp_path / "in/events"
     export[1].write_text("{")
     skipped = {str(export[1].relative_to(folder)): segments.state(export[1])}
-    publish(tmp_path / "out", segments=[stem(export[0])], skipped=skipped)
+    warnings = [["segments.sound", "segments", "warn", 1, 1, "it is malformed"]]
+    publish(tmp_path / "out", segments=[stem(export[0])], skipped=skipped, warnings=warnings)
     done = ingest(tmp_path, "--quarantine-segments")
-    assert (done.returncode, done.stdout) == (0, "ingest: nothing new\n"), done.stderr
+    shown = "check segments.sound: WARN: 1 fail (it is malformed)\ningest: nothing new\n"
+    assert (done.returncode, done.stdout) == (0, shown), done.stderr
+    done = json.loads(ingest(tmp_path, "--quarantine-segments", "--json").stdout)
+    assert [check["said"] for check in done["checks"]] == ["it is malformed"]
+    record = json.loads((tmp_path / "out/runs/ingest.json").read_text())
+    assert (record["outcome"], record["exit_code"]) == ("failed", 0)
+    assert record["error"] == "segments are skipped: it is malformed"
+    assert record["counts"] == {"skipped_segments": 1}
     assert ingest(tmp_path).returncode == 11
 
 

@@ -79,18 +79,14 @@ def _count(
     rows = t.near(source.read(spark, "messages"), ranges).persist()
     messages = t.within(t.sequence(rows), ranges).persist()
     with ask.progress.step(spark, "activity: spans and pairs"):
-        draft.write(_file_per_day(t.spans(messages)), "spans", recounted)
-        draft.write(_file_per_day(t.pairs(messages)), "pairs", recounted)
+        draft.write(t.spans(messages).repartition("day"), "spans", recounted)
+        draft.write(t.pairs(messages).repartition("day"), "pairs", recounted)
     with ask.progress.step(spark, "activity: days"):
         spent = draft.written(spark, "spans")
         totals = t.activity(t.within(rows, ranges), messages, spent)
-        draft.write(_file_per_day(totals), "activity", recounted)
+        draft.write(totals.repartition("day"), "activity", recounted)
     messages.unpersist()
     rows.unpersist()
-
-
-def _file_per_day(frame: DataFrame) -> DataFrame:
-    return frame.repartition("day")
 
 
 def _write_names(ask: JobRequest, source: Version, draft: Draft) -> None:
@@ -103,7 +99,7 @@ def _write_names(ask: JobRequest, source: Version, draft: Draft) -> None:
 def _check(ask: JobRequest, draft: Draft) -> list[CheckResult]:
     """The results for the new files. Raises ChecksFailed for a failed check of severity error."""
     with ask.progress.step(ask.spark, "activity: checks"):
-        checked = checks.run(CHECKS, partial(draft.written, ask.spark), ask.now)
+        checked = checks.run(CHECKS, partial(draft.written, ask.spark))
     checks.require_passed(checked, ask.progress)
     return checked
 

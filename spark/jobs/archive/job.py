@@ -7,10 +7,11 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark import checks, schemas, segments, source
+from spark import checks, schemas, segments, source, verification
 from spark.errors import EmptyRange, SegmentTorn
 from spark.jobs.archive import plan, schema
 from spark.jobs.archive import transforms as t
+from spark.jobs.delivery.plan import day_of
 from spark.last_run import iso
 from spark.request import JobReport, JobRequest
 
@@ -28,7 +29,7 @@ def run(ask: JobRequest) -> JobReport:
             with ask.progress.step(ask.spark, f"archive: {each.log}"):
                 logs[each.log] = _log(ask, each, catalogue, added)
         results = [
-            checks.gaps(f"{log}.gaps", log, parts["gaps"]) for log, parts in sorted(logs.items())
+            checks.listed(f"{log}.gaps", log, parts["gaps"]) for log, parts in sorted(logs.items())
         ]
         changed = any(catalogue["logs"].get(log) != parts for log, parts in logs.items())
         if changed:
@@ -42,11 +43,11 @@ def _log(
 ) -> plan.Entry:
     """The entry of a log in the next catalogue. Its new files are complete and verified."""
     log = pending.log
-    former = plan.files(catalogue, log)
+    former = plan.part(catalogue, log, "files")
     rewritten = [file for file in former if file["date"] in pending.days]
     kept = [file for file in former if file["date"] not in pending.days]
     made = _write(ask, pending, rewritten) if pending.days else []
-    archived = plan.with_new(plan.archived(catalogue, log), pending.new)
+    archived = plan.with_new(plan.part(catalogue, log, "segments"), pending.new)
     added.update(
         segments=len(pending.new),
         rows=sum(file["rows"] for file in made) - sum(file["rows"] for file in rewritten),
@@ -64,9 +65,8 @@ def _log(
 def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) -> list[plan.Entry]:
     """Write the days as a whole: their segments, and what the archive has of them already."""
     log = pending.log
-    mine = [segment for segment in pending.segments if plan.day_of(segment) in pending.days]
-    for segment in mine:
-        segments.verify(segment)
+    mine = [segment for segment in pending.segments if day_of(segment) in pending.days]
+    verification.verify(ask, mine)
     for file in former:
         segments.verify_file(ask.out / file["file"], file["bytes"], file["sha256"])
     frames = [source.read(ask.spark, mine, log)]

@@ -19,6 +19,7 @@ from appliance.shared.exported_logs import LOGS
 from spark import segments
 from spark.errors import OutputBusy, SchemaVersionUnknown, SegmentTorn
 from spark.files import locked, writable, write_whole
+from spark.jobs.delivery.plan import day_of
 from spark.request import JobRequest
 from spark.segments import SegmentFile
 
@@ -84,7 +85,7 @@ def up_to_date(ask: JobRequest) -> bool:
     if not catalogue["logs"]:
         return False
     return not any(
-        log.new or cuts_of(ask, log.log, catalogue) != cuts_in(catalogue, log.log)
+        log.new or cuts_of(ask, log.log, catalogue) != part(catalogue, log.log, "cuts")
         for log in pending(ask, catalogue)
     )
 
@@ -99,20 +100,15 @@ def pending(ask: JobRequest, catalogue: Entry) -> list[PendingLog]:
         old = [
             segment for segment in segments.manifests(ask.source, log) if day_of(segment) < before
         ]
-        known = {entry["sha256"] for entry in archived(catalogue, log)}
+        known = {entry["sha256"] for entry in part(catalogue, log, "segments")}
         new = [segment for segment in old if segment.sha256 not in known]
         logs.append(PendingLog(log, old, new, {day_of(segment) for segment in new}))
     return logs
 
 
-def archived(catalogue: Mapping[str, Any], log: str) -> list[Entry]:
-    """The archived segments of a log."""
-    entries: list[Entry] = catalogue["logs"].get(log, {}).get("segments", [])
-    return entries
-
-
-def files(catalogue: Mapping[str, Any], log: str) -> list[Entry]:
-    entries: list[Entry] = catalogue["logs"].get(log, {}).get("files", [])
+def part(catalogue: Mapping[str, Any], log: str, name: str) -> list[Any]:
+    """The `segments`, `files` or `cuts` of a log."""
+    entries: list[Any] = catalogue["logs"].get(log, {}).get(name, [])
     return entries
 
 
@@ -139,15 +135,9 @@ def cuts_of(ask: JobRequest, log: str, catalogue: Entry) -> list[list[Any]]:
     """[epoch, last] of each epoch that a restore ended, by archived and exported segments."""
     exported = segments.manifests(ask.source, log)
     names = {segment.name for segment in exported}
-    removed = [
-        _segment(log, entry) for entry in archived(catalogue, log) if name_of(entry) not in names
-    ]
+    former = part(catalogue, log, "segments")
+    removed = [_segment(log, entry) for entry in former if name_of(entry) not in names]
     return [list(cut) for cut in segments.cuts([*exported, *removed])]
-
-
-def cuts_in(catalogue: Mapping[str, Any], log: str) -> list[list[Any]]:
-    cuts: list[list[Any]] = catalogue["logs"].get(log, {}).get("cuts", [])
-    return cuts
 
 
 def gaps_of(ask: JobRequest, log: str, entries: Iterable[Entry]) -> list[str]:
@@ -171,40 +161,26 @@ def publish(path: Path, out: Path, log: str) -> Entry:
 
 
 def extent(path: Path) -> tuple[int, int, int, str]:
-    """The first and last id, the number of rows and the epoch, from the footer of a file."""
+    """The first and last id, the number of rows and the epoch of a file."""
     from pyarrow import parquet  # a run with nothing to do does without it
 
-    metadata = parquet.read_metadata(path)
-    names = [metadata.schema.column(index).name for index in range(metadata.num_columns)]
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    ids = [group.column(names.index("event_id")).statistics for group in groups]
-    epochs = {
-        value
-        for group in groups
-        for value in (
-            group.column(names.index("epoch")).statistics.min,
-            group.column(names.index("epoch")).statistics.max,
-        )
-    }
+    with parquet.ParquetFile(path) as file:
+        rows = file.read(["event_id", "epoch"])
+    epochs = rows.column("epoch").unique().to_pylist()
     if len(epochs) != 1:
         raise SegmentTorn(f"{path.name} has rows of {len(epochs)} epochs")
-    first, last = min(id_.min for id_ in ids), max(id_.max for id_ in ids)
-    return first, last, metadata.num_rows, epochs.pop()
+    ids = rows.column("event_id").to_pylist()
+    return min(ids), max(ids), len(ids), epochs[0]
 
 
 def sweep(out: Path, catalogue: Entry) -> None:
     """Remove files of days that were written again, and of runs that were killed."""
-    listed = {file["file"] for log in catalogue["logs"] for file in files(catalogue, log)}
+    listed = {file["file"] for log in catalogue["logs"] for file in part(catalogue, log, "files")}
     for log in LOGS:
         for path in (out / log).glob("year=*/month=*/*.parquet"):
             if str(path.relative_to(out)) not in listed:
                 with writable(out):
                     path.unlink()
-
-
-def day_of(segment: SegmentFile) -> str:
-    """The day of a segment, from its folder: all its rows are of one day."""
-    return segment.path.parent.name.removeprefix("date=")
 
 
 def folder_of(log: str, day: str) -> str:

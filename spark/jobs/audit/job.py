@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 
 from appliance.shared import segment_chain
 from appliance.shared.segment_chain import Gap
-from spark import segments, source
+from spark import segments, source, verification
 from spark.errors import SchemaVersionUnknown, SegmentMissing, SegmentTorn
 from spark.jobs.audit import faults, schema
 from spark.jobs.audit import transforms as t
@@ -32,8 +32,8 @@ def run(ask: JobRequest) -> JobReport:
     snapshot = newest_snapshot(ask.source / "snapshot", exported)
     mine = [segment for segment in exported if segment.first <= snapshot.last]
     with ask.progress.step(spark, "audit: verifying"):
-        for segment in mine:
-            segments.verify(segment)
+        facts = verification.verify(ask, mine)
+        mine = verification.count_once(mine, {name: fact.ids for name, fact in facts.items()})
         lacking = sorted(set(schema.SNAPSHOT) - set(snapshot.files))
         if lacking:
             raise SegmentTorn(f"the snapshot {snapshot.path} has no {', '.join(lacking)}")

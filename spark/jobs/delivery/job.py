@@ -76,7 +76,7 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
             draft.write(frame.repartition("day"), table, todo.days)  # a file per day
     rows.unpersist()
     with progress.step(spark, "delivery: checks"):
-        checked = checks.run(CHECKS, partial(draft.written, spark), ask.now)
+        checked = checks.run(CHECKS, partial(draft.written, spark))
     checks.require_passed(checked, progress)
     return sum(segment.rows for mine in needed.values() for segment in mine), checked
 
@@ -84,7 +84,7 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
 def _warnings(ask: JobRequest, todo: plan.PendingDays) -> list[CheckResult]:
     """Gaps in the logs, and days that keep their numbers because segments of them were removed."""
     warnings = [
-        checks.gaps(
+        checks.listed(
             f"{log}.gaps",
             log,
             segments.gaps(state.segments, segments.begins_after(ask.source, log)),

@@ -49,7 +49,7 @@ def run(ask: JobRequest) -> JobReport:
         scored.unpersist()
     messages.unpersist()
     with ask.progress.step(spark, "digest: checks and page"):
-        checked = checks.run(CHECKS, partial(draft.read, spark), ask.now)
+        checked = checks.run(CHECKS, partial(draft.read, spark))
         checks.require_passed(checked, ask.progress)
         counts = _write_page(ask, draft)
     made = dataset.commit(draft, {"silver": source.number})

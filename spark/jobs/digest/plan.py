@@ -1,10 +1,10 @@
 """Whether the digest has anything to do, decided from manifests alone."""
 
+from spark.jobs.ingest.plan import SCHEMA as SILVER
 from spark.request import JobRequest
 from spark.tables import Dataset
 
 SCHEMA = "digest-1"
-SILVER = "silver-2"
 
 
 def up_to_date(ask: JobRequest) -> bool:

@@ -8,7 +8,6 @@ the days that changed, for the jobs that read them.
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,18 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
-from spark import checks, segments, source
-from spark.errors import JobError
+from spark import checks, segments, source, verification
 from spark.jobs.ingest import plan, schema
 from spark.jobs.ingest import transforms as t
 from spark.request import JobReport, JobRequest
-from spark.results import ERROR, WARN, CheckResult
+from spark.results import ERROR, SEGMENTS_SOUND, WARN, CheckResult
 from spark.tables import Dataset, Draft, Version
 
-WEEK_SECONDS = 7 * 86_400.0
 CHANGED_MAX = 1_000_000  # changes whose id hashes fit into a job with 1 GB
 IDS_MAX = 100_000  # changed ids that are compared with the ranges of files
-NAMED_MAX = 5  # files that one message names
 FEW_MAX = 100_000  # events of the smaller tables that one task takes, without a shuffle
 EVENT = ("epoch", "event_id")
+WITH_DOUBT = {"quarantine": "rows.valid", "unknown_events": "events.known"}  # table: its check
 CHECKS = (
     checks.TableCheck(
         "messages.version", "messages", checks.RANGE, ("version",), ERROR, low=1
@@ -79,11 +76,13 @@ class Merge:
         self.former = former
         self.export = export
         self.memory: dict[str, Any] = {
-            "segments": [], "newest": {}, "cuts": {}, "touched": {}, "newest_at": None,
-            "skipped": {}, **(former.memory if former else {}),
+            "segments": [], "newest": {}, "cuts": {}, "touched": {}, "skipped": {},
+            "ids": {}, **(former.memory if former else {}),
         }  # fmt: skip
         self.cuts = _ends(self.memory["cuts"], segments.cuts(export.segments))
         self.new_cuts = [cut for cut in self.cuts if self.memory["cuts"].get(cut.epoch) != cut.last]
+        self.fresh: list[segments.SegmentFile] = []  # without those that contain nothing new
+        self.seen: dict[str, int] = {}  # the counts of their events
         self.added: dict[str, tuple[str, ...]] = {}
         self.published: str | None = None
         self.counts: dict[str, Any] = {"segments": 0}
@@ -94,69 +93,86 @@ class Merge:
         done = set(self.memory["segments"])
         new = [segment for segment in self.export.segments if segment.name not in done]
         # A compacted segment of ingested segments contains nothing new.
-        fresh = self._verify([segment for segment in new if not segments.is_covered(segment, done)])
+        self.fresh = self._verify(
+            [segment for segment in new if not segments.is_covered(segment, done)]
+        )
         new = [segment for segment in new if segment.manifest not in self.export.bad]
         skipped = plan.states(self.export, list(self.export.bad))
         if not new and skipped == self.memory["skipped"]:
             return
         draft = self.dataset.draft()
-        if fresh:
-            self._fill(draft, fresh)
+        if self.fresh:
+            self._fill(draft)
         newest = dict(self.memory["newest"])
         for segment in new:
             newest[segment.epoch] = max(segment.last, newest.get(segment.epoch, 0))
             done |= {segment.name, *(f"{segment.epoch}/{stem}" for stem in segment.replaces)}
         self.memory |= {"segments": sorted(done), "newest": newest, "skipped": skipped}
+        self.memory["warnings"] = [result for result in self.results if result.failed]
         self.published = self.dataset.commit(draft, self.memory).root
-        self.counts["segments"] += len(fresh)
+        self.counts["segments"] += len(self.fresh)
 
     def _verify(self, new: Sequence[segments.SegmentFile]) -> list[segments.SegmentFile]:
         """The segments that are sound. The others are an error, or skipped."""
-        for segment in new:
-            try:
-                self.added[segment.name] = segments.verify(segment)
-            except JobError as error:
-                if not self.ask.options.get(plan.QUARANTINE):
-                    raise
-                self.export.bad[segment.manifest] = error
-        self.results += [
-            _files("segments.sound", [problem.message for problem in self.export.bad.values()]),
-            _files("segments.columns", [
+        with self.ask.progress.step(self.spark, "ingest: verifying"):
+            skip = self.export.bad if self.ask.options.get(plan.QUARANTINE) else None
+            facts = verification.verify(self.ask, new, skip)
+        self.added = {name: fact.added for name, fact in facts.items() if fact.added}
+        self.memory["ids"] |= {name: fact.ids for name, fact in facts.items()}
+        chain = verification.count_once(self.export.segments, self.memory["ids"])
+        found = {
+            SEGMENTS_SOUND: [problem.message for problem in self.export.bad.values()],
+            "segments.gaps": segments.gaps(chain, segments.begins_after(self.ask.source)),
+            "segments.columns": [
                 f"{segment.path} also has {', '.join(self.added[segment.name])}"
-                for segment in new if self.added.get(segment.name)
-            ]),
-        ]  # fmt: skip
+                for segment in new if segment.name in self.added
+            ],
+        }  # fmt: skip
+        self.results += [checks.listed(name, "segments", some) for name, some in found.items()]
         self.counts["skipped_segments"] = len(self.export.bad)
         return [segment for segment in new if segment.manifest not in self.export.bad]
 
-    def _fill(self, draft: Draft, fresh: Sequence[segments.SegmentFile]) -> None:
+    def _fill(self, draft: Draft) -> None:
         step = partial(self.ask.progress.step, self.spark)
-        read = source.read(self.spark, fresh, added=self.added)
+        read = source.read(self.spark, self.fresh, added=self.added)
         events = source.drop_undone(read, self.cuts)
         with step("ingest: counting"):
-            seen = t.summarize(events).first().asDict()
+            seen = self.seen = t.summarize(events).first().asDict()
         # The smaller tables are mostly planning, which leaves the cores to the messages.
         with step("ingest: tables"), ThreadPoolExecutor(1) as beside:
-            others = beside.submit(self._others, draft, fresh, events, seen)
-            marks = self._marks(events, fresh)
-            counts = self._messages(draft, events, marks, fresh, seen)
+            others = beside.submit(self._others, draft, events)
+            marks = self._marks(events)
+            counts = self._messages(draft, events, marks)
             bad, checked_others = others.result()
             counts["quarantine"] = self._quarantine(draft, events, bad + counts.pop("bad"))
         with step("ingest: checks"), ThreadPoolExecutor(1) as beside:
-            days = beside.submit(self._remember, draft, marks, fresh)
-            checked = self._check(draft, fresh, "messages")
+            days = beside.submit(self._remember, draft, marks)
+            checked = self._check(draft, "messages")
             days.result()
-            self._judge([*checked, *checked_others])
-        for name in ("rows", *t.KINDS, "unknown_events"):
-            counts[name] = seen[name]
+            self.results += [*checked, *checked_others]
+            checks.require_passed(self.results, self.ask.progress)
+        new = seen if self._is_in_order() else t.summarize(self._new(events)).first().asDict()
+        counts |= {name: new[name] for name in ("rows", *t.KINDS, "unknown_events")}
+        counts["rows"] = new["distinct"]
+        counts["duplicates"] = seen["rows"] - new["distinct"]
+        for table, name in WITH_DOUBT.items():
+            self.results.append(CheckResult(name, table, WARN, counts[table], seen["rows"]))
         self.counts |= counts
+
+    def _new(self, events: DataFrame) -> DataFrame:
+        """The events that the former version does not have."""
+        if self.former is None:
+            return events
+        rows = [self.former.read(self.spark, table) for table in schema.OUTPUT]
+        ids = [frame.where(_is_within(self.fresh)).select(*EVENT) for frame in rows]
+        return events.join(reduce(DataFrame.unionByName, ids), [*EVENT], "left_anti")
 
     # -- messages ------------------------------------------------------------------------
 
-    def _marks(self, events: DataFrame, fresh: Sequence[segments.SegmentFile]) -> DataFrame:
+    def _marks(self, events: DataFrame) -> DataFrame:
         """The id hashes of messages whose history changes. In new events that are in order, a
         creation is not a change."""
-        if self._is_in_order(fresh):
+        if self._is_in_order():
             marks = t.hash_changed(events)
         else:
             marks = events.where(t.named(*schema.MESSAGES)).select(t.id_hash("entity_id"))
@@ -166,20 +182,14 @@ class Merge:
                 marks = marks.unionByName(source.void(rows, cut).select(t.id_hash("message_id")))
         return marks
 
-    def _messages(
-        self,
-        draft: Draft,
-        events: DataFrame,
-        marks: DataFrame,
-        fresh: Sequence[segments.SegmentFile],
-        seen: dict[str, int],
-    ) -> dict[str, int]:
+    def _messages(self, draft: Draft, events: DataFrame, marks: DataFrame) -> dict[str, int]:
         """Only messages that change go through the window; other creations are written directly,
         and other rows of a day that is written again are copied. If events may be duplicated or
         late, all new ones go through the window."""
+        seen = self.seen
         few = seen["changes"] <= CHANGED_MAX and not self.new_cuts
-        straight = few and self._is_in_order(fresh) and seen["distinct"] == seen["rows"]
-        first, later, read, made = (Observation() for _ in range(4))
+        straight = few and self._is_in_order() and seen["distinct"] == seen["rows"]
+        first, later, made = Observation(), Observation(), Observation()
         rest, frames = events, []
         if straight:  # a broadcast: otherwise Spark might sort all events
             marked = events.withColumn("id_hash", t.id_hash("entity_id"))
@@ -191,7 +201,7 @@ class Merge:
             )
             rest = marked.join(f.broadcast(marks), "id_hash", "left_semi")
         changes = _sound(t.changes(t.messages_of(rest)), later)
-        days = self._days_to_write_again(events, fresh, seen)
+        days = self._days_to_write_again(events)
         if self.former is not None and days:
             rows = self.former.read(self.spark, "messages", days)
             if straight:
@@ -200,34 +210,25 @@ class Merge:
                 frames.append(unchanged.select(*rows.columns))
                 rows = hashed.join(f.broadcast(marks), "id_hash", "left_semi")
             changes = changes.unionByName(t.facts(source.drop_undone(rows, self.cuts)))
-        merged = changes.observe(read, f.expr("count(1) AS merged"))
-        sums = [f.expr("count(1) AS made"), f.expr("count_if(extra IS NOT NULL) AS more")]
-        frames.append(t.history(merged, unique=straight).observe(made, *sums))
+        history = t.history(changes, unique=straight)
+        frames.append(history.observe(made, f.expr("count_if(extra IS NOT NULL) AS more")))
         draft.write(reduce(DataFrame.unionByName, frames), "messages", days)
-        counted = Counter(later.get) + Counter(read.get) + Counter(made.get)
+        counted = Counter(later.get) + Counter(made.get)
         if straight:
             counted += Counter(first.get)
-        duplicates = counted["merged"] - counted["made"]
-        return {
-            "bad": counted["bad"], "duplicates": duplicates, "unknown_fields": counted["more"]
-        }  # fmt: skip
+        return {"bad": counted["bad"], "unknown_fields": counted["more"]}
 
-    def _is_in_order(self, fresh: Sequence[segments.SegmentFile]) -> bool:
+    def _is_in_order(self) -> bool:
         """Whether all segments are newer than the ingested ones, so every creation is new."""
         newest = self.memory["newest"]
-        return all(segment.first > newest.get(segment.epoch, 0) for segment in fresh)
+        return all(segment.first > newest.get(segment.epoch, 0) for segment in self.fresh)
 
-    def _days_to_write_again(
-        self,
-        events: DataFrame,
-        fresh: Sequence[segments.SegmentFile],
-        seen: dict[str, int],
-    ) -> set[str]:
+    def _days_to_write_again(self, events: DataFrame) -> set[str]:
         """The days of messages that change. All other days keep their files."""
         if self.former is None:
             return set()
-        in_order = self._is_in_order(fresh)
-        if in_order and not seen["changes"] and not self.new_cuts:
+        in_order = self._is_in_order()
+        if in_order and not self.seen["changes"] and not self.new_cuts:
             return set()
         return self._days_of("messages", t.ids(events, creations=not in_order))
 
@@ -251,27 +252,16 @@ class Merge:
         days = mine.select(f.col("day").cast("string")).distinct()
         return {row["day"] for row in days.collect()}
 
-    def _remember(
-        self, draft: Draft, marks: DataFrame, fresh: Sequence[segments.SegmentFile]
-    ) -> None:
-        """Note the days on which a message changed in this version, and the newest change."""
-        changed = self._find_changed_days(draft, marks, fresh)
-        newest = list(changed.values())
-        if self.memory["newest_at"] is not None:
-            newest.append(self.memory["newest_at"])
+    def _remember(self, draft: Draft, marks: DataFrame) -> None:
+        """Note the days on which a message changed in this version."""
+        changed = dict.fromkeys(self._find_changed_days(draft, marks), draft.number)
         self.memory |= {
-            "touched": dict(
-                sorted({**self.memory["touched"], **dict.fromkeys(changed, draft.number)}.items())
-            ),
-            "newest_at": max(newest, default=None),
+            "touched": dict(sorted({**self.memory["touched"], **changed}.items())),
             "cuts": {cut.epoch: cut.last for cut in self.cuts},
         }
 
-    def _find_changed_days(
-        self, draft: Draft, marks: DataFrame, fresh: Sequence[segments.SegmentFile]
-    ) -> dict[str, int]:
-        """The days, and the newest change of each in microseconds."""
-        in_order = self._is_in_order(fresh)
+    def _find_changed_days(self, draft: Draft, marks: DataFrame) -> list[str]:
+        in_order = self._is_in_order()
         written, frames = draft.written(self.spark, "messages"), []
         if in_order:
             frames.append(written.where(~_is_known(self.memory["newest"])))
@@ -280,22 +270,16 @@ class Merge:
         if self.former is not None and self.new_cuts:  # the discarded rows are not in the draft
             frames.append(t.mark(self.former.read(self.spark, "messages"), marks))
         rows = reduce(DataFrame.unionByName, [frame.select("valid_from") for frame in frames])
-        days = rows.groupBy(f.expr("to_date(valid_from) AS day"))
-        changed = days.agg(f.expr("unix_micros(max(valid_from)) AS newest")).collect()
-        return {row["day"].isoformat(): row["newest"] for row in changed}
+        days = rows.select(f.expr("to_date(valid_from) AS day")).distinct().collect()
+        return [row["day"].isoformat() for row in days]
 
     # -- the rest ------------------------------------------------------------------------
 
-    def _others(
-        self,
-        draft: Draft,
-        fresh: Sequence[segments.SegmentFile],
-        events: DataFrame,
-        seen: dict[str, int],
-    ) -> tuple[int, list[CheckResult]]:
+    def _others(self, draft: Draft, events: DataFrame) -> tuple[int, list[CheckResult]]:
         """Write the partitions of the smaller tables that have new rows, keep the others, and check
         them. A few tables at a time, because most of the time is planning. Returns the number of
         bad rows."""
+        seen = self.seen
         count = sum(seen[kind] for kind in t.KINDS)
         bad, rows, parsed = seen["bad_envelopes"], None, None
         if count:
@@ -315,7 +299,7 @@ class Merge:
                 done.result()
         if parsed is not None:
             parsed.unpersist()
-        return bad, self._check(draft, fresh, *t.SMALL)
+        return bad, self._check(draft, *t.SMALL)
 
     def _quarantine(self, draft: Draft, events: DataFrame, bad: int) -> int:
         """Write the bad rows; returns how many differ."""
@@ -355,9 +339,7 @@ class Merge:
 
     # -- checks --------------------------------------------------------------------------
 
-    def _check(
-        self, draft: Draft, fresh: Sequence[segments.SegmentFile], *tables: str
-    ) -> list[CheckResult]:
+    def _check(self, draft: Draft, *tables: str) -> list[CheckResult]:
         """Check the files of these tables that this run wrote: nothing else changed. A late event
         may repeat the number of any other, so old rows in the range of late segments are checked
         too. After a restore all rows are."""
@@ -366,25 +348,13 @@ class Merge:
             if self.new_cuts:
                 return draft.read(self.spark, table)
             written = draft.written(self.spark, table)
-            if table == "messages" and not self._is_in_order(fresh):
-                late = draft.kept(self.spark, table).where(_is_within(fresh))
+            if table == "messages" and not self._is_in_order():
+                late = draft.kept(self.spark, table).where(_is_within(self.fresh))
                 return written.unionByName(late)
             return written
 
         mine = [check for check in CHECKS if check.table in tables]
-        return checks.run(mine, rows, self.ask.now, partial(draft.read, self.spark))
-
-    def _judge(self, checked: Sequence[CheckResult]) -> None:
-        """Raise ChecksFailed if the new version must not be published."""
-        self.results += checked
-        newest = self.memory["newest_at"]
-        newest_at = None if newest is None else datetime.fromtimestamp(newest / 1e6, UTC)
-        self.results.append(
-            checks.freshness("messages.fresh", "messages", newest_at, self.ask.now, WEEK_SECONDS)
-        )
-        sentences = segments.gaps(self.export.segments, segments.begins_after(self.ask.source))
-        self.results.append(checks.gaps("segments.gaps", "segments", sentences))
-        checks.require_passed(self.results, self.ask.progress)
+        return checks.run(mine, rows, partial(draft.read, self.spark))
 
 
 def _sound(made: DataFrame, seen: Observation, *counts: str) -> DataFrame:
@@ -416,8 +386,3 @@ def _is_within(fresh: Sequence[segments.SegmentFile]) -> Column:
         low, high = min(result.first for result in mine), max(result.last for result in mine)
         within = within | ((f.col("epoch") == epoch) & f.col("event_id").between(low, high))
     return within
-
-
-def _files(name: str, sentences: Sequence[str]) -> CheckResult:
-    note = "; ".join(sentences[:NAMED_MAX])
-    return CheckResult(name, "segments", WARN, len(sentences), len(sentences), note)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from spark import segments
 from spark.errors import JobError, SchemaOutdated
 from spark.request import JobRequest
+from spark.results import CheckResult
 from spark.tables import Dataset
 
 SCHEMA = "silver-2"
@@ -41,6 +42,12 @@ def up_to_date(ask: JobRequest) -> bool:
         return False
     former = published.memory.get("skipped", {})
     return all(former.get(name) == state for name, state in states(export, lacking).items())
+
+
+def warnings(lake: Path) -> list[CheckResult]:
+    """The failed checks of the newest run of ingest, which hold until it publishes again."""
+    published = Dataset(lake / "silver", SCHEMA).current()
+    return [CheckResult(*row) for row in published.memory.get("warnings", ())] if published else []
 
 
 def exported(ask: JobRequest) -> Export:

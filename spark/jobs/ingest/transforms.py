@@ -2,7 +2,7 @@
 
 `messages_of` and `others_of` add the payload `p`; rows that violate RULES go to the quarantine, the
 others to their table. The history of a message is a window over its events in order. Expressions
-are SQL text: one text is one call to the engine, and a Column is one call for each function.
+are SQL text, which is one call to the engine; a Column is one for each function.
 """
 
 from collections.abc import Callable, Iterable
@@ -85,15 +85,20 @@ def unknown_of(events: DataFrame) -> DataFrame:
 
 
 def summarize(events: DataFrame) -> DataFrame:
-    """Count the work in one cheap pass: one row. `distinct` counts ids exactly, without a shuffle
-    or sort, as bits in words of 64."""
+    """Count the work in one pass: one row. Only `rows` counts an event that is repeated twice."""
+
+    def distinct(condition: str) -> str:
+        bit = f"CASE WHEN {condition} THEN shiftleft(1L, cast(event_id & 63 AS int)) END"
+        without = f"count_if(event_id IS NULL AND {condition})"
+        return f"bit_count(coalesce(bit_or({bit}), 0L)) + {without}"
+
     counts = {
         "rows": "count(1)",
-        "distinct": "bit_count(bit_or(shiftleft(1L, cast(event_id & 63 AS int))))",
-        "changes": f"count_if({CHANGE})",
-        **{kind: f"count_if({named(*names)})" for kind, names in KINDS.items()},
-        "unknown_events": f"count_if({is_unknown()})",
-        "bad_envelopes": f"count_if(NOT ({ENVELOPE_IS_SOUND}))",
+        "distinct": distinct("true"),
+        "changes": distinct(CHANGE),
+        **{kind: distinct(named(*names)) for kind, names in KINDS.items()},
+        "unknown_events": distinct(is_unknown()),
+        "bad_envelopes": distinct(f"NOT ({ENVELOPE_IS_SOUND})"),
     }
     words = events.groupBy("epoch", f.expr("shiftright(event_id, 6)").alias("word"))
     some = words.agg(*[f.expr(f"{count} AS {name}") for name, count in counts.items()])
@@ -101,8 +106,7 @@ def summarize(events: DataFrame) -> DataFrame:
 
 
 def id_hash(entity_id: str) -> Column:
-    """A hash of an id, which joins at a fraction of the cost. With a collision, an unchanged
-    message counts as changed and takes the slower path to the same rows."""
+    """A cheap hash of an id. With a collision, an unchanged message takes the slower path too."""
     return f.expr(f"xxhash64({entity_id}) AS id_hash")
 
 

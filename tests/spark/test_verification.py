@@ -1,0 +1,46 @@
+"""Damage behind a right hash is named by its file, and gaps by ids, on driver and executors."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark import verification
+from spark.errors import SegmentTorn
+from spark.jobs.ingest import plan
+from tests.spark.lakes import conversation
+from tests.spark.log import EVENTS
+from tests.spark.test_ingest_segments import segment_of, sign
+
+
+def spoil_a_page(manifest):
+    """One page in the middle; the footer and the hash are right."""
+    path = segment_of(manifest)
+    data = bytearray(path.read_bytes())
+    data[40:60] = bytes(20)
+    path.write_bytes(data)
+    sign(manifest)
+
+
+def repeat_an_event(manifest):
+    """Two events are missing and one is there three times, so the number of rows is right."""
+    path = segment_of(manifest)
+    rows = pq.read_table(path).to_pylist()
+    rows[1:3] = [rows[0]] * 2
+    pq.write_table(pa.Table.from_pylist(rows, EVENTS), path)
+    sign(manifest)
+
+
+@pytest.mark.parametrize("bytes_max", [10**9, 0], ids=["driver", "executors"])
+def test_damage_is_named_by_its_file_and_gaps_by_ids(spark, ask, tmp_path, monkeypatch, bytes_max):
+    monkeypatch.setattr(verification, "DRIVER_BYTES_MAX", bytes_max)
+    manifests = conversation()[0].export(tmp_path / "in")
+    spoil_a_page(manifests[1])
+    with pytest.raises(SegmentTorn, match=segment_of(manifests[1]).name):
+        verification.verify(ask(), plan.exported(ask()).segments)
+    repeat_an_event(manifests[0])
+    bad = {}
+    (counted,) = verification.verify(ask(), plan.exported(ask()).segments, bad).values()
+    assert list(bad) == [manifests[1]]
+    assert counted.ids == json.loads(manifests[0].read_text())["rows"] - 2
