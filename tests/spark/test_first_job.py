@@ -9,7 +9,10 @@ from tests.support.commands import ROOT, environment
 from tests.support.servedhub import serve
 
 SECONDS_MAX = 900  # a session of Spark on a busy machine
-COMMAND = "from appliance.cli import agentlip; agentlip()"
+COMMAND = """import sys
+if sys.argv[1] == "export":  # `ops/up` installs no pyarrow
+    sys.modules["pyarrow"] = None
+from appliance.cli import agentlip; agentlip()"""
 
 
 def blocks():
@@ -37,7 +40,6 @@ def test_first_job_runs_as_printed(tmp_path):
         for text in ("one", "two", "three"):
             hub.send(topic, text)
     (_, first), (_, program), (_, report), *_ = blocks()
-    assert "docker run" in first
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     (bin_ / "agentlip").write_text(f"#!{sys.executable}\n{COMMAND}\n")
