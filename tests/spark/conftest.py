@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.spark.engine import SETTINGS
+
 # `ops/test all` runs them in .venv-spark, where finding none is a failure.
 collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
 
@@ -31,18 +33,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     folder = tmp_path_factory.mktemp("spark-local")
+    conf = {"spark.local.dir": folder, **SETTINGS}
     engine = session.EngineSettings(
-        master="local[2]",
-        partitions=2,
-        conf=(
-            f"spark.local.dir={folder}",
-            # Tests make thousands of tables; each that is cached holds some megabytes.
-            "spark.databricks.delta.delta.log.cacheSize=20",
-            "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
-            "spark.sql.adaptive.enabled=false",  # it makes a job of each stage
-            "spark.sql.codegen.wholeStage=false",
-            "spark.sql.codegen.factoryMode=NO_CODEGEN",
-        ),
+        master="local[2]", conf=tuple(f"{name}={value}" for name, value in conf.items())
     )
     built = session.build("tests", engine)
     yield built
