@@ -26,6 +26,7 @@ let
   # As in the group `spark` of pyproject.toml; a test compares them.
   dependencies = [
     ps.deltalake
+    ps.obstore
     ps.pandas
     pyspark
   ]

@@ -19,7 +19,7 @@ if __package__ in (None, ""):  # as a script
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from spark import errors, secret, session
-from spark.files import local_folder
+from spark.locations import Location, location
 from spark.tables import versions
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def main(words: list[str] | None = None) -> int:
 
 def parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="connect", description=__doc__)
-    parser.add_argument("--lake", type=local_folder, help="directory whose tables are registered")
+    parser.add_argument("--lake", type=location, help="directory whose tables are registered")
     parser.add_argument("--master", help="Spark master (default: local[*])")
     parser.add_argument("--driver-memory", metavar="SIZE",
                         help="heap (default: 60 %% of the container's limit, else 1g)")  # fmt: skip
@@ -82,7 +82,7 @@ def serve(flags: argparse.Namespace) -> None:
         spark.stop()
 
 
-def register(spark: SparkSession, lake: Path, known: dict[str, int]) -> int:
+def register(spark: SparkSession, lake: Location, known: dict[str, int]) -> int:
     """Make a view of each table at its newest run, unless `known` has that version. Returns how
     many are new or changed."""
     changed = 0
@@ -97,7 +97,7 @@ def register(spark: SparkSession, lake: Path, known: dict[str, int]) -> int:
     return changed
 
 
-def tables(lake: Path) -> Iterator[tuple[str, Path, int]]:
+def tables(lake: Location) -> Iterator[tuple[str, Location, int]]:
     """Each table with its name and version: those of silver by their own names, those of gold with
     the job before them, such as activity_pairs."""
     for folder in (lake / "silver", *sorted((lake / "gold").glob("*"))):

@@ -69,6 +69,10 @@ class SourceUnreachable(JobError):
     hint = "look whether the appliance answers there: curl URL/health"
 
 
+class StorageUnreachable(SourceUnreachable):
+    hint = "look at AWS_ENDPOINT_URL, the keys and the bucket: docs/how-to/spark.md"
+
+
 class EngineUnreachable(JobError):
     exit_code = 21
     hint = "look at the name and port of --master or --remote, and whether workers are there"

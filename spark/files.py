@@ -1,35 +1,19 @@
-"""Local files: locked, written as a whole, synced. Errors of the system become those of jobs."""
+"""Files: locked, written as a whole, synced. Errors of the system become those of jobs."""
 
 import fcntl
 import os
-import re
-from argparse import ArgumentTypeError
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from spark.errors import OutputBusy, OutputNotWritable
-
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-
-
-def local_folder(text: str) -> Path:
-    """The directory of an argument: a path, or a URL with `file:`. Others are refused, because a
-    path of that name would be a directory of this machine."""
-    if not URL.match(text):
-        return Path(text)
-    parts = urlsplit(text)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise ArgumentTypeError(
-            f"{parts.scheme}: is not supported; use a directory that all processes share"
-        )
-    return Path(unquote(parts.path))
+from spark.locations import Location, stored
 
 
 @contextmanager
 def locked(folder: Path, busy: OutputBusy) -> Iterator[None]:
-    """Hold the lock of a folder. Raises `busy` if another process holds it."""
+    """Hold the lock of a directory. Raises `busy` if another process holds it."""
     with writable(folder):
         lock = (folder / ".lock").open("a")
     with lock:
@@ -41,7 +25,7 @@ def locked(folder: Path, busy: OutputBusy) -> Iterator[None]:
 
 
 @contextmanager
-def writable(root: Path) -> Iterator[None]:
+def writable(root: Location) -> Iterator[None]:
     """Convert OSError to OutputNotWritable."""
     try:
         yield
@@ -49,11 +33,14 @@ def writable(root: Path) -> Iterator[None]:
         raise OutputNotWritable(f"{root} cannot be written: {error.strerror}") from None
 
 
-def write_whole(path: Path, text: str, prefix: str = ".") -> None:
+def write_whole(path: Location, text: str, prefix: str = ".") -> None:
     """Write and sync `text`: after a kill, the file has the old or the new text.
 
     prefix  how the name of the file begins until it is complete; another attempt replaces that file
     """
+    if stored(path):
+        path.write_bytes(text.encode())
+        return
     draft = path.with_name(f"{prefix}{path.name}.part")
     write_synced(draft, text)
     draft.replace(path)
@@ -67,7 +54,18 @@ def write_synced(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def sync_folder(path: Path) -> None:
+def remove_folder(path: Location) -> None:
+    """Remove a folder with all its files, if it exists."""
+    if stored(path):
+        for file in path.rglob("*"):
+            file.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def sync_folder(path: Location) -> None:
+    if stored(path):
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

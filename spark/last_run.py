@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from spark.files import write_whole
+from spark.locations import Location
 
 OK, FAILED, NOTHING_NEW = "ok", "failed", "nothing_new"
 TIMEOUT_SECONDS = 10
@@ -49,12 +49,13 @@ def numbers(counts: Mapping[str, Any]) -> dict[str, int]:
     return dict(list(whole.items())[:COUNTS_MAX])
 
 
-def write(out: Path, record: RunRecord) -> str | None:
-    """Write <out>/runs/<job>.json as a whole. Returns why it could not be written."""
+def write(out: Location, record: RunRecord) -> str | None:
+    """Write <out>/runs/<job>.json as a whole, if `out` exists. Returns why it could not."""
     path = out / "runs" / f"{record.job}.json"
     try:
-        path.parent.mkdir(exist_ok=True)
-        write_whole(path, record.as_json() + "\n")
+        if out.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, record.as_json() + "\n")
     except OSError as error:
         return f"{path} cannot be written: {error.strerror}"
     return None

@@ -5,16 +5,21 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spark.locations import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark.lease import Lease
     from spark.progress import ProgressReporter
     from spark.results import CheckResult
+    from spark.tables import Dataset, Draft, Version
 
 BRONZE, SILVER = "bronze", "silver"  # inputs of a job: segments, or the tables made of them
+PARTITION_BYTES = 4 * 1024 * 1024  # compressed columns; about 40 MB as rows
 NEVER, OPTIONAL, REQUIRED = "never", "optional", "required"  # whether a job has a range of days
 
 
@@ -22,14 +27,31 @@ class JobRequest(NamedTuple):
     """A request: the session, the source, the output, the days, and the job's own options."""
 
     spark: SparkSession
-    source: Path
-    out: Path
+    source: Location
+    out: Location
     progress: ProgressReporter
     now: datetime
     first_day: date | None = None
     last_day: date | None = None
     remote: bool = False
     options: Mapping[str, Any] = {}
+    partitions: int | None = None  # of shuffles; None: by the bytes that a job reads
+    lease: Lease | None = None  # held on the output, in object storage
+
+    def commit(self, dataset: Dataset, draft: Draft, memory: dict[str, Any]) -> Version:
+        """Publish the tables. Raises OutputBusy if another process may write to the output now."""
+        self.require_lease()
+        return dataset.commit(draft, memory)
+
+    def require_lease(self) -> None:
+        """Raise OutputBusy if another process took the lease over: nothing must be published."""
+        if self.lease is not None:
+            self.lease.renew()
+
+    def size_shuffles(self, data_bytes: int) -> None:
+        """Set the partitions of shuffles, before the engine merges small ones."""
+        count = self.partitions or ceil(data_bytes / PARTITION_BYTES)
+        self.spark.conf.set("spark.sql.shuffle.partitions", max(1, count))
 
 
 class JobReport(NamedTuple):
@@ -37,7 +59,7 @@ class JobReport(NamedTuple):
 
     counts: dict[str, Any]
     results: list[CheckResult]
-    path: Path | str | None  # where it published; None if there was nothing to do
+    path: Location | str | None  # where it published; None if there was nothing to do
     differences: int = 0
 
 

@@ -8,9 +8,11 @@ run.py activity --in LAKE --from 2026-02-01 --to 2026-02-28
 import argparse
 import json
 import os
+import re
 import sys
 import time
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
@@ -22,13 +24,17 @@ if __package__ in (None, ""):  # as a script, which is how spark-submit starts i
 
 from appliance import __version__
 from spark import errors, last_run, pull, results
-from spark.files import local_folder, writable
+from spark.files import writable
 from spark.jobs import JOBS
+from spark.lease import Lease
+from spark.locations import Location, location, stored
 from spark.progress import ProgressReporter
 from spark.request import NEVER, REQUIRED, SILVER, JobDefinition, JobReport, JobRequest, parse_day
 
 HINT = "  hint: "
 PATTERN = "*?[]{}\\"
+CALLED = "An error occurred while calling "  # what Python says of an exception of Java
+FILE = re.compile(r"(?:s3a:/|file:)?/[^\s'\"`(),;]+\.(?:parquet|jsonl|json)\b")
 # Texts in errors of the engine, and their meaning. The first match applies.
 TRANSLATED: tuple[tuple[str, type[errors.JobError], str], ...] = (
     ("No space left on device", errors.OutputNotWritable, "the disk is full"),
@@ -74,6 +80,10 @@ def attempt(flags: argparse.Namespace, run: RunState) -> int:
     except errors.JobError as error:
         run.error = error.message
         return fail(error, flags.verbose)
+    except OSError as error:
+        unreachable = errors.StorageUnreachable(f"{error.filename}: {error.strerror}")
+        run.error = unreachable.message
+        return fail(unreachable, flags.verbose)
     except KeyboardInterrupt:
         run.error = "interrupted"
         print("Error: interrupted; nothing was published", file=sys.stderr)
@@ -88,8 +98,8 @@ def attempt(flags: argparse.Namespace, run: RunState) -> int:
 def keep(flags: argparse.Namespace, record: last_run.RunRecord) -> None:
     """Write the record beside the tables and report it. Neither makes the job fail."""
     problems = []
-    out = flags.out or (None if pull.is_url(flags.source) else Path(flags.source))
-    if out is not None and out.is_dir():
+    out = flags.out or (None if pull.is_url(flags.source) else location(flags.source))
+    if out is not None:
         problems.append(last_run.write(out, record))
     if flags.report_to:
         try:
@@ -110,10 +120,12 @@ def fail(error: errors.JobError, with_stack: bool) -> int:
 
 def translate(error: Exception) -> errors.JobError:
     text = f"{error}\n{error.__cause__ or ''}"
+    file = FILE.search(text)
     for words, kind, sentence in TRANSLATED:
         if words in text:
-            return kind(sentence)
-    first = str(error).strip().split("\n", 1)[0][:300] or type(error).__name__
+            return kind(f"{sentence}: {file[0]}" if file else sentence)
+    lines = [line for line in str(error).splitlines() if line and not line.startswith(CALLED)]
+    first = lines[0].removeprefix(": ")[:300] if lines else type(error).__name__
     return errors.JobError(f"the job failed: {first}", "the error of the engine follows")
 
 
@@ -136,14 +148,14 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
         type=address,
         required=True,
         metavar="DIR|URL",
-        help=f"a directory of exported segments, or an appliance's URL{lake}",
+        help=f"a directory or s3a: URL of exported segments, or an appliance's URL{lake}",
     )
     parser.add_argument(
         "--out",
-        type=local_folder,
+        type=location,
         required=job.needs != SILVER,
         metavar="LAKE",
-        help="output directory of the tables (default: the lake that the job reads)",
+        help="directory or s3a: URL of the tables (default: the lake that the job reads)",
     )
     parser.add_argument("--token-file", type=Path, help="file with the token for the appliance")
     parser.add_argument(
@@ -182,7 +194,7 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
         "--executor-memory", metavar="SIZE", help="heap of each executor of a cluster (default: 1g)"
     )
     engine.add_argument(
-        "--partitions", type=int, default=16, help="partitions of a shuffle, before merging"
+        "--partitions", type=int, help="partitions of a shuffle (default: by the bytes to read)"
     )
     engine.add_argument(
         "--event-log", metavar="DIR", help="directory of event logs, for Spark's history server"
@@ -201,8 +213,8 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
 
 
 def address(text: str) -> str:
-    """The URL of an appliance, or what `local_folder` accepts."""
-    return text if pull.is_url(text) else str(local_folder(text))
+    """The URL of an appliance, or what `location` accepts."""
+    return text if pull.is_url(text) else str(location(text))
 
 
 # -- work -------------------------------------------------------------------------------
@@ -211,19 +223,21 @@ def address(text: str) -> str:
 def work(flags: argparse.Namespace, run: RunState) -> None:
     refuse_nonsense(flags)
     job, progress = JOBS[flags.job], ProgressReporter(quiet=flags.quiet)
-    out = Path(flags.out or flags.source).resolve()
+    out = location(str(flags.out or flags.source)).resolve()
     require_plain(out)
     source = bring(flags, job, out, progress)
     ask = JobRequest(
         None,  # a plan decides without a session
         source, out, progress, datetime.now(UTC), flags.first, flags.last, bool(flags.remote),
         {argument.name: getattr(flags, argument.name) for argument in job.arguments},
+        flags.partitions,
     )  # fmt: skip
     ask, segments = tables_of(job, ask)
     if is_up_to_date(job, ask, segments):
         report = JobReport({}, [], None)
     else:
-        report = with_spark(flags, ask, segments)
+        with hold(out) as held:
+            report = with_spark(flags, ask._replace(lease=held), segments)
     if job.needs == SILVER or flags.job == "ingest":
         standing = import_module("spark.jobs.ingest.plan").warnings(
             ask.source if job.needs == SILVER else ask.out
@@ -244,7 +258,16 @@ def work(flags: argparse.Namespace, run: RunState) -> None:
         )
 
 
-def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Path | None]:
+def hold(out: Location) -> AbstractContextManager[Lease | None]:
+    """The right to write to object storage. Directories need none: commits to them exclude each
+    other. Raises OutputBusy if another process holds it."""
+    there = stored(out)
+    if there is None:
+        return nullcontext()
+    return Lease(there / ".lock", errors.OutputBusy(f"another job writes to {out}"))
+
+
+def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Location | None]:
     """For a job that reads tables: a request to read them, and the segments to ingest first. A lake
     of another directory is only read."""
     own = ask.source == ask.out or not (ask.source / "silver" / "runs").exists()
@@ -254,7 +277,7 @@ def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Path | N
     return ask._replace(source=ask.out), segments
 
 
-def is_up_to_date(job: JobDefinition, ask: JobRequest, segments: Path | None) -> bool:
+def is_up_to_date(job: JobDefinition, ask: JobRequest, segments: Location | None) -> bool:
     """Whether neither ingest nor the job has anything to do, decided without Spark."""
     if job.plan is None:
         return False
@@ -264,18 +287,20 @@ def is_up_to_date(job: JobDefinition, ask: JobRequest, segments: Path | None) ->
     return bool(ingested and import_module(job.plan).up_to_date(ask))
 
 
-def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Path | None) -> JobReport:
+def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Location | None) -> JobReport:
     """Run the job in a session, after new segments are ingested."""
-    from spark import session  # starts Java, which a run with nothing to do does without
+    from spark import probe, session  # starts Java, which a run with nothing to do does without
 
     engine = session.EngineSettings(
-        flags.master, flags.remote, flags.driver_memory, flags.partitions, flags.event_log,
+        flags.master, flags.remote, flags.driver_memory, flags.event_log,
         tuple(flags.conf), "WARN" if flags.verbose else "FATAL", flags.executor_memory,
         flags.remote_token_file,
     )  # fmt: skip
     ask.progress.say(f"{flags.job}: starting Spark {flags.master or flags.remote or 'here'}")
     ask = ask._replace(spark=session.build(flags.job, engine))
     try:
+        if flags.remote or not ask.spark.sparkContext.master.startswith("local"):
+            probe.require(ask.spark, segments or ask.source, ask.out)
         if segments is not None:
             run_module("ingest").run(ask._replace(source=segments))
             if not (ask.out / "silver" / "runs").exists():
@@ -297,20 +322,27 @@ def refuse_nonsense(flags: argparse.Namespace) -> None:
         raise errors.EmptyRange(f"--to {flags.last} lies before --from {flags.first}")
     if pull.is_url(flags.source) and flags.out is None:
         raise errors.Usage("with the URL of an appliance, --out is required")
+    if pull.is_url(flags.source) and stored(flags.out):
+        raise errors.Usage(
+            "segments of an appliance are downloaded to a directory, not to object storage",
+            "publish them there: the setting export.target; then --in s3a://BUCKET/PREFIX",
+        )
+    if flags.job == "erase" and (str(flags.source).startswith("s3a:") or stored(flags.out)):
+        raise errors.Usage("erase works on directories only, not in object storage")
     if flags.report_to and not pull.is_url(flags.report_to):
         raise errors.Usage("--report-to must be the URL of an appliance, such as https://HOST")
     if any("=" not in pair for pair in flags.conf):
         raise errors.Usage("--conf must be KEY=VALUE")
-    if flags.partitions < 1:
+    if flags.partitions is not None and flags.partitions < 1:
         raise errors.Usage("--partitions must be at least 1")
 
 
 def bring(
-    flags: argparse.Namespace, job: JobDefinition, out: Path, progress: ProgressReporter
-) -> Path:
+    flags: argparse.Namespace, job: JobDefinition, out: Location, progress: ProgressReporter
+) -> Location:
     """The directory to read: the given one, or a download from an appliance."""
     if not pull.is_url(flags.source):
-        source = Path(flags.source).resolve()
+        source = location(flags.source).resolve()
         require_plain(source)
         if not source.is_dir():
             raise errors.SegmentMissing(f"{source} is not a directory", "check --in")
@@ -339,7 +371,7 @@ def bring(
     return source
 
 
-def require_plain(path: Path) -> None:
+def require_plain(path: Location) -> None:
     """Refuse paths with characters that Spark interprets as a pattern."""
     if special := sorted(set(str(path)) & set(PATTERN)):
         raise errors.Usage(
@@ -348,7 +380,7 @@ def require_plain(path: Path) -> None:
         )
 
 
-def require_writable(out: Path) -> None:
+def require_writable(out: Location) -> None:
     with writable(out):
         out.mkdir(parents=True, exist_ok=True)
         probe = out / f".probe-{os.getpid()}"

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from appliance.shared import segment_chain
@@ -17,6 +18,7 @@ from spark.errors import (
     SegmentTorn,
     WrongHash,
 )
+from spark.locations import Location
 
 EVENTS = "events"  # the hub's log; other logs are other kinds, with the same manifests
 MANIFEST = ".manifest.json"
@@ -43,7 +45,7 @@ FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 class SegmentFile(NamedTuple):
     """A manifest. `previous` is the newest event before the first; None if unknown."""
 
-    path: Path
+    path: Location
     stem: str
     epoch: str
     first: int
@@ -57,7 +59,7 @@ class SegmentFile(NamedTuple):
     kind: str = EVENTS
 
     @property
-    def manifest(self) -> Path:
+    def manifest(self) -> Location:
         return self.path.with_name(f"{self.stem}{MANIFEST}")
 
     @property
@@ -74,7 +76,7 @@ class EpochEnd(NamedTuple):
 
 
 def manifests(
-    root: Path, kind: str = EVENTS, bad: dict[Path, JobError] | None = None
+    root: Location, kind: str = EVENTS, bad: dict[Location, JobError] | None = None
 ) -> list[SegmentFile]:
     """Every segment of a log below `root`, a replaced one left out, in the order of events.
     With `bad`, the error of a bad manifest is put there by its path, and not raised."""
@@ -101,7 +103,7 @@ def live(segments: Iterable[SegmentFile]) -> list[SegmentFile]:
     )
 
 
-def read_manifest(file: Path, kind: str = EVENTS) -> SegmentFile:
+def read_manifest(file: Location, kind: str = EVENTS) -> SegmentFile:
     try:
         fields: dict[str, Any] = json.loads(file.read_bytes())
         version = fields["schema_version"]
@@ -144,59 +146,64 @@ def read_manifest(file: Path, kind: str = EVENTS) -> SegmentFile:
 
 def verify(segment: SegmentFile) -> tuple[str, ...]:
     """Compare the size, which detects a truncated segment, then the hash, the columns and the
-    rows. Returns the columns that the schema does not have."""
-    verify_file(segment.path, segment.bytes, segment.sha256)
-    added = added_columns(segment)
-    rows = _lines(segment.path) if segment.format == "jsonl" else _rows(segment)
+    rows. Returns the columns that the schema does not have. Only the first of JSON lines is
+    compared."""
+    promised = {
+        column["name"]: column["type"] for column in schemas.load(f"{segment.kind}-1")["columns"]
+    }
+    with _verified(segment.path, segment.bytes, segment.sha256) as file:
+        compare = _compare_lines if segment.format == "jsonl" else _compare_footer
+        there, wrong, rows = compare(segment, file, promised)
+    if there:
+        wrong = [f"has no column {name}" for name in promised if name not in there] + wrong
+    if wrong:
+        raise ColumnsDiffer(f"{segment.path} {', '.join(wrong)}")
     if rows != segment.rows:
         raise SegmentTorn(
             f"{segment.path} has {rows:,} events; its manifest lists {segment.rows:,}"
         )
-    return added
-
-
-def added_columns(segment: SegmentFile) -> tuple[str, ...]:
-    """Columns beyond the schema. A missing one, or one of another type, is an error. Only the
-    first of JSON lines is compared."""
-    promised = {
-        column["name"]: column["type"] for column in schemas.load(f"{segment.kind}-1")["columns"]
-    }
-    if segment.format == "jsonl":
-        there, wrong = _compare_line(segment.path, promised)
-    else:
-        there, wrong = _compare_footer(segment.path, promised)
-    if there is None:
-        return ()
-    wrong = [f"has no column {name}" for name in promised if name not in there] + wrong
-    if wrong:
-        raise ColumnsDiffer(f"{segment.path} {', '.join(wrong)}")
     return tuple(name for name in there if name not in promised)
 
 
-def _compare_footer(path: Path, promised: dict[str, str]) -> tuple[list[str] | None, list[str]]:
+def _compare_footer(
+    segment: SegmentFile, file: Any, promised: dict[str, str]
+) -> tuple[list[str], list[str], int]:
+    """Read the Parquet footer. Its event ids must be in the range of the manifest."""
     from pyarrow import parquet  # listing segments does without it
     from pyarrow.lib import ArrowException
 
     try:
-        schema = parquet.read_schema(path)
-    except (ArrowException, OSError):
-        return None, []  # the count of rows reports it
+        opened = parquet.ParquetFile(file)
+    except (ArrowException, OSError) as error:
+        what = str(error).split("\n", 1)[0][:200]
+        raise SegmentTorn(f"{segment.path} is not a Parquet file: {what}") from None
+    metadata = opened.metadata
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+    for ids in (column.statistics for column in columns if column.path_in_schema == "event_id"):
+        known = ids is not None and ids.has_min_max
+        if known and (ids.min < segment.first or ids.max > segment.last):
+            raise SegmentTorn(
+                f"{segment.path} holds events {ids.min} to {ids.max}; its name says"
+                f" {segment.first} to {segment.last}"
+            )
     wrong = [
         f"has {field.name} as {field.type}"
-        for field in schema
+        for field in opened.schema_arrow
         if field.name in promised and str(field.type) not in ARROW_TYPES[promised[field.name]]
     ]
-    return schema.names, wrong
+    return opened.schema_arrow.names, wrong, metadata.num_rows
 
 
-def _compare_line(path: Path, promised: dict[str, str]) -> tuple[list[str] | None, list[str]]:
-    with path.open("rb") as file:
-        try:
-            row = json.loads(file.readline(LINE_BYTES_MAX))
-        except ValueError:
-            row = None
+def _compare_lines(
+    _segment: SegmentFile, file: Any, promised: dict[str, str]
+) -> tuple[list[str], list[str], int]:
+    try:
+        row = json.loads(file.readline(LINE_BYTES_MAX))
+    except ValueError:
+        row = None
     if not isinstance(row, dict):
-        return None, []  # the row goes to the quarantine
+        row = {}  # the row goes to the quarantine
     wrong = [
         f"has {name} as {type(value).__name__}"
         for name, value in row.items()
@@ -204,63 +211,45 @@ def _compare_line(path: Path, promised: dict[str, str]) -> tuple[list[str] | Non
         and value is not None
         and (type(value) not in JSON_TYPES[promised[name]])
     ]
-    return list(row), wrong
+    file.seek(0)
+    return list(row), wrong, sum(1 for _ in file)
 
 
-def state(manifest: Path) -> list[list[Any]]:
+def state(manifest: Location) -> list[list[Any]]:
     """Name, size and time of change of a segment's files: equal as long as nobody repairs it."""
     files = sorted(manifest.parent.glob(f"{manifest.name.removesuffix(MANIFEST)}.*"))
     stats = [(file.name, file.lstat()) for file in files]
     return [[name, stat.st_size, stat.st_ctime_ns] for name, stat in stats]
 
 
-def _rows(segment: SegmentFile) -> int:
-    """Read the Parquet footer. Its event ids must be in the range of the manifest."""
-    from pyarrow import parquet  # listing segments does without it
-    from pyarrow.lib import ArrowException
-
-    try:
-        metadata = parquet.read_metadata(segment.path)
-    except (ArrowException, OSError) as error:
-        what = str(error).split("\n", 1)[0][:200]
-        raise SegmentTorn(f"{segment.path} is not a Parquet file: {what}") from None
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
-    ids = [column.statistics for column in columns if column.path_in_schema == "event_id"]
-    for column in ids:
-        if column is None or not column.has_min_max:
-            continue
-        if column.min < segment.first or column.max > segment.last:
-            raise SegmentTorn(
-                f"{segment.path} holds events {column.min} to {column.max}; its name says"
-                f" {segment.first} to {segment.last}"
-            )
-    return int(metadata.num_rows)
-
-
-def _lines(path: Path) -> int:
-    with path.open("rb") as file:
-        return sum(1 for _ in file)
-
-
-def hash_of(path: Path) -> str:
+def hash_of(path: Location) -> str:
     """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def verify_file(path: Path, size: int, sha256: str) -> None:
+def verify_file(path: Location, size: int, sha256: str) -> None:
+    with _verified(path, size, sha256):
+        pass
+
+
+@contextmanager
+def _verified(path: Location, size: int, sha256: str) -> Iterator[Any]:
+    """The file, if it has this size and hash."""
     try:
-        actual = path.stat().st_size
-        if actual != size:
-            raise SegmentTorn(f"{path} has {actual:,} bytes; its manifest requires {size:,}")
-        digest = hash_of(path)
+        with path.open("rb") as file:
+            actual = file.seek(0, os.SEEK_END)
+            if actual != size:
+                raise SegmentTorn(f"{path} has {actual:,} bytes; its manifest requires {size:,}")
+            file.seek(0)
+            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                raise WrongHash(f"{path} has another hash than its manifest")
+            file.seek(0)
+            yield file
     except FileNotFoundError:
         raise SegmentMissing(f"{path} is missing, but its manifest exists") from None
     except OSError as error:
         raise SegmentTorn(f"{path} cannot be read: {error.strerror}") from None
-    if digest != sha256:
-        raise WrongHash(f"{path} has another hash than its manifest")
 
 
 def gaps(segments: Sequence[SegmentFile], begins_after: int = 0) -> list[str]:
@@ -271,7 +260,7 @@ def gaps(segments: Sequence[SegmentFile], begins_after: int = 0) -> list[str]:
     ]
 
 
-def begins_after(root: Path, kind: str = EVENTS) -> int:
+def begins_after(root: Location, kind: str = EVENTS) -> int:
     """The newest event of a log that retention removed below `root`; 0 if it removed none."""
     try:
         number = json.loads((root / kind / RETENTION).read_bytes())["begins_after"]

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from pyspark.sql import SparkSession
 
-from spark import secret
+from spark import locations, secret
 from spark.errors import EngineUnreachable
 
 # Memory limits of control groups, version 2 and 1. A limit above the machine means none.
@@ -32,7 +32,6 @@ class EngineSettings(NamedTuple):
     master: str | None = None
     remote: str | None = None
     driver_memory: str | None = None  # None: as much as fits into the container
-    partitions: int = 16
     event_log: str | None = None
     conf: tuple[str, ...] = ()
     log_level: str = "FATAL"  # failures are raised as exceptions and reported once
@@ -44,6 +43,7 @@ def build(name: str, engine: EngineSettings) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable if _is_local(engine) else "python3")
     if _locale() in ("C", "POSIX"):  # Java could not open files with non-ASCII names
         os.environ["LC_ALL"] = "C.UTF-8"
+    os.environ.update(locations.keys())  # which Spark hands to the file systems of all executors
     builder = SparkSession.builder.appName(f"agentlip-{name}")
     if engine.remote:
         builder = builder.remote(with_token(engine.remote, secret.read(engine.remote_token_file)))
@@ -69,7 +69,6 @@ def settings(engine: EngineSettings) -> dict[str, str]:
         "spark.sql.mapKeyDedupPolicy": "LAST_WIN",  # like the JSON parser of the appliance
         # It would drop observations of queries with an empty result.
         "spark.sql.adaptive.optimizer.excludedRules": AQE_EMPTY,
-        "spark.sql.shuffle.partitions": str(engine.partitions),
         "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
         "spark.sql.maxConcurrentOutputFileWriters": "8",  # with more days, rows are sorted first
         "spark.sql.parquet.compression.codec": "zstd",
@@ -96,13 +95,24 @@ def settings(engine: EngineSettings) -> dict[str, str]:
             "spark.hadoop.parquet.block.size": str(16 * 1024 * 1024),
             "spark.hadoop.parquet.compression.codec.zstd.level": "1",
         }
+        for name in locations.VARIABLES:
+            if value := os.environ.get(name):
+                chosen[f"spark.executorEnv.{name}"] = value
+        storage = locations.options()
+        chosen["spark.hadoop.fs.s3a.endpoint.region"] = storage["aws_region"]
+        if endpoint := storage.get("aws_endpoint"):
+            chosen |= {
+                "spark.hadoop.fs.s3a.endpoint": endpoint,
+                "spark.hadoop.fs.s3a.path.style.access": "true",
+            }
     if _is_local(engine):  # the image sets it for clusters
         chosen["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[1])
     if engine.event_log:
-        Path(engine.event_log).mkdir(parents=True, exist_ok=True)
+        log = locations.location(engine.event_log).resolve()
+        log.mkdir(parents=True, exist_ok=True)
         chosen |= {
             "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": Path(engine.event_log).resolve().as_uri(),
+            "spark.eventLog.dir": log.as_uri(),
         }
     if executor_memory := engine.executor_memory or os.environ.get("SPARK_EXECUTOR_MEMORY"):
         chosen["spark.executor.memory"] = executor_memory

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 from uuid import uuid4
@@ -33,8 +32,9 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from spark import schemas
-from spark.errors import OutputBusy, SchemaOutdated, SchemaVersionUnknown, SegmentTorn
+from spark.errors import ChecksFailed, OutputBusy, SchemaOutdated, SchemaVersionUnknown, SegmentTorn
 from spark.files import writable
+from spark.locations import SCHEME, Location, location, options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,20 +139,22 @@ class Draft(Version):
     def __init__(self, dataset: Dataset, former: Version | None, number: int) -> None:
         super().__init__(dataset, number, {})
         self._run = str(uuid4())
-        with writable(Path(self.root)):
+        self._kept: dict[str, set[str]] = {}  # files of the former run
+        self._listed: dict[str, set[str]] = {}  # files as of the newest write
+        with writable(location(self.root)):
             for table in self._partitions:
                 self.versions[table] = self._begin(dataset, table, former)
-        self._began = dict(self.versions)
 
     def _begin(self, dataset: Dataset, table: str, former: Version | None) -> int:
         """The version to continue from: that of the former run, without later changes."""
-        path, opened = self._path(table), _open(self._path(table))
+        path, opened, kept = self._path(table), _open(self._path(table)), set[str]()
         if opened is not None and former is not None and table in former.versions:
-            there = {file.path for file in _files(opened, None, None)}
-            if there != {file.path for file in former.files(table)}:  # left by a killed run
+            kept = {file.path for file in former.files(table)}
+            if {file.path for file in _files(opened, None, None)} != kept:  # left by a killed run
                 opened.restore(former.versions[table])
         else:
             opened = _create(path, dataset.schema, table)
+        self._kept[table] = self._listed[table] = kept
         begun: int = opened.version()
         return begun
 
@@ -179,28 +181,39 @@ class Draft(Version):
         opened = _open(self._path(table))
         version = -1 if opened is None else opened.version()
         written = version - self.versions[table]
+        latest = opened.history(1)[0] if opened is not None and written else {}
         if opened is None or written not in (0, 1) or (
-            written and opened.history(1)[0].get("userMetadata") != self._run
+            written and latest.get("userMetadata") != self._run
         ):  # fmt: skip
             raise OutputBusy(f"another job wrote to {self._path(table)} at the same time")
         self.versions[table] = version
-        for file in self.written_files(table):
-            path = Path(file.path)
-            if "://" not in file.path and not (
-                path.is_file() and path.stat().st_size == file.bytes
-            ):
-                raise SegmentTorn(
-                    f"{path} was written by an executor, but the driver does not have it",
-                    "all processes of the engine must share the output directory",
+        files = _files(opened, None, None)
+        if written:
+            new = [file for file in files if file.path not in self._listed[table]]
+            self._compare(table, new, latest.get("operationMetrics", {}))
+        self._listed[table] = {file.path for file in files}
+
+    def _compare(self, table: str, new: list[DataFile], observed: Mapping[str, Any]) -> None:
+        """Raises ChecksFailed unless the storage has each new file as the log lists it, and they
+        have as many rows as the executors counted. A write without rows has no count."""
+        stored = location(self._path(table)).rglob("*.parquet") if new else ()
+        there = {str(file): file.stat().st_size for file in stored}
+        for file in new:
+            if there.get(file.path) != file.bytes:
+                raise ChecksFailed(
+                    f"storage: the driver does not have {file.path}, which an executor wrote",
+                    "all processes of the engine must write to the same storage",
                 )
+        rows, wrote = sum(file.rows for file in new), int(observed.get("numOutputRows", 0))
+        if rows != wrote:
+            raise ChecksFailed(
+                f"storage: {self._path(table)} got {rows:,} rows; the executors counted {wrote:,}",
+                "run the job again",
+            )
 
     def written_files(self, table: str) -> list[DataFile]:
         """The files that this run wrote."""
-        if self.versions[table] == self._began[table]:
-            return []
-        began = _open(self._path(table), self._began[table])
-        before = {file.path for file in _files(began, None, None)} if began else set()
-        return [file for file in self.files(table) if file.path not in before]
+        return [file for file in self.files(table) if file.path not in self._kept[table]]
 
     def written(self, spark: SparkSession, table: str) -> DataFrame:
         """The rows in files that this run wrote."""
@@ -222,7 +235,7 @@ class Draft(Version):
 class Dataset:
     """The tables of a schema, such as `silver`, and their runs."""
 
-    def __init__(self, root: Path | str, schema: str) -> None:
+    def __init__(self, root: Location, schema: str) -> None:
         self.root = str(root)
         self.schema = schema
 
@@ -264,10 +277,11 @@ class Dataset:
         kinds = [arrow.int64(), *[arrow.string()] * 3, arrow.timestamp("us", "UTC")]
         columns = [arrow.array([value], kind) for value, kind in zip(row, kinds, strict=True)]
         busy = OutputBusy(f"another job published to {self.root} at the same time")
-        with writable(Path(self.root)):
+        with writable(location(self.root)):
             runs = _open(f"{self.root}/{RUNS}") or DeltaTable.create(
-                _address(f"{self.root}/{RUNS}"), _struct(RUN_COLUMNS), name=RUNS
-            )
+                _address(f"{self.root}/{RUNS}"), _struct(RUN_COLUMNS), name=RUNS,
+                storage_options=_options(self.root),
+            )  # fmt: skip
             if (runs.transaction_version(RUNS) or 0) != draft.number - 1:
                 raise busy
             once = CommitProperties(app_transactions=[Transaction(RUNS, draft.number)])
@@ -293,13 +307,14 @@ class Dataset:
             if opened is None:
                 continue
             listed = opened.vacuum(hours, enforce_retention_duration=not forced, full=True)
-            if any(Path(self.root, table, unquote(name)).exists() for name in listed):
+            folder = location(f"{self.root}/{table}")
+            if any((folder / unquote(name)).exists() for name in listed):
                 opened.vacuum(
                     hours, dry_run=False, enforce_retention_duration=not forced, full=True
                 )
 
 
-def versions(root: Path) -> dict[str, int]:
+def versions(root: Location) -> dict[str, int]:
     """The versions of the tables below `root` in its newest run, of whatever schema."""
     row = _newest(str(root))
     named: dict[str, int] = {} if row is None else json.loads(row["versions"])
@@ -309,7 +324,7 @@ def versions(root: Path) -> dict[str, int]:
 def _newest(root: str) -> dict[str, Any] | None:
     """The row of the newest run."""
     runs = _open(f"{root}/{RUNS}")
-    if runs is None and Path(root, "current").exists():
+    if runs is None and (location(root) / "current").exists():
         raise SchemaOutdated(
             f"{root} has tables of a format before Delta Lake",
             "remove its directories silver and gold, and run the jobs with all segments",
@@ -328,7 +343,7 @@ def _newest(root: str) -> dict[str, Any] | None:
 def _open(path: str, version: int | None = None) -> DeltaTable | None:
     """The log of a table; None without a table."""
     try:
-        return DeltaTable(_address(path), version=version)
+        return DeltaTable(_address(path), version=version, storage_options=_options(path))
     except TableNotFoundError:
         return None
     except (DeltaError, OSError, ValueError) as error:
@@ -337,7 +352,11 @@ def _open(path: str, version: int | None = None) -> DeltaTable | None:
 
 
 def _address(path: str) -> str:
-    return path.replace("s3a://", "s3://", 1)
+    return path.replace(f"{SCHEME}://", "s3://", 1)
+
+
+def _options(path: str) -> dict[str, str] | None:
+    return options() if path.startswith(f"{SCHEME}://") else None
 
 
 def _create(path: str, schema: str, table: str) -> DeltaTable:
@@ -352,6 +371,7 @@ def _create(path: str, schema: str, table: str) -> DeltaTable:
                if name != partition and (kind in WITH_STATISTICS or name == id_column)]  # fmt: skip
     return DeltaTable.create(
         _address(path), _struct(columns), mode="overwrite", name=table,
+        storage_options=_options(path),
         partition_by=[partition] if partition else None,
         configuration={
             "delta.dataSkippingStatsColumns": ",".join(counted),
@@ -379,7 +399,7 @@ def _files(opened: DeltaTable, partition: str | None, id_column: str | None) -> 
         values: list[Any] = actions.column(name).to_pylist()
         return values
 
-    root = opened.table_uri.removeprefix("file://").rstrip("/")
+    root = opened.table_uri.removeprefix("file://").replace("s3://", f"{SCHEME}://").rstrip("/")
     paths = [f"{root}/{unquote(path)}" for path in column("path")]
     parts = ["" if part is None else str(part) for part in column(f"partition.{partition}")]
     return [

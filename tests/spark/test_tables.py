@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.errors import OutputBusy, SchemaVersionUnknown, SegmentTorn
+from spark import tables
+from spark.errors import ChecksFailed, OutputBusy, SchemaVersionUnknown, SegmentTorn
 from spark.tables import ALL, Dataset
 
 
@@ -67,9 +68,30 @@ def test_second_of_two_runs_at_once_is_refused_and_changes_nothing(spark, datase
 
 def test_file_that_only_an_executor_has_is_named(spark, dataset, monkeypatch):
     draft = dataset.draft()
-    monkeypatch.setattr(Path, "is_file", lambda _path: False)
-    with pytest.raises(SegmentTorn, match="the driver does not have it"):
-        draft.write(summary(spark, ("a", 1)), "summary")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(Path, "rglob", lambda *_: iter(()))
+        with pytest.raises(ChecksFailed, match=r"the driver does not have .*/summary/part-"):
+            draft.write(summary(spark, ("a", 1)), "summary")
+    publish(spark, dataset, ("b", 2))
+    assert kinds(spark, dataset.current()) == ["b"]
+
+
+def test_file_with_fewer_rows_than_an_executor_wrote_is_not_published(spark, dataset, monkeypatch):
+    publish(spark, dataset, ("a", 1))
+    draft, listed = dataset.draft(), tables._files
+    with monkeypatch.context() as lying:
+        lying.setattr(tables, "_files", lambda *of: [f._replace(rows=0) for f in listed(*of)])
+        with pytest.raises(ChecksFailed, match="got 0 rows; the executors counted 2"):
+            draft.write(summary(spark, ("b", 1), ("c", 1)), "summary")
+    assert kinds(spark, dataset.current()) == ["a"]
+    publish(spark, dataset, ("d", 1))
+    assert kinds(spark, dataset.current()) == ["d"]
+
+
+def test_write_without_rows_has_no_count_and_is_published(spark, dataset):
+    publish(spark, dataset, ("a", 1))
+    publish(spark, dataset)
+    assert kinds(spark, dataset.current()) == []
 
 
 def test_table_that_left_and_schema_of_another_version_are_named(spark, dataset):

@@ -59,7 +59,7 @@ def run(ask: JobRequest) -> JobReport:
     checked = _check(ask, draft)
     counts = _sums(draft.written(ask.spark, "activity"))
     memory = _memory(source, former, draft, ranges)
-    made = dataset.commit(draft, memory)
+    made = ask.commit(dataset, draft, memory)
     return JobReport(counts, [*checked, _stale(source, memory)], made.root)
 
 
@@ -76,6 +76,8 @@ def _count(
 ) -> None:
     """Write the days of `ranges`, in place of those `recounted`."""
     spark = ask.spark
+    days = [file for file in source.files("messages") if plan.contains(ranges, file.part)]
+    ask.size_shuffles(sum(file.bytes for file in days))
     rows = t.near(source.read(spark, "messages"), ranges).persist()
     messages = t.within(t.sequence(rows), ranges).persist()
     with ask.progress.step(spark, "activity: spans and pairs"):

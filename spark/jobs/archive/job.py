@@ -1,23 +1,23 @@
 """Writes the segments of old days to the archive, verifies them, and publishes the catalogue."""
 
-import shutil
 from collections import Counter
 from functools import reduce
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark import checks, schemas, segments, source, verification
 from spark.errors import EmptyRange, SegmentTorn
+from spark.files import remove_folder
 from spark.jobs.archive import plan, schema
 from spark.jobs.archive import transforms as t
 from spark.jobs.delivery.plan import day_of
 from spark.last_run import iso
+from spark.locations import Location
 from spark.request import JobReport, JobRequest
 
 
 def run(ask: JobRequest) -> JobReport:
-    with plan.only_writer(ask.out):
+    with plan.only_writer(ask):
         catalogue = plan.read(ask.out)
         plan.sweep(ask.out, catalogue)
         pending = plan.pending(ask, catalogue)
@@ -34,6 +34,7 @@ def run(ask: JobRequest) -> JobReport:
         changed = any(catalogue["logs"].get(log) != parts for log, parts in logs.items())
         if changed:
             catalogue |= {"updated_at": iso(ask.now), "logs": catalogue["logs"] | logs}
+            ask.require_lease()
             plan.write(ask.out, catalogue)
         return JobReport(dict(added), results, ask.out if changed else None)
 
@@ -79,7 +80,7 @@ def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) 
     writer = writer.option("parquet.block.size", schema.ROW_GROUP_BYTES)
     writer.option("compression", "zstd").parquet(str(draft))
     made = [plan.publish(path, ask.out, log) for path in sorted(draft.rglob("*.parquet"))]
-    shutil.rmtree(draft)
+    remove_folder(draft)
     expected = {row["day"]: row["count"] for row in t.count(rows).collect()}
     written: Counter[str] = Counter()
     for file in made:
@@ -91,7 +92,7 @@ def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) 
     return made
 
 
-def _read_archived(spark: SparkSession, paths: list[Path], log: str) -> DataFrame:
+def _read_archived(spark: SparkSession, paths: list[Location], log: str) -> DataFrame:
     promised = schemas.segments(log)
     reader = spark.read.schema(promised)
     return reader.parquet(*[str(path) for path in paths]).select(*promised.names)

@@ -8,18 +8,17 @@ are removed by the next run, when nobody reads them any more.
 """
 
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import date
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance.shared.exported_logs import LOGS
 from spark import segments
 from spark.errors import OutputBusy, SchemaVersionUnknown, SegmentTorn
-from spark.files import locked, writable, write_whole
+from spark.files import locked, remove_folder, writable, write_whole
 from spark.jobs.delivery.plan import day_of
+from spark.locations import Location, location
 from spark.request import JobRequest
 from spark.segments import SegmentFile
 
@@ -44,7 +43,7 @@ class PendingLog(NamedTuple):
     days: set[str]
 
 
-def read(out: Path) -> Entry:
+def read(out: Location) -> Entry:
     """The catalogue; an empty one for a new archive."""
     path = out / CATALOGUE
     try:
@@ -64,17 +63,18 @@ def read(out: Path) -> Entry:
 
 
 @contextmanager
-def only_writer(out: Path) -> Iterator[None]:
-    """Lock the archive, and remove what a killed run left."""
+def only_writer(ask: JobRequest) -> Iterator[None]:
+    """Lock the archive, unless the request has a lease, and remove what a killed run left."""
+    out, busy = ask.out, OutputBusy(f"another job is writing to {ask.out}")
     with writable(out):
         out.mkdir(parents=True, exist_ok=True)
-    with locked(out, OutputBusy(f"another job is writing to {out}")):
+    with nullcontext() if ask.lease else locked(out, busy):
         for left in out.glob(".draft-*"):
-            shutil.rmtree(left, ignore_errors=True)
+            remove_folder(left)
         yield
 
 
-def write(out: Path, catalogue: Entry) -> None:
+def write(out: Location, catalogue: Entry) -> None:
     with writable(out):
         write_whole(out / CATALOGUE, json.dumps(catalogue, indent=1))
 
@@ -145,7 +145,7 @@ def gaps_of(ask: JobRequest, log: str, entries: Iterable[Entry]) -> list[str]:
     return segments.gaps(chain, segments.begins_after(ask.source, log)) if chain else []
 
 
-def publish(path: Path, out: Path, log: str) -> Entry:
+def publish(path: Location, out: Location, log: str) -> Entry:
     """Move a complete file to its name in the archive. Returns its entry in the catalogue."""
     day = path.parent.parent.name.partition("=")[2]
     first, last, rows, epoch = extent(path)
@@ -160,12 +160,12 @@ def publish(path: Path, out: Path, log: str) -> Entry:
             "last_event_id": last, "rows": rows, "bytes": size, "sha256": sha256}  # fmt: skip
 
 
-def extent(path: Path) -> tuple[int, int, int, str]:
+def extent(path: Location) -> tuple[int, int, int, str]:
     """The first and last id, the number of rows and the epoch of a file."""
     from pyarrow import parquet  # a run with nothing to do does without it
 
-    with parquet.ParquetFile(path) as file:
-        rows = file.read(["event_id", "epoch"])
+    with path.open("rb") as file:
+        rows = parquet.ParquetFile(file).read(["event_id", "epoch"])
     epochs = rows.column("epoch").unique().to_pylist()
     if len(epochs) != 1:
         raise SegmentTorn(f"{path.name} has rows of {len(epochs)} epochs")
@@ -173,7 +173,7 @@ def extent(path: Path) -> tuple[int, int, int, str]:
     return min(ids), max(ids), len(ids), epochs[0]
 
 
-def sweep(out: Path, catalogue: Entry) -> None:
+def sweep(out: Location, catalogue: Entry) -> None:
     """Remove files of days that were written again, and of runs that were killed."""
     listed = {file["file"] for log in catalogue["logs"] for file in part(catalogue, log, "files")}
     for log in LOGS:
@@ -192,7 +192,7 @@ def folder_of(log: str, day: str) -> str:
 def _segment(log: str, entry: Mapping[str, Any]) -> SegmentFile:
     """An archived segment, as far as its place in the log matters."""
     return SegmentFile(
-        Path(f"date={entry['date']}/{name_of(entry)}"), name_of(entry).partition("/")[2],
+        location(f"date={entry['date']}/{name_of(entry)}"), name_of(entry).partition("/")[2],
         entry["epoch"], entry["first_event_id"], entry["last_event_id"],
         entry["previous_event_id"], entry["rows"], entry["format"], entry["bytes"],
         entry["sha256"], (), log,

@@ -1,7 +1,6 @@
 """Replays the log up to a snapshot and publishes every difference with its kind."""
 
 import json
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, Window
@@ -14,12 +13,13 @@ from spark.errors import SchemaVersionUnknown, SegmentMissing, SegmentTorn
 from spark.jobs.audit import faults, schema
 from spark.jobs.audit import transforms as t
 from spark.jobs.ingest import transforms as ingest
+from spark.locations import Location
 from spark.request import JobReport, JobRequest
 from spark.tables import ALL, Dataset
 
 
 class SnapshotFolder(NamedTuple):
-    path: Path
+    path: Location
     epoch: str
     last: int
     format: str
@@ -31,6 +31,7 @@ def run(ask: JobRequest) -> JobReport:
     exported = segments.manifests(ask.source / "events")
     snapshot = newest_snapshot(ask.source / "snapshot", exported)
     mine = [segment for segment in exported if segment.first <= snapshot.last]
+    ask.size_shuffles(sum(segment.bytes for segment in mine))
     with ask.progress.step(spark, "audit: verifying"):
         facts = verification.verify(ask, mine)
         mine = verification.count_once(mine, {name: fact.ids for name, fact in facts.items()})
@@ -50,7 +51,7 @@ def run(ask: JobRequest) -> JobReport:
     counts = {row["kind"]: row["count"] for row in sorted(kinds)}
     summary = spark.createDataFrame([*counts.items()], schema.OUTPUT["summary"])
     draft.write(summary.coalesce(1), "summary", ALL)
-    made = dataset.commit(draft, {"snapshot": snapshot.path.name, "counts": counts})
+    made = ask.commit(dataset, draft, {"snapshot": snapshot.path.name, "counts": counts})
     total = sum(counts.values())
     summary_counts = {"as_of_event_id": snapshot.last, "differences": total, **counts}
     return JobReport(summary_counts, [], made.root, differences=total)
@@ -108,7 +109,7 @@ def tables(ask: JobRequest, snapshot: SnapshotFolder) -> dict[str, DataFrame]:
     return frames
 
 
-def newest_snapshot(folder: Path, exported: list[segments.SegmentFile]) -> SnapshotFolder:
+def newest_snapshot(folder: Location, exported: list[segments.SegmentFile]) -> SnapshotFolder:
     """The newest snapshot that the log reaches, or else the newest one, which shows the gap."""
     files = sorted(folder.glob("[!.]*/manifest.json"))  # without snapshots in progress
     if not files:
@@ -118,7 +119,7 @@ def newest_snapshot(folder: Path, exported: list[segments.SegmentFile]) -> Snaps
     return ([entry for entry in snapshots if entry.last <= last_event] or snapshots[:1])[-1]
 
 
-def _read(file: Path) -> SnapshotFolder:
+def _read(file: Location) -> SnapshotFolder:
     try:
         manifest = json.loads(file.read_bytes())
         version, kind = manifest["schema_version"], manifest["kind"]

@@ -48,7 +48,7 @@ def _publish(ask: JobRequest, todo: plan.PendingDays, dataset: Dataset) -> JobRe
     if todo.days:
         counts["rows"], tested = _fill(ask, todo, draft)
         checked += tested
-    made = dataset.commit(draft, {"logs": todo.memory})
+    made = ask.commit(dataset, draft, {"logs": todo.memory})
     return JobReport(counts, checked, made.root)
 
 
@@ -56,6 +56,7 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
     """Write the tables of the days. Returns the number of rows read, and the results of checks."""
     spark, progress = ask.spark, ask.progress
     needed = {log: plan.to_read(state, log, todo.days) for log, state in todo.logs.items()}
+    ask.size_shuffles(sum(segment.bytes for mine in needed.values() for segment in mine))
     with progress.step(spark, "delivery: verifying"):
         for mine in needed.values():
             for segment in mine:

@@ -4,7 +4,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -16,6 +15,7 @@ from spark.files import writable, write_whole
 from spark.jobs.digest import page, schema
 from spark.jobs.digest import transforms as t
 from spark.jobs.ingest.job import silver
+from spark.locations import location
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR
 from spark.tables import ALL, Dataset, Draft
@@ -37,6 +37,7 @@ def run(ask: JobRequest) -> JobReport:
     spark = ask.spark
     dataset = Dataset(ask.out / "gold" / "digest", schema.NAME)
     draft = dataset.draft()
+    ask.size_shuffles(sum(file.bytes for file in source.files("messages")))
     messages = t.current(source.read(spark, "messages")).persist()
     with ask.progress.step(spark, "digest: topics and answers"):
         titles, channels = source.read(spark, "topics"), source.read(spark, "channels")
@@ -52,7 +53,7 @@ def run(ask: JobRequest) -> JobReport:
         checked = checks.run(CHECKS, partial(draft.read, spark))
         checks.require_passed(checked, ask.progress)
         counts = _write_page(ask, draft)
-    made = dataset.commit(draft, {"silver": source.number})
+    made = ask.commit(dataset, draft, {"silver": source.number})
     return JobReport(counts, checked, made.root)
 
 
@@ -69,7 +70,7 @@ def _write_page(ask: JobRequest, draft: Draft) -> dict[str, int]:
         for topic in listed:
             topic[name] = by_topic[topic["topic_id"]]
     digest = {"schema": schema.NAME, "topics": listed, "left_out": total - len(listed)}
-    folder = Path(draft.root)
+    folder = location(draft.root)
     with writable(folder):
         text = json.dumps(digest, ensure_ascii=False, indent=1)
         write_whole(folder / "digest.json", text + "\n")

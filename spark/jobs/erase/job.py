@@ -20,6 +20,7 @@ def run(ask: JobRequest) -> JobReport:
     if (options.get("order") is None) == (options.get("verify") is None):
         raise Usage("erase needs either --order or --verify")
     folder = ask.source / "events"
+    ask.size_shuffles(sum(segment.bytes for segment in bronze.every(folder).values()))
     if options.get("verify") is not None:
         path = Path(options["verify"])
         with ask.progress.step(ask.spark, "erase: verifying"):

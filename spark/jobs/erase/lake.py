@@ -88,7 +88,7 @@ def _publish(
     memory = dict(former.memory)
     if "touched" in memory:
         memory["touched"] = memory["touched"] | dict.fromkeys(sorted(touched), draft.number)
-    return dataset.commit(draft, memory), digests
+    return ask.commit(dataset, draft, memory), digests
 
 
 def _days(

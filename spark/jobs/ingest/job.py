@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -18,6 +17,7 @@ from pyspark.sql import functions as f
 from spark import checks, segments, source, verification
 from spark.jobs.ingest import plan, schema
 from spark.jobs.ingest import transforms as t
+from spark.locations import Location
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR, SEGMENTS_SOUND, WARN, CheckResult
 from spark.tables import Dataset, Draft, Version
@@ -49,7 +49,7 @@ CHECKS = (
 )  # fmt: skip
 
 
-def silver(out: Path) -> Dataset:
+def silver(out: Location) -> Dataset:
     return Dataset(out / "silver", schema.NAME)
 
 
@@ -109,7 +109,7 @@ class Merge:
             done |= {segment.name, *(f"{segment.epoch}/{stem}" for stem in segment.replaces)}
         self.memory |= {"segments": sorted(done), "newest": newest, "skipped": skipped}
         self.memory["warnings"] = [result for result in self.results if result.failed]
-        self.published = self.dataset.commit(draft, self.memory).root
+        self.published = self.ask.commit(self.dataset, draft, self.memory).root
         self.counts["segments"] += len(self.fresh)
 
     def _verify(self, new: Sequence[segments.SegmentFile]) -> list[segments.SegmentFile]:
@@ -120,20 +120,21 @@ class Merge:
         self.added = {name: fact.added for name, fact in facts.items() if fact.added}
         self.memory["ids"] |= {name: fact.ids for name, fact in facts.items()}
         chain = verification.count_once(self.export.segments, self.memory["ids"])
-        found = {
-            SEGMENTS_SOUND: [problem.message for problem in self.export.bad.values()],
+        problems = {
+            SEGMENTS_SOUND: [error.message for error in self.export.bad.values()],
             "segments.gaps": segments.gaps(chain, segments.begins_after(self.ask.source)),
             "segments.columns": [
                 f"{segment.path} also has {', '.join(self.added[segment.name])}"
                 for segment in new if segment.name in self.added
             ],
         }  # fmt: skip
-        self.results += [checks.listed(name, "segments", some) for name, some in found.items()]
+        self.results += [checks.listed(name, "segments", some) for name, some in problems.items()]
         self.counts["skipped_segments"] = len(self.export.bad)
         return [segment for segment in new if segment.manifest not in self.export.bad]
 
     def _fill(self, draft: Draft) -> None:
         step = partial(self.ask.progress.step, self.spark)
+        self.ask.size_shuffles(sum(segment.bytes for segment in self.fresh))
         read = source.read(self.spark, self.fresh, added=self.added)
         events = source.drop_undone(read, self.cuts)
         with step("ingest: counting"):

@@ -1,11 +1,11 @@
 """Which segments ingest has to take, decided from manifests alone."""
 
 import re
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from spark import segments
 from spark.errors import JobError, SchemaOutdated
+from spark.locations import Location
 from spark.request import JobRequest
 from spark.results import CheckResult
 from spark.tables import Dataset
@@ -18,9 +18,9 @@ SEGMENT = re.compile(r"(?P<epoch>.*)/segment-(?P<first>\d+)-(?P<last>\d+)", re.D
 class Export(NamedTuple):
     """The live segments of the log, and the errors of manifests that can't be read."""
 
-    folder: Path
+    folder: Location
     segments: list[segments.SegmentFile]
-    bad: dict[Path, JobError]
+    bad: dict[Location, JobError]
 
 
 def up_to_date(ask: JobRequest) -> bool:
@@ -44,7 +44,7 @@ def up_to_date(ask: JobRequest) -> bool:
     return all(former.get(name) == state for name, state in states(export, lacking).items())
 
 
-def warnings(lake: Path) -> list[CheckResult]:
+def warnings(lake: Location) -> list[CheckResult]:
     """The failed checks of the newest run of ingest, which hold until it publishes again."""
     published = Dataset(lake / "silver", SCHEMA).current()
     return [CheckResult(*row) for row in published.memory.get("warnings", ())] if published else []
@@ -52,12 +52,12 @@ def warnings(lake: Path) -> list[CheckResult]:
 
 def exported(ask: JobRequest) -> Export:
     folder = ask.source / "events"
-    bad: dict[Path, JobError] = {}
+    bad: dict[Location, JobError] = {}
     skip = bad if ask.options.get(QUARANTINE) else None
     return Export(folder, segments.manifests(folder, bad=skip), bad)
 
 
-def states(export: Export, skipped: list[Path]) -> dict[str, Any]:
+def states(export: Export, skipped: list[Location]) -> dict[str, Any]:
     """The state of the files of skipped segments, by manifest."""
     return {str(segment.relative_to(export.folder)): segments.state(segment) for segment in skipped}
 

@@ -9,11 +9,9 @@ The hub applies the file: `agentlip plugin apply`.
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
@@ -21,11 +19,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark.errors import SegmentMissing, Usage
-from spark.files import writable
+from spark.files import remove_folder, writable
 from spark.jobs.ingest.job import silver
 from spark.jobs.reenrich import enricher, schema
 from spark.jobs.reenrich import transforms as t
 from spark.jobs.reenrich.enricher import PluginText
+from spark.locations import Location, location
 from spark.request import JobReport, JobRequest
 from spark.tables import Version
 
@@ -44,15 +43,15 @@ def run(ask: JobRequest) -> JobReport:
     draft = folder / f"{DRAFT}{plugin.name}"
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(draft, ignore_errors=True)
+        remove_folder(draft)
     try:
         return _write(ask, plugin, version, folder, draft)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        remove_folder(draft)
 
 
 def _write(
-    ask: JobRequest, plugin: PluginText, version: Version, folder: Path, draft: Path
+    ask: JobRequest, plugin: PluginText, version: Version, folder: Location, draft: Location
 ) -> JobReport:
     spark = ask.spark
     messages = t.current_messages(version.read(spark, "messages"), ask.first_day, ask.last_day)
@@ -70,16 +69,17 @@ def _write(
     counts |= {"rows": manifest["rows"]}
     manifest |= {"counts": counts, "errors": errors}
     path = file.with_name(f"{plugin.name}.manifest.json")
+    ask.require_lease()
     with writable(folder):
-        (draft / path.name).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        (draft / path.name).write_bytes(json.dumps(manifest, indent=1).encode())
         path.unlink(missing_ok=True)
-        (draft / file.name).rename(file)
-        (draft / path.name).rename(path)
+        (draft / file.name).replace(file)
+        (draft / path.name).replace(path)
     return JobReport(counts, [], file)
 
 
 def _assemble(
-    ask: JobRequest, plugin: PluginText, version: Version, draft: Path, file: Path
+    ask: JobRequest, plugin: PluginText, version: Version, draft: Location, file: Location
 ) -> dict[str, Any]:
     """Join the parts in order behind the header. Returns the manifest."""
     _, plugin_version = enricher.load(plugin)
@@ -106,7 +106,7 @@ def _assemble(
     return header | named
 
 
-def _lines(header: dict[str, Any], parts: Path) -> Iterator[bytes]:
+def _lines(header: dict[str, Any], parts: Location) -> Iterator[bytes]:
     yield json.dumps(header, ensure_ascii=False).encode() + b"\n"
     for part in sorted(parts.glob("part-*")):
         with part.open("rb") as file:
@@ -150,7 +150,7 @@ def _enrich_all(
 
 def _plugin(ask: JobRequest) -> PluginText:
     """The plugin of the request; its module is loaded once here, to report an error early."""
-    path = Path(ask.options["plugin"])
+    path = location(ask.options["plugin"])
     name = ask.options.get("name") or path.stem
     if not NAME.fullmatch(name):
         raise Usage(

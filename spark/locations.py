@@ -1,0 +1,269 @@
+"""Locations by URL: files and folders of this machine, or of object storage. Needs no Spark.
+
+One of this machine is a `pathlib.Path`. One in object storage has the methods of `Path` that
+jobs use, and its text is the URL that the engine reads. Keys come from files or from the
+environment, and are never part of a URL, an argument or an error.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from errno import EIO, ENOENT
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, TypeAlias, cast
+from urllib.parse import unquote, urlsplit
+
+SCHEME = "s3a"
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+VARIABLES = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ALLOW_HTTP", *(f"{key}_FILE" for key in KEYS))
+"""What processes of executors need too. None of them is a secret."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+STATUS = re.compile(r"status code\W+(?:31m\W+0m\s)?(\d{3})\b")
+CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
+REGION = "us-east-1"  # what servers without regions expect
+RETRIES_MAX = 3
+REQUEST_SECONDS_MAX, CONNECT_SECONDS_MAX = 120, 10
+
+
+class ObjectStat(NamedTuple):
+    """As `os.stat` names them."""
+
+    st_size: int
+    st_ctime_ns: int
+
+
+@dataclass(frozen=True, order=True)
+class ObjectPath:
+    """A file or a folder of a bucket. OSError is raised as by `Path`."""
+
+    bucket: str
+    key: str = ""
+    known: ObjectStat | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return f"{SCHEME}://{self.bucket}/{self.key}".rstrip("/")
+
+    def __truediv__(self, name: str) -> ObjectPath:
+        return ObjectPath(self.bucket, f"{self.key}/{name}".strip("/"))
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.key).name
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.key).stem
+
+    @property
+    def parent(self) -> ObjectPath:
+        return ObjectPath(self.bucket, self.key.rpartition("/")[0])
+
+    def with_name(self, name: str) -> ObjectPath:
+        return self.parent / name
+
+    def relative_to(self, folder: ObjectPath) -> PurePosixPath:
+        return PurePosixPath(self.key).relative_to(folder.key)
+
+    def resolve(self) -> ObjectPath:
+        return self
+
+    def as_uri(self) -> str:
+        return str(self)
+
+    def absolute(self) -> ObjectPath:
+        return self
+
+    def exists(self) -> bool:
+        return self.is_file() or self.is_dir()
+
+    def is_file(self) -> bool:
+        try:
+            self.stat()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_dir(self) -> bool:
+        """A folder exists as long as it has a file."""
+        return next(self._listed(chunk=1), None) is not None
+
+    def stat(self) -> ObjectStat:
+        if self.known is not None:
+            return self.known
+        with self._request() as (storage, store):
+            return _stat(storage.head(store, self.key))
+
+    def lstat(self) -> ObjectStat:
+        return self.stat()
+
+    def rglob(self, pattern: str) -> Iterator[ObjectPath]:
+        return (path for path in self._listed() if fnmatchcase(path.name, pattern))
+
+    def glob(self, pattern: str) -> Iterator[ObjectPath]:
+        """Files, and folders without what is known of files."""
+        parts, folders = pattern.split("/"), set()
+        for path in self._listed():
+            names = str(path.relative_to(self)).split("/")
+            matches = all(map(fnmatchcase, names, parts)) and len(names) >= len(parts)
+            entry = path if len(names) == len(parts) else self / "/".join(names[: len(parts)])
+            if matches and entry not in folders:
+                folders.add(entry)
+                yield entry
+
+    def read_bytes(self) -> bytes:
+        with self._request() as (storage, store):
+            return bytes(storage.get(store, self.key).bytes())
+
+    def open(self, mode: str = "rb") -> Any:
+        """A file to read, or to write as a whole: an error in the block leaves no object."""
+        if mode == "rb":
+            return io.BytesIO(self.read_bytes())
+        with self._request() as (storage, store):
+            return storage.open_writer(store, self.key)
+
+    def write_bytes(self, content: bytes) -> None:
+        """Write the object as a whole."""
+        self.put(content, "overwrite")
+
+    def put(self, content: bytes, mode: Any) -> str:
+        """Write the object as a whole, if `mode` holds: "overwrite", "create", or the `e_tag` that
+        it has. Returns its new tag. Raises FileExistsError otherwise."""
+        with self._request() as (storage, store):
+            put = storage.put(store, self.key, content, mode=mode, use_multipart=False)
+            return str(put["e_tag"])
+
+    def read_tagged(self) -> tuple[bytes, str, int]:
+        """The content, its tag, and the time of the server at which it was written, in seconds."""
+        with self._request() as (storage, store):
+            got = storage.get(store, self.key)
+            meta = got.meta
+            return bytes(got.bytes()), str(meta["e_tag"]), int(meta["last_modified"].timestamp())
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        with self._request() as (storage, store):
+            storage.delete(store, self.key)
+
+    def replace(self, target: ObjectPath) -> ObjectPath:
+        with self._request() as (storage, store):
+            storage.rename(store, self.key, target.key)
+        return target
+
+    def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
+        """Folders of object storage need no making."""
+
+    def _listed(self, chunk: int = 1000) -> Iterator[ObjectPath]:
+        with self._request() as (storage, store):
+            for page in storage.list(store, prefix=self.key or None, chunk_size=chunk):
+                for entry in page:
+                    if entry["path"] != self.key:  # an object that stands for the folder
+                        yield ObjectPath(self.bucket, entry["path"], _stat(entry))
+
+    @contextmanager
+    def _request(self) -> Iterator[tuple[Any, Any]]:
+        """The library and the bucket. Its errors become OSError, without the server's words."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+        try:
+            yield obstore, _store(self.bucket, *sorted(options().items()))
+        except FileNotFoundError:
+            raise FileNotFoundError(ENOENT, "does not exist", str(self)) from None
+        except (AlreadyExistsError, PreconditionError):
+            raise FileExistsError(EIO, "was written by another process", str(self)) from None
+        except (BaseError, OSError, ValueError) as error:
+            raise OSError(EIO, _reason(str(error)), str(self)) from None
+
+
+Location: TypeAlias = Path
+"""Also an ObjectPath, which has the methods of `Path` that jobs use."""
+
+
+def location(text: str) -> Location:
+    """The location of an argument: a path, or a URL with `file:` or `s3a:`. Others are refused,
+    because a path of that name would be a directory of this machine."""
+    if not URL.match(text):
+        return Path(text)
+    parts = urlsplit(text)
+    if parts.username is not None:
+        raise ArgumentTypeError("a URL must not contain a key: use files or the environment")
+    if parts.scheme == SCHEME and parts.netloc:
+        return cast(Location, ObjectPath(parts.netloc, unquote(parts.path).strip("/")))
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise ArgumentTypeError(f"{parts.scheme}: is not supported; use a directory, file: or s3a:")
+    return Path(unquote(parts.path))
+
+
+def stored(path: Any) -> ObjectPath | None:
+    """The location, if it is in object storage."""
+    return path if isinstance(path, ObjectPath) else None
+
+
+def options() -> dict[str, str]:
+    """How object storage is reached, for the libraries in Python. Without files with keys they find
+    them by themselves: in the environment, or from the machine that this runs on."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or REGION
+    chosen = {
+        "aws_region": region,
+        "aws_virtual_hosted_style_request": "false" if endpoint else "true",
+        **{name.lower(): key for name, key in keys().items()},
+    }
+    if endpoint:
+        host = urlsplit(endpoint).hostname
+        plain = host in LOOPBACK or os.environ.get("AWS_ALLOW_HTTP") == "true"
+        chosen |= {"aws_endpoint": endpoint, "aws_allow_http": "true" if plain else "false"}
+    return chosen
+
+
+def keys() -> dict[str, str]:
+    """The keys in the files that AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE name, by the
+    variables that libraries read. Raises OSError."""
+    files = {name: os.environ.get(f"{name}_FILE") for name in KEYS}
+    return {name: Path(file).read_text().strip() for name, file in files.items() if file}
+
+
+@cache
+def _store(bucket: str, *chosen_options: tuple[str, str]) -> Any:
+    from obstore.store import S3Store
+
+    chosen = dict(chosen_options)
+    plain = chosen.pop("aws_allow_http", "false") == "true"
+    given: Any = {name.removeprefix("aws_"): value for name, value in chosen.items()}
+    given["virtual_hosted_style_request"] = given["virtual_hosted_style_request"] == "true"
+    return S3Store(
+        bucket,
+        client_options={
+            "allow_http": plain,
+            "timeout": timedelta(seconds=REQUEST_SECONDS_MAX),
+            "connect_timeout": timedelta(seconds=CONNECT_SECONDS_MAX),
+        },
+        retry_config={
+            "max_retries": RETRIES_MAX,
+            "retry_timeout": timedelta(seconds=REQUEST_SECONDS_MAX),
+        },
+        **given,
+    )
+
+
+def _stat(entry: Any) -> ObjectStat:
+    return ObjectStat(entry["size"], int(entry["last_modified"].timestamp() * 1e9))
+
+
+def _reason(text: str) -> str:
+    """What an error of object storage means, without addresses and the server's words."""
+    status, code = STATUS.search(text), CODE.search(text)
+    if "BadScheme" in text:
+        return "the address is not encrypted: use https:, or set AWS_ALLOW_HTTP=true"
+    if status is None:
+        return "the object storage can't be reached, or has no keys"
+    return f"the object storage answered {status[1]} {code[1] if code else ''}".strip()

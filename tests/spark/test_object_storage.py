@@ -1,0 +1,188 @@
+"""Jobs in object storage: one writer at a time, and no key in any output."""
+
+import json
+
+import obstore
+import pytest
+
+from spark import lease, locations, run, session
+from spark.errors import OutputBusy
+from spark.jobs.ingest import job as ingest
+from spark.lease import Lease
+from spark.locations import location
+from tests.spark import lakes
+from tests.spark.delivery_log import DeliveryLog
+from tests.spark.test_run import Kept, without_spark
+from tests.support.s3server import ACCESS, BUCKET, SECRET, s3_server
+
+pytestmark = pytest.mark.slow  # starts a storage server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(server, monkeypatch):
+    """Object storage as users configure it."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID_FILE", str(server.keys / "access"))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY_FILE", str(server.keys / "secret"))
+    return server
+
+
+@pytest.fixture
+def storage(bucket, spark, monkeypatch):
+    """The session of the tests reads it too."""
+    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    conf.set("fs.s3a.access.key", ACCESS)
+    conf.set("fs.s3a.secret.key", SECRET)
+    for name, value in session.settings(session.EngineSettings("local")).items():
+        if name.startswith("spark.hadoop.fs.s3a."):
+            conf.set(name.removeprefix("spark.hadoop."), value)
+    return bucket
+
+
+def upload(server, folder, below):
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        server.put(f"{below}/{file.relative_to(folder)}", file.read_bytes())
+
+
+def job(capsys, *words, code=0):
+    assert run.main([*words, "--json", "--quiet"]) == code, capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert SECRET not in out + err
+    assert ACCESS not in out + err
+    return json.loads(out) if out.strip() else err
+
+
+def rows_of(spark, lake, table):
+    return ingest.silver(location(lake)).current().read(spark, table).collect()
+
+
+def test_tables_in_object_storage_have_what_was_said(storage, spark, tmp_path, capsys):
+    log, *_ = lakes.conversation()
+    log.export(tmp_path)
+    upload(storage, tmp_path, "jobs/in")
+    words = ["--in", f"s3a://{BUCKET}/jobs/in", "--out", f"s3a://{BUCKET}/jobs/lake"]
+    first = job(capsys, "activity", *words)
+    assert first["published"] == f"s3a://{BUCKET}/jobs/lake/gold/activity"
+    assert first["counts"]["messages"] == 3
+    current = {row["content_raw"] for row in rows_of(spark, words[3], "messages")
+               if row["valid_to"] is None}  # fmt: skip
+    assert current == {"[deleted]", "two", "three"}
+    names = storage.names("jobs/lake")
+    assert "runs/activity.json" in names
+    assert not [name for name in names if name.endswith(".lock") or ".probe" in name]
+    assert json.loads(without_spark(["activity", *words, "--json"]))["published"] is None
+    log.wait(days=1).say(log.topic(log.channel()), "eve", "four")
+    log.export(tmp_path / "more", after=log.last - 3)
+    upload(storage, tmp_path / "more", "jobs/in")
+    assert job(capsys, "ingest", *words)["counts"]["segments"] == 1
+    assert job(capsys, "digest", *words)["counts"]["topics"] == 2, "one has no message any more"
+    assert "gold/digest/digest.html" in storage.names("jobs/lake")
+
+
+def test_audit_delivery_archive_and_changes_work_in_object_storage(
+    storage, spark, tmp_path, capsys
+):
+    log, *_ = lakes.conversation()
+    log.export(tmp_path / "in")
+    log.snapshot(tmp_path / "in")
+    outbox = DeliveryLog("outbox")
+    outbox.add(log.now, "message.accepted", "m1")
+    outbox.add(log.now, "attempt.delivered", "m1", attempt=1)
+    outbox.export(tmp_path / "in")
+    upload(storage, tmp_path / "in", "others/in")
+    source, lake = f"s3a://{BUCKET}/others/in", f"s3a://{BUCKET}/others/lake"
+    assert job(capsys, "audit", "--in", source, "--out", lake)["counts"]["differences"] == 0
+    assert job(capsys, "delivery", "--in", source, "--out", lake)["counts"]["days"]
+    archived = job(capsys, "archive", "--in", source, "--out", f"{lake}-archive",
+                   "--before", "2027-01-01")  # fmt: skip
+    assert archived["counts"]["rows"] >= len(log.rows)
+    assert job(capsys, "archive", "--in", source, "--out", f"{lake}-archive",
+               "--before", "2027-01-01")["published"] is None  # fmt: skip
+    plugin = tmp_path / "found.py"
+    plugin.write_text(
+        "def enrich(message, config):\n"
+        "    return [{'kind': 'word', 'span': {'start': 0, 'end': 1}, 'data': {}}]\n"
+    )
+    job(capsys, "ingest", "--in", source, "--out", lake)
+    changes = job(capsys, "reenrich", "--in", lake, "--out", lake, "--plugin", str(plugin))
+    lines = storage.get("others/lake/changes/found.jsonl").splitlines()
+    assert len(lines) == changes["counts"]["rows"] + 1 > 1
+
+
+def test_second_driver_loses_with_a_sentence_and_changes_nothing(storage, tmp_path, capsys):
+    lakes.conversation()[0].export(tmp_path / "in")
+    upload(storage, tmp_path / "in", "two/in")
+    words = ["ingest", "--in", f"s3a://{BUCKET}/two/in", "--out", f"s3a://{BUCKET}/two/lake"]
+    with Lease(location(f"s3a://{BUCKET}/two/lake/.lock"), OutputBusy("")):
+        assert "another job writes to s3a://" in job(capsys, *words, code=16)
+        assert not [name for name in storage.names("two/lake") if "silver" in name]
+    assert job(capsys, *words)["published"]
+
+
+def test_run_whose_lease_was_taken_over_publishes_nothing(storage, tmp_path, capsys, monkeypatch):
+    lakes.conversation()[0].export(tmp_path / "in")
+    upload(storage, tmp_path / "in", "lost/in")
+    words = ["ingest", "--in", f"s3a://{BUCKET}/lost/in", "--out", f"s3a://{BUCKET}/lost/lake"]
+    fill = ingest.Merge._fill
+
+    def fill_and_lose(*given):
+        fill(*given)
+        storage.put("lost/lake/.lock", b"{}")
+
+    with monkeypatch.context() as slow:
+        slow.setattr(ingest.Merge, "_fill", fill_and_lose)
+        assert "another job writes to s3a://" in job(capsys, *words, code=16)
+    assert not [name for name in storage.names("lost/lake") if "silver/runs" in name]
+    obstore.delete(storage.store(), "lost/lake/.lock")
+    assert job(capsys, *words)["published"]
+
+
+def test_lease_of_a_killed_driver_is_taken_over_by_one(bucket, monkeypatch):
+    path = location(f"s3a://{BUCKET}/killed/.lock")
+    killed = Lease(path, OutputBusy("busy"))
+    killed._done.set()
+    killed._renewer.join()
+    with pytest.raises(OutputBusy):
+        Lease(path, OutputBusy("busy"))
+    monkeypatch.setattr(lease, "LEASE_SECONDS", -1)
+    other = Lease(path, OutputBusy("busy"))
+    with pytest.raises(OutputBusy, match="busy"):
+        killed.renew()
+    killed.release()  # it is not its own any more
+    other.renew()
+    other.release()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9", "can't be reached"),
+        ("AWS_ENDPOINT_URL", "http://192.0.2.1:9", "is not encrypted"),
+        ("AWS_SECRET_ACCESS_KEY_FILE", "/dev/null", "answered 403"),
+    ],
+)
+def test_storage_that_refuses_is_named_without_its_key(
+    bucket, capsys, monkeypatch, variable, value, sentence
+):
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(locations, "RETRIES_MAX", 0)
+    refused = job(
+        capsys, "ingest", "--in", f"s3a://{BUCKET}/in", "--out", f"s3a://{BUCKET}/out", code=20
+    )
+    assert "Warning: " in refused  # the record of the run is lost too
+    assert sentence in refused
+    assert f"s3a://{BUCKET}/in" in refused
+
+
+def test_key_in_a_url_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        run.main(["ingest", "--in", f"s3a://{ACCESS}:{SECRET}@{BUCKET}/in", "--out", "out"])
+    assert "must not contain a key" in capsys.readouterr().err
