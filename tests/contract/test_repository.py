@@ -143,7 +143,7 @@ SERVICE_1_29 = {
 }  # fmt: skip
 
 
-COMPOSE_FILES = ["ops/compose.yaml", "ops/spark/compose.yaml"]
+COMPOSE_FILES = ["ops/compose.yaml", "ops/spark/compose.yaml", "ops/spark/compose-s3.yaml"]
 
 
 @pytest.mark.parametrize("file", COMPOSE_FILES)
@@ -153,9 +153,8 @@ def test_compose_file_uses_only_what_the_oldest_compose_knows(file):
     for name, service in content["services"].items():
         assert set(service) - SERVICE_1_29 == set(), name
     # Without a project's name in the file, the folder's decides; the data must not depend on it.
-    assert {each["name"] for each in content["volumes"].values()} == {
-        f"agentlip_{name}" for name in content["volumes"]
-    }
+    volumes = content.get("volumes", {})
+    assert {each["name"] for each in volumes.values()} == {f"agentlip_{name}" for name in volumes}
 
 
 def test_compose_files_have_the_schema_of_compose_2():
@@ -166,7 +165,7 @@ def test_compose_files_have_the_schema_of_compose_2():
 
 @pytest.mark.container
 @pytest.mark.parametrize(
-    "profile", [[], *(["--profile", name] for name in ("tls", "monitoring", "job"))]
+    "profile", [[], *(["--profile", name] for name in ("tls", "monitoring", "spark", "job"))]
 )
 @pytest.mark.parametrize("file", COMPOSE_FILES)
 def test_compose_of_this_machine_accepts_the_file(profile, file):

@@ -85,7 +85,7 @@ def documents(name):
     return [each for each in yaml.safe_load_all((ROOT / "ops/spark" / name).read_text()) if each]
 
 
-MANIFESTS = ["storage.yaml", "job.yaml", "cluster.yaml"]
+MANIFESTS = ["storage.yaml", "job.yaml", "cluster.yaml", "cluster-s3.yaml"]
 
 
 def pods(name):
@@ -98,7 +98,7 @@ def pods(name):
 
 def test_every_manifest_is_checked_here():
     files = [path.name for path in tracked("ops/spark/*") if path.parent.name != "jobs"]
-    assert sorted(files) == sorted([*MANIFESTS, "compose.yaml"])
+    assert sorted(files) == sorted([*MANIFESTS, "compose.yaml", "compose-s3.yaml"])
 
 
 @pytest.mark.spark
@@ -107,11 +107,12 @@ def test_kubernetes_takes_the_manifest(name):
     """Against Kubernetes' own schemas; a field that it does not know is an error."""
     validate = pytest.importorskip("kubernetes_validate")
     assert documents(name)
-    for each in documents(name):
+    template = [each["data"]["pod.yaml"] for each in documents(name) if each["kind"] == "ConfigMap"]
+    for each in [*documents(name), *map(yaml.safe_load, template)]:
         validate.validate(each, validate.latest_version(), strict=True)
 
 
-@pytest.mark.parametrize("name", ["job.yaml", "cluster.yaml"])
+@pytest.mark.parametrize("name", ["job.yaml", "cluster.yaml", "cluster-s3.yaml"])
 def test_pods_have_no_privilege_and_name_arguments_that_the_main_takes(name):
     results = list(pods(name))
     assert results

@@ -1,0 +1,216 @@
+"""Containers without any shared folder: object storage is all that they have in common."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import docker
+import obstore
+import pytest
+from obstore.store import S3Store
+
+from tests.support.s3server import ACCESS, BUCKET, SECRET
+from tests.support.until import until
+from tests.system.checkout import LABELS, ROOT
+from tests.system.spark_jobs import JOB_SECONDS_MAX, SMALL, Jobs, sayings
+
+pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("deltalake")
+import deltalake
+
+from tests.spark.delivery_log import DeliveryLog
+from tests.spark.log import START, write_segment
+
+pytestmark = [pytest.mark.container, pytest.mark.spark]
+
+FILE = "ops/spark/compose-s3.yaml"
+IN, LAKE = f"s3a://{BUCKET}/export", f"s3a://{BUCKET}/lake"
+ROWS = 40_000
+WEED = Path(sys.executable).with_name("weed").resolve()
+SERVER = (
+    "exec /weed server -dir=/scratch -ip=s3 -ip.bind=0.0.0.0 -s3 -s3.config=/config/s3.json"
+    " -master.volumeSizeLimitMB=64 -volume.max=50 -master.telemetry=false -s3.port.iceberg=0"
+    " -s3.port.lance=0"
+)
+
+
+class Cluster:
+    """The compose file with a project of its own, and a storage server in its network."""
+
+    def __init__(self, engine: docker.DockerClient, image: str, path: Path) -> None:
+        self._engine, self._image, self._path = engine, image, path
+        self.project = f"agentlip-{uuid4().hex[:12]}"
+        self._asked: dict[str, int] = {}
+        keys = path / "keys"
+        keys.mkdir(parents=True)
+        for name, text in {"access": ACCESS, "secret": SECRET, "cluster": uuid4().hex * 2}.items():
+            (keys / name).write_text(text)
+            (keys / name).chmod(0o444)
+        self._env = os.environ | {
+            "SPARK_IMAGE": image, "SPARK_SECRET": str(keys / "cluster"), "SPARK_KEYS": str(keys),
+            "SPARK_MEMORY": "1300m", "SPARK_EXECUTOR_MEMORY": "512m",
+            "AWS_ENDPOINT_URL": "http://s3:8333", "AWS_ALLOW_HTTP": "true",
+        }  # fmt: skip
+
+    def run(self, *words: str, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
+        command = [ROOT / "ops/engine", "compose", "-f", FILE, "-p", self.project, *words]
+        done = subprocess.run(
+            command, cwd=ROOT, env=self._env, capture_output=True, text=True,
+            timeout=JOB_SECONDS_MAX, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        assert expect is None or done.returncode == expect, done.stdout + done.stderr
+        assert SECRET not in done.stdout + done.stderr
+        return done
+
+    def start(self) -> None:
+        self.run("up", "-d", "master", "worker-1", "worker-2")
+        config = self._path / "s3.json"
+        identity = {"name": "test", "credentials": [{"accessKey": ACCESS, "secretKey": SECRET}],
+                    "actions": ["Admin", "Read", "Write", "List", "Tagging"]}  # fmt: skip
+        config.write_text(json.dumps({"identities": [identity]}))
+        config.chmod(0o444)
+        network = self._engine.networks.get(f"{self.project}_cluster")
+        self.storage = self._engine.containers.create(
+            self._image, ["-c", SERVER], entrypoint="/bin/sh", labels=LABELS,
+            volumes={str(WEED): {"bind": "/weed", "mode": "ro"},
+                     str(config): {"bind": "/config/s3.json", "mode": "ro"}},
+        )  # fmt: skip
+        network.connect(self.storage, aliases=["s3"])
+        self.storage.start()
+        self.storage.reload()
+        networks = self.storage.attrs["NetworkSettings"]["Networks"]
+        self.endpoint = f"http://{networks[network.name]['IPAddress']}:8333"
+        until(self._stores, 120, "the storage server accepts files", 0.5)
+        master = self.container("master")
+        until(lambda: master.logs().count(b"Registering worker") == 2, 120, "two workers")
+
+    def container(self, service: str) -> Any:
+        labels = [f"com.docker.compose.project={self.project}",
+                  f"com.docker.compose.service={service}"]  # fmt: skip
+        (made,) = self._engine.containers.list(filters={"label": labels})
+        return made
+
+    def store(self) -> S3Store:
+        return S3Store(
+            BUCKET, endpoint=self.endpoint, region="us-east-1", access_key_id=ACCESS,
+            secret_access_key=SECRET, virtual_hosted_style_request=False,
+            client_options={"allow_http": True, "timeout": timedelta(seconds=20)},
+        )  # fmt: skip
+
+    def _stores(self) -> bool:
+        try:
+            obstore.put(self.store(), "probe", b"1", use_multipart=False)
+        except obstore.exceptions.BaseError:
+            return False
+        return True
+
+    def upload(self, folder: Path) -> None:
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            obstore.put(self.store(), f"export/{file.relative_to(folder)}", file.read_bytes())
+
+    def job(self, *words: str, expect: int = 0) -> dict[str, Any]:
+        done = self.run("run", "--rm", "-T", "job", *words, "--json", expect=expect)
+        lines = done.stdout.strip().splitlines()
+        return json.loads(lines[-1]) if lines else {"error": done.stderr}
+
+    def job_while_a_worker_dies(self, worker: str, *words: str) -> dict[str, Any]:
+        """Kills the worker as soon as the engine runs tasks, and starts it again."""
+        self._asked[worker] = self.container(worker).logs().count(b"Asked to launch executor")
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(self.job, *words, "--partitions", "8")
+            until(lambda: running.done() or self._runs_executors(worker), 200, "an executor")
+            self.container(worker).kill()
+            self.run("up", "-d", "worker-1", "worker-2")
+            return running.result()
+
+    def _runs_executors(self, worker: str) -> bool:
+        """Whether the worker has more of them than before the job."""
+        asked = self.container(worker).logs().count(b"Asked to launch executor")
+        return bool(asked > self._asked.get(worker, 0))
+
+    def rows(self, table: str) -> list[str]:
+        options = {"aws_endpoint": self.endpoint, "aws_allow_http": "true",
+                   "aws_region": "us-east-1", "aws_access_key_id": ACCESS,
+                   "aws_secret_access_key": SECRET}  # fmt: skip
+        opened = deltalake.DeltaTable(f"s3://{BUCKET}/lake/{table}", storage_options=options)
+        return sorted(map(repr, opened.to_pyarrow_table().to_pylist()))
+
+
+@pytest.fixture
+def cluster(engine: docker.DockerClient, spark_image: str, tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(engine, spark_image, tmp_path / "cluster")
+    try:
+        made.start()
+        yield made
+    finally:
+        if hasattr(made, "storage"):
+            made.storage.remove(force=True, v=True)
+        made.run("down", "--volumes", "--timeout", "5", expect=None)
+        project = {"label": f"com.docker.compose.project={made.project}"}
+        for left in engine.containers.list(all=True, filters=project):
+            left.remove(force=True, v=True)
+
+
+def test_jobs_on_a_cluster_without_a_shared_folder_survive_a_killed_worker(
+    cluster: Cluster, jobs: Jobs
+) -> None:
+    write_segment(jobs.source, "2026-02-01", sayings(ROWS))
+    outbox = DeliveryLog("outbox")
+    for number in range(200):
+        at = START + timedelta(seconds=number)
+        outbox.add(at, "message.accepted", f"m{number}")
+        outbox.add(at + timedelta(seconds=1), "attempt.delivered", f"m{number}", attempt=1)
+    outbox.export(jobs.source)
+    cluster.upload(jobs.source)
+    jobs.run("activity", "--in", "/data/in", "--out", "/data/lake", *SMALL)
+
+    ingested = cluster.job_while_a_worker_dies("worker-1", "ingest", "--in", IN, "--out", LAKE)
+    assert ingested["counts"]["rows"] == ROWS
+    assert cluster.rows("silver/messages") == sorted(map(repr, jobs.rows("messages")))
+    cluster.job_while_a_worker_dies("worker-2", "activity", "--in", IN, "--out", LAKE)
+    for table in ("activity", "pairs", "spans", "topics"):
+        assert cluster.rows(f"gold/activity/{table}") == sorted(map(repr, jobs.rows(table)))
+    delivered = cluster.job_while_a_worker_dies("worker-1", "delivery", "--in", IN, "--out", LAKE)
+    assert delivered["counts"]["rows"] == 400
+    refused = cluster.job(
+        "erase", "--in", IN, "--out", LAKE, "--order", f"s3a://{BUCKET}/order.json", expect=2
+    )
+    assert "erase works on directories only" in refused["error"]
+    assert cluster.job("activity", "--in", IN, "--out", LAKE)["published"] is None
+
+
+def test_one_of_two_drivers_at_once_loses_and_damages_nothing(cluster: Cluster, jobs: Jobs) -> None:
+    write_segment(jobs.source, "2026-02-01", sayings(ROWS))
+    cluster.upload(jobs.source)
+    words = ("ingest", "--in", IN, "--out", LAKE, "--master", "local[1]", "--json")
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(cluster.run, "run", "--rm", "-T", "job", *words, expect=None)
+            for _ in range(2)
+        ]
+        done = sorted((run.result() for run in runs), key=lambda run: run.returncode)
+    assert [run.returncode for run in done] == [0, 16]
+    assert f"another job writes to {LAKE}" in done[1].stderr
+    assert len(cluster.rows("silver/messages")) == ROWS
+    assert len(cluster.rows("silver/runs")) == 1
+
+
+def test_executors_with_folders_of_their_own_are_named_and_nothing_is_published(
+    cluster: Cluster, jobs: Jobs
+) -> None:
+    write_segment(jobs.source, "2026-02-01", sayings(500))
+    cluster.upload(jobs.source)
+    done = cluster.run(
+        "run", "--rm", "-T", "job", "ingest", "--in", IN, "--out", "/data/lake", expect=22
+    )
+    hosts = {cluster.container(name).short_id for name in ("worker-1", "worker-2")}
+    assert any(f"Error: executor {host}" in done.stderr for host in hosts)
+    assert "cannot read /data/lake/.probe-" in done.stderr
+    assert "published" not in done.stdout
