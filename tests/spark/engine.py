@@ -1,5 +1,7 @@
 """Settings of the engine for a few rows: planning and compiling are nearly all of the work."""
 
+from pathlib import Path
+
 SETTINGS = {
     # Tests make thousands of tables; each that is cached holds some megabytes.
     "spark.databricks.delta.delta.log.cacheSize": "20",
@@ -13,3 +15,10 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.ui.explainMode": "simple",  # a text of each plan, which nobody reads here
 }
+
+
+def configure(folder: Path) -> dict[str, str]:
+    """Write the settings to `folder`. Returns variables for a process that starts a session."""
+    lines = [f"{name} {value}\n" for name, value in SETTINGS.items()]
+    (folder / "spark-defaults.conf").write_text("".join(lines))
+    return {"SPARK_CONF_DIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}

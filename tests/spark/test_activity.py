@@ -158,7 +158,9 @@ def test_late_segment_recounts_the_days_it_touches_and_keeps_the_files_of_others
     assert lake.is_up_to_date()
 
 
-def test_rename_changes_titles_and_no_day(spark, lake, tmp_path):
+def test_rename_changes_titles_and_no_day_and_another_schema_counts_all_again(
+    spark, ask, lake, tmp_path
+):
     log = Log()
     topic = log.topic(log.channel(), "old")
     log.say(topic)
@@ -177,65 +179,41 @@ def test_rename_changes_titles_and_no_day(spark, lake, tmp_path):
     assert ["name='general'" in row for row in rows["channels"]] == [True]
     assert lake.is_up_to_date()
 
-
-def test_requested_days_leave_the_others_stale_until_a_run_without_dates(spark, lake, tmp_path):
-    log = Log()
-    topic = log.topic(log.channel())
-    log.say(topic)
-    for sender in "abcabc":
-        log.wait(days=1).say(topic, sender)
-    log.export(tmp_path / "in")
-    lake.ingest()
-    first, last = days_of(log)
-    report = lake.count(first_day=last, last_day=last)
-    (stale,) = [result for result in report.results if result.failed]
-    assert (stale.name, stale.failed) == ("activity.stale", (last - first).days)
-    assert "run activity without dates" in stale.note
-    assert not lake.is_up_to_date()
-    report = lake.count()
-    assert [result for result in report.results if result.failed] == []
-    lake.count(out=tmp_path / "whole")
-    assert lake.rows(spark) == lake.rows(spark, tmp_path / "whole")
-
-
-def test_gold_of_the_former_schema_is_counted_again_and_that_of_a_newer_one_refused(
-    lake, ask, tmp_path
-):
-    log = Log()
-    log.say(log.topic(log.channel()))
-    log.export(tmp_path / "in")
-    lake.ingest()
-    lake.count()
-
     root = plan.gold(ask()).root
-    record_run(root, "activity-3", {}, 2)
+    record_run(root, "activity-3", {}, 3)
     with pytest.raises(SchemaVersionUnknown):
         lake.count()
-    record_run(root, "activity-1", {}, 3)
+    record_run(root, "activity-1", {}, 4)
     assert not lake.is_up_to_date()
     assert lake.count().counts["messages"] == 1
     assert lake.is_up_to_date()
 
 
-def test_days_computed_apart_are_days_computed_together(spark, ask, tmp_path):
+def test_requested_days_leave_the_others_stale_and_together_are_a_run_without_dates(
+    spark, lake, tmp_path
+):
     log = noise(seed=8, count=60)
     log.export(tmp_path / "in")
-    ingest.run(ask())
+    lake.ingest()
     first, last = days_of(log)
-
-    def run(out, *days):
-        for day in days:
-            job.run(ask(source=tmp_path / "out", out=out, first_day=day[0], last_day=day[1]))
-        return {
-            table: sorted(map(repr, plan.gold(ask(out=out)).current().read(spark, table).collect()))
-            for table in ("activity", "pairs", "spans")
-        }
-
     middle = first + (last - first) / 2
-    whole = run(tmp_path / "whole", (first, last))
-    halves = run(tmp_path / "halves", (middle + timedelta(days=1), last), (first, middle))
-    assert halves == whole
-    assert run(tmp_path / "halves", (first, middle)) == whole
+    report = lake.count(first_day=middle + timedelta(days=1), last_day=last)
+    (stale,) = [result for result in report.results if result.failed]
+    days = {row["ts"].date() for row in log.rows if row["name"].startswith("message.")}
+    assert (stale.name, stale.failed) == ("activity.stale", sum(day <= middle for day in days))
+    assert "run activity without dates" in stale.note
+    assert not lake.is_up_to_date()
+    lake.count(first_day=first, last_day=middle)
+    whole = tmp_path / "whole"
+    assert lake.count(out=whole).results[-1].failed == 0
+    halves, together = lake.rows(spark), lake.rows(spark, whole)
+    assert {table: halves[table] for table in job.schema.DAILY} == {
+        table: together[table] for table in job.schema.DAILY
+    }
+    report = lake.count()
+    assert [result for result in report.results if result.failed] == []
+    assert lake.rows(spark) == together
+    assert lake.is_up_to_date()
 
 
 def test_day_that_a_restore_took_back_is_counted_no_more(spark, ask, tmp_path):

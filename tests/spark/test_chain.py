@@ -2,9 +2,11 @@
 
 import json
 import subprocess
+import tomllib
 
 import pytest
 
+from tests.spark import engine
 from tests.support.chromium import browser_page
 from tests.support.commands import ROOT, environment
 from tests.support.until import until
@@ -36,9 +38,14 @@ def list_runs(workspace, job, state):
     return [agentlip(workspace, "jobs", "show", run["id"]) for run in runs if run["state"] == state]
 
 
-def test_new_segments_lead_to_a_report_in_the_browser(workspace):
+def test_new_segments_lead_to_a_report_in_the_browser(workspace, tmp_path):
+    command = [str(BIN / "python"), str(ROOT / "spark/run.py")]
+    quick = [f"{name}={value}" for name, value in engine.configure(tmp_path).items()]
+    settings = SOON | {"AGENTLIP_JOBS__SPARK": json.dumps(["env", *quick, *command])}
     up = [ROOT / "ops/up", "--with-spark", "--workspace", workspace, "--port", "0", "--no-limits"]
-    subprocess.run(up, env=environment(**SOON), check=True, timeout=SECONDS_MAX)
+    subprocess.run(up, env=environment(**settings), check=True, timeout=SECONDS_MAX)
+    written = tomllib.loads((workspace / "agentlip.toml").read_text())
+    assert written["jobs"]["spark"] == ["env", "SPARK_LOCAL_IP=127.0.0.1", *command]
     assert sorted(path.stem for path in (workspace / "jobs").iterdir()) == sorted(CHAIN)
     agentlip(workspace, "channel", "create", "plans")
     agentlip(workspace, "topic", "create", "--channel", "plans", "budget")

@@ -136,6 +136,20 @@ def test_no_file_has_the_content_and_all_other_rows_stay(ask, spark, tmp_path, l
     verified = job.run(ask(options={"verify": str(report.path)}))
     assert verified.counts["segments"] == len(made["segments"])
 
+    # Verification sees a changed row, and content that came back.
+    held = next(iter(bronze.every(tmp_path / "in/events").values()))
+    rows = pq.ParquetFile(held.path).read().to_pylist()
+    day = rows[0]["ts"].date().isoformat()
+    write_segment(tmp_path / "in", day, [{**rows[0], "data_json": "{}"}, *rows[1:]])
+    with pytest.raises(WrongHash):
+        job.run(ask(options={"verify": str(report.path)}))
+    for manifest in (tmp_path / "in/events").rglob(f"*{segments.MANIFEST}"):
+        segments.read_manifest(manifest).path.unlink()
+        manifest.unlink()
+    log.export(tmp_path / "in", after=5)
+    with pytest.raises((ChecksFailed, WrongHash)):
+        job.run(ask(options={"verify": str(report.path)}))
+
 
 def test_silver_is_what_ingest_makes_of_the_erased_segments(ask, spark, tmp_path, lake):
     """With senders renamed; gold is counted again, and a second run changes nothing."""
@@ -191,25 +205,29 @@ def test_dry_run_changes_nothing(ask, spark, tmp_path, lake):
     assert (texts(tmp_path / "in"), texts(tmp_path / "out")) == before
 
 
-@pytest.mark.parametrize("step", [1, 6])
-def test_run_that_is_killed_ends_the_same_when_run_again(ask, spark, tmp_path, lake, step,
-                                                         monkeypatch):  # fmt: skip
-    """Stopped before the plan and before the certificate; for the middle, see below."""
-    steps = {"left": step}
+def test_run_that_is_killed_twice_ends_the_same_when_run_again(
+    ask, spark, tmp_path, lake, monkeypatch
+):
+    """Stopped before the plan, then before the certificate; for the middle, see below."""
+    left = 0
 
     class Killed(BaseException):
         pass
 
     def replace(source, target):
-        if not steps["left"]:
+        nonlocal left
+        if not left:
             raise Killed
-        steps["left"] -= 1
+        left -= 1
         return real(source, target)
 
     real = os.replace
     monkeypatch.setattr(os, "replace", replace)
-    with pytest.raises(Killed):
-        run(ask, tmp_path, senders=["ann"], sender_becomes="former")
+    for step in (1, 6):
+        left = step
+        with pytest.raises(Killed):
+            run(ask, tmp_path, senders=["ann"], sender_becomes="former")
+        assert not list((tmp_path / "out/erasures").rglob("certificate-*"))
     monkeypatch.undo()
     report = run(ask, tmp_path, senders=["ann"], sender_becomes="former")
     assert with_secret(tmp_path / "in") == []
@@ -284,23 +302,6 @@ def test_json_lines_and_replaced_segments_are_erased_too(ask, spark, tmp_path):
     assert with_secret(tmp_path / "in") == []
     for each in bronze.every(tmp_path / "in/events").values():
         segments.verify(each)
-
-
-def test_verification_sees_a_changed_row_and_content_that_came_back(ask, spark, tmp_path, lake):
-    log, message = lake
-    report = run(ask, tmp_path, messages=[message])
-    held = next(iter(bronze.every(tmp_path / "in/events").values()))
-    rows = pq.ParquetFile(held.path).read().to_pylist()
-    day = rows[0]["ts"].date().isoformat()
-    write_segment(tmp_path / "in", day, [{**rows[0], "data_json": "{}"}, *rows[1:]])
-    with pytest.raises(WrongHash):
-        job.run(ask(options={"verify": str(report.path)}))
-    for manifest in (tmp_path / "in/events").rglob(f"*{segments.MANIFEST}"):
-        segments.read_manifest(manifest).path.unlink()
-        manifest.unlink()
-    log.export(tmp_path / "in", after=5)
-    with pytest.raises((ChecksFailed, WrongHash)):
-        job.run(ask(options={"verify": str(report.path)}))
 
 
 @pytest.mark.parametrize(

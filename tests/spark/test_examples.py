@@ -13,6 +13,7 @@ from spark import connect
 from spark.jobs.ingest import job as ingest
 from spark.progress import ProgressReporter
 from spark.request import JobRequest
+from tests.spark import engine
 from tests.spark.conftest import NOW
 from tests.spark.log import Log
 from tests.support.gold import (
@@ -105,7 +106,7 @@ def test_notebook_runs_over_spark_connect(lake, tmp_path):
         **os.environ,
         "AGENTLIP_LAKE": str(lake),
         "SPARK_REMOTE": "local[1]",
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **engine.configure(tmp_path),
         "SPARK_LOCAL_DIRS": str(tmp_path),
     }
     done = subprocess.run(

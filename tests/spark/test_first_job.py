@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from tests.contract.test_docs import FENCE
+from tests.spark import engine
 from tests.support.commands import ROOT, environment
 from tests.support.servedhub import serve
 
@@ -45,14 +46,14 @@ def test_first_job_runs_as_printed(tmp_path):
     (bin_ / "agentlip").write_text(f"#!{sys.executable}\n{COMMAND}\n")
     (bin_ / "agentlip").chmod(0o755)
     path = f"{bin_}:{environment()['PATH']}"
-    printed = []
+    quick, printed = engine.configure(tmp_path), []
     for arguments in (
         ["bash", "-eu", "-c", without_container(first, workspace)],
         [sys.executable, "-c", program],
         ["bash", "-eu", "-c", report],
     ):
         done = subprocess.run(
-            arguments, cwd=workspace, env=environment(PATH=path, SPARK_LOCAL_IP="127.0.0.1"),
+            arguments, cwd=workspace, env=environment(PATH=path, **quick),
             capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
