@@ -212,5 +212,5 @@ def test_executors_with_folders_of_their_own_are_named_and_nothing_is_published(
     )
     hosts = {cluster.container(name).short_id for name in ("worker-1", "worker-2")}
     assert any(f"Error: executor {host}" in done.stderr for host in hosts)
-    assert "cannot read /data/lake/.probe-" in done.stderr
+    assert "cannot write /data/lake/.probe-" in done.stderr
     assert "published" not in done.stdout
