@@ -41,10 +41,6 @@ class SchemaVersionUnknown(JobError):
     hint = "a newer program wrote it: use the image of that version"
 
 
-class SchemaOutdated(SchemaVersionUnknown):
-    hint = "run ingest with all segments, which makes the tables again"
-
-
 class ColumnsDiffer(SchemaVersionUnknown):
     hint = "export these segments again, or skip them: ingest --quarantine-segments"
 

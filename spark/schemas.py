@@ -50,10 +50,7 @@ def struct(columns: list[dict[str, Any]]) -> t.StructType:
 
     kinds = types()
     return t.StructType(
-        [
-            t.StructField(column["name"], kinds[column["type"]], column["nullable"])
-            for column in columns
-        ]
+        [t.StructField(column["name"], kinds[column["type"]]) for column in columns]
     )
 
 
@@ -73,24 +70,3 @@ def partitions(name: str) -> dict[str, str | None]:
 def ranges(name: str) -> dict[str, str]:
     """The id whose range each file of a table remembers, by table."""
     return {table["name"]: table["ranges"] for table in load(name)["tables"] if "ranges" in table}
-
-
-def differences(actual: t.StructType, promised: t.StructType) -> list[str]:
-    """A message for each difference between the columns of `actual` and `promised`."""
-    there = {field.name: field.dataType for field in actual}
-    problems = []
-    for field in promised:
-        if field.name not in there:
-            problems.append(f"column {field.name} is missing")
-        elif _plain(there[field.name]) != _plain(field.dataType):
-            kind = there[field.name].simpleString()
-            problems.append(f"{field.name} is {kind}, not {field.dataType.simpleString()}")
-    expected = set(promised.names)
-    return problems + [
-        f"column {name} is not in the schema" for name in actual.names if name not in expected
-    ]
-
-
-def _plain(kind: t.DataType) -> str:
-    """The type without the nullability inside arrays and maps."""
-    return str(kind.simpleString())

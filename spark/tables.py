@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
@@ -32,7 +32,7 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from spark import schemas
-from spark.errors import ChecksFailed, OutputBusy, SchemaOutdated, SchemaVersionUnknown, SegmentTorn
+from spark.errors import ChecksFailed, OutputBusy, SchemaVersionUnknown, SegmentTorn
 from spark.files import writable
 from spark.locations import SCHEME, Location, location, options
 
@@ -43,26 +43,10 @@ if TYPE_CHECKING:
 RUNS = "runs"
 ALL = None  # replaces the whole table
 LOST = "run the job again with another output directory"
+REMAKE = "remove its directories silver and gold, and run the jobs with all segments"
 HISTORY = "interval 30 days"  # in which former versions can be read
-RUN_COLUMNS = {"number": "int64", "schema": "string", "versions": "string", "memory": "string",
-               "ended_at": "timestamp_us_utc"}  # fmt: skip
-TYPES: dict[str, Any] = {
-    "boolean": "boolean",
-    "date": "date",
-    "double": "double",
-    "int64": "long",
-    "map<int64,int64>": {
-        "type": "map", "keyType": "long", "valueType": "long", "valueContainsNull": True
-    },
-    "map<string,string>": {
-        "type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True
-    },
-    "string": "string",
-    "strings": {"type": "array", "elementType": "string", "containsNull": True},
-    "timestamp_us_utc": "timestamp",
-}  # fmt: skip
 # Minimum and maximum of these are in the log. Those of texts would outlive an erasure.
-WITH_STATISTICS = {"int64", "double", "timestamp_us_utc"}
+WITH_STATISTICS = {"bigint", "double", "timestamp"}
 
 
 class DataFile(NamedTuple):
@@ -143,9 +127,9 @@ class Draft(Version):
         self._listed: dict[str, set[str]] = {}  # files as of the newest write
         with writable(location(self.root)):
             for table in self._partitions:
-                self.versions[table] = self._begin(dataset, table, former)
+                self.versions[table] = self._begin(table, former)
 
-    def _begin(self, dataset: Dataset, table: str, former: Version | None) -> int:
+    def _begin(self, table: str, former: Version | None) -> int:
         """The version to continue from: that of the former run, without later changes."""
         path, opened, kept = self._path(table), _open(self._path(table)), set[str]()
         if opened is not None and former is not None and table in former.versions:
@@ -153,20 +137,34 @@ class Draft(Version):
             if {file.path for file in _files(opened, None, None)} != kept:  # left by a killed run
                 opened.restore(former.versions[table])
         else:
-            opened = _create(path, dataset.schema, table)
+            opened = self._create(path, table)
         self._kept[table] = self._listed[table] = kept
         begun: int = opened.version()
         return begun
 
+    def _create(self, path: str, table: str) -> DeltaTable:
+        """An empty table, in place of any that is there."""
+        partition, id_column = self._partitions[table], self._ids.get(table)
+        counted = [
+            field.name
+            for field in self._promised[table]
+            if field.name == id_column
+            or (field.name != partition and field.dataType.simpleString() in WITH_STATISTICS)
+        ]
+        return DeltaTable.create(
+            _address(path), Schema.from_json(self._promised[table].json()), mode="overwrite",
+            name=table, storage_options=_options(path),
+            partition_by=[partition] if partition else None,
+            configuration={
+                "delta.dataSkippingStatsColumns": ",".join(counted),
+                "delta.deletedFileRetentionDuration": HISTORY,
+                "delta.logRetentionDuration": HISTORY,
+            },
+        )  # fmt: skip
+
     def write(self, frame: DataFrame, table: str, replacing: Collection[str] | None = ()) -> None:
         """Add rows, in place of all rows of the partitions `replacing`, or of the table (ALL)."""
-        promised = self._promised[table]
-        wrong = schemas.differences(frame.schema, promised)
-        if wrong:
-            raise SchemaVersionUnknown(
-                f"table {table} does not match its schema: {'; '.join(wrong)}"
-            )
-        writer = frame.select(*promised.names).write.format("delta")
+        writer = frame.select(*self._promised[table].names).write.format("delta")
         writer = writer.option("userMetadata", self._run).mode("append")
         if replacing is ALL or (replacing and self._partitions[table] is None):
             writer = writer.mode("overwrite")
@@ -217,15 +215,8 @@ class Draft(Version):
 
     def written(self, spark: SparkSession, table: str) -> DataFrame:
         """The rows in files that this run wrote."""
-        return self._of(spark, table, self.written_files(table))
-
-    def kept(self, spark: SparkSession, table: str) -> DataFrame:
-        """The rows in files of the former run."""
-        mine = {file.path for file in self.written_files(table)}
-        return self._of(spark, table, [file for file in self.files(table) if file.path not in mine])
-
-    def _of(self, spark: SparkSession, table: str, files: Iterable[DataFile]) -> DataFrame:
-        promised, paths = self._promised[table], [file.path for file in files]
+        promised = self._promised[table]
+        paths = [file.path for file in self.written_files(table)]
         if not paths:
             return spark.createDataFrame([], promised)
         reader = spark.read.schema(promised).option("basePath", self._path(table))
@@ -243,52 +234,37 @@ class Dataset:
         row = _newest(self.root)
         if row is None:
             return None
-        written_as = row["schema"]
-        if _is_older(written_as, self.schema):
-            raise SchemaOutdated(
-                f"{self.root} has the older schema {written_as}, not {self.schema}"
-            )
-        if written_as != self.schema:
+        if row["schema"] != self.schema:
             raise SchemaVersionUnknown(
-                f"{self.root} has schema {written_as}, this program reads {self.schema}"
+                f"{self.root} has schema {row['schema']}, this program reads {self.schema}",
+                f"use the image of that version, or {REMAKE}",
             )
         version = Version(self, row["number"], json.loads(row["versions"]))
         version.memory = json.loads(row["memory"])
         return version
 
-    def older(self) -> dict[str, Any] | None:
-        """The memory of the current version if an older program wrote it."""
-        row = _newest(self.root)
-        if row is None or not _is_older(row["schema"], self.schema):
-            return None
-        memory: dict[str, Any] = json.loads(row["memory"])
-        return memory
-
     def draft(self) -> Draft:
-        row = _newest(self.root)
-        former = None if row is None or _is_older(row["schema"], self.schema) else self.current()
-        return Draft(self, former, 1 if row is None else row["number"] + 1)
+        former = self.current()
+        return Draft(self, former, former.number + 1 if former else 1)
 
     def commit(self, draft: Draft, memory: dict[str, Any]) -> Version:
         """Publish the tables as they are in the draft."""
         arrow = import_module("pyarrow")
-        row = (draft.number, self.schema, json.dumps(draft.versions), json.dumps(memory),
-               datetime.now(UTC))  # fmt: skip
-        kinds = [arrow.int64(), *[arrow.string()] * 3, arrow.timestamp("us", "UTC")]
-        columns = [arrow.array([value], kind) for value, kind in zip(row, kinds, strict=True)]
+        row = {
+            "number": draft.number, "schema": self.schema, "versions": json.dumps(draft.versions),
+            "memory": json.dumps(memory), "ended_at": datetime.now(UTC),
+        }  # fmt: skip
         busy = OutputBusy(f"another job published to {self.root} at the same time")
         with writable(location(self.root)):
-            runs = _open(f"{self.root}/{RUNS}") or DeltaTable.create(
-                _address(f"{self.root}/{RUNS}"), _struct(RUN_COLUMNS), name=RUNS,
-                storage_options=_options(self.root),
-            )  # fmt: skip
-            if (runs.transaction_version(RUNS) or 0) != draft.number - 1:
+            path = f"{self.root}/{RUNS}"
+            runs = _open(path)
+            if ((runs and runs.transaction_version(RUNS)) or 0) != draft.number - 1:
                 raise busy
             once = CommitProperties(app_transactions=[Transaction(RUNS, draft.number)])
             try:
                 write_deltalake(
-                    runs, arrow.table(columns, names=list(RUN_COLUMNS)), mode="append",
-                    commit_properties=once,
+                    runs or _address(path), arrow.Table.from_pylist([row]), mode="append",
+                    commit_properties=once, storage_options=_options(path),
                 )  # fmt: skip
             except CommitFailedError:
                 raise busy from None
@@ -296,22 +272,19 @@ class Dataset:
         made.memory = memory
         return made
 
-    def vacuum(self, hours: int | None = None) -> None:
-        """Delete files that only former versions have, `hours` after that; without: by policy."""
+    def vacuum(self, hours: int) -> None:
+        """Delete files that only former versions have, `hours` after that."""
         if self.current() is None:
             return
         self.draft()  # restores what a killed run left: only files of the newest version stay
-        forced = hours is not None
         for table in schemas.partitions(self.schema):
             opened = _open(f"{self.root}/{table}")
             if opened is None:
                 continue
-            listed = opened.vacuum(hours, enforce_retention_duration=not forced, full=True)
+            listed = opened.vacuum(hours, enforce_retention_duration=False, full=True)
             folder = location(f"{self.root}/{table}")
             if any((folder / unquote(name)).exists() for name in listed):
-                opened.vacuum(
-                    hours, dry_run=False, enforce_retention_duration=not forced, full=True
-                )
+                opened.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 def versions(root: Location) -> dict[str, int]:
@@ -325,17 +298,14 @@ def _newest(root: str) -> dict[str, Any] | None:
     """The row of the newest run."""
     runs = _open(f"{root}/{RUNS}")
     if runs is None and (location(root) / "current").exists():
-        raise SchemaOutdated(
-            f"{root} has tables of a format before Delta Lake",
-            "remove its directories silver and gold, and run the jobs with all segments",
-        )
+        raise SchemaVersionUnknown(f"{root} has tables of a format before Delta Lake", REMAKE)
     number = runs and runs.transaction_version(RUNS)
     if not runs or not number:
         return None
     try:
         query = QueryBuilder().register(RUNS, runs)
         rows = query.execute(f"SELECT * FROM {RUNS} WHERE number = {number}").read_all()
-        return {name: rows[name][0].as_py() for name in RUN_COLUMNS}
+        return {name: rows[name][0].as_py() for name in rows.column_names}
     except (DeltaError, OSError, ValueError) as error:
         raise SegmentTorn(f"{root}/{RUNS} cannot be read: {error}", LOST) from None
 
@@ -357,36 +327,6 @@ def _address(path: str) -> str:
 
 def _options(path: str) -> dict[str, str] | None:
     return options() if path.startswith(f"{SCHEME}://") else None
-
-
-def _create(path: str, schema: str, table: str) -> DeltaTable:
-    """An empty table, in place of any that is there."""
-    columns = {
-        column["name"]: column["type"]
-        for described in schemas.load(schema)["tables"] if described["name"] == table
-        for column in described["columns"]
-    }  # fmt: skip
-    partition, id_column = schemas.partitions(schema)[table], schemas.ranges(schema).get(table)
-    counted = [name for name, kind in columns.items()
-               if name != partition and (kind in WITH_STATISTICS or name == id_column)]  # fmt: skip
-    return DeltaTable.create(
-        _address(path), _struct(columns), mode="overwrite", name=table,
-        storage_options=_options(path),
-        partition_by=[partition] if partition else None,
-        configuration={
-            "delta.dataSkippingStatsColumns": ",".join(counted),
-            "delta.deletedFileRetentionDuration": HISTORY,
-            "delta.logRetentionDuration": HISTORY,
-        },
-    )  # fmt: skip
-
-
-def _struct(columns: dict[str, str]) -> Schema:
-    fields = [
-        {"name": name, "type": TYPES[kind], "nullable": True, "metadata": {}}
-        for name, kind in columns.items()
-    ]
-    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
 
 
 def _files(opened: DeltaTable, partition: str | None, id_column: str | None) -> list[DataFile]:
@@ -416,10 +356,3 @@ def _is_in(partition: str | None, parts: Collection[str]) -> str:
     if partition is None:
         return "true" if parts else "false"
     return f"`{partition}` IN ({', '.join(map(repr, sorted(parts)))})" if parts else "false"
-
-
-def _is_older(written_as: str, schema: str) -> bool:
-    """Whether it is an earlier number of the same schema: silver-1 for silver-2."""
-    kind, _, number = written_as.rpartition("-")
-    ours, _, newest = schema.rpartition("-")
-    return kind == ours and number.isdecimal() and int(number) < int(newest)

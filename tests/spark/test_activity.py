@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as f
 
 from appliance.shared import histogram
+from spark.durations import bucket_of
 from spark.errors import EmptyRange, SchemaVersionUnknown
 from spark.jobs.activity import job, plan, transforms
 from spark.jobs.ingest import job as ingest
@@ -78,13 +79,10 @@ def test_numbers_are_those_of_plain_python(spark, ask, tmp_path):
 
 def test_bucket_is_that_of_the_histogram_for_every_wait(spark):
     rng = random.Random(1)
-    longest = transforms.longest_waits()
-    waits = {near for wait in longest for near in (wait - 1, wait, wait + 1)}
-    waits |= {0, 1, 2, 999, 1000, 86_400_000_000}
-    waits |= {int(10 ** rng.uniform(0, 10.9)) for _ in range(3000)}
-    waits = sorted(wait for wait in waits if 0 <= wait <= 86_400_000_000)
+    waits = {0, 1, 2, 999, 1000, 1_000_000, 86_400_000_000}
+    waits |= {int(10 ** rng.uniform(0, 10.9)) for _ in range(5000)}
     rows = spark.createDataFrame([(wait,) for wait in waits], "wait long")
-    counted = rows.select("wait", transforms.bucket_of(f.col("wait"))).collect()
+    counted = rows.select("wait", bucket_of(f.col("wait") / 1e6)).collect()
     assert [row for row in counted if row[1] != histogram.bucket_of(row[0] / 1e6)] == []
 
 
@@ -158,9 +156,7 @@ def test_late_segment_recounts_the_days_it_touches_and_keeps_the_files_of_others
     assert lake.is_up_to_date()
 
 
-def test_rename_changes_titles_and_no_day_and_another_schema_counts_all_again(
-    spark, ask, lake, tmp_path
-):
+def test_rename_changes_titles_and_no_day_and_another_schema_is_refused(spark, ask, lake, tmp_path):
     log = Log()
     topic = log.topic(log.channel(), "old")
     log.say(topic)
@@ -183,10 +179,6 @@ def test_rename_changes_titles_and_no_day_and_another_schema_counts_all_again(
     record_run(root, "activity-3", {}, 3)
     with pytest.raises(SchemaVersionUnknown):
         lake.count()
-    record_run(root, "activity-1", {}, 4)
-    assert not lake.is_up_to_date()
-    assert lake.count().counts["messages"] == 1
-    assert lake.is_up_to_date()
 
 
 def test_requested_days_leave_the_others_stale_and_together_are_a_run_without_dates(

@@ -76,8 +76,6 @@ THIRD = [(date(2026, 2, 3), date(2026, 2, 3))]
         (3, {"touched": {"2026-02-03": 3}}, COUNTED, THIRD),
         (2, SILVER, COUNTED | {"whole": False}, plan.ALL),
         (1, SILVER, COUNTED, plan.ALL),  # silver was made again
-        (2, {}, COUNTED, []),
-        (3, {}, COUNTED, plan.ALL),
     ],
 )
 def test_run_without_dates_counts_what_changed(tmp_path, number, silver, gold, due):

@@ -1,4 +1,4 @@
-"""Segments that are damaged or have other columns, and tables of an older schema."""
+"""Segments that are damaged or have other columns."""
 
 import hashlib
 import json
@@ -9,35 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark.errors import JobError, SchemaOutdated
+from spark.errors import JobError
 from spark.jobs.ingest import job, plan
 from tests.spark.lakes import conversation, everything, rows
 from tests.spark.log import EVENTS, iso
-from tests.support.gold import record_run
 
 
 @pytest.fixture
 def lake(tmp_path):
     return tmp_path / "in", job.silver(tmp_path / "out")
-
-
-def test_tables_of_an_older_schema_are_made_again(spark, ask, lake, expected):
-    root, silver = lake
-    manifests = conversation()[0].export(root)
-    job.run(ask())
-    record_run(silver.root, "silver-1", {}, 2, **silver.current().memory)
-    with pytest.raises(SchemaOutdated, match="older schema"):
-        silver.current()
-    assert not plan.up_to_date(ask())
-    hidden = manifests[0].rename(manifests[0].with_suffix(".hidden"))
-    with pytest.raises(SchemaOutdated, match=r"1 segments they were made of are missing: epoch-1/"):
-        job.run(ask())
-    hidden.rename(manifests[0])
-    job.run(ask())
-    assert silver.current().number == 3
-    assert set(silver.current().memory["touched"].values()) == {3}
-    assert everything(spark, silver) == expected
-    assert plan.up_to_date(ask())
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])

@@ -28,9 +28,7 @@ def gold(ask: JobRequest) -> Dataset:
 
 
 def published(ask: JobRequest) -> Version | None:
-    """The current version of gold; None without one, or if it has an older schema."""
-    dataset = gold(ask)
-    return None if dataset.older() is not None else dataset.current()
+    return gold(ask).current()
 
 
 def silver(ask: JobRequest) -> Version | None:
@@ -56,8 +54,6 @@ def due(source: Version, former: Version | None) -> list[Range]:
     """The days to count in a run without dates."""
     if former is None or not former.memory["whole"] or is_remade(source, former):
         return ALL
-    if "touched" not in source.memory:  # written by an older ingest
-        return [] if source.number == former.memory["silver"] else ALL
     return ranges(stale_days(source.memory, former.memory["counted"]))
 
 
@@ -74,7 +70,7 @@ def stale_days(silver_memory: dict[str, Any], counted: dict[str, int]) -> set[st
 def newest_changes(silver_memory: dict[str, Any], days: Iterable[str] = ()) -> dict[str, int]:
     """For each touched day, and each of `days`: the newest version of silver that changed it or a
     day next to it."""
-    touched = silver_memory.get("touched", {})
+    touched = silver_memory["touched"]
     versions = {_ordinal(day): version for day, version in touched.items()}
     return {
         day: max(versions.get(_ordinal(day) + near, 0) for near in (-1, 0, 1))

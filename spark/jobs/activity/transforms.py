@@ -6,14 +6,13 @@ requested one are read too, and those of the day before for the previous sender.
 
 from collections.abc import Sequence
 from datetime import date, timedelta
-from functools import cache, reduce
-from math import log
+from functools import reduce
 from operator import or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from appliance.shared import histogram
+from spark.durations import bucket_of
 from spark.jobs.activity import schema
 from spark.jobs.activity.plan import Range
 
@@ -164,7 +163,9 @@ def activity(rows: DataFrame, messages: DataFrame, spent: DataFrame) -> DataFram
 
 def with_waits(messages: DataFrame, keys: Sequence[str], wait: str) -> DataFrame:
     """For each group: the number of waits, all of them in order, and their histogram."""
-    rows = messages.select(*keys, c(wait).alias("wait"), bucket_of(c(wait)).alias("bucket"))
+    rows = messages.select(
+        *keys, c(wait).alias("wait"), bucket_of(c(wait) / MICROS).alias("bucket")
+    )
     collected = rows.groupBy(*keys).agg(
         f.count("wait").alias("count"),
         f.sort_array(f.collect_list("wait")).alias("waits"),
@@ -192,40 +193,6 @@ def quantile(ordered: str, share: float) -> Column:
     low = f.get(ordered, f.floor(index).cast("int"))
     high = f.get(ordered, f.ceil(index).cast("int"))
     return (low + (high - low) * (index - f.floor(index))) / MICROS
-
-
-def bucket_of(micros: Column) -> Column:
-    """`histogram.bucket_of` of a wait up to REPLY_SECONDS_MAX, exactly: where the logarithms of two
-    machines differ, the longest wait of each bucket decides."""
-    longest = longest_waits()
-    wait = f.greatest(micros, f.lit(1))
-    near = f.ceil(f.ln(wait / MICROS) / log(histogram.GAMMA)) - histogram.BUCKET_MIN
-    index = f.greatest(f.lit(0), f.least(near, f.lit(len(longest) - 1))).cast("int")
-    above, below = f.get(_constant(longest), index), f.get(_constant([0, *longest]), index)
-    moved = (wait > above).cast("int") - (wait <= below).cast("int")
-    return (index + moved + histogram.BUCKET_MIN).cast("bigint")
-
-
-def _constant(numbers: Sequence[int]) -> Column:
-    """An array, from one literal: a literal for each number takes a call each."""
-    return f.split(f.lit(",".join(map(str, numbers))), ",").cast("array<bigint>")
-
-
-@cache
-def longest_waits() -> list[int]:
-    """The longest wait of each bucket in microseconds, from BUCKET_MIN to that of
-    REPLY_SECONDS_MAX."""
-    top = histogram.bucket_of(schema.REPLY_SECONDS_MAX)
-    return [_longest_wait(bucket) for bucket in range(histogram.BUCKET_MIN, top + 1)]
-
-
-def _longest_wait(bucket: int) -> int:
-    micros = int(histogram.GAMMA**bucket * MICROS)
-    while histogram.bucket_of((micros + 1) / MICROS) <= bucket:
-        micros += 1
-    while histogram.bucket_of(micros / MICROS) > bucket:
-        micros -= 1
-    return micros
 
 
 # -- names ------------------------------------------------------------------------------

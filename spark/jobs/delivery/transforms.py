@@ -4,7 +4,6 @@ frames in, frames out.
 A row of a sampled stream counts 1/sample_rate times, so numbers of such streams are estimates.
 """
 
-import math
 from collections.abc import Collection, Mapping
 from datetime import date
 from functools import reduce
@@ -12,7 +11,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from appliance.shared import histogram
+from spark.durations import bucket_of
 from spark.jobs.delivery import plan, schema
 
 STAGE = ("day", "log", "destination", "stage")
@@ -221,13 +220,6 @@ def _percentiles(stages: DataFrame) -> DataFrame:
         for percent in schema.PERCENTS
     ]  # fmt: skip
     return ranked.groupBy(*STAGE).agg(*reached)
-
-
-def bucket_of(seconds: Column) -> Column:
-    """The bucket of a duration, as `histogram.bucket_of` computes it."""
-    bucket = f.ceil(f.ln(seconds) / math.log(histogram.GAMMA))
-    inside = f.greatest(f.least(bucket, f.lit(histogram.BUCKET_MAX)), f.lit(histogram.BUCKET_MIN))
-    return f.when(seconds <= 0, histogram.BUCKET_MIN).otherwise(inside).cast("long")
 
 
 def outcomes(rows: DataFrame) -> DataFrame:

@@ -56,10 +56,7 @@ def silver(out: Location) -> Dataset:
 def run(ask: JobRequest) -> JobReport:
     export = plan.exported(ask)
     dataset = silver(ask.out)
-    older = dataset.older()
-    if older is not None:
-        plan.require_all(older, export)
-    merge = Merge(ask, dataset, dataset.current() if older is None else None, export)
+    merge = Merge(ask, dataset, dataset.current(), export)
     merge.take()
     return JobReport(merge.counts, merge.results, merge.published)
 
@@ -341,18 +338,14 @@ class Merge:
     # -- checks --------------------------------------------------------------------------
 
     def _check(self, draft: Draft, *tables: str) -> list[CheckResult]:
-        """Check the files of these tables that this run wrote: nothing else changed. A late event
-        may repeat the number of any other, so old rows in the range of late segments are checked
-        too. After a restore all rows are."""
+        """Check the files of these tables that this run wrote: nothing else changed. After a
+        restore all rows are checked, and all messages after a late event, which may repeat the
+        number of any other."""
 
         def rows(table: str) -> DataFrame:
-            if self.new_cuts:
-                return draft.read(self.spark, table)
-            written = draft.written(self.spark, table)
-            if table == "messages" and not self._is_in_order():
-                late = draft.kept(self.spark, table).where(_is_within(self.fresh))
-                return written.unionByName(late)
-            return written
+            late = table == "messages" and not self._is_in_order()
+            read = draft.read if self.new_cuts or late else draft.written
+            return read(self.spark, table)
 
         mine = [check for check in CHECKS if check.table in tables]
         return checks.run(mine, rows, partial(draft.read, self.spark))
