@@ -68,7 +68,7 @@ def serve(flags: argparse.Namespace) -> None:
         f"spark.connect.grpc.binding.port={flags.port}",
         *flags.conf,
     )
-    engine = session.EngineSettings(flags.master, None, flags.driver_memory, conf=conf)
+    engine = session.EngineSettings(flags.master, flags.driver_memory, conf=conf)
     spark = session.build("connect", engine)
     try:
         where = f"port {flags.port}" if token else f"{LOOPBACK}:{flags.port} only (no token)"

@@ -1,8 +1,7 @@
 """Before a job on a cluster: every executor reads the input and writes the output, or is named.
 
 The driver writes a file to the output. Each executor reads it and a file of the input, and writes
-one of its own, which the driver must see. The function for executors needs no copy of this program
-for directories.
+one of its own, which the driver must see.
 """
 
 import hashlib
@@ -10,16 +9,14 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from spark.errors import ChecksFailed, JobError, SegmentTorn
 from spark.files import writable
-from spark.locations import Location
+from spark.locations import Location, location
 from spark.segments import MANIFEST
 
 SIDES: dict[str, type[JobError]] = {"input": SegmentTorn, "output": ChecksFailed}
@@ -64,31 +61,25 @@ def _probe_all(spark: SparkSession, files: list[ProbeFile], mark: str) -> list[A
     tasks = context.defaultParallelism if context else 2
     together = context is not None and not context.getConf().get("spark.dynamicAllocation.enabled")
     rows = spark.range(0, tasks, 1, tasks)
-    probed = rows.mapInArrow(
-        partial(_probe, files=[tuple(file) for file in files], mark=mark), RESULT, barrier=together
-    )
-    return [tuple(row) for row in probed.collect()]
+    run = partial(_probe, files=files, mark=mark)
+    return [tuple(row) for row in rows.mapInArrow(run, RESULT, barrier=together).collect()]
 
 
 def _probe(batches: Iterator[Any], files: list[Any], mark: str) -> Iterator[Any]:
     """On an executor: a row for each file."""
     arrow = import_module("pyarrow")
-    opened = import_module("spark.locations").location if "://" in mark else Path
     number = sum(batch.num_rows and batch.column(0)[0].as_py() for batch in batches)
     host, rows = socket.gethostname(), []
     for side, url, sha256 in files:
-        problem, file = "", f"{opened(mark).name}-{host}-{number}"
+        problem, file = "", f"{location(mark).name}-{host}-{number}"
         try:
-            if hashlib.sha256(opened(url).read_bytes()).hexdigest() != sha256:
+            if hashlib.sha256(location(url).read_bytes()).hexdigest() != sha256:
                 problem = f"has another content of {url}"
         except OSError as error:
             problem = f"cannot read {url}: {error.strerror}"
         try:
-            opened(mark).with_name(file).write_bytes(b"")
+            location(mark).with_name(file).write_bytes(b"")
         except OSError as error:
             side, problem = "output", f"cannot write {mark}-{host}: {error.strerror}"
         rows.append({"host": host, "side": side, "file": file, "problem": problem})
     yield arrow.RecordBatch.from_pylist(rows)
-
-
-cloudpickle.register_pickle_by_value(import_module(__name__))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 BRONZE, SILVER = "bronze", "silver"  # inputs of a job: segments, or the tables made of them
 PARTITION_BYTES = 4 * 1024 * 1024  # compressed columns; about 40 MB as rows
-NEVER, OPTIONAL, REQUIRED = "never", "optional", "required"  # whether a job has a range of days
 
 
 class JobRequest(NamedTuple):
@@ -33,7 +32,6 @@ class JobRequest(NamedTuple):
     now: datetime
     first_day: date | None = None
     last_day: date | None = None
-    remote: bool = False
     options: Mapping[str, Any] = {}
     partitions: int | None = None  # of shuffles; None: by the bytes that a job reads
     lease: Lease | None = None  # held on the output, in object storage
@@ -86,7 +84,7 @@ class JobDefinition(NamedTuple):
     plan      has `up_to_date(JobRequest) -> bool`, and does not import Spark
               (JobRequest.spark is None); None if the job always has something to do
     needs     BRONZE (segments) or SILVER (tables; segments are ingested first)
-    days      whether `--from` and `--to` exist
+    has_days  whether `--from` and `--to` exist
     snapshot  the job also reads a snapshot
     logs      the logs whose segments it reads, by the names of their folders
     """
@@ -94,7 +92,7 @@ class JobDefinition(NamedTuple):
     module: str
     about: str
     needs: str
-    days: str = NEVER
+    has_days: bool = False
     snapshot: bool = False
     plan: str | None = None
     arguments: tuple[JobArgument, ...] = ()

@@ -23,13 +23,13 @@ if __package__ in (None, ""):  # as a script, which is how spark-submit starts i
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from appliance import __version__
-from spark import errors, last_run, pull, results
+from spark import errors, last_run, pull, results, secret
 from spark.files import writable
 from spark.jobs import JOBS
 from spark.lease import Lease
 from spark.locations import Location, location, stored
 from spark.progress import ProgressReporter
-from spark.request import NEVER, REQUIRED, SILVER, JobDefinition, JobReport, JobRequest, parse_day
+from spark.request import SILVER, JobDefinition, JobReport, JobRequest, parse_day
 
 HINT = "  hint: "
 PATTERN = "*?[]{}\\"
@@ -103,7 +103,8 @@ def keep(flags: argparse.Namespace, record: last_run.RunRecord) -> None:
         problems.append(last_run.write(out, record))
     if flags.report_to:
         try:
-            token = pull.read_token(flags.token_file) or os.environ.get("AGENTLIP_TOKEN")
+            token = secret.read(flags.token_file, secret.TOKEN_HINT)
+            token = token or os.environ.get("AGENTLIP_TOKEN")
             problems.append(last_run.send(flags.report_to, token, record))
         except errors.Usage as error:
             problems.append(error.message)
@@ -162,14 +163,11 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
         "--report-to", metavar="URL", default=os.environ.get("AGENTLIP_URL"),
         help="appliance to which the run is reported, when it ends",
     )  # fmt: skip
-    if job.days != NEVER:
-        required = job.days == REQUIRED
-        parser.add_argument(
-            "--from", dest="first", type=parse_day, required=required, metavar="DAY",
-            help="the first day: 2026-02-01, or -7 for a week ago",
-        )  # fmt: skip
-        parser.add_argument("--to", dest="last", type=parse_day, required=required, metavar="DAY",
-                            help="the last day, inclusive")  # fmt: skip
+    if job.has_days:
+        about = "the first day: 2026-02-01, or -7 for a week ago"
+        parser.add_argument("--from", dest="first", type=parse_day, metavar="DAY", help=about)
+        about = "the last day, inclusive"
+        parser.add_argument("--to", dest="last", type=parse_day, metavar="DAY", help=about)
     for argument in job.arguments:
         more: dict[str, Any] = {"action": "store_true"}
         if argument.metavar is not None:
@@ -184,12 +182,10 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
     engine.add_argument(
         "--master", help="Spark master, such as spark://HOST:7077 or k8s://… (default: local[*])"
     )
-    engine.add_argument("--remote", help="Spark Connect server, such as sc://HOST:15002")
-    engine.add_argument(
-        "--remote-token-file", metavar="FILE", help="file with the token of the Connect server"
-    )
     heap = "heap of a local engine (default: 60 %% of the container's limit, else 1g)"
     engine.add_argument("--driver-memory", metavar="SIZE", help=heap)
+    engine.add_argument("--remote", metavar="URL", help="Spark Connect server: sc://HOST:15002")
+    engine.add_argument("--remote-token-file", metavar="FILE", help="file with its token")
     engine.add_argument(
         "--executor-memory", metavar="SIZE", help="heap of each executor of a cluster (default: 1g)"
     )
@@ -228,7 +224,7 @@ def work(flags: argparse.Namespace, run: RunState) -> None:
     source = bring(flags, job, out, progress)
     ask = JobRequest(
         None,  # a plan decides without a session
-        source, out, progress, datetime.now(UTC), flags.first, flags.last, bool(flags.remote),
+        source, out, progress, datetime.now(UTC), flags.first, flags.last,
         {argument.name: getattr(flags, argument.name) for argument in job.arguments},
         flags.partitions,
     )  # fmt: skip
@@ -292,8 +288,8 @@ def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Location | 
     from spark import probe, session  # starts Java, which a run with nothing to do does without
 
     engine = session.EngineSettings(
-        flags.master, flags.remote, flags.driver_memory, flags.event_log,
-        tuple(flags.conf), "WARN" if flags.verbose else "FATAL", flags.executor_memory,
+        flags.master, flags.driver_memory, flags.event_log, tuple(flags.conf),
+        "WARN" if flags.verbose else "FATAL", flags.executor_memory, flags.remote,
         flags.remote_token_file,
     )  # fmt: skip
     ask.progress.say(f"{flags.job}: starting Spark {flags.master or flags.remote or 'here'}")
@@ -358,7 +354,7 @@ def bring(
         with writable(out):
             out.mkdir(parents=True, exist_ok=True)
         source = out / "bronze"
-        token = pull.read_token(flags.token_file)
+        token = secret.read(flags.token_file, secret.TOKEN_HINT)
         count = pull.pull(flags.source, token, source, job.logs)
         progress.say(f"{flags.job}: {count} new segments from {flags.source}")
         with writable(out):

@@ -20,23 +20,36 @@ LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 HEAP_SHARE = 0.6  # the rest is for code, buffers of Parquet and zstd, Python and the page cache
 HEAP_UNLIMITED = "1g"
 SECRET_FILE = "SPARK_SECRET_FILE"  # environment variable: path of a standalone cluster's secret
-# A concurrent collector is slower on few cores. Hadoop starts chmod about three times for each file
-# that it writes, which takes a third less time without a process in between.
-JAVA_OPTIONS = "-XX:+UseParallelGC -Djdk.lang.Process.launchMechanism=VFORK"
+JAVA_OPTIONS = "-XX:+UseParallelGC"  # a concurrent collector is slower on few cores
 AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
+
+OF_SESSIONS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",  # like the JSON parser of the appliance
+    # It would drop observations of queries with an empty result.
+    "spark.sql.adaptive.optimizer.excludedRules": AQE_EMPTY,
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
+    "spark.sql.maxConcurrentOutputFileWriters": "8",  # with more days, rows are sorted first
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # Rows that are added in the commit that replaces some days may be of other days.
+    "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+}
+"""The settings that each session of an engine has for itself."""
 
 
 class EngineSettings(NamedTuple):
     """The engine of a job. Without master and remote: local, on all cores."""
 
     master: str | None = None
-    remote: str | None = None
     driver_memory: str | None = None  # None: as much as fits into the container
     event_log: str | None = None
     conf: tuple[str, ...] = ()
     log_level: str = "FATAL"  # failures are raised as exceptions and reported once
     executor_memory: str | None = None  # heap of a cluster's executors; None: 1g
-    remote_token_file: str | None = None  # file with a Connect server's token
+    remote: str | None = None  # a Spark Connect server, which has settings of its own
+    remote_token_file: str | None = None  # file with that server's token
 
 
 def build(name: str, engine: EngineSettings) -> SparkSession:
@@ -50,7 +63,7 @@ def build(name: str, engine: EngineSettings) -> SparkSession:
     elif engine.master or "PYSPARK_GATEWAY_PORT" not in os.environ:
         # Under spark-submit (a Kubernetes driver) the environment sets the master.
         builder = builder.master(master(engine) or "local[*]")
-    for key, value in settings(engine).items():
+    for key, value in (OF_SESSIONS if engine.remote else settings(engine)).items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
@@ -63,48 +76,33 @@ def build(name: str, engine: EngineSettings) -> SparkSession:
 
 
 def settings(engine: EngineSettings) -> dict[str, str]:
-    """The settings of the session. A remote engine does not get the settings of the driver."""
+    """The settings of an engine that starts with the session."""
     chosen = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",  # like the JSON parser of the appliance
-        # It would drop observations of queries with an empty result.
-        "spark.sql.adaptive.optimizer.excludedRules": AQE_EMPTY,
-        "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
-        "spark.sql.maxConcurrentOutputFileWriters": "8",  # with more days, rows are sorted first
-        "spark.sql.parquet.compression.codec": "zstd",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        # Rows that are added in the commit that replaces some days may be of other days.
-        "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+        **OF_SESSIONS,
+        "spark.driver.memory": engine.driver_memory or heap(),
+        "spark.driver.defaultJavaOptions": JAVA_OPTIONS,
+        "spark.executor.defaultJavaOptions": JAVA_OPTIONS,
+        # Enough for all generated code of a job, so nothing is compiled twice.
+        "spark.sql.codegen.cache.maxEntries": "1000",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",  # a log of a few hundred files
+        # Sums of versions cost four jobs for every write, and deltalake does not use them.
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Limits the memory per open file; level 1 takes half the time of level 3.
+        "spark.hadoop.parquet.block.size": str(16 * 1024 * 1024),
+        "spark.hadoop.parquet.compression.codec.zstd.level": "1",
     }
-    if not engine.remote:
-        chosen |= {
-            "spark.driver.memory": engine.driver_memory or heap(),
-            "spark.driver.defaultJavaOptions": JAVA_OPTIONS,
-            "spark.executor.defaultJavaOptions": JAVA_OPTIONS,
-            # Enough for all generated code of a job, so nothing is compiled twice.
-            "spark.sql.codegen.cache.maxEntries": "1000",
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            "spark.databricks.delta.snapshotPartitions": "1",  # a log of a few hundred files
-            # Sums of versions cost four jobs for every write, and deltalake does not use them.
-            "spark.databricks.delta.writeChecksumFile.enabled": "false",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            # Limits the memory per open file; level 1 takes half the time of level 3.
-            "spark.hadoop.parquet.block.size": str(16 * 1024 * 1024),
-            "spark.hadoop.parquet.compression.codec.zstd.level": "1",
-        }
-        for name in locations.VARIABLES:
-            if value := os.environ.get(name):
-                chosen[f"spark.executorEnv.{name}"] = value
-        storage = locations.options()
-        chosen["spark.hadoop.fs.s3a.endpoint.region"] = storage["aws_region"]
-        if endpoint := storage.get("aws_endpoint"):
-            chosen |= {
-                "spark.hadoop.fs.s3a.endpoint": endpoint,
-                "spark.hadoop.fs.s3a.path.style.access": "true",
-            }
+    for name in locations.VARIABLES:
+        if value := os.environ.get(name):
+            chosen[f"spark.executorEnv.{name}"] = value
+    storage = locations.options()
+    chosen["spark.hadoop.fs.s3a.endpoint.region"] = storage["aws_region"]
+    if endpoint := storage.get("aws_endpoint"):
+        chosen["spark.hadoop.fs.s3a.endpoint"] = endpoint
+        chosen["spark.hadoop.fs.s3a.path.style.access"] = "true"
     if _is_local(engine):  # the image sets it for clusters
         chosen["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[1])
     if engine.event_log:
@@ -123,8 +121,8 @@ def settings(engine: EngineSettings) -> dict[str, str]:
 
 
 def master(engine: EngineSettings) -> str | None:
-    """The master of the argument, or else of the environment; None for a remote engine."""
-    return None if engine.remote else engine.master or os.environ.get("SPARK_MASTER")
+    """The master of the argument, or else of the environment."""
+    return engine.master or os.environ.get("SPARK_MASTER")
 
 
 def authentication(secret_file: str | None) -> dict[str, str]:
@@ -146,13 +144,12 @@ def authentication(secret_file: str | None) -> dict[str, str]:
 def with_token(url: str, token: str | None) -> str:
     """The address of a Spark Connect server with the token. gRPC sends a token only over TLS or to
     localhost. Elsewhere it is a header, for a network that only containers of one operator use."""
-    host = urlsplit(url).hostname
     if token is None:
         return url
-    parameter = "token" if host == "localhost" or "use_ssl=true" in url else "authorization"
-    value = quote(token if parameter == "token" else f"Bearer {token}")
+    allowed = urlsplit(url).hostname == "localhost" or "use_ssl=true" in url
+    sent = f"token={quote(token)}" if allowed else f"authorization={quote(f'Bearer {token}')}"
     address, _, others = url.partition("/;")
-    return f"{address.rstrip('/')}/;" + ";".join(filter(None, (others, f"{parameter}={value}")))
+    return f"{address.rstrip('/')}/;" + ";".join(filter(None, (others, sent)))
 
 
 def heap(files: Iterable[Path] = LIMITS, machine: int | None = None) -> str:
@@ -170,9 +167,8 @@ def heap(files: Iterable[Path] = LIMITS, machine: int | None = None) -> str:
 
 def _is_local(engine: EngineSettings) -> bool:
     """Whether the executors are processes of this environment."""
-    if engine.remote or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return False
-    return (engine.master or os.environ.get("SPARK_MASTER") or "local").startswith("local")
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    return not submitted and (master(engine) or "local").startswith("local")
 
 
 def _locale() -> str:

@@ -2,7 +2,7 @@
 
 from appliance.shared.exported_logs import LOGS
 from spark.jobs.delivery import plan as delivery
-from spark.request import BRONZE, OPTIONAL, SILVER, JobArgument, JobDefinition, parse_day
+from spark.request import BRONZE, SILVER, JobArgument, JobDefinition, parse_day
 
 SKIP = JobArgument(
     "quarantine-segments",
@@ -21,7 +21,7 @@ JOBS = {
         "spark.jobs.activity.job",
         "activity by day, channel, topic and sender (gold)",
         SILVER,
-        days=OPTIONAL,
+        has_days=True,
         plan="spark.jobs.activity.plan",
         arguments=(SKIP,),
     ),
@@ -35,7 +35,7 @@ JOBS = {
         "spark.jobs.delivery.job",
         "latency, attempts and dead letters of outbox, broker, courier and runs by day (gold)",
         BRONZE,
-        days=OPTIONAL,
+        has_days=True,
         plan="spark.jobs.delivery.plan",
         logs=delivery.LOGS,
         arguments=(
@@ -78,7 +78,7 @@ JOBS = {
         "spark.jobs.reenrich.job",
         "run a linkifier over all messages; the hub applies the file of changes",
         SILVER,
-        days=OPTIONAL,
+        has_days=True,
         arguments=(
             SKIP,
             JobArgument("plugin", "the linkifier: a Python file", "FILE", required=True),

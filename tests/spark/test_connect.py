@@ -50,7 +50,6 @@ def test_secret_authenticates_a_standalone_cluster_only(
         chosen = session.settings(engine)
         assert ("spark.authenticate" in chosen) is authenticated
         assert SECRET not in str(chosen)
-    assert "spark.authenticate" not in session.settings(session.EngineSettings(remote="sc://x"))
 
 
 @pytest.mark.parametrize(("url", "expected"), [

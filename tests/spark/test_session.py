@@ -29,4 +29,3 @@ def test_heap_is_a_share_of_what_the_container_may_use(tmp_path, written, expect
 def test_requested_heap_has_priority_over_the_containers():
     chosen = session.settings(session.EngineSettings(driver_memory="700m"))
     assert chosen["spark.driver.memory"] == "700m"
-    assert "spark.driver.memory" not in session.settings(session.EngineSettings(remote="sc://x"))

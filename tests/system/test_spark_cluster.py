@@ -23,9 +23,11 @@ pytestmark = [pytest.mark.container, pytest.mark.spark]
 
 FILE = "ops/spark/compose.yaml"
 SHOW = """
-from spark import session
-engine = session.EngineSettings(remote="sc://connect:15002", remote_token_file={token!r})
-spark = session.build("test", engine)
+from urllib.parse import quote
+from pyspark.sql import SparkSession
+header = quote("Bearer " + open({token!r}).read().strip())
+address = "sc://connect:15002/;authorization=" + header
+spark = SparkSession.builder.remote(address).getOrCreate()
 print([row.tableName for row in spark.sql("SHOW TABLES").collect()])
 print(spark.sql("SELECT count(*), min(day) FROM messages WHERE valid_to IS NULL").collect()[0])
 """

@@ -14,7 +14,6 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -28,7 +27,6 @@ from spark.locations import Location, location
 from spark.request import JobReport, JobRequest
 from spark.tables import Version
 
-cloudpickle.register_pickle_by_value(enricher)
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 DRAFT = ".draft-"
 RESULT = schema.RESULT + ", findings bigint"
@@ -56,8 +54,7 @@ def _write(
     spark = ask.spark
     messages = t.current_messages(version.read(spark, "messages"), ask.first_day, ask.last_day)
     with ask.progress.step(spark, "reenrich: messages"):
-        run_all = partial(_enrich_all, plugin=plugin, load=enricher.load, enrich=enricher.enrich)
-        results = messages.mapInArrow(run_all, RESULT)
+        results = messages.mapInArrow(partial(_enrich_all, plugin=plugin), RESULT)
         results.write.mode("overwrite").parquet(str(draft / "results"))
         results = spark.read.schema(RESULT).parquet(str(draft / "results"))
     with ask.progress.step(spark, "reenrich: changes"):
@@ -127,15 +124,13 @@ def _counts(results: DataFrame) -> tuple[dict[str, int], list[dict[str, Any]]]:
     return row.asDict(), [message.asDict() for message in few]
 
 
-def _enrich_all(
-    batches: Iterator[Any], plugin: PluginText, load: Any, enrich: Any
-) -> Iterator[Any]:
+def _enrich_all(batches: Iterator[Any], plugin: PluginText) -> Iterator[Any]:
     """On an executor: the results for batches of messages."""
     arrow = import_module("pyarrow")
-    function, _ = load(plugin)
+    function, _ = enricher.load(plugin)
     for batch in batches:
         messages = batch.to_pylist()
-        results = [enrich(function, plugin, message) for message in messages]
+        results = [enricher.enrich(function, plugin, message) for message in messages]
         columns = [
             arrow.array([message["id"] for message in messages], arrow.string()),
             arrow.array([message["version"] for message in messages], arrow.int64()),
