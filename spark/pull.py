@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,13 @@ from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 from spark import segments
-from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable, Usage
-from spark.files import writable
+from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable
+from spark.files import writable, write_whole
 
 TIMEOUT_SECONDS = 30
 ATTEMPTS_MAX = 4  # per segment; each continues where the last one ended
-PAGE = 100
+PAGE, PAGES_MAX = 100, 10_000
 CHUNK_BYTES = 1024 * 1024
-TOKEN_BYTES_MAX = 4096
 SNAPSHOTS_KEPT = 2
 PART_SECONDS_MAX = 86_400.0
 REFUSAL_BYTES_MAX = 65_536
@@ -34,19 +34,6 @@ def is_url(text: str) -> bool:
     return text.startswith(("http://", "https://"))
 
 
-def read_token(file: Path | None) -> str | None:
-    if file is None:
-        return None
-    try:
-        with file.open("rb") as opened:
-            token = opened.read(TOKEN_BYTES_MAX).decode().strip()
-    except (OSError, UnicodeDecodeError):
-        raise Usage(f"the token file {file} cannot be read") from None
-    if not token or any(not " " < character < "\x7f" for character in token):
-        raise Usage(f"the token file {file} contains no valid token")
-    return token
-
-
 class ApplianceClient:
     """The requests to an appliance. The token is sent only to this address and never logged."""
 
@@ -54,62 +41,33 @@ class ApplianceClient:
         self._url = url.rstrip("/")
         self._token = token
 
-    def segments(self, kind: str = segments.EVENTS) -> Iterator[dict[str, Any]]:
-        """The pages of the list of a log's segments."""
-        after, log = 0, {} if kind == segments.EVENTS else {"log": kind}
-        while True:
-            page = self._list("segments", after=after, limit=PAGE, **log)
+    def pages(self, what: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """The pages of a list, such as `segments`, which each of them has by this name."""
+        for _ in range(PAGES_MAX):
+            with self._open(f"/api/v1/{what}?{urlencode({'limit': PAGE, **query})}") as reply:
+                text = reply.read()
             try:
-                rows, following = page["segments"], page["next"]
-            except (KeyError, TypeError):
-                raise SourceUnreachable(f"{self._url} does not list segments") from None
-            if not isinstance(rows, list) or type(following) is not int:
-                raise SourceUnreachable(f"{self._url} does not list segments")
+                page = json.loads(text)
+                rows, following = page[what], page.get("has_more") and page["next"]
+            except (ValueError, KeyError, TypeError, AttributeError):
+                rows = following = None
+            if not isinstance(rows, list):
+                raise SourceUnreachable(f"{self._url} does not list {what}")
             yield page
-            if not page.get("has_more") or following <= after:
+            if not following:
                 return
-            after = following
-
-    def snapshots(self) -> list[dict[str, Any]]:
-        """The newest snapshots, newest first."""
-        rows: list[dict[str, Any]] = []
-        after: dict[str, Any] = {}
-        try:
-            while True:
-                page = self._list("snapshots", limit=PAGE, **after)
-                rows += page["snapshots"]
-                if not page.get("has_more") or not page["snapshots"] or len(rows) >= PAGE:
-                    return rows
-                after = {"after": page["next"]}
-        except (KeyError, TypeError):
-            raise SourceUnreachable(f"{self._url} does not list snapshots") from None
-
-    def _list(self, what: str, **query: Any) -> Any:
-        with self._open(f"/api/v1/{what}?{urlencode(query)}") as reply:
-            try:
-                return json.loads(reply.read())
-            except (OSError, HTTPException) as error:
-                raise SourceUnreachable(
-                    f"the download from {self._url} broke off: {error!r}"
-                ) from None
-            except ValueError:
-                raise SourceUnreachable(f"{self._url} does not list {what}") from None
+            query["after"] = following
 
     def bring(self, path: str, part: Path, size: int, sha256: str) -> None:
         """Download to `part` and verify it. Continues an interrupted download."""
         for left in reversed(range(ATTEMPTS_MAX)):
             try:
                 self._download(path, part, size)
-                if part.exists() and part.stat().st_size >= size:
-                    break
             except SourceUnreachable:
                 if not left:
                     raise
-            except (OSError, HTTPException) as error:
-                if not left:
-                    raise SourceUnreachable(
-                        f"the download from {self._url} broke off: {error!r}"
-                    ) from None
+            if part.exists() and part.stat().st_size >= size:
+                break
         try:
             segments.verify_file(part, size, sha256)
         except Exception:
@@ -128,37 +86,36 @@ class ApplianceClient:
         with self._open(path, headers) as reply:
             mode = "ab" if reply.status == 206 else "wb"
             have = have if reply.status == 206 else 0
-            with writable(part), part.open(mode) as file:
+            with writable(part):
+                file = part.open(mode)
+            with file:
                 # One extra byte is enough to detect another file.
-                while have <= size and (chunk := _read(reply, size + 1 - have)):
-                    file.write(chunk)
+                while have <= size and (chunk := reply.read(min(CHUNK_BYTES, size + 1 - have))):
+                    with writable(part):
+                        file.write(chunk)
+                        file.flush()
                     have += len(chunk)
 
-    def _open(self, path: str, headers: dict[str, str] | None = None) -> Any:
+    @contextmanager
+    def _open(self, path: str, headers: dict[str, str] | None = None) -> Iterator[Any]:
+        """The reply. Errors of the network in the block become SourceUnreachable too."""
         sent = {"Accept": "application/json, */*", **(headers or {})}
         try:
             request = Request(self._url + path, headers=sent)
             if self._token:  # never to the target of a redirect
                 request.add_unredirected_header("Authorization", f"Bearer {self._token}")
-            return urlopen(request, timeout=TIMEOUT_SECONDS)
+            reply = urlopen(request, timeout=TIMEOUT_SECONDS)
         except HTTPError as error:
             raise SourceUnreachable(_refusal(self._url, error)) from None
         except (URLError, OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise SourceUnreachable(f"{self._url} cannot be reached: {reason}") from None
-
-
-def _read(reply: Any, bytes_max: int) -> bytes:
-    """Read a chunk. Network errors must not be reported as errors of the disk."""
-    try:
-        chunk: bytes = reply.read(min(CHUNK_BYTES, bytes_max))
-    except (OSError, HTTPException) as error:
-        raise _BrokenOff(repr(error)) from None
-    return chunk
-
-
-class _BrokenOff(HTTPException):
-    """The connection failed while a body was read."""
+        with reply:
+            try:
+                yield reply
+            except (OSError, HTTPException) as error:
+                broke = f"the download from {self._url} broke off: {error!r}"
+                raise SourceUnreachable(broke) from None
 
 
 def pull(
@@ -168,7 +125,9 @@ def pull(
     appliance = ApplianceClient(url, token)
     count = 0
     for kind in kinds:
-        for page in appliance.segments(kind):
+        for page in appliance.pages(
+            "segments", **({} if kind == segments.EVENTS else {"log": kind})
+        ):
             _note_begin(page, target / kind)
             for listed in page["segments"]:
                 count += _bring_segment(appliance, listed, target / kind)
@@ -184,9 +143,7 @@ def _note_begin(page: dict[str, Any], folder: Path) -> None:
     if begin and not noted.exists() and not any(folder.glob(f"*/*{segments.MANIFEST}")):
         with writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            draft = folder / f".{segments.RETENTION}.part"
-            draft.write_text(json.dumps({"begins_after": begin}), encoding="utf-8")
-            draft.replace(noted)
+            write_whole(noted, json.dumps({"begins_after": begin}))
 
 
 def _bring_segment(appliance: ApplianceClient, listed: dict[str, Any], folder: Path) -> int:
@@ -212,11 +169,9 @@ def _bring_segment(appliance: ApplianceClient, listed: dict[str, Any], folder: P
     part = day / f".{name}.part"
     log = "" if kind == segments.EVENTS else f"?log={kind}"
     appliance.bring(f"/api/v1/segments/{quote(name)}{log}", part, size, sha256)
-    draft = manifest_path.with_suffix(".part")
     with writable(day):
         part.rename(day / name)
-        draft.write_text(json.dumps(manifest), encoding="utf-8")
-        draft.replace(manifest_path)
+        write_whole(manifest_path, json.dumps(manifest))
     return 1
 
 
@@ -224,7 +179,7 @@ def pull_snapshot(url: str, token: str | None, target: Path) -> str:
     """Download the newest snapshot that the segments below `target` reach, or else the newest one.
     Returns its name. An incomplete folder is never visible."""
     appliance = ApplianceClient(url, token)
-    listed = appliance.snapshots()
+    listed = [entry for page in appliance.pages("snapshots") for entry in page["snapshots"]]
     if not listed:
         raise SegmentMissing(
             f"{url} has no snapshot of its tables", "run on the appliance: agentlip export snapshot"

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from spark import pull, segments
+from spark import pull, secret, segments
 from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable, Usage, WrongHash
 from tests.spark.log import Log
 from tests.support.http_server import http_server
@@ -25,7 +25,7 @@ class Hub(BaseHTTPRequestHandler):
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self.send_error(401)
         elif self.path.startswith("/api/v1/segments?"):
-            self._list(int(self.path.split("after=")[1].split("&")[0]))
+            self._list(int(self.path.partition("after=")[2].split("&")[0] or 0))
         elif self.path.startswith("/api/v1/snapshots?"):
             self._send(200, json.dumps(self._snapshots()).encode())
         else:
@@ -131,11 +131,9 @@ def test_refusals_name_the_address_and_never_the_token(hub, tmp_path):
     assert "wrong-token" not in str(refused.value)
     empty = tmp_path / "token"
     empty.write_text("\n")
-    with pytest.raises(Usage):
-        pull.read_token(empty)
-    empty.write_text("two words")
-    with pytest.raises(Usage):
-        pull.read_token(empty)
+    with pytest.raises(Usage) as refused:
+        secret.read(empty, secret.TOKEN_HINT)
+    assert "agentlip token create" in refused.value.hint
 
 
 def test_newest_snapshot_that_the_segments_reach_comes_whole_beside_them(hub, tmp_path):
@@ -260,7 +258,9 @@ def test_invalid_address_is_reported(tmp_path, url):
         pull.pull(url, None, tmp_path)
 
 
-@pytest.mark.parametrize("listed", [{"segments": 5, "next": 1}, {"segments": [], "next": "x"}, []])
+@pytest.mark.parametrize(
+    "listed", [{"segments": 5, "next": 1}, {"segments": [], "has_more": True}, []]
+)
 def test_listing_of_another_shape_is_said(hub, tmp_path, monkeypatch, listed):
     raw = json.dumps(listed).encode()
     monkeypatch.setattr(Hub, "do_GET", lambda self: self._send(200, raw))
