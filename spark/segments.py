@@ -4,8 +4,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from appliance.shared import segment_chain
@@ -27,18 +28,16 @@ SCHEMA_VERSIONS = {1}
 LINE_BYTES_MAX = 16 * 1024 * 1024
 NUMBERS = ("schema_version", "first_event_id", "last_event_id", "rows", "bytes")
 WORDS = ("kind", "epoch", "file", "format", "sha256", "date")
-ARROW_TYPES = {
+# Types of columns in Parquet files, and of values in JSON lines.
+TYPES = {
     "boolean": ("bool",),
-    "date": ("date32[day]",),
-    "double": ("double",),
-    "int64": ("int64",),
-    "string": ("string", "large_string"),
-    "timestamp_us_utc": ("timestamp[us, tz=UTC]",),
+    "date": ("date32[day]", "str"),
+    "double": ("double", "float", "int"),
+    "int64": ("int64", "int"),
+    "string": ("string", "large_string", "str"),
+    "timestamp_us_utc": ("timestamp[us, tz=UTC]", "str"),
 }
-JSON_TYPES: dict[str, tuple[type, ...]] = {
-    "boolean": (bool,), "date": (str,), "double": (int, float), "int64": (int,), "string": (str,),
-    "timestamp_us_utc": (str,),
-}  # fmt: skip
+EVENT_ID = re.compile(rb'"event_id": ?(\d+)')
 FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -66,6 +65,13 @@ class SegmentFile(NamedTuple):
     def name(self) -> str:
         """The name with the epoch, because ids of two epochs might overlap."""
         return f"{self.epoch}/{self.stem}"
+
+
+class SegmentFacts(NamedTuple):
+    """added: columns that the schema does not have; ids: how many different ids the rows have"""
+
+    added: tuple[str, ...]
+    ids: int
 
 
 class EpochEnd(NamedTuple):
@@ -144,75 +150,71 @@ def read_manifest(file: Location, kind: str = EVENTS) -> SegmentFile:
     )
 
 
-def verify(segment: SegmentFile) -> tuple[str, ...]:
-    """Compare the size, which detects a truncated segment, then the hash, the columns and the
-    rows. Returns the columns that the schema does not have. Only the first of JSON lines is
-    compared."""
-    promised = {
-        column["name"]: column["type"] for column in schemas.load(f"{segment.kind}-1")["columns"]
-    }
+def verify(segment: SegmentFile) -> SegmentFacts:
+    """Compare the size, which detects a truncated segment, then the hash, the columns, the rows and
+    the ids. Every page is read, because a hash does not show that one was damaged before it was
+    written. Of JSON lines only the first is compared with the schema."""
+    arrow, compute = import_module("pyarrow"), import_module("pyarrow.compute")
     with _verified(segment.path, segment.bytes, segment.sha256) as file:
-        compare = _compare_lines if segment.format == "jsonl" else _compare_footer
-        there, wrong, rows = compare(segment, file, promised)
-    if there:
-        wrong = [f"has no column {name}" for name in promised if name not in there] + wrong
-    if wrong:
-        raise ColumnsDiffer(f"{segment.path} {', '.join(wrong)}")
-    if rows != segment.rows:
-        raise SegmentTorn(
-            f"{segment.path} has {rows:,} events; its manifest lists {segment.rows:,}"
-        )
-    return tuple(name for name in there if name not in promised)
-
-
-def _compare_footer(
-    segment: SegmentFile, file: Any, promised: dict[str, str]
-) -> tuple[list[str], list[str], int]:
-    """Read the Parquet footer. Its event ids must be in the range of the manifest."""
-    from pyarrow import parquet  # listing segments does without it
-    from pyarrow.lib import ArrowException
-
-    try:
-        opened = parquet.ParquetFile(file)
-    except (ArrowException, OSError) as error:
-        what = str(error).split("\n", 1)[0][:200]
-        raise SegmentTorn(f"{segment.path} is not a Parquet file: {what}") from None
-    metadata = opened.metadata
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
-    for ids in (column.statistics for column in columns if column.path_in_schema == "event_id"):
-        known = ids is not None and ids.has_min_max
-        if known and (ids.min < segment.first or ids.max > segment.last):
+        try:
+            types, parts = (_open_lines if segment.format == "jsonl" else _open_parquet)(file)
+            added = _compare_columns(segment, types)
+            ids = arrow.chunked_array(list(parts), arrow.int64())
+        except (arrow.ArrowException, OSError) as error:
+            what = str(error).split("\n", 1)[0][:200]
             raise SegmentTorn(
-                f"{segment.path} holds events {ids.min} to {ids.max}; its name says"
-                f" {segment.first} to {segment.last}"
-            )
-    wrong = [
-        f"has {field.name} as {field.type}"
-        for field in opened.schema_arrow
-        if field.name in promised and str(field.type) not in ARROW_TYPES[promised[field.name]]
-    ]
-    return opened.schema_arrow.names, wrong, metadata.num_rows
+                f"{segment.path} cannot be read as {segment.format}: {what}"
+            ) from None
+    if len(ids) != segment.rows:
+        raise SegmentTorn(
+            f"{segment.path} has {len(ids):,} events; its manifest lists {segment.rows:,}"
+        )
+    ends = compute.min_max(ids).as_py()
+    if ends["min"] and not segment.first <= ends["min"] <= ends["max"] <= segment.last:
+        raise SegmentTorn(
+            f"{segment.path} holds events {ends['min']} to {ends['max']}; its name says"
+            f" {segment.first} to {segment.last}"
+        )
+    return SegmentFacts(added, compute.count_distinct(ids).as_py())
 
 
-def _compare_lines(
-    _segment: SegmentFile, file: Any, promised: dict[str, str]
-) -> tuple[list[str], list[str], int]:
+def _open_parquet(file: Any) -> tuple[dict[str, str], Iterator[Any]]:
+    """The types of the columns, and the ids, which are read with all pages."""
+    opened = import_module("pyarrow.parquet").ParquetFile(file)
+    types = {field.name: str(field.type) for field in opened.schema_arrow}
+    return types, (batch.column("event_id") for batch in opened.iter_batches())
+
+
+def _open_lines(file: Any) -> tuple[dict[str, str], Iterator[Any]]:
+    """The types of the values in the first line, "" for a null, and the ids."""
     try:
         row = json.loads(file.readline(LINE_BYTES_MAX))
     except ValueError:
-        row = None
-    if not isinstance(row, dict):
-        row = {}  # the row goes to the quarantine
-    wrong = [
-        f"has {name} as {type(value).__name__}"
-        for name, value in row.items()
-        if name in promised
-        and value is not None
-        and (type(value) not in JSON_TYPES[promised[name]])
-    ]
+        row = None  # the row goes to the quarantine
     file.seek(0)
-    return list(row), wrong, sum(1 for _ in file)
+    types = {
+        name: "" if value is None else type(value).__name__
+        for name, value in (row.items() if isinstance(row, dict) else ())
+    }
+    matches = (EVENT_ID.search(line) for line in file)
+    ids = [None if match is None else int(match[1]) for match in matches]
+    return types, iter([import_module("pyarrow").array(ids, "int64")])
+
+
+def _compare_columns(segment: SegmentFile, types: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that the schema does not have. Raises ColumnsDiffer if others have another type
+    or are missing."""
+    columns = schemas.load(f"{segment.kind}-1")["columns"]
+    promised = {column["name"]: column["type"] for column in columns}
+    wrong = [f"has no column {name}" for name in promised if types and name not in types]
+    wrong += [
+        f"has {name} as {kind}"
+        for name, kind in types.items()
+        if kind and name in promised and kind not in TYPES[promised[name]]
+    ]
+    if wrong:
+        raise ColumnsDiffer(f"{segment.path} {', '.join(wrong)}")
+    return tuple(name for name in types if name not in promised)
 
 
 def state(manifest: Location) -> list[list[Any]]:

@@ -1,30 +1,18 @@
-"""Verifies segments where their bytes are read: on executors, unless they are few.
-
-Every page is read, because a hash does not show that one was damaged before it was written.
-"""
+"""Verifies segments where their bytes are read: on executors, unless they are few."""
 
 import pickle
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from spark import segments
-from spark.errors import JobError, SegmentTorn
+from spark.errors import JobError
 from spark.request import JobRequest
-from spark.segments import SegmentFile
+from spark.segments import SegmentFacts, SegmentFile
 
 DRIVER_BYTES_MAX = 32 * 1024 * 1024  # fewer take less time than a start of Python on executors
-EVENT_ID = re.compile(rb'"event_id": ?(\d+)')
 RESULT = "number bigint, result binary"
-
-
-class SegmentFacts(NamedTuple):
-    """added: columns that the schema does not have; ids: how many different ids the rows have"""
-
-    added: tuple[str, ...]
-    ids: int
 
 
 def verify(
@@ -74,26 +62,9 @@ def _verify_batches(batches: Iterator[Any], some: list[SegmentFile]) -> Iterator
 def _unusual(mine: Any) -> Iterator[tuple[int, SegmentFacts | JobError]]:
     for number, segment in mine:
         try:
-            facts = SegmentFacts(segments.verify(segment), _count_ids(segment))
+            facts = segments.verify(segment)
         except JobError as error:
             yield number, error
         else:
             if facts.added or facts.ids != segment.rows:
                 yield number, facts
-
-
-def _count_ids(segment: SegmentFile) -> int:
-    """Read all values. Returns the number of different ids."""
-    if segment.format == "jsonl":
-        with segment.path.open("rb") as lines:
-            return len({number for line in lines for number in EVENT_ID.findall(line)[:1]})
-    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    try:
-        with segment.path.open("rb") as file:
-            batches = parquet.ParquetFile(file).iter_batches()
-            parts = [batch.column("event_id") for batch in batches]
-    except (arrow.ArrowException, OSError) as error:
-        what = str(error).split("\n", 1)[0][:200]
-        raise SegmentTorn(f"{segment.path} cannot be read: {what}") from None
-    ids = arrow.chunked_array(parts, arrow.int64())
-    return int(import_module("pyarrow.compute").count_distinct(ids).as_py())
