@@ -16,11 +16,10 @@ from pyspark.sql import functions as f
 from spark import results
 from spark.errors import ChecksFailed
 from spark.progress import ProgressReporter
-from spark.results import WARN, CheckResult
+from spark.results import CheckResult
 
 NOT_NULL, UNIQUE, RANGE, REFERENCE = "not null", "unique", "range", "reference"
 CONCURRENT_QUERIES_MAX = 4  # queries
-NAMED_MAX = 5  # files or gaps that one result names
 
 
 class TableCheck(NamedTuple):
@@ -68,12 +67,6 @@ def require_passed(checked: Sequence[CheckResult], progress: ProgressReporter) -
         for line in results.describe(checked):
             progress.say(line)
         raise ChecksFailed("the new tables failed a check with severity error")
-
-
-def listed(name: str, table: str, sentences: Sequence[str]) -> CheckResult:
-    """A warning that names the first few files or gaps; rows cannot show them."""
-    count, note = len(sentences), "; ".join(sentences[:NAMED_MAX])
-    return CheckResult(name, table, WARN, count, count, note)
 
 
 def _rows(

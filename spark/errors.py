@@ -71,7 +71,7 @@ class StorageUnreachable(SourceUnreachable):
 
 class EngineUnreachable(JobError):
     exit_code = 21
-    hint = "look at the name and port of --master or --remote, and whether workers are there"
+    hint = "look at the name and port of --master, and whether workers are there"
 
 
 class ChecksFailed(JobError):

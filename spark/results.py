@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 WARN, ERROR = "warn", "error"
+NAMED_MAX = 5  # files or gaps that one result names
 SEGMENTS_SOUND = "segments.sound"  # fails if segments were skipped
 
 
@@ -23,6 +24,12 @@ class CheckResult(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         return {name if name != "note" else "said": value for name, value in self._asdict().items()}
+
+
+def listed(name: str, table: str, sentences: Sequence[str]) -> CheckResult:
+    """A warning that names the first few files or gaps; rows cannot show them."""
+    count, note = len(sentences), "; ".join(sentences[:NAMED_MAX])
+    return CheckResult(name, table, WARN, count, count, note)
 
 
 def describe(results: Sequence[CheckResult]) -> list[str]:

@@ -25,7 +25,7 @@ if __package__ in (None, ""):  # as a script, which is how spark-submit starts i
 from appliance import __version__
 from spark import errors, last_run, pull, results, secret
 from spark.files import writable
-from spark.jobs import JOBS
+from spark.jobs import JOBS, SKIP
 from spark.lease import Lease
 from spark.locations import Location, location, stored
 from spark.progress import ProgressReporter
@@ -234,11 +234,8 @@ def work(flags: argparse.Namespace, run: RunState) -> None:
     else:
         with hold(out) as held:
             report = with_spark(flags, ask._replace(lease=held), segments)
-    if job.needs == SILVER or flags.job == "ingest":
-        standing = import_module("spark.jobs.ingest.plan").warnings(
-            ask.source if job.needs == SILVER else ask.out
-        )
-        more = [warning for warning in standing if warning not in report.results]
+    if SKIP in job.arguments:
+        more = [warning for warning in standing(job, ask) if warning not in report.results]
         report = report._replace(results=[*report.results, *more])
     run.counts = report.counts
     run.outcome = last_run.NOTHING_NEW if report.path is None else last_run.OK
@@ -252,6 +249,14 @@ def work(flags: argparse.Namespace, run: RunState) -> None:
             f"the log and the snapshot differ in {report.differences:,} rows",
             f"read the table: {report.path}/differences",
         )
+
+
+def standing(job: JobDefinition, ask: JobRequest) -> list[results.CheckResult]:
+    """The warnings of the newest run that read segments: that of ingest for jobs on its tables."""
+    if job.needs == SILVER:
+        job, ask = JOBS["ingest"], ask._replace(out=ask.source)
+    warnings: list[results.CheckResult] = import_module(str(job.plan)).warnings(ask.out)
+    return warnings
 
 
 def hold(out: Location) -> AbstractContextManager[Lease | None]:

@@ -1,34 +1,84 @@
-"""Verifies segments where their bytes are read: on executors, unless they are few."""
+"""Verifies segments where their bytes are read: on executors, unless they are few. Bad ones end a
+job, or are skipped and remembered."""
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark import segments
 from spark.errors import JobError
+from spark.locations import Location
 from spark.request import JobRequest
-from spark.segments import SegmentFacts, SegmentFile
+from spark.results import CheckResult
+from spark.segments import EVENTS, SegmentFacts, SegmentFile
+from spark.tables import Dataset
 
+QUARANTINE = "quarantine-segments"  # the argument of jobs that may skip segments
 DRIVER_BYTES_MAX = 32 * 1024 * 1024  # fewer take less time than a start of Python on executors
 RESULT = "number bigint, result binary"
 
 
+class Export(NamedTuple):
+    """The live segments of a log, and the errors of those that are skipped, by manifest."""
+
+    segments: list[SegmentFile]
+    bad: dict[Location, JobError]
+
+
+def exported(ask: JobRequest, memory: Mapping[str, Any], log: str = EVENTS) -> Export:
+    """The segments of a log below the source. With --quarantine-segments, one that the run with
+    this memory skipped is skipped until its files change."""
+    if not ask.options.get(QUARANTINE):
+        return Export(segments.manifests(ask.source, log), {})
+    bad: dict[Location, JobError] = {}
+    live = segments.manifests(ask.source, log, bad=bad)
+    former = memory.get("skipped", {})
+    for manifest in (segment.manifest for segment in live):
+        known = former.get(str(manifest.relative_to(ask.source)))
+        if known and known[0] == segments.state(manifest):
+            bad[manifest] = JobError(known[1])
+    return Export(live, bad)
+
+
+def skipped(ask: JobRequest, bad: Mapping[Location, JobError]) -> dict[str, Any]:
+    """What a run remembers of these segments: the state of their files and the message."""
+    return {
+        str(manifest.relative_to(ask.source)): [segments.state(manifest), error.message]
+        for manifest, error in bad.items()
+    }
+
+
+def warnings(dataset: Dataset) -> list[CheckResult]:
+    """The failed checks of the newest run, which hold until the next one publishes."""
+    published = dataset.current()
+    return [CheckResult(*row) for row in published.memory.get("warnings", ())] if published else []
+
+
 def verify(
-    ask: JobRequest, some: Sequence[SegmentFile], bad: dict[Any, JobError] | None = None
+    ask: JobRequest, some: Sequence[SegmentFile], bad: dict[Location, JobError] | None = None
 ) -> dict[str, SegmentFacts]:
     """The facts of segments with added columns or repeated ids, by name. Raises the error of the
-    first damaged one; with `bad`, errors are put there by the path of the manifest."""
+    first damaged one; with --quarantine-segments it is put in `bad`."""
     facts: dict[str, SegmentFacts] = {}
     for number, result in _results(ask, some):
         if isinstance(result, SegmentFacts):
             facts[some[number].name] = result
-        elif bad is None:
+        elif bad is None or not ask.options.get(QUARANTINE):
             raise result
         else:
             bad[some[number].manifest] = result
     return facts
+
+
+def added_columns(some: Iterable[SegmentFile], facts: Mapping[str, SegmentFacts]) -> list[str]:
+    """A sentence for each segment with columns that the schema does not have."""
+    return [
+        f"{segment.path} also has {', '.join(facts[segment.name].added)}"
+        for segment in some
+        if segment.name in facts and facts[segment.name].added
+    ]
 
 
 def count_once(some: Iterable[SegmentFile], ids: Mapping[str, int]) -> list[SegmentFile]:

@@ -3,9 +3,10 @@
 from appliance.shared.exported_logs import LOGS
 from spark.jobs.delivery import plan as delivery
 from spark.request import BRONZE, SILVER, JobArgument, JobDefinition, parse_day
+from spark.verification import QUARANTINE
 
 SKIP = JobArgument(
-    "quarantine-segments",
+    QUARANTINE,
     "skip bad segments and report them; each is tried again when it changes",
     default=False,
 )
@@ -39,6 +40,7 @@ JOBS = {
         plan="spark.jobs.delivery.plan",
         logs=delivery.LOGS,
         arguments=(
+            SKIP,
             JobArgument(
                 "objective",
                 "objectives of stages, in seconds: accept_to_deliver=5,deliver_to_ack=60",

@@ -1,16 +1,22 @@
 """The delivery job against the same numbers computed in plain Python."""
 
 import random
+import re
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from appliance.shared import histogram
-from spark.errors import EmptyRange
+from spark.errors import EmptyRange, SegmentTorn
 from spark.jobs.delivery import job, plan, schema
 from spark.jobs.delivery import transforms as t
+from spark.verification import QUARANTINE
 from tests.spark.delivery_log import DeliveryLog, write_segment
+from tests.spark.log import shipped
+from tests.spark.test_ingest_segments import segment_of, sign
 
 MORNING = datetime(2026, 2, 1, 8, tzinfo=UTC)
 OBJECTIVE = {"objective": plan.OBJECTIVES}
@@ -325,6 +331,48 @@ def test_requested_days_are_computed_again(publish, ask, tmp_path):
     assert report.counts["days"] == 1
     with pytest.raises(EmptyRange):
         job.run(ask(options=options, first_day=MORNING.date() + timedelta(days=9)))
+
+
+def test_bad_segment_is_skipped_and_columns_and_names_are_shown(publish, ask, tmp_path):
+    log = DeliveryLog("outbox")
+    for day in range(3):
+        log.add(at(day * 86_400), "send.accepted", f"m{day}")
+    log.add(at(2 * 86_400), "send.guessed", "m3")
+    _, second, third = log.export(tmp_path / "in")
+    wider = pq.read_table(segment_of(third)).append_column("region", pa.array(["eu", "eu"]))
+    pq.write_table(wider, segment_of(third))
+    sign(third)
+    sound = segment_of(second).read_bytes()
+    segment_of(second).write_bytes(sound[:-1])
+    with pytest.raises(SegmentTorn, match=segment_of(second).name):
+        publish()
+    skipping = {"options": OBJECTIVE | {QUARANTINE: True}}
+    report = job.run(ask(**skipping))
+    assert accepted(ask) == {"2026-02-01": 1, "2026-02-03": 1}
+    notes = {result.name: result.note for result in report.results if result.failed}
+    assert segment_of(second).name in notes["segments.sound"]
+    assert "also has region" in notes["segments.columns"]
+    assert notes["events.known"] == "outbox: send.guessed"
+    assert {warning.name for warning in plan.warnings(tmp_path / "out")} == set(notes)
+    assert plan.up_to_date(ask(**skipping))
+    assert not plan.up_to_date(ask(options=OBJECTIVE))
+    segment_of(second).write_bytes(sound)
+    assert not plan.up_to_date(ask(**skipping))
+    job.run(ask(**skipping))
+    assert accepted(ask) == {"2026-02-01": 1, "2026-02-02": 1, "2026-02-03": 1}
+    assert "segments.sound" not in {warning.name for warning in plan.warnings(tmp_path / "out")}
+
+
+def accepted(ask):
+    rows = tables(ask, ask().spark)["outcomes"]
+    return {str(row["day"]): row["accepted"] for row in rows}
+
+
+@pytest.mark.parametrize("log", plan.LOGS)
+def test_names_are_those_of_the_exported_schema(log):
+    (about,) = [column["about"] for column in shipped(f"{log}-1")["columns"]
+                if column["name"] == "name"]  # fmt: skip
+    assert tuple(re.findall(r"[a-z]+\.[a-z]+", about)) == schema.NAMES[log]
 
 
 CAUSES = [

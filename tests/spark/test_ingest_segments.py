@@ -11,6 +11,7 @@ import pytest
 
 from spark.errors import JobError
 from spark.jobs.ingest import job, plan
+from spark.verification import QUARANTINE
 from tests.spark.lakes import conversation, everything, rows
 from tests.spark.log import EVENTS, iso
 
@@ -89,7 +90,7 @@ def test_bad_segment_is_skipped_until_it_is_repaired(spark, ask, lake, tmp_path,
     with pytest.raises(JobError, match=words):
         job.run(ask())
     assert silver.current() is None
-    skipping = ask(options={plan.QUARANTINE: True})
+    skipping = ask(options={QUARANTINE: True})
     report = job.run(skipping)
     (sound,) = [result for result in report.results if result.name == "segments.sound"]
     assert words in sound.note

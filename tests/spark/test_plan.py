@@ -59,9 +59,10 @@ def test_run_without_new_segments_starts_no_engine(export, tmp_path):
 def test_skipped_segment_does_not_start_an_engine_again(export, tmp_path):
     from spark import segments
 
-    folder = tmp_path / "in/events"
+    folder = tmp_path / "in"
     export[1].write_text("{")
-    skipped = {str(export[1].relative_to(folder)): segments.state(export[1])}
+    message = f"the manifest {export[1]} is truncated or malformed"
+    skipped = {str(export[1].relative_to(folder)): [segments.state(export[1]), message]}
     warnings = [["segments.sound", "segments", "warn", 1, 1, "it is malformed"]]
     publish(tmp_path / "out", segments=[stem(export[0])], skipped=skipped, warnings=warnings)
     done = ingest(tmp_path, "--quarantine-segments")

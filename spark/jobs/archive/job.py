@@ -5,7 +5,7 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark import checks, schemas, segments, source, verification
+from spark import schemas, segments, source, verification
 from spark.errors import EmptyRange, SegmentTorn
 from spark.files import remove_folder
 from spark.jobs.archive import plan, schema
@@ -14,6 +14,7 @@ from spark.jobs.delivery.plan import day_of
 from spark.last_run import iso
 from spark.locations import Location
 from spark.request import JobReport, JobRequest
+from spark.results import listed
 
 
 def run(ask: JobRequest) -> JobReport:
@@ -28,9 +29,7 @@ def run(ask: JobRequest) -> JobReport:
         for each in pending:
             with ask.progress.step(ask.spark, f"archive: {each.log}"):
                 logs[each.log] = _log(ask, each, catalogue, added)
-        results = [
-            checks.listed(f"{log}.gaps", log, parts["gaps"]) for log, parts in sorted(logs.items())
-        ]
+        results = [listed(f"{log}.gaps", log, parts["gaps"]) for log, parts in sorted(logs.items())]
         changed = any(catalogue["logs"].get(log) != parts for log, parts in logs.items())
         if changed:
             catalogue |= {"updated_at": iso(ask.now), "logs": catalogue["logs"] | logs}

@@ -3,14 +3,16 @@
 from functools import partial
 from typing import Any
 
-from spark import checks, segments, source
+from spark import checks, segments, source, verification
 from spark.errors import EmptyRange
-from spark.jobs.delivery import plan
+from spark.jobs.delivery import plan, schema
 from spark.jobs.delivery import transforms as t
 from spark.request import JobReport, JobRequest
-from spark.results import ERROR, WARN, CheckResult
-from spark.tables import Dataset, Draft
+from spark.results import ERROR, NAMED_MAX, SEGMENTS_SOUND, WARN, CheckResult, listed
+from spark.segments import SegmentFacts
+from spark.tables import Draft
 
+Facts = dict[str, dict[str, SegmentFacts]]  # by log and name of the segment
 CHECKS = (
     checks.TableCheck(
         "latency.once", "latency", checks.UNIQUE, ("day", "log", "destination", "stage"), ERROR
@@ -30,37 +32,51 @@ CHECKS = (
 def run(ask: JobRequest) -> JobReport:
     dataset = plan.gold(ask)
     former = dataset.current()
-    todo = plan.pending(ask, former.memory if former else {})
-    if not todo.days and not any(state.new for state in todo.logs.values()):
+    memory = former.memory if former else {}
+    todo, facts = _verify(ask, memory)
+    if todo.is_empty(ask, memory):
         if former is None or ask.first_day or ask.last_day:
             raise EmptyRange("no segments of outbox, broker, courier or runs in range")
-        return JobReport({}, _warnings(ask, todo), None)
-    return _publish(ask, todo, dataset)
-
-
-def _publish(ask: JobRequest, todo: plan.PendingDays, dataset: Dataset) -> JobReport:
-    draft = dataset.draft()
+        return JobReport({}, [], None)
     counts: dict[str, Any] = {
         "segments": sum(len(state.new) for state in todo.logs.values()),
         "days": len(todo.days),
+        "skipped_segments": len(todo.bad),
     }
-    checked = _warnings(ask, todo)
+    logs = {
+        log: plan.remember(state, _count_ids(memory, log, facts))
+        for log, state in todo.logs.items()
+    }
+    draft, checked = dataset.draft(), _warnings(ask, todo, facts, logs)
     if todo.days:
         counts["rows"], tested = _fill(ask, todo, draft)
         checked += tested
-    made = ask.commit(dataset, draft, {"logs": todo.memory})
+    failed = [result for result in checked if result.failed]
+    skipped = verification.skipped(ask, todo.bad)
+    made = ask.commit(dataset, draft, {"logs": logs, "skipped": skipped, "warnings": failed})
     return JobReport(counts, checked, made.root)
+
+
+def _verify(ask: JobRequest, memory: dict[str, Any]) -> tuple[plan.PendingDays, Facts]:
+    """What to do without the segments that are skipped, and the facts of the others."""
+    todo = plan.pending(ask, memory)
+    with ask.progress.step(ask.spark, "delivery: verifying"):
+        facts = {
+            log: verification.verify(ask, some, todo.bad) for log, some in plan.needed(todo).items()
+        }
+    return (plan.pending(ask, memory, todo.bad) if todo.bad else todo), facts
+
+
+def _count_ids(memory: dict[str, Any], log: str, facts: Facts) -> dict[str, int]:
+    """The numbers of different ids of segments in which some are repeated."""
+    former: dict[str, int] = memory.get("logs", {}).get(log, {}).get("ids", {})
+    return former | {name: fact.ids for name, fact in facts[log].items()}
 
 
 def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, list[CheckResult]]:
     """Write the tables of the days. Returns the number of rows read, and the results of checks."""
-    spark, progress = ask.spark, ask.progress
-    needed = {log: plan.to_read(state, log, todo.days) for log, state in todo.logs.items()}
+    spark, progress, needed = ask.spark, ask.progress, plan.needed(todo)
     ask.size_shuffles(sum(segment.bytes for mine in needed.values() for segment in mine))
-    with progress.step(spark, "delivery: verifying"):
-        for mine in needed.values():
-            for segment in mine:
-                segments.verify(segment)
     logs = {
         log: source.drop_undone(source.read(spark, mine, log), todo.logs[log].cuts)
         for log, mine in needed.items()
@@ -76,22 +92,34 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
         with progress.step(spark, f"delivery: {table.replace('_', ' ')}"):
             draft.write(frame.repartition("day"), table, todo.days)  # a file per day
     rows.unpersist()
+    total = sum(segment.rows for mine in needed.values() for segment in mine)
     with progress.step(spark, "delivery: checks"):
         checked = checks.run(CHECKS, partial(draft.written, spark))
+        unknown = t.unknown_names(logs).limit(schema.UNKNOWN_NAMES_MAX).collect()
     checks.require_passed(checked, progress)
-    return sum(segment.rows for mine in needed.values() for segment in mine), checked
+    note = "; ".join(f"{row['log']}: {row['name']}" for row in unknown[:NAMED_MAX])
+    count = sum(row["count"] for row in unknown)
+    return total, [*checked, CheckResult("events.known", "logs", WARN, count, total, note)]
 
 
-def _warnings(ask: JobRequest, todo: plan.PendingDays) -> list[CheckResult]:
-    """Gaps in the logs, and days that keep their numbers because segments of them were removed."""
-    warnings = [
-        checks.listed(
-            f"{log}.gaps",
-            log,
-            segments.gaps(state.segments, segments.begins_after(ask.source, log)),
-        )
+def _warnings(
+    ask: JobRequest, todo: plan.PendingDays, facts: Facts, logs: dict[str, Any]
+) -> list[CheckResult]:
+    """What the manifests and the verified files show: skipped segments, added columns, gaps, and
+    days that keep their numbers because segments of them were removed."""
+    added = [
+        sentence
         for log, state in todo.logs.items()
+        for sentence in verification.added_columns(state.segments, facts[log])
     ]
+    warnings = [
+        listed(SEGMENTS_SOUND, "segments", [error.message for error in todo.bad.values()]),
+        listed("segments.columns", "segments", added),
+    ]
+    for log, state in todo.logs.items():
+        chain = verification.count_once(state.segments, logs[log]["ids"])
+        gaps = segments.gaps(chain, segments.begins_after(ask.source, log))
+        warnings.append(listed(f"{log}.gaps", log, gaps))
     lost = sorted(todo.lost)
     note = f"segments of {', '.join(lost[:5])} were removed, so these days stay" if lost else ""
     everything = len(todo.days) + len(lost)

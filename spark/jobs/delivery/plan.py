@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
-from spark import segments
+from spark import segments, verification
+from spark.errors import JobError
+from spark.locations import Location
 from spark.request import JobRequest
+from spark.results import CheckResult
 from spark.segments import EpochEnd, SegmentFile
 from spark.tables import Dataset
 
@@ -47,16 +50,19 @@ class LogState(NamedTuple):
 
 
 class PendingDays(NamedTuple):
-    """What a run does. `days` are computed; those in `lost` cannot be, as segments were removed."""
+    """What a run does. `days` are computed; those in `lost` cannot be, as segments were removed.
+    `bad` are the segments that are skipped, with their errors."""
 
     logs: dict[str, LogState]
     days: Days
     lost: Days
+    bad: dict[Location, JobError]
 
-    @property
-    def memory(self) -> dict[str, Any]:
-        """What the published version remembers of each log."""
-        return {log: remember(state) for log, state in self.logs.items()}
+    def is_empty(self, ask: JobRequest, memory: Mapping[str, Any]) -> bool:
+        """Whether a version with this memory has everything."""
+        skipped = verification.skipped(ask, self.bad)
+        new = any(state.new for state in self.logs.values())
+        return not self.days and not new and skipped == memory.get("skipped", {})
 
 
 def objectives(text: str) -> dict[str, float]:
@@ -85,16 +91,25 @@ def up_to_date(ask: JobRequest) -> bool:
     published = gold(ask).current()
     if published is None or ask.first_day or ask.last_day:
         return False
-    todo = pending(ask, published.memory)
-    return not todo.days and not any(state.new for state in todo.logs.values())
+    return pending(ask, published.memory).is_empty(ask, published.memory)
 
 
-def pending(ask: JobRequest, memory: Mapping[str, Any]) -> PendingDays:
-    """Compare the exported logs with the memory of the published version."""
-    former = memory.get("logs", {})
-    logs = {
-        log: state_of(ask, log, former.get(log, {})) for log in LOGS if (ask.source / log).is_dir()
-    }
+def warnings(lake: Location) -> list[CheckResult]:
+    return verification.warnings(Dataset(lake / "gold" / "delivery", SCHEMA))
+
+
+def pending(
+    ask: JobRequest, memory: Mapping[str, Any], bad: Mapping[Location, JobError] | None = None
+) -> PendingDays:
+    """Compare the exported logs, without segments that are `bad`, with the memory of the published
+    version."""
+    former, logs, skipped = memory.get("logs", {}), {}, dict(bad or {})
+    for log in LOGS:
+        if (ask.source / log).is_dir():
+            export = verification.exported(ask, memory, log)
+            skipped |= export.bad
+            sound = [segment for segment in export.segments if segment.manifest not in skipped]
+            logs[log] = state_of(sound, former.get(log, {}))
     known = {day for state in logs.values() for day in state.rows}
     days = {
         day
@@ -106,11 +121,10 @@ def pending(ask: JobRequest, memory: Mapping[str, Any]) -> PendingDays:
         first, last = str(ask.first_day or date.min), str(ask.last_day or date.max)
         days |= {day for day in known if first <= day <= last}
     lost = {day for day in days if any(_shrank(logs, former, log, day) for log in LOGS)}
-    return PendingDays(logs, days - lost, lost)
+    return PendingDays(logs, days - lost, lost, skipped)
 
 
-def state_of(ask: JobRequest, log: str, former: Mapping[str, Any]) -> LogState:
-    exported = segments.manifests(ask.source, log)
+def state_of(exported: list[SegmentFile], former: Mapping[str, Any]) -> LogState:
     done = set(former.get("segments", ()))
     new = [segment for segment in exported if segment.name not in done]
     fresh = [segment for segment in new if not segments.is_covered(segment, done)]
@@ -130,16 +144,20 @@ def state_of(ask: JobRequest, log: str, former: Mapping[str, Any]) -> LogState:
     return LogState(exported, cuts, rows, new, changed)
 
 
-def remember(state: LogState) -> dict[str, Any]:
+def remember(state: LogState, ids: Mapping[str, int]) -> dict[str, Any]:
+    """What the published version remembers of a log. ids: those of segments that repeat some"""
     names = {segment.name for segment in state.segments}
     names |= {f"{segment.epoch}/{stem}" for segment in state.segments for stem in segment.replaces}
-    return {"segments": sorted(names), "cuts": state.cuts, "rows": state.rows}
+    return {"segments": sorted(names), "cuts": state.cuts, "rows": state.rows, "ids": dict(ids)}
 
 
-def to_read(state: LogState, log: str, days: Days) -> list[SegmentFile]:
-    """The segments that these days need, with those of the days around them."""
-    wanted = {near for day in days for near in around(day, AFTER[log], BEFORE[log])}
-    return [segment for segment in state.segments if day_of(segment) in wanted]
+def needed(todo: PendingDays) -> dict[str, list[SegmentFile]]:
+    """The segments of each log that the days need, with those of the days around them."""
+    chosen = {}
+    for log, state in todo.logs.items():
+        wanted = {near for day in todo.days for near in around(day, AFTER[log], BEFORE[log])}
+        chosen[log] = [segment for segment in state.segments if day_of(segment) in wanted]
+    return chosen
 
 
 def day_of(segment: SegmentFile) -> str:

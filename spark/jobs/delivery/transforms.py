@@ -157,6 +157,16 @@ def entries(logs: Mapping[str, DataFrame], days: Collection[str]) -> DataFrame:
     return rows.withColumn("day", f.to_date("ts")).where(c("day").isin(wanted))
 
 
+def unknown_names(logs: Mapping[str, DataFrame]) -> DataFrame:
+    """How many rows of each log have a name that its schema does not have, by name."""
+    frames = [
+        once(frame).where(~f.coalesce(named(*schema.NAMES[log]), f.lit(False)))
+        .groupBy(f.lit(log).alias("log"), "name").count()
+        for log, frame in logs.items()
+    ]  # fmt: skip
+    return reduce(DataFrame.unionByName, frames)
+
+
 def _counts(**conditions: Column) -> Column:
     none = f.lit(False)
     return f.struct(

@@ -15,11 +15,11 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
 from spark import checks, segments, source, verification
-from spark.jobs.ingest import plan, schema
+from spark.jobs.ingest import schema
 from spark.jobs.ingest import transforms as t
 from spark.locations import Location
 from spark.request import JobReport, JobRequest
-from spark.results import ERROR, SEGMENTS_SOUND, WARN, CheckResult
+from spark.results import ERROR, SEGMENTS_SOUND, WARN, CheckResult, listed
 from spark.tables import Dataset, Draft, Version
 
 CHANGED_MAX = 1_000_000  # changes whose id hashes fit into a job with 1 GB
@@ -54,9 +54,8 @@ def silver(out: Location) -> Dataset:
 
 
 def run(ask: JobRequest) -> JobReport:
-    export = plan.exported(ask)
     dataset = silver(ask.out)
-    merge = Merge(ask, dataset, dataset.current(), export)
+    merge = Merge(ask, dataset, dataset.current())
     merge.take()
     return JobReport(merge.counts, merge.results, merge.published)
 
@@ -64,19 +63,17 @@ def run(ask: JobRequest) -> JobReport:
 class Merge:
     """Merges new segments with the former version into the next one."""
 
-    def __init__(
-        self, ask: JobRequest, dataset: Dataset, former: Version | None, export: plan.Export
-    ) -> None:
+    def __init__(self, ask: JobRequest, dataset: Dataset, former: Version | None) -> None:
         self.ask = ask
         self.spark = ask.spark
         self.dataset = dataset
         self.former = former
-        self.export = export
         self.memory: dict[str, Any] = {
             "segments": [], "newest": {}, "cuts": {}, "touched": {}, "skipped": {},
             "ids": {}, **(former.memory if former else {}),
         }  # fmt: skip
-        self.cuts = _ends(self.memory["cuts"], segments.cuts(export.segments))
+        self.export = verification.exported(ask, self.memory)
+        self.cuts = _ends(self.memory["cuts"], segments.cuts(self.export.segments))
         self.new_cuts = [cut for cut in self.cuts if self.memory["cuts"].get(cut.epoch) != cut.last]
         self.fresh: list[segments.SegmentFile] = []  # without those that contain nothing new
         self.seen: dict[str, int] = {}  # the counts of their events
@@ -94,7 +91,7 @@ class Merge:
             [segment for segment in new if not segments.is_covered(segment, done)]
         )
         new = [segment for segment in new if segment.manifest not in self.export.bad]
-        skipped = plan.states(self.export, list(self.export.bad))
+        skipped = verification.skipped(self.ask, self.export.bad)
         if not new and skipped == self.memory["skipped"]:
             return
         draft = self.dataset.draft()
@@ -111,23 +108,21 @@ class Merge:
 
     def _verify(self, new: Sequence[segments.SegmentFile]) -> list[segments.SegmentFile]:
         """The segments that are sound. The others are an error, or skipped."""
+        bad = self.export.bad
         with self.ask.progress.step(self.spark, "ingest: verifying"):
-            skip = self.export.bad if self.ask.options.get(plan.QUARANTINE) else None
-            facts = verification.verify(self.ask, new, skip)
+            unknown = [segment for segment in new if segment.manifest not in bad]
+            facts = verification.verify(self.ask, unknown, bad)
         self.added = {name: fact.added for name, fact in facts.items() if fact.added}
         self.memory["ids"] |= {name: fact.ids for name, fact in facts.items()}
         chain = verification.count_once(self.export.segments, self.memory["ids"])
         problems = {
-            SEGMENTS_SOUND: [error.message for error in self.export.bad.values()],
+            SEGMENTS_SOUND: [error.message for error in bad.values()],
             "segments.gaps": segments.gaps(chain, segments.begins_after(self.ask.source)),
-            "segments.columns": [
-                f"{segment.path} also has {', '.join(self.added[segment.name])}"
-                for segment in new if segment.name in self.added
-            ],
-        }  # fmt: skip
-        self.results += [checks.listed(name, "segments", some) for name, some in problems.items()]
-        self.counts["skipped_segments"] = len(self.export.bad)
-        return [segment for segment in new if segment.manifest not in self.export.bad]
+            "segments.columns": verification.added_columns(new, facts),
+        }
+        self.results += [listed(name, "segments", some) for name, some in problems.items()]
+        self.counts["skipped_segments"] = len(bad)
+        return [segment for segment in new if segment.manifest not in bad]
 
     def _fill(self, draft: Draft) -> None:
         step = partial(self.ask.progress.step, self.spark)
