@@ -1,17 +1,11 @@
 """Which days are stale, decided from what silver and gold remember."""
 
-from datetime import date, timedelta
-from itertools import pairwise
+from datetime import date
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark.jobs.activity import plan
 from spark.tables import Dataset, Version
-
-DAY = date(2026, 2, 1)
-DAYS = st.sets(st.integers(0, 400).map(lambda n: (DAY + timedelta(days=n)).isoformat()))
 
 
 def days(*numbers):
@@ -42,20 +36,6 @@ def test_day_is_stale_if_it_or_a_day_next_to_it_changed(touched, counted, stale)
     assert plan.stale_days(memory, newest) == set()
 
 
-@given(DAYS)
-def test_ranges_contain_the_days_and_no_others_unless_there_are_too_many(some):
-    ranges = plan.ranges(some)
-    assert all(plan.contains(ranges, day) for day in some)
-    assert len(ranges) <= plan.RANGES_MAX
-    assert all(before[1] < after[0] for before, after in pairwise(ranges))
-    covered = sum((last - first).days + 1 for first, last in ranges)
-    runs = sum(
-        (date.fromisoformat(day) - timedelta(days=1)).isoformat() not in some for day in some
-    )
-    if runs <= plan.RANGES_MAX:
-        assert (covered, len(ranges)) == (len(some), runs)
-
-
 def made(root, number, schema, memory):
     version = Version(Dataset(root, schema), number, {})
     version.memory = memory
@@ -63,22 +43,33 @@ def made(root, number, schema, memory):
 
 
 SILVER = {"touched": {"2026-02-03": 2}}
-COUNTED = {"silver": 2, "counted": {"2026-02-03": 2}, "whole": True}
-THIRD = [(date(2026, 2, 3), date(2026, 2, 3))]
+COUNTED = {"silver": 2, "counted": {"2026-02-03": 2, "2026-02-09": 0}}
+THIRD, LATER = "2026-02-03", "2026-02-09"
 
 
 @pytest.mark.parametrize(
     ("number", "silver", "gold", "due"),
     [
-        (2, SILVER, None, plan.ALL),
-        (2, SILVER, COUNTED, []),
-        (3, SILVER, COUNTED, []),
-        (3, {"touched": {"2026-02-03": 3}}, COUNTED, THIRD),
-        (2, SILVER, COUNTED | {"whole": False}, plan.ALL),
-        (1, SILVER, COUNTED, plan.ALL),  # silver was made again
+        (2, SILVER, None, {THIRD}),
+        (2, SILVER, COUNTED, set()),
+        (3, SILVER, COUNTED, set()),
+        (3, {"touched": {THIRD: 3}}, COUNTED, {THIRD}),
+        (2, {"touched": {THIRD: 2, LATER: 1}}, COUNTED, {LATER}),
+        (1, {"touched": {THIRD: 1}}, COUNTED, {THIRD, LATER}),  # silver was made again
     ],
 )
-def test_run_without_dates_counts_what_changed(tmp_path, number, silver, gold, due):
+def test_run_without_dates_counts_what_changed(ask, tmp_path, number, silver, gold, due):
     source = made(tmp_path / "silver", number, "silver-2", silver)
     former = None if gold is None else made(tmp_path / "gold", 1, plan.SCHEMA, gold)
-    assert plan.due(source, former) == due
+    assert plan.days_to_count(ask(), source, former) == due
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "days"),
+    [(3, 3, {THIRD}), (None, 8, {THIRD}), (4, None, {LATER}), (4, 8, set())],
+)
+def test_requested_days_are_those_of_silver_and_gold(ask, tmp_path, first, last, days):
+    source = made(tmp_path / "silver", 2, "silver-2", SILVER)
+    former = made(tmp_path / "gold", 1, plan.SCHEMA, COUNTED)
+    asked = ask(first_day=first and date(2026, 2, first), last_day=last and date(2026, 2, last))
+    assert plan.days_to_count(asked, source, former) == days

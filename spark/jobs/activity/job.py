@@ -3,7 +3,7 @@
 Names of channels and titles of topics are tables of their own, so a rename changes no day.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,9 @@ from spark import checks
 from spark.errors import EmptyRange, SegmentMissing
 from spark.jobs.activity import plan, schema
 from spark.jobs.activity import transforms as t
-from spark.jobs.activity.plan import Range
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR, WARN, CheckResult
-from spark.tables import ALL, Draft, Version
+from spark.tables import ALL, DataFile, Draft, Version
 
 CHECKS = (
     checks.TableCheck(
@@ -48,44 +47,42 @@ def run(ask: JobRequest) -> JobReport:
         raise SegmentMissing(f"{ask.source} contains no silver tables: run ingest first")
     dataset, former = plan.gold(ask), plan.published(ask)
     draft = dataset.draft()
-    requested = plan.requested(ask)
-    ranges = requested or plan.due(source, former)
-    recounted = _days_to_recount(former, ranges)
-    if ranges:
-        _count(ask, source, draft, ranges, recounted)
-    if requested and not recounted and not _days(draft):
+    days = plan.days_to_count(ask, source, former)
+    # Days that were counted before are removed if a restore discarded their events.
+    recounted = days & _days(former.files if former else lambda _: [])
+    if days:
+        _count(ask, source, draft, days, recounted)
+    if plan.is_requested(ask) and not recounted and not _days(draft.written_files):
         raise EmptyRange(f"no activity in {ask.first_day or '…'} to {ask.last_day or '…'}")
     _write_names(ask, source, draft)
     checked = _check(ask, draft)
     counts = _sums(draft.written(ask.spark, "activity"))
-    memory = _memory(source, former, draft, ranges)
+    changes = plan.newest_changes(source.memory, days)
+    counted = plan.counted(source, former) | {day: changes[day] for day in days}
+    memory = {
+        "silver": source.number,
+        "counted": dict(sorted(counted.items())),
+        "names": plan.names(source),
+    }
     made = ask.commit(dataset, draft, memory)
     return JobReport(counts, [*checked, _stale(source, memory)], made.root)
 
 
-def _days_to_recount(former: Version | None, ranges: Sequence[Range]) -> set[str]:
-    """Days that were counted before. They are removed if a restore discarded their events."""
-    if former is None:
-        return set()
-    days = {day for table in schema.DAILY for day in former.parts(table)}
-    return {day for day in days if plan.contains(ranges, day)}
-
-
 def _count(
-    ask: JobRequest, source: Version, draft: Draft, ranges: Sequence[Range], recounted: set[str]
+    ask: JobRequest, source: Version, draft: Draft, days: set[str], recounted: set[str]
 ) -> None:
-    """Write the days of `ranges`, in place of those `recounted`."""
+    """Write these days, in place of those `recounted`."""
     spark = ask.spark
-    days = [file for file in source.files("messages") if plan.contains(ranges, file.part)]
-    ask.size_shuffles(sum(file.bytes for file in days))
-    rows = t.near(source.read(spark, "messages"), ranges).persist()
-    messages = t.within(t.sequence(rows), ranges).persist()
+    files = [file for file in source.files("messages") if file.part in days]
+    ask.size_shuffles(sum(file.bytes for file in files))
+    rows = t.near(source.read(spark, "messages"), days).persist()
+    messages = t.within(t.sequence(rows), days).persist()
     with ask.progress.step(spark, "activity: spans and pairs"):
         draft.write(t.spans(messages).repartition("day"), "spans", recounted)
         draft.write(t.pairs(messages).repartition("day"), "pairs", recounted)
     with ask.progress.step(spark, "activity: days"):
         spent = draft.written(spark, "spans")
-        totals = t.activity(t.within(rows, ranges), messages, spent)
+        totals = t.activity(t.within(rows, days), messages, spent)
         draft.write(totals.repartition("day"), "activity", recounted)
     messages.unpersist()
     rows.unpersist()
@@ -112,28 +109,9 @@ def _sums(counted: DataFrame) -> dict[str, int]:
     return dict(row.asDict())
 
 
-def _memory(
-    source: Version, former: Version | None, draft: Draft, ranges: Sequence[Range]
-) -> dict[str, Any]:
-    """What plan.py reads. `whole`: whether all days were counted once, also those that silver does
-    not list as touched."""
-    if former is not None and plan.is_remade(source, former):
-        former = None
-    counted = dict(former.memory["counted"]) if former else {}
-    counted = {day: version for day, version in counted.items() if not plan.contains(ranges, day)}
-    changes = plan.newest_changes(source.memory, _days(draft))
-    counted |= {day: version for day, version in changes.items() if plan.contains(ranges, day)}
-    return {
-        "silver": source.number,
-        "counted": dict(sorted(counted.items())),
-        "whole": ranges == plan.ALL or (former is not None and former.memory["whole"]),
-        "names": plan.names(source),
-    }
-
-
-def _days(draft: Draft) -> set[str]:
-    """The days that this run wrote."""
-    return {file.part for table in schema.DAILY for file in draft.written_files(table)}
+def _days(files: Callable[[str], list[DataFile]]) -> set[str]:
+    """The days of these files of the daily tables."""
+    return {file.part for table in schema.DAILY for file in files(table)}
 
 
 def _stale(source: Version, memory: dict[str, Any]) -> CheckResult:

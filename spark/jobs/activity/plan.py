@@ -8,7 +8,6 @@ day whose newest version is another one is stale.
 
 from collections.abc import Iterable
 from datetime import date
-from itertools import pairwise
 from typing import Any
 
 from spark.jobs.ingest.plan import SCHEMA as SILVER
@@ -16,11 +15,8 @@ from spark.request import JobRequest
 from spark.tables import Dataset, Version
 
 SCHEMA = "activity-2"
-ALL = [(date.min, date.max)]
-RANGES_MAX = 16  # more become a filter that the engine no longer compiles
 NAMES = ("channels", "topics")
-
-Range = tuple[date, date]  # both inclusive
+NEVER = -1  # the version of a day that has to be counted again
 
 
 def gold(ask: JobRequest) -> Dataset:
@@ -38,28 +34,31 @@ def silver(ask: JobRequest) -> Version | None:
 def up_to_date(ask: JobRequest) -> bool:
     """Whether no day is stale and no name changed. Requested days are always counted."""
     source, former = silver(ask), published(ask)
-    if source is None or former is None or requested(ask):
+    if source is None or former is None or is_requested(ask):
         return False
-    return not due(source, former) and names(source) == former.memory["names"]
+    return not days_to_count(ask, source, former) and names(source) == former.memory["names"]
 
 
-def requested(ask: JobRequest) -> list[Range]:
-    """The range of `--from` and `--to`; none without both."""
-    if ask.first_day is None and ask.last_day is None:
-        return []
-    return [(ask.first_day or date.min, ask.last_day or date.max)]
+def is_requested(ask: JobRequest) -> bool:
+    """Whether the request names days, with `--from` or `--to`."""
+    return ask.first_day is not None or ask.last_day is not None
 
 
-def due(source: Version, former: Version | None) -> list[Range]:
-    """The days to count in a run without dates."""
-    if former is None or not former.memory["whole"] or is_remade(source, former):
-        return ALL
-    return ranges(stale_days(source.memory, former.memory["counted"]))
+def days_to_count(ask: JobRequest, source: Version, former: Version | None) -> set[str]:
+    """The requested days, as far as silver or gold have them; without a request the stale ones."""
+    known = counted(source, former)
+    if not is_requested(ask):
+        return stale_days(source.memory, known)
+    first, last = str(ask.first_day or date.min), str(ask.last_day or date.max)
+    return {day for day in newest_changes(source.memory, known) if first <= day <= last}
 
 
-def is_remade(source: Version, former: Version) -> bool:
-    """Whether silver was removed and made again, so its versions count from one again."""
-    return source.number < int(former.memory["silver"])
+def counted(source: Version, former: Version | None) -> dict[str, int]:
+    """The newest version of silver in each day of gold. If silver was removed and made again, its
+    versions count from one again."""
+    versions: dict[str, int] = former.memory["counted"] if former else {}
+    remade = former is not None and source.number < former.memory["silver"]
+    return dict.fromkeys(versions, NEVER) if remade else versions
 
 
 def stale_days(silver_memory: dict[str, Any], counted: dict[str, int]) -> set[str]:
@@ -76,27 +75,6 @@ def newest_changes(silver_memory: dict[str, Any], days: Iterable[str] = ()) -> d
         day: max(versions.get(_ordinal(day) + near, 0) for near in (-1, 0, 1))
         for day in {*touched, *days}
     }
-
-
-def ranges(days: Iterable[str]) -> list[Range]:
-    """Ranges that contain these days, and others only if there were more than RANGES_MAX."""
-    ordered = sorted(map(date.fromisoformat, days))
-    if not ordered:
-        return []
-    gaps = sorted(((b - a).days for a, b in pairwise(ordered)), reverse=True)
-    joined = max(1, gaps[RANGES_MAX - 1]) if len(gaps) >= RANGES_MAX else 1
-    made = [(ordered[0], ordered[0])]
-    for day in ordered[1:]:
-        first, last = made[-1]
-        if (day - last).days <= joined:
-            made[-1] = (first, day)
-        else:
-            made.append((day, day))
-    return made
-
-
-def contains(some: Iterable[Range], day: str) -> bool:
-    return any(first.isoformat() <= day <= last.isoformat() for first, last in some)
 
 
 def names(source: Version) -> dict[str, int]:

@@ -4,59 +4,50 @@ Days are UTC. A reply counts for the message that it follows, so the messages of
 requested one are read too, and those of the day before for the previous sender.
 """
 
-from collections.abc import Sequence
-from datetime import date, timedelta
-from functools import reduce
-from operator import or_
+from collections.abc import Collection, Sequence
+from datetime import date
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from spark.durations import bucket_of
 from spark.jobs.activity import schema
-from spark.jobs.activity.plan import Range
 
 WHERE = ("day", "channel_id", "topic_id", "sender")
 MICROS = 1_000_000
+EPOCH = date(1970, 1, 1).toordinal()
 
 
 def c(name: str) -> Column:
     return f.col(name)
 
 
-def later(day: date, days: int) -> Column:
-    """The day that many days later, limited to the range of dates."""
-    try:
-        target = day + timedelta(days=days)
-    except OverflowError:
-        target = date.max if days > 0 else date.min
-    return f.lit(target.isoformat()).cast("date")  # Spark rejects a date of year 1 as a literal
-
-
-def near(messages: DataFrame, ranges: Sequence[Range]) -> DataFrame:
-    """Changes in these days and one day before and after each; `day` is their day.
+def near(messages: DataFrame, days: Collection[str]) -> DataFrame:
+    """Changes on these days and one day before and after each; `day` is their day.
 
     The partition of a change is the day of its message, which is never later.
     """
-    around = [
-        (c("valid_from") >= later(first, -1).cast("timestamp"))
-        & (c("valid_from") < later(last, 2).cast("timestamp"))
-        for first, last in ranges
-    ]
-    return (
-        messages.where(c("day") <= later(ranges[-1][1], 1))
-        .where(reduce(or_, around))
-        .select(
-            f.to_date("valid_from").alias("day"),
-            "channel_id", "topic_id", "sender", "change", "valid_from", "event_id",
-        )
+    around = numbers(days, 1)
+    rows = messages.where(f"unix_date(day) <= {around[-1]}")
+    return rows.where(is_on("to_date(valid_from)", around)).select(
+        f.to_date("valid_from").alias("day"),
+        "channel_id", "topic_id", "sender", "change", "valid_from", "event_id",
     )  # fmt: skip
 
 
-def within(rows: DataFrame, ranges: Sequence[Range]) -> DataFrame:
-    return rows.where(
-        reduce(or_, [c("day").between(later(first, 0), later(last, 0)) for first, last in ranges])
-    )
+def within(rows: DataFrame, days: Collection[str]) -> DataFrame:
+    return rows.where(is_on("day", numbers(days)))
+
+
+def numbers(days: Collection[str], around: int = 0) -> list[int]:
+    """These days, and some days around each, as numbers since 1970."""
+    ordinals = [date.fromisoformat(day).toordinal() - EPOCH for day in days]
+    return sorted({day + n for day in ordinals for n in range(-around, around + 1)})
+
+
+def is_on(day: str, some: Sequence[int]) -> str:
+    """SQL: one text, because a literal for each day takes a call each."""
+    return f"unix_date({day}) IN ({', '.join(map(str, some))})"
 
 
 def sequence(rows: DataFrame) -> DataFrame:
