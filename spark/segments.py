@@ -109,7 +109,8 @@ def live(segments: Iterable[SegmentFile]) -> list[SegmentFile]:
     )
 
 
-def read_manifest(file: Location, kind: str = EVENTS) -> SegmentFile:
+def read_json(file: Location, kind: str) -> dict[str, Any]:
+    """The fields of a manifest of this kind, or of another file with a schema version."""
     try:
         fields: dict[str, Any] = json.loads(file.read_bytes())
         version = fields["schema_version"]
@@ -122,6 +123,11 @@ def read_manifest(file: Location, kind: str = EVENTS) -> SegmentFile:
     if version not in SCHEMA_VERSIONS or fields.get("kind") != kind:
         what = f"{fields.get('kind')!r} in schema version {version!r}"
         raise SchemaVersionUnknown(f"{file} has {what}, which this program does not support")
+    return fields
+
+
+def read_manifest(file: Location, kind: str = EVENTS) -> SegmentFile:
+    fields = read_json(file, kind)
     sound = (
         all(type(fields.get(name)) is int for name in NUMBERS)
         and all(isinstance(fields.get(name), str) for name in WORDS)
@@ -153,7 +159,7 @@ def read_manifest(file: Location, kind: str = EVENTS) -> SegmentFile:
 def verify(segment: SegmentFile) -> SegmentFacts:
     """Compare the size, which detects a truncated segment, then the hash, the columns, the rows and
     the ids. Every page is read, because a hash does not show that one was damaged before it was
-    written. Of JSON lines only the first is compared with the schema."""
+    written. In JSON lines, only the first line is compared with the schema."""
     arrow, compute = import_module("pyarrow"), import_module("pyarrow.compute")
     with _verified(segment.path, segment.bytes, segment.sha256) as file:
         try:

@@ -25,7 +25,9 @@ def archive(log: Log, export: Path, out: Path) -> Path:
         draft.parent.mkdir(parents=True)
         table = pa.Table.from_pylist(rows, EVENTS)
         pq.write_table(table, draft, row_group_size=ROW_GROUP_ROWS, compression="zstd")
-        files.append(plan.publish(draft, out, "events"))
+        extent = {"first_event_id": rows[0]["event_id"], "last_event_id": rows[-1]["event_id"]}
+        entry = {"date": day, "epoch": log.epoch, **extent, "rows": len(rows)}
+        files.append(plan.publish(draft, out, "events", entry))
     entries = plan.with_new([], segments.manifests(export))
     events = {"schema_version": 1, "segments": entries, "files": files, "cuts": [], "gaps": []}
     plan.write(out, {"schema_version": 1, "kind": "archive", "logs": {"events": events}})

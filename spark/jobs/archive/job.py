@@ -3,7 +3,8 @@
 from collections import Counter
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
 
 from spark import schemas, segments, source, verification
 from spark.errors import EmptyRange, SegmentTorn
@@ -12,7 +13,7 @@ from spark.jobs.archive import plan, schema
 from spark.jobs.archive import transforms as t
 from spark.jobs.delivery.plan import day_of
 from spark.last_run import iso
-from spark.locations import Location
+from spark.locations import Location, location
 from spark.request import JobReport, JobRequest
 from spark.results import listed
 
@@ -73,21 +74,22 @@ def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) 
     if former:
         frames.append(_read_archived(ask.spark, [ask.out / file["file"] for file in former], log))
     rows = reduce(DataFrame.unionByName, frames)
-    draft = ask.out / f".draft-{log}"
-    writer = t.order(rows).write.partitionBy(schema.DAY, schema.EPOCH)
+    draft, expected = ask.out / f".draft-{log}", Observation()
+    ordered = t.order(reduce(DataFrame.unionByName, frames))
+    ordered = ordered.observe(expected, f.count(f.lit(1)).alias("rows"))
+    writer = ordered.write.partitionBy(schema.DAY, schema.EPOCH)
     writer = writer.option("maxRecordsPerFile", schema.FILE_ROWS_MAX)
     writer = writer.option("parquet.block.size", schema.ROW_GROUP_BYTES)
     writer.option("compression", "zstd").parquet(str(draft))
-    made = [plan.publish(path, ask.out, log) for path in sorted(draft.rglob("*.parquet"))]
+    stored = ask.spark.read.schema(ordered.schema).parquet(str(draft))
+    made = [
+        plan.publish(location(row["path"]), ask.out, log, row["entry"].asDict())
+        for row in t.extents(stored).collect()
+    ]
     remove_folder(draft)
-    expected = {row["day"]: row["count"] for row in t.count(rows).collect()}
-    written: Counter[str] = Counter()
-    for file in made:
-        written[file["date"]] += file["rows"]
-    if written != expected:
-        raise SegmentTorn(
-            f"{log}: the archive has {written.total():,} rows, not {sum(expected.values()):,}"
-        )
+    rows, wrote = sum(file["rows"] for file in made), expected.get["rows"]
+    if rows != wrote:
+        raise SegmentTorn(f"{log}: the archive has {rows:,} rows, not {wrote:,}")
     return made
 
 

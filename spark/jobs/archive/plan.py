@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from appliance.shared.exported_logs import LOGS
 from spark import segments
-from spark.errors import OutputBusy, SchemaVersionUnknown, SegmentTorn
+from spark.errors import OutputBusy, SegmentTorn
 from spark.files import locked, remove_folder, writable, write_whole
 from spark.jobs.delivery.plan import day_of
 from spark.locations import Location, location
@@ -46,18 +46,10 @@ class PendingLog(NamedTuple):
 def read(out: Location) -> Entry:
     """The catalogue; an empty one for a new archive."""
     path = out / CATALOGUE
-    try:
-        catalogue: Entry = json.loads(path.read_bytes())
-        version, logs = catalogue["schema_version"], catalogue["logs"]
-    except FileNotFoundError:
+    if not path.exists():
         return {"schema_version": SCHEMA_VERSION, "kind": "archive", "logs": {}}
-    except OSError as error:
-        raise SegmentTorn(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise SegmentTorn(f"{path} is truncated or malformed") from None
-    if version != SCHEMA_VERSION or catalogue.get("kind") != "archive":
-        raise SchemaVersionUnknown(f"{path} has schema version {version!r}")
-    if not isinstance(logs, dict):
+    catalogue = segments.read_json(path, "archive")
+    if not isinstance(catalogue.get("logs"), dict):
         raise SegmentTorn(f"{path} is truncated or malformed")
     return catalogue
 
@@ -145,32 +137,16 @@ def gaps_of(ask: JobRequest, log: str, entries: Iterable[Entry]) -> list[str]:
     return segments.gaps(chain, segments.begins_after(ask.source, log)) if chain else []
 
 
-def publish(path: Location, out: Location, log: str) -> Entry:
-    """Move a complete file to its name in the archive. Returns its entry in the catalogue."""
-    day = path.parent.parent.name.partition("=")[2]
-    first, last, rows, epoch = extent(path)
-    sha256 = segments.hash_of(path)
-    folder = folder_of(log, day)
+def publish(path: Location, out: Location, log: str, entry: Entry) -> Entry:
+    """Move a complete file to its name in the archive. Returns its whole entry in the catalogue."""
+    day, first, last = entry["date"], entry["first_event_id"], entry["last_event_id"]
+    sha256, folder = segments.hash_of(path), folder_of(log, day)
     name = f"{folder}/{day}-{first:020d}-{last:020d}-{sha256[:12]}.parquet"
     with writable(out):
         (out / folder).mkdir(parents=True, exist_ok=True)
         size = path.stat().st_size
         path.replace(out / name)
-    return {"file": name, "date": day, "epoch": epoch, "first_event_id": first,
-            "last_event_id": last, "rows": rows, "bytes": size, "sha256": sha256}  # fmt: skip
-
-
-def extent(path: Location) -> tuple[int, int, int, str]:
-    """The first and last id, the number of rows and the epoch of a file."""
-    from pyarrow import parquet  # a run with nothing to do does without it
-
-    with path.open("rb") as file:
-        rows = parquet.ParquetFile(file).read(["event_id", "epoch"])
-    epochs = rows.column("epoch").unique().to_pylist()
-    if len(epochs) != 1:
-        raise SegmentTorn(f"{path.name} has rows of {len(epochs)} epochs")
-    ids = rows.column("event_id").to_pylist()
-    return min(ids), max(ids), len(ids), epochs[0]
+    return {"file": name, **entry, "bytes": size, "sha256": sha256}
 
 
 def sweep(out: Location, catalogue: Entry) -> None:

@@ -19,7 +19,16 @@ def order(rows: DataFrame) -> DataFrame:
     return marked.repartition(*folders).sortWithinPartitions(*folders, "event_id")
 
 
-def count(rows: DataFrame) -> DataFrame:
-    """The number of different rows of each day."""
-    once = rows.select("epoch", "event_id", f.to_date("ts").cast("string").alias("day")).distinct()
-    return once.groupBy("day").count()
+def extents(stored: DataFrame) -> DataFrame:
+    """The path of each file, and its entry in the catalogue, as far as its rows make it."""
+    files = stored.groupBy(
+        f.col("_metadata.file_path").alias("path"),
+        f.col(schema.DAY).alias("date"),
+        f.col(schema.EPOCH).alias("epoch"),
+    ).agg(
+        f.min("event_id").alias("first_event_id"),
+        f.max("event_id").alias("last_event_id"),
+        f.count(f.lit(1)).alias("rows"),
+    )
+    columns = [name for name in files.columns if name != "path"]
+    return files.select("path", f.struct(*columns).alias("entry")).orderBy("path")

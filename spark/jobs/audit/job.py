@@ -1,7 +1,6 @@
 """Replays the log up to a snapshot and publishes every difference with its kind."""
 
-import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
@@ -9,7 +8,7 @@ from pyspark.sql import functions as f
 from appliance.shared import segment_chain
 from appliance.shared.segment_chain import Gap
 from spark import segments, source, verification
-from spark.errors import SchemaVersionUnknown, SegmentMissing, SegmentTorn
+from spark.errors import SegmentMissing, SegmentTorn
 from spark.jobs.audit import faults, schema
 from spark.jobs.audit import transforms as t
 from spark.jobs.ingest import transforms as ingest
@@ -18,12 +17,17 @@ from spark.request import JobReport, JobRequest
 from spark.tables import ALL, Dataset
 
 
+class SnapshotTable(NamedTuple):
+    file: str
+    bytes: int
+    sha256: str
+
+
 class SnapshotFolder(NamedTuple):
     path: Location
-    epoch: str
     last: int
     format: str
-    files: dict[str, dict[str, Any]]
+    tables: dict[str, SnapshotTable]
 
 
 def run(ask: JobRequest) -> JobReport:
@@ -35,12 +39,8 @@ def run(ask: JobRequest) -> JobReport:
     with ask.progress.step(spark, "audit: verifying"):
         facts = verification.verify(ask, mine)
         mine = verification.count_once(mine, {name: fact.ids for name, fact in facts.items()})
-        lacking = sorted(set(schema.SNAPSHOT) - set(snapshot.files))
-        if lacking:
-            raise SegmentTorn(f"the snapshot {snapshot.path} has no {', '.join(lacking)}")
-        for name, file in snapshot.files.items():
-            _require(name in schema.SNAPSHOT, f"{snapshot.path} has an unknown table {name}")
-            segments.verify_file(snapshot.path / file["file"], file["bytes"], file["sha256"])
+        for table in snapshot.tables.values():
+            segments.verify_file(snapshot.path / table.file, table.bytes, table.sha256)
     happened = source.drop_undone(source.read(spark, mine), segments.cuts(mine))
     events = happened.where(f.col("event_id") <= snapshot.last)
     dataset = Dataset(ask.out / "gold" / "audit", schema.NAME)
@@ -104,7 +104,7 @@ def tables(ask: JobRequest, snapshot: SnapshotFolder) -> dict[str, DataFrame]:
     frames = {}
     for name, promised in schema.SNAPSHOT.items():
         reader = ask.spark.read.schema(promised)
-        path = str(snapshot.path / snapshot.files[name]["file"])
+        path = str(snapshot.path / snapshot.tables[name].file)
         frames[name] = reader.parquet(path) if snapshot.format == "parquet" else reader.json(path)
     return frames
 
@@ -120,36 +120,23 @@ def newest_snapshot(folder: Location, exported: list[segments.SegmentFile]) -> S
 
 
 def _read(file: Location) -> SnapshotFolder:
-    try:
-        manifest = json.loads(file.read_bytes())
-        version, kind = manifest["schema_version"], manifest["kind"]
-    except OSError as error:
-        raise SegmentTorn(f"the manifest {file} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise SegmentTorn(f"the manifest {file} is truncated or malformed") from None
-    if version != 1 or kind != "snapshot":
-        raise SchemaVersionUnknown(f"{file} has kind {kind!r} in schema version {version!r}")
+    manifest = segments.read_json(file, "snapshot")
     try:
         snapshot = SnapshotFolder(
             file.parent,
-            manifest["epoch"],
             int(manifest["as_of_event_id"]),
             manifest["format"],
-            manifest["files"],
+            {
+                name: SnapshotTable(entry["file"], int(entry["bytes"]), str(entry["sha256"]))
+                for name, entry in manifest["files"].items()
+            },
         )
-        sound = all(
-            segments.FILE_NAME.fullmatch(file_entry["file"])
-            and type(file_entry["bytes"]) is int
-            and isinstance(file_entry["sha256"], str)
-            for file_entry in snapshot.files.values()
-        )
+        sound = all(segments.FILE_NAME.fullmatch(table.file) for table in snapshot.tables.values())
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise SegmentTorn(f"the manifest {file} has a missing field") from None
+        sound = False
     if not sound:
-        raise SegmentTorn(f"the manifest {file} has a field of another type")
+        raise SegmentTorn(f"the manifest {file} has a missing field or a field of another type")
+    lacking = sorted(set(schema.SNAPSHOT) - set(snapshot.tables))
+    if lacking:
+        raise SegmentTorn(f"the snapshot {file.parent} has no {', '.join(lacking)}")
     return snapshot
-
-
-def _require(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise SchemaVersionUnknown(sentence)
