@@ -1,13 +1,8 @@
 """Reads silver and publishes the digest: tables, digest.json and digest.html."""
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from spark import checks
 from spark.errors import SegmentMissing
@@ -58,47 +53,17 @@ def run(ask: JobRequest) -> JobReport:
 
 
 def _write_page(ask: JobRequest, draft: Draft) -> dict[str, int]:
-    topics = draft.read(ask.spark, "topics")
-    total = topics.count()
-    best = topics.orderBy(f.desc("messages"), "topic_id").limit(schema.TOPICS_LISTED_MAX)
-    listed = [_plain(row.asDict()) for row in best.collect()]
-    ids = [topic["topic_id"] for topic in listed]
-    names = _titles(topics, ids, draft, ask)
-    for name in ("keywords", "similar", "answers"):
-        rows = draft.read(ask.spark, name).where(f.col("topic_id").isin(ids))
-        by_topic = _by_topic(rows.orderBy("topic_id", "rank").collect(), name, names)
-        for topic in listed:
-            topic[name] = by_topic[topic["topic_id"]]
-    digest = {"schema": schema.NAME, "topics": listed, "left_out": total - len(listed)}
+    read = partial(draft.read, ask.spark)
+    total = read("topics").count()
+    listed = t.listing(*map(read, ("topics", "keywords", "similar", "answers"))).collect()
+    topics = [_plain(row.asDict(recursive=True)) for row in listed]
+    digest = {"schema": schema.NAME, "topics": topics, "left_out": total - len(topics)}
     folder = location(draft.root)
     with writable(folder):
         text = json.dumps(digest, ensure_ascii=False, indent=1)
         write_whole(folder / "digest.json", text + "\n")
         write_whole(folder / "digest.html", page.render(digest))
-    return {"topics": total, "listed": len(listed)}
-
-
-def _titles(topics: DataFrame, ids: list[str], draft: Draft, ask: JobRequest) -> dict[str, str]:
-    """The titles of all topics that are similar to a listed one."""
-    near = draft.read(ask.spark, "similar").where(f.col("topic_id").isin(ids))
-    others = near.select(f.col("other_topic_id").alias("topic_id")).distinct()
-    rows = topics.join(others, "topic_id").select("topic_id", "title").collect()
-    return {row["topic_id"]: row["title"] for row in rows}
-
-
-def _by_topic(
-    rows: Iterable[Any], name: str, titles: dict[str, str]
-) -> dict[str, list[dict[str, Any]]]:
-    grouped: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        fields = row.asDict()
-        topic = fields.pop("topic_id")
-        del fields["rank"]
-        if name == "similar":
-            other = fields.pop("other_topic_id")
-            fields = {"topic_id": other, "title": titles.get(other), **fields}
-        grouped[topic].append(fields)
-    return grouped
+    return {"topics": total, "listed": len(topics)}
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:

@@ -108,6 +108,29 @@ def answers(messages: DataFrame) -> DataFrame:
     return _best(pairs, schema.ANSWERS_MAX, c("replies").desc(), c("sender"), c("answers"))
 
 
+# -- page --------------------------------------------------------------------------------
+
+
+def listing(
+    topics: DataFrame, keywords: DataFrame, similar: DataFrame, answers: DataFrame
+) -> DataFrame:
+    """The topics with the most messages, each with lists of the rows of the other tables."""
+    titles = topics.select(c("topic_id").alias("other_topic_id"), "title")
+    near = similar.join(titles, "other_topic_id", "left")
+    listed = topics.orderBy(f.desc("messages"), "topic_id").limit(schema.TOPICS_LISTED_MAX)
+    other = c("other_topic_id").alias("topic_id")
+    for name, rows, columns in (
+        ("keywords", keywords, [c("term"), c("count"), c("topics"), c("score")]),
+        ("similar", near, [other, c("title"), c("similarity")]),
+        ("answers", answers, [c("sender"), c("answers"), c("replies")]),
+    ):
+        entries = f.array_sort(f.collect_list(f.struct("rank", f.struct(*columns).alias("entry"))))
+        mine = rows.groupBy("topic_id").agg(entries["entry"].alias(name))
+        listed = listed.join(mine, "topic_id", "left")
+    lists = [f.coalesce(name, f.array()).alias(name) for name in ("keywords", "similar", "answers")]
+    return listed.select(*topics.columns, *lists).orderBy(f.desc("messages"), "topic_id")
+
+
 def _best(rows: DataFrame, rows_max: int, *order: Column) -> DataFrame:
     """The first rows of each topic in this order, and their `rank`."""
     rank = f.row_number().over(Window.partitionBy("topic_id").orderBy(*order)).cast("bigint")
