@@ -1,4 +1,5 @@
 """`.venv-spark/bin/python -m tests.bench.spark`: row S1, and growth. One JSON object on stdout.
+`tests.bench.spark.nightly` measures nights, `.stages` skew and stages, `.growth` containers.
 
 Ingest, activity and the same in plain SQL by turns in one session of 1 GB. A ratio is the median
 of the later half of the turns, when the engine is warm; each turn is compared with its own plain
@@ -90,6 +91,7 @@ def measure(count: int, source: Path, scratch: Path, flags: argparse.Namespace) 
         ours.append(timed(lambda out=out: activity_job.run(ask(out)._replace(source=lakes[0]))))
         if not flags.without_plain:
             theirs.append(timed(lambda: plainspark.activity(spark, silver, scratch / "plain")))
+    peak = engine.peak_bytes()
     spark.stop()
     return {
         "events": count,
@@ -104,6 +106,10 @@ def measure(count: int, source: Path, scratch: Path, flags: argparse.Namespace) 
         "plain": theirs,
         "activity_by_plain": ratio(ours, theirs, "seconds"),
         "activity_by_plain_in_core_seconds": ratio(ours, theirs, "core_seconds"),
+        "ingest_by_plain_limit": 1.5,
+        "activity_by_plain_limit": 1.1,
+        "peak_memory_bytes": peak,
+        "peak_memory_bytes_limit": 2_000_000_000,
         "driver_memory": flags.memory,
         "cores": os.cpu_count(),
     }
@@ -132,6 +138,14 @@ class Meter:
         }
         print(seconds, file=sys.stderr, flush=True)
         return seconds
+
+    def peak_bytes(self) -> int:
+        """The largest resident memory of the engine and of its driver, added up."""
+        total = 0
+        for process in (self._pid, "self"):
+            status = Path(f"/proc/{process}/status").read_text()
+            total += int(status.split("VmHWM:", 1)[1].split()[0]) * 1024
+        return total
 
     def _mine(self) -> float:
         times = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -22,6 +22,8 @@ SEGMENT_ROWS = 500_000
 CHANNELS = 10
 SENDERS = 20
 SENTENCES = 50_000
+EDITS = 10_000
+BUSY_SHARE = 0.78  # and its part of the others: 80 % of messages are in the busy channel
 RECENT = 1_000  # messages, of those that change: those of the last day at 10,000 events a day
 WORDS = ("lorem", "ipsum", "dolor", "sit", "amet", "consectetur", "elit", "sed", "do", "tempor")
 EPOCH = "bench"
@@ -30,16 +32,19 @@ TS = 2  # where a row has its time
 Row = tuple[Any, ...]  # in the order of the columns
 
 
-def export(root: Path, count: int, days: int = DAYS, recent: float | None = None) -> None:
+def export(
+    root: Path, count: int, days: int = DAYS, recent: float | None = None, skewed: bool = False
+) -> None:
     """`count` events below `root`, about 300 bytes of JSON each.
 
     days    how many they are spread over
     recent  share of changes that concern the newest messages, `RECENT` of them; the others, or
             all without it, concern any message
+    skewed  one channel has 80 % of all messages, and one message has EDITS edits
     """
     rows: list[Row] = []
     last = 0
-    for row in events(count, days, recent):
+    for row in events(count, days, recent, skewed):
         if rows and (row[TS][:10] != rows[0][TS][:10] or len(rows) == SEGMENT_ROWS):
             last = _write(root, rows, last)
             rows = []
@@ -64,9 +69,12 @@ def _write(root: Path, rows: list[Row], last: int) -> int:
     return int(ends[1])
 
 
-def events(count: int, days: int = DAYS, recent: float | None = None) -> Iterator[Row]:
+def events(
+    count: int, days: int = DAYS, recent: float | None = None, skewed: bool = False
+) -> Iterator[Row]:
     rng = random.Random(7)
-    topics = [f"topic_{n:026d}" for n in range(max(CHANNELS, count // 2000))]
+    events_a_topic = 100 if skewed else 2000
+    topics = [f"topic_{n:026d}" for n in range(max(CHANNELS, count // events_a_topic))]
     channels = [f"ch_{n:026d}" for n in range(CHANNELS)]
     number = 0
     for name in channels:
@@ -87,10 +95,16 @@ def events(count: int, days: int = DAYS, recent: float | None = None) -> Iterato
         }
         yield _row(number, START, "topic.created", "topic", name, {"topic": topic}, channel, name)
     alive: list[list[Any]] = []
+    busy: list[Any] | None = None  # the message with EDITS edits
     while number < count:
         number += 1
         at = START + timedelta(milliseconds=int(days * 86_400_000 * number / (count + 1)))
-        yield _something(rng, number, at, channels, topics, alive, recent)
+        if skewed and busy is None and alive:
+            busy = alive.pop()
+        if busy is not None and number % (count // EDITS) == 0:
+            yield _edited(number, at, busy, topics, str(number))
+        else:
+            yield _something(rng, number, at, channels, topics, alive, recent, skewed)
 
 
 @cache
@@ -101,7 +115,7 @@ def sentences() -> list[str]:
 
 def _something(
     rng: random.Random, number: int, at: datetime, channels: Any, topics: Any, alive: Any,
-    recent: float | None,
+    recent: float | None, skewed: bool,
 ) -> Row:  # fmt: skip
     draw, content = (
         rng.random(),
@@ -109,6 +123,8 @@ def _something(
     )
     if draw < 0.95 or not alive:
         index = rng.randrange(len(topics))
+        if skewed and rng.random() < BUSY_SHARE:
+            index -= index % CHANNELS
         topic, channel, message = topics[index], channels[index % CHANNELS], f"msg_{number:026d}"
         noun = {
             "id": message, "topic_id": topic, "channel_id": channel,
@@ -124,12 +140,11 @@ def _something(
     if recent is not None and rng.random() < recent:
         index = rng.randrange(max(0, len(alive) - RECENT), len(alive))
     mine = alive[index]
+    if draw < 0.985:
+        return _edited(number, at, mine, topics, content)
     mine[3] += 1
     message, channel, topic = mine[0], mine[1], topics[mine[2]]
     data: dict[str, Any] = {"message_id": message}
-    if draw < 0.985:
-        data |= {"old_content": content, "new_content": content, "version": mine[3]}
-        return _row(number, at, "message.edited", "message", message, data, channel, topic)
     if draw < 0.995:
         mine[2] = (mine[2] + CHANNELS) % (len(topics) // CHANNELS * CHANNELS)
         data |= {"old_topic_id": topic, "new_topic_id": topics[mine[2]], "channel_id": channel,
@@ -140,6 +155,14 @@ def _something(
     alive.pop()
     data |= {"deleted_by": "admin", "version": mine[3]}
     return _row(number, at, "message.deleted", "message", message, data, channel, topic)
+
+
+def _edited(number: int, at: datetime, mine: list[Any], topics: list[str], content: str) -> Row:
+    mine[3] += 1
+    message, channel, topic = mine[0], mine[1], topics[mine[2]]
+    data = {"message_id": message, "old_content": content, "new_content": content,
+            "version": mine[3]}  # fmt: skip
+    return _row(number, at, "message.edited", "message", message, data, channel, topic)
 
 
 def _row(

@@ -39,8 +39,12 @@ def main() -> int:
                 made.export(export, total, total // A_DAY, RECENT)
             rows.append(nights(export, count, Path(scratch) / str(count), flags.memory))
             print(rows[-1], file=sys.stderr, flush=True)
-    ratio = rows[-1]["nights"][-1]["core_seconds"] / rows[0]["nights"][-1]["core_seconds"]
-    print(json.dumps({"rows": rows, "longest_by_shortest_in_core_seconds": round(ratio, 2)}))
+    shortest, longest = rows[0]["nights"][-1], rows[-1]["nights"][-1]
+    ratios = {
+        f"longest_by_shortest_in_{name}": round(longest[name] / shortest[name], 2)
+        for name in ("seconds", "core_seconds")
+    }
+    print(json.dumps({"rows": rows, **ratios, "longest_by_shortest_limit": 2}))
     return 0
 
 

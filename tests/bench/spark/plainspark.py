@@ -1,7 +1,7 @@
 """Ingest and activity as one would write them in SQL over the same Parquet: no versions, no checks.
 
-Ingest is the floor: every event parsed once and written to the tables of silver with their columns.
-It knows no history, no duplicates, no bad rows and no unknown fields.
+Ingest is the floor: every event parsed once and merged into Delta tables with the columns of
+silver. It knows no history, no bad rows and no unknown fields.
 """
 
 from pathlib import Path
@@ -129,7 +129,7 @@ def ingest(spark: Any, export: Path, out: Path) -> None:
             FROM (SELECT *, from_json(data_json, '{payload}') AS j FROM events
                   WHERE name IN ({names}))
         """)
-        frame.write.mode("overwrite").parquet(str(out / table))
+        merge(spark, frame, out / table)
 
 
 def messages(spark: Any, export: Path, out: Path) -> None:
@@ -137,7 +137,19 @@ def messages(spark: Any, export: Path, out: Path) -> None:
     events = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(export / "events"))
     events.createOrReplaceTempView("events")
     frame = spark.sql(MESSAGES)
-    frame.write.partitionBy("day").mode("overwrite").parquet(str(out / "messages"))
+    merge(spark, frame, out / "messages", "day")
+
+
+def merge(spark: Any, frame: Any, table: Path, *partitions: str) -> None:
+    """Insert the rows that the table does not have, by the key of silver."""
+    columns = frame.schema
+    keys = ["epoch", "event_id", *(["position"] if "position" in columns.names else [])]
+    empty = spark.createDataFrame([], columns).write.format("delta").partitionBy(*partitions)
+    empty.mode("overwrite").option("overwriteSchema", "true").save(str(table))
+    frame.createOrReplaceTempView("parsed")
+    same = " AND ".join(f"t.{key} = parsed.{key}" for key in keys)
+    spark.sql(f"MERGE INTO delta.`{table}` t USING parsed ON {same}"
+              " WHEN NOT MATCHED THEN INSERT *")  # fmt: skip
 
 
 def activity(spark: Any, silver: Path, out: Path) -> None:
