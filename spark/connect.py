@@ -20,6 +20,7 @@ if __package__ in (None, ""):  # as a script
 
 from spark import errors, secret, session
 from spark.locations import Location, location
+from spark.request import add_engine_arguments
 from spark.tables import versions
 
 if TYPE_CHECKING:
@@ -45,12 +46,8 @@ def main(words: list[str] | None = None) -> int:
 def parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="connect", description=__doc__)
     parser.add_argument("--lake", type=location, help="directory whose tables are registered")
-    parser.add_argument("--master", help="Spark master (default: local[*])")
-    parser.add_argument("--driver-memory", metavar="SIZE",
-                        help="heap (default: 60 %% of the container's limit, else 1g)")  # fmt: skip
     parser.add_argument("--port", type=int, default=PORT, help=f"port (default: {PORT})")
-    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE",
-                        help="setting of Spark; may be repeated")  # fmt: skip
+    add_engine_arguments(parser)
     return parser.parse_args(words)
 
 

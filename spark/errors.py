@@ -16,6 +16,11 @@ class JobError(Exception):
         return type(self), (self.message, self.hint)
 
 
+class Interrupted(JobError):
+    exit_code = 130
+    hint = "run it again: it continues from the last published version"
+
+
 class Usage(JobError):
     exit_code = 2
     hint = "run it with --help"

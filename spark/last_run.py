@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from http.client import HTTPException
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -18,26 +19,28 @@ COUNTS_MAX = 50  # as the appliance accepts
 ERROR_CHARACTERS_MAX = 500
 
 
-class RunRecord(NamedTuple):
-    """A run that ended. The appliance describes the fields: POST /api/v1/jobs/runs."""
+@dataclass
+class RunRecord:
+    """A run, and how it ended. The appliance describes the fields: POST /api/v1/jobs/runs."""
 
     job: str
     started_at: datetime
-    finished_at: datetime
-    seconds: float
-    outcome: str
-    exit_code: int
-    counts: Mapping[str, int]
     version: str | None = None
+    finished_at: datetime | None = None
+    seconds: float = 0.0
+    outcome: str = NOTHING_NEW
+    exit_code: int = 0
+    counts: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
 
     def as_json(self) -> str:
         return json.dumps(
-            self._asdict()
+            asdict(self)
             | {
                 "started_at": iso(self.started_at),
-                "finished_at": iso(self.finished_at),
+                "finished_at": iso(self.finished_at or self.started_at),
                 "seconds": round(self.seconds, 3),
+                "counts": numbers(self.counts),
                 "error": self.error and self.error[:ERROR_CHARACTERS_MAX],
             }
         )

@@ -13,7 +13,6 @@ import sys
 import time
 import traceback
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -29,9 +28,15 @@ from spark.jobs import JOBS, SKIP
 from spark.lease import Lease
 from spark.locations import Location, location, stored
 from spark.progress import ProgressReporter
-from spark.request import SILVER, JobDefinition, JobReport, JobRequest, parse_day
+from spark.request import (
+    SILVER,
+    JobDefinition,
+    JobReport,
+    JobRequest,
+    add_engine_arguments,
+    parse_day,
+)
 
-HINT = "  hint: "
 PATTERN = "*?[]{}\\"
 CALLED = "An error occurred while calling "  # what Python says of an exception of Java
 FILE = re.compile(r"(?:s3a:/|file:)?/[^\s'\"`(),;]+\.(?:parquet|jsonl|json)\b")
@@ -51,47 +56,27 @@ TRANSLATED: tuple[tuple[str, type[errors.JobError], str], ...] = (
 
 def main(words: list[str] | None = None) -> int:
     flags = parse(sys.argv[1:] if words is None else words)
-    run, began = RunState(), datetime.now(UTC)
-    clock = time.monotonic()
-    code = attempt(flags, run)
-    if code != errors.Usage.exit_code:  # otherwise nothing ran
-        outcome = last_run.FAILED if code else run.outcome
-        record = last_run.RunRecord(
-            flags.job, began, datetime.now(UTC), time.monotonic() - clock, outcome, code,
-            last_run.numbers(run.counts), __version__, run.error,
-        )  # fmt: skip
-        keep(flags, record)
-    return code
+    run, clock = last_run.RunRecord(flags.job, datetime.now(UTC), __version__), time.monotonic()
+    run.exit_code = attempt(flags, run)
+    run.seconds, run.finished_at = time.monotonic() - clock, datetime.now(UTC)
+    if run.exit_code:
+        run.outcome = last_run.FAILED
+    if run.exit_code != errors.Usage.exit_code:  # otherwise nothing ran
+        keep(flags, run)
+    return run.exit_code
 
 
-@dataclass
-class RunState:
-    """What a run leaves for its record, also if it fails."""
-
-    counts: dict[str, Any] = field(default_factory=dict)
-    outcome: str = last_run.NOTHING_NEW
-    error: str | None = None
-
-
-def attempt(flags: argparse.Namespace, run: RunState) -> int:
+def attempt(flags: argparse.Namespace, run: last_run.RunRecord) -> int:
     """Run the job. Returns the exit code."""
     try:
         work(flags, run)
-    except errors.JobError as error:
-        run.error = error.message
-        return fail(error, flags.verbose)
-    except OSError as error:
-        unreachable = errors.StorageUnreachable(f"{error.filename}: {error.strerror}")
-        run.error = unreachable.message
-        return fail(unreachable, flags.verbose)
-    except KeyboardInterrupt:
-        run.error = "interrupted"
-        print("Error: interrupted; nothing was published", file=sys.stderr)
-        return 130
-    except Exception as error:
-        translated = translate(error)
-        run.error = translated.message
-        return fail(translated, True)
+    except (Exception, KeyboardInterrupt) as error:
+        ours = translate(error)
+        run.error = ours.message
+        print(f"Error: {ours.message}\n  hint: {ours.hint}", file=sys.stderr, flush=True)
+        if flags.verbose or not isinstance(error, errors.JobError | OSError | KeyboardInterrupt):
+            traceback.print_exc()
+        return ours.exit_code
     return 0
 
 
@@ -112,14 +97,14 @@ def keep(flags: argparse.Namespace, record: last_run.RunRecord) -> None:
         print(f"Warning: {problem}", file=sys.stderr, flush=True)
 
 
-def fail(error: errors.JobError, with_stack: bool) -> int:
-    print(f"Error: {error.message}\n{HINT}{error.hint}", file=sys.stderr, flush=True)
-    if with_stack:
-        traceback.print_exc()
-    return error.exit_code
-
-
-def translate(error: Exception) -> errors.JobError:
+def translate(error: BaseException) -> errors.JobError:
+    """The error of a job that stands for this one."""
+    if isinstance(error, errors.JobError):
+        return error
+    if isinstance(error, OSError):
+        return errors.StorageUnreachable(f"{error.filename}: {error.strerror}")
+    if isinstance(error, KeyboardInterrupt):
+        return errors.Interrupted("interrupted; nothing was published")
     text = f"{error}\n{error.__cause__ or ''}"
     file = FILE.search(text)
     for words, kind, sentence in TRANSLATED:
@@ -179,11 +164,7 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
             }
         parser.add_argument(f"--{argument.name}", dest=argument.name, help=argument.help, **more)
     engine = parser.add_argument_group("engine")
-    engine.add_argument(
-        "--master", help="Spark master, such as spark://HOST:7077 or k8s://… (default: local[*])"
-    )
-    heap = "heap of a local engine (default: 60 %% of the container's limit, else 1g)"
-    engine.add_argument("--driver-memory", metavar="SIZE", help=heap)
+    add_engine_arguments(engine)
     engine.add_argument("--remote", metavar="URL", help="Spark Connect server: sc://HOST:15002")
     engine.add_argument("--remote-token-file", metavar="FILE", help="file with its token")
     engine.add_argument(
@@ -194,13 +175,6 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
     )
     engine.add_argument(
         "--event-log", metavar="DIR", help="directory of event logs, for Spark's history server"
-    )
-    engine.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="setting of Spark; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--quiet", action="store_true", help="print no progress")
@@ -216,7 +190,7 @@ def address(text: str) -> str:
 # -- work -------------------------------------------------------------------------------
 
 
-def work(flags: argparse.Namespace, run: RunState) -> None:
+def work(flags: argparse.Namespace, run: last_run.RunRecord) -> None:
     refuse_nonsense(flags)
     job, progress = JOBS[flags.job], ProgressReporter(quiet=flags.quiet)
     out = location(str(flags.out or flags.source)).resolve()
