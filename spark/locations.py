@@ -238,10 +238,9 @@ def _store(bucket: str, *chosen_options: tuple[str, str]) -> Any:
 
     chosen = dict(chosen_options)
     plain = chosen.pop("aws_allow_http", "false") == "true"
-    given: Any = {name.removeprefix("aws_"): value for name, value in chosen.items()}
-    given["virtual_hosted_style_request"] = given["virtual_hosted_style_request"] == "true"
     return S3Store(
         bucket,
+        config=cast(Any, chosen),
         client_options={
             "allow_http": plain,
             "timeout": timedelta(seconds=REQUEST_SECONDS_MAX),
@@ -251,7 +250,6 @@ def _store(bucket: str, *chosen_options: tuple[str, str]) -> Any:
             "max_retries": RETRIES_MAX,
             "retry_timeout": timedelta(seconds=REQUEST_SECONDS_MAX),
         },
-        **given,
     )
 
 

@@ -99,7 +99,7 @@ def test_only_creations_of_another_shape_are_parsed_again(spark, tmp_path):
         rows = spark.createDataFrame(made, "event_id int, name string, data_json string")
         again = transforms.creation_may_have_more()
         extra = transforms.extra_of(["message.created"], again)
-        read = transforms.created_of(rows).selectExpr("event_id", again, extra)
+        read = transforms.messages_of(rows).selectExpr("event_id", again, extra)
         return [row[1:] for row in read.orderBy("event_id").collect()]
 
     contents = [

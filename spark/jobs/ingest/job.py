@@ -186,12 +186,9 @@ class Merge:
         rest, frames = events, []
         if straight:  # a broadcast: otherwise Spark might sort all events
             marked = events.withColumn("id_hash", t.id_hash("entity_id"))
-            created = t.created_of(marked.join(f.broadcast(marks), "id_hash", "left_anti"))
-            frames.append(
-                _sound(
-                    t.first_states(created), first, "count_if(sound AND extra IS NOT NULL) AS more"
-                )
-            )
+            created = t.messages_of(marked.join(f.broadcast(marks), "id_hash", "left_anti"))
+            states = t.first_states(t.changes(created))
+            frames.append(_sound(states, first, "count_if(sound AND extra IS NOT NULL) AS more"))
             rest = marked.join(f.broadcast(marks), "id_hash", "left_semi")
         changes = _sound(t.changes(t.messages_of(rest)), later)
         days = self._days_to_write_again(events)

@@ -37,13 +37,6 @@ def _payload_of(which: str, kind: str) -> Column:
     return parse_once(f"CASE WHEN {which} THEN from_json(data_json, '{kind}') END")
 
 
-def created_of(events: DataFrame) -> DataFrame:
-    """Adds the same columns for creations only, at a lower cost."""
-    payload = f"from_json(data_json, '{schema.CREATED_PAYLOAD}').message"
-    rows = events.where("name = 'message.created'").withColumn("p", parse_once(payload))
-    return rows.withColumn("created_at", f.expr(CREATED_AT))
-
-
 def others_of(events: DataFrame) -> DataFrame:
     payload = f"from_json(data_json, '{schema.OTHER_PAYLOAD}')"
     return events.where(named(*schema.OTHERS)).withColumn("p", parse_once(payload))
@@ -220,11 +213,13 @@ def _extra(name: str) -> str:
 
 
 def has_more(names: Iterable[str]) -> str:
-    """Whether events of the smaller tables have unknown fields."""
+    """Whether events have unknown fields."""
     return by_name({name: _has_more(name) for name in names}, "false")
 
 
 def _has_more(name: str) -> str:
+    if name == "message.created":
+        return creation_may_have_more()
     unknown = _others_than(schema.FIELDS[name], "json_object_keys(data_json)")
     if noun := schema.NOUNS.get(name):
         return f"{unknown} OR {_others_than(schema.NOUN_FIELDS[noun], f'map_keys(p.{noun})')}"
@@ -265,7 +260,7 @@ def changes(parsed: DataFrame) -> DataFrame:
         "ts AS valid_from",
         "epoch",
         "event_id",
-        f"{extra_of(schema.MESSAGES, message_has_more())} AS extra",
+        extra(*schema.MESSAGES),
         f"{is_sound(schema.MESSAGES)} AS sound",
     )
 
@@ -310,31 +305,10 @@ def history(changes: DataFrame, unique: bool = False) -> DataFrame:
 
 
 def first_states(created: DataFrame) -> DataFrame:
-    """The history of messages with only a creation, which needs no sort, and whether each creation
-    is `sound`."""
-    made = {
-        "message_id": "p.id",
-        "version": "p.version",
-        "change": "'created'",
-        **{name: f"p.{name}" for name in ("channel_id", "topic_id", "sender", "content_raw")},
-        **dict.fromkeys(("from_topic_id", "move_mode", "deleted_by"), "cast(null AS string)"),
-        "created_at": "created_at",
-        **dict.fromkeys(("edited_at", "deleted_at", "valid_to"), "cast(null AS timestamp)"),
-        "valid_from": "ts",
-        "epoch": "epoch",
-        "event_id": "event_id",
-        "principal": "p.principal",
-        "extra": extra_of(("message.created",), creation_may_have_more()),
-        "day": "to_date(created_at)",
-    }
-    columns = [f"{made[name]} AS {name}" for name in schema.OUTPUT["messages"].names]
-    return created.selectExpr(*columns, f"{is_sound(('message.created',))} AS sound")
-
-
-def message_has_more() -> str:
-    """Whether parsed message events have unknown fields."""
-    more = {name: _has_more(name) for name in schema.MESSAGES if name != "message.created"}
-    return by_name({"message.created": creation_may_have_more(), **more}, "false")
+    """The history of messages with only a creation, which needs no sort, from their `changes`."""
+    never = dict.fromkeys(("edited_at", "deleted_at", "valid_to"), f.lit(None).cast("timestamp"))
+    states = created.withColumns({**never, "day": f.to_date("created_at")})
+    return states.select(*schema.OUTPUT["messages"].names, "sound")
 
 
 def creation_may_have_more() -> str:
