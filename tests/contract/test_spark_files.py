@@ -123,7 +123,8 @@ def test_pods_have_no_privilege_and_name_arguments_that_the_main_takes(name):
             assert secured["readOnlyRootFilesystem"] is True
             assert secured["capabilities"] == {"drop": ["ALL"]}
             assert "memory" in container["resources"]["limits"]
-            known = (ROOT / "spark/run.py").read_text()
+            files = ("spark/run.py", "spark/request.py")
+            known = "".join((ROOT / file).read_text() for file in files)
             for word in container["args"][1:]:
                 assert f'"{word.split("=")[0]}"' in known
             assert container["args"][0] in {"ingest", "activity", "audit"}
