@@ -42,16 +42,12 @@ def write_whole(path: Location, text: str, prefix: str = ".") -> None:
         path.write_bytes(text.encode())
         return
     draft = path.with_name(f"{prefix}{path.name}.part")
-    write_synced(draft, text)
-    draft.replace(path)
-    sync_folder(path.parent)
-
-
-def write_synced(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
+    with draft.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
 
 
 def remove_folder(path: Location) -> None:

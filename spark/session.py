@@ -54,8 +54,8 @@ class EngineSettings(NamedTuple):
 
 def build(name: str, engine: EngineSettings) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable if _is_local(engine) else "python3")
-    if _locale() in ("C", "POSIX"):  # Java could not open files with non-ASCII names
-        os.environ["LC_ALL"] = "C.UTF-8"
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java can't open files with non-ASCII names
+        os.environ["LC_ALL"] = "C.UTF-8"  # what Python chooses where only LANG says so
     os.environ.update(locations.keys())  # which Spark hands to the file systems of all executors
     builder = SparkSession.builder.appName(f"agentlip-{name}")
     if engine.remote:
@@ -169,12 +169,6 @@ def _is_local(engine: EngineSettings) -> bool:
     """Whether the executors are processes of this environment."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     return not submitted and (master(engine) or "local").startswith("local")
-
-
-def _locale() -> str:
-    """The locale of characters, in the order of the C library."""
-    values = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    return next(filter(None, values), "C")
 
 
 def _first_line(error: Exception) -> str:

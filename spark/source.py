@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -64,13 +64,16 @@ def _with_columns_as_fields(
     return frame.withColumn("fields", fields).withColumn("data_json", spliced)
 
 
-def void(frame: DataFrame, cut: EpochEnd) -> DataFrame:
-    return frame.where((f.col("epoch") == cut.epoch) & (f.col("event_id") > cut.last))
+def undone(frame: DataFrame, ends: Sequence[EpochEnd]) -> DataFrame:
+    """The rows of events that restores removed."""
+    return frame.where(_is_beyond(ends))
 
 
 def drop_undone(frame: DataFrame, ends: Sequence[EpochEnd]) -> DataFrame:
-    """The rows without events that restores removed."""
-    for cut in ends:
-        removed = (f.col("epoch") == cut.epoch) & (f.col("event_id") > cut.last)
-        frame = frame.where(~f.coalesce(removed, f.lit(False)))  # bad rows may lack both
-    return frame
+    """The rows without events that restores removed; bad rows may lack both columns."""
+    return frame.where(~f.coalesce(_is_beyond(ends), f.lit(False))) if ends else frame
+
+
+def _is_beyond(ends: Sequence[EpochEnd]) -> Column:
+    beyond = [(f.col("epoch") == end.epoch) & (f.col("event_id") > end.last) for end in ends]
+    return reduce(Column.__or__, beyond)

@@ -171,8 +171,8 @@ class Merge:
             marks = events.where(t.named(*schema.MESSAGES)).select(t.id_hash("entity_id"))
         if self.former is not None and self.new_cuts:
             rows = self.former.read(self.spark, "messages")
-            for cut in self.new_cuts:
-                marks = marks.unionByName(source.void(rows, cut).select(t.id_hash("message_id")))
+            undone = source.undone(rows, self.new_cuts)
+            marks = marks.unionByName(undone.select(t.id_hash("message_id")))
         return marks
 
     def _messages(self, draft: Draft, events: DataFrame, marks: DataFrame) -> dict[str, int]:
@@ -229,8 +229,7 @@ class Merge:
         parts = self.former.parts(table)
         if self.new_cuts:
             rows = self.former.read(self.spark, table)
-            for cut in self.new_cuts:
-                ids = ids.unionByName(source.void(rows, cut).select("message_id"))
+            ids = ids.unionByName(source.undone(rows, self.new_cuts).select("message_id"))
         else:
             wanted = ids.distinct().limit(IDS_MAX + 1).collect()
             if len(wanted) <= IDS_MAX:
@@ -318,9 +317,8 @@ class Merge:
             rows = self.former.read(self.spark, table, ()) if new is None else new
             return self._days_of(table, rows.select("message_id"))
         frames = [] if new is None else [new]
-        if self.new_cuts and self.former.has(table):
-            rows = self.former.read(self.spark, table)
-            frames += [source.void(rows, cut) for cut in self.new_cuts]
+        if self.new_cuts:
+            frames.append(source.undone(self.former.read(self.spark, table), self.new_cuts))
         column = schema.PARTITIONS[table]
         if column is None:
             return {""} if any(not frame.isEmpty() for frame in frames) else set()
