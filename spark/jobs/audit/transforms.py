@@ -33,6 +33,26 @@ def plain_json(text: Column) -> Column:
     return f.from_json(f.concat(f.lit('{"v":'), text, f.lit("}")), "v string")["v"]
 
 
+def columns_of(noun: str) -> list[Column]:
+    """The compared columns of a noun with an id. Both sides have them."""
+    created_at = millis(c("created_at")).alias("created_at")
+    columns: dict[str, list[Column]] = {
+        "message": [
+            c("version"), f.sha2("content_raw", 256).alias("content_hash"), c("topic_id"),
+            c("channel_id"), c("sender"),
+            tombstone(c("deleted_at"), c("deleted_by")).alias("tombstone"),
+            created_at, millis(c("edited_at")).alias("edited_at"),
+        ],
+        "topic": [c("title"), c("channel_id"), created_at],
+        "channel": [c("name"), c("description"), created_at],
+        "attachment": [
+            c("topic_id"), c("kind"), c("key"), plain_json(c("value_json")).alias("value"),
+            c("dedupe_key"), c("source_message_id"), created_at,
+        ],
+    }  # fmt: skip
+    return columns[noun]
+
+
 # -- state of the log ------------------------------------------------------------------
 
 
@@ -40,33 +60,18 @@ def state(events: DataFrame, history: DataFrame) -> dict[str, DataFrame]:
     """The state of each noun after the last event."""
     others = t.others_of(events)
     others = others.where(t.is_sound(known.OTHERS))
-    placed = _place(history, "message_id", ("created", "moved"), ("channel_id", "topic_id"))
-    newest = placed.where(c("valid_to").isNull())
     titles = t.topic_history(t.topic_facts(others))
-    topics = _place(titles, "topic_id", ("created",), ("channel_id",))
-    return {
-        "message": newest.select(
-            c("message_id").alias("id"), "event_id", "version",
-            f.sha2("content_raw", 256).alias("content_hash"), "topic_id", "channel_id", "sender",
-            tombstone(c("deleted_at"), c("deleted_by")).alias("tombstone"),
-            millis(c("created_at")).alias("created_at"),
-            millis(c("edited_at")).alias("edited_at"),
-        ),
-        "topic": topics.where(c("valid_to").isNull()).select(
-            c("topic_id").alias("id"), "event_id", "title", "channel_id",
-            millis(c("created_at")).alias("created_at"),
-        ),
-        "channel": t.deduplicate(t.channels(others)).select(
-            c("channel_id").alias("id"), "event_id", "name", "description",
-            millis(c("created_at")).alias("created_at"),
-        ),
-        "attachment": t.deduplicate(t.attachments(others)).select(
-            c("attachment_id").alias("id"), "event_id", "topic_id", "kind", "key",
-            plain_json(c("value_json")).alias("value"), "dedupe_key", "source_message_id",
-            millis(c("created_at")).alias("created_at"),
-        ),
-        "enrichment": _count(valid_enrichments(others)),
-    }  # fmt: skip
+    rows = {
+        "message": _place(history, "message_id", ("created", "moved"), ("channel_id", "topic_id")),
+        "topic": _place(titles, "topic_id", ("created",), ("channel_id",)),
+        "channel": t.deduplicate(t.channels(others)),
+        "attachment": t.deduplicate(t.attachments(others)),
+    }
+    made = {"enrichment": _count(valid_enrichments(others))}
+    for noun, frame in rows.items():
+        newest = frame.where(c("valid_to").isNull()) if "valid_to" in frame.columns else frame
+        made[noun] = newest.select(c(f"{noun}_id").alias("id"), "event_id", *columns_of(noun))
+    return made
 
 
 def _place(
@@ -111,31 +116,18 @@ def _count(rows: DataFrame) -> DataFrame:
 
 def kept(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
     """The rows of each noun's table, in the same columns."""
-
-    def at(name: str) -> Column:
-        return millis(c(name).try_cast("timestamp")).alias(name)
-
-    messages, topics = tables["messages"], tables["topics"]
-    channels, attachments = tables["channels"], tables["topic_attachments"]
-    return {
-        "message": messages.select(
-            "id", "version", f.sha2("content_raw", 256).alias("content_hash"), "topic_id",
-            "channel_id", "sender",
-            tombstone(c("deleted_at").try_cast("timestamp"), c("deleted_by")).alias("tombstone"),
-            at("created_at"), at("edited_at"),
-        ),
-        "topic": topics.select("id", "title", "channel_id", at("created_at")),
-        "channel": channels.select("id", "name", "description", at("created_at")),
-        "attachment": attachments.select(
-            "id", "topic_id", "kind", "key", plain_json(c("value_json")).alias("value"),
-            "dedupe_key", "source_message_id", at("created_at"),
-        ),
-        "enrichment": _count(
-            tables["enrichments"]
-            .withColumn("created_at", at("created_at"))
-            .withColumn("event_id", f.lit(None).cast("bigint"))
-        ).drop("event_id"),
-    }  # fmt: skip
+    made = {}
+    for noun, (table, _) in schema.COMPARED.items():
+        rows = tables[table]
+        times = {"created_at", "edited_at", "deleted_at"} & set(rows.columns)
+        rows = rows.withColumns({name: c(name).try_cast("timestamp") for name in times})
+        if noun == "enrichment":
+            rows = rows.withColumn("created_at", millis(c("created_at")))
+            counted = _count(rows.withColumn("event_id", f.lit(None).cast("bigint")))
+            made[noun] = counted.drop("event_id")
+        else:
+            made[noun] = rows.select("id", *columns_of(noun))
+    return made
 
 
 # -- differences ------------------------------------------------------------------------
