@@ -1,6 +1,9 @@
 """The service file for Podman: only keys that Podman 4.6 knows, and the limits of Compose."""
 
+import os
 import shlex
+import shutil
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -58,7 +61,7 @@ def sections(name: str = "agentlip") -> dict[str, dict[str, list[str]]]:
 def test_every_key_is_known_to_podman_and_systemd(name: str) -> None:
     parts = sections(name)
     assert set(parts) == {"Unit", "Container", "Service", "Install"}
-    assert set(parts["Container"]) - {"Image"} <= set(FLAGS)
+    assert set(parts["Container"]) - {"Image", "Group"} <= set(FLAGS)
     assert set(parts["Service"]) <= SERVICE
     assert parts["Install"] == {"WantedBy": ["default.target"]}
     assert parts["Container"]["Image"] == [f"localhost/{name}:local"]
@@ -88,7 +91,19 @@ def test_spark_has_what_it_has_with_compose() -> None:
     *shared, scratch = spark["volumes"]
     assert container["Volume"] == [*(f"agentlip_{volume}" for volume in shared), scratch]
     assert container["Exec"] == [" ".join(spark["command"])]
-    assert container["User"] == [spark["user"]]
+    assert container["User"] + container["Group"] == spark["user"].split(":")
+
+
+def test_generator_of_podman_makes_the_services() -> None:
+    folders = f"/usr/libexec/podman:/usr/lib/podman:{os.environ['PATH']}"
+    generator = shutil.which("quadlet", path=folders)
+    if generator is None:
+        pytest.skip("Podman 4.4 or newer is not installed")
+    made = subprocess.check_output(
+        [generator, "-dryrun", "-user"], env={"QUADLET_UNIT_DIRS": str(ROOT / "ops/quadlet")}
+    ).decode()
+    assert all(f"---{name}.service---" in made for name in FILES)
+    assert " --user 10001:10001 " in made
 
 
 @pytest.mark.parametrize("key", ["Interval", "Timeout", "StartPeriod", "Retries"])
