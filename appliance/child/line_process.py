@@ -1,13 +1,12 @@
 """A child process that answers each line with a line, and is killed when it is late.
 
-The child has to exit when its socket is closed. It leads a session of its own and gets a socket as
-standard input, no other descriptors, and only the given environment. Waiting for it does not
-block the event loop.
+The child has to exit when its socket is closed. Waiting for it does not block the event loop.
 """
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -38,10 +37,11 @@ class UnrequestedLine(ResponseTooLong):
 class LineProcess:
     """One process. `ask` is for one caller at a time. After an error the process is gone."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, start: Callable[[int], int]) -> None:
+        """`start` gets the descriptor of the child's socket, and returns the child's pid."""
         ours, theirs = cooperative.socketpair()  # type: ignore[attr-defined]
         try:
-            self.pid = _spawn(arguments, environment, theirs.fileno())
+            self.pid = start(theirs.fileno())
         except BaseException:
             ours.close()
             raise
@@ -66,17 +66,24 @@ class LineProcess:
             self.kill()
             raise
 
+    def send_descriptor(self, descriptor: int, seconds: float) -> None:
+        """With a byte. The child gets a copy."""
+        with gevent.Timeout(seconds, ResponseLate):
+            socket.send_fds(self._socket, [b"\n"], [descriptor])
+
     def check_alive(self) -> bool:
         """Whether the process still runs. Also notices that an idle one exited."""
-        if self.alive and hasattr(os, "waitid"):
-            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            try:
-                ended = os.waitid(os.P_PID, self.pid, flags) is not None
-            except ChildProcessError:
-                ended = True
-            if ended:
-                self.kill()
+        if self.alive and self.has_ended():
+            self.alive = False
+            self._socket.close()
         return self.alive
+
+    def has_ended(self) -> bool:
+        """Whether the process has ended; then it is reaped."""
+        try:
+            return os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return True
 
     def kill(self) -> None:
         """Closes the socket, upon which the child has to exit. If it doesn't, it is killed with its
@@ -104,25 +111,23 @@ class LineProcess:
         return line
 
     def _reap(self) -> None:
-        with suppress(ChildProcessError):
-            for poll in range(2 * REAP_POLLS):
-                if os.waitpid(self.pid, os.WNOHANG)[0]:
-                    return
-                if poll == REAP_POLLS:  # not reaped yet, so the pid can't be reused
-                    for kill in (os.killpg, os.kill):
-                        with suppress(ProcessLookupError, PermissionError):
-                            kill(self.pid, signal.SIGKILL)
-                gevent.sleep(REAP_POLL_SECONDS)
+        for poll in range(2 * REAP_POLLS):
+            if self.has_ended():
+                return
+            if poll == REAP_POLLS:  # not reaped yet, so the pid can't be reused
+                for kill in (os.killpg, os.kill):
+                    with suppress(ProcessLookupError, PermissionError):
+                        kill(self.pid, signal.SIGKILL)
+            gevent.sleep(REAP_POLL_SECONDS)
 
 
-def _spawn(arguments: Sequence[str], environment: Mapping[str, str], descriptor: int) -> int:
+def spawn(arguments: Sequence[str], environment: Mapping[str, str], descriptor: int) -> int:
+    """Start a program with the descriptor as standard input, no other descriptors, and only the
+    given environment; its pid. It starts a session of its own itself: not all systems can here."""
     actions = [
         (os.POSIX_SPAWN_DUP2, descriptor, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     ]
     words = list(arguments)
-    try:
-        return os.posix_spawn(words[0], words, dict(environment), file_actions=actions, setsid=True)
-    except NotImplementedError:  # not supported here: the child starts its session itself
-        return os.posix_spawn(words[0], words, dict(environment), file_actions=actions)
+    return os.posix_spawn(words[0], words, dict(environment), file_actions=actions)

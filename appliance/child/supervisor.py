@@ -13,8 +13,8 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from appliance.child import syscalls
@@ -22,11 +22,14 @@ from appliance.child import syscalls
 ROUND_SECONDS = 0.005  # between two rounds of killing descendants
 
 
-def split(raw: socket.socket, *, subprocesses: bool) -> tuple[bool, int]:
+def split(
+    *watching: int, subprocesses: bool, after: Callable[[], None] = lambda: None
+) -> tuple[bool, int]:
     """Returns in the child: whether it has its own PID namespace, and a descriptor that hangs up
-    when the supervisor ends. Never returns in the supervisor. `raw`: the socket to the parent."""
+    when the supervisor ends. Never returns in the supervisor, which ends when one of the
+    descriptors `watching` hangs up; it calls `after` when no descendant is left."""
     with contextlib.suppress(OSError):
-        os.setsid()  # already a leader if the parent started it as one
+        os.setsid()  # already a leader if the parent made it one
     if sys.platform == "linux":
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     own_namespace = _new_namespace(subprocesses)
@@ -44,10 +47,12 @@ def split(raw: socket.socket, *, subprocesses: bool) -> tuple[bool, int]:
         os.setsid()
         return own_namespace, watched
     os.close(watched)
+    codes: dict[int, int | None] = {child: None}
     try:
-        _watch(raw, child, wake)
+        _watch(watching, codes, wake)
     finally:
-        _end_all(child, wake)
+        _end_all(codes, wake)
+        after()
         os._exit(0)
 
 
@@ -56,43 +61,44 @@ def is_gone(watched: int) -> bool:
     return bool(select.select([watched], [], [], 0)[0])
 
 
-def _watch(raw: socket.socket, child: int, wake: int) -> None:
-    """Until the parent hangs up or the child ends."""
+def reap(codes: dict[int, int | None]) -> bool:
+    """Reap all processes that have ended, orphans included, and note the exit codes of those in
+    `codes`; returns whether any process is left."""
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] in codes:
+                codes[ended[0]] = os.waitstatus_to_exitcode(ended[1])
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _watch(watching: tuple[int, ...], codes: dict[int, int | None], wake: int) -> None:
+    """Until one of the descriptors hangs up, or the child ends."""
     poll = select.poll()
-    poll.register(raw.fileno(), getattr(select, "POLLRDHUP", 0))
+    for descriptor in watching:
+        poll.register(descriptor, getattr(select, "POLLRDHUP", 0))
     poll.register(wake, select.POLLIN)
     while True:
         for descriptor, _ in poll.poll():
-            if descriptor == raw.fileno():
+            if descriptor != wake:
                 return
             os.read(wake, 512)
-            if _has_ended(child):
+            reap(codes)
+            if None not in codes.values():
                 return
 
 
-def _has_ended(child: int) -> bool:
-    """Reap ended processes, orphans included; returns whether `child` is among them."""
-    try:
-        while (pid := os.waitpid(-1, os.WNOHANG)[0]) not in (0, child):
-            continue
-    except ChildProcessError:
-        return True
-    return pid == child
-
-
-def _end_all(child: int, wake: int) -> None:
+def _end_all(codes: dict[int, int | None], wake: int) -> None:
     """Stop all descendants before killing them, so that they start no new ones. Repeat until none
     is left."""
     while True:
         seen: set[int] = set()
-        while new := _descendants(child) - seen:
+        while new := _descendants(codes) - seen:
             _send_signal(new, signal.SIGSTOP)
             seen |= new
         _send_signal(seen, signal.SIGKILL)
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                continue
-        except ChildProcessError:
+        if not reap(codes):
             return
         if select.select([wake], [], [], ROUND_SECONDS)[0]:  # something ended
             os.read(wake, 512)
@@ -104,7 +110,7 @@ def _send_signal(pids: set[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def _descendants(child: int) -> set[int]:
+def _descendants(codes: dict[int, int | None]) -> set[int]:
     """All descendants of this process. Processes that aren't dumpable may be hidden in /proc
     (`hidepid`), but not in the list of this process's own children."""
     own = os.getpid()
@@ -112,7 +118,7 @@ def _descendants(child: int) -> set[int]:
         listed = Path(f"/proc/{own}/task/{own}/children").read_text(encoding="ascii")
         pids = set(map(int, listed.split()))
     except OSError:  # not Linux, or a kernel without that list
-        pids = {child} if _is_ours(child) else set()
+        pids = {child for child, code in codes.items() if code is None}
     parents = {}
     with contextlib.suppress(OSError):
         for path in Path("/proc").iterdir():
@@ -124,15 +130,6 @@ def _descendants(child: int) -> set[int]:
         new = {pid for pid, parent in parents.items() if parent in new} - pids
         pids |= new
     return pids
-
-
-def _is_ours(child: int) -> bool:
-    """Whether the child is not reaped yet, so its pid can't be reused."""
-    try:
-        os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _new_namespace(subprocesses: bool) -> bool:

@@ -19,6 +19,10 @@ WAIT_SECONDS = 20.0  # that one request waits
 TAIL_LINES = 10
 EXIT_WRONG = 1
 OptionalJob = Annotated[str | None, typer.Argument(metavar="[JOB]", help="Name of the job.")]
+WaitFlag = Annotated[
+    bool, typer.Option("--wait", help="Wait for its end; exit with its exit code.")
+]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list its next times.")]
 AllFlag = Annotated[bool, typer.Option("--all", help="All jobs.")]
 
 
@@ -92,14 +96,7 @@ def show_next(
 
 @app.command("run")
 def run_job(
-    session: Session,
-    job: JobArgument,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until it is over; exit with its exit code.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list the next times of its schedule.")
-    ] = False,
+    session: Session, job: JobArgument, wait: WaitFlag = False, dry_run: DryRunFlag = False
 ) -> None:
     """Run a job now."""
     hub = session.hub()
@@ -136,9 +133,7 @@ def print_output(
     session: Session,
     run_id: RunArgument,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it is over.")] = False,
-    attempt: Annotated[
-        int, typer.Option("--attempt", min=0, help="Its number; 0: the latest.")
-    ] = 0,
+    attempt: Annotated[int, typer.Option("--attempt", min=0, help="0: the latest.")] = 0,
 ) -> None:
     """Print the output of a run."""
     hub, query, over = session.hub(), {"attempt": attempt, "after": 0}, False

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 
 from appliance.jobs import engine
-from appliance.jobs.executor import AttemptOrder, AttemptStart, NotStarted
+from appliance.jobs.executor import AttemptOrder, NotStarted
 from appliance.jobs.handles import LABEL, PREFIX, container_name
-from appliance.jobs.process import ProcessExecution
+from appliance.jobs.process import ForkTemplate, ProcessExecution
 from appliance.jobs.settings import JobsSettings
 
 ARTEFACTS = "/artefacts"
 
 
-def start(settings: JobsSettings, order: AttemptOrder) -> ProcessExecution:
+def start(settings: JobsSettings, template: ForkTemplate, order: AttemptOrder) -> ProcessExecution:
     """As a process or a container. Raises NotStarted."""
     spec = order.spec
     if spec.spark:
@@ -25,23 +25,23 @@ def start(settings: JobsSettings, order: AttemptOrder) -> ProcessExecution:
         spec = msgspec.structs.replace(spec, command=(*settings.spark, *spec.command))
         order = msgspec.structs.replace(order, spec=spec)
     if spec.image is None:
-        return ProcessExecution(order)
+        return ProcessExecution(template, order)
     if settings.container_socket is None:
         raise NotStarted("a job with an image needs `container_socket` of [jobs]")
-    return ContainerExecution(order, settings.container_socket)
+    return ContainerExecution(template, order, settings.container_socket)
 
 
 class ContainerExecution(ProcessExecution):
     """The launcher's process follows the container instead of running a command."""
 
-    def __init__(self, order: AttemptOrder, path: str) -> None:
-        self._path, self._name = path, container_name(order.run_id, order.number)
+    def __init__(self, template: ForkTemplate, order: AttemptOrder, path: str) -> None:
+        self._path, name = path, container_name(order.run_id, order.number)
         body = None if order.is_adopted else _body(order)
-        super().__init__(order, {"path": self._path, "name": self._name, "body": body})
-        self.started = AttemptStart(self._name, "container")
+        super().__init__(template, order, {"path": path, "name": name, "body": body})
+        self.handle, self.limits = name, "container"
 
     def remove(self) -> None:
-        engine.request(self._path, "DELETE", f"/containers/{self._name}?force=1&v=1")
+        engine.request(self._path, "DELETE", f"/containers/{self.handle}?force=1&v=1")
 
 
 def find(path: str | None, handle: str) -> Mapping[str, str] | None:

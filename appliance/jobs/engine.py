@@ -13,12 +13,13 @@ import signal
 import socket
 from typing import Any
 
+from appliance.jobs.handles import NOT_STARTED
+
 REQUEST_SECONDS = 30.0
 STOP_SECONDS = 8  # from SIGTERM to SIGKILL: less than the launcher leaves
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 READ_BYTES = 64 * 1024
 RETRY_SECONDS = 1.0
-NOT_STARTED = 127
 
 
 class EngineConnection(http.client.HTTPConnection):

@@ -8,13 +8,18 @@ import msgspec
 from appliance.jobs import wire
 
 
-class AttemptOrder(msgspec.Struct, frozen=True):
+class ClaimedAttempt(msgspec.Struct, frozen=True):
+    run_id: str
+    job: str
+    number: int
+    spec: wire.JobSpec
+    due_steady_ms: int
+
+
+class AttemptOrder(ClaimedAttempt, frozen=True):
     """`folder`: where the command runs. `kept`: the folder of its output and artefacts.
     `is_adopted`: an earlier process has started it."""
 
-    run_id: str
-    number: int
-    spec: wire.JobSpec
     environment: Mapping[str, str]
     folder: Path
     kept: Path
@@ -23,13 +28,6 @@ class AttemptOrder(msgspec.Struct, frozen=True):
     @property
     def artefacts(self) -> Path:
         return self.kept / f"{self.number}"
-
-
-class AttemptStart(msgspec.Struct, frozen=True):
-    """`handle`: how the executor knows it again. `limits`: how they are enforced."""
-
-    handle: str
-    limits: str
 
 
 class AttemptEnd(msgspec.Struct, frozen=True):

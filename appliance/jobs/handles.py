@@ -4,6 +4,7 @@ from pathlib import Path
 
 LABEL = "agentlip.workspace"  # of containers
 PREFIX = "agentlip-"
+NOT_STARTED = 127  # exit code of a command that can't be started
 
 
 def is_running(handle: str | None) -> bool:

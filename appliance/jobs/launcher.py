@@ -1,9 +1,11 @@
-"""The process around one attempt of a job. Standard library only.
+"""The processes around one attempt of a job. Standard library only.
 
-    appliance ── socket ── supervisor ──▶ this process ── pipe ── the job's command
+    appliance ── sockets of attempts ──▶ template ── fork ──▶ supervisor
+    appliance ── socket ── supervisor ── fork ──▶ launcher ── pipe ── the job's command
 
-The first line on the socket is an order; the answer has the pid. The second line asks for the
-end. Until then this process keeps the command's output, up to a limit, and its time limit. SIGTERM
+The template has loaded what a launcher needs, because that takes longer than most jobs. The first
+line on the socket of an attempt is an order; the answer has the pids. The second line asks for the
+end. Until then the launcher keeps the command's output, up to a limit, and its time limit. SIGTERM
 cancels the attempt: the command's group gets SIGTERM, and SIGKILL after GRACE_SECONDS.
 """
 
@@ -15,37 +17,63 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from appliance.child import supervisor, syscalls
+from appliance.jobs.handles import NOT_STARTED
 
 LINE_BYTES_MAX = 1024 * 1024
+DESCRIPTORS_MAX = 4096
 GRACE_SECONDS = 10.0
+REPEAT_SECONDS = 1.0  # between two SIGKILL
 DRAIN_SECONDS = 1.0  # for output of processes that outlive the command
 READ_BYTES = 64 * 1024
 TAIL_BYTES = 4096
 ARTEFACTS_MAX = 100
-NOT_STARTED = 127
 MIB = 2**20
 
 
 def main() -> None:
-    raw = socket.socket(fileno=os.dup(0))
-    raw.setblocking(True)
+    """The template: fork a process for each socket, until the appliance hangs up."""
+    os.setsid()
+    os.closerange(3, DESCRIPTORS_MAX)  # the appliance may have inherited some
+    requests = socket.socket(fileno=os.dup(0))
+    requests.setblocking(True)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
+    signal.signal(signal.SIGCHLD, lambda *_: supervisor.reap({}))
+    template, kept_open = os.pipe()
+    while descriptors := socket.recv_fds(requests, 1, 1)[1]:
+        with contextlib.suppress(OSError):  # without a process, the appliance sees the end
+            if os.fork() == 0:
+                try:
+                    requests.close()
+                    os.close(kept_open)
+                    launch(socket.socket(fileno=descriptors[0]), template)
+                finally:
+                    os._exit(0)
+        os.close(descriptors[0])
+
+
+def launch(raw: socket.socket, template: int) -> None:
+    """One attempt. It ends when the appliance or the template does: both descriptors hang up."""
+    raw.setblocking(True)
     lines = raw.makefile("rb")
     order = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
     if order is None:
         return
-    own_namespace, _ = supervisor.split(raw, subprocesses=False)
+    pids = {"supervisor": os.getpid()}
+    leave = partial(leave_cgroup, order)
+    own_namespace, _ = supervisor.split(raw.fileno(), template, subprocesses=False, after=leave)
     die_with_parent()
     attempt = LaunchedCommand(order)
-    pid = int(Path("/proc/self").readlink().name) if own_namespace else os.getpid()
+    pids["launcher"] = os.getpid()
     if own_namespace:
+        pids["launcher"] = int(Path("/proc/self").readlink().name)
         show_own_processes()
-    _answer(raw, {"pid": pid, "limits": attempt.limits})
+    _answer(raw, {**pids, "limits": attempt.limits})
     if lines.readline(LINE_BYTES_MAX):
         _answer(raw, attempt.run())
 
@@ -65,27 +93,28 @@ def show_own_processes() -> None:
 class LaunchedCommand:
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
-        self._bytes = 0
+        self._pid = self._bytes = 0
         self._tail = b""
         self._reason = ""
-        self._kill_at = float("inf")
         self._wake, woken = os.pipe()
         os.set_blocking(woken, False)
         signal.set_wakeup_fd(woken)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self._end("cancelled"))
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGALRM, self._end)
         self.limits = enter_cgroup(order) or "rlimits"
-        self._pid = 0
 
     def run(self) -> dict[str, Any]:
-        order, (output, write) = self._order, os.pipe()
-        started = time.monotonic()
-        self._pid = os.fork()
-        if self._pid == 0:
-            run_command(order, write, self.limits)
-        os.close(write)
-        with Path(order["output"]).open("wb") as file:
-            code = self._follow(file, output, started + order["timeout_seconds"])
+        order, code = self._order, -signal.SIGTERM.value
+        signal.setitimer(signal.ITIMER_REAL, order["timeout_seconds"])
+        if not self._reason:  # not cancelled before
+            output, write = os.pipe()
+            self._pid = os.fork()
+            if self._pid == 0:
+                run_command(order, write, self.limits)
+            os.close(write)
+            with Path(order["output"]).open("wb", buffering=0) as file:
+                code = self._follow(file, output)
         return {
             "code": code,
             "reason": self._reason,
@@ -94,22 +123,14 @@ class LaunchedCommand:
             "artefacts": list_artefacts(Path(order["artefacts"]), order["artefact_bytes_max"]),
         }
 
-    def _follow(self, file: Any, output: int, deadline: float) -> int:
+    def _follow(self, file: Any, output: int) -> int:
         """Keep the output until the command has ended; returns its exit code."""
-        poll, code, is_open = select.poll(), None, True
+        poll, code, is_open, last = select.poll(), None, True, float("inf")
+        codes: dict[int, int | None] = {self._pid: None}
         poll.register(output, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
-        last = float("inf")
         while code is None or (is_open and time.monotonic() < last):
-            now = time.monotonic()
-            if now >= deadline:
-                deadline = float("inf")
-                self._end("timed out")
-            if now >= self._kill_at:
-                self._kill(signal.SIGKILL)
-                self._kill_at = now + 1.0
-            until = min(deadline, self._kill_at, last) - now
-            for descriptor, _ in poll.poll(min(max(until, 0.0) * 1000 + 1, 3_600_000)):
+            for descriptor, _ in poll.poll(None if code is None else DRAIN_SECONDS * 1000):
                 if descriptor == self._wake:
                     os.read(self._wake, 512)
                 elif data := os.read(output, READ_BYTES):
@@ -117,34 +138,27 @@ class LaunchedCommand:
                 else:
                     poll.unregister(output)
                     is_open = False
-            if code is None and (code := self._exit_code()) is not None:
+            supervisor.reap(codes)
+            if code is None and (code := codes[self._pid]) is not None:
                 last = time.monotonic() + DRAIN_SECONDS
-                deadline = self._kill_at = float("inf")
+                signal.setitimer(signal.ITIMER_REAL, 0)
         return code
 
     def _keep(self, file: Any, data: bytes) -> None:
         room = max(0, self._order["output_bytes_max"] - self._bytes)
         self._bytes += len(data)
         self._tail = (self._tail + data)[-TAIL_BYTES:]
-        if room:
-            with contextlib.suppress(OSError):  # the disk is full
-                file.write(data[:room])
-                file.flush()
+        with contextlib.suppress(OSError):  # the disk is full
+            file.write(data[:room])
 
-    def _exit_code(self) -> int | None:
-        """Reaps everything that has ended: in a namespace of its own, this process gets orphans."""
-        code = None
-        with contextlib.suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == self._pid:
-                    code = os.waitstatus_to_exitcode(ended[1])
-        return code
-
-    def _end(self, reason: str) -> None:
+    def _end(self, number: int, _frame: Any) -> None:
+        """Handles SIGTERM, and SIGALRM at the time limit and then after the grace."""
         if not self._reason:
-            self._reason = reason
+            self._reason = "cancelled" if number == signal.SIGTERM else "timed out"
+            signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS, REPEAT_SECONDS)
             self._kill(signal.SIGTERM)
-            self._kill_at = time.monotonic() + GRACE_SECONDS
+        elif number == signal.SIGALRM:
+            self._kill(signal.SIGKILL)
 
     def _kill(self, number: int) -> None:
         if self._pid:
@@ -213,10 +227,15 @@ def enter_cgroup(order: dict[str, Any]) -> str:
             (folder / "cpu.max").write_text(f"{int(order['cpus'] * 100_000)} 100000")
         (folder / "cgroup.procs").write_text("0")
     except OSError:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
         return ""
     return "cgroup"
+
+
+def leave_cgroup(order: dict[str, Any]) -> None:
+    """Remove the cgroup, in which no process is left."""
+    if order["cgroup"]:
+        with contextlib.suppress(OSError):
+            Path(order["cgroup"]).rmdir()
 
 
 def _answer(raw: socket.socket, answer: dict[str, Any]) -> None:

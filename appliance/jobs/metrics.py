@@ -3,19 +3,18 @@ has reported a run; there are at most JOBS_MAX. (Prometheus uses `job` for its t
 
 from appliance.kernel.metrics import counter, gauge, histogram
 
+LABELS = ("job_name",)
 finished = gauge(
-    "jobs_last_run_timestamp_seconds",
-    "When the latest run of a job ended, in Unix time",
-    ("job_name",),
+    "jobs_last_run_timestamp_seconds", "When the latest run of a job ended, in Unix time", LABELS
 )
 succeeded = gauge(
     "jobs_last_success_timestamp_seconds",
     "When the latest run of a job without an error ended, in Unix time; 0: never",
-    ("job_name",),
+    LABELS,
 )
-seconds = gauge("jobs_last_run_seconds", "How long the latest run of a job took", ("job_name",))
-rows = gauge("jobs_last_run_rows", "Rows that the latest run of a job counted", ("job_name",))
-failed = gauge("jobs_last_run_failed", "1 if the latest run of a job failed", ("job_name",))
+seconds = gauge("jobs_last_run_seconds", "How long the latest run of a job took", LABELS)
+rows = gauge("jobs_last_run_rows", "Rows that the latest run of a job counted", LABELS)
+failed = gauge("jobs_last_run_failed", "1 if the latest run of a job failed", LABELS)
 attempts = counter("jobs_attempts_total", "Attempts that ended, by state", ("state",))
 skipped = counter("jobs_skipped_total", "Scheduled runs that were skipped because of another run")
 running = gauge("jobs_running", "Attempts that run")

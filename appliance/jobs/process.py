@@ -5,22 +5,28 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from appliance.child.line_process import LineProcess, ProcessEnded, ResponseLate, ResponseTooLong
+from appliance.child.line_process import (
+    LineProcess,
+    ProcessEnded,
+    ResponseLate,
+    ResponseTooLong,
+    spawn,
+)
 from appliance.jobs import wire
-from appliance.jobs.executor import AttemptEnd, AttemptOrder, AttemptStart, NotStarted
-from appliance.jobs.handles import start_ticks
+from appliance.jobs.executor import AttemptEnd, AttemptOrder, NotStarted
+from appliance.jobs.handles import is_running, start_ticks
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 
 START_SECONDS = 30.0
 END_SECONDS = 60.0  # after its time limit, for the end of the attempt
 INHERITED_VARIABLES = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER"}
 ANSWER_BYTES_MAX = 64 * 1024
-ARTEFACTS = "AGENTLIP_ARTEFACTS"
 CGROUPS = Path("/sys/fs/cgroup")
 PROGRAM = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r});"
@@ -28,37 +34,63 @@ PROGRAM = (
 )
 
 
-class ProcessExecution:
-    """One attempt. `wait` is called once, and never raises."""
+class ForkTemplate:
+    """A process that forks those of the attempts. It starts at the first one, and again if it has
+    ended, with which all of its attempts end too."""
 
-    def __init__(self, order: AttemptOrder, container: Mapping[str, Any] | None = None) -> None:
+    def __init__(self) -> None:
+        self._process: LineProcess | None = None
+
+    def fork(self, descriptor: int) -> int:
+        """Have a process serve that socket. Returns 0: it sends its pid on the socket."""
+        if self._process is None or not self._process.check_alive():
+            program = [sys.executable, "-I", "-S", "-c", PROGRAM]
+            self._process = LineProcess(partial(spawn, program, {}))
+        self._process.send_descriptor(descriptor, START_SECONDS)
+        return 0
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+
+class ForkedProcess(LineProcess):
+    """A child of the template."""
+
+    handle = ""
+
+    def has_ended(self) -> bool:
+        return not is_running(self.handle)
+
+
+class ProcessExecution:
+    """One attempt. `wait` is called once, and never raises. `handle`: how it is known again.
+    `limits`: how they are enforced."""
+
+    def __init__(self, template: ForkTemplate, order: AttemptOrder, container: Any = None) -> None:
         spec = order.spec
         self._spec = spec
         is_limited = container is None and (spec.cpus or spec.memory_mb)
-        self._cgroup = _cgroup_for(order) if is_limited else None
+        cgroup = _cgroup_for(order) if is_limited else None
         fields = msgspec.structs.asdict(spec) | {
-            "environment": {
-                **inherited_environment(),
-                **order.environment,
-                ARTEFACTS: str(order.artefacts),
-            },
+            "environment": {**inherited_environment(), **order.environment},
             "folder": str(order.folder),
             "output": str(order.kept / f"{order.number}.log"),
             "artefacts": str(order.artefacts),
-            "cgroup": self._cgroup and str(self._cgroup),
+            "cgroup": cgroup and str(cgroup),
             "container": container,
         }
         try:
             order.kept.parent.mkdir(mode=0o700, exist_ok=True)
             order.artefacts.mkdir(parents=True, exist_ok=True)
-            self._process = LineProcess([sys.executable, "-I", "-S", "-c", PROGRAM], {})
+            self._process = ForkedProcess(template.fork)
             first = self._request(msgspec.json.encode(fields), START_SECONDS)
         except (OSError, ProcessEnded, ResponseLate, ResponseTooLong) as error:
             raise NotStarted(f"its process can't be started: {error}") from error
-        self._pid = first["pid"]
-        limits = first["limits"] if spec.memory_mb or spec.cpus else "none"
-        pid = self._process.pid
-        self.started = AttemptStart(f"{pid}:{start_ticks(pid)}", limits)
+        self._launcher, pid = first["launcher"], first["supervisor"]
+        self.limits = first["limits"] if spec.memory_mb or spec.cpus else "none"
+        self.handle = self._process.handle = f"{pid}:{start_ticks(pid)}"
+        self._process.pid = pid
 
     def wait(self) -> AttemptEnd:
         try:
@@ -73,16 +105,13 @@ class ProcessExecution:
 
     def cancel(self) -> None:
         """End it soon; `wait` returns then."""
-        if self._process.check_alive():
+        if self._process.alive:
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(self._pid, signal.SIGTERM)
+                os.kill(self._launcher, signal.SIGTERM)
 
     def kill(self) -> None:
         """End it at once. A container goes on, for the next process."""
         self._process.kill()
-        if self._cgroup is not None:
-            with suppress(OSError):
-                self._cgroup.rmdir()
 
     def remove(self) -> None:
         """After `wait`: leave nothing of a container. Raises OSError."""

@@ -54,18 +54,8 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
             "DELETE": Operation(wire.WRITE, reply=wire.JobList, errors=(wire.JobIsFile,),
                                 summary="Remove a job; its runs stay", audited=True),
         }),
-        Route("/api/v1/jobs/{job}/pause", Responders(
-            post=_list_after(partial(runner.pause, is_paused=True), listing),
-        ), {
-            "POST": Operation(wire.RUN, reply=wire.JobList,
-                              summary="Start no more runs of a job, or of `all`", audited=True),
-        }),
-        Route("/api/v1/jobs/{job}/resume", Responders(
-            post=_list_after(partial(runner.pause, is_paused=False), listing),
-        ), {
-            "POST": Operation(wire.RUN, reply=wire.JobList, summary="Start runs again",
-                              audited=True),
-        }),
+        _switch("pause", runner, listing, "Start no more runs of a job, or of `all`"),
+        _switch("resume", runner, listing, "Start runs again"),
         Route("/api/v1/jobs/runs", Responders(
             get=reply_with(runs.list_all), post=reply_with(runs.record, 201),
         ), {
@@ -104,6 +94,13 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
                              summary="List the runs of a job, newest first"),
         }),
     ]  # fmt: skip
+
+
+def _switch(verb: str, runner: JobRunner, listing: Listing, summary: str) -> Route:
+    change = partial(runner.pause, is_paused=verb == "pause")
+    return Route(f"/api/v1/jobs/{{job}}/{verb}", Responders(post=_list_after(change, listing)), {
+        "POST": Operation(wire.RUN, reply=wire.JobList, summary=summary, audited=True),
+    })  # fmt: skip
 
 
 def _list_after(change: Callable[[str], object], listing: Listing) -> Responder:

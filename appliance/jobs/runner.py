@@ -12,7 +12,7 @@ import msgspec
 
 from appliance.jobs import metrics, output, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
-from appliance.jobs.executor import AttemptEnd, AttemptOrder, NotStarted
+from appliance.jobs.executor import AttemptEnd, AttemptOrder, ClaimedAttempt, NotStarted
 from appliance.jobs.handles import is_running
 from appliance.jobs.process import Find, ProcessExecution, Start
 from appliance.jobs.rows import StoredAttemptRow
@@ -85,7 +85,7 @@ class JobRunner:
         self._find = find
         self._pool = GreenletPool(ATTEMPTS_MAX)
         self._running: dict[str, ProcessExecution] = {}
-        self._ended: list[tuple[writes.ClaimedAttempt, AttemptEnd]] = []
+        self._ended: list[tuple[ClaimedAttempt, AttemptEnd]] = []
         self._waits: set[Wakeup] = set()
         self._limit = WaitLimit(WAITS_MAX, wire.TooManyRunWaits)
         self._has_former = True
@@ -302,7 +302,7 @@ class JobRunner:
         self._wake()
         return len(ended)
 
-    def _followers(self, attempt: writes.ClaimedAttempt) -> tuple[writes.NewRun, ...]:
+    def _followers(self, attempt: ClaimedAttempt) -> tuple[writes.NewRun, ...]:
         return tuple(
             writes.NewRun(name, spec, "after", attempt.run_id)
             for name, spec in self.catalogue.specs.items()
@@ -360,9 +360,7 @@ class JobRunner:
 
     # -- one attempt ------------------------------------------------------------------
 
-    def _run(
-        self, attempt: writes.ClaimedAttempt, adopted: Mapping[str, str] | None = None
-    ) -> None:
+    def _run(self, attempt: ClaimedAttempt, adopted: Mapping[str, str] | None = None) -> None:
         """`adopted`: the environment with which an earlier process has started it."""
         environment: Mapping[str, str] = {}
         try:
@@ -373,8 +371,8 @@ class JobRunner:
                 )
                 self._book.add_temporary(environment[TOKEN], who, TOKENS_MAX)
             order = AttemptOrder(
-                attempt.run_id, attempt.number, attempt.spec, environment,
-                self._workspace, self._kept / attempt.run_id, adopted is not None,
+                **msgspec.structs.asdict(attempt), environment=environment, folder=self._workspace,
+                kept=self._kept / attempt.run_id, is_adopted=adopted is not None,
             )  # fmt: skip
             execution = self._start(order)
         except (NotStarted, BadSettings) as error:
@@ -392,10 +390,10 @@ class JobRunner:
             self._running.pop(attempt.run_id, None)
             self.work.set()
 
-    def _wait(self, attempt: writes.ClaimedAttempt, execution: ProcessExecution) -> AttemptEnd:
+    def _wait(self, attempt: ClaimedAttempt, execution: ProcessExecution) -> AttemptEnd:
         key = attempt.run_id, attempt.number
         try:
-            self.store.write(writes.note_start, *key, execution.started)
+            self.store.write(writes.note_start, *key, execution.handle, execution.limits)
             if self.store.read(queries.find, attempt.run_id).cancel_requested:
                 execution.cancel()
             end = execution.wait()
@@ -410,20 +408,17 @@ class JobRunner:
             self._log.warning("a container was not removed", run=attempt.run_id, error=str(error))
         return end
 
-    def _environment(self, attempt: writes.ClaimedAttempt) -> dict[str, str]:
+    def _environment(self, attempt: ClaimedAttempt) -> dict[str, str]:
         """Raises BadSettings for a secret that can't be read."""
-        spec = attempt.spec
-        environment = dict(spec.environment)
-        for name, path in spec.secrets.items():
-            environment[name] = secret(str(self._workspace / path))
-        environment |= {
-            "AGENTLIP_JOB": attempt.job,
-            "AGENTLIP_RUN": attempt.run_id,
-            "AGENTLIP_ATTEMPT": str(attempt.number),
-        }
+        spec, folder = attempt.spec, self._workspace
+        secrets = {name: secret(str(folder / path)) for name, path in spec.secrets.items()}
+        number = str(attempt.number)
+        own = {"JOB": attempt.job, "RUN": attempt.run_id, "ATTEMPT": number}
+        own["ARTEFACTS"] = str(self._kept / attempt.run_id / number)
         if spec.scopes:
-            environment |= {TOKEN: prefixed_token(), "AGENTLIP_URL": self._url()}
-        return environment
+            own |= {"TOKEN": prefixed_token(), "URL": self._url()}
+        named = {f"AGENTLIP_{name}": value for name, value in own.items()}
+        return {**spec.environment, **secrets, **named}
 
     def _wake(self) -> None:
         """Runs may have changed, or ended."""

@@ -18,6 +18,7 @@ from appliance.jobs.loops import (
     PostOutcome,
     TriggerLoop,
 )
+from appliance.jobs.process import ForkTemplate
 from appliance.jobs.resources import routes
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.service import JobRuns
@@ -60,11 +61,12 @@ class JobsSubsystem(Subsystem):
         settings = host.section(JobsSettings)
         store = host.open_store(STORE)
         self._reported = JobRuns(store)
+        self._template = ForkTemplate()
         self.stores = (store,)
         self.runner = JobRunner(
             store, JobCatalogue(workspace, log), needs.book, clock, log,
             workspace=workspace, kept=host.datadir.dir / "jobs", instance_id=host.instance_id,
-            url=needs.url, start=partial(start, settings),
+            url=needs.url, start=partial(start, settings, self._template),
             find=partial(find, settings.container_socket), failures=host.doctor_due,
         )  # fmt: skip
         if STORE not in host.damaged:
@@ -98,4 +100,5 @@ class JobsSubsystem(Subsystem):
 
     def close(self, timeout_seconds: float) -> bool:
         self.runner.close(timeout_seconds / 2)
+        self._template.close()
         return super().close(timeout_seconds / 2)

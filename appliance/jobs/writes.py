@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from appliance.jobs import queries, wire
-from appliance.jobs.executor import AttemptEnd, AttemptStart
+from appliance.jobs.executor import AttemptEnd, ClaimedAttempt
 from appliance.jobs.rows import StoredJobRow, StoredRunRow
 from appliance.jobs.states import (
     CANCELLED,
@@ -50,14 +50,6 @@ class NewRun(msgspec.Struct, frozen=True):
     @property
     def concurrency_key(self) -> str:
         return self.spec.concurrency_key or self.job
-
-
-class ClaimedAttempt(msgspec.Struct, frozen=True):
-    run_id: str
-    job: str
-    number: int
-    spec: wire.JobSpec
-    due_steady_ms: int
 
 
 def create(tx: Tx, new: NewRun, due_steady_ms: int | None = None) -> str | None:
@@ -192,11 +184,10 @@ def adopt(tx: Tx, run_id: str, number: int, runner: str) -> ClaimedAttempt:
     return ClaimedAttempt(run_id, run.job, number, _spec(run.spec), run.due_steady_ms)
 
 
-def note_start(tx: Tx, run_id: str, number: int, start: AttemptStart) -> None:
-    tx.execute(
-        "UPDATE attempts SET handle = ?, limits = ? WHERE run_id = ? AND number = ?",
-        (start.handle, start.limits, run_id, number),
-    )
+def note_start(tx: Tx, run_id: str, number: int, handle: str, limits: str) -> None:
+    """`handle`: how the attempt is known again. `limits`: how they are enforced."""
+    sql = "UPDATE attempts SET handle = ?, limits = ? WHERE run_id = ? AND number = ?"
+    tx.execute(sql, (handle, limits, run_id, number))
 
 
 def renew(tx: Tx, runner: str, lease_ms: int) -> None:

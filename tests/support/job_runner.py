@@ -11,6 +11,7 @@ import gevent
 from appliance.jobs import container
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.loops import JobLoop
+from appliance.jobs.process import ForkTemplate
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.settings import JobsSettings
 from appliance.kernel.auth import TokenBook
@@ -28,7 +29,7 @@ def main(workspace: Path, socket: str | None = None) -> None:
         Store("jobs", datadir.database("jobs"), StoreSettings(), clock, log),
         JobCatalogue(workspace, log), TokenBook(), clock, log,
         workspace=workspace, kept=datadir.dir / "jobs", instance_id=prefixed_token(),
-        url=lambda: "", start=partial(container.start, JobsSettings(socket)),
+        url=lambda: "", start=partial(container.start, JobsSettings(socket), ForkTemplate()),
         find=partial(container.find, socket),
     )  # fmt: skip
     runner.open()

@@ -27,7 +27,7 @@ def main() -> None:
     order = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
     if order is None:
         return
-    own_namespace, watched = supervisor.split(raw, subprocesses=order["subprocesses"])
+    own_namespace, watched = supervisor.split(raw.fileno(), subprocesses=order["subprocesses"])
     isolation = sandbox.enter(order, watched, own_namespace)
     _answer(raw, {"isolation": isolation, "pid": _pid()})
     load = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")

@@ -7,6 +7,7 @@ its isolation and the isolation is sufficient.
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from appliance.child.line_process import (
     ResponseLate,
     ResponseTooLong,
     UnrequestedLine,
+    spawn,
 )
 from appliance.hub.plugins import metrics, proof, wire
 from appliance.hub.plugins.settings import NOBODY, PluginSettings, PluginsSettings
@@ -98,7 +100,8 @@ class PluginWorker:
             return
         metrics.starts.labels(self._plugin.name).inc()
         try:
-            self._child = LineProcess([sys.executable, "-I", "-B", "-c", PROGRAM], ENVIRONMENT)
+            arguments = [sys.executable, "-I", "-B", "-c", PROGRAM]
+            self._child = LineProcess(partial(spawn, arguments, ENVIRONMENT))
         except OSError as error:
             raise PluginFailure("start", "no process can be started", passing=True) from error
         reply = self._exchange(_encode(self._order()), LOAD_SECONDS, REPLY_BYTES_MAX, passing=True)

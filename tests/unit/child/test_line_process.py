@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from functools import partial
 
 import gevent
 import pytest
@@ -12,6 +13,7 @@ from appliance.child.line_process import (
     ProcessEnded,
     ResponseLate,
     ResponseTooLong,
+    spawn,
 )
 from tests.support.until import gevent_until
 
@@ -27,7 +29,7 @@ def child():
 
     def make(code):
         head = "import os, socket, sys, time; os.set_blocking(0, True); lines = os.fdopen(0, 'rb')"
-        made.append(LineProcess([sys.executable, "-c", f"{head}\n{code}"], {}))
+        made.append(LineProcess(partial(spawn, [sys.executable, "-c", f"{head}\n{code}"], {})))
         return made[-1]
 
     yield make

@@ -6,7 +6,7 @@ import pytest
 from gevent.event import Event
 
 from appliance.jobs.catalogue import JobCatalogue
-from appliance.jobs.executor import AttemptEnd, AttemptStart, NotStarted
+from appliance.jobs.executor import AttemptEnd, NotStarted
 from appliance.jobs.loops import JobAsker, JobEvent, JobLoop, TriggerLoop
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
@@ -27,7 +27,7 @@ class FakeExecution:
         if order.spec.description == "broken":
             raise NotStarted("it is broken")
         self._ended = ended
-        self.order, self.started = order, AttemptStart("none", "none")
+        self.order, self.handle, self.limits = order, "none", "none"
         self._over, self._end, self.watched = Event(), AttemptEnd(LOST), Event()
 
     def end(self, state=SUCCEEDED):
