@@ -47,6 +47,8 @@ class JobLoop(RunnerLoop):
             clock_was_set = runner.steady.note()
             counts = {"ended": runner.store_ends(), "lost": runner.lose_former()}
             counts["created"] = runner.schedule(now_ms, clock_was_set=clock_was_set)
+            if counts["created"] or counts["ended"]:  # other jobs may follow
+                runner.asks.set()
             began_ms = runner.steady.now_ms()
             counts["started"] = runner.start_due()
             runner.end_cancelled()
@@ -152,7 +154,7 @@ class TriggerLoop(RunnerLoop):
                 self.interval_seconds = POLL_SECONDS
                 created += self._read(source, wanted)
         if created:
-            self._runner.work.set()
+            self._runner.note_created()
         return {"created": created}
 
     def _read(

@@ -176,9 +176,13 @@ class JobRunner:
         run_id: str | None = self.store.write(writes.create, new)
         if run_id is None:
             metrics.skipped.inc()
+        self.note_created()
+        return run_id
+
+    def note_created(self) -> None:
+        """Runs may have been created, and may have to ask."""
         self.work.set()
         self.asks.set()
-        return run_id
 
     def cancel(self, run_id: str) -> wire.RunShown:
         self.store.write(writes.cancel, run_id)
@@ -326,10 +330,7 @@ class JobRunner:
             self._scheduled_version = self.catalogue.version
             self.scheduler.refresh(now_ms)
             self.triggers.set()
-        created = self.scheduler.create_due(now_ms)
-        if created:
-            self.asks.set()
-        return created
+        return self.scheduler.create_due(now_ms)
 
     def start_due(self) -> int:
         """Start attempts of runs that are due, as far as there is room."""

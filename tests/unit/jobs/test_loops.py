@@ -253,7 +253,9 @@ def test_job_runs_when_all_before_it_have_succeeded(bench):
         bench.runner.request(name, OWNER)
         bench.round()
         bench.executions[-1].end(end)
+        bench.runner.asks.clear()
         bench.round()
+        assert bench.runner.asks.wait(0), "the job that follows may ask"
     assert bench.states("c") == ["running"]
     run = bench.runner.history("c", JobHistoryQuery()).runs[0]
     assert (run.cause, run.detail.startswith("run_")) == ("after", True)
@@ -324,7 +326,9 @@ def test_events_start_one_run_at_once_and_one_later(bench):
         assert loop().run_once(0) == {"created": 0}
     for created in (1, 0, 0):
         source.add("message.created", "ops")
+        bench.runner.asks.clear()
         assert loop().run_once(0) == {"created": created}
+        assert bench.runner.asks.wait(0) == bool(created)
         bench.round()
         if created:
             bench.executions[0].end()
