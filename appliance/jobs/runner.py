@@ -210,11 +210,11 @@ class JobRunner:
 
     def read_output(self, run_id: str, query: wire.RunOutputQuery) -> wire.RunOutput:
         """Waits for more output while the attempt runs, at most `wait` seconds."""
-        number = query.attempt or self.store.read(queries.show, run_id).attempts_made
-        file = self._kept / run_id / f"{number}.log"
 
         def read() -> wire.RunOutput:
             run = self.store.read(queries.show, run_id)
+            number = query.attempt or run.attempts_made  # it may not have started yet
+            file = self._kept / run_id / f"{number}.log"
             over = not any(a.number >= number and a.ended_at is None for a in run.attempts)
             over = over and (bool(run.attempts) or run.ended_at is not None)
             text, after = in_thread(output.read, file, query.after)

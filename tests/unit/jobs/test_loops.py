@@ -2,6 +2,7 @@
 
 import io
 
+import gevent
 import pytest
 from gevent.event import Event
 
@@ -10,7 +11,7 @@ from appliance.jobs.executor import AttemptEnd, NotStarted
 from appliance.jobs.loops import JobAsker, JobEvent, JobLoop, TriggerLoop
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
-from appliance.jobs.wire import JobHistoryQuery
+from appliance.jobs.wire import JobHistoryQuery, RunOutputQuery
 from appliance.kernel.auth import OWNER, TokenBook
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
@@ -18,6 +19,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.schema import migrate
 from tests.support.clock import FakeClock
+from tests.support.until import gevent_until
 
 HOUR = 3600.0
 
@@ -217,6 +219,18 @@ def test_round_comes_when_a_run_is_due_also_if_another_waits_for_its_key(bench):
     bench.executions[-1].end(FAILED)
     bench.round()
     assert 0 < bench.loop.interval_seconds <= 4
+
+
+def test_output_can_be_awaited_before_the_start(bench):
+    bench.job()
+    run_id = bench.runner.request("a", OWNER).run.id
+    reading = gevent.spawn(bench.runner.read_output, run_id, RunOutputQuery(wait=20))
+    gevent_until(lambda: bench.runner._waits)
+    bench.round()
+    log = bench.folder / "kept" / run_id / "1.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("hello")
+    assert reading.get(timeout=30).text == "hello"
 
 
 def test_attempt_that_cannot_start_has_failed(bench):
