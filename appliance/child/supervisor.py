@@ -91,15 +91,13 @@ def _watch(watching: tuple[int, ...], codes: dict[int, int | None], wake: int) -
 
 def _end_all(codes: dict[int, int | None], wake: int) -> None:
     """Stop all descendants before killing them, so that they start no new ones. Repeat until none
-    is left."""
-    while True:
+    is left: they are children of this subreaper, or of those."""
+    while reap(codes):
         seen: set[int] = set()
         while new := _descendants(codes) - seen:
             _send_signal(new, signal.SIGSTOP)
             seen |= new
         _send_signal(seen, signal.SIGKILL)
-        if not reap(codes):
-            return
         if select.select([wake], [], [], ROUND_SECONDS)[0]:  # something ended
             os.read(wake, 512)
 
