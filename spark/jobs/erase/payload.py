@@ -13,26 +13,39 @@ OBJECT = {"erased": MARKER}
 OBJECT_JSON = json.dumps(OBJECT, separators=(",", ":"))
 SENDER = "sender"
 PEOPLE = ("deleted_by", "principal")  # replaced if they are a sender of the order
-_MESSAGE = (
-    "id", "topic_id", "channel_id", SENDER, "version", "created_at", "edited_at", "deleted_at",
-    *PEOPLE,
-)  # fmt: skip
-_ATTACHMENT = ("id", "topic_id", "kind", "source_message_id", "created_at")
-# The fields of a payload that stay, and those of the noun in it.
-KEPT: dict[str, tuple[str, ...]] = {
-    "message.created": ("principal",),
-    "message.edited": ("message_id", "version", "principal"),
-    "message.moved_topic": (
-        "message_id", "old_topic_id", "new_topic_id", "channel_id", "mode", "version", "principal",
+OBJECTS = ("value_json", "data")  # fields whose content is an object
+NULLABLE = ("key", "dedupe_key", "old_content", "new_content", "content_raw", "data")
+KEEP = "keep"  # text, a number, true, false or null
+# What stays of a payload: fields, also those of objects and of lists in it.
+KEPT: dict[str, dict[str, Any]] = {
+    "message.created": {
+        "principal": KEEP,
+        "message": dict.fromkeys(
+            (
+                "id", "topic_id", "channel_id", SENDER, "version", "created_at", "edited_at",
+                "deleted_at", *PEOPLE,
+            ), KEEP,
+        ),
+    },
+    "message.edited": dict.fromkeys(("message_id", "version", "principal"), KEEP),
+    "message.moved_topic": dict.fromkeys(
+        (
+            "message_id", "old_topic_id", "new_topic_id", "channel_id", "mode", "version",
+            "principal",
+        ), KEEP,
     ),
-    "message.deleted": ("message_id", "version", *PEOPLE),
-    "message.enriched": ("message_id", "plugin", "version", "principal"),
-    "topic.attachment_added": ("principal",),
+    "message.deleted": dict.fromkeys(("message_id", "version", *PEOPLE), KEEP),
+    "message.enriched": {
+        **dict.fromkeys(("message_id", "plugin", "version", "principal"), KEEP),
+        "enrichments": [{"kind": KEEP, "span": {"start": KEEP, "end": KEEP}}],
+    },
+    "topic.attachment_added": {
+        "principal": KEEP,
+        "attachment": dict.fromkeys(
+            ("id", "topic_id", "kind", "source_message_id", "created_at"), KEEP
+        ),
+    },
 }  # fmt: skip
-NOUNS = {
-    "message.created": ("message", _MESSAGE),
-    "topic.attachment_added": ("attachment", _ATTACHMENT),
-}
 
 
 def erase(name: str, data_json: str, senders: Collection[str], becomes: str | None) -> str:
@@ -45,51 +58,25 @@ def erase(name: str, data_json: str, senders: Collection[str], becomes: str | No
         return MARKER
     if name not in KEPT:
         return OBJECT_JSON
-    kept, (noun, noun_kept) = KEPT[name], NOUNS.get(name, ("", ()))
-    made: dict[str, Any] = {}
-    for field, value in payload.items():
-        if field == noun and isinstance(value, dict):
-            made[field] = {
-                inner: _field(inner, held, noun_kept, senders, becomes)
-                for inner, held in value.items()
-            }
-        elif field == "enrichments" and name == "message.enriched" and isinstance(value, list):
-            made[field] = [_enrichment(item) for item in value]
-        else:
-            made[field] = _field(field, value, kept, senders, becomes)
+    made = _keep("", payload, KEPT[name], senders, becomes)
     if made == payload:
         return data_json
     return json.dumps(made, ensure_ascii=False, separators=(",", ":"))
 
 
-def _field(
-    field: str, value: Any, kept: Collection[str], senders: Collection[str], becomes: str | None
-) -> Any:
-    if field not in kept:
-        if field == "value_json":
-            return OBJECT
-        optional = field in ("key", "dedupe_key", "old_content", "new_content", "content_raw")
-        return None if value is None and optional else MARKER
-    if isinstance(value, dict | list):
-        return MARKER
-    if becomes is None or value is None:
-        return value
-    if field == SENDER or (field in PEOPLE and value in senders):
-        return becomes
-    return value
-
-
-def _enrichment(item: Any) -> Any:
-    if not isinstance(item, dict):
-        return MARKER
-    made: dict[str, Any] = {}
-    for field, value in item.items():
-        if field == "kind" and isinstance(value, str):
-            made[field] = value
-        elif field == "span" and isinstance(value, dict):
-            made[field] = {side: value[side] for side in ("start", "end") if side in value}
-        elif field == "data":
-            made[field] = None if value is None else OBJECT
-        else:
-            made[field] = MARKER
-    return made
+def _keep(
+    field: str, value: Any, kept: Any, senders: Collection[str], becomes: str | None
+) -> Any:  # fmt: skip
+    if isinstance(kept, dict) and isinstance(value, dict):
+        return {
+            inner: _keep(inner, held, kept.get(inner), senders, becomes)
+            for inner, held in value.items()
+        }
+    if isinstance(kept, list) and isinstance(value, list):
+        return [_keep(field, item, kept[0], senders, becomes) for item in value]
+    if value is None and (kept is KEEP or field in NULLABLE):
+        return None
+    if kept is not KEEP or isinstance(value, dict | list):
+        return OBJECT if field in OBJECTS else MARKER
+    is_person = field == SENDER or (field in PEOPLE and value in senders)
+    return becomes if is_person and becomes is not None else value
