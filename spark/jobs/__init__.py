@@ -2,6 +2,7 @@
 
 from appliance.shared.exported_logs import LOGS
 from spark.jobs.delivery import plan as delivery
+from spark.locations import location
 from spark.request import BRONZE, SILVER, JobArgument, JobDefinition, parse_day
 from spark.verification import QUARANTINE
 
@@ -71,8 +72,10 @@ JOBS = {
         "take message contents out of segments and tables, with a certificate",
         BRONZE,
         arguments=(
-            JobArgument("order", "the order: a JSON file", "FILE"),
-            JobArgument("verify", "compare the files with a certificate again", "CERTIFICATE"),
+            JobArgument("order", "the order: a JSON file", "FILE", location),
+            JobArgument(
+                "verify", "compare the files with a certificate again", "CERTIFICATE", location
+            ),
             JobArgument("dry-run", "only count what the order selects"),
         ),
     ),

@@ -1,184 +1,125 @@
-"""Segments and snapshots of an export: read with their files, written again, and removed."""
+"""Segments and snapshots of an export: what an order selects in them, and files without it."""
 
 import json
-import shutil
+from collections.abc import Iterable
 from functools import partial, reduce
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from pyspark import cloudpickle
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from spark import schemas, segments
-from spark.errors import SegmentTorn
-from spark.files import writable
-from spark.jobs.erase import payload, rewrite, schema
+from spark.errors import ChecksFailed, SegmentTorn, WrongHash
+from spark.files import remove_folder, writable
+from spark.jobs.erase import payload, schema
 from spark.jobs.erase import transforms as t
 from spark.jobs.erase.order import ErasureOrder
-from spark.jobs.erase.rewrite import TEMPORARY
+from spark.jobs.erase.rewrite import rewrite
 from spark.jobs.erase.swap import SegmentChange
+from spark.locations import Location, location
 from spark.segments import MANIFEST, SegmentFile
 
-# Executors need no copy of this program: these modules travel with the functions.
-cloudpickle.register_pickle_by_value(payload)
-cloudpickle.register_pickle_by_value(rewrite)
-SNAPSHOT_IDS = {
-    "messages": ("id",),
-    "topic_attachments": ("id", "source_message_id"),
-    "enrichments": ("message_id",),
-}
+READERS = {"parquet": "parquet", "jsonl": "json"}  # formats by the ends of names
 
 
-def every(folder: Path) -> dict[str, SegmentFile]:
+def every(folder: Location) -> dict[str, SegmentFile]:
     """All segments by file name, replaced ones too: they have the same content."""
-    files = sorted(folder.rglob(f"*{MANIFEST}"))
-    every = [segments.read_manifest(file) for file in files]
-    if len({segment.path.name for segment in every}) < len(every):
+    held = [segments.read_manifest(file) for file in sorted(folder.rglob(f"*{MANIFEST}"))]
+    named = {segment.path.name: segment for segment in held}
+    if len(named) < len(held):
         raise SegmentTorn(f"{folder} has two segments of the same name")
-    return {segment.path.name: segment for segment in every}
+    return named
 
 
-def read(spark: SparkSession, some: list[SegmentFile]) -> DataFrame:
-    """The events of these segments, and `file`, the name of their file."""
-    columns, frames = schemas.segments(), []
-    for kind in ("parquet", "jsonl"):
-        paths = [str(segment.path) for segment in some if segment.format == kind]
-        if paths:
-            reader = spark.read.schema(columns)
-            frame = reader.parquet(*paths) if kind == "parquet" else reader.json(paths)
-            name = f.regexp_extract("_metadata.file_path", "[^/]+$", 0).alias("file")
-            frames.append(frame.select(*columns.names, name))
-    if not frames:
-        return spark.createDataFrame([], columns).withColumn("file", f.lit(""))
+def read(spark: SparkSession, held: dict[str, SegmentFile]) -> DataFrame:
+    return _load(spark, schemas.segments(), [segment.path for segment in held.values()])
+
+
+def _load(spark: SparkSession, columns: StructType | str, paths: list[Location]) -> DataFrame:
+    """The rows of these files, and `file_path`."""
+    frames = [spark.createDataFrame([], columns).withColumn("file_path", f.lit(""))]
+    for end, reader in READERS.items():
+        some = [str(path) for path in paths if path.name.endswith(end)]
+        if some:
+            rows = spark.read.schema(columns).format(reader).load(some)
+            frames.append(rows.select("*", "_metadata.file_path"))
     return reduce(DataFrame.unionByName, frames)
 
 
-def select(events: DataFrame, order: ErasureOrder) -> DataFrame:
-    messages = t.selected_messages(t.messages_in_log(events), order)
-    attachments = t.selected_attachments(t.attachments_in_log(events), messages, order)
-    return messages.unionByName(attachments)
-
-
-def left(
-    spark: SparkSession, some: list[SegmentFile], chosen: DataFrame, *of: Any
-) -> dict[str, int]:
-    """For each file, the number of rows that have content of the selection. `of`: the senders, and
-    what they become."""
-    rows = t.flag(read(spark, some), chosen)
-    counts = rows.where("affected").where(_has_content(*of)).groupBy("file").count()
-    return {row["file"]: row["count"] for row in counts.collect()}
-
-
-def _has_content(senders: tuple[str, ...], becomes: str | None) -> Column:
-    erased = f.udf(
-        partial(payload.erase, senders=senders, becomes=becomes), "string", useArrow=False
-    )
-    return ~erased(f.col("name"), f.col("data_json")).eqNullSafe(f.col("data_json"))
-
-
-def digests(spark: SparkSession, some: list[SegmentFile], chosen: DataFrame) -> dict[str, Any]:
-    """For each file: its rows, affected rows, and the digests `untouched` and `envelopes`."""
-    rows = t.hash_rows(t.flag(read(spark, some), chosen), "file", ["data_json"])
-    return {row["file"]: row.asDict() for row in t.digests(rows, "file").collect()}
+def with_content(
+    spark: SparkSession, held: dict[str, SegmentFile], chosen: DataFrame, order: ErasureOrder
+) -> DataFrame:
+    """A row for each event that has content of the selection: `file_path` and `entity_id`."""
+    events = t.of(read(spark, held), chosen, "entity_id")
+    is_erased = t.erase_event(order).eqNullSafe(f.col("data_json"))
+    return events.where(~is_erased).select("file_path", "entity_id")
 
 
 def stage(
-    spark: SparkSession, folder: Path, some: list[SegmentFile], chosen: DataFrame,
+    spark: SparkSession, folder: Location, held: dict[str, SegmentFile], chosen: DataFrame,
     order: ErasureOrder,
-) -> list[SegmentChange]:  # fmt: skip
-    """Write the new files of these segments beside them, on the executors."""
-    for segment in some:
-        segments.verify_file(segment.path, segment.bytes, segment.sha256)
-    before = digests(spark, some, chosen)
-    rows = t.flag(read(spark, some), chosen).where("affected")
-    paths = {segment.path.name: str(segment.path) for segment in some}
+) -> tuple[SegmentChange, ...]:  # fmt: skip
+    """Write new files beside the segments with content, on the executors."""
     erase = partial(payload.erase, senders=order.senders, becomes=order.sender_becomes)
-    staged = (
-        rows.select("file", "event_id")
-        .groupBy("file")
-        .applyInArrow(lambda events: _stage(events, paths, erase), schema.STAGED)
-    )
-    done = {row["file"]: row for row in staged.collect()}
+    grouped = with_content(spark, held, chosen, order).groupBy("file_path")
+    rows = grouped.applyInArrow(lambda events: _rewrite(events, erase), schema.REWRITTEN)
     changes = []
-    for segment in some:
-        name = segment.path.name
-        row, digest = done.get(name), before[name]
-        if row is None or not row["changed"]:
-            continue
-        manifest = segment.path.with_name(f"{segment.stem}{MANIFEST}")
+    for row in sorted(rows.collect()):
+        segment = held[location(row["file_path"]).name]
+        if row["before"] != segment.sha256:
+            raise WrongHash(f"{segment.path} has another hash than its manifest")
         changes.append(
             SegmentChange(
-                str(segment.path.relative_to(folder)), str(manifest.relative_to(folder)),
-                digest["rows"], row["changed"], segment.sha256, row["sha256"], row["bytes"],
-                digest["untouched"], digest["envelopes"],
+                str(segment.path.relative_to(folder)), segment.rows, row["changed"], row["bytes"],
+                row["before"], row["after"],
             )
         )  # fmt: skip
-    return changes
+    return tuple(changes)
 
 
-def _stage(events: Any, paths: dict[str, str], erase: rewrite.Erase) -> Any:
-    """On an executor: write one segment again. `events`: its affected events."""
-    arrow = import_module("pyarrow")
-    name = events.column("file")[0].as_py()
-    made = rewrite.rewrite(Path(paths[name]), set(events.column("event_id").to_pylist()), erase)
-    return arrow.table(
-        {
-            "file": [name],
-            "changed": arrow.array([made.changed], arrow.int64()),
-            "bytes": arrow.array([made.bytes], arrow.int64()),
-            "sha256": [made.sha256],
-        }
+def _rewrite(events: Any, erase: Any) -> Any:
+    """On an executor: one segment. `events`: those with content."""
+    url, entity_ids = events.column("file_path")[0].as_py(), events.column("entity_id")
+    return import_module("pyarrow").Table.from_pylist(
+        [rewrite(url, set(entity_ids.to_pylist()), erase)]
     )
 
 
 # -- snapshots ---------------------------------------------------------------------------
 
 
-def snapshots_with(spark: SparkSession, source: Path, chosen: DataFrame) -> list[str]:
+def snapshots_with(spark: SparkSession, source: Location, chosen: DataFrame) -> tuple[str, ...]:
     """The names of snapshots with something of the selection."""
-    frames = []
-    for manifest in sorted(source.glob("snapshot/[!.]*/manifest.json")):
+    files = []
+    for manifest in source.glob("snapshot/[!.]*/manifest.json"):
         try:
-            fields = json.loads(manifest.read_bytes())
-            files = {table: manifest.parent / fields["files"][table]["file"]
-                     for table in SNAPSHOT_IDS}  # fmt: skip
-            is_parquet = fields["format"] == "parquet"
+            tables = json.loads(manifest.read_bytes())["files"]
+            files += [manifest.parent / tables[name]["file"] for name in schema.SNAPSHOT_TABLES]
         except (OSError, ValueError, KeyError, TypeError):
             raise SegmentTorn(f"{manifest} is truncated or malformed") from None
-        name = f.lit(manifest.parent.name).alias("snapshot")
-        frames += [_ids(spark, file, is_parquet, SNAPSHOT_IDS[table]).select(name, "id")
-                   for table, file in files.items()]  # fmt: skip
-    if not frames:
-        return []
-    rows = reduce(DataFrame.unionByName, frames).join(chosen, "id", "left_semi")
-    return sorted(row["snapshot"] for row in rows.select("snapshot").distinct().collect())
+    ids = f.explode(f.array("id", "message_id", "source_message_id")).alias("id")
+    rows = _load(spark, schema.SNAPSHOT_IDS, files).select("file_path", ids)
+    mine = t.of(rows, chosen, "id").select("file_path").distinct().collect()
+    return tuple(sorted({location(row["file_path"]).parent.name for row in mine}))
 
 
-def _ids(spark: SparkSession, file: Path, is_parquet: bool, names: tuple[str, ...]) -> DataFrame:
-    columns = ", ".join(f"{name} string" for name in names)
-    reader = spark.read.schema(columns)
-    rows = reader.parquet(str(file)) if is_parquet else reader.json(str(file))
-    return rows.select(f.explode(f.array(*names)).alias("id"))
+def remove_snapshots(source: Location, names: Iterable[str]) -> None:
+    """The manifest first: without it, readers see no snapshot."""
+    for folder in (source / "snapshot" / name for name in names):
+        with writable(folder):
+            (folder / "manifest.json").unlink(missing_ok=True)
+            remove_folder(folder)
+        if folder.exists():
+            raise ChecksFailed(f"the snapshot {folder} can't be removed", "remove it by hand")
 
 
-def remove_snapshots(source: Path, names: tuple[str, ...]) -> None:
-    """Each folder disappears at once."""
-    folder = source / "snapshot"
-    with writable(folder):
-        for name in names:
-            if (folder / name).exists():
-                (folder / name).rename(folder / f"{TEMPORARY}{name}")
-        for left in folder.glob(f"{TEMPORARY}*"):
-            shutil.rmtree(left)
-
-
-def orphans(folder: Path) -> list[str]:
-    """Files of segments without a manifest, which readers ignore and the exporter removes."""
-    files = [file for file in folder.rglob("*") if file.suffix in (".parquet", ".jsonl", ".part")]
+def strangers(folder: Location) -> list[str]:
+    """Files that no manifest names, which readers ignore and the exporter removes."""
+    known = every(folder)
+    files = [file for file in folder.rglob("*") if file.is_file() and file.name not in known]
     return sorted(
-        str(file.relative_to(folder))
-        for file in files
-        if not file.with_name(f"{file.stem}{MANIFEST}").exists()
-    )
+        str(file.relative_to(folder)) for file in files
+        if not file.name.endswith(".json") and not file.name.startswith(".lock")
+    )  # fmt: skip

@@ -1,26 +1,24 @@
-"""The certificate of an erasure: files before and after, digests of what stayed, what is left.
+"""The certificate of an erasure: files before and after, and that no content is left.
 
 <out>/erasures/<order>/selected.parquet            ids of messages and attachments
 <out>/erasures/<order>/certificate-00000001.json   no contents and no names
 """
 
-import hashlib
 import json
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from spark import segments
+from spark import segments, verification
 from spark.errors import ChecksFailed, Usage, WrongHash
-from spark.files import sync_folder, writable, write_whole
-from spark.jobs.erase import bronze, lake, schema, swap
+from spark.files import remove_folder, sync_folder, writable, write_whole
+from spark.jobs.erase import bronze, lake, schema
 from spark.jobs.erase.order import ErasureOrder
-from spark.jobs.erase.payload import MARKER
-from spark.jobs.erase.rewrite import TEMPORARY
-from spark.jobs.ingest.job import silver
+from spark.jobs.erase.swap import ErasePlan, SegmentChange
+from spark.locations import Location
 from spark.request import JobRequest
-from spark.segments import SegmentFile
+from spark.segments import EVENTS
 
 BYTES_MAX = 64 * 1024 * 1024
 SELECTED = "selected.parquet"
@@ -33,177 +31,112 @@ NOT_REACHED = (
 )
 
 
-class Work:
-    """The folder of an order below the output."""
+def folder_of(ask: JobRequest, order: ErasureOrder) -> Location:
+    return ask.out / "erasures" / order.sha256[:16]
 
-    def __init__(self, ask: JobRequest, order: ErasureOrder) -> None:
-        self.folder = ask.out / "erasures" / order.sha256[:16]
-        self.selected = self.folder / SELECTED
 
-    def certificates(self) -> list[Path]:
-        return sorted(self.folder.glob("certificate-????????.json"))
+def selected(ask: JobRequest, folder: Location) -> DataFrame:
+    """What former runs of the order selected."""
+    path = folder / SELECTED
+    if not path.exists():
+        return ask.spark.createDataFrame([], schema.SELECTED)
+    return ask.spark.read.schema(schema.SELECTED).parquet(str(path))
 
-    def remember(self, ask: JobRequest, chosen: DataFrame) -> DataFrame:
-        """Store the selection: after senders are renamed it can't be computed again."""
-        spark, draft = ask.spark, self.folder / ".selected"
-        if self.selected.exists():
-            chosen = chosen.unionByName(spark.read.parquet(str(self.selected)))
-        with writable(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        rows = chosen.distinct().orderBy("kind", "id").coalesce(1)
-        rows.write.mode("overwrite").parquet(str(draft))
+
+def remember(ask: JobRequest, folder: Location, chosen: DataFrame) -> DataFrame:
+    """Store the selection: after senders are renamed it can't be computed again."""
+    draft = folder / ".selected"
+    with writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        chosen.orderBy("kind", "id").coalesce(1).write.mode("overwrite").parquet(str(draft))
         (file,) = draft.glob("part-*.parquet")
-        with writable(self.folder):
-            file.replace(self.selected)
-            sync_folder(self.folder)
-            for left in draft.iterdir():
-                left.unlink()
-            draft.rmdir()
-        return spark.read.schema(schema.SELECTED).parquet(str(self.selected))
-
-    def write(self, fields: dict[str, Any]) -> Path:
-        path = self.folder / f"certificate-{len(self.certificates()) + 1:08d}.json"
-        with writable(self.folder):
-            write_whole(path, json.dumps(fields, indent=1) + "\n", TEMPORARY)
-        return path
+        file.replace(folder / SELECTED)
+        remove_folder(draft)
+        sync_folder(folder)
+    return selected(ask, folder)
 
 
-def compose(
-    ask: JobRequest, order: ErasureOrder, work: Work, chosen: DataFrame,
-    plan: swap.ErasePlan, tables: lake.SilverErasure | None, gold: dict[str, list[str]],
-) -> dict[str, Any]:  # fmt: skip
-    """The certificate, after the files are compared with the plan again."""
-    held = bronze.every(ask.source / "events")
-    changed = {Path(change.file).name: change for change in plan.changes}
-    segment_changes = prove(ask, held, chosen, plan)
-    left = content_left(ask, list(held.values()), chosen, order)
-    if any(left.values()):
-        raise ChecksFailed(f"content is left after the erasure: {json.dumps(left)}")
-    others = [segment for name, segment in held.items() if name not in changed]
-    orphans = bronze.orphans(ask.source / "events")
-    counts = {row["kind"]: row["count"] for row in chosen.groupBy("kind").count().collect()}
-    return {
+def certificates(folder: Location) -> list[Location]:
+    return sorted(folder.glob("certificate-????????.json"))
+
+
+def write(
+    ask: JobRequest, order: ErasureOrder, chosen: DataFrame, plan: ErasePlan,
+    changed: dict[str, Any],
+) -> Location:  # fmt: skip
+    """Write the certificate, after the files are compared with the plan. changed: its fields about
+    silver and gold"""
+    folder = folder_of(ask, order)
+    left = require_erased(ask, order, chosen, plan.changes)
+    names = [*lake.strangers(ask), *bronze.strangers(ask.source / EVENTS)]
+    fields = {
         "schema": schema.CERTIFICATE,
         "order_sha256": order.sha256,
         "reference": order.reference,
         "made_at": ask.now.isoformat(),
-        "marker": MARKER,
-        "senders_replaced": order.sender_becomes is not None,
-        "selected": {
-            "messages": counts.get(schema.MESSAGE, 0),
-            "attachments": counts.get(schema.ATTACHMENT, 0),
-            "file": SELECTED,
-            "sha256": segments.hash_of(work.selected),
-        },
-        "segments": segment_changes,
-        "other_segments": {"count": len(others), "sha256": inventory(others)},
+        "selected": count(chosen)
+        | {"file": SELECTED, "sha256": segments.hash_of(folder / SELECTED)},
+        "segments": [change._asdict() for change in plan.changes],
         "snapshots_removed": list(plan.snapshots),
-        "silver": None if tables is None else tables._asdict(),
-        "gold": gold,
+        **changed,
         "content_left": left,
-        "not_reached": [
-            *NOT_REACHED,
-            *[f"below the output: {name}" for name in lake.unreached(ask)[: schema.LISTED_MAX]],
-            *[f"a file without manifest: {name}" for name in orphans[: schema.LISTED_MAX]],
-        ],
+        "not_reached": [*NOT_REACHED, *names[: schema.LISTED_MAX]],
     }
+    path = folder / f"certificate-{len(certificates(folder)) + 1:08d}.json"
+    with writable(folder):
+        write_whole(path, json.dumps(fields, indent=1) + "\n")
+    return path
 
 
-def prove(
-    ask: JobRequest, held: dict[str, SegmentFile], chosen: DataFrame, plan: swap.ErasePlan
-) -> list[dict[str, Any]]:
-    """The digests of all other rows, read from the new files; they must not have changed."""
-    names = [Path(change.file).name for change in plan.changes]
-    there = [held[name] for name in names if name in held]
-    after = bronze.digests(ask.spark, there, chosen) if there else {}
-    changes = []
-    for change in plan.changes:
-        fields = change._asdict()
-        digest = after.get(Path(change.file).name)
-        fields["there"] = digest is not None  # else a compaction or the retention removed it
-        for name in ("untouched", "envelopes"):
-            del fields[name]
-            fields[f"{name}_before"] = getattr(change, name)
-            fields[f"{name}_after"] = digest and digest[name]
-        changed = digest and (digest["rows"], digest["untouched"], digest["envelopes"]) != (
-            change.rows, change.untouched, change.envelopes,
-        )  # fmt: skip
-        if changed:
-            raise ChecksFailed(f"{change.file} differs from what it replaced in other rows")
-        changes.append(fields)
-    return changes
+def count(chosen: DataFrame) -> dict[str, int]:
+    counts = {row["kind"]: row["count"] for row in chosen.groupBy("kind").count().collect()}
+    return {f"{kind}s": counts.get(kind, 0) for kind in (schema.MESSAGE, schema.ATTACHMENT)}
 
 
-def content_left(
-    ask: JobRequest, some: list[SegmentFile], chosen: DataFrame, order: ErasureOrder
+def require_erased(
+    ask: JobRequest, order: ErasureOrder, chosen: DataFrame, changes: Sequence[SegmentChange]
 ) -> dict[str, int]:
-    """The number of rows with content of the selection, in segments and in tables of silver."""
-    people = (order.senders, order.sender_becomes)
-    left = {"segments": sum(bronze.left(ask.spark, some, chosen, *people).values())}
-    version = silver(ask.out).current()
-    if version is not None:
-        rows = lake.content(ask, version, order, chosen)
-        left |= {f"silver.{table}": rows.get(table, 0) for table in schema.IDS}
+    """Verify all segments, compare the changed ones with the certificate, and count rows with
+    content, by table. Raises an error for the first difference, and ChecksFailed for content."""
+    held = bronze.every(ask.source / EVENTS)
+    verification.verify(ask, list(held.values()))
+    for change in changes:
+        segment = held.get(change.file.rpartition("/")[2])
+        if segment is not None and segment.sha256 != change.after:
+            raise WrongHash(
+                f"{change.file} differs from the certificate",
+                "a later erasure has its own certificate; otherwise restore the file from a copy",
+            )
+    left = {"segments": bronze.with_content(ask.spark, held, chosen, order).count()}
+    left |= {f"silver.{table}": 0 for table in schema.IDS}
+    for table, rows in lake.by_table(lake.contents(ask, order, chosen)).items():
+        left[f"silver.{table}"] = rows
+    if any(left.values()):
+        raise ChecksFailed(
+            f"content of the order is left or there again: {json.dumps(left)}",
+            "run the erasure with the same order again",
+        )
     return left
 
 
-def inventory(some: list[SegmentFile]) -> str:
-    """Verify these files; returns the digest of their names and hashes."""
-    digest = hashlib.sha256()
-    for segment in sorted(some, key=lambda line: line.name):
-        segments.verify_file(segment.path, segment.bytes, segment.sha256)
-        digest.update(f"{segment.name} {segment.sha256}\n".encode())
-    return digest.hexdigest()
-
-
-def verify(ask: JobRequest, path: Path) -> dict[str, int]:
+def verify(ask: JobRequest, path: Location) -> dict[str, int]:
     """Compare the files with a certificate again. Raises an error for the first difference."""
-    fields = _read(path)
-    selected = path.with_name(SELECTED)
-    if not selected.is_file() or segments.hash_of(selected) != fields["selected"]["sha256"]:
-        raise WrongHash(f"{selected} is missing or is not the one of the certificate", "copy it")
-    chosen = ask.spark.read.schema(schema.SELECTED).parquet(str(selected))
-    held = bronze.every(ask.source / "events")
-    there = [change for change in fields["segments"] if Path(change["file"]).name in held]
-    digests = bronze.digests(
-        ask.spark, [held[Path(change["file"]).name] for change in there], chosen
-    ) if there else {}  # fmt: skip
-    for change in there:
-        segment, digest = held[Path(change["file"]).name], digests[Path(change["file"]).name]
-        segments.verify_file(segment.path, segment.bytes, segment.sha256)
-        now = (segment.sha256, digest["untouched"], digest["envelopes"])
-        if now != (change["after"], change["untouched_after"], change["envelopes_after"]):
-            raise WrongHash(
-                f"{change['file']} differs from the certificate",
-                "a later erasure has its own certificate; otherwise restore the file from a copy",
-            )
-    order = ErasureOrder(fields["order_sha256"], "")
-    left = content_left(ask, list(held.values()), chosen, order)
-    if any(left.values()):
-        raise ChecksFailed(
-            f"content of the order is there again: {json.dumps(left)}",
-            "run the erasure with the same order again",
-        )
-    return {
-        "segments": len(there),
-        "gone": len(fields["segments"]) - len(there),
-        "messages": fields["selected"]["messages"],
-        "attachments": fields["selected"]["attachments"],
-    }
-
-
-def _read(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            fields: dict[str, Any] = json.loads(file.read(BYTES_MAX))
-        named = [str(change["file"]) for change in fields["segments"]]
-        sound = fields["schema"] == schema.CERTIFICATE and isinstance(fields["order_sha256"], str)
-        if not sound or any(not name for name in named):
+        with path.open("rb") as opened:
+            fields = json.loads(opened.read(BYTES_MAX))
+        if fields["schema"] != schema.CERTIFICATE:
             raise ValueError
-        for name in ("sha256", "messages", "attachments"):
-            fields["selected"][name]
+        names = SegmentChange._fields
+        changes = [SegmentChange(*[each[name] for name in names]) for each in fields["segments"]]
+        order, sha256 = ErasureOrder(fields["order_sha256"], ""), fields["selected"]["sha256"]
     except OSError as error:
         raise Usage(f"the certificate {path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError):
         raise Usage(f"{path} is not a certificate of an erasure") from None
-    return fields
+    file = path.with_name(SELECTED)
+    if not file.is_file() or segments.hash_of(file) != sha256:
+        raise WrongHash(f"{file} is missing or is not the one of the certificate", "copy it")
+    chosen = selected(ask, path.parent)
+    require_erased(ask, order, chosen, changes)
+    there = sum((ask.source / EVENTS / change.file).exists() for change in changes)
+    return {"segments": there, "gone": len(changes) - there, **count(chosen)}

@@ -7,10 +7,10 @@
 import hashlib
 import json
 from datetime import date
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from spark.errors import Usage
+from spark.locations import Location
 
 SCHEMA_VERSION = 1
 BYTES_MAX = 4 * 1024 * 1024
@@ -38,7 +38,7 @@ class ErasureOrder(NamedTuple):
     sender_becomes: str | None = None
 
 
-def read(path: Path) -> ErasureOrder:
+def read(path: Location) -> ErasureOrder:
     """The order in the file. Raises Usage with the field that is wrong."""
     try:
         with path.open("rb") as file:

@@ -4,55 +4,79 @@
     <export>/events/date=…/.erase-segment-….parquet  a new file; then it has the segment's name
 
 With a plan, the next run finishes the replacement. Without one, new files are removed: nothing was
-replaced yet. Between the rename of a segment and that of its manifest, readers get a typed error
-about its hash.
+replaced yet. Between the new segment and its manifest, readers get a typed error about its size or
+hash.
 """
 
 import json
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from spark import segments
 from spark.errors import OutputBusy, SegmentTorn
 from spark.files import locked, sync_folder, writable, write_whole
 from spark.jobs.erase.rewrite import TEMPORARY, temporary
+from spark.lease import Lease
+from spark.locations import Location, stored
 
 PLAN = f"{TEMPORARY}plan.json"
 
 
 class SegmentChange(NamedTuple):
-    """A segment to replace; `file` and `manifest` are below the folder of the log."""
+    """A segment to replace. file: below the folder of the log; before, after: SHA-256"""
 
     file: str
-    manifest: str
     rows: int
     changed: int
+    bytes: int
     before: str
     after: str
-    bytes: int
-    untouched: str
-    envelopes: str
 
 
 class ErasePlan(NamedTuple):
-    """snapshots: the names of snapshots to remove"""
+    """order: its SHA-256; snapshots: the names of snapshots to remove"""
 
     order: str
     changes: tuple[SegmentChange, ...]
     snapshots: tuple[str, ...]
 
+    def after(self, former: "ErasePlan | None") -> "ErasePlan":
+        """With what a run that was killed had planned."""
+        if former is None:
+            return self
+        changes = {change.file: change for change in (*former.changes, *self.changes)}
+        names = {*former.snapshots, *self.snapshots}
+        return ErasePlan(self.order, tuple(changes.values()), tuple(sorted(names)))
 
-def only_writer(folder: Path) -> AbstractContextManager[None]:
-    """Lock the directory of segments, as the exporter does."""
+
+def only_writer(folder: Location) -> AbstractContextManager[Lease | None]:
+    """Lock the segments: in a directory as the exporter does, which only adds to a bucket."""
     busy = OutputBusy(
-        f"an export is writing to {folder.parent}", "run it again when the export is done"
+        f"an export or an erasure is writing to {folder.parent}", "run it again when that is done"
     )
-    return locked(folder, busy)
+    there = stored(folder)
+    return locked(folder, busy) if there is None else Lease(there / ".lock", busy)
 
 
-def pending(folder: Path) -> ErasePlan | None:
-    """The plan of an erasure that did not finish."""
+def recover(folder: Location, order: str, at: str) -> ErasePlan | None:
+    """Finish what a killed run with this order planned, or remove the files of one without a plan.
+    Raises OutputBusy if it had another order."""
+    former = _pending(folder)
+    if former is None:
+        with writable(folder):
+            for file in folder.rglob(f"{TEMPORARY}*"):
+                file.unlink()
+    elif former.order != order:
+        raise OutputBusy(
+            f"another erasure of {folder.parent} did not finish",
+            f"run it again with its order, which has the SHA-256 {former.order}",
+        )
+    else:
+        finish(folder, former, at)
+    return former
+
+
+def _pending(folder: Location) -> ErasePlan | None:
     try:
         fields: dict[str, Any] = json.loads((folder / PLAN).read_bytes())
         changes = tuple(SegmentChange(**change) for change in fields["changes"])
@@ -65,35 +89,23 @@ def pending(folder: Path) -> ErasePlan | None:
         ) from None
 
 
-def begin(folder: Path, plan: ErasePlan) -> None:
+def begin(folder: Location, plan: ErasePlan) -> None:
     """Record the plan. The new files are complete and synced already."""
-    fields = {
-        "order": plan.order,
-        "changes": [change._asdict() for change in plan.changes],
-        "snapshots": plan.snapshots,
-    }
+    fields = plan._asdict() | {"changes": [change._asdict() for change in plan.changes]}
     with writable(folder):
         write_whole(folder / PLAN, json.dumps(fields, indent=1), TEMPORARY)
 
 
-def sweep(folder: Path) -> None:
-    """Remove the new files of a run that was killed before it had a plan."""
-    with writable(folder):
-        for file in folder.rglob(f"{TEMPORARY}*"):
-            file.unlink()
-
-
-def finish(folder: Path, plan: ErasePlan, at: str) -> None:
+def finish(folder: Location, plan: ErasePlan, at: str) -> None:
     """Give all new files the names of their segments; again after a kill, with the same end."""
     for change in plan.changes:
-        target, manifest = folder / change.file, folder / change.manifest
-        with writable(target.parent):
-            _finish_one(target, manifest, change, plan.order, at)
+        with writable(folder):
+            _finish_one(folder / change.file, change, plan.order, at)
 
 
-def _finish_one(target: Path, manifest: Path, change: SegmentChange, order: str, at: str) -> None:
+def _finish_one(target: Location, change: SegmentChange, order: str, at: str) -> None:
     """A segment that was removed or written again meanwhile stays as it is."""
-    new = temporary(target)
+    new, manifest = temporary(target), target.with_name(f"{target.stem}{segments.MANIFEST}")
     try:
         fields: dict[str, Any] = json.loads(manifest.read_bytes())
     except FileNotFoundError:
@@ -101,8 +113,9 @@ def _finish_one(target: Path, manifest: Path, change: SegmentChange, order: str,
     if fields.get("sha256") != change.before:
         new.unlink(missing_ok=True)
         return
-    if new.exists():
-        segments.verify_file(new, change.bytes, change.after)
+    is_replaced = not new.exists()
+    segments.verify_file(target if is_replaced else new, change.bytes, change.after)
+    if not is_replaced:
         new.replace(target)
         sync_folder(target.parent)
     note = {"order_sha256": order, "rows": change.changed, "at": at}
@@ -110,7 +123,7 @@ def _finish_one(target: Path, manifest: Path, change: SegmentChange, order: str,
     write_whole(manifest, json.dumps(fields, indent=1) + "\n", TEMPORARY)
 
 
-def end(folder: Path) -> None:
+def end(folder: Location) -> None:
     with writable(folder):
         (folder / PLAN).unlink(missing_ok=True)
         sync_folder(folder)
