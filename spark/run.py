@@ -302,8 +302,6 @@ def refuse_nonsense(flags: argparse.Namespace) -> None:
             "segments of an appliance are downloaded to a directory, not to object storage",
             "publish them there: the setting export.target; then --in s3a://BUCKET/PREFIX",
         )
-    if flags.job == "erase" and (str(flags.source).startswith("s3a:") or stored(flags.out)):
-        raise errors.Usage("erase works on directories only, not in object storage")
     if flags.report_to and not pull.is_url(flags.report_to):
         raise errors.Usage("--report-to must be the URL of an appliance, such as https://HOST")
     if any("=" not in pair for pair in flags.conf):

@@ -81,8 +81,6 @@ class Kept:
         (["ingest", "--in", "{0}/in", "--out", "{0}/file/x"], 15, "cannot be written"),
         ([*INGEST, "--master", "a", "--remote", "b"], 2, "mutually exclusive"),
         ([*INGEST, "--report-to", "hub.example"], 2, "--report-to must be the URL"),
-        (["erase", "--in", "s3a://b/in", "--out", "out"], 2, "directories only"),
-        (["erase", "--in", "in", "--out", "s3a://b/out"], 2, "directories only"),
         (["activity", "--in", "{0}/in", "--from", "2026-02-02", "--to", "2026-02-01"], 14, "lies"),
         (["ingest", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "cannot be reached"),
         (["ingest", "--in", "{0}/a[1]", "--out", "{0}/out"], 2, "as a pattern"),
