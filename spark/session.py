@@ -35,6 +35,8 @@ OF_SESSIONS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     # Rows that are added in the commit that replaces some days may be of other days.
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+    # A run reads the former version of tables that it has written, however long nobody wrote them.
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
 }
 """The settings that each session of an engine has for itself."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
@@ -27,6 +28,7 @@ from deltalake import (
     QueryBuilder,
     Schema,
     Transaction,
+    WriterProperties,
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -44,6 +46,9 @@ RUNS = "runs"
 ALL = None  # replaces the whole table
 LOST = "run the job again with another output directory"
 REMAKE = "remove its directories silver and gold, and run the jobs with all segments"
+NO_VALUE = "=__HIVE_DEFAULT_PARTITION__"
+FILES_MAX = 16  # more files of a partition are merged; each run adds one
+VACUUM_RUNS = 16  # from one deletion of old files to the next: it lists all files
 HISTORY = "interval 30 days"  # in which former versions can be read
 # Minimum and maximum of these are in the log. Those of texts would outlive an erasure.
 WITH_STATISTICS = {"bigint", "double", "timestamp"}
@@ -209,6 +214,23 @@ class Draft(Version):
                 "run the job again",
             )
 
+    def merge_files(self) -> None:
+        """Merge the files of each partition that has more than FILES_MAX. Raises CommitFailedError
+        if another job writes to the table."""
+        for table, column in self._partitions.items():
+            folders = Counter(path.rpartition("/")[0] for path in self._listed[table])
+            crowded = [unquote(folder) for folder, count in folders.items()
+                       if count > FILES_MAX and not folder.endswith(NO_VALUE)]  # fmt: skip
+            if not crowded:
+                continue
+            opened = self._open(table)
+            opened.optimize.compact(
+                [(column, "in", [folder.rpartition("=")[2] for folder in crowded])] if column
+                else None,
+                writer_properties=WriterProperties(compression="ZSTD"),
+            )  # fmt: skip
+            self.versions[table] = opened.version()
+
     def written_files(self, table: str) -> list[DataFile]:
         """The files that this run wrote."""
         return [file for file in self.files(table) if file.path not in self._kept[table]]
@@ -250,10 +272,6 @@ class Dataset:
     def commit(self, draft: Draft, memory: dict[str, Any]) -> Version:
         """Publish the tables as they are in the draft."""
         arrow = import_module("pyarrow")
-        row = {
-            "number": draft.number, "schema": self.schema, "versions": json.dumps(draft.versions),
-            "memory": json.dumps(memory), "ended_at": datetime.now(UTC),
-        }  # fmt: skip
         busy = OutputBusy(f"another job published to {self.root} at the same time")
         with writable(location(self.root)):
             path = f"{self.root}/{RUNS}"
@@ -262,29 +280,39 @@ class Dataset:
                 raise busy
             once = CommitProperties(app_transactions=[Transaction(RUNS, draft.number)])
             try:
+                draft.merge_files()
+                row = {
+                    "number": draft.number, "schema": self.schema,
+                    "versions": json.dumps(draft.versions), "memory": json.dumps(memory),
+                    "ended_at": datetime.now(UTC),
+                }  # fmt: skip
                 write_deltalake(
                     runs or _address(path), arrow.Table.from_pylist([row]), mode="append",
                     commit_properties=once, storage_options=_options(path),
                 )  # fmt: skip
             except CommitFailedError:
                 raise busy from None
+        if draft.number % VACUUM_RUNS == 0:
+            self.vacuum()
         made = Version(self, draft.number, draft.versions)
         made.memory = memory
         return made
 
-    def vacuum(self, hours: int) -> None:
-        """Delete files that only former versions have, `hours` after that."""
+    def vacuum(self, hours: int | None = None) -> None:
+        """Delete files that only former versions have, `hours` after that; None: after HISTORY."""
         if self.current() is None:
             return
-        self.draft()  # restores what a killed run left: only files of the newest version stay
+        if hours is not None:
+            self.draft()  # restores what a killed run left: only files of the newest version stay
         for table in schemas.partitions(self.schema):
             opened = _open(f"{self.root}/{table}")
             if opened is None:
                 continue
-            listed = opened.vacuum(hours, enforce_retention_duration=False, full=True)
+            forced = {"enforce_retention_duration": hours is None, "full": True}
+            listed = opened.vacuum(hours, **forced)
             folder = location(f"{self.root}/{table}")
             if any((folder / unquote(name)).exists() for name in listed):
-                opened.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+                opened.vacuum(hours, dry_run=False, **forced)
 
 
 def versions(root: Location) -> dict[str, int]:

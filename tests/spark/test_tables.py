@@ -1,6 +1,7 @@
 """Runs: published as a whole or not at all, and never two halves of two."""
 
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,32 @@ def test_second_of_two_runs_at_once_is_refused_and_changes_nothing(spark, datase
     assert kinds(spark, dataset.current()) == ["a", "mine"]
     publish(spark, dataset, ("b", 1))
     assert kinds(spark, dataset.current()) == ["b"]
+
+
+def test_files_of_a_crowded_day_are_merged_and_old_ones_deleted(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "FILES_MAX", 2)
+    monkeypatch.setattr(tables, "VACUUM_RUNS", 4)
+    monkeypatch.setattr(tables, "HISTORY", "interval 0 seconds")
+    dataset = Dataset(tmp_path / "delivery", "delivery-1")
+    columns = "log string, destination string, accepted bigint, delivered bigint, acked bigint,"
+    columns += " attempts bigint, failed bigint, dead bigint, day date"
+    counts = []
+    for number in range(1, 5):
+        draft = dataset.draft()
+        days = [date(2026, 2, 1), date(2026, 2, number)]
+        rows = [("outbox", f"d{number}", number, 0, 0, 0, 0, 0, day) for day in dict.fromkeys(days)]
+        draft.write(spark.createDataFrame(rows, columns).coalesce(1), "outcomes")
+        before = dataset.current()
+        dataset.commit(draft, {})
+        made = dataset.current()
+        counts.append(sum(file.part == "2026-02-01" for file in made.files("outcomes")))
+        assert made.read(spark, "outcomes").count() == 2 * number - 1
+        if before is not None and number < 4:
+            assert before.read(spark, "outcomes").count() == 2 * number - 3
+    assert counts == [1, 2, 1, 2]
+    written = [file.name for file in (tmp_path / "delivery/outcomes").rglob("*.parquet")]
+    assert len(written) == len(made.files("outcomes")) == 5
+    assert sum(row["accepted"] for row in made.read(spark, "outcomes").collect()) == 19
 
 
 def test_file_that_only_an_executor_has_is_named(spark, dataset, monkeypatch):
