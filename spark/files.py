@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spark.errors import OutputBusy, OutputNotWritable
-from spark.locations import Location, stored
+from spark.locations import Location, as_object
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def write_whole(path: Location, text: str, prefix: str = ".") -> None:
 
     prefix  how the name of the file begins until it is complete; another attempt replaces that file
     """
-    if stored(path):
+    if as_object(path):
         path.write_bytes(text.encode())
         return
     draft = path.with_name(f"{prefix}{path.name}.part")
@@ -52,7 +52,7 @@ def write_whole(path: Location, text: str, prefix: str = ".") -> None:
 
 def remove_folder(path: Location) -> None:
     """Remove a folder with all its files, if it exists."""
-    if stored(path):
+    if as_object(path):
         for file in path.rglob("*"):
             file.unlink()
     else:
@@ -60,7 +60,7 @@ def remove_folder(path: Location) -> None:
 
 
 def sync_folder(path: Location) -> None:
-    if stored(path):
+    if as_object(path):
         return
     handle = os.open(path, os.O_RDONLY)
     try:

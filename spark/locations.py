@@ -95,7 +95,7 @@ class ObjectPath:
 
     def is_dir(self) -> bool:
         """A folder exists as long as it has a file."""
-        return next(self._listed(chunk=1), None) is not None
+        return next(self._list(chunk=1), None) is not None
 
     def stat(self) -> ObjectStat:
         if self.known is not None:
@@ -107,12 +107,12 @@ class ObjectPath:
         return self.stat()
 
     def rglob(self, pattern: str) -> Iterator[ObjectPath]:
-        return (path for path in self._listed() if fnmatchcase(path.name, pattern))
+        return (path for path in self._list() if fnmatchcase(path.name, pattern))
 
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
         """Files, and folders without what is known of files."""
         parts, folders = pattern.split("/"), set()
-        for path in self._listed():
+        for path in self._list():
             names = str(path.relative_to(self)).split("/")
             matches = all(map(fnmatchcase, names, parts)) and len(names) >= len(parts)
             entry = path if len(names) == len(parts) else self / "/".join(names[: len(parts)])
@@ -161,7 +161,7 @@ class ObjectPath:
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
         """Folders of object storage need no making."""
 
-    def _listed(self, chunk: int = 1000) -> Iterator[ObjectPath]:
+    def _list(self, chunk: int = 1000) -> Iterator[ObjectPath]:
         with self._request() as (storage, store):
             for page in storage.list(store, prefix=self.key or None, chunk_size=chunk):
                 for entry in page:
@@ -203,7 +203,7 @@ def location(text: str) -> Location:
     return Path(unquote(parts.path))
 
 
-def stored(path: Any) -> ObjectPath | None:
+def as_object(path: Any) -> ObjectPath | None:
     """The location, if it is in object storage."""
     return path if isinstance(path, ObjectPath) else None
 

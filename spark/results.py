@@ -26,7 +26,7 @@ class CheckResult(NamedTuple):
         return {name if name != "note" else "said": value for name, value in self._asdict().items()}
 
 
-def listed(name: str, table: str, sentences: Sequence[str]) -> CheckResult:
+def warn_of(name: str, table: str, sentences: Sequence[str]) -> CheckResult:
     """A warning that names the first few files or gaps; rows cannot show them."""
     count, note = len(sentences), "; ".join(sentences[:NAMED_MAX])
     return CheckResult(name, table, WARN, count, count, note)

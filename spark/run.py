@@ -26,7 +26,7 @@ from spark import errors, last_run, pull, results, secret
 from spark.files import writable
 from spark.jobs import JOBS, SKIP
 from spark.lease import Lease
-from spark.locations import Location, location, stored
+from spark.locations import Location, as_object, location
 from spark.progress import ProgressReporter
 from spark.request import (
     SILVER,
@@ -236,7 +236,7 @@ def standing(job: JobDefinition, ask: JobRequest) -> list[results.CheckResult]:
 def hold(out: Location) -> AbstractContextManager[Lease | None]:
     """The right to write to object storage. Directories need none: commits to them exclude each
     other. Raises OutputBusy if another process holds it."""
-    there = stored(out)
+    there = as_object(out)
     if there is None:
         return nullcontext()
     return Lease(there / ".lock", errors.OutputBusy(f"another job writes to {out}"))
@@ -297,7 +297,7 @@ def refuse_nonsense(flags: argparse.Namespace) -> None:
         raise errors.EmptyRange(f"--to {flags.last} lies before --from {flags.first}")
     if pull.is_url(flags.source) and flags.out is None:
         raise errors.Usage("with the URL of an appliance, --out is required")
-    if pull.is_url(flags.source) and stored(flags.out):
+    if pull.is_url(flags.source) and as_object(flags.out):
         raise errors.Usage(
             "segments of an appliance are downloaded to a directory, not to object storage",
             "publish them there: the setting export.target; then --in s3a://BUCKET/PREFIX",

@@ -161,7 +161,7 @@ def verify(segment: SegmentFile) -> SegmentFacts:
     the ids. Every page is read, because a hash does not show that one was damaged before it was
     written. In JSON lines, only the first line is compared with the schema."""
     arrow, compute = import_module("pyarrow"), import_module("pyarrow.compute")
-    with _verified(segment.path, segment.bytes, segment.sha256) as file:
+    with _open_verified(segment.path, segment.bytes, segment.sha256) as file:
         try:
             types, parts = (_open_lines if segment.format == "jsonl" else _open_parquet)(file)
             added = _compare_columns(segment, types)
@@ -237,12 +237,12 @@ def hash_of(path: Location) -> str:
 
 
 def verify_file(path: Location, size: int, sha256: str) -> None:
-    with _verified(path, size, sha256):
+    with _open_verified(path, size, sha256):
         pass
 
 
 @contextmanager
-def _verified(path: Location, size: int, sha256: str) -> Iterator[Any]:
+def _open_verified(path: Location, size: int, sha256: str) -> Iterator[Any]:
     """The file, if it has this size and hash."""
     try:
         with path.open("rb") as file:

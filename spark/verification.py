@@ -27,7 +27,7 @@ class Export(NamedTuple):
     bad: dict[Location, JobError]
 
 
-def exported(ask: JobRequest, memory: Mapping[str, Any], log: str = EVENTS) -> Export:
+def read_export(ask: JobRequest, memory: Mapping[str, Any], log: str = EVENTS) -> Export:
     """The segments of a log below the source. With --quarantine-segments, one that the run with
     this memory skipped is skipped until its files change."""
     if not ask.options.get(QUARANTINE):
@@ -42,7 +42,7 @@ def exported(ask: JobRequest, memory: Mapping[str, Any], log: str = EVENTS) -> E
     return Export(live, bad)
 
 
-def skipped(ask: JobRequest, bad: Mapping[Location, JobError]) -> dict[str, Any]:
+def list_skipped(ask: JobRequest, bad: Mapping[Location, JobError]) -> dict[str, Any]:
     """What a run remembers of these segments: the state of their files and the message."""
     return {
         str(manifest.relative_to(ask.source)): [segments.state(manifest), error.message]

@@ -58,7 +58,7 @@ def run(ask: JobRequest) -> JobReport:
     checked = _check(ask, draft)
     counts = _sums(draft.written(ask.spark, "activity"))
     changes = plan.newest_changes(source.memory, days)
-    counted = plan.counted(source, former) | {day: changes[day] for day in days}
+    counted = plan.list_counted(source, former) | {day: changes[day] for day in days}
     memory = {
         "silver": source.number,
         "counted": dict(sorted(counted.items())),

@@ -46,14 +46,14 @@ def is_requested(ask: JobRequest) -> bool:
 
 def days_to_count(ask: JobRequest, source: Version, former: Version | None) -> set[str]:
     """The requested days, as far as silver or gold have them; without a request the stale ones."""
-    known = counted(source, former)
+    known = list_counted(source, former)
     if not is_requested(ask):
         return stale_days(source.memory, known)
     first, last = str(ask.first_day or date.min), str(ask.last_day or date.max)
     return {day for day in newest_changes(source.memory, known) if first <= day <= last}
 
 
-def counted(source: Version, former: Version | None) -> dict[str, int]:
+def list_counted(source: Version, former: Version | None) -> dict[str, int]:
     """The newest version of silver in each day of gold. If silver was removed and made again, its
     versions count from one again."""
     versions: dict[str, int] = former.memory["counted"] if former else {}

@@ -15,7 +15,7 @@ from spark.jobs.delivery.plan import day_of
 from spark.last_run import iso
 from spark.locations import Location, location
 from spark.request import JobReport, JobRequest
-from spark.results import listed
+from spark.results import warn_of
 
 
 def run(ask: JobRequest) -> JobReport:
@@ -30,7 +30,9 @@ def run(ask: JobRequest) -> JobReport:
         for each in pending:
             with ask.progress.step(ask.spark, f"archive: {each.log}"):
                 logs[each.log] = _log(ask, each, catalogue, added)
-        results = [listed(f"{log}.gaps", log, parts["gaps"]) for log, parts in sorted(logs.items())]
+        results = [
+            warn_of(f"{log}.gaps", log, parts["gaps"]) for log, parts in sorted(logs.items())
+        ]
         changed = any(catalogue["logs"].get(log) != parts for log, parts in logs.items())
         if changed:
             catalogue |= {"updated_at": iso(ask.now), "logs": catalogue["logs"] | logs}

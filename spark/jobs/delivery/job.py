@@ -8,7 +8,7 @@ from spark.errors import EmptyRange
 from spark.jobs.delivery import plan, schema
 from spark.jobs.delivery import transforms as t
 from spark.request import JobReport, JobRequest
-from spark.results import ERROR, NAMED_MAX, SEGMENTS_SOUND, WARN, CheckResult, listed
+from spark.results import ERROR, NAMED_MAX, SEGMENTS_SOUND, WARN, CheckResult, warn_of
 from spark.segments import SegmentFacts
 from spark.tables import Draft
 
@@ -52,7 +52,7 @@ def run(ask: JobRequest) -> JobReport:
         counts["rows"], tested = _fill(ask, todo, draft)
         checked += tested
     failed = [result for result in checked if result.failed]
-    skipped = verification.skipped(ask, todo.bad)
+    skipped = verification.list_skipped(ask, todo.bad)
     made = ask.commit(dataset, draft, {"logs": logs, "skipped": skipped, "warnings": failed})
     return JobReport(counts, checked, made.root)
 
@@ -62,7 +62,8 @@ def _verify(ask: JobRequest, memory: dict[str, Any]) -> tuple[plan.PendingDays, 
     todo = plan.pending(ask, memory)
     with ask.progress.step(ask.spark, "delivery: verifying"):
         facts = {
-            log: verification.verify(ask, some, todo.bad) for log, some in plan.needed(todo).items()
+            log: verification.verify(ask, some, todo.bad)
+            for log, some in plan.list_needed(todo).items()
         }
     return (plan.pending(ask, memory, todo.bad) if todo.bad else todo), facts
 
@@ -75,7 +76,7 @@ def _count_ids(memory: dict[str, Any], log: str, facts: Facts) -> dict[str, int]
 
 def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, list[CheckResult]]:
     """Write the tables of the days. Returns the number of rows read, and the results of checks."""
-    spark, progress, needed = ask.spark, ask.progress, plan.needed(todo)
+    spark, progress, needed = ask.spark, ask.progress, plan.list_needed(todo)
     ask.size_shuffles(sum(segment.bytes for mine in needed.values() for segment in mine))
     logs = {
         log: source.drop_undone(source.read(spark, mine, log), todo.logs[log].cuts)
@@ -113,13 +114,13 @@ def _warnings(
         for sentence in verification.added_columns(state.segments, facts[log])
     ]
     warnings = [
-        listed(SEGMENTS_SOUND, "segments", [error.message for error in todo.bad.values()]),
-        listed("segments.columns", "segments", added),
+        warn_of(SEGMENTS_SOUND, "segments", [error.message for error in todo.bad.values()]),
+        warn_of("segments.columns", "segments", added),
     ]
     for log, state in todo.logs.items():
         chain = verification.count_once(state.segments, logs[log]["ids"])
         gaps = segments.gaps(chain, segments.begins_after(ask.source, log))
-        warnings.append(listed(f"{log}.gaps", log, gaps))
+        warnings.append(warn_of(f"{log}.gaps", log, gaps))
     lost = sorted(todo.lost)
     note = f"segments of {', '.join(lost[:5])} were removed, so these days stay" if lost else ""
     everything = len(todo.days) + len(lost)

@@ -60,7 +60,7 @@ class PendingDays(NamedTuple):
 
     def is_empty(self, ask: JobRequest, memory: Mapping[str, Any]) -> bool:
         """Whether a version with this memory has everything."""
-        skipped = verification.skipped(ask, self.bad)
+        skipped = verification.list_skipped(ask, self.bad)
         new = any(state.new for state in self.logs.values())
         return not self.days and not new and skipped == memory.get("skipped", {})
 
@@ -106,7 +106,7 @@ def pending(
     former, logs, skipped = memory.get("logs", {}), {}, dict(bad or {})
     for log in LOGS:
         if (ask.source / log).is_dir():
-            export = verification.exported(ask, memory, log)
+            export = verification.read_export(ask, memory, log)
             skipped |= export.bad
             sound = [segment for segment in export.segments if segment.manifest not in skipped]
             logs[log] = state_of(sound, former.get(log, {}))
@@ -151,7 +151,7 @@ def remember(state: LogState, ids: Mapping[str, int]) -> dict[str, Any]:
     return {"segments": sorted(names), "cuts": state.cuts, "rows": state.rows, "ids": dict(ids)}
 
 
-def needed(todo: PendingDays) -> dict[str, list[SegmentFile]]:
+def list_needed(todo: PendingDays) -> dict[str, list[SegmentFile]]:
     """The segments of each log that the days need, with those of the days around them."""
     chosen = {}
     for log, state in todo.logs.items():

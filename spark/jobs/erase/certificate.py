@@ -36,7 +36,7 @@ def folder_of(ask: JobRequest, order: ErasureOrder) -> Location:
     return ask.out / "erasures" / order.sha256[:16]
 
 
-def selected(ask: JobRequest, folder: Location) -> DataFrame:
+def read_selected(ask: JobRequest, folder: Location) -> DataFrame:
     """What former runs of the order selected."""
     path = folder / SELECTED
     if not path.exists():
@@ -54,7 +54,7 @@ def remember(ask: JobRequest, folder: Location, chosen: DataFrame) -> DataFrame:
         file.replace(folder / SELECTED)
         remove_folder(draft)
         sync_folder(folder)
-    return selected(ask, folder)
+    return read_selected(ask, folder)
 
 
 def certificates(folder: Location) -> list[Location]:
@@ -137,7 +137,7 @@ def verify(ask: JobRequest, path: Location) -> dict[str, int]:
     file = path.with_name(SELECTED)
     if not file.is_file() or segments.hash_of(file) != sha256:
         raise WrongHash(f"{file} is missing or is not the one of the certificate", "copy it")
-    chosen = selected(ask, path.parent)
+    chosen = read_selected(ask, path.parent)
     require_erased(ask, order, chosen, changes)
     there = sum((ask.source / EVENTS / change.file).exists() for change in changes)
     return {"segments": there, "gone": len(changes) - there, **count(chosen)}

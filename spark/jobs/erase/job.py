@@ -85,4 +85,4 @@ def _select(ask: JobRequest, asked: ErasureOrder, folder: Location) -> DataFrame
     if in_silver is not None:
         facts = facts.unionByName(in_silver, allowMissingColumns=True)
     work = certificate.folder_of(ask, asked)
-    return t.select(facts, asked, certificate.selected(ask, work))
+    return t.select(facts, asked, certificate.read_selected(ask, work))

@@ -17,7 +17,7 @@ from spark.errors import OutputBusy, SegmentTorn
 from spark.files import locked, sync_folder, writable, write_whole
 from spark.jobs.erase.rewrite import TEMPORARY, temporary
 from spark.lease import Lease
-from spark.locations import Location, stored
+from spark.locations import Location, as_object
 
 PLAN = f"{TEMPORARY}plan.json"
 
@@ -54,7 +54,7 @@ def only_writer(folder: Location) -> AbstractContextManager[Lease | None]:
     busy = OutputBusy(
         f"an export or an erasure is writing to {folder.parent}", "run it again when that is done"
     )
-    there = stored(folder)
+    there = as_object(folder)
     return locked(folder, busy) if there is None else Lease(there / ".lock", busy)
 
 

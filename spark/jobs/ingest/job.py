@@ -19,7 +19,7 @@ from spark.jobs.ingest import schema
 from spark.jobs.ingest import transforms as t
 from spark.locations import Location
 from spark.request import JobReport, JobRequest
-from spark.results import ERROR, SEGMENTS_SOUND, WARN, CheckResult, listed
+from spark.results import ERROR, SEGMENTS_SOUND, WARN, CheckResult, warn_of
 from spark.tables import Dataset, Draft, Version
 
 CHANGED_MAX = 1_000_000  # changes whose id hashes fit into a job with 1 GB
@@ -72,7 +72,7 @@ class Merge:
             "segments": [], "newest": {}, "cuts": {}, "touched": {}, "skipped": {},
             "ids": {}, **(former.memory if former else {}),
         }  # fmt: skip
-        self.export = verification.exported(ask, self.memory)
+        self.export = verification.read_export(ask, self.memory)
         self.cuts = _ends(self.memory["cuts"], segments.cuts(self.export.segments))
         self.new_cuts = [cut for cut in self.cuts if self.memory["cuts"].get(cut.epoch) != cut.last]
         self.fresh: list[segments.SegmentFile] = []  # without those that contain nothing new
@@ -91,7 +91,7 @@ class Merge:
             [segment for segment in new if not segments.is_covered(segment, done)]
         )
         new = [segment for segment in new if segment.manifest not in self.export.bad]
-        skipped = verification.skipped(self.ask, self.export.bad)
+        skipped = verification.list_skipped(self.ask, self.export.bad)
         if not new and skipped == self.memory["skipped"]:
             return
         draft = self.dataset.draft()
@@ -120,7 +120,7 @@ class Merge:
             "segments.gaps": segments.gaps(chain, segments.begins_after(self.ask.source)),
             "segments.columns": verification.added_columns(new, facts),
         }
-        self.results += [listed(name, "segments", some) for name, some in problems.items()]
+        self.results += [warn_of(name, "segments", some) for name, some in problems.items()]
         self.counts["skipped_segments"] = len(bad)
         return [segment for segment in new if segment.manifest not in bad]
 

@@ -14,10 +14,10 @@ def up_to_date(ask: JobRequest) -> bool:
     published = Dataset(ask.out / "silver", SCHEMA).current()
     if published is None:
         return False
-    export = verification.exported(ask, published.memory)
+    export = verification.read_export(ask, published.memory)
     done = {*published.memory["segments"]}
     lacking = [segment.manifest for segment in export.segments if segment.name not in done]
-    skipped = verification.skipped(ask, export.bad)
+    skipped = verification.list_skipped(ask, export.bad)
     return set(lacking) <= set(export.bad) and skipped == published.memory.get("skipped", {})
 
 

@@ -102,7 +102,7 @@ def events(
         if skewed and busy is None and alive:
             busy = alive.pop()
         if busy is not None and number % (count // EDITS) == 0:
-            yield _edited(number, at, busy, topics, str(number))
+            yield _make_edit(number, at, busy, topics, str(number))
         else:
             yield _something(rng, number, at, channels, topics, alive, recent, skewed)
 
@@ -141,7 +141,7 @@ def _something(
         index = rng.randrange(max(0, len(alive) - RECENT), len(alive))
     mine = alive[index]
     if draw < 0.985:
-        return _edited(number, at, mine, topics, content)
+        return _make_edit(number, at, mine, topics, content)
     mine[3] += 1
     message, channel, topic = mine[0], mine[1], topics[mine[2]]
     data: dict[str, Any] = {"message_id": message}
@@ -157,7 +157,7 @@ def _something(
     return _row(number, at, "message.deleted", "message", message, data, channel, topic)
 
 
-def _edited(number: int, at: datetime, mine: list[Any], topics: list[str], content: str) -> Row:
+def _make_edit(number: int, at: datetime, mine: list[Any], topics: list[str], content: str) -> Row:
     mine[3] += 1
     message, channel, topic = mine[0], mine[1], topics[mine[2]]
     data = {"message_id": message, "old_content": content, "new_content": content,
