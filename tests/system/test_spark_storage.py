@@ -125,7 +125,7 @@ class Cluster:
         self._asked[worker] = self.container(worker).logs().count(b"Asked to launch executor")
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(self.job, *words, "--partitions", "8")
-            until(lambda: running.done() or self._runs_executors(worker), 200, "an executor")
+            until(lambda: running.done() or self._runs_executors(worker), 400, "an executor")
             self.container(worker).kill()
             self.run("up", "-d", "worker-1", "worker-2")
             return running.result()
