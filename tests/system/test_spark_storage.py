@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.container, pytest.mark.spark]
 
 FILE = "ops/spark/compose-s3.yaml"
 IN, LAKE = f"s3a://{BUCKET}/export", f"s3a://{BUCKET}/lake"
+LAKE_OF_TWO = f"s3a://{BUCKET}/lake-of-two"
 ROWS = 40_000
 WEED = Path(sys.executable).with_name("weed").resolve()
 SERVER = (
@@ -135,19 +136,24 @@ class Cluster:
         asked = self.container(worker).logs().count(b"Asked to launch executor")
         return bool(asked > self._asked.get(worker, 0))
 
-    def rows(self, table: str) -> list[str]:
+    def rows(self, table: str, lake: str = LAKE) -> list[str]:
         options = {"aws_endpoint": self.endpoint, "aws_allow_http": "true",
                    "aws_region": "us-east-1", "aws_access_key_id": ACCESS,
                    "aws_secret_access_key": SECRET}  # fmt: skip
-        opened = deltalake.DeltaTable(f"s3://{BUCKET}/lake/{table}", storage_options=options)
+        url = f"{lake.replace('s3a:', 's3:')}/{table}"
+        opened = deltalake.DeltaTable(url, storage_options=options)
         return sorted(map(repr, opened.to_pyarrow_table().to_pylist()))
 
 
-@pytest.fixture
-def cluster(engine: docker.DockerClient, spark_image: str, tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(engine, spark_image, tmp_path / "cluster")
+@pytest.fixture(scope="module")
+def cluster(
+    engine: docker.DockerClient, spark_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """One for all tests, which have the same segments and a lake each."""
+    made = Cluster(engine, spark_image, tmp_path_factory.mktemp("cluster"))
     try:
         made.start()
+        made.upload(export(tmp_path_factory.mktemp("export")))
         yield made
     finally:
         if hasattr(made, "storage"):
@@ -158,17 +164,21 @@ def cluster(engine: docker.DockerClient, spark_image: str, tmp_path: Path) -> It
             left.remove(force=True, v=True)
 
 
-def test_jobs_on_a_cluster_without_a_shared_folder_survive_a_killed_worker(
-    cluster: Cluster, jobs: Jobs
-) -> None:
-    write_segment(jobs.source, "2026-02-01", sayings(ROWS))
+def export(folder: Path) -> Path:
+    write_segment(folder, "2026-02-01", sayings(ROWS))
     outbox = DeliveryLog("outbox")
     for number in range(200):
         at = START + timedelta(seconds=number)
         outbox.add(at, "message.accepted", f"m{number}")
         outbox.add(at + timedelta(seconds=1), "attempt.delivered", f"m{number}", attempt=1)
-    outbox.export(jobs.source)
-    cluster.upload(jobs.source)
+    outbox.export(folder)
+    return folder
+
+
+def test_jobs_on_a_cluster_without_a_shared_folder_survive_a_killed_worker(
+    cluster: Cluster, jobs: Jobs
+) -> None:
+    export(jobs.source)
     jobs.run("activity", "--in", "/data/in", "--out", "/data/lake", *SMALL)
 
     ingested = cluster.job_while_a_worker_dies("worker-1", "ingest", "--in", IN, "--out", LAKE)
@@ -201,10 +211,8 @@ def erase(cluster: Cluster) -> None:
     assert again["counts"] == {"segments": 1, "gone": 0, "messages": len(mine), "attachments": 0}
 
 
-def test_one_of_two_drivers_at_once_loses_and_damages_nothing(cluster: Cluster, jobs: Jobs) -> None:
-    write_segment(jobs.source, "2026-02-01", sayings(ROWS))
-    cluster.upload(jobs.source)
-    words = ("ingest", "--in", IN, "--out", LAKE, "--master", "local[1]", "--json")
+def test_one_of_two_drivers_at_once_loses_and_damages_nothing(cluster: Cluster) -> None:
+    words = ("ingest", "--in", IN, "--out", LAKE_OF_TWO, "--master", "local[1]", "--json")
     with ThreadPoolExecutor(2) as pool:
         runs = [
             pool.submit(cluster.run, "run", "--rm", "-T", "job", *words, expect=None)
@@ -212,16 +220,14 @@ def test_one_of_two_drivers_at_once_loses_and_damages_nothing(cluster: Cluster, 
         ]
         done = sorted((run.result() for run in runs), key=lambda run: run.returncode)
     assert [run.returncode for run in done] == [0, 16]
-    assert f"another job writes to {LAKE}" in done[1].stderr
-    assert len(cluster.rows("silver/messages")) == ROWS
-    assert len(cluster.rows("silver/runs")) == 1
+    assert f"another job writes to {LAKE_OF_TWO}" in done[1].stderr
+    assert len(cluster.rows("silver/messages", LAKE_OF_TWO)) == ROWS
+    assert len(cluster.rows("silver/runs", LAKE_OF_TWO)) == 1
 
 
 def test_executors_with_folders_of_their_own_are_named_and_nothing_is_published(
-    cluster: Cluster, jobs: Jobs
+    cluster: Cluster,
 ) -> None:
-    write_segment(jobs.source, "2026-02-01", sayings(500))
-    cluster.upload(jobs.source)
     done = cluster.run(
         "run", "--rm", "-T", "job", "ingest", "--in", IN, "--out", "/data/lake", expect=22
     )
