@@ -47,7 +47,7 @@ from appliance.settings import Settings
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
-from ops.check_pages import check_pages
+from ops.check_pages import check_index
 from ops.command_page import command_page
 from ops.markdown import code, fields, inner_structs, link, page, plain_name, sentence, table
 from ops.write_settings import notes, summary, toml
@@ -134,7 +134,7 @@ def pages() -> dict[str, str]:
         "routes.md": routes_page(routes),
         "events.md": events_page(events),
         "worker.md": command_page(),
-        **check_pages(),
+        "checks.md": check_index(),
         "../decisions/index.md": decisions_page(),
         "../../ops/systemd/agentlip.service": systemd.reference(),
     }

@@ -1,4 +1,4 @@
-"""The rows of the doctor's table say all that their pages need."""
+"""The rows of the doctor's table are well-formed, and their pages explain all of them."""
 
 import re
 
@@ -7,10 +7,13 @@ import pytest
 from appliance.checks.check import COMMON_PROBLEMS, Check, Cost
 from doctor.causes import CAUSES
 from doctor.checks import CHECKS
+from ops.check_pages import PROBLEMS
+from tests.contract.test_walls import ROOT
 
 NAME = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
 PROBLEM = re.compile(r"[a-z]+(-[a-z]+)*")
 ANY = "*"
+PAGES = ROOT / "docs" / "reference" / "checks"
 IDS = [check.name for check in CHECKS]
 
 
@@ -31,22 +34,28 @@ def test_causes_name_problems_that_their_checks_declare():
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=IDS)
-def test_check_says_what_it_reads_and_finds(check: Check):
+def test_check_says_what_it_inspects_and_finds(check: Check):
     assert check.inspects
-    assert check.reads
-    assert not check.reads.endswith(".")
     assert check.problems
-    names = [problem.name for problem in (*check.problems, *COMMON_PROBLEMS)]
+    names = [*(problem.name for problem in check.problems), *COMMON_PROBLEMS]
     assert len(set(names)) == len(names)
     assert [name for name in names if not PROBLEM.fullmatch(name)] == []
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=IDS)
-def test_problems_have_a_meaning_and_a_remedy_in_sentences(check: Check):
-    for problem in (*check.problems, *COMMON_PROBLEMS):
-        for text in (problem.means, problem.remedy):
-            assert text[:1].isupper() or text[:1] == "`", text
-            assert text.endswith("."), text
+def test_pages_explain_every_check_and_finding_and_no_other():
+    written = "\n".join(page.read_text("utf-8") for page in sorted(PAGES.glob("*.md")))
+    sections = re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", written, re.M | re.S)
+    explained = {
+        name: re.findall(r"^\| `([a-z-]+)` \| [^|]+\. \| [^|]+\. \|$", text, re.M)
+        for name, text in sections
+    }
+    assert explained == {
+        check.name: [problem.name for problem in check.problems] for check in CHECKS
+    }
+
+
+def test_index_explains_the_findings_of_every_check():
+    assert [name.strip("`") for name, _, _ in PROBLEMS] == list(COMMON_PROBLEMS)
 
 
 INCLUDING = [check for check in CHECKS if check.includes is not None]
