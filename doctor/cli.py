@@ -1,4 +1,4 @@
-"""The commands of `agentlip doctor`: check (the default), list, explain and clear.
+"""The commands of `agentlip doctor`: check (the default), list and clear.
 
 Exit codes: 0 no problems, 1 warnings (with --strict), 2 errors, 3 the checks could not run.
 """
@@ -114,17 +114,6 @@ def list_checks(
     """List the checks. They are the same in every workspace."""
     del workspace
     cli_check.print_list(is_json(ctx, as_json))
-
-
-@app.command()
-@report_failure
-def explain(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="CHECK", help="A check, or a group of checks.")],
-    as_json: JsonFlag = False,
-) -> None:
-    """Explain what a check reads, what it costs and what it can find."""
-    cli_check.print_explanation(name, is_json(ctx, as_json))
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import msgspec
 import typer
 
 from appliance.checks.check import Check, Cost
@@ -54,22 +53,7 @@ def progress_of(checks: tuple[Check, ...], *, wanted: bool = True) -> Callable[[
 
 def print_list(as_json: bool) -> None:
     if as_json:
-        rows = [
-            msgspec.to_builtins(report.explanation(check))
-            | {"problems": [problem.name for problem in check.problems]}
-            for check in CHECKS
-        ]
-        typer.echo(report.as_json(rows))
+        typer.echo(report.as_json([report.describe(check) for check in CHECKS]))
     else:
         for line in report.as_list(CHECKS):
             typer.echo(line)
-
-
-def print_explanation(name: str, as_json: bool) -> None:
-    """Explains a check, or each check of a group. Raises UnknownCheck."""
-    checks = run.select([name], everything=True)
-    if as_json:
-        typer.echo(report.as_json([report.explanation(check) for check in checks]))
-        return
-    for line in report.as_explanations(checks):
-        typer.echo(line)

@@ -1,13 +1,12 @@
 """The doctor's report: lines for people, or one JSON value."""
 
 import sqlite3
-import textwrap
 from collections.abc import Sequence
 
 import msgspec
 
 from appliance import __version__
-from appliance.checks.check import COMMON_PROBLEMS, Check, Cost, Finding, Problem, Severity
+from appliance.checks.check import Check, Finding, Severity
 from appliance.checks.context import Context
 from appliance.kernel import meta
 from doctor.causes import name_of
@@ -35,8 +34,8 @@ class WorkspaceFacts(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
 
 
-class CheckExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of `agentlip doctor explain --json`, for each check.
+class CheckDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON of `agentlip doctor list --json`, for each check.
 
     repair       whether `agentlip doctor repair` can repair its findings
     includes     the cheap check that --all leaves out, because this one includes it
@@ -45,11 +44,10 @@ class CheckExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     inspects: str
-    reads: str
     cost: str
     ready: bool
     repair: bool
-    problems: list[Problem]
+    problems: list[str]
     includes: str | None = None
     included_in: str | None = None
 
@@ -172,49 +170,17 @@ def _by_cause(outcomes: Sequence[CheckOutcome]) -> list[tuple[int, Finding]]:
     return rows
 
 
-def explanation(check: Check) -> CheckExplanation:
-    return CheckExplanation(
+def describe(check: Check) -> CheckDescription:
+    return CheckDescription(
         name=check.name,
         inspects=check.inspects,
-        reads=check.reads,
         cost=check.cost.value,
         ready=check.ready,
         repair=check.repair is not None,
-        problems=[*check.problems, *COMMON_PROBLEMS],
+        problems=[problem.name for problem in check.problems],
         includes=check.includes,
         included_in=INCLUDED_IN.get(check.name),
     )
-
-
-def as_explanations(checks: Sequence[Check]) -> list[str]:
-    """What each check reads, costs and can find, in paragraphs."""
-    lines: list[str] = []
-    for check in checks:
-        cost = "cheap" if check.cost is Cost.CHEAP else "expensive: runs only with --all or --run"
-        if check.includes is not None:
-            cost += f"; --all leaves out {check.includes}, which it includes"
-        elif check.name in INCLUDED_IN:
-            cost += f"; --all runs {INCLUDED_IN[check.name]} instead"
-        ready = "; every request of /-/ready runs it" if check.ready else ""
-        repaired = "yes: agentlip doctor repair" if check.repair else "no"
-        lines += [""] if lines else []
-        lines += [
-            f"{check.name}: {check.inspects}",
-            "",
-            *_wrap(check.reads, "  Reads:    "),
-            f"  Cost:     {cost}{ready}",
-            f"  Repaired: {repaired}",
-            "",
-            "  Problems:",
-        ]
-        for problem in (*check.problems, *COMMON_PROBLEMS):
-            lines += [f"    {problem.name}", *_wrap(problem.means)]
-            lines += _wrap(f"Remedy: {problem.remedy}")
-    return lines
-
-
-def _wrap(text: str, label: str = " " * 6) -> list[str]:
-    return textwrap.wrap(text, 88, initial_indent=label, subsequent_indent=" " * len(label))
 
 
 def as_list(checks: Sequence[Check]) -> list[str]:

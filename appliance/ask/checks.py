@@ -17,18 +17,12 @@ def _deadlines(context: Context) -> Iterator[Finding]:
             yield OVERDUE.finding(f"ask {ask_id}", "its deadline has passed, but it still waits")
 
 
-OVERDUE = Problem(
-    "overdue",
-    "The asking agent has neither an answer nor the default, and waits.",
-    "A running appliance settles it. If it runs, its log says why `ask_deadlines` fails.",
-    hint="agentlipd up",
-)
+OVERDUE = Problem("overdue", hint="agentlipd up")
 CHECKS = (
     Check(
         name="ask.deadlines",
         inspects="no ask waits longer than its deadline",
         find=_deadlines,
-        reads="the waiting asks in the hub's store",
         problems=(OVERDUE,),
     ),
 )

@@ -23,36 +23,15 @@ def _chain(context: Context) -> Iterator[Finding]:
         yield REPLACED.finding(path.name, f"another audit log is in {verified.former[-1]}")
 
 
-BROKEN = Problem(
-    "broken",
-    "Records were changed or removed outside of the appliance, or an older file was put in place."
-    " The records before that number are intact.",
-    "Compare with exported segments and backups, which have the original. Then keep the file"
-    " elsewhere: the next act begins a new chain.",
-    Severity.ERROR,
-    KEEP,
-)
-UNREADABLE = Problem(
-    "unreadable",
-    "Administrative acts are refused until it can be written.",
-    "Check its mode. If it is damaged, keep it elsewhere: the next act begins a new chain.",
-    Severity.ERROR,
-    KEEP,
-)
-REPLACED = Problem(
-    "replaced",
-    "The file was moved away, for example because of damage, and the next act began a new one.",
-    "Nothing, if you did it. Otherwise somebody removed what was recorded: it is in the backup.",
-    Severity.INFO,
-    "agentlip backup list",
-)
+BROKEN = Problem("broken", Severity.ERROR, KEEP)
+UNREADABLE = Problem("unreadable", Severity.ERROR, KEEP)
+REPLACED = Problem("replaced", Severity.INFO, "agentlip backup list")
 
 CHECKS = (
     Check(
         name="audit.chain",
         inspects="the records of the audit log are a whole chain, which backups confirm",
         find=_chain,
-        reads="`.agentlip/audit.sqlite3`, and the heads in the manifests of backups",
         problems=(BROKEN, UNREADABLE, REPLACED),
     ),
 )

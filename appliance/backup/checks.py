@@ -207,117 +207,41 @@ def _space(context: Context) -> Iterator[Finding]:
 
 
 _MANIFESTS = "the manifests of all backups"
-OFF = Problem(
-    "off",
-    "The appliance makes no backups by itself, because the settings say so.",
-    "Make them otherwise, or remove `backup.enabled` from agentlip.toml.",
-    Severity.INFO,
-    hint=CREATE,
-)
-NONE = Problem(
-    "none",
-    "If the disk is lost, everything is lost.",
-    "Back up now: `agentlip backup create`. `agentlip backup schedule` shows why the appliance did"
-    " not.",
-    hint=CREATE,
-)
-OLD = Problem(
-    "old",
-    "If the disk is lost, everything since that backup is lost.",
-    "Back up now: `agentlip backup create`. `agentlip backup schedule` shows why the appliance did"
-    " not.",
-    hint=CREATE,
-)
-BAD = Problem(
-    "bad",
-    "This backup can't be trusted: its restored copy differs from what it recorded.",
-    "Make another one: `agentlip backup create`, then `agentlip backup verify --latest`. If that"
-    " is bad too, `agentlip doctor --all` examines the stores.",
-    Severity.ERROR,
-)
-UNPROVEN = Problem(
-    "unproven",
-    "Nobody knows whether the backups can be restored. A verification of encrypted backups needs"
-    " the secret key, unless it was verified when it was made.",
-    "Verify one: `agentlip backup verify --latest`, with `--identity FILE` for an encrypted one. A"
-    " new one is verified when it is made: `agentlip backup create`.",
-    hint=VERIFY,
-)
-FAILING = Problem(
-    "failing",
-    "The appliance could not finish its last backup. It tries again.",
-    "Remove the reason that the message names. `agentlip backup schedule` shows the plan and all"
-    " failures.",
-    hint=SCHEDULE,
-)
-SETS_UNREADABLE = Problem(
-    "unreadable",
-    "This backup can't be restored, because its manifest is damaged or of a newer version.",
-    "Use another backup: `agentlip backup list`. Remove its directory if you don't need it.",
-    Severity.ERROR,
-)
-INCOMPLETE = Problem(
-    "incomplete",
-    "This backup can't be restored, because a file is missing or was cut.",
-    "Make another one: `agentlip backup create`. A copy at a target may be complete: `agentlip"
-    " backup targets`.",
-    Severity.ERROR,
-)
-DAMAGED = Problem(
-    "damaged",
-    "Bytes of the backup have changed on the disk, so it can't be restored.",
-    "Make a new backup, and keep what is left of this one: the hint names the commands.",
-    Severity.ERROR,
-)
-INTERRUPTED = Problem(
-    "interrupted",
-    "A restore was interrupted while it replaced files.",
-    "Start the appliance: `agentlipd up` finishes or undoes the restore first. So does `agentlip"
-    " doctor repair`.",
-    Severity.ERROR,
-    hint="agentlipd up",
-)
-UNFINISHED_RESTORE_UNREADABLE = Problem(
-    "unreadable",
-    "A restore was interrupted, and the record of what it had replaced is damaged, so nothing"
-    " starts here.",
-    "Restore again into a new directory: `agentlip backup restore --latest --into DIR --yes`.",
-    Severity.ERROR,
-)
-NO_SPACE = Problem(
-    "no-space",
-    "The next backup will fail, because it leaves `backup.free_bytes_min` on the disk.",
-    "Free space or keep fewer backups: `agentlip backup prune`. On a small disk, set a smaller"
-    " `backup.free_bytes_min`.",
-    hint=SCHEDULE,
-)
+OFF = Problem("off", Severity.INFO, hint=CREATE)
+NONE = Problem("none", hint=CREATE)
+OLD = Problem("old", hint=CREATE)
+BAD = Problem("bad", Severity.ERROR)
+UNPROVEN = Problem("unproven", hint=VERIFY)
+FAILING = Problem("failing", hint=SCHEDULE)
+SETS_UNREADABLE = Problem("unreadable", Severity.ERROR)
+INCOMPLETE = Problem("incomplete", Severity.ERROR)
+DAMAGED = Problem("damaged", Severity.ERROR)
+INTERRUPTED = Problem("interrupted", Severity.ERROR, hint="agentlipd up")
+UNFINISHED_RESTORE_UNREADABLE = Problem("unreadable", Severity.ERROR)
+NO_SPACE = Problem("no-space", hint=SCHEDULE)
 CHECKS = (
     Check(
         name="backup.age",
         inspects="there is a backup that is young enough",
         find=_age,
-        reads=f"{_MANIFESTS}; without one, a row of each store",
         problems=(OFF, NONE, OLD),
     ),
     Check(
         name="backup.verified",
         inspects="the newest verification succeeded, and is not old",
         find=_verified,
-        reads=f"{_MANIFESTS} and the results of their verifications",
         problems=(BAD, UNPROVEN),
     ),
     Check(
         name="backup.failures",
         inspects="the last attempt of each phase of a backup succeeded",
         find=_failures,
-        reads="the failures that the schedule recorded beside the backups",
         problems=(FAILING,),
     ),
     Check(
         name="backup.sets",
         inspects="all backups are complete, as far as names and sizes show",
         find=_whole,
-        reads=f"{_MANIFESTS}, and the sizes of their files",
         problems=(SETS_UNREADABLE, INCOMPLETE),
     ),
     Check(
@@ -325,21 +249,18 @@ CHECKS = (
         inspects="every kept backup has the bytes that were written",
         find=_content,
         cost=Cost.EXPENSIVE,
-        reads="every file of all backups here, and the hashes in their manifests",
         problems=(DAMAGED,),
     ),
     Check(
         name="backup.unfinished-restore",
         inspects="no restore was interrupted",
         find=_unfinished_restore,
-        reads=".agentlip/restore.json, and the lock",
         problems=(INTERRUPTED, UNFINISHED_RESTORE_UNREADABLE),
     ),
     Check(
         name="backup.space",
         inspects="the disk has space for the next backup",
         find=_space,
-        reads="the sizes of the stores, and the free space where backups are kept",
         problems=(NO_SPACE,),
     ),
 )

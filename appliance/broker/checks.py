@@ -67,52 +67,22 @@ def _webhooks(context: Context) -> Iterator[Finding]:
             )
 
 
-FAILING = Problem(
-    "failing",
-    "Calls of the webhook have failed for a long time. Its messages wait.",
-    "Repair the receiver. The outbox retries by itself.",
-)
-DISABLED = Problem(
-    "disabled",
-    "The webhook is no longer called. Its messages wait in the broker until retention deletes"
-    " them, and in the outbox until they expire.",
-    "Repair the receiver, then enable the webhook: `agentlip mesh update-webhook MESH ID"
-    " --enable`.",
-)
-TOO_SHORT = Problem(
-    "too-short",
-    "A send that is repeated after its id was deleted is stored a second time.",
-    "Keep ids as long as messages: `agentlip mesh update MESH --dedupe-days DAYS`.",
-)
-ORPHAN = Problem(
-    "orphan",
-    "Rows that belong together are incomplete, so a message may never be delivered.",
-    "Keep the output of `agentlip broker orphans --json` and a copy of the store. There is no"
-    " automatic repair.",
-    Severity.ERROR,
-    hint=COPY,
-)
-UNKNOWN_RECIPIENT = Problem(
-    "unknown",
-    "Nobody will take these deliveries, so they wait until their messages are removed.",
-    "Another program changed the store: members are only revoked, never removed. There is no"
-    " automatic repair.",
-    Severity.ERROR,
-    hint="agentlip broker orphans --json",
-)
+FAILING = Problem("failing")
+DISABLED = Problem("disabled")
+TOO_SHORT = Problem("too-short")
+ORPHAN = Problem("orphan", Severity.ERROR, hint=COPY)
+UNKNOWN_RECIPIENT = Problem("unknown", Severity.ERROR, hint="agentlip broker orphans --json")
 CHECKS = (
     Check(
         name="broker.webhooks",
         inspects="webhooks of meshes succeed",
         find=_webhooks,
-        reads="the webhooks of all meshes and the deliveries that wait for them",
         problems=(FAILING, DISABLED),
     ),
     Check(
         name="broker.retention",
         inspects="ids of sends are kept as long as their messages",
         find=_retention,
-        reads="the retention settings of all meshes",
         problems=(TOO_SHORT,),
     ),
     Check(
@@ -120,7 +90,6 @@ CHECKS = (
         inspects="every accepted id has its message, history and deliveries",
         cost=Cost.EXPENSIVE,
         find=_orphans,
-        reads="all ids, messages, histories and deliveries in the broker's store",
         problems=(ORPHAN,),
     ),
     Check(
@@ -147,7 +116,6 @@ CHECKS = (
                 ("delivery_queue", "member", "webhook", "place", "mesh"),
             ),
         ),
-        reads="the newest waiting deliveries, members, webhooks and queues in `broker.sqlite3`",
         problems=(UNKNOWN_RECIPIENT,),
     ),
 )

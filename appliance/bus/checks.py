@@ -56,73 +56,25 @@ def _worktrees(context: Context) -> Iterator[Finding]:
                 yield NO_WORKER.finding(f"worktrees/{path.name}", "no task has this worktree")
 
 
-OTHER_MODE = Problem(
-    "other-mode",
-    "Readers and writers block each other, and a crash may lose more.",
-    "The next command of the bus switches it back. Find the program that changed it.",
-    hint="agentlip bus claims",
-)
-EXPIRED = Problem(
-    "expired",
-    "Its holder ended without releasing it. Anybody can claim it now, so nothing is blocked.",
-    "Release it, if nobody goes on with the task.",
-    Severity.INFO,
-    "agentlip bus claims",
-)
-DEAD_HOLDER = Problem(
-    "dead-holder",
-    "The holder has sent no heartbeat for five minutes, and others wait until its lease ends.",
-    "Release it for the holder, if that one is gone.",
-    hint="agentlip bus release TASK --agent HOLDER",
-)
+OTHER_MODE = Problem("other-mode", hint="agentlip bus claims")
+EXPIRED = Problem("expired", Severity.INFO, "agentlip bus claims")
+DEAD_HOLDER = Problem("dead-holder", hint="agentlip bus release TASK --agent HOLDER")
 ABOVE_HEAD = Problem(
     "above-head",
-    "The agent skips the next messages: another program set its cursor too high, or messages were"
-    " removed with their numbers.",
-    "Set it back to the number that the agent has really handled.",
     Severity.ERROR,
     "sqlite3 .worker-state/bus.db 'UPDATE cursors SET last_acked_seq = N WHERE agent_id = NAME'",
 )
-BEHIND = Problem(
-    "behind",
-    "People and git don't see the newest messages, and no message behind it is pruned.",
-    "Export the rest, or remove the file if nobody needs it.",
-    hint="agentlip bus export",
-)
-BLOB_MISSING = Problem(
-    "missing",
-    "The message is delivered without its payload, as `blob_missing`.",
-    "Restore the file from a backup, or have the sender publish the message again.",
-    Severity.ERROR,
-    "agentlip backup list",
-)
-ORPHANS = Problem(
-    "orphans",
-    "They only take space: their messages were pruned, or never published.",
-    "Remove them while pruning.",
-    Severity.INFO,
-    "agentlip bus archive --blobs",
-)
-NO_WORKTREE = Problem(
-    "no-worktree",
-    "The agent of the task has lost its files. Commits are still in the branch.",
-    "Cancel the task and spawn it again, which continues its branch.",
-    hint="agentlip worker cancel TASK; agentlip worker spawn TASK",
-)
-NO_WORKER = Problem(
-    "no-worker",
-    "Somebody made it by hand, or removed the row. The bus ignores it.",
-    "Remove it when its changes are safe.",
-    Severity.INFO,
-    "git worktree list; git worktree remove PATH",
-)
+BEHIND = Problem("behind", hint="agentlip bus export")
+BLOB_MISSING = Problem("missing", Severity.ERROR, "agentlip backup list")
+ORPHANS = Problem("orphans", Severity.INFO, "agentlip bus archive --blobs")
+NO_WORKTREE = Problem("no-worktree", hint="agentlip worker cancel TASK; agentlip worker spawn TASK")
+NO_WORKER = Problem("no-worker", Severity.INFO, "git worktree list; git worktree remove PATH")
 
 CHECKS = (
     Check(
         name="bus.mode",
         inspects="the file of the worker bus has a write-ahead log, as all programs expect",
         find=_journal_mode,
-        reads="the journal mode of `.worker-state/bus.db`",
         problems=(OTHER_MODE,),
     ),
     Check(
@@ -150,7 +102,6 @@ CHECKS = (
                 times=(2,),
             ),
         ),
-        reads="the claims and heartbeats in `.worker-state/bus.db`",
         problems=(EXPIRED, DEAD_HOLDER),
     ),
     Check(
@@ -168,21 +119,18 @@ CHECKS = (
                 TABLES,
             ),
         ),
-        reads="the cursors in `.worker-state/bus.db`",
         problems=(ABOVE_HEAD,),
     ),
     Check(
         name="bus.export",
         inspects="the export of the worker bus is not far behind, if there is one",
         find=_export,
-        reads="`export_state` in `.worker-state/bus.db`",
         problems=(BEHIND,),
     ),
     Check(
         name="bus.worktrees",
         inspects="workers and worktrees belong together",
         find=_worktrees,
-        reads="the workers in `.worker-state/bus.db`, and the folders in `worktrees`",
         problems=(NO_WORKTREE, NO_WORKER),
     ),
     Check(
@@ -190,7 +138,6 @@ CHECKS = (
         inspects="every blob of the worker bus is there, and has a message",
         find=_blobs,
         cost=Cost.EXPENSIVE,
-        reads="all messages in `.worker-state/bus.db`, and the names of the blobs",
         problems=(BLOB_MISSING, ORPHANS),
     ),
 )

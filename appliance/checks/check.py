@@ -44,18 +44,14 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A kind of finding that a check can have, as its page in the docs describes it.
+    """A kind of finding that a check can have. Its page in the docs says what it means.
 
     name      a word or two, unique in its check: `read-only`
-    means     what it means for the people who use the appliance
-    remedy    what to do, or what `agentlip doctor repair` does about it
     severity  of its findings, if they don't have their own
     hint      the command that helps, if it is the same for all its findings
     """
 
     name: str
-    means: str
-    remedy: str
     severity: Severity = Severity.WARNING
     hint: str = ""
 
@@ -82,24 +78,7 @@ FINDINGS_MAX = 20  # findings of a check; more are only counted
 NEWEST_IDS_MAX = 20_000  # ids that a cheap check compares
 CLOCK_BEHIND_WARNING_SECONDS = 60.0  # a stored time further ahead: the clock was set back
 DAMAGED_STORE = "damaged-store"
-COMMON_PROBLEMS = (
-    Problem(
-        "failed",
-        "The check could not read what it needs, so it found nothing.",
-        "Remove the reason that the message names, then run the check again.",
-    ),
-    Problem(
-        DAMAGED_STORE,
-        "SQLite reported damage in the store that the check read, so the check ended there.",
-        "Stop the appliance, keep the file, and use the command that the finding names.",
-    ),
-    Problem(
-        "unfinished",
-        "The check was stopped at its time limit, so it may have missed problems.",
-        "Raise `doctor.check_seconds_max`. An expensive check has an hour: repeat it on a restored"
-        " backup, on a faster disk.",
-    ),
-)
+COMMON_PROBLEMS = ("failed", DAMAGED_STORE, "unfinished")
 """Every check can have these, in addition to its own."""
 
 
@@ -108,7 +87,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     read facts of the process and sizes of files.
 
     inspects  what is true when nothing is found
-    reads     the files, tables and facts that it reads
     problems  every kind of finding that it can have, except COMMON_PROBLEMS
     includes  the name of a cheap check whose findings this one has too, because it reads all of
               what that one samples; with --all that one doesn't run
@@ -120,7 +98,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     find: Callable[[Context], Iterable[Finding]]
     cost: Cost = Cost.CHEAP
     ready: bool = False
-    reads: str = ""
     problems: tuple[Problem, ...] = ()
     includes: str | None = None
     repair: Callable[[Context, Sequence[Finding]], Iterable[Step]] | None = None

@@ -67,61 +67,19 @@ def _limits(context: Context) -> Iterator[Finding]:
                     )
 
 
-FULL = Problem(
-    "full",
-    "Streams soon refuse envelopes, or drop the oldest.",
-    "Consume or purge them, or raise the limits of the streams.",
-    hint=_STATS,
-)
-WAITING = Problem(
-    "waiting",
-    "No consumer takes the envelopes, or it is too slow.",
-    "Find the stream with `agentlip courier stats`, and start its consumer.",
-    hint=_STATS,
-)
-DEAD_LETTERS = Problem(
-    "dead-letters",
-    "Envelopes failed too often and are no longer delivered.",
-    "Find the stream with `agentlip courier stats`, then `agentlip courier dlq list STREAM`.",
-    Severity.INFO,
-    hint=_STATS,
-)
-PAUSED = Problem(
-    "paused",
-    "Paused streams deliver nothing until they are resumed.",
-    "`agentlip courier stats` shows them. To resume one: `agentlip courier resume STREAM`.",
-    Severity.INFO,
-    hint=_STATS,
-)
-MEMORY_ONLY = Problem(
-    "memory-only",
-    "A restart loses these envelopes, as configured.",
-    "Declare a pattern durable in the settings of the courier.",
-    Severity.INFO,
-    hint=_DURABLE,
-)
-ALTERED = Problem(
-    "altered",
-    "The row can't be decoded, or contains another envelope. The envelope is lost to its"
-    " consumers.",
-    "There is no automatic repair. Compare with a copy of the store.",
-    Severity.ERROR,
-    hint=COPY,
-)
-OVER_LIMIT = Problem(
-    "over-limit",
-    "The limit was lowered, or another program wrote to the store. New envelopes are refused or"
-    " replace old ones, as the stream's overflow policy says.",
-    "Let consumers take the envelopes, purge the stream, or raise its limit.",
-    hint="agentlip courier stats",
-)
+FULL = Problem("full", hint=_STATS)
+WAITING = Problem("waiting", hint=_STATS)
+DEAD_LETTERS = Problem("dead-letters", Severity.INFO, hint=_STATS)
+PAUSED = Problem("paused", Severity.INFO, hint=_STATS)
+MEMORY_ONLY = Problem("memory-only", Severity.INFO, hint=_DURABLE)
+ALTERED = Problem("altered", Severity.ERROR, hint=COPY)
+OVER_LIMIT = Problem("over-limit", hint="agentlip courier stats")
 CHECKS = (
     Check(
         name="courier.room",
         inspects="streams are less than 90% full",
         ready=True,
         find=_capacity,
-        reads="facts of the running appliance: the fill level of each stream",
         problems=(FULL,),
     ),
     Check(
@@ -129,17 +87,12 @@ CHECKS = (
         inspects="envelopes are delivered in time; dead letters and paused streams",
         ready=True,
         find=_waiting,
-        reads=(
-            "facts of the running appliance: the oldest ready envelope, dead letters and paused"
-            " streams"
-        ),
         problems=(WAITING, DEAD_LETTERS, PAUSED),
     ),
     Check(
         name="courier.memory",
         inspects="envelopes that are in memory only and would be lost at a restart",
         find=_memory,
-        reads="facts of the running appliance: the envelopes in memory",
         problems=(MEMORY_ONLY,),
     ),
     Check(
@@ -157,7 +110,6 @@ CHECKS = (
                 ("journal",),
             ),
         ),
-        reads="all rows of the courier's journal",
         problems=(ALTERED,),
     ),
     Check(
@@ -165,7 +117,6 @@ CHECKS = (
         inspects="the journals of durable streams are within the streams' limits",
         cost=Cost.EXPENSIVE,
         find=_limits,
-        reads="all envelopes in `courier.sqlite3`, and the section [courier] of the settings",
         problems=(OVER_LIMIT,),
     ),
 )

@@ -119,34 +119,20 @@ _VERIFY = (
     "The hint keeps the segments aside, and exports what the store has again. `agentlip export"
     " verify DIR` lists what is wrong."
 )
-_BROKEN_CHAIN = Problem(
-    "broken-chain", "Rows of a log are in no segment, or in two.", _VERIFY, Severity.ERROR
-)
-BEHIND = Problem(
-    "behind",
-    "Readers of the segments miss the newest rows.",
-    "Export now: `agentlip export segments`. The log has the reason why the appliance didn't.",
-    hint="agentlip export segments",
-)
-_BROKEN = Problem(
-    "broken",
-    "A segment is missing, can't be read, or differs from its manifest.",
-    _VERIFY,
-    Severity.ERROR,
-)
+_BROKEN_CHAIN = Problem("broken-chain", Severity.ERROR)
+BEHIND = Problem("behind", hint="agentlip export segments")
+_BROKEN = Problem("broken", Severity.ERROR)
 CHECKS = (
     Check(
         name="export.lag",
         inspects="rows of all logs are exported in time, where the appliance exports",
         find=_lag,
-        reads="the newest segment's manifest of each log, and the row after it",
         problems=(BEHIND,),
     ),
     Check(
         name="export.segments",
         inspects="exported segments are there, of the size they should have, and in a chain",
         find=_segments,
-        reads="the manifests of all segments, and the sizes of their files",
         problems=(_BROKEN, _BROKEN_CHAIN),
     ),
     Check(
@@ -155,7 +141,6 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         includes="export.segments",
         find=_content,
-        reads="the content of all segments",
         problems=(_BROKEN, _BROKEN_CHAIN),
     ),
 )

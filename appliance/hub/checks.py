@@ -93,42 +93,11 @@ def change_messages(action: str, message: str) -> Plan:
     return plan
 
 
-NO_ID = Problem(
-    "no-id",
-    "Clients can't detect that the database was replaced.",
-    "There is no automatic repair. Put a copy of the store back that has an id.",
-    Severity.ERROR,
-    hint=COPY,
-)
-OTHER_DATABASE = Problem(
-    "other-database",
-    "The file was replaced while the hub ran. The hub still serves the old one.",
-    "Restart the appliance: `agentlipd restart`.",
-    Severity.ERROR,
-    hint="agentlipd restart",
-)
-NO_INDEX = Problem(
-    "no-index",
-    "Searches scan all messages and are slow. They return the same results.",
-    "Restart the appliance, which creates the index if SQLite has FTS5.",
-    Severity.INFO,
-    hint="agentlipd restart",
-)
-STALE = Problem(
-    "stale",
-    "Searches miss messages, or return messages that don't match.",
-    "`agentlip doctor repair --run hub.search-in-step` builds the index again.",
-    Severity.ERROR,
-    hint="agentlip doctor repair rebuild fts --yes",
-)
-AHEAD = Problem(
-    "ahead",
-    "The event log was replaced by an older copy, or events were deleted. The receiver gets no"
-    " events until the log has reached its cursor.",
-    "Restore the newer copy if there is one.",
-    Severity.ERROR,
-    hint="agentlip doctor --run events.deleted",
-)
+NO_ID = Problem("no-id", Severity.ERROR, hint=COPY)
+OTHER_DATABASE = Problem("other-database", Severity.ERROR, hint="agentlipd restart")
+NO_INDEX = Problem("no-index", Severity.INFO, hint="agentlipd restart")
+STALE = Problem("stale", Severity.ERROR, hint="agentlip doctor repair rebuild fts --yes")
+AHEAD = Problem("ahead", Severity.ERROR, hint="agentlip doctor --run events.deleted")
 # The highest event id that was given out. A restore raises it above all cursors.
 _END = (
     "max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0),"
@@ -141,7 +110,6 @@ CHECKS = (
         name="hub.identity",
         inspects="the running hub serves this database",
         find=_identity,
-        reads="the hub's table `meta`, and `.agentlip/server.json`",
         problems=(NO_ID, OTHER_DATABASE),
     ),
     Check(
@@ -149,7 +117,6 @@ CHECKS = (
         inspects="the search index exists",
         find=_search,
         repair=_index_again,
-        reads="the schema of the hub's full-text index",
         problems=(NO_INDEX,),
     ),
     Check(
@@ -158,7 +125,6 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         find=_search_in_step,
         repair=_index_again,
-        reads="the full-text index and all messages, in a temporary copy of the hub's store",
         problems=(STALE,),
     ),
     Check(
@@ -183,7 +149,6 @@ CHECKS = (
                 ("events", "x_plugin_cursors"),
             ),
         ),
-        reads="the cursors of webhooks and plugins, and the highest event id in the hub's store",
         problems=(AHEAD,),
     ),
 )

@@ -43,25 +43,14 @@ def _fill_scopes(context: Context, findings: Sequence[Finding]) -> Iterator[Step
     yield rebuild(context, finding, SCOPES, "hub")
 
 
-UNSCOPED = Problem(
-    "no-scope",
-    "Subscribers of channels and topics don't receive these events. Subscribers of everything do.",
-    "`agentlip doctor repair` fills the scopes in from the data of the events.",
-    hint="agentlip doctor repair rebuild event-scopes --yes",
-)
-NO_EVENT = Problem(
-    "no-event",
-    "Listeners never received the message.",
-    "Another program inserted the row. There is no automatic repair.",
-    Severity.ERROR,
-)
+UNSCOPED = Problem("no-scope", hint="agentlip doctor repair rebuild event-scopes --yes")
+NO_EVENT = Problem("no-event", Severity.ERROR)
 CHECKS = (
     Check(
         name="events.scope",
         inspects="every event has a scope",
         find=_scope,
         repair=_fill_scopes,
-        reads="the newest 20,000 events without a channel in the hub's store",
         problems=(UNSCOPED,),
     ),
     Check(
@@ -77,7 +66,6 @@ CHECKS = (
                 "it has no message.created event",
             ),
         ),
-        reads="all messages and all `message.created` events in the hub's store",
         problems=(NO_EVENT,),
     ),
 )

@@ -94,40 +94,15 @@ def _machine(context: Context) -> Iterator[Finding]:
         )
 
 
-MISSING = Problem(
-    "missing",
-    "This workspace had a member key, and its file is gone. The appliance will not start again.",
-    "Put a copy back, or make a new key, which brokers don't know: `agentlipd up --accept-loss"
-    " identity`.",
-    Severity.ERROR,
-)
+MISSING = Problem("missing", Severity.ERROR)
 INVALID = Problem(
     "invalid",
-    "The member key can't be decoded. The appliance will not start again.",
-    "Put a copy back, or make a new key, which brokers don't know: `agentlip identity remint"
-    " --yes`.",
     Severity.ERROR,
     hint="restore it from a backup, or make a new key: agentlip identity remint --yes",
 )
-NOT_A_FILE = Problem(
-    "not-a-file",
-    "Something else is in place of a file of the member key, for example a folder.",
-    "Move it away, and put a copy of the file back.",
-    Severity.ERROR,
-)
-UNFINISHED_ROTATION = Problem(
-    "unfinished-rotation",
-    "A rotation of the member key was interrupted. The old key is still in use.",
-    "Finish it: `agentlip identity rotate`.",
-    hint="agentlip identity rotate",
-)
-OTHER_MACHINE = Problem(
-    "other-machine",
-    "The workspace may be a copy. Two appliances with the same key disturb each other.",
-    "If the workspace moved: `agentlip identity accept-host`. If it is a copy: `agentlip identity"
-    " remint --yes`.",
-    hint=_ACCEPT,
-)
+NOT_A_FILE = Problem("not-a-file", Severity.ERROR)
+UNFINISHED_ROTATION = Problem("unfinished-rotation", hint="agentlip identity rotate")
+OTHER_MACHINE = Problem("other-machine", hint=_ACCEPT)
 
 
 CHECKS = (
@@ -135,14 +110,12 @@ CHECKS = (
         name="identity.keypair",
         inspects="the member key can be read",
         find=_keypair,
-        reads="`.agentlip/identity/keypair.json` and `keypair-next.json`",
         problems=(MISSING, INVALID, NOT_A_FILE, UNFINISHED_ROTATION),
     ),
     Check(
         name="identity.machine",
         inspects="the member key was made on this machine",
         find=_machine,
-        reads="`.agentlip/identity/host_fingerprint.json` and this machine's own",
         problems=(OTHER_MACHINE,),
     ),
 )

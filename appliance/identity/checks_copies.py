@@ -123,38 +123,20 @@ def _text(path: Path) -> bytes:
         return b""
 
 
-ELSEWHERE = Problem(
-    "elsewhere",
-    "A member key is used on two machines or workspaces. The broker delivers to the one that"
-    " connected first, and refuses the other.",
-    "Stop one of the two: `agentlipd down`. To keep both as two members, give one a new key while"
-    " it is stopped: `agentlip identity remint --yes`.",
-    hint="agentlipd down # on one of the two",
-)
-SECOND_FILE = Problem(
-    "second-file",
-    "Any reader of the copy can send messages as this appliance.",
-    "Remove the copy. If others may have read it, rotate the key.",
-)
-OTHER_WORKSPACE = Problem(
-    "other-workspace",
-    "Two workspaces send with the same key, so each may take messages of the other.",
-    "Restore the key of this workspace, or make a new one: `agentlip identity remint --yes`.",
-    hint="agentlip identity show",
-)
+ELSEWHERE = Problem("elsewhere", hint="agentlipd down # on one of the two")
+SECOND_FILE = Problem("second-file")
+OTHER_WORKSPACE = Problem("other-workspace", hint="agentlip identity show")
 CHECKS = (
     Check(
         name="identity.elsewhere",
         inspects="no copy of a member runs on another machine or workspace",
         find=_elsewhere,
-        reads="what the broker and the inbox have noted of refused connections",
         problems=(ELSEWHERE,),
     ),
     Check(
         name="identity.copied",
         inspects="the member key exists once, and is the one with which this workspace sent",
         find=_copied,
-        reads="small files in `.agentlip`, and the own newest message in `inbox.sqlite3`",
         problems=(SECOND_FILE, OTHER_WORKSPACE),
     ),
 )

@@ -91,22 +91,13 @@ def _differs(
     return any(row[name] != there[name] for name in names)
 
 
-DIFFERS = Problem(
-    "differs",
-    "Another program changed or deleted rows after they were exported, perhaps together with their"
-    " events. The segment has the originals.",
-    "Keep the segments: they are the trace. The hint restores the verified backup. No repair"
-    " changes messages before.",
-    Severity.ERROR,
-)
+DIFFERS = Problem("differs", Severity.ERROR)
 CHECKS = (
     Check(
         name="export.agrees",
         inspects="events and received messages are as they were exported",
         cost=Cost.EXPENSIVE,
         find=_agrees,
-        reads="the segments of events and of the inbox since the last restore, and their rows in"
-        " the stores; without times. Parquet is read where pyarrow is installed",
         problems=(DIFFERS,),
     ),
 )

@@ -109,64 +109,34 @@ def _schedules(context: Context) -> Iterator[Finding]:
                 yield OVERDUE.finding(f"job {name}", text)
 
 
-WRONG_FILE = Problem(
-    "wrong-file",
-    "The job is as it was before its file was changed, or does not run at all.",
-    "Correct the line that the message names; the file is read again within 30 seconds.",
-    Severity.ERROR,
-    "agentlip jobs validate",
-)
-FAILING = Problem(
-    "failing",
-    "The latest run of the job failed, or was lost with the appliance.",
-    "Read the end of its output, correct the cause, and run the job again.",
-)
-STUCK = Problem(
-    "stuck",
-    "The appliance does not look after an attempt that it runs.",
-    "Restart the appliance; the run becomes lost and is repeated if its policy permits.",
-    hint="agentlipd restart",
-)
-ORPHAN = Problem(
-    "orphan",
-    "A process or a container of a job outlived its attempt.",
-    "End the process, or remove the container, unless you need it.",
-    hint="agentlip jobs list",
-)
-OVERDUE = Problem(
-    "overdue",
-    "A run did not start when it was due.",
-    "Look in the log for why; a restart of the appliance starts it.",
-    hint="agentlipd restart",
-)
+WRONG_FILE = Problem("wrong-file", Severity.ERROR, "agentlip jobs validate")
+FAILING = Problem("failing")
+STUCK = Problem("stuck", hint="agentlipd restart")
+ORPHAN = Problem("orphan", hint="agentlip jobs list")
+OVERDUE = Problem("overdue", hint="agentlipd restart")
 CHECKS = (
     Check(
         name="jobs.files",
         inspects="every file of a job can be read",
         find=_files,
-        reads="the files `jobs/*.toml` of the workspace",
         problems=(WRONG_FILE,),
     ),
     Check(
         name="jobs.outcomes",
         inspects="the latest run of each job has not failed",
         find=_outcomes,
-        reads="the latest run of each job",
         problems=(FAILING,),
     ),
     Check(
         name="jobs.attempts",
         inspects="running attempts have a heartbeat, and ended ones no process or container",
         find=_attempts,
-        reads="the attempts that run, the latest attempts that have ended, their processes, and the"
-        " containers of jobs",
         problems=(STUCK, ORPHAN),
     ),
     Check(
         name="jobs.schedules",
         inspects="runs start when they are due",
         find=_schedules,
-        reads="the queued runs, and the schedules, if the appliance runs",
         problems=(OVERDUE,),
     ),
 )

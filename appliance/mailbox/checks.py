@@ -94,68 +94,35 @@ def _clock(context: Context) -> Iterator[Finding]:
         yield SKEW.finding("clock", text, severity=severity)
 
 
-UNUSABLE = Problem(
-    "unusable",
-    "The agent neither sends nor receives.",
-    "Remove the reason that the message names; the agent is opened again within seconds.",
-    Severity.ERROR,
-)
-CHANGED = Problem(
-    "key-changed",
-    "The contact has a new key that its former one did not sign, or the relay lies about it.",
-    "Compare the safety number with the owner of the contact, then accept the key.",
-)
-REVOKED = Problem(
-    "revoked",
-    "The agent that has this cache has not run since, so it would still trust the contact.",
-    "Start the appliance: the agent reads its contacts again.",
-    hint="agentlipd up",
-)
-NO_RELAY = Problem(
-    "relay",
-    "Other agents see these agents as offline, and changes of contacts do not arrive.",
-    "Look in the log for the reason. Messages to known contacts go on.",
-    hint="agentlipd logs",
-)
-UNREACHABLE = Problem(
-    "unreachable",
-    "Their messages wait, at most for an hour.",
-    "The owner of the other agent has to repair its endpoint. Check this machine's network too.",
-    hint="agentlip outbox list",
-)
-SKEW = Problem(
-    "skew",
-    "From 5 minutes on, the relay refuses requests, and other agents refuse messages.",
-    "Let the system synchronize the clock.",
-    hint="timedatectl; date -u",
-)
+UNUSABLE = Problem("unusable", Severity.ERROR)
+CHANGED = Problem("key-changed")
+REVOKED = Problem("revoked", hint="agentlipd up")
+NO_RELAY = Problem("relay", hint="agentlipd logs")
+UNREACHABLE = Problem("unreachable", hint="agentlip outbox list")
+SKEW = Problem("skew", hint="timedatectl; date -u")
 CHECKS = (
     Check(
         name="network.agents",
         inspects="every agent of the network has a readable folder and a private key",
         find=_agents,
-        reads="the folders below `.agentlip/network`",
         problems=(UNUSABLE,),
     ),
     Check(
         name="network.keys",
         inspects="no contact has a changed key, or was revoked",
         find=_keys,
-        reads="the pinned keys and the cached contacts of each agent",
         problems=(CHANGED, REVOKED),
     ),
     Check(
         name="network.links",
         inspects="the relay and the contacts of the agents can be reached",
         find=_links,
-        reads="facts of the running appliance",
         problems=(NO_RELAY, UNREACHABLE),
     ),
     Check(
         name="network.clock",
         inspects="the clock is that of the relay",
         find=_clock,
-        reads="the time in the relay's last response, if the appliance runs",
         problems=(SKEW,),
     ),
 )

@@ -99,53 +99,24 @@ def _room(context: Context) -> Iterator[Finding]:
 
 DEAD_LETTERS = Problem(
     "dead-letters",
-    "These sends failed finally and are never delivered.",
-    "See why: `agentlip outbox list --failed`. Send them again with `agentlip outbox redrive`.",
     hint="agentlip outbox list --failed; agentlip outbox redrive --failed --auto --dry-run",
 )
-LOST_SENDS = Problem(
-    "lost",
-    "The broker of a mesh was restored from a backup that is older than these sends.",
-    "Send them again: `agentlip outbox redrive --lost`. They keep their ids, so receivers that"
-    " have them already drop them.",
-)
-WAITING = Problem(
-    "waiting",
-    "The broker of a mesh has not accepted these sends for a long time.",
-    "See why: `agentlip outbox status`. The outbox retries by itself.",
-)
-BROKEN_CHAIN = Problem(
-    "broken-chain",
-    "The history of a redriven send is incomplete.",
-    "There is no automatic repair. Deliveries are unaffected.",
-    Severity.ERROR,
-)
-ALTERED = Problem(
-    "altered",
-    "Another program changed the send after it was accepted. The broker may refuse it.",
-    "Look at it: `agentlip outbox inspect ID`. Drop it if it is wrong: `agentlip outbox drop ID`.",
-    Severity.ERROR,
-)
-FULL = Problem(
-    "full",
-    "From 95 % of a limit on, the outbox refuses new sends.",
-    "Repair what keeps sends from being delivered, or raise `outbox.sends_max` or"
-    " `outbox.bytes_max`.",
-    hint="agentlip outbox status",
-)
+LOST_SENDS = Problem("lost")
+WAITING = Problem("waiting")
+BROKEN_CHAIN = Problem("broken-chain", Severity.ERROR)
+ALTERED = Problem("altered", Severity.ERROR)
+FULL = Problem("full", hint="agentlip outbox status")
 CHECKS = (
     Check(
         name="outbox.dead",
         inspects="there are no dead letters",
         find=_dead,
-        reads="the sends with the status `dead`",
         problems=(DEAD_LETTERS, LOST_SENDS),
     ),
     Check(
         name="outbox.waiting",
         inspects="no send is undelivered for hours",
         find=_waiting,
-        reads="the sends with the status `pending`",
         problems=(WAITING,),
     ),
     Check(
@@ -162,7 +133,6 @@ CHECKS = (
                 ("outbox",),
             ),
         ),
-        reads="the sends that were redriven, and their successors",
         problems=(BROKEN_CHAIN,),
     ),
     Check(
@@ -170,14 +140,12 @@ CHECKS = (
         inspects="every stored send matches its fingerprint",
         cost=Cost.EXPENSIVE,
         find=_fingerprints,
-        reads="all sends whose payload is still stored",
         problems=(ALTERED,),
     ),
     Check(
         name="outbox.room",
         inspects="undelivered sends and the file are below 80 % of their limits",
         find=_room,
-        reads="the number of open sends, the size of `outbox.sqlite3`, and the section [outbox]",
         problems=(FULL,),
     ),
 )

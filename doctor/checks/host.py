@@ -159,124 +159,34 @@ def _loop_delay(context: Context) -> Iterator[Finding]:
         )
 
 
-READ_ONLY = Problem(
-    "read-only",
-    "Writes are refused with 503 `FILE_SYSTEM_READ_ONLY`, and the appliance is not ready, unless"
-    " it serves the workspace read-only. Reading works, and the data is unchanged.",
-    "Find out why it is read-only (`findmnt`, `dmesg`), then mount it for writing.",
-)
-FULL = Problem(
-    "full",
-    "Writes are refused with 503 `STORAGE_FULL`, and the appliance is not ready. Reading works,"
-    " and the data is unchanged.",
-    "Free disk space. Writing resumes by itself within two seconds.",
-    Severity.CRITICAL,
-)
-PAUSED = Problem(
-    "paused",
-    "Writes are refused with 503 `STORAGE_FULL`, and the appliance is not ready, but the disk is"
-    " not full: it returns errors, a quota of the user is used up, or a reader keeps a large"
-    " write-ahead log.",
-    "Look for errors of the disk in `dmesg`, and for programs that keep the log with `fuser -v`."
-    " Writing resumes by itself within two seconds.",
-    Severity.CRITICAL,
-)
-LOW = Problem(
-    "low", "The disk will be full soon.", "Free disk space, or change the limits `doctor.disk_…`."
-)
-EMPTY = Problem(
-    "empty",
-    "Programs that read the token from the file can't use the appliance, and it does not start"
-    " again.",
-    "Put a copy of the file back, or stop the appliance and let it issue a new token: `agentlipd"
-    " up --accept-loss token`.",
-    Severity.ERROR,
-    hint=_NEW_TOKEN,
-)
-TOKEN_MISSING = Problem(
-    "missing",
-    "Programs that read the token from the file can't use the appliance, and it does not start"
-    " again.",
-    "Put a copy of the file back, or stop the appliance and let it issue a new token: `agentlipd"
-    " up --accept-loss token`.",
-    hint=_NEW_TOKEN,
-)
-REMOVED = Problem(
-    "removed",
-    "A second hub could start on the same files and damage them. The appliance is not ready.",
-    "Restart the appliance: `agentlipd restart`.",
-    Severity.CRITICAL,
-    hint="agentlipd restart",
-)
-LOCK_LEFT_BEHIND = Problem(
-    "left-behind",
-    "The last hub was killed. The next start takes the file over.",
-    "Nothing to do.",
-    Severity.INFO,
-)
-SERVER_FILE_MISSING = Problem(
-    "missing",
-    "Commands don't find the running hub.",
-    "Restart the appliance: `agentlipd restart`.",
-    hint="agentlipd restart",
-)
-INVALID = Problem(
-    "invalid",
-    "The file can't be decoded, so commands don't find the running hub.",
-    "Restart the appliance: `agentlipd restart`.",
-    hint="agentlipd restart",
-)
-SERVER_FILE_LEFT_BEHIND = Problem(
-    "left-behind",
-    "The file names a hub that has ended. Commands try to reach it in vain.",
-    "Start the appliance: `agentlipd up`.",
-    hint="agentlipd up",
-)
-OTHER_INSTANCE = Problem(
-    "other-instance",
-    "Commands may reach another process than the one that holds the lock.",
-    "Restart the appliance: `agentlipd restart`.",
-    hint="agentlipd restart",
-)
-STOPPING = Problem(
-    "stopping",
-    "The appliance is shutting down and is not ready.",
-    "Wait until it has stopped, or start it again: `agentlipd up`.",
-    Severity.CRITICAL,
-)
-STARTING = Problem(
-    "starting",
-    "A process took the writer lock less than a minute ago and has not written its address yet.",
-    "Nothing to do. Run the check again when it has started.",
-    Severity.INFO,
-)
-UNREACHABLE = Problem(
-    "unreachable",
-    "The process holds the lock, but doesn't respond: it starts, hangs, or listens elsewhere."
-    " Checks that need its facts find nothing.",
-    "Restart it: `agentlipd restart`. To see why it hangs: `agentlipd logs`.",
-    hint="agentlipd restart",
-)
-DELAYED = Problem(
-    "delayed",
-    "All requests are served late.",
-    "Look for other programs that use the processor, and for a slow disk.",
-    hint="check the load of the machine: uptime",
-)
+READ_ONLY = Problem("read-only")
+FULL = Problem("full", Severity.CRITICAL)
+PAUSED = Problem("paused", Severity.CRITICAL)
+LOW = Problem("low")
+EMPTY = Problem("empty", Severity.ERROR, hint=_NEW_TOKEN)
+TOKEN_MISSING = Problem("missing", hint=_NEW_TOKEN)
+REMOVED = Problem("removed", Severity.CRITICAL, hint="agentlipd restart")
+LOCK_LEFT_BEHIND = Problem("left-behind", Severity.INFO)
+SERVER_FILE_MISSING = Problem("missing", hint="agentlipd restart")
+INVALID = Problem("invalid", hint="agentlipd restart")
+SERVER_FILE_LEFT_BEHIND = Problem("left-behind", hint="agentlipd up")
+OTHER_INSTANCE = Problem("other-instance", hint="agentlipd restart")
+STOPPING = Problem("stopping", Severity.CRITICAL)
+STARTING = Problem("starting", Severity.INFO)
+UNREACHABLE = Problem("unreachable", hint="agentlipd restart")
+DELAYED = Problem("delayed", hint="check the load of the machine: uptime")
 CHECKS = (
     Check(
         name="host.disk",
         inspects="free space on the disk of the data directory",
         ready=True,
         find=_disk,
-        reads="the size, free space and flags of the file system that holds `.agentlip`",
         problems=(READ_ONLY, FULL, PAUSED, LOW),
     ),
     Check(
         name="host.token",
         inspects="the token file holds a token",
         find=_token,
-        reads="the content of `.agentlip/token`",
         problems=(EMPTY, TOKEN_MISSING),
     ),
     Check(
@@ -284,14 +194,12 @@ CHECKS = (
         inspects="the writer lock is held by a running hub, or free",
         ready=True,
         find=_lock,
-        reads="`.agentlip/locks/writer.lock`, and whether a process holds it",
         problems=(REMOVED, LOCK_LEFT_BEHIND),
     ),
     Check(
         name="host.server-file",
         inspects="server.json names the running hub",
         find=_server_file,
-        reads="`.agentlip/server.json` and the writer lock",
         problems=(SERVER_FILE_MISSING, INVALID, SERVER_FILE_LEFT_BEHIND, OTHER_INSTANCE),
     ),
     Check(
@@ -299,7 +207,6 @@ CHECKS = (
         inspects="the running appliance responds and is not stopping",
         ready=True,
         find=_process,
-        reads="the response of `GET /-/ready`, if a process holds the writer lock",
         problems=(STOPPING, STARTING, UNREACHABLE),
     ),
     Check(
@@ -307,7 +214,6 @@ CHECKS = (
         inspects="the delay of the event loop",
         ready=True,
         find=_loop_delay,
-        reads="the event loop's delay, as the running appliance measures it",
         problems=(DELAYED,),
     ),
 )

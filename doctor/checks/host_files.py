@@ -381,69 +381,31 @@ def _entries(context: Context, folder: Path | None = None) -> Iterator[Entry]:
 
 
 _WALK = "owners and modes of the files in `.agentlip`, at most 10,000 of them"
-TOO_OPEN = Problem(
-    "too-open",
-    "Other users of this machine can read or change messages, keys or logs. A group that has the"
-    " owner's name and no other member is not counted.",
-    "`agentlip doctor repair` takes the permissions away from group and others.",
-)
-MANY_OPEN = Problem(
-    "many-open",
-    "Other users of this machine can read or change many files, as after `chmod -R`.",
-    "`agentlip doctor repair --run host.private` takes the permissions away from group and others,"
-    " also from the token and the member key.",
-    hint="agentlip doctor repair --run host.private --yes",
-)
-FOREIGN = Problem(
-    "foreign",
-    "The appliance, or a command, was run as another user, often with sudo. The files that it made"
-    " can't be used by the first one.",
-    "Give the files back: the hint names the command. Then always use one user.",
-)
-OTHER_OWNER = Problem(
-    "other-owner",
-    "Another user owns the file of a store, and can read and change it.",
-    "Give the file back: the hint names the command.",
-    Severity.ERROR,
-)
-OTHER_USER = Problem(
-    "other-user",
-    "The doctor was run as a user who may not use the workspace. Files that it can't read are not"
-    " checked.",
-    "Run the doctor as the owner: the hint names the command.",
-    Severity.ERROR,
-)
-NOT_WRITABLE = Problem(
-    "not-writable",
-    "`agentlipd up` can't write its log and does not start.",
-    "Make the directory writable for the user who runs the appliance.",
-)
-TOO_LARGE = Problem(
-    "too-large",
-    "The logs use space that the stores may need.",
-    "Delete old files. A start renames a log of more than 10 MiB.",
-)
+TOO_OPEN = Problem("too-open")
+MANY_OPEN = Problem("many-open", hint="agentlip doctor repair --run host.private --yes")
+FOREIGN = Problem("foreign")
+OTHER_OWNER = Problem("other-owner", Severity.ERROR)
+OTHER_USER = Problem("other-user", Severity.ERROR)
+NOT_WRITABLE = Problem("not-writable")
+TOO_LARGE = Problem("too-large")
 CHECKS = (
     Check(
         name="host.private",
         inspects="only the owner can read and change the files in the data directory",
         find=_private,
         repair=_close,
-        reads=_WALK,
         problems=(TOO_OPEN, MANY_OPEN),
     ),
     Check(
         name="host.owner",
         inspects="the files in the data directory belong to the user who runs the appliance",
         find=_owner,
-        reads=_WALK,
         problems=(FOREIGN, OTHER_OWNER, OTHER_USER),
     ),
     Check(
         name="host.logs",
         inspects="the directory of the logs can be written, and is not too large",
         find=_logs,
-        reads="`.agentlip/logs` and the sizes of its files",
         problems=(NOT_WRITABLE, TOO_LARGE),
     ),
 )

@@ -72,35 +72,18 @@ def free_share(connection: sqlite3.Connection) -> float:
 
 
 _REPAIR = "agentlip doctor repair --run host.leftovers"
-INCOMPLETE = Problem(
-    "incomplete",
-    "A program ended before a file was complete. The file has another name until then, so nothing"
-    " reads it.",
-    "`agentlip doctor repair` removes it, after a copy.",
-    Severity.INFO,
-    hint=_REPAIR,
-)
-UNUSED = Problem(
-    "unused",
-    "Rows were removed, and their space stays in the file. It is used again, but it is not"
-    " returned to the disk.",
-    "`agentlip doctor repair` rewrites the file without them, which takes as much space again"
-    " meanwhile.",
-    Severity.INFO,
-    hint="agentlip doctor repair --run store.free-pages",
-)
+INCOMPLETE = Problem("incomplete", Severity.INFO, hint=_REPAIR)
+UNUSED = Problem("unused", Severity.INFO, hint="agentlip doctor repair --run store.free-pages")
 CHECKS = (
     Check(
         name="host.leftovers",
         inspects="no files of interrupted programs are left",
-        reads="the names and ages of files in .agentlip, backups and locks",
         problems=(INCOMPLETE,),
         find=_leftovers,
     ),
     Check(
         name="store.free-pages",
         inspects="no store consists of unused pages by more than a quarter",
-        reads="the header of each store",
         problems=(UNUSED,),
         find=_free_pages,
     ),

@@ -134,69 +134,32 @@ def _unread(context: Context) -> Iterator[Finding]:
         )
 
 
-INVALID = Problem(
-    "invalid",
-    "The file is not valid TOML, or a setting in it is unknown or has an invalid value. A running"
-    " appliance is unaffected, but it can't start again.",
-    "Correct the line or the setting that the message names.",
-    Severity.ERROR,
-)
+INVALID = Problem("invalid", Severity.ERROR)
 CONTRADICTORY = Problem(
-    "contradictory",
-    "Two settings exclude each other, for example a default above its maximum.",
-    "Correct one of them in `agentlip.toml`, then `agentlipd restart`.",
-    hint="correct one of them in agentlip.toml; then agentlipd restart",
+    "contradictory", hint="correct one of them in agentlip.toml; then agentlipd restart"
 )
-ABSURD = Problem(
-    "absurd-limit",
-    "A rate limit is so low that it refuses normal use, so high that it limits nobody, or off on an"
-    " appliance that other machines can reach.",
-    "Correct or remove it in section `[limits]` of `agentlip.toml`, then `agentlipd restart`.",
-    hint="correct [limits] in agentlip.toml; then agentlipd restart",
-)
-FILE_TOO_OPEN = Problem(
-    "too-open",
-    "Any user of this machine can change the settings.",
-    "Remove the permission: `chmod o-w agentlip.toml`.",
-)
-IGNORED = Problem(
-    "ignored",
-    "Another implementation of the hub reads this file. This one doesn't, so its settings have no"
-    " effect.",
-    "Write the settings to `agentlip.toml`, and remove the file.",
-)
-MISSING = Problem(
-    "missing",
-    "The appliance can't start again without this file.",
-    "Create the file, or correct its path in `agentlip.toml`.",
-    Severity.ERROR,
-)
-SECRETS_TOO_OPEN = Problem(
-    "too-open",
-    "Any user of this machine can replace the secret.",
-    "Remove the permission: `chmod o-w FILE`.",
-)
+ABSURD = Problem("absurd-limit", hint="correct [limits] in agentlip.toml; then agentlipd restart")
+FILE_TOO_OPEN = Problem("too-open")
+IGNORED = Problem("ignored")
+MISSING = Problem("missing", Severity.ERROR)
+SECRETS_TOO_OPEN = Problem("too-open")
 CHECKS = (
     Check(
         name="settings.file",
         inspects="every setting in agentlip.toml is known and valid",
         find=_file,
-        reads="the content and mode of `agentlip.toml`",
         problems=(INVALID, CONTRADICTORY, ABSURD, FILE_TOO_OPEN),
     ),
     Check(
         name="settings.unread",
         inspects="there is no settings file of another implementation, which is ignored",
         find=_unread,
-        reads="whether `agentlip.config.ts`, or one with `.mts`, `.cts`, `.js`, `.mjs`, `.cjs` or"
-        " `.json`, exists",
         problems=(IGNORED,),
     ),
     Check(
         name="settings.secrets",
         inspects="the secret files in the settings exist",
         find=_secrets,
-        reads="the files that the settings with names ending in `_file` refer to",
         problems=(MISSING, SECRETS_TOO_OPEN),
     ),
 )

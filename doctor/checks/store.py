@@ -180,134 +180,34 @@ def _check_result(store: str, connection: sqlite3.Connection, pragma: str) -> It
             yield DAMAGED_INDEX.finding(store, sentence)
 
 
-SUSPENDED = Problem(
-    "suspended",
-    "The file was damaged at the start. The routes of its subsystem return 503 `STORE_SUSPENDED`;"
-    " all others work.",
-    "Recover what can be read with the command that the finding names.",
-    Severity.ERROR,
-)
-SUSPECT = Problem(
-    "suspect",
-    "SQLite reported damage while the store was in use. Requests that need it return 503"
-    " `STORAGE_SUSPECT`.",
-    "Check the whole file: `agentlip doctor clear STORE`. It removes the mark if the file is not"
-    " damaged.",
-)
-ENDED = Problem(
-    "ended",
-    "Nothing can be written to this store. The appliance is not ready.",
-    "Restart the appliance: `agentlipd restart`. The log has the reason.",
-    Severity.CRITICAL,
-    hint="agentlipd restart",
-)
-RESTARTING = Problem(
-    "restarting",
-    "The process that writes was replaced several times within half a minute. Writes fail for a"
-    " moment each time.",
-    "The log has the reason: often too little memory, or a damaged file.",
-    Severity.ERROR,
-    hint="agentlipd logs --lines 50",
-)
-DETACHED = Problem(
-    "detached",
-    "The database file, its log or the index of its log was removed or replaced. Writes are"
-    " refused with 503 `STORE_DETACHED`, and the appliance is not ready. Reading works.",
-    "Put the file back if it was moved: writing resumes. Otherwise save it while the appliance"
-    " still has it open: `agentlip backup create`. Then stop the appliance with the command that"
-    " `agentlipd down` names, and restore that backup.",
-    Severity.CRITICAL,
-)
-PAUSED = Problem(
-    "paused",
-    "Writes are refused with 503 `STORAGE_FULL`. Reading works.",
-    "Free disk space. Writing resumes by itself within two seconds.",
-    Severity.ERROR,
-)
+SUSPENDED = Problem("suspended", Severity.ERROR)
+SUSPECT = Problem("suspect")
+ENDED = Problem("ended", Severity.CRITICAL, hint="agentlipd restart")
+RESTARTING = Problem("restarting", Severity.ERROR, hint="agentlipd logs --lines 50")
+DETACHED = Problem("detached", Severity.CRITICAL)
+PAUSED = Problem("paused", Severity.ERROR)
 STALLED = Problem(
-    "stalled",
-    "Writes wait for a slow disk, or for a program that locks the database.",
-    "Look for the program: `fuser -v FILE`.",
-    hint="check for a slow disk, or a program that locks the database: fuser -v FILE",
+    "stalled", hint="check for a slow disk, or a program that locks the database: fuser -v FILE"
 )
-MISSING = Problem(
-    "missing",
-    "The file does not exist, so the appliance refuses to start.",
-    "Put a copy back, or create the store without its data: `agentlipd up --accept-loss STORE`.",
-    Severity.ERROR,
-)
-EMPTY = Problem(
-    "empty",
-    "The file has no bytes. Its data is lost, or in the write-ahead log beside it.",
-    "Don't remove the `-wal` file. Use the command that the finding names.",
-    Severity.ERROR,
-)
-OPENS_DAMAGED = Problem(
-    "damaged",
-    "SQLite can't read the file's first page.",
-    "Use the command that the finding names. Keep the damaged file.",
-    Severity.ERROR,
-)
-UNOPENABLE = Problem(
-    "unopenable",
-    "The file can't be opened now, which says nothing about its content.",
-    "Check its owner and mode, and which program uses it.",
-    Severity.ERROR,
-)
-NEWER = Problem(
-    "newer",
-    "A newer version of this program wrote the file. This version can't open it.",
-    "Install the newer version again.",
-    Severity.ERROR,
-    hint="pip install --upgrade 'agentlip[appliance]'",
-)
+MISSING = Problem("missing", Severity.ERROR)
+EMPTY = Problem("empty", Severity.ERROR)
+OPENS_DAMAGED = Problem("damaged", Severity.ERROR)
+UNOPENABLE = Problem("unopenable", Severity.ERROR)
+NEWER = Problem("newer", Severity.ERROR, hint="pip install --upgrade 'agentlip[appliance]'")
 EDITED = Problem(
-    "edited",
-    "Migrations that were applied to the file differ from those of this program.",
-    "Install the program again, without local changes.",
-    Severity.ERROR,
-    hint="pip install --force-reinstall 'agentlip[appliance]'",
+    "edited", Severity.ERROR, hint="pip install --force-reinstall 'agentlip[appliance]'"
 )
-FOREIGN = Problem(
-    "foreign",
-    "The file is an SQLite database of another program.",
-    "Put the right file back.",
-    Severity.ERROR,
-)
-OLD = Problem(
-    "old",
-    "The file was made by an older or another program.",
-    "Nothing to do: the next start migrates it, after a backup.",
-    Severity.INFO,
-)
-DAMAGED = Problem(
-    "damaged",
-    "Pages of the file are damaged. Requests that read them fail or return wrong rows.",
-    "Stop the appliance, keep the file, and use the command that the finding names.",
-    Severity.ERROR,
-    hint=RESTORE,
-)
-DAMAGED_INDEX = Problem(
-    "damaged-index",
-    "Only indexes of the file are damaged. Requests that use them return wrong rows.",
-    "`agentlip doctor repair --run store.integrity` builds them again.",
-    Severity.ERROR,
-    hint=_REINDEX,
-)
-ORPHANED_ROW = Problem(
-    "orphaned-row",
-    "A row refers to a row that doesn't exist.",
-    "There is no automatic repair. The hint restores a copy; look at both tables first.",
-    Severity.ERROR,
-    hint=RESTORE,
-)
+FOREIGN = Problem("foreign", Severity.ERROR)
+OLD = Problem("old", Severity.INFO)
+DAMAGED = Problem("damaged", Severity.ERROR, hint=RESTORE)
+DAMAGED_INDEX = Problem("damaged-index", Severity.ERROR, hint=_REINDEX)
+ORPHANED_ROW = Problem("orphaned-row", Severity.ERROR, hint=RESTORE)
 CHECKS = (
     Check(
         name="store.suspect",
         inspects="no store was found damaged while in use",
         ready=True,
         find=_suspect,
-        reads="the marks `.agentlip/*.suspect`, and the facts of the running appliance",
         problems=(SUSPENDED, SUSPECT),
     ),
     Check(
@@ -315,7 +215,6 @@ CHECKS = (
         inspects="each store's writer runs, makes progress and has disk space",
         ready=True,
         find=_writer,
-        reads="facts of the running appliance: each store's writer, its queue and its last batch",
         problems=(ENDED, RESTARTING, DETACHED, PAUSED, STALLED),
     ),
     Check(
@@ -323,28 +222,24 @@ CHECKS = (
         inspects="the size of the write-ahead logs",
         ready=True,
         find=find_large_log,
-        reads="the size of each store's write-ahead log",
         problems=(LARGE,),
     ),
     Check(
         name="store.opens",
         inspects="each store's file exists and can be opened",
         find=_opens,
-        reads="the first page of each store's file",
         problems=(MISSING, EMPTY, OPENS_DAMAGED, UNOPENABLE),
     ),
     Check(
         name="store.schema",
         inspects="the schemas are known, and no applied migration was changed",
         find=_schema,
-        reads="the versions and the migrations that each store records",
         problems=(NEWER, EDITED, FOREIGN, OLD),
     ),
     Check(
         name="store.whole",
         inspects="no page of a small store is damaged (SQLite's quick check)",
         find=_quick_check,
-        reads="the pages of stores up to 64 MiB, without comparing indexes with their tables",
         problems=(DAMAGED,),
     ),
     Check(
@@ -353,7 +248,6 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         includes="store.whole",
         find=_integrity,
-        reads="all pages, indexes and foreign keys of each store",
         problems=(DAMAGED, DAMAGED_INDEX, ORPHANED_ROW),
     ),
 )

@@ -9,12 +9,7 @@ from appliance.workspace.datadir import SHARED_STORES
 
 _MIB = 1 << 20
 ERROR_BYTES = 500 * _MIB  # section 6.5 of the hub specification
-LARGE = Problem(
-    "large",
-    "A reader prevents that the log is emptied. Reading becomes slower, and the disk may become"
-    " full.",
-    "Empty it: `agentlip doctor --checkpoint`. If it stays, find the reader: `fuser -v FILE`.",
-)
+LARGE = Problem("large")
 
 
 def log_of(database: Path) -> Path:

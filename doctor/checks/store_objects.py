@@ -116,49 +116,21 @@ def _severity(wanted: SchemaObject) -> Severity:
     return Severity.WARNING if slow else Severity.ERROR
 
 
-HALF_MIGRATED = Problem(
-    "half-migrated",
-    "The record of migrations does not fit the tables, for example after a migration by hand. The"
-    " appliance does not start.",
-    "Restore a copy: the hint names the commands.",
-    Severity.ERROR,
-    hint=RESTORE,
-)
-MISSING = Problem(
-    "missing",
-    "Another program removed a table, index, trigger or view. Without a trigger, rows can be"
-    " changed that must not change; without an index, reads are slow.",
-    "`agentlip doctor repair` creates indexes, triggers and views again. The rows of a missing"
-    " table, or the values of a missing column, are only in a copy: the hint restores one.",
-    Severity.ERROR,
-)
-ALTERED = Problem(
-    "altered",
-    "Another program changed a table, index, trigger or view of this program.",
-    "`agentlip doctor repair` creates indexes, triggers and views again as the migrations made"
-    " them. Tables are not changed: ask whoever added the column.",
-)
-OTHER_TRIGGER = Problem(
-    "foreign-trigger",
-    "Another program made a trigger on a table of this program. It runs with every change of a"
-    " row, and can empty or remove what was just accepted.",
-    "`agentlip doctor repair --run store.objects` removes it, after it saved the store.",
-    hint=_REPAIR,
-)
+HALF_MIGRATED = Problem("half-migrated", Severity.ERROR, hint=RESTORE)
+MISSING = Problem("missing", Severity.ERROR)
+ALTERED = Problem("altered")
+OTHER_TRIGGER = Problem("foreign-trigger", hint=_REPAIR)
 CHECKS = (
     Check(
         name="store.migratable",
         inspects="the next start can migrate every store",
         find=_migratable,
-        reads="the schemas and the recorded migrations of all stores",
         problems=(HALF_MIGRATED,),
     ),
     Check(
         name="store.objects",
         inspects="every table, index, trigger and view is as the migrations made it",
         find=_objects,
-        reads="the schemas of all stores (`sqlite_schema`), and the migrations of this program,"
-        " which it runs in memory",
         problems=(MISSING, ALTERED, OTHER_TRIGGER),
     ),
 )

@@ -85,73 +85,30 @@ def _digests(store: str) -> bool:
     return bool(declaration_of(store).digests)
 
 
-MISSING = Problem(
-    "missing",
-    "A store or secret that this workspace had is gone, so the appliance refuses to start.",
-    "Put a copy back, or accept the loss: `agentlipd up --accept-loss NAME`.",
-    Severity.ERROR,
-)
-FOREIGN = Problem(
-    "foreign",
-    "The file belongs to another workspace.",
-    "Put the right file back, or accept the loss: `agentlipd up --accept-loss NAME`.",
-    Severity.ERROR,
-)
-BEHIND = Problem(
-    "behind",
-    "The hub lacks events that were given out, so acknowledged messages are gone and"
-    " the appliance refuses to start. An older file was put back, its write-ahead log"
-    " was removed or damaged, or the power failed with"
-    ' `store.synchronous = "NORMAL"`.',
-    "Put the right file back with its log, restore a newer backup, or accept the loss: `agentlipd"
-    " up --accept-loss hub` begins a new epoch and gives no id out twice.",
-    Severity.ERROR,
-)
-ACCEPTED_LOSS = Problem(
-    "accepted-loss",
-    "An operator accepted that data of the store is lost.",
-    "Nothing to do.",
-    Severity.INFO,
-)
-CHANGED = Problem(
-    "changed",
-    "Somebody changed the rows with SQL, so a token or member may have rights that nobody granted,"
-    " or none. An older version of this program leaves no digest either.",
-    "Compare `agentlip token list` and `agentlip mesh members MESH` with what you granted, and"
-    " revoke or restore what is wrong. Then accept the rows: `agentlip doctor clear STORE`, while"
-    " the appliance is stopped.",
-    Severity.ERROR,
-)
-IGNORED_FRAMES = Problem(
-    "ignored-frames",
-    "SQLite reads a write-ahead log up to the first damaged frame. Commits behind it were"
-    " acknowledged, and the next start removes them.",
-    "Recover the store before the next start: the hint names the command.",
-    Severity.ERROR,
-)
+MISSING = Problem("missing", Severity.ERROR)
+FOREIGN = Problem("foreign", Severity.ERROR)
+BEHIND = Problem("behind", Severity.ERROR)
+ACCEPTED_LOSS = Problem("accepted-loss", Severity.INFO)
+CHANGED = Problem("changed", Severity.ERROR)
+IGNORED_FRAMES = Problem("ignored-frames", Severity.ERROR)
 LOST = {problem.name: problem for problem in (MISSING, FOREIGN, BEHIND)}
 CHECKS = (
     Check(
         name="store.record",
         inspects="no store or secret of this workspace is missing, foreign or older than it was",
         find=_record,
-        reads="`.agentlip/stores.json`, its copy in `auth.sqlite3`, the id of each store, and the"
-        " newest event id in `.agentlip/newest-event` and in the hub",
         problems=(*LOST.values(), ACCEPTED_LOSS),
     ),
     Check(
         name="store.rows",
         inspects="no other program changed tokens or members of meshes",
         find=_rows,
-        reads="the tokens in `auth.sqlite3`, the members in `broker.sqlite3`, and the digests that"
-        " each change by this program leaves in `meta`",
         problems=(CHANGED,),
     ),
     Check(
         name="store.log",
         inspects="every commit in the write-ahead logs of a stopped appliance can be read",
         find=_unread,
-        reads="the frames and checksums of each store's write-ahead log, at most 64 MiB",
         problems=(IGNORED_FRAMES,),
     ),
 )

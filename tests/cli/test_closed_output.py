@@ -14,7 +14,6 @@ COMMANDS = (
     ("agentlip", "version"),
     ("agentlip", "doctor", "--json"),
     ("agentlip", "doctor", "list", "--workspace", "."),
-    ("agentlip", "doctor", "explain", "host.disk"),
     ("agentlip", "token", "list"),
     ("agentlipd", "install-service", "--print"),
 )

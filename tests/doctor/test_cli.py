@@ -169,9 +169,6 @@ def test_list_says_which_check_all_runs_instead() -> None:
     rows = {row["name"]: row for row in json.loads(doctor(None, "list", "--json").stdout)}
     assert rows["store.whole"]["included_in"] == "store.integrity"
     assert rows["store.integrity"]["includes"] == "store.whole"
-    text = doctor(None, "explain", "export").stdout
-    assert "cheap; --all runs export.content instead" in text
-    assert "--all leaves out export.segments, which it includes" in text
 
 
 def test_list_needs_no_workspace() -> None:
@@ -182,18 +179,7 @@ def test_list_needs_no_workspace() -> None:
     assert rows[0]["problems"] == ["read-only", "full", "paused", "low"]
 
 
-def test_explain_describes_a_check_and_each_of_a_group() -> None:
-    text = doctor(None, "explain", "store.opens").stdout
-    assert text.startswith("store.opens: each store's file exists")
-    assert "    unopenable\n" in text
-    explained = json.loads(doctor(None, "explain", "hub", "--json").stdout)
-    names = [check.name for check in run.CHECKS if check.group == "hub"]
-    assert [each["name"] for each in explained] == names
-    problem = explained[0]["problems"][0]
-    assert problem.keys() == {"name", "means", "remedy", "severity", "hint"}
-
-
-@pytest.mark.parametrize("arguments", [["explain"], ["--run"], ["check", "--group"]])
+@pytest.mark.parametrize("arguments", [["--run"], ["check", "--group"]])
 def test_unknown_check_is_refused_with_similar_names(
     workspace: WorkspaceFixture, arguments: list[str]
 ) -> None:

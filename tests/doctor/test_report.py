@@ -89,13 +89,6 @@ def test_notes_are_shown_but_not_in_a_quiet_report() -> None:
     assert text(noted, quiet=True) == []
 
 
-def test_explanation_has_every_problem_of_the_check() -> None:
-    for check in CHECKS:
-        lines = report.as_explanations([check])
-        assert {f"    {problem.name}" for problem in check.problems} - set(lines) == set()
-        assert max(map(len, lines)) <= 120
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

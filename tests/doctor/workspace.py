@@ -125,7 +125,7 @@ class WorkspaceFixture:
 
 def assert_declared(outcome: CheckOutcome) -> None:
     """Every finding names a problem that its check declares, so that its page describes it."""
-    own = {problem.name for problem in (*check(outcome.check).problems, *COMMON_PROBLEMS)}
+    own = {problem.name for problem in check(outcome.check).problems} | {*COMMON_PROBLEMS}
     assert {finding.problem for finding in outcome.findings} - own == set(), outcome.check
 
 

@@ -216,7 +216,6 @@ def _rest(run: Recorder) -> None:
     run("agentlip doctor check")
     run("agentlip config show", "http.port")
     run("agentlip doctor list")
-    run("agentlip doctor explain", "store")
     run("agentlip doctor clear", "hub")
     run("agentlip doctor repair", "--dry-run")
     run("agentlip doctor repair rebuild", "indexes", "--dry-run")

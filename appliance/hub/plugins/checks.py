@@ -87,48 +87,17 @@ def _plugins(live: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return plugins
 
 
-UNUSABLE = Problem(
-    "unusable",
-    "The module can't be read. The plugin is left out; if it is required, the appliance won't"
-    " start.",
-    "Correct the path or the module.",
-    hint="see docs/how-to/plugins.md",
-)
-BROKEN = Problem(
-    "broken",
-    "The plugin can't run. Messages wait for it in the log.",
-    "See why: `agentlip plugin list`.",
-    hint=LIST,
-)
-PAUSED = Problem(
-    "paused",
-    "The plugin keeps failing and is retried later.",
-    "See why: `agentlip plugin list`.",
-    hint=LIST,
-)
-BEHIND = Problem(
-    "behind",
-    "The plugin processes events more slowly than they arrive.",
-    "See its lag: `agentlip plugin list`.",
-    hint=LIST,
-)
-ROOT = Problem(
-    "root",
-    "The plugin could read and change everything on this machine.",
-    "Use a Python that other users can read, so that the plugin can run as user 65534.",
-    hint=OTHER_PYTHON,
-)
-NOT_ISOLATED = Problem(
-    "not-isolated",
-    "A plugin with an error or a bad intention could do what the finding lists.",
-    "Use a kernel with Landlock and install libseccomp.",
-)
+UNUSABLE = Problem("unusable", hint="see docs/how-to/plugins.md")
+BROKEN = Problem("broken", hint=LIST)
+PAUSED = Problem("paused", hint=LIST)
+BEHIND = Problem("behind", hint=LIST)
+ROOT = Problem("root", hint=OTHER_PYTHON)
+NOT_ISOLATED = Problem("not-isolated")
 CHECKS = (
     Check(
         name="plugins.modules",
         inspects="the modules of plugins exist and are readable",
         find=_modules,
-        reads="the section `[plugins]` of `agentlip.toml`, and the modules that it names",
         problems=(UNUSABLE,),
     ),
     Check(
@@ -136,7 +105,6 @@ CHECKS = (
         inspects="plugins in use can run and keep up with the log",
         find=_working,
         ready=True,
-        reads="facts of the running appliance: the state of each plugin",
         problems=(BROKEN, PAUSED, BEHIND),
     ),
     Check(
@@ -144,7 +112,6 @@ CHECKS = (
         inspects="plugin processes are isolated, as tested at their last start",
         find=_shut_in,
         ready=True,
-        reads="facts of the running appliance: what each plugin's process was able to do in a test",
         problems=(ROOT, NOT_ISOLATED),
     ),
 )

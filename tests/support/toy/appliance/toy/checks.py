@@ -27,12 +27,11 @@ def _trim(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
         yield change(context, finding, "trim-notes", "trim the notes", "toy")
 
 
-BLANKS = Problem("blanks", "A note ends with blanks.", "A repair removes them.")
+BLANKS = Problem("blanks")
 CHECKS = (
     Check(
         name="toy.blanks",
         inspects="no note ends with blanks",
-        reads="all notes",
         problems=(BLANKS,),
         find=find_rows(
             "toy",
@@ -48,8 +47,7 @@ CHECKS = (
     Check(
         name="toy.room",
         inspects="there is room for notes",
-        reads="all notes",
-        problems=(Problem("full", "No note can be added.", "Remove a note."),),
+        problems=(Problem("full"),),
         find=_full,
     ),
 )
