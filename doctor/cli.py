@@ -1,4 +1,4 @@
-"""The commands of `agentlip doctor`: check (the default), list and clear.
+"""The commands of `agentlip doctor`: the checks themselves (without a command), list and clear.
 
 Exit codes: 0 no problems, 1 warnings (with --strict), 2 errors, 3 the checks could not run.
 """
@@ -18,7 +18,6 @@ from doctor.cli_options import (
     AllFlag,
     GroupFlag,
     JsonFlag,
-    NagiosFlag,
     QuietFlag,
     RunFlag,
     StrictFlag,
@@ -33,8 +32,7 @@ from doctor.cli_repair import DryRunFlag, YesFlag
 
 app = typer.Typer(
     help="Check the workspace and its hub for problems.\n\n"
-    "Exit codes: 0 no problems, 1 warnings (with --strict), 2 errors, 3 could not run.\n"
-    "With --nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
+    "Exit codes: 0 no problems, 1 warnings (with --strict), 2 errors, 3 could not run.",
     rich_markup_mode=None,
     add_completion=False,
     name="doctor",
@@ -60,7 +58,6 @@ def bare(
     strict: StrictFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
-    nagios: NagiosFlag = False,
     checkpoint: Annotated[
         bool, typer.Option("--checkpoint", help="Checkpoint the write-ahead logs first.")
     ] = False,
@@ -74,7 +71,7 @@ def bare(
     if ctx.invoked_subcommand is not None:
         return
     # Read from ctx:
-    del only, group, everything, strict, quiet, verbose, nagios, dry_run, yes
+    del only, group, everything, strict, quiet, verbose, dry_run, yes
     if repairs:
         cli_repair.perform(ctx, workspace, as_json)
     if checkpoint:
@@ -84,25 +81,6 @@ def bare(
             if path.exists() and not datadir.suspect_file(name).exists():
                 left = fold_log(path)
                 typer.echo(f"{name}: {left} bytes are left in the write-ahead log", err=True)
-    raise typer.Exit(cli_check.perform(ctx))
-
-
-@app.command()
-@report_failure
-def check(
-    ctx: typer.Context,
-    workspace: WorkspaceFlag = None,
-    as_json: JsonFlag = False,
-    only: RunFlag = None,
-    group: GroupFlag = None,
-    everything: AllFlag = False,
-    strict: StrictFlag = False,
-    quiet: QuietFlag = False,
-    verbose: VerboseFlag = False,
-    nagios: NagiosFlag = False,
-) -> None:
-    """Check the workspace and its hub for problems. This is the default."""
-    del workspace, as_json, only, group, everything, strict, quiet, verbose, nagios
     raise typer.Exit(cli_check.perform(ctx))
 
 

@@ -7,7 +7,7 @@ import typer
 from appliance.checks.check import Check, Cost
 from appliance.cli_support import ProgressLine
 from appliance.kernel.clock import SystemClock
-from doctor import nagios, report, run
+from doctor import report, run
 from doctor.checks import CHECKS
 from doctor.cli_options import datadir_of, flags_of, is_json, names_in, settings_of
 
@@ -21,13 +21,8 @@ def perform(ctx: typer.Context) -> int:
     settings, off = settings_of(datadir)
     with run.context_outside(datadir, settings, SystemClock(), off) as context:
         facts = report.facts_of(context)
-        shown = progress_of(checks, wanted=not given("nagios"))
-        outcomes = run.examine(context, checks, shown)
+        outcomes = run.examine(context, checks, progress_of(checks))
         ProgressLine.clear()
-        if given("nagios"):
-            text, code = nagios.line(context, outcomes)
-            typer.echo(text)
-            return code
     result = report.report(facts, outcomes)
     if is_json(ctx, ctx.params.get("as_json", False)):
         typer.echo(report.as_json(result))
@@ -38,9 +33,9 @@ def perform(ctx: typer.Context) -> int:
     return run.exit_code(outcomes, bool(given("strict")))
 
 
-def progress_of(checks: tuple[Check, ...], *, wanted: bool = True) -> Callable[[Check], None]:
+def progress_of(checks: tuple[Check, ...]) -> Callable[[Check], None]:
     """Shows on a terminal which check runs."""
-    line = ProgressLine(SystemClock(), wanted)
+    line = ProgressLine(SystemClock())
     numbers = {check.name: number for number, check in enumerate(checks, 1)}
 
     def show(check: Check) -> None:

@@ -17,7 +17,7 @@ from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ownership import user_name
 from appliance.roles import RolesSettings
 from appliance.workspace.datadir import DataDir, discover
-from doctor import nagios, run
+from doctor import run
 from doctor.clear import StillDamaged
 
 WorkspaceFlag = Annotated[
@@ -46,12 +46,6 @@ QuietFlag = Annotated[bool, typer.Option("--quiet", help="Print only problems.")
 VerboseFlag = Annotated[
     bool, typer.Option("--verbose", help="Print every check and how long it took.")
 ]
-NagiosFlag = Annotated[
-    bool,
-    typer.Option(
-        "--nagios", help="Print one line and exit as a Nagios plugin: 0, 1, 2 or 3 (unknown)."
-    ),
-]
 
 
 class _DoctorSections(msgspec.Struct, frozen=True):
@@ -71,9 +65,6 @@ def report_failure(command: Callable[..., None]) -> Callable[..., None]:
         except BrokenPipeError:
             raise OutputClosed from None
         except (ApplianceError, OSError) as error:
-            if option(ctx, "nagios", given.get("nagios")):
-                typer.echo(nagios.unknown(getattr(error, "message", None) or str(error)))
-                raise typer.Exit(nagios.UNKNOWN) from error
             failure = error if isinstance(error, ApplianceError) else ApplianceError(str(error))
             tell(failure, is_json(ctx, given.get("as_json", False)))
             damaged = isinstance(error, StillDamaged)
@@ -112,7 +103,7 @@ def settings_of(datadir: DataDir) -> tuple[DoctorSettings, frozenset[str]]:
 
 def option(ctx: typer.Context, name: str, given: Any = None) -> Any:
     """The value of an option, given here or before one of the words in front of it, as in
-    `agentlip --json doctor` and `agentlip doctor --json check`."""
+    `agentlip --json doctor` and `agentlip doctor --json list`."""
     parent = ctx.parent
     while not given and parent is not None:
         given, parent = parent.params.get(name), parent.parent

@@ -1,7 +1,7 @@
 """The doctor's report for clients of the running appliance, made by a child process.
 
 Checks open stores and read files, which would block the event loop, so a child runs
-`python -m doctor check --json`: the same command, and so the same verdict, as in a terminal.
+`python -m doctor --json`: the same command, and so the same verdict, as in a terminal.
 """
 
 import os
@@ -123,7 +123,7 @@ class Verdicts:
     def _check(self) -> report.DoctorReport | str:
         workspace = str(self._datadir.workspace.absolute())
         done = subprocess_runner.run(
-            [sys.executable, "-m", __package__, "check", "--json", "--workspace", workspace],
+            [sys.executable, "-m", __package__, "--json", "--workspace", workspace],
             b"",
             {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             folder=Path(workspace),

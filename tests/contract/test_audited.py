@@ -64,7 +64,7 @@ REQUESTS_AND_READS = {
 OTHERS = {
     "agentlip version", "agentlip init", "agentlip status", "agentlip ui", "agentlip listen",
     "agentlip search", "agentlip re-enrich", "agentlip re-extract", "agentlip upgrade",
-    "agentlip doctor bundle", "agentlip doctor check", "agentlip doctor list",
+    "agentlip doctor bundle", "agentlip doctor list",
     "agentlip doctor repair rebuild", "agentlip doctor repair salvage",
     "agentlip mesh create", "agentlip mesh list", "agentlip mesh update", "agentlip mesh keygen",
     "agentlip mesh add-member", "agentlip mesh members", "agentlip mesh rename-member",

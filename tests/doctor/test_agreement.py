@@ -1,4 +1,4 @@
-"""`/-/ready`, `GET /api/v1/doctor`, `agentlip doctor check` and the metrics never disagree."""
+"""`/-/ready`, `GET /api/v1/doctor`, `agentlip doctor` and the metrics never disagree."""
 
 import io
 import sqlite3
@@ -144,7 +144,7 @@ def test_running_appliance_says_the_same_everywhere(hub: ServedHub, name: str) -
     try:
         served = client.get("/api/v1/doctor").body
         printed = agentlip(
-            "doctor", "check", "--json", "--workspace", str(hub.workspace), cwd=hub.workspace
+            "doctor", "--json", "--workspace", str(hub.workspace), cwd=hub.workspace
         ).json
         ready = client.get("/-/ready").body["findings"]
     finally:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -58,24 +57,6 @@ def test_healthy_workspace_prints_groups_and_a_summary(
     assert any(line.startswith("Events:") and "last 4 at 2026" in line for line in lines)
     assert lines[-1] == f"Summary: 0 warnings, 0 errors ({len(run.select([], False))} checks)"
     assert all(line.startswith("[ok]") for line in lines if line.startswith("["))
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [("check",), ("check", "--quiet"), ("--json",), ("--json", "check"), ("check", "--json")],
-)
-def test_check_is_what_the_bare_command_does(
-    workspace: WorkspaceFixture, arguments: tuple[str, ...]
-) -> None:
-    workspace.data.unread_settings_file.write_text("")
-    bare = tuple(word for word in arguments if word != "check")
-    results = [doctor(workspace, *words) for words in (bare, arguments)]
-    if "--json" in arguments:
-        texts = [re.sub(r'"seconds":[\d.]+', "", result.stdout) for result in results]
-    else:
-        texts = [result.stdout for result in results]
-    assert texts[0] == texts[1] != ""
-    assert doctor(workspace, "--strict", "check").exit_code == 1
 
 
 def test_verbose_prints_every_check(workspace: WorkspaceFixture) -> None:
@@ -179,7 +160,7 @@ def test_list_needs_no_workspace() -> None:
     assert rows[0]["problems"] == ["read-only", "full", "paused", "low"]
 
 
-@pytest.mark.parametrize("arguments", [["--run"], ["check", "--group"]])
+@pytest.mark.parametrize("arguments", [["--run"], ["--group"]])
 def test_unknown_check_is_refused_with_similar_names(
     workspace: WorkspaceFixture, arguments: list[str]
 ) -> None:

@@ -213,7 +213,6 @@ def _rest(run: Recorder) -> None:
     run("agentlip init")
     run("agentlip doctor")
     run("agentlip ui", "--print")
-    run("agentlip doctor check")
     run("agentlip config show", "http.port")
     run("agentlip doctor list")
     run("agentlip doctor clear", "hub")

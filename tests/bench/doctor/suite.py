@@ -22,12 +22,12 @@ EVERY_SECONDS = 5.0  # a monitoring program that asks often
 
 
 class Checked:
-    """One run of `python -m doctor check`: its seconds as a process, and its report."""
+    """One run of `python -m doctor`: its seconds as a process, and its report."""
 
     def __init__(self, workspace: Path, *flags: str) -> None:
         began = NOW()
         done = subprocess.run(
-            [sys.executable, "-m", "doctor", "check", "--json", "--workspace", str(workspace),
+            [sys.executable, "-m", "doctor", "--json", "--workspace", str(workspace),
              *flags],
             cwd=ROOT, env=environment(), capture_output=True, check=False,
         )  # fmt: skip
