@@ -95,7 +95,7 @@ from appliance.web.settings import HttpSettings
 from appliance.web.webhook_caller import CONNECT_SECONDS, REPLY_SECONDS, WebhookCaller
 from appliance.workspace import epochs
 from doctor.rebuilds import Rebuilds
-from doctor.settings_view import effective
+from doctor.settings_view import view
 from doctor.subsystem import DoctorNeeds, DoctorSubsystem
 
 ROLE_PATHS = RolePaths(
@@ -143,7 +143,7 @@ def doctor_of(host: Host, parts: Sequence[Subsystem]) -> DoctorSubsystem:
         return Store(name, path, settings, host.clock, host.log)
 
     rebuilds = Rebuilds(opened, enabled, open_store, host.clock, host.log)
-    settings = effective(host.settings_file, os.environ, host.settings)
+    settings = view(host.settings_file, os.environ, host.settings)
     return DoctorSubsystem(host, DoctorNeeds(rebuilds, settings))
 
 

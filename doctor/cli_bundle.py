@@ -21,8 +21,6 @@ from doctor.cli_options import (
     settings_of,
 )
 
-BUNDLE_LOG_BYTES = 1024 * 1024  # newest bytes of each log file in a support bundle
-
 
 @report_failure
 def bundle(
@@ -30,12 +28,6 @@ def bundle(
     out: Annotated[
         Path | None,
         typer.Option("--out", help="The new file (default: agentlip-bundle-TIME.tar.gz here)."),
-    ] = None,
-    logs_bytes: Annotated[
-        int | None,
-        typer.Option(
-            "--logs-bytes", min=0, help="Newest bytes of each log (default: the setting)."
-        ),
     ] = None,
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
@@ -53,19 +45,15 @@ def bundle(
     clock = SystemClock()
     stamp = iso(clock.now_ms()).replace(":", "").replace("-", "").partition(".")[0]
     target = out or Path(f"agentlip-bundle-{stamp}.tar.gz")
-    log_bytes = BUNDLE_LOG_BYTES if logs_bytes is None else logs_bytes
     shown = progress_of(CHECKS)
-    manifest = support_bundle.make(datadir, settings, clock, off, target, log_bytes, shown)
+    made = support_bundle.make(datadir, settings, clock, off, target, shown)
     ProgressLine.clear()
     if is_json(ctx, as_json):
-        typer.echo(report.as_json({"file": str(target.absolute()), "manifest": manifest}))
+        typer.echo(report.as_json(made))
         return
-    typer.echo(f"Support bundle: {target.absolute()}")
-    for file in manifest.files:
-        typer.echo(f"  {file.name}: {file.bytes} bytes")
-    for name, why in manifest.left_out.items():
+    typer.echo(f"Support bundle: {made.file}")
+    for file in made.files:
+        typer.echo(f"  {file}")
+    for name, why in made.left_out.items():
         typer.echo(f"  left out: {name} ({why})")
-    for what, count in manifest.redacted.items():
-        if count:
-            typer.echo(f"  taken out: {what} ({count})")
     typer.echo("Read it before you send it: tar -xzf FILE")

@@ -77,9 +77,9 @@ def _of_next_start(session: Session) -> dict[str, Any]:
     from appliance.kernel import config
     from appliance.settings import Settings
     from doctor.cli_options import datadir_of
-    from doctor.settings_view import effective
+    from doctor.settings_view import view
 
     file = datadir_of(session.workspace).settings_file
     settings = config.load(Settings, file, os.environ)
-    shown: dict[str, Any] = msgspec.to_builtins(effective(file, os.environ, settings).settings)
+    shown: dict[str, Any] = msgspec.to_builtins(view(file, os.environ, settings).settings)
     return shown

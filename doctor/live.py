@@ -60,7 +60,7 @@ def off_of(numbers: Mapping[str, float]) -> frozenset[str]:
 
 def ask(datadir: DataDir, server: ServerFile, seconds_max: float) -> ReadyResponse:
     """Asks the appliance named in `server.json`. Raises NotAnswering."""
-    status, body = _get(datadir, server, "/-/ready", seconds_max, _BODY_BYTES_MAX)
+    status, body = _get(datadir, server, "/-/ready", seconds_max)
     try:
         ready = msgspec.json.decode(body, type=ReadyResponse)
     except msgspec.DecodeError as error:
@@ -72,17 +72,7 @@ def ask(datadir: DataDir, server: ServerFile, seconds_max: float) -> ReadyRespon
     return ready
 
 
-def read_metrics(datadir: DataDir, server: ServerFile, seconds_max: float, limit: int) -> str:
-    """The text of `/metrics`, at most `limit` bytes. Raises NotAnswering."""
-    status, body = _get(datadir, server, "/metrics", seconds_max, limit)
-    if status != 200:
-        raise NotAnswering(f"port {server.port} returned {status} for /metrics")
-    return body.decode("utf-8", "replace")
-
-
-def _get(
-    datadir: DataDir, server: ServerFile, path: str, seconds_max: float, limit: int
-) -> tuple[int, bytes]:
+def _get(datadir: DataDir, server: ServerFile, path: str, seconds_max: float) -> tuple[int, bytes]:
     """Status and body. Asks only on this machine's loopback."""
     endpoint = discovery.endpoint_of(server, datadir.read_token())
     if endpoint.host not in _LOOPBACK:
@@ -90,6 +80,6 @@ def _get(
     if not 0 < server.port < 65_536:
         raise NotAnswering("server.json has no port")
     try:
-        return discovery.fetch(endpoint, path, seconds_max, limit)
+        return discovery.fetch(endpoint, path, seconds_max, _BODY_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
         raise NotAnswering(f"port {server.port}: {error or type(error).__name__}") from error

@@ -4,20 +4,17 @@ Numbers, switches, and words from a fixed set are shown, texts that people wrote
 operator. Lists of structs can have secrets in them, so they are always replaced by their kind.
 """
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from appliance.kernel.config import PREFIX
-from appliance.kernel.ownership import read_regular
+from appliance.kernel import config
 from appliance.settings import Settings
 
 DEFAULT, FILE, ENVIRONMENT = "default", "agentlip.toml", "environment"
 COMMAND_LINE = "command line"
-_FILE_BYTES_MAX = 1024 * 1024
 
 
 class SettingView(msgspec.Struct, frozen=True):
@@ -29,83 +26,36 @@ class SettingView(msgspec.Struct, frozen=True):
 
 
 class SettingsView(msgspec.Struct, frozen=True):
-    """unknown  keys that no setting has, by origin; their names are not shown
-    error    why agentlip.toml can't be read; empty if it can or does not exist
-    """
-
     settings: dict[str, SettingView]
-    unknown: dict[str, int]
-    error: str = ""
 
 
-def effective(file: Path, environment: Mapping[str, str], settings: msgspec.Struct) -> SettingsView:
-    """The view for the operator of a process that has these settings. What neither the file nor the
-    environment explains was given on the command line."""
-    shown, raw = view(file, environment)
-    sources = {FILE: _flat(raw[0]), ENVIRONMENT: raw[1]}
-    current = _flat(msgspec.to_builtins(settings))
-    for path, field in _fields():
-        origin = shown.settings[path].origin
-        given = sources.get(origin, {}).get(path, _default(field))
-        if msgspec.to_builtins(msgspec.convert(given, field.type)) != current[path]:
-            origin = COMMAND_LINE
-        shown.settings[path] = _view(field, current[path], origin, texts=True)
-    return shown
-
-
-def view(file: Path, environment: Mapping[str, str]) -> tuple[SettingsView, list[dict[str, Any]]]:
-    """The view, and the given values with their names, in which secrets are looked for."""
-    written, error = _read(file)
-    from_environment: dict[str, Any] = {}
-    unknown = dict.fromkeys((FILE, ENVIRONMENT), 0)
-    for name, text in environment.items():
-        if name.startswith(PREFIX) and "__" in name:
-            from_environment[name[len(PREFIX) :].lower().replace("__", ".", 1)] = _from_text(text)
-    fields = dict(_fields())
-    settings = {}
-    for path, field in fields.items():
-        section, _, name = path.partition(".")
-        values = written.get(section)
-        if path in from_environment:
-            settings[path] = _view(field, from_environment[path], ENVIRONMENT)
-        elif isinstance(values, dict) and name in values:
-            settings[path] = _view(field, values[name], FILE)
-        else:
-            settings[path] = _view(field, _default(field), DEFAULT)
-    unknown[ENVIRONMENT] = len(from_environment.keys() - fields.keys())
-    for section, values in written.items():
-        names = values if isinstance(values, dict) else {"": values}
-        unknown[FILE] += sum(f"{section}.{name}" not in fields for name in names)
-    return SettingsView(settings, unknown, error), [written, from_environment]
-
-
-def texts_of(shown: SettingsView, given: Any) -> set[str]:
-    """The texts and the unknown names in given settings that the view does not show."""
-    known = {part for path in shown.settings for part in path.split(".")}
-    known |= {
-        setting.value for setting in shown.settings.values() if isinstance(setting.value, str)
+def view(
+    file: Path, environment: Mapping[str, str], settings: msgspec.Struct, *, texts: bool = True
+) -> SettingsView:
+    """The settings of a process, by name. What neither the file nor the environment explains was
+    given on the command line. `texts`: also those that people wrote. Raises BadSettings."""
+    given_by_variables = config.read_environment(environment)
+    sources = {
+        ENVIRONMENT: {".".join(names): value for names, value in given_by_variables},
+        FILE: _flatten(config.read_toml(file) if file.exists() else {}),
     }
-    return _words_in(given) - known
+    current = _flatten(msgspec.to_builtins(settings))
+    shown = {}
+    for name, field in _fields():
+        origin = next((source for source, given in sources.items() if name in given), DEFAULT)
+        given = sources[origin][name] if origin in sources else _default(field)
+        if msgspec.to_builtins(msgspec.convert(given, field.type)) != current[name]:
+            origin = COMMAND_LINE
+        shown[name] = _view(field, current[name], origin, texts=texts)
+    return SettingsView(shown)
 
 
-def _words_in(given: Any) -> set[str]:
-    if isinstance(given, str):
-        return {given}
-    if isinstance(given, Mapping):
-        names = {part for name in given for part in str(name).split(".")}
-        return names.union(*map(_words_in, given.values()))
-    return set().union(*map(_words_in, given)) if isinstance(given, list) else set()
-
-
-def _read(file: Path) -> tuple[dict[str, Any], str]:
-    if not file.exists():
-        return {}, ""
-    try:
-        return tomllib.loads(read_regular(file, _FILE_BYTES_MAX).decode()), ""
-    except (OSError, UnicodeDecodeError) as error:
-        return {}, type(error).__name__
-    except tomllib.TOMLDecodeError as error:
-        return {}, str(error).rpartition("(")[2].rstrip(")")  # the position, not the text
+def words_in(shown: SettingsView) -> set[str]:
+    """The names of all settings, and the texts that the view shows."""
+    names = {word for name, _ in _fields() for word in (name, *name.split("."))}
+    return names.union(
+        setting.value for setting in shown.settings.values() if isinstance(setting.value, str)
+    )
 
 
 def _fields() -> list[tuple[str, msgspec.structs.FieldInfo]]:
@@ -116,7 +66,7 @@ def _fields() -> list[tuple[str, msgspec.structs.FieldInfo]]:
     ]
 
 
-def _flat(sections: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten(sections: Mapping[str, Any]) -> dict[str, Any]:
     return {
         f"{section}.{name}": value
         for section, values in sections.items()
@@ -130,19 +80,14 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return None if field.default is msgspec.NODEFAULT else field.default
 
 
-def _view(
-    field: msgspec.structs.FieldInfo, value: Any, origin: str, *, texts: bool = False
-) -> SettingView:
+def _view(field: msgspec.structs.FieldInfo, value: Any, origin: str, *, texts: bool) -> SettingView:
     if value is None or isinstance(value, bool | int | float) or (texts and _is_text(value)):
         return SettingView(value, origin)
-    if isinstance(value, str) and (value == _default(field) or value in _words(field.type)):
-        return SettingView(value, origin)
     if isinstance(value, str):
+        if value == _default(field) or value in _words(field.type):
+            return SettingView(value, origin)
         return SettingView(None, origin, "path" if field.name.endswith("_file") else "text")
-    try:
-        return SettingView(None, origin, f"{type(value).__name__} of {len(value)}")
-    except TypeError:
-        return SettingView(None, origin, type(value).__name__)
+    return SettingView(None, origin, f"{type(value).__name__} of {len(value)}")
 
 
 def _is_text(value: Any) -> bool:
@@ -156,10 +101,3 @@ def _words(kind: Any) -> set[Any]:
     if get_origin(kind) is Literal:
         return set(get_args(kind))
     return {word for inner in get_args(kind) for word in _words(inner)}
-
-
-def _from_text(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text.encode())
-    except msgspec.DecodeError:
-        return text

@@ -9,7 +9,7 @@ which `secret()` reads.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -52,9 +52,8 @@ def load(
     Raises BadSettings with the path of the first wrong or unknown key.
     """
     merged = read_toml(file) if file is not None and file.exists() else {}
-    for name, text in sorted(environment.items()):
-        if name.startswith(PREFIX) and "__" in name:
-            _put(merged, name[len(PREFIX) :].lower().split("__"), _from_text(text))
+    for names, value in read_environment(environment):
+        _put(merged, names, value)
     for path, value in (flags or {}).items():
         if value is not None:
             _put(merged, path.split("."), value)
@@ -67,6 +66,13 @@ def load(
         if isinstance(section, ValidatedSection):
             section.check_given(given)
     return settings
+
+
+def read_environment(environment: Mapping[str, str]) -> Iterator[tuple[list[str], Any]]:
+    """The values that variables name, each with section and field, whether these are known."""
+    for name, text in sorted(environment.items()):
+        if name.startswith(PREFIX) and "__" in name:
+            yield name[len(PREFIX) :].lower().split("__"), _from_text(text)
 
 
 def secret(path: str) -> str:

@@ -128,7 +128,6 @@ const VIEWS = {
   },
   settings: {
     title: "Settings", what: "settings", seconds: 0, read: () => get("/api/v1/settings"),
-    facts: (data) => [["Unknown names", Object.entries(data.unknown).map(([origin, count]) => `${origin}: ${count}`).join(", ")], ...(data.error ? [["File", mark(data.error, "bad")]] : [])],
     rows: (data) => Object.entries(data.settings).map(([name, row]) => ({ name, ...row })), key: (row) => row.name, empty: "No settings.",
     columns: [["Setting", (row) => row.name], ["Value", (row) => (row.kind ? `(${row.kind})` : JSON.stringify(row.value)), (value) => html`<code>${value}</code>`],
       ["From", (row) => row.origin, (value) => (value === "default" ? html`<span class="soft">${value}</span>` : html`<strong>${value}</strong>`)]],
