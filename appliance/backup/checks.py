@@ -22,7 +22,7 @@ from appliance.workspace.datadir import SHARED_STORES, STORES
 
 CREATE = "agentlip backup create"
 VERIFY = "agentlip backup verify --latest"
-SCHEDULE = "agentlip backup schedule"
+PRUNE = "agentlip backup prune"
 FILES_MAX = 10_000  # sizes of files that one check compares
 _MIB = 1024 * 1024
 
@@ -206,19 +206,18 @@ def _space(context: Context) -> Iterator[Finding]:
         )
 
 
-_MANIFESTS = "the manifests of all backups"
 OFF = Problem("off", Severity.INFO, hint=CREATE)
 NONE = Problem("none", hint=CREATE)
 OLD = Problem("old", hint=CREATE)
 BAD = Problem("bad", Severity.ERROR)
 UNPROVEN = Problem("unproven", hint=VERIFY)
-FAILING = Problem("failing", hint=SCHEDULE)
+FAILING = Problem("failing", hint=CREATE)
 SETS_UNREADABLE = Problem("unreadable", Severity.ERROR)
 INCOMPLETE = Problem("incomplete", Severity.ERROR)
 DAMAGED = Problem("damaged", Severity.ERROR)
 INTERRUPTED = Problem("interrupted", Severity.ERROR, hint="agentlipd up")
 UNFINISHED_RESTORE_UNREADABLE = Problem("unreadable", Severity.ERROR)
-NO_SPACE = Problem("no-space", hint=SCHEDULE)
+NO_SPACE = Problem("no-space", hint=PRUNE)
 CHECKS = (
     Check(
         name="backup.age",

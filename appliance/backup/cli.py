@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.backup import cli_prune, cli_restore, cli_schedule, cli_targets, cli_verify
+from appliance.backup import cli_prune, cli_restore, cli_targets, cli_verify
 from appliance.backup.backup_directory import ListedBackup
 from appliance.backup.cli_opened import open_workspace, progress, size
 from appliance.backup.manifest import BackupManifest
@@ -24,7 +24,6 @@ app = plain_app(
     "Administration/backup",
 )
 app.command("restore")(cli_restore.restore)
-app.command("schedule")(cli_schedule.show_schedule)
 app.command("targets")(cli_targets.targets)
 app.command("upload")(cli_targets.upload)
 app.command("fetch")(cli_targets.fetch)

@@ -1,6 +1,5 @@
 """`agentlip backup restore`: what a restore would do, and the restore."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,9 +32,6 @@ ReviveFlag = Annotated[
         "--revive", help="Also bring back tokens, members and secrets that were revoked since."
     ),
 ]
-ChannelFlag = Annotated[
-    str | None, typer.Option("--channel", help="With --into: restore only this channel.")
-]
 IdentityFlag = Annotated[
     Path | None,
     typer.Option("--identity", help="File with the age key (default: backup.identity_file)."),
@@ -57,7 +53,6 @@ def restore(
     yes: YesFlag = False,
     into: IntoFlag = None,
     store: StoreFlag = None,
-    channel: ChannelFlag = None,
     revive: ReviveFlag = False,
     identity: IdentityFlag = None,
 ) -> None:
@@ -73,32 +68,10 @@ def restore(
 
     request = restore_request.of(session.workspace, name, latest, into, tuple(store or ()), revive)
     identities = keys.load(request.settings, identity)
-    if channel is not None:
-        if into is None:
-            raise Invalid(
-                "a channel is restored into a new workspace",
-                hint=f"agentlip backup restore --latest --channel {channel} --into DIR --yes",
-            )
-        _restore_channel(session, request, identities, channel, yes=yes and not plan, asked=plan)
-        return
     if plan or not yes:
         _tell_plan(session, request, identities, asked=plan)
         return
     _restore(session, request, identities)
-
-
-def _restore_channel(
-    session: Session, request: Any, identities: Any, channel: str, *, yes: bool, asked: bool
-) -> None:
-    from appliance.backup import restore_channel
-    from appliance.kernel.log import Log
-
-    log = Log(sys.stderr.buffer, level="error")
-    verb = restore_channel.make if yes else restore_channel.plan
-    done = verb(request.job, channel, identities, request.clock, log)
-    session.answer(done, restore_channel.sentence(done))
-    if not yes and not asked:
-        raise Invalid("nothing was written", hint="add --yes")
 
 
 def _tell_plan(session: Session, request: Any, identities: Any, *, asked: bool) -> None:

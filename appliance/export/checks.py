@@ -115,10 +115,6 @@ def _look_at(catalogue: SegmentDirectory, thorough: bool) -> Iterator[Finding]:
         yield _BROKEN_CHAIN.finding("export", sentence, hint)
 
 
-_VERIFY = (
-    "The hint keeps the segments aside, and exports what the store has again. `agentlip export"
-    " verify DIR` lists what is wrong."
-)
 _BROKEN_CHAIN = Problem("broken-chain", Severity.ERROR)
 BEHIND = Problem("behind", hint="agentlip export segments")
 _BROKEN = Problem("broken", Severity.ERROR)

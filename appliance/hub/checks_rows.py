@@ -228,7 +228,6 @@ MISSING = Problem("missing", Severity.ERROR)
 _MIXED = Problem("mixed", Severity.ERROR, hint=COPY)
 _TIME = Problem("time", hint="timedatectl; date -u")
 _GAP = Problem("gap", Severity.ERROR, hint=COPY)
-_NEWEST = "the newest 1,000 events"
 END = Problem("end", Severity.ERROR, hint=COPY)
 CHECKS = (
     Check(

@@ -380,7 +380,6 @@ def _entries(context: Context, folder: Path | None = None) -> Iterator[Entry]:
         yield entry
 
 
-_WALK = "owners and modes of the files in `.agentlip`, at most 10,000 of them"
 TOO_OPEN = Problem("too-open")
 MANY_OPEN = Problem("many-open", hint="agentlip doctor repair --run host.private --yes")
 FOREIGN = Problem("foreign")

@@ -74,7 +74,7 @@ OTHERS = {
     "agentlip mesh remove-webhook", "agentlip identity show", "agentlip identity rotate",
     "agentlip identity rotate-token", "agentlip relay pending", "agentlip relay approve",
     "agentlip relay revoke", "agentlip relay broadcast", "agentlip relay keys",
-    "agentlip relay serve", "agentlip relay admins list", "agentlip backup schedule",
+    "agentlip relay serve", "agentlip relay admins list",
     "agentlip backup targets", "agentlip backup verify", "agentlip backup list",
     "agentlip backup show", "agentlip export segments", "agentlip export list",
     "agentlip export snapshot", "agentlip export verify", "agentlip token list",

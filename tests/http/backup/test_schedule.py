@@ -121,22 +121,6 @@ def test_administrators_start_backups_and_verifications(tmp_path):
         assert "Traceback" not in hub.log_text
 
 
-def test_schedule_is_shown_while_the_appliance_is_stopped(tmp_path):
-    with serve(tmp_path, **ON) as hub:
-        hub.channel("general")
-        until(lambda: backups(hub), SECONDS_MAX, "the first backup")
-        name = backups(hub)[0]["name"]
-    shown = agentlip("backup", "schedule", "--json", cwd=tmp_path).json
-    assert (shown["enabled"], shown["running"], shown["last"]) == (True, False, name)
-    assert shown["next_at"] > shown["last_at"]
-    text = agentlip("backup", "schedule", cwd=tmp_path).out
-    assert "every hour, verified" in text
-    assert "7 last" in text
-    assert "agentlip.toml" in text
-    off = agentlip("backup", "schedule", cwd=tmp_path, **OFF).out
-    assert "off (backup.enabled = false)" in off
-
-
 def test_stop_ends_the_command_that_runs(tmp_path):
     with serve(tmp_path, **ON) as hub:
         hub.channel("general")
