@@ -133,10 +133,6 @@ COMMANDS = {
             "appliance.upgrade.cli:migrate_app",
             "Migrate the stores of a workspace to the schema of this version.",
         ),
-        "upgrade": (
-            "appliance.upgrade.cli:upgrade_app",
-            "Check whether this version can open the workspace, and what it would change.",
-        ),
         "config": ("doctor.cli_config:app", "Settings, and where each comes from."),
     },
 }

@@ -1,4 +1,8 @@
-"""`agentlip migrate` and `agentlip upgrade`: plan, check and run the migration of a workspace."""
+"""`agentlip migrate`: plan, check and run the migration of a workspace.
+
+Exit codes of a plan: 0 it can be applied; 5 the data is newer than this version; 7 it can't be
+applied for another reason, for example damage.
+"""
 
 import sys
 from pathlib import Path
@@ -14,7 +18,6 @@ from appliance.kernel.log import Log
 from appliance.process.daemon import hold_locks
 from appliance.sdk.discovery import find_workspace
 from appliance.upgrade import apply as applying
-from appliance.upgrade import check as checking
 from appliance.upgrade.plan import MigrationPlan, StorePlan, plan
 from appliance.upgrade.sections import read_sections
 
@@ -22,10 +25,10 @@ ConfigFlag = Annotated[
     Path | None,
     typer.Option("--config", help="Settings file (default: agentlip.toml in the workspace)."),
 ]
+EXIT_TOO_NEW, EXIT_REFUSED = 5, 7
 YesFlag = Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")]
 
 migrate_app = plain_app(listed="Administration/migrate")
-upgrade_app = plain_app(listed="Administration/upgrade")
 
 
 @migrate_app.command()
@@ -49,6 +52,9 @@ def migrate(
     `agentlipd up` does the same at its start. A backup of all stores is made first and kept; the
     error of a failed migration names the command that restores it.
 
+    Exit codes of --plan: 0 this version can open the data; 5 the data is newer; 7 it can't for
+    another reason, for example a damaged store.
+
     Example: agentlip migrate --plan
     """
     if show_plan == apply:
@@ -60,7 +66,7 @@ def migrate(
     if show_plan:
         planned = plan(datadir, sections)
         session.answer(msgspec.to_builtins(planned), "\n".join(_plan_lines(planned)))
-        return
+        raise typer.Exit(_exit_code(planned))
     with hold_locks(datadir) as clock:
         planned = plan(datadir, sections, locked=True)
         applying.check_possible(planned)
@@ -74,32 +80,6 @@ def migrate(
     lines += [f"the state before is in the backup {done.backup}"] if done.backup else []
     answer = "\n".join(lines) or "nothing to do: all stores have the schema of this version"
     session.answer(msgspec.to_builtins(done), answer)
-
-
-@upgrade_app.command()
-def upgrade(
-    session: Session,
-    check: Annotated[
-        bool, typer.Option("--check", help="Only check; this command changes nothing.")
-    ] = False,
-    config: ConfigFlag = None,
-) -> None:
-    """Check whether this version can open the workspace, and what it would change.
-
-    Exit codes: 0 it can; 5 the data is newer than this version; 7 it can't for another reason, for
-    example damage or a full disk.
-
-    Example: agentlip upgrade --check --json
-    """
-    if not check:
-        raise Invalid(
-            "this command only checks; the packages are upgraded by pip or the image",
-            hint="agentlip upgrade --check",
-        )
-    datadir = find_workspace(session.workspace)
-    report = checking.report(datadir, read_sections(datadir, config))
-    session.answer(msgspec.to_builtins(report), "\n".join(_report_lines(report)))
-    raise typer.Exit(checking.EXIT_CODES[report.result])
 
 
 def _ask(session: Session, planned: MigrationPlan, without_backup: bool) -> None:
@@ -118,12 +98,20 @@ def _ask(session: Session, planned: MigrationPlan, without_backup: bool) -> None
     )
 
 
+def _exit_code(planned: MigrationPlan) -> int:
+    if any(store.status == "too_new" for store in planned.refused):
+        return EXIT_TOO_NEW
+    return EXIT_REFUSED if planned.refused else 0
+
+
 def _find_pending(planned: MigrationPlan) -> list[StorePlan]:
     return [store for store in planned.stores if store.status == "pending"]
 
 
 def _plan_lines(planned: MigrationPlan) -> list[str]:
     lines = [_store_line(store) for store in planned.stores]
+    if planned.refused:
+        return [*lines, "This version can't open the data."]
     if not planned.steps:
         return [*lines, "Nothing to migrate."]
     if planned.backup:
@@ -145,28 +133,6 @@ def _store_line(store: StorePlan) -> str:
         case _:
             hint = f" (hint: {store.hint})" if store.hint else ""
             return f"{store.store}: {store.status.replace('_', ' ')}: {store.problem}{hint}"
-
-
-def _report_lines(report: checking.UpgradeReport) -> list[str]:
-    sentence = {
-        "nothing": "the data has the schema of this version",
-        "possible": f"this version can open the data, after {_steps(report.plan.steps)}",
-        "too_new": "the data is newer than this version",
-        "not_possible": "this version can't open the data now",
-    }[report.result]
-    lines = [f"agentlip {report.version}: {sentence}"]
-    if report.running:
-        version = report.running_version or "an unknown version"
-        again = "" if version == report.version else "; after the upgrade: agentlipd restart"
-        lines.append(f"Running: {version}{again}")
-    lines += [_store_line(store) for store in report.plan.stores if store.steps or store.problem]
-    if report.last_backup is None:
-        lines.append("Last backup: none (hint: agentlip backup create)")
-    else:
-        last = report.last_backup
-        lines.append(f"Last backup: {last.name}, verified: {last.verification}")
-    lines += [f"Problem: {problem}" for problem in report.problems]
-    return lines + [f"Hint: {hint}" for hint in report.hints]
 
 
 def _steps(count: int) -> str:

@@ -14,4 +14,4 @@ class MigrationNotSaved(Unavailable):
 class MigrationNotPossible(Conflict):
     code = "MIGRATION_NOT_POSSIBLE"
     default_message = "this program can't migrate the workspace; nothing was changed"
-    default_hint = "agentlip upgrade --check"
+    default_hint = "agentlip migrate --plan"

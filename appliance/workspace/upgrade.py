@@ -55,7 +55,7 @@ class MigrationEdited(Conflict):
 class MigrationFailed(Unavailable):
     code = "MIGRATION_FAILED"
     default_message = "the schema can't be migrated; nothing was changed"
-    default_hint = "fix the problem in the log and start again: agentlip upgrade --check"
+    default_hint = "fix the problem in the log and start again: agentlip migrate --plan"
 
 
 class MigrationPending(Conflict):

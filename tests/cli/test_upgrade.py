@@ -1,4 +1,4 @@
-"""`agentlip migrate` and `agentlip upgrade` as processes, and a start that migrates.
+"""`agentlip migrate` as a process, and a start that migrates.
 
 A newer version is this one with a further migration of the hub and of the courier.
 """
@@ -70,46 +70,38 @@ def backups(datadir: DataDir) -> BackupDirectory:
     return BackupDirectory(datadir, BackupSettings())
 
 
-# -- the plan and the check ---------------------------------------------------------------------
+# -- the plan ---------------------------------------------------------------------
 
 
-def test_plan_and_check_of_a_stopped_workspace_write_nothing(newer, workspace):
+def test_plan_of_a_stopped_workspace_write_nothing(newer, workspace):
     before = digests(workspace.workspace)
     plan = newer.agentlip("migrate", "--plan", "--json", cwd=workspace.workspace).json
-    report = newer.agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
     assert digests(workspace.workspace) == before
     assert (plan["running"], plan["steps"], plan["backup"]) == (False, 2, True)
     hub = next(store for store in plan["stores"] if store["store"] == "hub")
     assert (hub["status"], hub["schema"], hub["program"]) == ("pending", NEWEST, NEWEST + 1)
     assert hub["steps"] == [f"{NEWEST + 1:04}_next.sql"]
-    assert report.code == 0
-    assert (report.json["result"], report.json["last_backup"]) == ("possible", None)
     text = newer.agentlip("migrate", "--plan", cwd=workspace.workspace).out
     assert f"hub: schema {NEWEST} → {NEWEST + 1}" in text
     assert "a backup of all stores is made" in text
 
 
-def test_plan_and_check_work_beside_a_running_appliance_and_apply_is_refused(newer, tmp_path):
+def test_plan_works_beside_a_running_appliance_and_apply_is_refused(newer, tmp_path):
     with served(tmp_path / "ws") as hub:
         plan = newer.agentlip("migrate", "--plan", "--json", cwd=hub.workspace).json
         assert (plan["running"], plan["steps"]) == (True, 2)
-        report = newer.agentlip("upgrade", "--check", "--json", cwd=hub.workspace).json
-        assert (report["running"], report["running_version"]) == (True, report["version"])
         refused = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=hub.workspace)
         assert refused.code == 2
         assert json.loads(refused.err)["code"] == "HUB_ALREADY_RUNNING"
         hub.request("POST", "/api/v1/channels", {"name": "still-served"})
 
 
-def test_check_says_when_there_is_nothing_to_do_and_how_the_last_backup_is(workspace):
-    assert agentlip("backup", "create", cwd=workspace.workspace).code == 0
-    report = agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
-    assert (report.code, report.json["result"]) == (0, "nothing")
-    assert report.json["last_backup"]["verification"] == "never"
-    assert agentlip("upgrade", cwd=workspace.workspace).code == 1
+def test_plan_says_when_there_is_nothing_to_do(workspace):
+    plan = agentlip("migrate", "--plan", cwd=workspace.workspace)
+    assert (plan.code, plan.out.splitlines()[-1]) == (0, "Nothing to migrate.")
     assert agentlip("migrate", cwd=workspace.workspace).code == 1
     done = agentlip("migrate", "--apply", cwd=workspace.workspace)
-    assert (done.code, len(backups(workspace).names())) == (0, 1)
+    assert (done.code, backups(workspace).names()) == (0, [])
     assert "nothing to do" in done.out
 
 
@@ -162,8 +154,9 @@ def test_start_makes_one_backup_if_a_store_is_older_and_none_otherwise(newer, wo
     refused = agentlipd("up", "--json", cwd=workspace.workspace)
     assert refused.code == 1
     assert "newer program" in json.loads(refused.err)["error"]
-    check = agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
-    assert (check.code, check.json["result"]) == (5, "too_new")
+    plan = agentlip("migrate", "--plan", cwd=workspace.workspace)
+    assert plan.code == 5
+    assert "hub: too new: " in plan.out
 
 
 def test_new_workspace_is_created_without_a_backup(newer: OtherProgram, tmp_path: Path) -> None:
@@ -203,8 +196,9 @@ def test_nothing_is_migrated_while_a_store_is_damaged(newer, workspace):
     with workspace.database("courier").open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 8192)
-    check = newer.agentlip("upgrade", "--check", "--json", cwd=workspace.workspace)
-    assert (check.code, check.json["result"]) == (7, "not_possible"), check
+    plan = newer.agentlip("migrate", "--plan", cwd=workspace.workspace)
+    assert plan.code == 7, plan
+    assert "courier: damaged: " in plan.out
     schema = "SELECT value FROM meta WHERE key = 'x_schema'"
     before = execute(workspace, schema)
     server = newer.serve(workspace.workspace)
