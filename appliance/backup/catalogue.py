@@ -10,7 +10,7 @@ import msgspec
 
 from appliance.backup import wire
 from appliance.backup.backup_directory import BackupDirectory, ListedBackup
-from appliance.backup.manifest import Verification, moment_ms
+from appliance.backup.manifest import moment_ms
 from appliance.backup.retention import FUTURE_MS, SAFETY
 
 
@@ -66,7 +66,7 @@ class BackupCatalogue:
             row = row_of(self._backups.describe(name))
             if not row.problem:
                 self._read[name] = row
-        return with_verification(row, self._backups.verification(name))
+        return msgspec.structs.replace(row, verification=self._backups.verification(name))
 
     def newest(self, now_ms: int) -> BackupFacts | None:
         """The newest backup by its cut, without those from the future and safety copies: the
@@ -106,18 +106,6 @@ def row_of(listed: ListedBackup) -> wire.Backup:
         epoch=manifest.epoch,
         last_event_id=manifest.last_event_id,
     )
-
-
-def with_verification(row: wire.Backup, verification: Verification | None) -> wire.Backup:
-    result = None
-    if verification is not None:
-        result = wire.BackupVerification(
-            result=verification.result,
-            checked_at=verification.checked_at,
-            seconds=verification.seconds,
-            problems=verification.problems[: wire.PROBLEMS_MAX],
-        )
-    return msgspec.structs.replace(row, verification=result)
 
 
 def _changed(path: Path) -> int:

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-import msgspec
-
 from appliance.backup import wire
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.catalogue import BackupCatalogue
@@ -89,10 +87,7 @@ class Backups:
             db_id=manifest.db_id,
             identity=manifest.identity,
             recipients=manifest.recipients,
-            stores={
-                store: msgspec.convert(facts, wire.BackupStore, from_attributes=True)
-                for store, facts in manifest.stores.items()
-            },
+            stores=manifest.stores,
         )
 
 

@@ -4,26 +4,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from appliance.backup.manifest import StoreFacts, Verification
 from appliance.kernel.scopes import Scopes
 
 READ = "backup:read"
 CREATE = "backup:create"
 SCOPES = Scopes(frozenset({READ, CREATE}), {READ: (CREATE,)})
 NAME = r"^\d{8}T\d{6}Z-[0-9a-f]{6}$"
-PROBLEMS_MAX = 20
-"""More problems of a verification are only in the backup's own file."""
 
 
 Work = Literal["create", "verify"]
-
-
-class BackupVerification(Struct, frozen=True, kw_only=True):
-    """The last check of a backup by restoring it. `inconclusive` proves nothing."""
-
-    result: Literal["good", "bad", "inconclusive"]
-    checked_at: str
-    seconds: float
-    problems: tuple[str, ...] = ()
 
 
 class Backup(Struct, frozen=True, kw_only=True):
@@ -47,7 +37,7 @@ class Backup(Struct, frozen=True, kw_only=True):
     app_version: str = ""
     epoch: str = ""
     last_event_id: int = 0
-    verification: BackupVerification | None = None
+    verification: Verification | None = None
     problem: str = ""
 
 
@@ -93,21 +83,12 @@ class BackupsQuery(Struct, frozen=True):
     after: Annotated[str, Meta(pattern=NAME)] | None = None
 
 
-class BackupStore(Struct, frozen=True, kw_only=True):
-    """A store in a backup. `rows`: the number of rows of each table."""
-
-    file: str
-    schema: int
-    rows: dict[str, int]
-    last_event_id: int = 0
-
-
 class BackupDetails(Struct, frozen=True, kw_only=True):
     backup: Backup
     db_id: str
     identity: str
     recipients: tuple[str, ...]
-    stores: dict[str, BackupStore]
+    stores: dict[str, StoreFacts]
 
 
 class BackupAccepted(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,6 @@
 """`agentlip export`: writes logs as segments and tables as a snapshot, and verifies both."""
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import ProgressLine, Session, note, plain_app, write_now
+from appliance.cli_support import ProgressLine, Session, plain_app
 from appliance.export import rounds, snapshot, table_writer, verify
 from appliance.export.cli_target import S3Target, open_target
 from appliance.export.compact import Tidied
@@ -21,12 +20,10 @@ from appliance.export.logs import EVENTS, LOGS, ExportedLog, log_of
 from appliance.export.manifests import SNAPSHOT, SegmentDirectory
 from appliance.export.publish import PublishedSegments
 from appliance.export.rounds import Exports
-from appliance.export.segment import name_of
-from appliance.export.settings import ExportSettings, Format, round_seconds
+from appliance.export.settings import ExportSettings, Format
 from appliance.export.source import open_log
-from appliance.export.wire import SegmentManifest
 from appliance.kernel import config
-from appliance.kernel.clock import DAY_MS, SystemClock
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.workspace.datadir import DataDir
 
@@ -76,9 +73,6 @@ def export_segments(
     session: Session,
     out: OutFlag = None,
     format_name: FormatFlag = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Continue with new events until Ctrl-C.")
-    ] = False,
     due: Annotated[
         bool, typer.Option("--due", help="Skip the last segment if it is neither full nor due.")
     ] = False,
@@ -92,12 +86,9 @@ def export_segments(
         datadir, target, settings, SystemClock(), _choose_logs(logs), _target(datadir, settings)
     )
     with exports.only_writer():
-        if follow:
-            _follow(session, exports, kind, settings)
-        else:
-            done = exports.export(kind, due_only=due, tell=_progress(session))
-            exports.publish()
-            _tell(session, done, target)
+        done = exports.export(kind, due_only=due, tell=_progress(session))
+        exports.publish()
+    _tell(session, done, target)
 
 
 @app.command("list")
@@ -215,24 +206,6 @@ def _format(wanted: str | None, settings: ExportSettings) -> Format:
 
 def _choose_logs(kinds: list[str] | None) -> list[ExportedLog]:
     return [log_of(kind) for kind in dict.fromkeys(kinds or LOGS)]
-
-
-def _follow(session: Session, exports: Exports, kind: Format, settings: ExportSettings) -> None:
-    def done(manifest: SegmentManifest) -> None:
-        if session.machine:
-            write_now(msgspec.json.encode(manifest))
-        else:
-            note(f"{_of(manifest.kind)}{name_of(manifest)}: {_rows(manifest.rows, manifest.kind)}")
-
-    clock, tidied_day = SystemClock(), -1
-    while True:
-        results = exports.export(kind, due_only=True, done=done)
-        exports.publish()
-        segments, day = sum(result.segments for result in results), clock.now_ms() // DAY_MS
-        if segments or day != tidied_day:  # this process has the locks, so no other can do it
-            exports.tidy()
-            tidied_day = day
-        time.sleep(round_seconds(settings))  # --follow ends by Ctrl+C
 
 
 def _progress(session: Session) -> Callable[[int], None]:

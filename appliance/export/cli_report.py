@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Session, plain_app
 from appliance.export import activity, delivery, gold, report_html, report_page
 from appliance.export.cli import FirstFlag, LastFlag, day_of, workspace_of
 from appliance.export.errors import ExportError, TablesMissing
@@ -49,18 +49,11 @@ def report_activity(
     top: Annotated[
         int, typer.Option("--top", min=1, help="Maximum number of rows; days are always complete.")
     ] = 20,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Also write the reports to this HTML file."),
-    ] = None,
 ) -> None:
     """Report messages, edits and replies: agentlip report activity --by topic"""
     _choice(by, ACTIVITY_VIEWS)
-    folder, days = _gold(session, gold_dir), (day_of(first), day_of(last))
-    report = activity.report(folder, *days, channel, top)
-    if html is not None:
-        _write_page(report_page.build(folder, *days, channel), html)
-        note(f"wrote {html}")
+    folder = _gold(session, gold_dir)
+    report = activity.report(folder, day_of(first), day_of(last), channel, top)
     if session.machine:
         session.answer(msgspec.to_builtins(report), "")
     else:
@@ -104,10 +97,12 @@ def report_as_html(
 ) -> None:
     """Write one HTML file with all reports and filters: agentlip report html --out report.html"""
     page = report_page.build(_gold(session, gold_dir), day_of(first), day_of(last), channel)
-    size = _write_page(page, out)
-    answer = {"path": str(out), "bytes": size, "period": page.level.period}
+    data = report_html.render(page)
+    with writing():
+        write_whole(out, data)
+    answer = {"path": str(out), "bytes": len(data), "period": page.level.period}
     coarser = "" if page.is_exact else f", by {page.level.period}"
-    session.answer(answer, f"wrote {out}: {size:,} bytes{coarser}")
+    session.answer(answer, f"wrote {out}: {len(data):,} bytes{coarser}")
 
 
 @app.command("list")
@@ -151,10 +146,3 @@ def _gold(session: Session, explicit: Path | None) -> Path:
 def _choice(value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise Invalid(f"unknown value {value}", hint=f"use one of: {', '.join(choices)}")
-
-
-def _write_page(page: report_page.ReportPage, path: Path) -> int:
-    data = report_html.render(page)
-    with writing():
-        write_whole(path, data)
-    return len(data)

@@ -21,7 +21,6 @@ from appliance.shared import segment_chain
 from appliance.shared.segment_chain import JUMP, SPARSE, Gap
 
 ProgressCallback = Callable[[int], None]
-SegmentCallback = Callable[[SegmentManifest], None]
 BYTES_MAX = 256 << 20  # payload of a segment, which limits the memory of jobs
 GAPS_MAX = 100
 EXPORTED = "exported"
@@ -79,19 +78,16 @@ class Exporter:
         self._newest: SegmentManifest | None = None
         self._open: _Open | None = None
         self._round = ExportRound()
-        self._done: SegmentCallback | None = None
 
     def run(
         self,
         *,
         due_only: bool = False,
         tell: ProgressCallback | None = None,
-        done: SegmentCallback | None = None,
     ) -> ExportRound:
         """Export to the end of the log. `due_only` skips a last segment that may grow."""
         self._epoch = self._log.epoch
         start = self._start()
-        self._done = done
         result = self._round = ExportRound(last_event_id=start, log=self._log.log.kind)
         if due_only and not self._is_anything_due(start):
             result.waiting = self._log.count(start)
@@ -168,8 +164,6 @@ class Exporter:
             if len(result.gaps) < GAPS_MAX:
                 result.gaps.append(MissingRows(gap.first, gap.last))
         self._newest = manifest
-        if self._done is not None:
-            self._done(manifest)
 
     def _start(self) -> int:
         """The newest exported event. Raises OtherHistory for a directory of another history."""

@@ -13,7 +13,6 @@ from appliance.export.exporter import (
     Exporter,
     ExportRound,
     ProgressCallback,
-    SegmentCallback,
     limits_of,
 )
 from appliance.export.logs import EVENTS, LOGS, ExportedLog
@@ -86,7 +85,6 @@ class Exports:
         *,
         due_only: bool = False,
         tell: ProgressCallback | None = None,
-        done: SegmentCallback | None = None,
     ) -> list[ExportRound]:
         """Export each log to its end. If a log can't be exported, the others are, and then its
         error is raised."""
@@ -103,7 +101,7 @@ class Exports:
                 with arrow_log_reader.open_fast(self._datadir, format_name, log) as reader:
                     limits = limits_of(self._settings)
                     exporter = Exporter(reader, directory, format_name, limits, self._clock)
-                    results.append(exporter.run(due_only=due_only, tell=tell, done=done))
+                    results.append(exporter.run(due_only=due_only, tell=tell))
             except _ENDS_ALL:
                 raise
             except (ExportError, LogUnreadable) as error:

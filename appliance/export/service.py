@@ -242,6 +242,4 @@ def _snapshot_row(name: str, manifest: wire.SnapshotManifest) -> wire.Snapshot:
 
 
 def _segment_row(manifest: SegmentManifest) -> wire.Segment:
-    fields = msgspec.structs.asdict(manifest)
-    names = (field for field in wire.Segment.__struct_fields__ if field != "name")
-    return wire.Segment(name=manifest.file, **{name: fields[name] for name in names})
+    return wire.Segment(name=manifest.file, **msgspec.structs.asdict(manifest))

@@ -64,22 +64,11 @@ class SnapshotManifest(Struct, frozen=True, kw_only=True):
     files: dict[str, SnapshotFile]
 
 
-class Segment(Struct, frozen=True):
-    """A segment in a list: the fields of its manifest, and `name` for the download."""
+class Segment(SegmentManifest, frozen=True, kw_only=True):
+    """A segment in a list: its manifest with all fields, and `name` for the download."""
 
     name: str
-    kind: str
-    epoch: str
-    date: str
-    first_event_id: int
-    last_event_id: int
     previous_event_id: int
-    rows: int
-    bytes: int
-    format: str
-    sha256: str
-    schema_version: int
-    created_at: str
     workspace_id: str | None
     replaces: tuple[str, ...]
 
@@ -104,18 +93,11 @@ class SegmentQuery(Struct, frozen=True):
     log: LogKind = "events"
 
 
-class Snapshot(Struct, frozen=True):
+class Snapshot(SnapshotManifest, frozen=True, kw_only=True):
     """The tables as of one event; `files` has a file for each table."""
 
     name: str
-    kind: str
-    epoch: str
-    as_of_event_id: int
-    format: str
-    schema_version: int
-    created_at: str
     workspace_id: str | None
-    files: dict[str, SnapshotFile]
 
 
 class SnapshotList(Struct, frozen=True):

@@ -3,9 +3,6 @@
 import hashlib
 import json
 import os
-import signal
-import subprocess
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -17,9 +14,8 @@ from appliance.export import segment
 from appliance.export.compact import COUNT_MIN
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
-from tests.support.commands import agentlip, command, environment
+from tests.support.commands import agentlip, environment
 from tests.support.exports import Logged, StoreLog, ids_in, manifests
-from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -201,48 +197,6 @@ def test_events_that_are_not_due_are_not_exported(logged):
     done = export(logged, "segments", "--due", "--json", **SMALL)
     assert (done.json["rows"], done.json["waiting"]) == (0, 40)
     assert export(logged, "segments", "--json").json["rows"] == 40
-
-
-@contextmanager
-def following(logged, **jobs):
-    """`agentlip export segments --follow` without pauses; ended at the latest here."""
-    process = subprocess.Popen(
-        command("agentlip", "export", "segments", "--follow", "--json"),
-        cwd=logged.filled.path,
-        env=environment(
-            AGENTLIP_EXPORT__SEGMENT_OPEN_SECONDS="0.05",
-            **jobs,
-        ),
-        stdout=subprocess.PIPE,
-        # Under a shell's & it would be ignored, here and in the child.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        assert process.stdout is not None
-        yield process
-    finally:
-        process.kill()
-        process.wait(20)
-
-
-def test_follow_exports_new_events_until_it_is_stopped(logged):
-    logged.add(600)
-    with following(logged) as process:
-        assert json.loads(process.stdout.readline())["last_event_id"] == 600
-        logged.add(10)
-        assert json.loads(process.stdout.readline())["last_event_id"] == 610
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
-    assert ids_in(out_of(logged)) == logged.ids()
-
-
-def test_follow_merges_small_adjacent_segments(logged):
-    with following(logged) as process:
-        for number in range(1, COUNT_MIN + 1):
-            logged.add(10)
-            assert json.loads(process.stdout.readline())["last_event_id"] == 10 * number
-        until(lambda: any(manifest.replaces for manifest in manifests(out_of(logged))))
-    assert ids_in(out_of(logged)) == logged.ids()
 
 
 def test_snapshot_is_consistent_and_published_atomically(logged):

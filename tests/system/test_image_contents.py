@@ -158,9 +158,7 @@ def test_export_image_writes_parquet(export_box, volume):
 def test_export_image_makes_reports(engine, export_image, tmp_path):
     tmp_path.chmod(0o755)  # the image runs as another user
     write(tmp_path, {"2026-11-19": [did("ann", 5)]}, {})
-    script = (
-        "agentlip report activity --gold /gold --html /tmp/page.html && grep -c ann /tmp/page.html"
-    )
+    script = "agentlip report html --gold /gold --out /tmp/page.html && grep -c ann /tmp/page.html"
     engine.containers.run(
         export_image, [script], entrypoint=["sh", "-ec"], volumes=[f"{tmp_path}:/gold:ro"],
         remove=True, network_mode="none",
