@@ -26,7 +26,7 @@ BUDGETS = {
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
-    "doctor": 5_420, "hub": 6_720, "spark": 5_100, "kernel": 3_420, "backup": 4_440,
+    "hub": 6_720, "spark": 5_100, "kernel": 3_420, "backup": 4_440,
     "courier": 4_500, "export": 3_410, "broker": 3_650, "sdk": 3_400, "outbox": 3_160,
     "web": 3_250, "workspace, recovery, upgrade": 2_750,
     OTHER: 10_760, "tests": 73_500,
