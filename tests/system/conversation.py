@@ -9,9 +9,9 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from ops.history import PastMessage, changelogs, commits
 from tests.system.box import Box
 from tests.system.checkout import ROOT
+from tests.system.history import PastMessage, changelogs, commits
 
 BATCH = 100
 PAGE = 1000
@@ -19,7 +19,7 @@ Event = dict[str, Any]
 
 
 class Conversation:
-    """The feeds of `ops/demo`, a channel each, as far as they were posted.
+    """The history of this machine, a channel for each source, as far as they were posted.
 
     `posted` counts messages by channel, topic and sender as they were sent.
     """
