@@ -38,7 +38,6 @@ EXTRAS = {"cryptography": "network"}  # which extra has a module that a light in
 NARROWEST = 8  # columns of a cell that is cut
 SILENT_SECONDS = 1.0  # work that takes less shows no progress
 TERMINAL_SECONDS = 0.2  # between two updates of a line on a terminal
-LINES_SECONDS = 5.0  # between two lines in a file or a pipe
 CLEAR_LINE = "\r\x1b[K"
 
 WorkspaceFlag = Annotated[
@@ -381,14 +380,13 @@ def write_now(line: bytes) -> None:
 class ProgressLine:
     """Shows on standard error how far long work is: a line that the next output overwrites.
 
-    Only on a terminal, and elsewhere with `lines`. Without `wanted` it shows nothing.
+    Only on a terminal. Without `wanted` it shows nothing.
     """
 
     drawn: ClassVar[bool] = False
 
-    def __init__(self, clock: Clock, wanted: bool = True, *, lines: bool = False) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._wanted = wanted and (self._terminal or lines)
+    def __init__(self, clock: Clock, wanted: bool = True) -> None:
+        self._wanted = wanted and sys.stderr.isatty()
         self._clock = clock
         self._next = clock.monotonic() + SILENT_SECONDS
 
@@ -396,10 +394,7 @@ class ProgressLine:
         now = self._clock.monotonic()
         if not self._wanted or (now < self._next and not at_once):
             return
-        self._next = now + (TERMINAL_SECONDS if self._terminal else LINES_SECONDS)
-        if not self._terminal:
-            note(text)
-            return
+        self._next = now + TERMINAL_SECONDS
         self.clear()
         _write(sys.stderr, text, end="")
         sys.stderr.flush()

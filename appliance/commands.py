@@ -16,7 +16,6 @@ COMMANDS = {
             "appliance.hub.cli_attachments:app",
             "Attachments: links, files and facts of a topic.",
         ),
-        "import": ("appliance.hub.cli_import:app", "Import messages from files: jsonl, mbox."),
         "listen": ("appliance.hub.cli_listen:app", "Follow the event stream."),
         "search": ("appliance.hub.cli_search:app", "Search messages, best match first."),
     },

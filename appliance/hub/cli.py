@@ -198,8 +198,8 @@ def send_message(
 ) -> None:
     """Post a message to a topic of this hub.
 
-    See also: agentlip outbox send for members of meshes and mail addresses, agentlip courier
-    enqueue for work queues, and 'agentlip import' for messages from files.
+    See also: agentlip outbox send for members of meshes and mail addresses, and agentlip courier
+    enqueue for work queues.
     """
     text = _content(content, stdin)
     hub = session.hub()

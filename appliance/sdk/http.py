@@ -72,7 +72,6 @@ class HubClient:
         self._connection: http.client.HTTPConnection | None = None
         self._endpoint: Endpoint | None = None
         self._ended = False
-        self.rate_limit: int | None = None  # requests per second, from the last response
 
     def close(self) -> None:
         if self._connection is not None:
@@ -200,8 +199,6 @@ class HubClient:
     def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
         with self._answer(method, path, body, headers) as reply:
             text = reply.read(REPLY_BYTES_MAX)
-        limit = reply.getheader("X-RateLimit-Limit", "")
-        self.rate_limit = int(limit) if limit.isdecimal() else None
         if reply.will_close:
             self.close()
         return _decode(reply, text)

@@ -76,7 +76,6 @@ def test_topic_may_be_named_by_channel_and_title(filled: Filled) -> None:
         (["msg", "send", "--topic-id", "x", "--sender", "s", "--content", "c"], 3, "agentlipd up"),
         (["channel", "create", "x"], 3, "server.json"),
         (["listen"], 3, "agentlipd up"),
-        (["import", "jsonl", "/dev/null"], 3, "agentlipd up"),
         (["msg", "send", "--topic-id", "x", "--sender", "s"], 1, "--content or by --stdin"),
     ],
 )

@@ -55,7 +55,7 @@ SOCKET_REQUESTS = {
 # Groups of commands that read, use the appliance, or send requests that it records.
 REQUESTS_AND_READS = {
     "agentlip ask", "agentlip attachment", "agentlip bus", "agentlip channel", "agentlip courier",
-    "agentlip import", "agentlip inbox", "agentlip jobs", "agentlip msg", "agentlip network",
+    "agentlip inbox", "agentlip jobs", "agentlip msg", "agentlip network",
     "agentlip outbox", "agentlip plugin", "agentlip report", "agentlip topic", "agentlip webhook",
     "agentlip worker", "agentlip archive", "agentlip config", "agentlip mcp", "agentlip audit",
     "agentlip broker", "agentlip forecast", "agentlip log", "agentlip maintenance",

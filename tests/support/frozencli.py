@@ -143,16 +143,6 @@ def _hub_reads(run: Recorder) -> None:
     run("agentlip attachment list", "--topic-id", topic)
     run("agentlip search", "word")
     run("agentlip listen", "--exit-after", 12, lines=True)
-    for end in (".jsonl", ".mbox"):
-        (run.workspace / f"some{end}").write_text(FILES[end], encoding="utf-8")
-    run("agentlip import jsonl", "some.jsonl", "--skip-bad")
-    run("agentlip import mbox", "some.mbox", "--channel", "mails")
-
-
-FILES = {
-    ".jsonl": '{"channel": "c", "topic": "t", "sender": "s", "content": "x"}\nrubbish\n',
-    ".mbox": "From a Thu Jan  1 00:00:00 2026\nFrom: a@example.com\nSubject: s\n\nx\n",
-}
 
 
 def _courier(run: Recorder) -> None:

@@ -172,14 +172,10 @@ def test_control_characters_of_messages_are_replaced() -> None:
     assert cli_support.plain("a\x1b[2Jb\rc\n👩\u200d🚀") == "a\ufffd[2Jb\ufffdc ↵ 👩\u200d🚀"
 
 
-@pytest.mark.parametrize(("lines", "shown"), [(True, "row 1\nrow 4\n"), (False, "")])
-def test_progress_outside_a_terminal_is_a_line_every_few_seconds(capsys, lines, shown):
-    clock = FakeClock()
-    line = cli_support.ProgressLine(clock, lines=lines)
-    for rows in range(1, 6):
-        clock.pass_seconds(2)
-        line.show(f"row {rows}")
-    assert capsys.readouterr().err == shown
+def test_progress_outside_a_terminal_is_not_shown(capsys):
+    line = cli_support.ProgressLine(FakeClock())
+    line.show("half", at_once=True)
+    assert capsys.readouterr().err == ""
 
 
 def test_any_output_overwrites_the_progress_on_a_terminal(monkeypatch, capsys):
