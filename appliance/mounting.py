@@ -54,7 +54,7 @@ class Mounting:
             described += routes if damage is None else suspended_routes(routes, damage)
         described += health.routes(self._guard, self._readiness)
         described += openapi.routes(described, self._free)
-        return [*described, *landing.routes(described, self._guard)]
+        return [*described, *landing.routes()]
 
     def sockets(self) -> list[SocketRoute]:
         mounted: list[SocketRoute] = []

@@ -129,7 +129,7 @@ def check_path(path: str) -> None:
     ):
         raise Malformed(
             "the path contains '//', '/./', '/../', an encoded slash or an invalid percent sign",
-            hint="send the path as listed at /docs",
+            hint="send the path as listed in GET /api/v1/openapi.json",
         )
 
 

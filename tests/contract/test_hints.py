@@ -25,7 +25,7 @@ SCRIPT = re.compile(r"(?<![\w./-])(?:\./)?(ops/[a-z][\w./-]*\w)")
 WORD = re.compile(r"[a-z][a-z-]*")
 OPTION = re.compile(r"--[a-z][a-z-]+")
 PRODUCT = ("appliance", "doctor", "ops", "spark")
-PLAIN = ("appliance/web/landing.html", "ops/up", "ops/down", "ops/demo", "ops/engine", "ops/image",
+PLAIN = ("ops/up", "ops/down", "ops/demo", "ops/engine", "ops/image",
          "ops/docker-entrypoint", "ops/compose.yaml", "ops/agentlip.toml")  # fmt: skip
 ENDS_SENTENCE = (",", ".", ":", ";", "?", "…")
 

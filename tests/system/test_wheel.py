@@ -86,7 +86,7 @@ def test_wheel_holds_only_the_package_agentlip(wheel: Path) -> None:
         assert archive.read(f"{info}/top_level.txt") == b"agentlip\n"
     for file in (
         "doctor/run.py", "export/schemas/events-1.json", "py.typed", "shared/theme.css",
-        "web/landing.html", "ui/static/index.html", "ui/static/icon.svg",
+        "ui/static/index.html", "ui/static/icon.svg",
         "ui/static/vendor/VENDOR.toml", "ui/static/vendor/licences.txt",
     ):  # fmt: skip
         assert f"agentlip/{file}" in names

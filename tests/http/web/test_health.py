@@ -2,7 +2,6 @@
 
 import json
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -37,7 +36,7 @@ def all_routes(findings: list[dict[str, Any]], settings: HttpSettings) -> list[R
         *note_routes(NoteResource()),
         *health.routes(guard_of(settings), lambda: verdict_of(findings)),
     ]
-    described = [*own, *landing.routes(own, guard_of(settings))]
+    described = [*own, *landing.routes()]
     return [*described, *openapi.routes(described, SCOPES.free)]
 
 
@@ -93,10 +92,9 @@ def test_other_sites_may_link_to_the_pages_and_read_nothing(site: str) -> None:
     fetched = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}
     framed = browser | {"Sec-Fetch-Dest": "iframe"}
     near = Client(app())
-    for path in ("/", "/docs"):
-        assert near.simulate_get(path, headers=browser).status_code == 200
-        assert near.simulate_get(path, headers=framed).json["code"] == "ORIGIN_REFUSED"
-    for path in ("/", "/docs", "/metrics"):
+    assert near.simulate_get("/", headers=browser).status_code == 200
+    assert near.simulate_get("/", headers=framed).json["code"] == "ORIGIN_REFUSED"
+    for path in ("/", "/metrics"):
         result = near.simulate_get(path, headers=fetched)
         assert (result.status_code, result.json["code"]) == (403, "ORIGIN_REFUSED")
     assert near.simulate_get("/metrics", headers=browser).status_code == 403
@@ -116,83 +114,21 @@ def test_metrics_are_openmetrics_when_asked_for() -> None:
     assert result.text.endswith("# EOF\n")
 
 
-class Links(HTMLParser):
-    """Every address in a page, and what would run or load in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.addresses: list[str] = []
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
-
-
-@pytest.mark.parametrize("path", ["/", "/docs"])
-def test_page_is_html_that_works_without_script(path: str) -> None:
-    result = Client(app()).simulate_get(path, headers={"Accept": "text/html,*/*;q=0.8"})
-    assert result.headers["content-type"] == "text/html; charset=utf-8"
-    policy = result.headers["content-security-policy"]
-    assert "style-src 'sha256-" in policy
-    assert "unsafe" not in policy
-    page = Links()
-    page.feed(result.text)
-    assert not page.tags & {"script", "img", "iframe", "link"}
-    assert all(link.startswith("/") for link in page.addresses)
-    assert "{{" not in result.text
-
-
-def test_page_s_links_lead_somewhere() -> None:
-    client = Client(app())
-    page = Links()
-    page.feed(client.simulate_get("/").text)
-    assert set(page.addresses) == set(landing.LINKS.values())
-    for link in set(page.addresses) - {"/health"}:  # the hub serves that one
-        assert client.simulate_get(link).status_code == 200, link
-
-
-@pytest.mark.parametrize(
-    ("host", "headers", "origin"),
-    [
-        ("localhost:7464", {}, "http://localhost:7464"),
-        ("127.0.0.1:7465", {}, "http://127.0.0.1:7465"),
-        ("[::1]:7464", {}, "http://[::1]:7464"),
-        ("hub.example", {"X-Forwarded-Proto": "https"}, "https://hub.example"),
-    ],
-)
-def test_page_shows_the_requested_address(host: str, headers: dict[str, str], origin: str) -> None:
-    behind = HttpSettings(allowed_hosts=("hub.example",), trusted_proxies=("127.0.0.1",))
-    client = Client(app(settings=behind), TOKEN, host=host)
-    text = client.simulate_get("/", headers=headers).text
-    assert f"HTTP       {origin}\n" in text
-    assert f"WebSocket  ws{origin.removeprefix('http')}/ws\n" in text
-    assert f" {origin}/api/v1/channels" in text
-    assert not re.search(r"\bPORT\b", text)
-    program = client.simulate_get("/", headers={**headers, "Accept": "application/json"})
-    assert program.json["address"] == origin
-
-
-@pytest.mark.parametrize("host", ["<b>x</b>", "a b", "x:y", "a{{socket}}", "x" * 300, ""])
-def test_page_shows_no_host_that_is_not_one(host: str) -> None:
-    client = Client(app(settings=NETWORK), TOKEN, host=host)
-    text = client.simulate_get("/").text
-    assert "HTTP       http://localhost" in text
-    assert not host or host not in text
-
-
-def test_page_is_json_for_programs() -> None:
-    result = Client(app()).simulate_get("/", headers={"Accept": "application/json"})
-    assert result.json["name"] == "agentlip"
-    assert result.json["links"]["openapi"] == openapi.PATH
+def test_browsers_are_sent_to_the_web_ui() -> None:
+    result = Client(app()).simulate_get("/", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert (result.status_code, result.headers["location"]) == (303, "/ui/")
     assert result.headers["vary"] == "Accept"
 
 
-def test_docs_list_every_route() -> None:
-    text = Client(app()).simulate_get("/docs").text
-    assert "POST /notes" in text
-    assert "PATCH /notes/{note_id}" in text
-    assert "hub:post" in text
+@pytest.mark.parametrize("accept", ["application/json", "*/*"])
+def test_programs_get_links_that_lead_somewhere(accept: str) -> None:
+    client = Client(app())
+    result = client.simulate_get("/", headers={"Accept": accept})
+    assert result.json["name"] == "agentlip"
+    assert result.json["links"]["openapi"] == openapi.PATH
+    others = {"/health", "/ui/"}  # routes of subsystems
+    for link in set(result.json["links"].values()) - others:
+        assert client.simulate_get(link).status_code == 200, link
 
 
 def document() -> dict[str, Any]:
