@@ -1,13 +1,13 @@
-"""SHA256SUMS of a folder, its signature, and the check of both."""
+"""SHA256SUMS of a folder, and its signature."""
 
 import hashlib
 import shutil
 import subprocess
 from pathlib import Path
 
-from ops.release_errors import FAILED, NOT_VERIFIED, USAGE, ReleaseError
+from ops.release_errors import FAILED, ReleaseError
 
-SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
+SUMS = "SHA256SUMS"
 NAMESPACE = "agentlip-release"
 """Signatures for other purposes with the same key are not valid for a release."""
 COMMAND_SECONDS_MAX = 60
@@ -28,7 +28,19 @@ def sha256(path: Path) -> str:
 
 def sign(folder: Path, key: Path) -> None:
     """Signs SHA256SUMS with an SSH key. A key with a passphrase asks on the terminal."""
-    done = _ssh_keygen("sign", "-f", str(key), str(folder / SUMS), read=None)
+    if shutil.which("ssh-keygen") is None:
+        raise ReleaseError(
+            "NO_SSH_KEYGEN",
+            "ssh-keygen is not installed",
+            "sudo apt-get install openssh-client",
+            FAILED,
+        )
+    done = subprocess.run(
+        ["ssh-keygen", "-Y", "sign", "-n", NAMESPACE, "-f", str(key), str(folder / SUMS)],
+        capture_output=True,
+        timeout=COMMAND_SECONDS_MAX,
+        check=False,
+    )
     if done.returncode:
         raise ReleaseError(
             "NOT_SIGNED",
@@ -38,81 +50,6 @@ def sign(folder: Path, key: Path) -> None:
         )
 
 
-def verify(folder: Path, signers: Path | None) -> list[str]:
-    """The names of the files, all of which have their recorded hash.
-
-    `signers`: the allowed signers, in the format of ssh-keygen; None checks no signature.
-    """
-    if not (folder / SUMS).is_file():
-        raise ReleaseError(
-            "NOT_A_RELEASE",
-            f"there is no {SUMS} in {folder}",
-            "name the folder that has the files of one release",
-            USAGE,
-        )
-    if signers is not None:
-        _verify_signature(folder, signers)
-    hashes = _read_recorded(folder)
-    present = {path.name for path in folder.iterdir()} - {SUMS, SIGNATURE}
-    for name, expected in hashes.items():
-        if name not in present:
-            raise _refused("MISSING_FILE", f"{name} is listed in {SUMS} but missing")
-        if sha256(folder / name) != expected:
-            raise _refused("BAD_CHECKSUM", f"{name} differs from its checksum")
-    if unlisted := sorted(present - set(hashes)):
-        raise _refused("UNLISTED_FILE", f"{unlisted[0]} is not listed in {SUMS}")
-    return sorted(hashes)
-
-
-def _read_recorded(folder: Path) -> dict[str, str]:
-    lines = (folder / SUMS).read_text("utf-8").splitlines()
-    parts = [line.partition("  ") for line in lines]
-    if not all(name for _, _, name in parts):
-        raise _refused("BAD_CHECKSUM", f"{SUMS} has a line without a file")
-    return {name: value for value, _, name in parts}
-
-
-def _verify_signature(folder: Path, signers: Path) -> None:
-    if not (folder / SIGNATURE).is_file():
-        raise _refused("NO_SIGNATURE", f"{folder} has no {SIGNATURE}")
-    if not signers.is_file():
-        raise ReleaseError(
-            "NO_SIGNERS",
-            f"there is no file of allowed signers at {signers}",
-            "write a line into it: NAME ssh-ed25519 KEY",
-            USAGE,
-        )
-    signature = ("-s", str(folder / SIGNATURE))
-    principals = _ssh_keygen("find-principals", "-f", str(signers), *signature, read=None)
-    name = principals.stdout.decode().partition("\n")[0]
-    allowed = ("-f", str(signers), "-I", name, *signature)
-    if principals.returncode or _ssh_keygen("verify", *allowed, read=folder / SUMS).returncode:
-        raise _refused("BAD_SIGNATURE", f"{SIGNATURE} is not by one of the allowed signers")
-
-
-def _ssh_keygen(
-    action: str, *arguments: str, read: Path | None
-) -> "subprocess.CompletedProcess[bytes]":
-    if shutil.which("ssh-keygen") is None:
-        raise ReleaseError(
-            "NO_SSH_KEYGEN",
-            "ssh-keygen is not installed",
-            "sudo apt-get install openssh-client",
-            FAILED,
-        )
-    return subprocess.run(
-        ["ssh-keygen", "-Y", action, "-n", NAMESPACE, *arguments],
-        input=None if read is None else read.read_bytes(),
-        capture_output=True,
-        timeout=COMMAND_SECONDS_MAX,
-        check=False,
-    )
-
-
 def _last_line(done: "subprocess.CompletedProcess[bytes]") -> str:
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else f"exit code {done.returncode}"
-
-
-def _refused(code: str, message: str) -> ReleaseError:
-    return ReleaseError(code, message, "download the release again", NOT_VERIFIED)

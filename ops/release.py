@@ -1,12 +1,12 @@
-"""Makes, checks and verifies a release; ops/release starts it.
+"""Makes a release; ops/release starts it.
 
-Exit codes: 0 done, 2 usage, 3 this commit can't be released, 4 a step failed, 5 the files of a
-release are not what was signed.
+Exit codes: 0 done, 2 usage, 3 this commit can't be released, 4 a step failed.
 """
 
 import argparse
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -16,11 +16,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ops import changelog, checksums, image_archives, python_packages
-from ops.release_errors import NOT_READY, USAGE, ReleaseError
+from ops import changelog, checksums, python_packages
+from ops.release_errors import FAILED, NOT_READY, USAGE, ReleaseError
 
 ROOT = Path(__file__).resolve().parents[1]
 GIT_SECONDS_MAX = 60
+IMAGE_SECONDS_MAX = 3600
+IMAGES = {"agentlip": [], "agentlip-export": ["--export"], "agentlip-spark": ["--spark"]}
+"""Each image's name, and what selects it in ops/image."""
 Answer = dict[str, Any]
 
 
@@ -40,7 +43,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="ops/release", description="Make, check and verify a release.",
+        prog="ops/release", description="Make a release.",
         epilog=(__doc__ or "").partition("\n\n")[2],
     )  # fmt: skip
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -58,15 +61,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     build.add_argument("--out", type=Path, default=Path("dist"), help="parent folder (dist)")
     build.add_argument("--key", type=Path, help="SSH key that signs the checksums")
     build.add_argument("--unsigned", action="store_true", help="make a release without signature")
-    names = [*image_archives.IMAGES, "none"]
+    names = [*IMAGES, "none"]
     build.add_argument(
-        "--images", nargs="+", choices=names, default=list(image_archives.IMAGES),
+        "--images", nargs="+", choices=names, default=list(IMAGES),
         help="the images to include (all)",
     )  # fmt: skip
-    verify = command("verify", verify_release, "Check the files of a release.")
-    verify.add_argument("folder", type=Path, metavar="DIR")
-    verify.add_argument("--signers", type=Path, help="file of allowed signers, as of ssh-keygen")
-    verify.add_argument("--unsigned", action="store_true", help="check only the checksums")
     return parser.parse_args(arguments)
 
 
@@ -75,20 +74,6 @@ def collect_notes(flags: argparse.Namespace, root: Path) -> Answer:
     count = changelog.collect(root, version, flags.date)
     text = f"CHANGELOG.md: {count} notes in the section of {version}"
     return {"version": version, "notes": count, "text": text}
-
-
-def verify_release(flags: argparse.Namespace, _: Path) -> Answer:
-    if flags.signers is None and not flags.unsigned:
-        raise ReleaseError(
-            "NO_SIGNERS",
-            "no file of allowed signers is named",
-            "add --signers FILE, or --unsigned to check only the checksums",
-            USAGE,
-        )
-    names = checksums.verify(flags.folder, flags.signers)
-    signed = flags.signers is not None
-    text = f"{len(names)} files are as {'signed' if signed else 'listed'}"
-    return {"files": names, "signature": "valid" if signed else "not checked", "text": text}
 
 
 def build_release(flags: argparse.Namespace, root: Path) -> Answer:
@@ -170,7 +155,22 @@ def make_files(
     (folder / f"agentlip-{version}-changes.md").write_text(notes, "utf-8")
     for name in flags.images:
         if name != "none":
-            image_archives.build(root, folder, name, version, revision, say)
+            save_image(root, folder, name, version)
+
+
+def save_image(root: Path, folder: Path, name: str, version: str) -> None:
+    """Builds an image, and writes it as an archive for `docker load`."""
+    tag = f"{name}:{version}"
+    archive = folder / f"{name}-{version}-image-{platform.machine()}.tar"
+    steps = (
+        [str(root / "ops/image"), *IMAGES[name], tag],
+        ["docker", "save", "--output", str(archive), tag],
+    )
+    for step in steps:
+        say(" ".join(step))
+        if subprocess.run(step, stdout=sys.stderr, timeout=IMAGE_SECONDS_MAX).returncode:
+            hint = "ops/engine, or build without images: ops/release build --images none"
+            raise ReleaseError("IMAGE_FAILED", f"'{' '.join(step)}' failed", hint, FAILED)
 
 
 def export(root: Path, revision: str, folder: Path) -> None:

@@ -1,6 +1,6 @@
 """What can go wrong with a release: a code, what happened, what helps, and an exit code."""
 
-USAGE, NOT_READY, FAILED, NOT_VERIFIED = 2, 3, 4, 5
+USAGE, NOT_READY, FAILED = 2, 3, 4
 
 
 class ReleaseError(Exception):

@@ -1,16 +1,11 @@
-"""Writes what an image contains, and the licences of its Python packages.
+"""Writes docs/reference/licences.md, the licences of the Python packages in the local images:
 
-    python -m ops.sbom IMAGE [FILE]     a CycloneDX document of the image; default: IMAGE.cdx.json
-    python -m ops.sbom --licences       docs/reference/licences.md, from the three local images
-
-Needs the images and `syft` (in dev.txt), and no network. The same image makes the same document.
+python -m ops.licences
 """
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,29 +82,6 @@ def normalize(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def document(image: str) -> dict[str, Any]:
-    """A CycloneDX document: everything that syft finds, with the licences of Python packages."""
-    environment = os.environ | {"SYFT_CHECK_FOR_APP_UPDATE": "false"}
-    syft = Path(sys.executable).parent / "syft"
-    command = [syft, "scan", f"docker:{image}", "--quiet", "--output", "cyclonedx-json"]
-    bom: dict[str, Any] = json.loads(subprocess.check_output(command, env=environment))
-    del bom["serialNumber"]  # random
-    bom["metadata"]["timestamp"] = read_creation(image)
-    licences = {normalize(package["name"]): package["licence"] for package in packages(image)}
-    for component in bom["components"]:
-        known = licences.get(normalize(component["name"]))
-        if known and component.get("purl", "").startswith("pkg:pypi/"):
-            component["licenses"] = [{"expression": known}]
-    return bom
-
-
-def read_creation(image: str) -> str:
-    """When the image was created, as its label has it."""
-    template = '{{index .Config.Labels "org.opencontainers.image.created"}}'
-    command = ["docker", "image", "inspect", "--format", template, image]
-    return subprocess.check_output(command, text=True).strip()
-
-
 def page(images: dict[str, str]) -> str:
     """The page of licences of `images`: its names, and the tags to look in."""
     rows: dict[str, tuple[str, list[str]]] = {}
@@ -130,26 +102,15 @@ def list_packages(image: str) -> set[tuple[str, str]]:
 HEAD = """\
 # Licences of the Python packages in the images
 
-Written by `python -m ops.sbom --licences` from the images: [appliance, export and
+Written by `python -m ops.licences` from the images: [appliance, export and
 Spark](../how-to/images.md). A test compares it with them, and fails for a licence that
-`ops/sbom.py` does not allow. Versions are in `requirements/`. The images also contain packages of
-Debian, whose licences are in `/usr/share/doc` of the images.
+`ops/licences.py` does not allow. Versions are in `requirements/`. The images also contain packages
+of Debian, whose licences are in `/usr/share/doc` of the images.
 
 | Package | Licence | Images |
 | --- | --- | --- |
 """
 
 
-def main(words: list[str]) -> None:
-    if words == ["--licences"]:
-        PAGE.write_text(page(IMAGES), encoding="utf-8")
-    elif words and not words[0].startswith("-"):
-        file = Path(words[1] if len(words) > 1 else re.sub(r"[/:]", "-", words[0]) + ".cdx.json")
-        file.write_text(json.dumps(document(words[0]), indent=1) + "\n", encoding="utf-8")
-        print(file)
-    else:
-        sys.exit(f"usage:\n{(__doc__ or '').split(chr(10) * 2)[1]}")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    PAGE.write_text(page(IMAGES), encoding="utf-8")
