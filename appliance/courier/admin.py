@@ -1,8 +1,6 @@
 """Administration of streams: statistics, inspection, pauses, redrives, purges, trigger tests."""
 
-from collections import deque
 from collections.abc import Iterator
-from datetime import UTC
 from typing import Any
 
 import msgspec
@@ -16,20 +14,15 @@ from appliance.courier.lease import DEAD, LEASED, READY
 from appliance.courier.live_view import row_filter, row_json
 from appliance.courier.service import DELIVERY_BYTES_MAX, VIEW_ROWS_MAX, Courier
 from appliance.courier.stream import Stream
-from appliance.courier.view import INFLIGHT
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import iso
-from appliance.kernel.errors import Invalid
 from appliance.kernel.page import take_page
 from appliance.kernel.threads import yield_to_loop
-from appliance.kernel.token_bucket import TokenBucket
 
 IDS_LISTED_MAX = 1_000
 PURGE_BATCH = 1_000  # envelopes purged before other greenlets run
 STATS_BATCH = 100  # streams reported before other greenlets run
 ROW_OVERHEAD_BYTES = 200  # added to each row, more than enough for the rest of the page
-REDRIVES_MAX = 100
-PAUSE_SECONDS_MAX = 366 * 86_400.0
 FACTS_MAX_AGE_MS = 2_000.0
 NEARLY_FULL = 0.9
 FACTS = (
@@ -43,25 +36,12 @@ FACTS = (
 )
 _encode = msgspec.json.Encoder().encode
 PAGE_MAX = 1_000  # envelopes on one page of GET /v1/peek
-REDRIVE_RATE = 1_000.0  # highest rate of a redrive, in dead letters per second
-
-
-class RunningRedrive:
-    """A redrive at a rate that still runs. `ids` are the dead letters left."""
-
-    def __init__(self, stream: Stream, ids: deque[str], rate: float, now: float) -> None:
-        self.stream = stream
-        self.ids = ids
-        self.bucket = TokenBucket(rate, rate, now / 1000)
 
 
 class CourierAdmin:
     def __init__(self, courier: Courier) -> None:
         self._courier = courier
         self._queue = courier.queue
-        self._redrives: list[RunningRedrive] = []
-        # As in the view: delivery number, deadline.
-        self._inflight_leases: dict[str, tuple[int, float]] = {}
         self._facts: dict[str, float] = {}
         self._facts_ms = float("-inf")
 
@@ -202,8 +182,6 @@ class CourierAdmin:
         view = self._courier.views.get(query.view)
         if view is None:
             raise wire.NoSuchView(details={"view": query.view})
-        if query.view == INFLIGHT:
-            self.refresh_inflight()
         limit = min(query.limit, VIEW_ROWS_MAX)
         wanted, after = row_filter(query.filter), query.after
         rows = view.snapshot(
@@ -218,52 +196,14 @@ class CourierAdmin:
         )
         return wire.ViewSnapshot(view.name, page, more, view.version, self._courier.boot_id)
 
-    def refresh_inflight(self) -> None:
-        """Update the view `inflight`. Only called while it is watched or read."""
-        view = self._courier.views[INFLIGHT]
-        current = {
-            f"{item.stream.name}#{item.id}": item for item in self._queue.leases()[:VIEW_ROWS_MAX]
-        }
-        for key in [key for key in view.rows if key not in current]:
-            view.remove(key)
-            self._inflight_leases.pop(key, None)
-        for key, item in current.items():
-            lease = (item.delivered, item.deadline)
-            if self._inflight_leases.get(key) == lease:
-                continue
-            self._inflight_leases[key] = lease
-            row = {
-                "id": item.id,
-                "stream": item.stream.name,
-                "holder": item.consumer.name,
-                "attempt": item.attempts,
-                "until": self._clock_time(item.deadline),
-            }
-            view.put(key, row)
-
     # -- pausing ---------------------------------------------------------------------------
 
     def pause(self, who: Principal, command: wire.Pause) -> wire.Paused:
-        seconds = self._pause_seconds(command)
         stream = self._courier.open_stream(who, OPERATE, command.stream)
         now = self._courier.now()
-        until = None if seconds is None else now + seconds * 1000
+        until = None if command.seconds is None else now + command.seconds * 1000
         self._queue.pause(stream, until, now)
         return wire.Paused(stream.name, True, self._clock_time(until), self._courier.boot_id)
-
-    def _pause_seconds(self, command: wire.Pause) -> float | None:
-        """The length of the pause, from `seconds` or from `until`; without a zone that is UTC."""
-        if command.until is None:
-            return command.seconds
-        zone = command.until.tzinfo or UTC
-        at = command.until.replace(tzinfo=zone).timestamp()
-        seconds = at - self._courier.clock.now_ms() / 1000
-        if command.seconds is not None or not 0 < seconds <= PAUSE_SECONDS_MAX:
-            raise Invalid(
-                "until: must be within the next year, and without seconds",
-                details={"field": "until"},
-            )
-        return seconds
 
     def resume(self, who: Principal, command: wire.Resume) -> wire.Paused:
         stream = self._courier.find_stream(who, OPERATE, command.stream)
@@ -273,49 +213,20 @@ class CourierAdmin:
     # -- redrive and purge --------------------------------------------------------------------
 
     def redrive(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
-        """Make matching dead letters ready again, all at once or at a rate."""
+        """Make matching dead letters ready again, as many as the stream has capacity for."""
         stream = self._courier.find_stream(who, OPERATE, command.stream)
-        ids = [item.id for item in select(stream, DEAD, command)]
+        items = list(select(stream, DEAD, command))
+        ids = [item.id for item in items]
         if command.dry_run or not ids:
             return self._changed(ids, len(ids), command)
-        now = self._courier.now()
-        if command.rate is not None:
-            if len(self._redrives) >= REDRIVES_MAX:
-                raise wire.WaitLimitReached(f"too many redrives are running: {REDRIVES_MAX}")
-            rate = min(command.rate, REDRIVE_RATE)
-            started = RunningRedrive(stream, deque(ids), rate, now)
-            self._redrives.append(started)
-            self._queue.timers.wake()
-            self.tick(now)
-            left = len(started.ids)
-            return self._changed(ids, len(ids) - left, command, left)
-        done = self._redrive_next(stream, deque(ids), len(ids), now)
-        return self._changed(ids, done, command, len(ids) - done)
-
-    @property
-    def is_redriving(self) -> bool:
-        return bool(self._redrives)
-
-    def tick(self, now: float) -> int:
-        """Continue running redrives; how many dead letters were redriven."""
-        moved = 0
-        for redrive in self._redrives:
-            while redrive.ids and not redrive.bucket.take(1, now / 1000):
-                if not self._redrive_next(redrive.stream, redrive.ids, 1, now):
-                    break
-                moved += 1
-        self._redrives = [redrive for redrive in self._redrives if redrive.ids]
-        return moved
-
-    def _redrive_next(self, stream: Stream, ids: deque[str], limit: int, now: float) -> int:
-        done = 0
-        while ids and done < limit and stream.has_capacity(1, 0):
-            item = stream.dead.get(ids.popleft())
-            if item is not None:
-                stream.redrive(item, now)
+        done, now = 0, self._courier.now()
+        for item in items:
+            if not stream.has_capacity(1, 0):
+                break
+            stream.redrive(item, now)
             done += 1
         dispatch(stream, now)
-        return done
+        return self._changed(ids, done, command, len(ids) - done)
 
     def kick(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
         """Make matching delayed envelopes ready now."""

@@ -33,10 +33,6 @@ IdsFlag = Annotated[
 ]
 TypeFlag = Annotated[str | None, typer.Option("--type", help="Only envelopes of this type.")]
 FromFlag = Annotated[str | None, typer.Option("--from", help="Only envelopes from this sender.")]
-RateFlag = Annotated[
-    float | None,
-    typer.Option("--rate", min=0.001, help="Dead letters per second; without, all at once."),
-]
 ReasonFlag = Annotated[
     str | None, typer.Option("--reason", help="Only dead letters with this reason.")
 ]
@@ -213,15 +209,13 @@ def redrive(
     type_: TypeFlag = None,
     sender: FromFlag = None,
     reason: ReasonFlag = None,
-    rate: RateFlag = None,
     dry_run: DryRunFlag = False,
 ) -> None:
     """Make dead letters ready again, at the tail of their stream."""
     selection = _selection(stream, id_, type_, sender, reason, dry_run)
-    answer = session.hub().post("/v1/streams/redrive", {**selection, "rate": rate})
+    answer = session.hub().post("/v1/streams/redrive", selection)
     verb = "would redrive" if dry_run else "redrove"
-    rest = "to come" if rate is not None else "left: the stream is full"
-    left = f", {answer['remaining']} {rest}" if answer.get("remaining") else ""
+    left = f", {answer['remaining']} left: the stream is full" if answer["remaining"] else ""
     session.answer(answer, f"{verb} {answer['count']}{left}")
 
 
@@ -281,13 +275,9 @@ def pause(
         float | None,
         typer.Option("--for", min=0.001, help="Seconds to pause; by default until resumed."),
     ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option("--until", help="End of the pause as ISO 8601; UTC without a zone."),
-    ] = None,
 ) -> None:
     """Stop deliveries from a stream. Producers can still enqueue."""
-    body = {"stream": stream, "seconds": seconds, "until": until}
+    body = {"stream": stream, "seconds": seconds}
     answer = session.hub().post("/v1/streams/pause", body)
     until_text = f" until {answer['until']}" if answer.get("until") else ""
     session.answer(answer, f"paused {stream}{until_text}")

@@ -1,45 +1,37 @@
 """The courier's background loops: the tick, and writing the journal."""
 
-from appliance.courier.admin import CourierAdmin
 from appliance.courier.outcome_log import SAMPLE_MS
 from appliance.courier.service import Courier
 from appliance.courier.timers import SLEEP_MS_MAX
-from appliance.courier.view import INFLIGHT
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
 
-INFLIGHT_MS = 100.0  # between two updates of the view of leases, while it is watched
 TICK_SECONDS = 0.02  # how late leases end and delayed envelopes become ready, in seconds
 TICK_ITEMS_MAX = 5_000  # expired leases and due delays handled before other work gets a turn
 JOURNAL_SECONDS = 0.01  # how late acks are written to the journal of durable streams, in seconds
 
 
 class Tick(Loop):
-    """Everything that depends on time: leases, delays and times to live end, pauses end, redrives
-    continue, rates are sampled, unused streams are forgotten.
+    """Everything that depends on time: leases, delays, times to live and pauses end, rates are
+    sampled, unused streams are forgotten.
 
     It sleeps until the next of these is due, and is woken when an earlier one comes up.
     """
 
     name = "courier_tick"
 
-    def __init__(self, courier: Courier, admin: CourierAdmin) -> None:
+    def __init__(self, courier: Courier) -> None:
         super().__init__(courier.clock, courier.log)
         self._courier = courier
-        self._admin = admin
         self.shortest_seconds = TICK_SECONDS
         self.interval_seconds = 0.0
-        self._forgotten_ms = self._refreshed_ms = 0.0
+        self._forgotten_ms = 0.0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         courier = self._courier
         now = courier.now()
         counts = courier.queue.tick(now, TICK_ITEMS_MAX)
         courier.queue.dispatch_deferred(now)
-        counts["redriven"] = self._admin.tick(now)
-        if courier.views[INFLIGHT].watchers and now - self._refreshed_ms >= INFLIGHT_MS:
-            self._refreshed_ms = now
-            self._admin.refresh_inflight()
         if now - self._forgotten_ms >= 1000:
             self._forgotten_ms = now
             courier.pipeline.forget_unused()
@@ -49,10 +41,6 @@ class Tick(Loop):
     def _sleep(self, now: float) -> None:
         courier = self._courier
         until = min(courier.queue.next_tick_ms(now), now + SLEEP_MS_MAX)
-        if self._admin.is_redriving:
-            until = now
-        elif courier.views[INFLIGHT].watchers:
-            until = min(until, now + INFLIGHT_MS)
         courier.queue.timers.sleep_until(until, self.nudge)
         self.interval_seconds = max(0.0, (until - now) / 1000)
 

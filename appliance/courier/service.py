@@ -24,7 +24,7 @@ from appliance.courier.queue import Queue
 from appliance.courier.settings import CourierSettings
 from appliance.courier.stream import Stream
 from appliance.courier.trigger import TriggerEngine
-from appliance.courier.view import INFLIGHT, LATEST, View
+from appliance.courier.view import LATEST, View
 from appliance.kernel.auth import Principal
 from appliance.kernel.caller import WaitLimit
 from appliance.kernel.clock import Clock
@@ -69,9 +69,7 @@ class Courier:
         outcomes = OutcomeLog(enabled=journal is not None and settings.log_days > 0)
         self.queue = Queue(settings.policy_of, IDLE_MS, settings.pattern_of, outcomes)
         self.engine = TriggerEngine(settings.triggers, HOPS_MAX)
-        self.views = {
-            name: View(name, VIEW_ROWS_MAX, VIEW_BYTES_MAX) for name in (LATEST, INFLIGHT)
-        }
+        self.views = {LATEST: View(LATEST, VIEW_ROWS_MAX, VIEW_BYTES_MAX)}
         self.pipeline = EnqueuePipeline(
             self.queue, self.engine, self.views[LATEST], settings, clock, log, journal, webhooks
         )

@@ -70,7 +70,7 @@ class CourierSubsystem(Subsystem):
             journal = Journal(self.store, SteadyClock(self.store, clock, log))
         self.courier = Courier(settings, clock, log, host.instance_id, journal, needs.webhooks)
         self.admin = CourierAdmin(self.courier)
-        self.loops: list[Loop] = [Tick(self.courier, self.admin)]
+        self.loops: list[Loop] = [Tick(self.courier)]
         if self.store is not None and journal is not None:
             retention = LogRetention(
                 self.store, journal.steady, lambda: settings.log_days, clock, log

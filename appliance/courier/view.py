@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 LATEST = "latestPerAgent"
-INFLIGHT = "inflight"
 PREFIX, SUFFIX = "agents/", "/inbox"
 
 

@@ -1,6 +1,5 @@
 """The courier's wire format: envelopes, requests, replies, frames and errors."""
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -100,7 +99,6 @@ class Selection(Struct, frozen=True, rename={"from_": "from", "dry_run": "dryRun
     tag: str | None = None
     reason: str | None = None
     state: Literal["ready", "delayed", "dead"] | None = None
-    rate: Annotated[float, Meta(gt=0)] | None = None
     limit: Limit | None = None
     dry_run: bool = False
 
@@ -108,7 +106,6 @@ class Selection(Struct, frozen=True, rename={"from_": "from", "dry_run": "dryRun
 class Pause(Struct, frozen=True):
     stream: StreamName
     seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] | None = None
-    until: datetime | None = None
 
 
 class Resume(Struct, frozen=True):
@@ -353,7 +350,7 @@ class NoSuchStream(Missing):
 class NoSuchView(Missing):
     code = "UNKNOWN_VIEW"
     default_message = "unknown view"
-    default_hint = "the views are latestPerAgent and inflight"
+    default_hint = "the view is latestPerAgent"
 
 
 class NoSuchEnvelope(Missing):

@@ -6,13 +6,12 @@ A checkout knows it by this name as well (setup.py). Names are loaded when they 
 a program pays only for what it imports.
 
 client, aio             the hub: requests, and events with a durable cursor
-courier, courier_aio    producers and consumers of envelopes
+courier                 producers and consumers of envelopes
 bus, bus_aio            agents of the worker bus
 network                 agents of the network: contacts and encrypted messages
 discovery               which workspace, which hub, which token
 reader                  stateless reads of the database, without a hub
 http                    requests to the hub, retried where that is safe
-importer                many messages from a file, each exactly once
 """
 
 from importlib import import_module
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from appliance.sdk.courier import Consumer as Consumer
     from appliance.sdk.courier import Delivery as Delivery
     from appliance.sdk.courier import Producer as Producer
-    from appliance.sdk.courier_aio import AsyncConsumer as AsyncConsumer
-    from appliance.sdk.courier_aio import AsyncProducer as AsyncProducer
     from appliance.sdk.courier_frames import EnvelopeRefused as EnvelopeRefused
     from appliance.sdk.courier_frames import envelope as envelope
     from appliance.sdk.cursor import Cursor as Cursor
@@ -76,7 +73,6 @@ _MODULES = {
     ".bus_aio": ("AsyncFileBus", "AsyncHttpBus"),
     ".client": ("Client",),
     ".courier": ("Consumer", "Delivery", "Producer"),
-    ".courier_aio": ("AsyncConsumer", "AsyncProducer"),
     ".courier_frames": ("EnvelopeRefused", "envelope"),
     ".cursor": ("Cursor", "FileCursor"),
     ".discovery": ("Endpoint", "HubNotRunning", "find_hub"),

@@ -27,7 +27,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from appliance.courier.wire import BATCH_MAX
-from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.errors import Unavailable
 from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.sdk.closing import Closing
 from appliance.sdk.courier_frames import Env as Env
@@ -49,17 +49,6 @@ RECONNECT = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
 DEFAULT_LEASE_MS = 30_000
 
 _encode = msgspec.json.Encoder().encode
-
-
-class Posted:
-    """An envelope to send. Raises the errors of encoding it."""
-
-    __slots__ = ("id", "raw", "to")
-
-    def __init__(self, to: str, env: Env) -> None:
-        self.to = to
-        self.id = str(env["id"])
-        self.raw = msgspec.Raw(_encode(env))
 
 
 class Producer(Closing):
@@ -96,27 +85,11 @@ class Producer(Closing):
         self.flush()
         return count
 
-    def send_each(self, envelopes: Sequence[Posted]) -> list[EnvelopeRefused | None]:
-        """Send envelopes, and return for each None or why it was rejected. After another error,
-        none of them is sent again."""
-        first = self._seq + 1
-        try:
-            for posted in envelopes:
-                self._post(posted)
-            refused = self._settle()
-        except ApplianceError:
-            self._waiting.clear()
-            self.close()
-            raise
-        return [refused.get(first + number) for number in range(len(envelopes))]
-
     def post(self, to: str, env: Env) -> None:
-        self._post(Posted(to, env))
-
-    def _post(self, posted: Posted) -> None:
-        self._seq += 1
-        frame = _encode({"seq": self._seq, "to": posted.to, "envelope": posted.raw})
-        self._waiting.append((self._seq, posted.id, frame))
+        number, id_ = self._seq + 1, str(env["id"])
+        frame = _encode({"seq": number, "to": to, "envelope": env})
+        self._seq = number
+        self._waiting.append((number, id_, frame))
         self._unsent.append((self._seq, frame))
         self._unsent_bytes += len(frame)
         if len(self._unsent) >= FRAME_ENVELOPES or self._unsent_bytes > FRAME_BYTES_MAX // 2:
@@ -126,15 +99,11 @@ class Producer(Closing):
 
     def flush(self) -> None:
         """Wait for all responses. Raises the first rejection."""
-        for error in self._settle().values():
-            raise error
-
-    def _settle(self) -> dict[int, EnvelopeRefused]:
-        """Wait for all responses. Returns the rejections by sequence number."""
         while self._waiting:
             self._insist(self._pull)
         refused, self._refused = self._refused, {}
-        return refused
+        for error in refused.values():
+            raise error
 
     def close(self) -> None:
         if self._link is not None:

@@ -78,7 +78,7 @@ class CourierFixture:
         log = Log(self.lines, clock=self.clock)
         self.service = Courier(self.settings, self.clock, log, "boot-1", webhooks=webhooks)
         self.admin = CourierAdmin(self.service)
-        self.tick = Tick(self.service, self.admin)
+        self.tick = Tick(self.service)
         scopes = [f"streams:{INBOX}:enqueue", "streams:agents/*:subscribe"]
         book = TokenBook(
             (hash_token(token), Principal(name, name, frozenset(of)))

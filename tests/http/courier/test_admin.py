@@ -2,7 +2,6 @@
 
 import json
 
-from appliance.kernel.clock import iso
 from tests.support.courier import INBOX, CourierFixture
 from tests.support.courier_http import dead_letter, enqueue, get, post, receive
 
@@ -49,19 +48,6 @@ def test_redrive_by_id_and_filter_and_dry_run(courier, client):
     assert [delivery["deliver"]["id"] for delivery in receive(client)["deliveries"]] == ["b"]
 
 
-def test_redrive_keeps_its_rate(courier, client):
-    dead_letter(courier, client, *(f"d{number}" for number in range(30)))
-    answer = post(client, "/v1/streams/redrive", {"stream": INBOX, "rate": 10})
-    assert answer["count"] + answer["remaining"] == 30
-    assert answer["remaining"] >= 20
-    courier.pass_ms(1000)
-    middle = get(client, "/v1/stats", stream=INBOX)["ready"]
-    assert 10 <= middle <= 25
-    for _ in range(5):
-        courier.pass_ms(1000)
-    assert get(client, "/v1/stats", stream=INBOX)["ready"] == 30
-
-
 def test_kick_makes_delayed_envelopes_ready_in_their_stream(courier, client):
     for id_, more in (("a", {}), ("b", {"delayMs": 5_000}), ("c", {"delayMs": 5_000})):
         enqueue(client, id_, **more)
@@ -100,25 +86,6 @@ def test_pause_with_seconds_ends_by_itself(courier, client):
     assert receive(client)["deliveries"] == []
     courier.pass_ms(2)
     assert len(receive(client)["deliveries"]) == 1
-
-
-def test_pause_until_a_wall_clock_time(courier, client):
-    def paused(status=200, **more):
-        return post(client, "/v1/streams/pause", {"stream": INBOX, **more}, status)
-
-    then = iso(courier.clock.now_ms() + 5000)
-    assert paused(until=then)["until"] == then
-    assert paused(until=then.replace("Z", "+00:00"))["until"] == then
-    assert paused(until=then.removesuffix("Z"))["until"] == then
-    enqueue(client, "a")
-    courier.pass_ms(4999)
-    assert receive(client)["deliveries"] == []
-    courier.pass_ms(2)
-    assert len(receive(client)["deliveries"]) == 1
-    for wrong in ({"until": then}, {"until": "9999-12-31T23:59:59Z"}, {"until": "soon"}):
-        assert paused(400, **wrong)["details"]["field"] == "until"
-    later = iso(courier.clock.now_ms() + 5000)
-    assert paused(400, until=later, seconds=5)["details"]["field"] == "until"
 
 
 def test_envelope_is_found_in_every_state(courier, client):
@@ -160,17 +127,6 @@ def test_history_of_failed_attempts_survives_a_redrive(courier, client):
     ]
     assert kept["history"][0]["error"] == "first"
     assert kept["history"][0]["at"].endswith("Z")
-
-
-def test_redrive_counts_only_its_own_dead_letters(courier, client):
-    dead_letter(courier, client, *(f"d{number}" for number in range(30)))
-    post(client, "/v1/streams/redrive", {"stream": INBOX, "rate": 1})
-    enqueue(client, "lone", to="other")
-    got = receive(client, "other")
-    nack = {"receiver": got["receiver"], "ids": ["lone"], "mode": "reject"}
-    post(client, "/v1/nack", nack)
-    answer = post(client, "/v1/streams/redrive", {"stream": "other", "rate": 1})
-    assert (answer["count"], answer["remaining"]) == (1, 0)
 
 
 def test_peek_after_a_removed_envelope_is_404(client):

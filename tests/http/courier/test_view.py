@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 from appliance.web.parser import LINE_BYTES_MAX
 from tests.support.courier import INBOX, CourierFixture, envelope
-from tests.support.courier_http import enqueue, get, post, receive
+from tests.support.courier_http import enqueue, get, post
 
 
 def compact_size(answer):
@@ -22,14 +22,6 @@ def test_snapshot_has_the_last_envelope_of_each_inbox(client):
     assert answer["watermark"] == 2
     assert answer["boot_id"] == "boot-1"
     assert get(client, "/v1/snapshot", 404, view="nothing")["code"] == "UNKNOWN_VIEW"
-
-
-def test_inflight_view_shows_leases(client):
-    enqueue(client, "a")
-    receive(client)
-    (row,) = get(client, "/v1/snapshot", view="inflight")["rows"]
-    assert row["addr"] == f"{INBOX}#a"
-    assert row["env"]["holder"] == "anonymous"
 
 
 def test_duplicate_in_a_batch_is_not_the_latest():
@@ -67,37 +59,6 @@ def test_snapshot_of_large_envelopes_is_paged_by_bytes(client, monkeypatch):
         query = {"after": seen[-1]}
     assert seen == [f"agents/{name}/inbox" for name in names]
     assert pages > 3
-
-
-def test_inflight_view_shows_the_new_end_of_an_extended_lease(client):
-    enqueue(client, "a")
-    got = receive(client, leaseMs=1000)
-    before = get(client, "/v1/snapshot", view="inflight")
-    extended = {"receiver": got["receiver"], "ids": ["a"], "leaseMs": 60_000}
-    post(client, "/v1/extend", extended)
-    after = get(client, "/v1/snapshot", view="inflight")
-    until = get(client, "/v1/envelope", stream=INBOX, id="a")["dueAt"]
-    assert before["rows"][0]["env"]["until"] < after["rows"][0]["env"]["until"] == until
-    assert get(client, "/v1/snapshot", view="inflight")["watermark"] == after["watermark"]
-
-
-def test_inflight_view_with_long_names_is_limited_in_bytes(client, monkeypatch):
-    """Stream and id are in the address of a row, and in the row again."""
-    monkeypatch.setattr("appliance.courier.admin.DELIVERY_BYTES_MAX", 10_000)
-    stream = "s" * 256
-    for number in range(20):
-        enqueue(client, f"{number:02}" + "i" * 190, to=stream)
-    receive(client, stream, max=20)
-    addresses, query, pages = [], {}, 0
-    while True:
-        page = get(client, "/v1/snapshot", view="inflight", **query)
-        assert compact_size(page) <= 10_000
-        addresses, pages = addresses + [row["addr"] for row in page["rows"]], pages + 1
-        if not page["has_more"]:
-            break
-        query = {"after": addresses[-1]}
-    assert addresses == sorted(set(addresses))
-    assert (len(addresses), pages > 1) == (20, True)
 
 
 def test_longest_query_fits_into_a_request_line(client):
