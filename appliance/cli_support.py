@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 from appliance.auditlog.commands import CURRENT, is_act
 from appliance.kernel.blank import JOINERS
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
+from appliance.kernel.errors import ApplianceError, Unavailable
 
 P = ParamSpec("P")
 Row = Mapping[str, Any]
@@ -226,16 +226,6 @@ def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., N
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, annotation=annotation, default=default)
-
-
-def former_command(app: typer.Typer, name: str, instead: str) -> None:
-    """A command that has moved: it refuses and names the command that took its place."""
-
-    def refuse() -> None:
-        raise Invalid("this command has moved", hint=instead)
-
-    any_arguments = {"allow_extra_args": True, "ignore_unknown_options": True}
-    typer.Typer.command(app, name, hidden=True, context_settings=any_arguments)(refuse)
 
 
 def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:

@@ -55,7 +55,7 @@ COMMANDS = {
         ),
         "outbox": (
             "appliance.outbox.cli:app",
-            "Messages to meshes and mail: send, inspect, redrive, drop, prune, export.",
+            "Messages to meshes and mail: send, inspect, redrive, drop, prune.",
         ),
         "relay": (
             "appliance.relay.cli:app",

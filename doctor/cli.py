@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from appliance.auditlog.offline import record_command
-from appliance.cli_support import former_command
 from appliance.kernel.errors import Invalid
 from appliance.workspace.datadir import SHARED_STORES, STORES
 from doctor import cli_bundle, cli_check, cli_repair, report
@@ -41,7 +40,6 @@ app = typer.Typer(
 
 _STORES = (*STORES, *SHARED_STORES)
 
-former_command(cli_repair.app, "salvage", "agentlip recover STORE")
 app.add_typer(cli_repair.app, name="repair")
 app.command("bundle")(cli_bundle.bundle)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Columns, Session, former_command, plain_app
+from appliance.cli_support import Columns, Session, plain_app
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Conflict, Invalid
 
@@ -304,26 +304,6 @@ def update_webhook(
     session.answer(answer, "\n".join(lines))
 
 
-@meshes.command("webhook-deliveries")
-def list_webhook_deliveries(
-    session: Session,
-    mesh: MeshArgument,
-    webhook: WebhookArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 100,
-) -> None:
-    """List the deliveries of a webhook that wait for the outbox.
-
-    Example: agentlip mesh webhook-deliveries lab bhook_01K…
-    """
-    path = f"{_webhook_path(mesh, webhook)}/deliveries"
-    rows, more = session.hub().page(path, "deliveries", limit)
-    columns = [("MESSAGE", "message_id"), ("STATE", "state"), ("ATTEMPTS", "attempts"),
-               ("NEXT", "next_attempt_at"), ("LAST ERROR", "last_error")]  # fmt: skip
-    session.table(rows, columns, empty="no waiting deliveries")
-    if more:
-        session.note(f"only the first {limit} are listed; raise --limit for more")
-
-
 @meshes.command("remove-webhook")
 def remove_webhook(session: Session, mesh: MeshArgument, webhook: WebhookArgument) -> None:
     """Delete a webhook, its subscriptions and its outstanding deliveries."""
@@ -388,9 +368,6 @@ def find_orphans(session: Session) -> None:
     session.table(rows, columns, empty="")
     if rows:
         raise typer.Exit(1)
-
-
-former_command(app, "recover", "agentlip recover broker --yes")
 
 
 @app.command("accept")

@@ -1,19 +1,17 @@
 """The broker's listings: history, members, destinations, webhooks and their deliveries."""
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import msgspec
 from peewee import JOIN, SQL, Tuple, fn
 
-from appliance.broker import webhook_wire, wire
+from appliance.broker import wire
 from appliance.broker.model import (
     Destination,
     DestinationSubscription,
     History,
     Member,
-    QueuedDelivery,
     QueuedMessage,
     TopicMessage,
     Webhook,
@@ -98,27 +96,6 @@ _WEBHOOKS = statement(
 )
 
 
-_DELIVERIES = statement(
-    QueuedDelivery.select(
-        QueuedDelivery.rank,
-        QueuedDelivery.id,
-        QueuedDelivery.broker_message_id,
-        QueuedDelivery.attempts,
-        QueuedDelivery.ready_ms,
-        QueuedDelivery.created_ms,
-        QueuedDelivery.last_error,
-    )
-    .where(
-        QueuedDelivery.lease_owner.is_null(),
-        QueuedDelivery.mesh_id == given("mesh"),
-        QueuedDelivery.recipient == given("recipient"),
-        Tuple(QueuedDelivery.rank, QueuedDelivery.id) > Tuple(given("key"), given("row")),
-    )
-    .order_by(QueuedDelivery.rank, QueuedDelivery.id)
-    .limit(_ROWS)
-)
-
-
 def history(
     reader: Reader, mesh_id: str, mesh: str, member: str | None, after: str, limit: int
 ) -> tuple[list[wire.HistoryEntry], bool]:
@@ -189,45 +166,4 @@ def webhooks(reader: Reader, mesh_id: str, after: str, limit: int) -> tuple[list
         limit=limit,
         make=lambda row: WebhookRow(*row),
         size=lambda row: ROW_BYTES + text_bytes(row.url) + text_bytes(row.disabled_because),
-    )
-
-
-def webhook_deliveries(
-    reader: Reader,
-    mesh_id: str,
-    webhook_id: str,
-    after: str,
-    limit: int,
-    wall_iso: Callable[[int], str | None],
-) -> tuple[list[webhook_wire.WebhookDelivery], bool, str]:
-    """A webhook's deliveries that wait for the outbox, in their order. `after` is the cursor of the
-    last row: its rank and id. `wall_iso` shows a time of the steady clock."""
-    rank, row_id = map(int, after.split(".")[1:]) if after else (-1, -1)
-    values = {"mesh": mesh_id, "recipient": f"webhook:{webhook_id}", "key": rank, "row": row_id}
-    page, more = reader.page(
-        _DELIVERIES,
-        {**values, "rows": limit + 1},
-        limit=limit,
-        make=tuple,
-        size=lambda row: ROW_BYTES + text_bytes(row[-1]),
-    )
-    last = "1.{}.{}".format(*page[-1][:2]) if page else after
-    return [_webhook_delivery(wall_iso, *row[2:]) for row in page], more, last
-
-
-def _webhook_delivery(
-    wall_iso: Callable[[int], str | None],
-    message_id: str,
-    attempts: int,
-    ready_ms: int,
-    created_ms: int,
-    last_error: str | None,
-) -> webhook_wire.WebhookDelivery:
-    return webhook_wire.WebhookDelivery(
-        message_id,
-        "waiting",
-        attempts,
-        iso(created_ms),
-        wall_iso(ready_ms),
-        last_error,
     )

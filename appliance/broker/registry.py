@@ -196,23 +196,6 @@ class Registry:
         self._broker.dispatch.webhook_work.set()
         return webhook_wire.MeshWebhookChanged(self.show_webhook(slug, webhook_id).webhook, secret)
 
-    def webhook_deliveries(
-        self, slug: str, webhook_id: str, query: webhook_wire.WebhookDeliveriesQuery
-    ) -> webhook_wire.WebhookDeliveries:
-        """The deliveries of a webhook that the outbox does not have yet."""
-        mesh = self._mesh(slug)
-        row = self._store.read(queries.webhook, mesh.id, webhook_id)
-        limit = min(query.limit, PAGE_MAX)
-        page, more, last = self._store.read(
-            listings.webhook_deliveries,
-            mesh.id,
-            row.id,
-            query.after,
-            limit,
-            self._broker.steady.wall_iso,
-        )
-        return webhook_wire.WebhookDeliveries(page, more, more, last)
-
     def remove_webhook(self, slug: str, webhook_id: str) -> wire.ChangeReply:
         mesh = self._mesh(slug)
         if not self._store.write(

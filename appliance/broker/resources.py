@@ -318,13 +318,6 @@ def _webhooks(registry: Registry) -> list[Route]:
                                 summary="Delete a webhook, its subscriptions and its deliveries",
                                 audited=True),
         }),
-        Route(ROOT + "/{mesh}/webhooks/{webhook}/deliveries", Responders(
-            get=reply_with(registry.webhook_deliveries),
-        ), {
-            "GET": Operation(wire.ADMIN, query=webhook_wire.WebhookDeliveriesQuery,
-                             reply=webhook_wire.WebhookDeliveries, errors=missing,
-                             summary="List a webhook's deliveries that are not in the outbox yet"),
-        }),
     ]  # fmt: skip
 
 

@@ -1,10 +1,9 @@
 """Requests, replies and errors about webhooks of meshes."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from appliance.broker.wire import Limit
 from appliance.kernel.errors import Conflict, Missing
 
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
@@ -51,36 +50,6 @@ class MeshWebhookChanged(Struct, frozen=True, omit_defaults=True):
 
     webhook: MeshWebhook
     secret: str | None = None
-
-
-class WebhookDeliveriesQuery(Struct, frozen=True):
-    after: Annotated[
-        str,
-        Meta(pattern=r"^([0-9]{1,15}\.[0-9]{1,15}\.[0-9]{1,15})?$",
-             description="`next` of the page before"),
-    ] = ""  # fmt: skip
-    limit: Limit = 100
-
-
-class WebhookDelivery(Struct, frozen=True):
-    """A delivery that waits for the outbox."""
-
-    message_id: str
-    state: Literal["waiting", "leased"]
-    attempts: int
-    created_at: str
-    next_attempt_at: str | None
-    last_error: str | None
-
-
-class WebhookDeliveries(Struct, frozen=True):
-    """In the order of priority. `more` and `has_more`: there is another page; `next`: the value of
-    `after` for it."""
-
-    deliveries: list[WebhookDelivery]
-    more: bool
-    has_more: bool = False
-    next: str = ""
 
 
 class MeshWebhookList(Struct, frozen=True):

@@ -5,14 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Columns, Row, Session, former_command, plain_app
+from appliance.cli_support import Columns, Row, Session, plain_app
 
 app = plain_app(
     "Read messages of meshes: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts",
     "Other appliances/inbox",
 )
-
-former_command(app, "recover", "agentlip recover inbox --yes")
 
 MeshFlag = Annotated[
     str | None, typer.Option("--mesh", help="Name of the mesh (default: inbox.mesh).")

@@ -1,16 +1,15 @@
 """`agentlip outbox`: inspect and manage sends."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, former_command, note, plain_app, write_line
+from appliance.cli_support import Session, note, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.outbox.cli_send import json_object, send
 
 app = plain_app(
-    "Messages to meshes and mail: send, inspect, redrive, drop, prune, export.",
+    "Messages to meshes and mail: send, inspect, redrive, drop, prune.",
     "Other appliances/outbox",
 )
 app.command("send")(send)
@@ -26,7 +25,6 @@ COLUMNS = [
     ("CLIENT MESSAGE ID", "client_message_id"),
     ("LAST ERROR", "last_error"),
 ]
-PAGE = 500
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Row id or client_message_id.")]
 StatusFlag = Annotated[
@@ -227,18 +225,6 @@ def prune(
     session.answer({"pruned": pruned}, f"dropped the payloads of {pruned} sends")
 
 
-@app.command("export")
-def export(session: Session, status: StatusFlag = None) -> None:
-    """Export all sends with their payloads as JSON lines, oldest first.
-
-    Example: agentlip outbox export --status done > done.jsonl
-    """
-    import msgspec
-
-    for exported in _pages(session, status):
-        write_line(msgspec.json.encode(exported).decode())
-
-
 @app.command("reload")
 def reload(session: Session) -> None:
     """Reload the settings of [outbox] without a restart.
@@ -250,16 +236,3 @@ def reload(session: Session) -> None:
     if answer["needs_restart"]:
         lines.append(f"needs a restart (agentlipd restart): {', '.join(answer['needs_restart'])}")
     session.answer(answer, "\n".join(lines))
-
-
-former_command(app, "recover", "agentlip recover outbox --yes")
-
-
-def _pages(session: Session, status: str | None) -> Iterator[dict[str, Any]]:
-    hub, after = session.hub(), None
-    while True:
-        page = hub.get(f"{PATH}/export", status=status, after=after, limit=PAGE)
-        yield from page["sends"]
-        after = page["next"]
-        if after is None:
-            return

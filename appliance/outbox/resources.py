@@ -105,10 +105,6 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
                              errors=(wire.NoSuchSend,),
                              summary="Get one send with its payload and its chain of redrives"),
         }),
-        Route("/v1/outbox/export", Responders(get=reply_with(outbox.export)), {
-            "GET": Operation(wire.READ, reply=wire.ExportPage, query=wire.ExportQuery,
-                             summary="Export sends with their payloads, oldest first, in pages"),
-        }),
         *[Route(f"/v1/outbox/{name}", Responders(post=_command(admin, "redrive")), {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Redrive, reply=wire.RedriveResult,
                               errors=(wire.NoSuchSend, wire.WrongState, wire.IdTaken,

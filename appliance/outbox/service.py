@@ -40,12 +40,10 @@ from appliance.outbox.target import (
     Targets,
 )
 from appliance.outbox.views import (
-    export_bytes,
     message_of,
     meta_of,
     row_bytes,
     send_bytes,
-    to_export,
     to_wire,
 )
 from appliance.outbox.writes import Acceptance, NewSend
@@ -393,14 +391,6 @@ class Outbox:
             status, filters, query.after, query.before, limit, oldest_first,
         )  # fmt: skip
         return wire.OutboxPage(rows, rows[-1].id if more else None)
-
-    def export(self, query: wire.ExportQuery) -> wire.ExportPage:
-        limit = min(query.limit, PAGE_MAX)
-        sends, more = self.store.read(
-            listings.sends, partial(to_export, self._to_wire()), export_bytes,
-            query.status, {}, query.after, None, limit, True,
-        )  # fmt: skip
-        return wire.ExportPage(sends, sends[-1].send.id if more else None)
 
     def inspect(
         self, any_id: str, after: str | None = None, limit: int = wire.CHAIN_LIMIT

@@ -1,6 +1,5 @@
 """Stored sends as wire structs, and their sizes in a response. Pure."""
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -61,19 +60,11 @@ def to_wire(row: SendRow, ahead_ms: int = 0) -> wire.OutboxRow:
     )
 
 
-def to_export(make: Callable[[SendRow], wire.OutboxRow], row: SendRow) -> wire.ExportedSend:
-    return wire.ExportedSend(make(row), message_of(row), meta_of(row))
-
-
 def row_bytes(row: wire.OutboxRow) -> int:
     return len(_encode(row)) + ROW_OVERHEAD_BYTES
 
 
-def export_bytes(export: wire.ExportedSend) -> int:
-    meta = 0 if export.meta is None else len(_encode(export.meta))
-    return row_bytes(export.send) + text_bytes(export.message) + meta
-
-
 def send_bytes(row: SendRow) -> int:
     """Size of the whole send in a response, without its chain."""
-    return export_bytes(to_export(to_wire, row)) + ROW_OVERHEAD_BYTES
+    details = text_bytes(message_of(row)) + text_bytes(row.meta)
+    return row_bytes(to_wire(row)) + details + ROW_OVERHEAD_BYTES

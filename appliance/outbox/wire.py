@@ -141,14 +141,6 @@ class ListQuery(Struct, frozen=True):
     limit: Limit = 100
 
 
-class ExportQuery(Struct, frozen=True):
-    """The export is oldest first and includes payloads."""
-
-    status: Status | None = None
-    after: RowId | None = None
-    limit: Limit = 100
-
-
 class InspectQuery(Struct, frozen=True):
     """`id` is the id of the row or the client_message_id. `after` is a row id: the chain continues
     behind it."""
@@ -156,17 +148,6 @@ class InspectQuery(Struct, frozen=True):
     id: RowId
     after: RowId | None = None
     limit: Limit = CHAIN_LIMIT
-
-
-class ExportedSend(Struct, frozen=True):
-    send: OutboxRow
-    message: str | None
-    meta: dict[str, Any] | None
-
-
-class ExportPage(Struct, frozen=True):
-    sends: list[ExportedSend]
-    next: str | None
 
 
 class Patch(Struct, frozen=True, forbid_unknown_fields=True):

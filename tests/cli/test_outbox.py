@@ -111,8 +111,6 @@ def test_dead_letters_are_listed_redriven_inspected_dropped_and_exported(hub, br
     assert run("outbox", "redrive", "d1", "--auto").code == 2
     assert run("outbox", "drop", "d2").code == 0
     assert "message: (dropped)" in run("outbox", "inspect", "d2").out
-    (exported,) = run("outbox", "export", "--status", "dead").lines
-    assert (exported["send"]["client_message_id"], exported["message"]) == ("d3", "d3")
     assert run("outbox", "prune").code == 1
     assert run("outbox", "prune", "--confirm", "--dead").out.startswith("dropped the payloads of")
     assert run("outbox", "list", "--failed").err.strip() == "no matching sends"

@@ -1,6 +1,5 @@
 """`agentlip webhook` against a served hub, as processes."""
 
-import json
 from typing import Any
 
 import pytest
@@ -31,18 +30,10 @@ def test_webhook_is_added_changed_and_removed(hub: HubProcess) -> None:
     assert len(details["events"]["channels"]) == 1
     assert webhook_id in [row["id"] for row in ask(hub, "list")]
 
-    (event,) = ask(hub, "pending", webhook_id)["pending"]
-    payload = Webhook(secret).verify(event["body"], event["headers"])
-    assert payload["data"]["channel"]["name"] == "seed-0"
-
     changed = ask(hub, "update", webhook_id, "--all-events", "--disable", "--new-secret",
                   "--format", "cloudevents")  # fmt: skip
     assert changed["secret"] != secret
     assert changed["webhook"]["enabled"] is False
-    (event,) = ask(hub, "pending", webhook_id, "--limit", "1")["pending"]
-    assert json.loads(event["body"])["specversion"] == "1.0"
-    for key in (secret, changed["secret"]):
-        Webhook(key).verify(event["body"], event["headers"])
 
     assert ask(hub, "delete", webhook_id) == {"id": webhook_id, "deleted": True}
     gone = agentlip("webhook", "show", webhook_id, cwd=hub.workspace)
@@ -62,9 +53,6 @@ def test_webhook_output_is_readable_without_json(hub: HubProcess) -> None:
     assert printed == secret
     assert secret not in agentlip("webhook", "list", cwd=hub.workspace).out
     assert "wants: everything" in agentlip("webhook", "show", webhook_id, cwd=hub.workspace).out
-    table = agentlip("webhook", "pending", webhook_id, "--limit", 2, cwd=hub.workspace).out
-    assert table.splitlines()[0].split() == ["EVENT", "SIGNATURE", "BODY"]
-    assert "v1," in table
     agentlip("webhook", "delete", webhook_id, cwd=hub.workspace)
 
 

@@ -70,7 +70,7 @@ OTHERS = {
     "agentlip mesh add-member", "agentlip mesh members", "agentlip mesh rename-member",
     "agentlip mesh add-topic", "agentlip mesh topics", "agentlip mesh subscribe",
     "agentlip mesh unsubscribe", "agentlip mesh webhooks", "agentlip mesh add-webhook",
-    "agentlip mesh update-webhook", "agentlip mesh webhook-deliveries",
+    "agentlip mesh update-webhook",
     "agentlip mesh remove-webhook", "agentlip identity show", "agentlip identity rotate",
     "agentlip identity rotate-token", "agentlip relay pending", "agentlip relay approve",
     "agentlip relay revoke", "agentlip relay broadcast", "agentlip relay keys",

@@ -167,20 +167,3 @@ def test_report_for_people_names_lost_rows_and_the_next_command(
     assert "(rows " in done.out
     assert "Not every row is saved." in done.out
     assert "agentlip recover hub --yes" in done.out
-
-
-@pytest.mark.parametrize(
-    ("former", "now"),
-    [
-        (("doctor", "repair", "salvage", "hub", "--into", "x"), "agentlip recover STORE"),
-        (("outbox", "recover", "--yes"), "agentlip recover outbox --yes"),
-        (("broker", "recover", "--yes"), "agentlip recover broker --yes"),
-        (("inbox", "recover", "--yes"), "agentlip recover inbox --yes"),
-    ],
-)
-def test_former_commands_name_the_one_that_took_their_place(
-    workspace: WorkspaceFixture, former: tuple[str, ...], now: str
-) -> None:
-    done = agentlip(*former, cwd=workspace.data.workspace)
-    assert done.code != 0
-    assert f"Hint: {now}" in done.err

@@ -177,9 +177,7 @@ def _webhooks(run: Recorder) -> None:
     other = run("agentlip webhook create", *create, "--name", "message.created")["webhook"]
     run("agentlip webhook list")
     run("agentlip webhook show", made["id"])
-    run("agentlip webhook pending", made["id"], "--limit", 2)
     run("agentlip webhook deliveries", made["id"])
-    run("agentlip webhook replay", made["id"], "--from", 1)
     run("agentlip webhook update", made["id"], "--new-secret", "--description", "d")
     run("agentlip webhook update", other["id"], "--disable")
     run("agentlip webhook delete", other["id"])

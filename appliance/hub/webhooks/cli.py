@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Columns, Session, note, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.hub.cli_reach import KeyFlag
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
@@ -36,7 +36,8 @@ DescriptionFlag = Annotated[
     str | None, typer.Option("--description", help="What the webhook is for.")
 ]
 CursorFlag = Annotated[
-    int | None, typer.Option("--after", min=0, help="Deliver events after this one (0: all).")
+    int | None,
+    typer.Option("--after", min=0, help="Deliver events after this one, again too (0: all)."),
 ]
 EnabledFlag = Annotated[
     bool | None, typer.Option("--enable/--disable", help="Deliver events to it, or not.")
@@ -136,22 +137,6 @@ def delete_webhook(session: Session, webhook_id: IdArgument) -> None:
     session.answer(session.hub().delete(_path(webhook_id)), f"deleted {webhook_id}")
 
 
-@app.command("pending")
-def pending_events(
-    session: Session,
-    webhook_id: IdArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of events.")] = 10,
-) -> None:
-    """Preview the next events, signed now, for testing a receiver. Sends nothing."""
-    answer = session.hub().get(f"{_path(webhook_id)}/pending", limit=limit)
-    columns: Columns = [
-        ("EVENT", "event_id"),
-        ("SIGNATURE", lambda row: row["headers"]["webhook-signature"].partition(" ")[0]),
-        ("BODY", "body"),
-    ]
-    session.table(answer["pending"], columns, empty="nothing is pending", answer=answer)
-
-
 @app.command("deliveries")
 def deliveries(
     session: Session,
@@ -178,23 +163,8 @@ def deliveries(
         [{**row, "event_id": row["client_message_id"].rpartition(":")[2]} for row in rows],
         [("EVENT", "event_id"), ("STATUS", "status"), ("ATTEMPTS", "attempts"),
          ("ACCEPTED", "enqueued_at"), ("LAST ERROR", "last_error")],
-        empty="no deliveries yet; 'agentlip webhook pending ID' shows pending events",
+        empty="no deliveries yet",
     )  # fmt: skip
-
-
-@app.command("replay")
-def replay(
-    session: Session,
-    webhook_id: IdArgument,
-    from_: Annotated[int, typer.Option("--from", min=1, help="First event to deliver again.")],
-    idempotency_key: KeyFlag = None,
-) -> None:
-    """Deliver events again, starting at one. Their webhook-id headers stay the same.
-
-    Example: agentlip webhook replay hook_01K9Z7V0F5W3M2D8S6T4R1Q0P9 --from 1200
-    """
-    answer = session.hub().patch(_path(webhook_id), {"cursor": from_ - 1}, idempotency_key)
-    session.answer(answer, f"{webhook_id}: events from {from_} on will be delivered again")
 
 
 def _show_changed(session: Session, answer: dict[str, Any], sentence: str) -> None:

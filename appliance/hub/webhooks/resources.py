@@ -37,10 +37,4 @@ def routes(webhooks: Webhooks) -> list[Route]:
             "DELETE": Operation(ADMIN, reply=wire.WebhookDeleted, summary="Delete a webhook",
                                 audited=True),
         }),
-        Route("/api/v1/webhooks/{webhook_id}/pending", Responders(
-            get=reply_with(webhooks.pending),
-        ), {
-            "GET": Operation(ADMIN, reply=wire.PendingEvents, query=wire.PendingQuery,
-                             summary="Preview the next events of a webhook, signed; sends nothing"),
-        }),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The webhooks' operations: register, change, show, delete, and preview pending events."""
+"""The webhooks' operations: register, change, show and delete."""
 
 from typing import Any
 
@@ -24,8 +24,7 @@ from appliance.kernel.wakeup import Wakeup
 from appliance.kernel.webhook_signature import SignedRequest
 from appliance.web.address import check_url
 
-SCAN_ROWS_MAX = 20_000  # events scanned for one preview
-PENDING_MAX = 100  # events in one preview; a larger `limit` is clamped
+SCAN_ROWS_MAX = 20_000  # events scanned for one webhook at once
 FILTERS_MAX = 100  # entries in each of the names, channels and topics of one webhook
 CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
 
@@ -103,15 +102,6 @@ class Webhooks:
         last = rows[-1].id if rows else query.after
         return wire.WebhookList([views.to_wire(row, now_ms) for row in rows], more, last)
 
-    def pending(self, webhook_id: str, query: wire.PendingQuery) -> wire.PendingEvents:
-        """The next deliveries, signed now. Sends nothing and moves no cursor."""
-        row = self._store.read(queries.require, webhook_id)
-        until = self._hub.feed.head
-        limit = min(query.limit, PENDING_MAX)
-        unsigned, cursor = self._store.read(queries.pending, row, until, limit, SCAN_ROWS_MAX)
-        signed = [self._sign(row, number, envelope) for number, envelope in unsigned]
-        return wire.PendingEvents(signed, cursor, has_more=cursor < until)
-
     # -- for the outbox ------------------------------------------------------------------
 
     @property
@@ -164,14 +154,6 @@ class Webhooks:
         if row.format == "cloudevents":
             return cloudevents.of_envelope(envelope, self._origin)
         return envelope
-
-    def _sign(self, row: EventWebhookRow, number: int, envelope: bytes) -> wire.PendingEvent:
-        envelope, message_id = (
-            self._body(row, envelope),
-            cloudevents.event_id_of(self._origin, number),
-        )
-        headers = self._headers(row, message_id, CONTENT_TYPES[row.format], envelope)
-        return wire.PendingEvent(number, headers, envelope.decode())
 
     def _headers(
         self, row: EventWebhookRow, message_id: str, content_type: str, body: bytes

@@ -99,26 +99,6 @@ class WebhookDeleted(Struct, frozen=True):
     deleted: bool = True
 
 
-class PendingQuery(Struct, frozen=True):
-    limit: Limit = 10
-
-
-class PendingEvent(Struct, frozen=True):
-    """A delivery as it would be sent. The signature covers the UTF-8 bytes of `body`."""
-
-    event_id: int
-    headers: dict[str, str]
-    body: str
-
-
-class PendingEvents(Struct, frozen=True):
-    """`cursor`: the webhook's cursor after these events and the unwanted ones between them."""
-
-    pending: list[PendingEvent]
-    cursor: int
-    has_more: bool
-
-
 class NoSuchWebhook(Missing):
     default_message = "webhook not found"
     default_hint = "agentlip webhook list"

@@ -125,8 +125,6 @@ def test_a_webhooks_life_from_the_command_line(tmp_path):
         first = mesh.send("m1")
         until(lambda: run("webhooks", "lab").out.split()[4] == "off", 20, "switched off")
         second = mesh.send("m2")
-        (row,) = json.loads(run("webhook-deliveries", "lab", named, "--json").out)
-        assert (row["message_id"], row["attempts"]) == (second, 0)
         to = f"queue:{named.removeprefix('webhook:')}"
         dead = agentlip("outbox", "list", "--to", to, "--failed", cwd=hub.workspace)
         assert "410" in dead.out

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.broker import queries, webhook_wire, wire
+from appliance.broker import queries, wire
 from tests.support.broker import BrokerFixture
 from tests.support.pages import pages_of
 
@@ -77,29 +77,3 @@ def test_webhooks(broker):
     insert(broker, "webhook", rows)
     listed = pages(lambda query: broker.registry.webhooks("lab", query), "webhooks")
     assert [row.id for row in listed] == [row["id"] for row in rows]
-
-
-def test_deliveries_of_a_webhook(broker):
-    """Those that wait, by priority. Control characters take six bytes."""
-    mesh, webhook = lab(broker), "bhook_deliveries"
-    insert(broker, "webhook", [{"mesh_id": mesh, "id": webhook, "url": "http://127.0.0.1/",
-                               "added_ms": 1, "secret": "s"}])  # fmt: skip
-    rows = [
-        {"mesh_id": mesh, "broker_message_id": f"m{n:03}", "recipient": f"webhook:{webhook}",
-         "kind": "topic", "rank": n % 3, "ready_ms": 1, "created_ms": 1, "attempts": 1,
-         "last_error": "\x01" * 500, "lease_owner": None if n % 2 else webhook,
-         "lease_until_ms": None if n % 2 else 1000 + n // 4}
-        for n in range(1000)
-    ]  # fmt: skip
-    insert(broker, "delivery_queue", rows)
-    waiting = sorted(rows[1::2], key=lambda row: row["rank"])
-    listed = pages(
-        lambda query: broker.registry.webhook_deliveries("lab", webhook, query),
-        "deliveries",
-        webhook_wire.WebhookDeliveriesQuery,
-    )
-    assert [row.message_id for row in listed] == [row["broker_message_id"] for row in waiting]
-    page = broker.registry.webhook_deliveries(
-        "lab", webhook, webhook_wire.WebhookDeliveriesQuery(limit=2)
-    )
-    assert (len(page.deliveries), page.more, page.has_more) == (2, True, True)

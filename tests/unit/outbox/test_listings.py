@@ -1,10 +1,9 @@
-"""Listings and exports: pages, filters, order, size and indexes."""
+"""Listings: pages, filters, order, size and indexes."""
 
 import sqlite3
 from contextlib import closing
 from typing import Any
 
-import msgspec
 import pytest
 
 from appliance.outbox import listings, wire
@@ -36,29 +35,6 @@ def test_a_list_is_filtered_by_status_mesh_and_destination(outbox):
     assert ids(mesh="ops") == ["b", "a"]
     assert ids(to="#alerts", status="pending") == ["c", "b"]
     assert ids(limit=10_000) == ["c", "b", "a"]
-
-
-def test_export_has_all_sends_oldest_first(outbox):
-    outbox.service.send_many([wire.Send("#a", str(number)) for number in range(5)])
-    first = outbox.service.export(wire.ExportQuery(limit=3))
-    rest = outbox.service.export(wire.ExportQuery(limit=3, after=first.next))
-    assert [row.message for row in first.sends + rest.sends] == ["0", "1", "2", "3", "4"]
-    assert rest.next is None
-
-
-def test_export_is_limited_in_bytes_and_continues(outbox):
-    texts = [f"{number:02}" + "x" * 60_000 for number in range(40)]
-    outbox.service.send_many([wire.Send("#a", text) for text in texts])
-    seen, after, pages = [], None, 0
-    while True:
-        page = outbox.service.export(wire.ExportQuery(limit=1000, after=after))
-        assert len(msgspec.json.encode(page)) <= 1 << 20
-        seen += [send.message for send in page.sends]
-        after, pages = page.next, pages + 1
-        if after is None:
-            break
-    assert seen == texts
-    assert pages > 2
 
 
 class Explaining:
