@@ -116,7 +116,7 @@ def fixed_tokens(host: Host) -> list[tuple[str, Principal]]:
 
 def identity_of(host: Host, epoch: str) -> ProcessIdentity:
     mail = bool(host.section(MailSettings).host)
-    features = features_of(host.section(OutboxSettings), mail=mail)
+    features = features_of(mail=mail)
     return ProcessIdentity(
         instance_id=host.instance_id,
         epoch=epoch,
@@ -161,8 +161,7 @@ def asks_of(
 
 def relay_needs(host: Host, outbox: Outbox | None, parts: Sequence[Subsystem | None]) -> RelayNeeds:
     """The mail for codes, and the questions for admins, as far as the parts before it allow."""
-    mails = outbox is not None and host.section(OutboxSettings).enabled
-    codes = outbox if mails and host.section(MailSettings).host else None
+    codes = outbox if host.section(MailSettings).host else None
     ask = next((part for part in parts if isinstance(part, AskSubsystem)), None)
     return RelayNeeds(
         None if codes is None else OutboxMail(codes, CODE_MAIL, "appliance:relay"),
@@ -184,9 +183,8 @@ class Composition:
         webhooks = None
         if self.hub is not None and host.runs("webhooks"):
             webhooks = Webhooks(self.hub, host.section(WebhookSettings), host.clock, host.log)
-        limits = host.section(OutboxSettings)
         caller = WebhookCaller(host.section(WebhookSettings), CONNECT_SECONDS, REPLY_SECONDS)
-        calls_webhooks = host.runs("outbox") and limits.enabled and "outbox" not in host.damaged
+        calls_webhooks = host.runs("outbox") and "outbox" not in host.damaged
         broker = None
         if host.runs("broker"):
             broker_needs = BrokerNeeds(caller.check if calls_webhooks else None)
@@ -212,9 +210,7 @@ class Composition:
             if broker is not None and calls_webhooks:
                 subsystems.append(MeshWebhooksSubsystem(host, MeshWebhooksNeeds(broker, post)))
         if host.runs("courier"):
-            sink = None
-            if member.outbox is not None and limits.enabled:
-                sink = TriggerWebhooks(member.outbox)
+            sink = None if member.outbox is None else TriggerWebhooks(member.outbox)
             subsystems.append(CourierSubsystem(host, CourierNeeds(sink)))
         if self.hub is not None and host.runs("export"):
             subsystems.append(ExportSubsystem(host, ExportNeeds(self.hub.newest_event)))

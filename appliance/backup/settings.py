@@ -30,7 +30,6 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: bool = True  # make backups on a schedule while the appliance runs
     every_seconds: Seconds = 3600.0  # seconds between two scheduled backups; more if they take long
-    first_seconds: Seconds = 30.0  # seconds from the first message to the first backup
     verify: bool = True  # restore each scheduled backup into a scratch directory and check it
     directory: str = ".agentlip/backups"  # directory of the backups, relative to the workspace
     include_exports: bool = False  # also copy export.export_dir; it can be exported again

@@ -62,13 +62,13 @@ def rename_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
 
 
 @digested(STORE)
-def revoke_member(tx: Tx, mesh_id: str, pubkey: str, logs: bool) -> bool:
+def revoke_member(tx: Tx, mesh_id: str, pubkey: str) -> bool:
     """Also deletes its subscriptions and deliveries. False: it was revoked before."""
     done = tx.execute(
         "UPDATE member SET revoked_ms = ? WHERE mesh_id = ? AND pubkey = ? AND revoked_ms IS NULL",
         (tx.now_ms, mesh_id, pubkey),
     ).rowcount
-    _remove_recipient(tx, mesh_id, pubkey, logs)
+    _remove_recipient(tx, mesh_id, pubkey)
     return done == 1
 
 
@@ -180,11 +180,11 @@ def change_webhook(
     writes.change_webhook(tx, mesh_id, webhook_id, changed)
 
 
-def remove_webhook(tx: Tx, mesh_id: str, webhook_id: str, logs: bool) -> bool:
+def remove_webhook(tx: Tx, mesh_id: str, webhook_id: str) -> bool:
     done = tx.execute(
         "DELETE FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, webhook_id)
     ).rowcount
-    _remove_recipient(tx, mesh_id, f"webhook:{webhook_id}", logs)
+    _remove_recipient(tx, mesh_id, f"webhook:{webhook_id}")
     return done == 1
 
 
@@ -198,9 +198,8 @@ def _insert_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
         raise wire.MemberTaken(details={"name": name})
 
 
-def _remove_recipient(tx: Tx, mesh_id: str, recipient: str, logs: bool) -> None:
-    if logs:
-        log_dead_of_recipient(tx, mesh_id, recipient)
+def _remove_recipient(tx: Tx, mesh_id: str, recipient: str) -> None:
+    log_dead_of_recipient(tx, mesh_id, recipient)
     tx.execute(
         "DELETE FROM subscription WHERE mesh_id = ? AND subscriber = ?", (mesh_id, recipient)
     )

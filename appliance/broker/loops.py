@@ -87,7 +87,7 @@ class DedupeRetention(Loop):
             while removed >= limit and rounds > 0:
                 removed = store.write(
                     retention_writes.sweep_messages,
-                    *(mesh.id, before_ms, limit, self._broker.logs),
+                    *(mesh.id, before_ms, limit),
                 )
                 messages += removed
                 rounds -= 1

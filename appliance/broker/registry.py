@@ -93,7 +93,7 @@ class Registry:
         """Refuse its requests from now on, and close its connections."""
         mesh = self._mesh(slug)
         pubkey = self._broker.directory.find(mesh.id, key_or_name).pubkey
-        done = self._store.write(admin_writes.revoke_member, mesh.id, pubkey, self._broker.logs)
+        done = self._store.write(admin_writes.revoke_member, mesh.id, pubkey)
         self._broker.reload()
         if done:
             self._broadcast(mesh, "member_revoked", pubkey)
@@ -198,9 +198,7 @@ class Registry:
 
     def remove_webhook(self, slug: str, webhook_id: str) -> wire.ChangeReply:
         mesh = self._mesh(slug)
-        if not self._store.write(
-            admin_writes.remove_webhook, mesh.id, webhook_id, self._broker.logs
-        ):
+        if not self._store.write(admin_writes.remove_webhook, mesh.id, webhook_id):
             raise webhook_wire.WebhookNotFound(details={"webhook_id": webhook_id[:100]})
         self._broker.reload()
         return wire.ChangeReply(True)

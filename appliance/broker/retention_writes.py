@@ -5,7 +5,7 @@ from appliance.kernel import meta
 from appliance.kernel.batch import Tx
 
 
-def sweep_messages(tx: Tx, mesh_id: str, before_ms: int, limit: int, logs: bool) -> int:
+def sweep_messages(tx: Tx, mesh_id: str, before_ms: int, limit: int) -> int:
     """Delete older messages with their history, mentions and deliveries. Their ids stay used."""
     removed = 0
     for table in ("topic_message", "message_queue"):
@@ -15,8 +15,7 @@ def sweep_messages(tx: Tx, mesh_id: str, before_ms: int, limit: int, logs: bool)
             (mesh_id, before_ms, limit - removed),
         ).fetchall()
         for (message_id,) in rows:
-            if logs:
-                log_dead_of_message(tx, message_id)
+            log_dead_of_message(tx, message_id)
             tx.execute(f"DELETE FROM {table} WHERE id = ?", (message_id,))
             _remove_derived(tx, mesh_id, message_id)
         removed += len(rows)

@@ -60,11 +60,6 @@ class Broker:
         self.epoch = ""
         self._buckets: dict[str, TokenBucket] = {}  # by mesh
 
-    @property
-    def logs(self) -> bool:
-        """Whether what happens is recorded in the log."""
-        return self.settings.log_days > 0
-
     def open(self) -> None:
         """Load ids, nonces and meshes; end the leases of connections of an earlier process."""
         self.store.seed_ids(self.store.read(queries.last_history))
@@ -82,7 +77,7 @@ class Broker:
         self.reload()
         if self.store.read(queries.has_leases):
             with suppress(Unavailable):  # the disk is full: the leases expire later
-                self.store.write(writes.release_all, self.logs)
+                self.store.write(writes.release_all)
 
     def reload(self) -> None:
         """Read meshes and members from the store after a change."""
@@ -190,7 +185,7 @@ class Broker:
         if not commands:
             return []
         try:
-            results = self._write_with_nonces((writes.accept_many, (commands, self.logs)))
+            results = self._write_with_nonces((writes.accept_many, (commands,)))
             return [CallOutcome(result) for result in results]
         except Unavailable as error:
             return [CallOutcome(error=error) for _ in commands]
@@ -208,7 +203,7 @@ class Broker:
         return outcomes
 
     def _write_alone(self, command: Command) -> CallOutcome:
-        call = (writes.accept, (command, self.logs))
+        call = (writes.accept, (command,))
         try:
             return self.store.write_many([call])[0]
         except Unavailable as error:
@@ -355,7 +350,7 @@ class Broker:
         if not ids:
             return
         try:
-            self.store.write(writes.release, owner, list(ids), delay_ms, self.logs)
+            self.store.write(writes.release, owner, list(ids), delay_ms)
         except Unavailable:
             return  # their leases expire later
         metrics.deliveries.labels("released").inc(len(ids))
@@ -369,7 +364,7 @@ class Broker:
             return False
         try:
             acked, claims = self.store.write(
-                writes.ack_and_claim, acks, demands, int(LEASE_SECONDS * 1000), self.logs
+                writes.ack_and_claim, acks, demands, int(LEASE_SECONDS * 1000)
             )
         except BaseException:
             self.dispatch.put_back(acks, demands)
@@ -382,7 +377,7 @@ class Broker:
         return bool(claims) or self.dispatch.has_work
 
     def expire_leases(self) -> int:
-        rows = self.store.write(writes.expire_leases, CLAIM_MAX, self.logs)
+        rows = self.store.write(writes.expire_leases, CLAIM_MAX)
         self.dispatch.expire(rows)
         metrics.deliveries.labels("expired").inc(len(rows))
         self.dispatch.mark_all_ready()

@@ -7,4 +7,3 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[broker]: accepting, delivering and keeping messages of meshes."""
 
     rate_per_second: int = 2_000  # messages accepted per mesh and second; 0: no limit
-    log_days: float = 7.0  # days to keep the log of messages and deliveries; 0: no log

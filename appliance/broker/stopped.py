@@ -15,6 +15,6 @@ def revoke_member(datadir: DataDir, slug: str, key_or_name: str) -> wire.MemberR
     with stopped_store(datadir, "broker", clock) as store:
         directory = store.read(queries.directory)
         member = directory.find(directory.mesh(slug).id, key_or_name)
-        store.write(admin_writes.revoke_member, member.mesh_id, member.pubkey, True)
+        store.write(admin_writes.revoke_member, member.mesh_id, member.pubkey)
         revoked_ms = member.revoked_ms or clock.now_ms()
     return wire.MemberReply(member_to_wire(member._replace(revoked_ms=revoked_ms)))

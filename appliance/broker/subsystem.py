@@ -61,7 +61,7 @@ class BrokerSubsystem(Subsystem):
             LeaseSweeper(self.broker),
             self.retention,
             OrphanCheck(self.broker, self.registry),
-            LogRetention(self.store, self.broker.steady, lambda: settings.log_days, clock, log),
+            LogRetention(self.store, self.broker.steady, clock, log),
         ]
 
     def routes(self) -> list[Route]:

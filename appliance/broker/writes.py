@@ -55,18 +55,18 @@ def remember_nonces(tx: Tx, used: Sequence[UsedNonceRow]) -> None:
 # -- accepting (B2 and B3) -------------------------------------------------------------------
 
 
-def accept_many(tx: Tx, commands: Sequence[Command], logs: bool) -> list[AcceptResult]:
+def accept_many(tx: Tx, commands: Sequence[Command]) -> list[AcceptResult]:
     """All in one transaction. If one fails, all are rolled back; the caller then writes each
     alone."""
     results = [_accept(tx, command) for command in commands]
     new = [result.record.broker_message_id for result in results if result.record and result.is_new]
-    if logs and new:
+    if new:
         log_writes.log_accepted(tx, new)
     return results
 
 
-def accept(tx: Tx, command: Command, logs: bool) -> AcceptResult:
-    return accept_many(tx, [command], logs)[0]
+def accept(tx: Tx, command: Command) -> AcceptResult:
+    return accept_many(tx, [command])[0]
 
 
 def _accept(tx: Tx, command: Command) -> AcceptResult:
@@ -214,23 +214,23 @@ class Claim(Struct, frozen=True):
 
 
 def ack_and_claim(
-    tx: Tx, acks: Sequence[DeliveryAck], demands: Sequence[Demand], lease_ms: int, logs: bool
+    tx: Tx, acks: Sequence[DeliveryAck], demands: Sequence[Demand], lease_ms: int
 ) -> tuple[int, list[Claim]]:
     """Acks first, then claims, in one commit for all connections: (acks that counted, claims)."""
-    acked = ack_deliveries(tx, acks, logs)
+    acked = ack_deliveries(tx, acks)
     claims: list[Claim] = []
     shared: dict[str, Push | None] = {}
     for demand in demands:
-        claims += _claim_for(tx, demand, lease_ms, shared, logs)
-    if logs and claims:
+        claims += _claim_for(tx, demand, lease_ms, shared)
+    if claims:
         log_writes.log_sent(tx, [claim.id for claim in claims])
     return acked, claims
 
 
-def ack_deliveries(tx: Tx, acks: Sequence[DeliveryAck], logs: bool) -> int:
+def ack_deliveries(tx: Tx, acks: Sequence[DeliveryAck]) -> int:
     """Delete acked rows; how many. An ack after the end of its lease still counts, unless the row
     is leased by another connection now."""
-    if logs and acks:
+    if acks:
         log_writes.log_acked(tx, acks)
     deleted = 0
     for ack in acks:
@@ -243,7 +243,7 @@ def ack_deliveries(tx: Tx, acks: Sequence[DeliveryAck], logs: bool) -> int:
 
 
 def _claim_for(
-    tx: Tx, demand: Demand, lease_ms: int, shared: dict[str, Push | None], logs: bool
+    tx: Tx, demand: Demand, lease_ms: int, shared: dict[str, Push | None]
 ) -> list[Claim]:
     claims: list[Claim] = []
     limit, now_ms = demand.rows_max, tx.steady_ms
@@ -256,8 +256,7 @@ def _claim_for(
                 shared[message_id] = queries.message(tx, demand.mesh, message_id, kind)
             push = shared[message_id]
             if push is None:
-                if logs:
-                    log_writes.log_without_message(tx, id_)
+                log_writes.log_without_message(tx, id_)
                 tx.execute("DELETE FROM delivery_queue WHERE id = ?", (id_,))
                 continue
             claims.append(Claim(demand.owner, id_, attempts + 1, push))
@@ -270,10 +269,9 @@ def _claim_for(
     return claims
 
 
-def release(tx: Tx, owner: str, ids: Sequence[int], delay_ms: int, logs: bool) -> int:
+def release(tx: Tx, owner: str, ids: Sequence[int], delay_ms: int) -> int:
     """End these leases: the deliveries are ready again after `delay_ms`. How many."""
-    if logs:
-        log_writes.log_released(tx, owner, ids)
+    log_writes.log_released(tx, owner, ids)
     released, ready_ms = 0, tx.steady_ms + delay_ms
     for id_ in ids:
         released += tx.execute(
@@ -283,22 +281,21 @@ def release(tx: Tx, owner: str, ids: Sequence[int], delay_ms: int, logs: bool) -
     return released
 
 
-def release_all(tx: Tx, logs: bool) -> int:
+def release_all(tx: Tx) -> int:
     """End all leases. At the start no connection of an earlier process exists any more."""
-    if logs:
-        log_writes.log_restart(tx)
+    log_writes.log_restart(tx)
     sql = f"UPDATE delivery_queue SET {FREE} WHERE lease_owner IS NOT NULL"
     return tx.execute(sql).rowcount
 
 
-def expire_leases(tx: Tx, limit: int, logs: bool) -> list[tuple[int, str]]:
+def expire_leases(tx: Tx, limit: int) -> list[tuple[int, str]]:
     """End leases that have expired: (id, owner) of each."""
     rows: list[tuple[int, str]] = tx.execute(
         "SELECT id, lease_owner FROM delivery_queue"
         " WHERE lease_owner IS NOT NULL AND lease_until_ms <= ? ORDER BY lease_until_ms LIMIT ?",
         (tx.steady_ms, limit),
     ).fetchall()
-    if logs and rows:
+    if rows:
         log_writes.log_expired(tx, [id_ for id_, _ in rows])
     tx.executemany(f"UPDATE delivery_queue SET {FREE} WHERE id = ?", [(id_,) for id_, _ in rows])
     return rows

@@ -139,6 +139,6 @@ def check_settings_file(file: Path) -> tuple[list[str], int]:
             rules.append(msgspec.convert(row, TriggerRule))
         except msgspec.ValidationError as error:
             problems.append(f"trigger {number}: {error}")
-    outbox = tables.get("outbox", {})
-    webhooks = not isinstance(outbox, dict) or bool(outbox.get("enabled", True))
+    roles = tables.get("roles", {})
+    webhooks = not isinstance(roles, dict) or bool(roles.get("outbox", True))
     return problems + check(rules, webhooks), len(rows)

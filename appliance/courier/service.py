@@ -66,7 +66,7 @@ class Courier:
         self.log = log
         self.boot_id = boot_id
         self.journal = journal
-        outcomes = OutcomeLog(enabled=journal is not None and settings.log_days > 0)
+        outcomes = OutcomeLog(enabled=journal is not None)
         self.queue = Queue(settings.policy_of, IDLE_MS, settings.pattern_of, outcomes)
         self.engine = TriggerEngine(settings.triggers, HOPS_MAX)
         self.views = {LATEST: View(LATEST, VIEW_ROWS_MAX, VIEW_BYTES_MAX)}

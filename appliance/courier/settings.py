@@ -58,8 +58,6 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trigger_targets: tuple[Glob, ...] = ("*",)  # patterns of the streams that triggers may write to
     rate_per_token: float = 0.0  # envelopes per second from one token; 0 means no limit
     rate_per_stream: float = 0.0  # envelopes per second into one stream; 0 means no limit
-    log_days: Annotated[float, Meta(ge=0)] = 7.0
-    """days to keep the log of acks, failures and dead letters; 0: no log"""
     streams: tuple[StreamSettings, ...] = ()
     """settings of streams by pattern; see docs/reference/courier.md"""
     triggers: tuple[TriggerRule, ...] = ()

@@ -63,7 +63,7 @@ class CourierSubsystem(Subsystem):
         path = host.served.database("courier")
         self.store: Store | None = None
         durable = settings.any_durable or has_envelopes(path)
-        if durable or (settings.log_days > 0 and path.exists()):
+        if durable or path.exists():
             self.store = host.open_store("courier", writers=None)
         journal = None
         if self.store is not None:
@@ -72,9 +72,7 @@ class CourierSubsystem(Subsystem):
         self.admin = CourierAdmin(self.courier)
         self.loops: list[Loop] = [Tick(self.courier)]
         if self.store is not None and journal is not None:
-            retention = LogRetention(
-                self.store, journal.steady, lambda: settings.log_days, clock, log
-            )
+            retention = LogRetention(self.store, journal.steady, clock, log)
             self.loops += [JournalWriter(self.courier, durable=durable), retention]
         self.stores = () if self.store is None else (self.store,)
         self.scopes = Scopes(implied={USE: SCOPED}, free=free_scopes(settings))

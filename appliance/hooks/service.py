@@ -28,6 +28,7 @@ ACTS_MAX = 100  # sends that one run can request, including refused ones
 GRANT_SECONDS = 300.0  # time in which a run can send
 OUTPUT_BYTES_MAX = 64 * 1024  # size of a hook's output; more is ignored
 EVENT_BYTES_MAX = 256 * 1024  # size of the JSON on a hook's standard input
+RUN_SECONDS_MAX = 30.0  # then the process group gets SIGTERM
 KILL_AFTER_SECONDS = 5.0  # time between SIGTERM and SIGKILL
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 TRUNCATION_MARGIN_BYTES = 2048
@@ -171,7 +172,7 @@ class HookService:
             text,
             environment,
             folder=self._folder,
-            seconds_max=self.settings.seconds_max,
+            seconds_max=RUN_SECONDS_MAX,
             kill_after_seconds=KILL_AFTER_SECONDS,
             output_bytes_max=OUTPUT_BYTES_MAX,
             clock=self._clock,

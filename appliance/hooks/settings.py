@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Meta
 
 Positive = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
 Word = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
@@ -26,4 +25,3 @@ class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Literal["auto", "on", "off"] = "auto"  # auto: off in CI
     commands: tuple[HookCommand, ...] = ()  # commands and their events
     include_own_messages: bool = False  # also run hooks for this member's own messages
-    seconds_max: Seconds = 30.0  # time of a run; then its process group gets SIGTERM

@@ -4,8 +4,6 @@ Ages don't depend on the wall clock being right. Marks in the table `meta` recor
 the newest at which time of the steady clock, whose notes this loop stores.
 """
 
-from collections.abc import Callable
-
 import msgspec
 
 from appliance.kernel import meta
@@ -21,6 +19,7 @@ from appliance.kernel.store import Store
 KEY = "log"
 """The key of the note in the table `meta`."""
 
+KEEP_MS = 7 * DAY_MS  # long enough for an export that was down over a weekend
 MARKS = 100  # in the time for which rows are kept: they are kept longer by at most a hundredth
 ROWS = 2_000  # deleted in one transaction
 ROUNDS = 50  # transactions in one round
@@ -47,18 +46,15 @@ class LogNote(msgspec.Struct, frozen=True):
 
 
 class LogRetention(Loop):
-    """One per store with a log. `days`: how long rows are kept; 0: the log is off and is emptied.
-    An unreadable note is replaced, and the age of all rows begins again."""
+    """One per store with a log. An unreadable note is replaced, and the age of all rows begins
+    again."""
 
-    def __init__(
-        self, store: Store, steady: SteadyClock, days: Callable[[], float], clock: Clock, log: Log
-    ) -> None:
+    def __init__(self, store: Store, steady: SteadyClock, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
         self.name = f"{store.name}_log"
         self.interval_seconds = IDLE_SECONDS
         self._store = store
         self._steady = steady
-        self._days = days
         self._note: LogNote | None = None
         _jumps.labels(store.name)  # so that the first jump is an increase
 
@@ -75,12 +71,11 @@ class LogRetention(Loop):
     def _sweep(self, age_ms: int) -> int:
         lowest, newest = self._store.read(_bounds)
         past = self._note or decode(self._store.read(meta.value, KEY)) or LogNote()
-        keep_ms = int(self._days() * DAY_MS)
-        note = LogNote(advance(past.marks, age_ms, newest, keep_ms))
+        note = LogNote(advance(past.marks, age_ms, newest, KEEP_MS))
         if note != self._note:
             self._store.write(write_note, note)
             self._note = note
-        until = expired(note.marks, age_ms, keep_ms) if keep_ms else newest
+        until = expired(note.marks, age_ms, KEEP_MS)
         deleted, rounds = 0, 0
         while lowest and lowest <= until and rounds < ROUNDS:
             deleted += self._store.write(delete, until)
@@ -95,8 +90,6 @@ def advance(
 ) -> tuple[LogMark, ...]:
     """The marks at `age_ms`, with one for `newest` if it is due. Marks older than `keep_ms` are
     removed, except the newest of them."""
-    if not keep_ms:
-        return ()
     if newest and (not marks or _is_due(marks[-1], age_ms, newest, keep_ms)):
         marks = (*marks, LogMark(age_ms, newest))
     old = sum(1 for mark in marks if mark.age_ms <= age_ms - keep_ms)

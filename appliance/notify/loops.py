@@ -16,6 +16,7 @@ from appliance.notify.service import Notifier
 from appliance.notify.settings import NotifySettings
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
+INTERVAL_MS = 300_000  # between two messages at least; what happens meanwhile is one message
 
 
 class NotifyRecord(msgspec.Struct):
@@ -43,7 +44,6 @@ class NotifyLoop(Loop):
         super().__init__(clock, log)
         self._notifier = notifier
         self._observe = observe
-        self._interval_ms = settings.interval_minutes * 60_000
         self._file = file
         self._record = read_record(file)
         self._written = b""
@@ -54,7 +54,7 @@ class NotifyLoop(Loop):
         book.observe(self._observe(), now_ms)
         changes = book.changes(now_ms)
         sent = 0
-        if changes and is_over(record.sent_ms, self._interval_ms, now_ms):
+        if changes and is_over(record.sent_ms, INTERVAL_MS, now_ms):
             record.sent_ms = now_ms  # also without success: the next attempt waits as long
             if self._notifier.send(*describe(changes), book.known):
                 book.note_sent(changes, now_ms)

@@ -19,8 +19,6 @@ class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to: Annotated[tuple[NotifyTo, ...], Meta(max_length=10)] = ()
     """where messages go: mailto:ADDRESS, the URL of a webhook, or topic:CHANNEL/TITLE in the hub"""
     severity_min: Literal["warning", "error"] = "warning"  # problems below it are not sent
-    interval_minutes: Annotated[float, Meta(ge=1, le=1440)] = 5.0
-    """minutes between two messages at least; what happens meanwhile is one message"""
     repeat_hours: Annotated[float, Meta(ge=0, le=8784)] = 24.0
     """hours after which a problem or question that lasts is sent again; 0: never"""
     quiet_hours: QuietHours = ""

@@ -70,7 +70,7 @@ class OutboxAdmin:
         reply = self._write(
             identity,
             writes.redrive,
-            *(chosen, ADMIN_ACTOR, self._has_more(command, rows), self._outbox.logs),
+            *(chosen, ADMIN_ACTOR, self._has_more(command, rows)),
         )
         if reply.replayed:  # another request with this key finished first
             return reply
@@ -82,7 +82,7 @@ class OutboxAdmin:
         return reply
 
     def _drop(self, command: wire.Drop, identity: KeyedRequest | None) -> Reply:
-        return self._write(identity, writes.drop, command.id, ADMIN_ACTOR, self._outbox.logs)
+        return self._write(identity, writes.drop, command.id, ADMIN_ACTOR)
 
     def _prune(self, command: wire.Prune, identity: KeyedRequest | None) -> Reply:
         if not command.confirm:
@@ -93,7 +93,7 @@ class OutboxAdmin:
             )
         before_ms = self._outbox.clock.now_ms() - int(command.older_than_seconds * 1000)
         limit = STEP_ROWS_MAX
-        args = (command.dead, before_ms, ADMIN_ACTOR, limit, self._outbox.logs)
+        args = (command.dead, before_ms, ADMIN_ACTOR, limit)
         return self._write(identity, writes.prune, *args)
 
     def _has_more(self, command: wire.Redrive, rows: list[SendRow]) -> bool:

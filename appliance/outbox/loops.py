@@ -125,7 +125,7 @@ class BrokerComparison(Loop):
             named = set(unknown)
             ids = [row[2] for row in rows if row[3] in named]
             if ids:
-                lost += outbox.store.write(writes.mark_lost, ids, outbox.logs)
+                lost += outbox.store.write(writes.mark_lost, ids)
                 metrics.deaths.labels("lost").inc(len(ids))
                 self.log.warning(
                     "the mesh's broker was restored and no longer has sends that it had accepted",
@@ -157,9 +157,7 @@ class Sweep(Loop):
         default_ms = steady_ms - outbox.max_age_hours("") * HOUR_MS
         expired_total = 0
         for _ in range(SWEEP_BATCHES_MAX):
-            expired, self._after = write(
-                writes.expire, oldest_ms, default_ms, self._after, limit, outbox.logs
-            )
+            expired, self._after = write(writes.expire, oldest_ms, default_ms, self._after, limit)
             expired_total += expired
             if not self._after:
                 break

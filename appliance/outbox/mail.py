@@ -18,6 +18,7 @@ import ssl
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 from email.headerregistry import Address
+from typing import NamedTuple
 
 from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.errors import Invalid
@@ -47,11 +48,22 @@ REPLY_SECONDS = 30.0  # for each reply of the server
 DELIVERY_SECONDS = 120.0  # for the whole delivery of one mail
 RECIPIENTS_MAX = 10  # recipients of one mail
 ANYWHERE = "*"
+SENDER_NAME = "Agentlip"  # display name in From
 REPLY_CHARACTERS_MAX = 200
 QUIT_SECONDS = 1.0
 LOGIN_REQUIRED_CODES = frozenset({530, 534, 535, 538})  # the server wants a login, or another kind
 TOO_LARGE = 552
 TIMED_OUT = "the mail server did not respond in time"
+
+
+class ServerRules(NamedTuple):
+    """A mail server may be anywhere but in special networks, because the settings name it."""
+
+    allow_loopback: bool = True
+    allow_private: bool = True
+
+
+SERVER_RULES = ServerRules()
 
 
 class MailTarget(DeliveryTarget):
@@ -72,7 +84,7 @@ class MailTarget(DeliveryTarget):
         self._origin = origin
         self._resolve = resolver
         self._allow = frozenset(_allow_entry(entry) for entry in settings.allow)
-        self._sender = Address(settings.sender_name, addr_spec=settings.sender)
+        self._sender = Address(SENDER_NAME, addr_spec=settings.sender)
         self._tls = tls or _tls_context(settings.ca_file)
 
     # -- accepting -----------------------------------------------------------------------
@@ -211,7 +223,7 @@ class MailSession:
     def _connect(self) -> "PinnedSmtp":
         settings = self._settings
         addresses = safe_connect.resolve_allowed(
-            self._resolve, settings.host, settings.port, settings
+            self._resolve, settings.host, settings.port, SERVER_RULES
         )
         for address in addresses:
             if (

@@ -7,7 +7,7 @@ import msgspec
 
 from appliance.outbox.settings import OutboxSettings
 
-NEED_RESTART = frozenset({"enabled", "brokers"})
+NEED_RESTART = frozenset({"brokers"})
 
 
 def compare(

@@ -69,7 +69,7 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
     errors_of_send = (
         destination.BadDestination, wire.TwoIds, wire.NoBrokerForMesh, wire.MemberRevoked,
         wire.NoSuchTarget, wire.MessageTooLarge, wire.MailNotAllowed, wire.IdReused,
-        wire.InsufficientStorage, wire.DaemonBusy, wire.OutboxOff,
+        wire.InsufficientStorage, wire.DaemonBusy,
     )  # fmt: skip
     example = {"to": "#alerts", "message": "build done", "priority": "now"}
     return [

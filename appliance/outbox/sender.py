@@ -260,7 +260,7 @@ class Sender:
             self._log.error("outcomes of deliveries could not be recorded", error, count=count)
 
     def _write_outcomes(self, batch: list[DeliveryOutcome]) -> None:
-        self._outbox.store.write(writes.record_outcomes, batch, self._outbox.logs)
+        self._outbox.store.write(writes.record_outcomes, batch)
         self._in_flight.difference_update(outcome.id for outcome in batch)
         ended = (states.DELIVERED, states.REJECTED)
         self._outbox.gauge.ended(sum(outcome.event in ended for outcome in batch))
@@ -271,7 +271,7 @@ class Sender:
         if not self._may_have_orphans:
             return
         delay_ms = self._outbox.settings.retry.initial_ms
-        args = (delay_ms, INTERRUPTED, tuple(self._in_flight), self._outbox.logs)
+        args = (delay_ms, INTERRUPTED, tuple(self._in_flight))
         released = self._outbox.store.write(writes.reset_inflight, *args)
         self._may_have_orphans = False
         if released:

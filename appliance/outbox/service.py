@@ -68,10 +68,8 @@ PAGE_MAX = 1000  # rows in one page of a listing
 STEP_ROWS_MAX = 1000  # rows changed by one step of maintenance
 
 
-def features_of(settings: OutboxSettings, *, mail: bool) -> list[str]:
-    """Names of the send features that these settings enable."""
-    if not settings.enabled:
-        return []
+def features_of(*, mail: bool) -> list[str]:
+    """Names of the send features, with mail if a server is set."""
     return [*FEATURES, *(["mail"] if mail else [])]
 
 
@@ -152,11 +150,6 @@ class Outbox:
     @property
     def mesh_max_age_hours(self) -> dict[str, int]:
         return dict(self._max_age)
-
-    @property
-    def logs(self) -> bool:
-        """Whether what happens to sends is recorded in the log."""
-        return self.settings.log_days > 0
 
     # -- settings ------------------------------------------------------------------------
 
@@ -246,8 +239,6 @@ class Outbox:
     ) -> NewSend:
         """Validate a send before its id is used."""
         settings = self.settings
-        if not settings.enabled:
-            raise wire.OutboxOff
         given = command.client_message_id
         if key is not None and given is not None and key != given:
             raise wire.TwoIds
@@ -329,9 +320,7 @@ class Outbox:
             raise wire.DaemonBusy(retry_after=1.0, details={"max": ACCEPTS_MAX})
         self._in_flight += 1
         try:
-            results = self.store.write(
-                writes.accept, tuple(new_sends), self.gauge.free_sends, self.logs
-            )
+            results = self.store.write(writes.accept, tuple(new_sends), self.gauge.free_sends)
         finally:
             self._in_flight -= 1
         stored = [
@@ -415,7 +404,6 @@ class Outbox:
         meshes = sorted(mesh for mesh in served if broker is None or broker.serves(mesh))
         jump_ms, jumped_at = self.steady.last_jump
         return wire.OutboxState(
-            enabled=self.settings.enabled,
             level=gauge.level,
             fill=round(gauge.fill_ratio, 4),
             depth=stats.depth,
@@ -432,7 +420,7 @@ class Outbox:
     @property
     def features(self) -> list[str]:
         """Names of the enabled send features, for `/v1/version` and `/v1/health`."""
-        return features_of(self.settings, mail=MAIL in self.targets)
+        return features_of(mail=MAIL in self.targets)
 
     def waiting(self, target: str, to: str, limit: int) -> int:
         """How many sends to a destination are not delivered yet, counted up to `limit`."""

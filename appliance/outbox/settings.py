@@ -27,7 +27,6 @@ class RemoteBrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
 
 Address = Annotated[str, Meta(max_length=253)]
-DisplayName = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=100)]
 
 
 class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,10 +39,7 @@ class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: Annotated[str, Meta(max_length=200)] = ""  # login name; empty: no login
     password_file: str | None = None  # file with the login password, read for each connection
     sender: Address = ""  # mail address in From, and the envelope sender
-    sender_name: DisplayName = "Agentlip"  # display name in From
     allow: tuple[Address, ...] = ()  # allowed recipients: ops@x.org, @x.org, or * for all
-    allow_loopback: bool = True  # the SMTP server may be on this machine
-    allow_private: bool = False  # the SMTP server may be in a private network, such as 10.0.0.0/8
     allow_plain: bool = False  # allow security "none" to servers on other machines
 
 
@@ -57,7 +53,6 @@ class OrderedDestination(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbox]: durable sends. Remote brokers: [[outbox.brokers]]."""
 
-    enabled: bool = True  # false: nothing is delivered, and new sends are refused
     mesh: Mesh = "default"  # mesh of sends that name none
     brokers: tuple[RemoteBrokerSettings, ...] = ()
     """remote brokers, one per mesh; see docs/reference/outbox.md"""
@@ -73,7 +68,6 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dedupe_retention_days: int = 7  # days the broker remembers ids; at least 7
     max_age_hours: Positive | None = None  # age at which a send expires; unset: from dedupe_*
     payload_days: Days = 7.0  # days to keep payloads of delivered sends
-    log_days: Days = 7.0  # days to keep the log of sends and attempts; 0: no log
 
     @property
     def retention_days(self) -> int | None:

@@ -70,15 +70,11 @@ class OutboxSubsystem(Subsystem):
         self.sender = Sender(self.outbox, self._pool, clock, log)
         drain = Drain(self.outbox, self.sender)
         watch = Watch(self.outbox)
-        working: list[Loop] = (
-            [drain, Sweep(self.outbox), BrokerComparison(self.outbox)] if settings.enabled else []
-        )
-        retention = LogRetention(self.store, self.outbox.steady, self._log_days, clock, log)
-        self.loops: list[Loop] = [*working, watch, retention]
+        retention = LogRetention(self.store, self.outbox.steady, clock, log)
+        self.loops: list[Loop] = [
+            drain, Sweep(self.outbox), BrokerComparison(self.outbox), watch, retention,
+        ]  # fmt: skip
         self._begin(watch, clock)
-
-    def _log_days(self) -> float:
-        return self.outbox.settings.log_days
 
     def routes(self) -> list[Route]:
         return routes(self.outbox, self.admin)
@@ -103,8 +99,7 @@ class OutboxSubsystem(Subsystem):
             self.store.seed_ids(last_id)
             self.outbox.open()
             delay_ms = self.outbox.settings.retry.initial_ms
-            logs = self.outbox.logs
-            released = self.store.write(writes.reset_inflight, delay_ms, RESTARTED, (), logs)
+            released = self.store.write(writes.reset_inflight, delay_ms, RESTARTED, ())
             watch.run_once(clock.now_ms())
         except Unavailable as error:
             self._log.error("the outbox database can't be read or written", error)

@@ -237,7 +237,6 @@ class OutboxState(Struct, frozen=True):
     before it was restored.
     """
 
-    enabled: bool
     level: str
     fill: float
     depth: dict[str, int]
@@ -313,12 +312,6 @@ class DaemonBusy(Exhausted):
     code = "DAEMON_BUSY"
     default_message = "daemon_busy"
     default_hint = "send batches, or fewer concurrent requests"
-
-
-class OutboxOff(Unavailable):
-    code = "OUTBOX_OFF"
-    default_message = "the outbox is disabled (outbox.enabled)"
-    default_hint = "set outbox.enabled = true in agentlip.toml, then: agentlipd restart"
 
 
 class NoSuchSend(Missing):

@@ -60,7 +60,7 @@ class Acceptance(NamedTuple):
 _NEW, _FULL = Acceptance(None, True), Acceptance(None, True, full=True)
 
 
-def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int, logs: bool) -> list[Acceptance]:
+def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int) -> list[Acceptance]:
     """Look up each send and store up to `free_sends` new ones; one result for each.
 
     Runs under the lock of BEGIN IMMEDIATE, so two requests with the same id can't both store it.
@@ -80,8 +80,7 @@ def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int, logs: bool) -> lis
             free_sends -= 1
             accepted.append(SendEvent(_insert(tx, send), log_writes.ACCEPTED))
             results.append(_NEW)
-    if logs:
-        log_writes.log_events(tx, accepted)
+    log_writes.log_events(tx, accepted)
     return results
 
 
@@ -106,11 +105,10 @@ def _insert(tx: Tx, send: NewSend) -> str:
 # -- delivery ------------------------------------------------------------------------
 
 
-def reset_inflight(tx: Tx, delay_ms: int, reason: str, in_flight: Sequence[str], logs: bool) -> int:
+def reset_inflight(tx: Tx, delay_ms: int, reason: str, in_flight: Sequence[str]) -> int:
     """Make sends pending that are in flight but not in `in_flight`: after a restart or a failed
     write their outcome is unknown. Counts an attempt."""
-    if logs:
-        log_writes.log_interrupted(tx, reason, in_flight)
+    log_writes.log_interrupted(tx, reason, in_flight)
     return tx.execute(
         "UPDATE outbox SET status = 'pending', attempts = attempts + 1, next_attempt_at = ?,"
         " last_error = ? WHERE status = 'inflight'"
@@ -204,12 +202,9 @@ _CHANGES = {
 }
 
 
-def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome], logs: bool) -> int:
+def record_outcomes(tx: Tx, outcomes: Sequence[DeliveryOutcome]) -> int:
     """Apply each outcome to its send in flight. Idempotent."""
-    if logs:
-        log_writes.log_attempts(
-            tx, [event for outcome in outcomes for event in _events_of(outcome)]
-        )
+    log_writes.log_attempts(tx, [event for outcome in outcomes for event in _events_of(outcome)])
     changed = 0
     for event, sql in _CHANGES.items():
         rows = [
@@ -235,7 +230,7 @@ def _events_of(outcome: DeliveryOutcome) -> list[SendEvent]:
 
 
 def expire(
-    tx: Tx, too_old_ms: dict[str, int], default_ms: int, after: str, limit: int, logs: bool
+    tx: Tx, too_old_ms: dict[str, int], default_ms: int, after: str, limit: int
 ) -> tuple[int, str]:
     """Dead-letter pending sends accepted before their mesh's limit, or before `default_ms`, both
     by the steady clock.
@@ -254,11 +249,10 @@ def expire(
         for id_, accepted_ms, mesh in rows
         if accepted_ms <= too_old_ms.get(mesh, default_ms)
     ]
-    if old and logs:
+    if old:
         log_writes.log_events(
             tx, [SendEvent(id_, log_writes.DIED, error=TOO_OLD) for _, id_ in old]
         )
-    if old:
         tx.executemany(
             f"UPDATE outbox SET status = 'dead', died_at = ?, last_error = '{TOO_OLD}' || "
             " ifnull('; before that: ' || last_error, '')"
@@ -291,10 +285,9 @@ def _drop_payloads(tx: Tx, condition: str, column: str, before_ms: int, limit: i
     ).rowcount
 
 
-def mark_lost(tx: Tx, ids: Sequence[str], logs: bool) -> int:
+def mark_lost(tx: Tx, ids: Sequence[str]) -> int:
     """Dead-letter delivered sends that their broker no longer has; how many."""
-    if logs:
-        log_writes.log_events(tx, [SendEvent(id_, log_writes.DIED, error=LOST) for id_ in ids])
+    log_writes.log_events(tx, [SendEvent(id_, log_writes.DIED, error=LOST) for id_ in ids])
     return tx.executemany(
         "UPDATE outbox SET status = 'dead', delivered_at = NULL, died_at = ?, last_error = ?"
         " WHERE id = ? AND status = 'done'",
@@ -325,7 +318,7 @@ def as_reply(tx: Tx, function: Callable[..., Struct], *args: Any) -> Reply:
 
 
 def redrive(
-    tx: Tx, plan: Sequence[tuple[str, Successor | None]], by: str, more: bool, logs: bool
+    tx: Tx, plan: Sequence[tuple[str, Successor | None]], by: str, more: bool
 ) -> wire.RedriveResult:
     """Retire each send of `plan` and insert its successor, or send it again under its id if there
     is none: all of them or none."""
@@ -333,10 +326,7 @@ def redrive(
         _send_again(tx, row_id) if successor is None else _redrive(tx, row_id, successor, by)
         for row_id, successor in plan
     ]
-    if logs:
-        log_writes.log_events(
-            tx, [event for outcome in done for event in _events_of_redrive(outcome)]
-        )
+    log_writes.log_events(tx, [event for outcome in done for event in _events_of_redrive(outcome)])
     return wire.RedriveResult(done, False, more)
 
 
@@ -397,14 +387,13 @@ def _redrive(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Redrive
     return wire.Redriven(old.id, old.client_message_id, new_id, successor.client_message_id)
 
 
-def drop(tx: Tx, any_id: str, by: str, logs: bool) -> wire.DropResult:
+def drop(tx: Tx, any_id: str, by: str) -> wire.DropResult:
     """Retire a send without a successor and drop its payload."""
     row = queries.require(tx, any_id)
     if row.status == states.INFLIGHT:
         raise wire.WrongState("the send is being delivered", details=_details(row))
     if row.status in states.RETIRABLE:
-        if logs:
-            log_writes.log_events(tx, [SendEvent(row.id, log_writes.ABORTED)])
+        log_writes.log_events(tx, [SendEvent(row.id, log_writes.ABORTED)])
         tx.execute(
             "UPDATE outbox SET status = 'aborted', aborted_at = ?, aborted_by = ? WHERE id = ?",
             (tx.now_ms, by, row.id),
@@ -417,7 +406,7 @@ def drop(tx: Tx, any_id: str, by: str, logs: bool) -> wire.DropResult:
     return wire.DropResult(to_wire(queries.require(tx, row.id)))
 
 
-def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int, logs: bool) -> wire.Pruned:
+def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int) -> wire.Pruned:
     """Drop payloads of ended sends; with `dead`, also retire dead letters and drop theirs."""
     pruned = drop_payloads(tx, before_ms, limit)
     pruned += _drop_payloads(tx, "status = 'aborted'", "aborted_at", before_ms, limit - pruned)
@@ -431,8 +420,7 @@ def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int, logs: bool) -
             " status = 'aborted', aborted_at = ?1, aborted_by = ?2 WHERE id = ?3",
             [(tx.now_ms, by, id_) for (id_,) in ids],
         )
-        if logs:
-            log_writes.log_events(tx, [SendEvent(id_, log_writes.ABORTED) for (id_,) in ids])
+        log_writes.log_events(tx, [SendEvent(id_, log_writes.ABORTED) for (id_,) in ids])
         pruned += len(ids)
     return wire.Pruned(pruned, more=pruned >= limit)
 

@@ -72,11 +72,12 @@ def test_settings_are_reloaded_without_a_restart(hub, run):
     file = hub.workspace / "agentlip.toml"
     before = file.read_text()
     try:
-        changed = before.replace("[outbox]", "[outbox]\nmessage_bytes_max = 10\nenabled = false")
+        changed = before.replace("[outbox]", "[outbox]\nmessage_bytes_max = 10")
+        changed += '\n[[outbox.brokers]]\nmesh = "more"\nurl = "https://x.invalid"\n'
         file.write_text(changed)
         done = run("outbox", "reload")
         assert (done.code, done.out) == (
-            0, "changed: message_bytes_max\nneeds a restart (agentlipd restart): enabled\n",
+            0, "changed: message_bytes_max\nneeds a restart (agentlipd restart): brokers\n",
         )  # fmt: skip
         assert "more than 10 bytes" in run("outbox", "send", "#alerts", "x" * 11).err
         file.write_text("[outbox]\nsends_max = 0\n")

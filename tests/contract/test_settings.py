@@ -66,9 +66,8 @@ def test_withdrawn_setting_is_refused_with_what_replaces_it(setting):
 
 
 def test_settings_are_few_enough_to_read():
-    """A setting is what an operator decides; other numbers are constants beside their use. 200, and
-    what the relay, the worker bus, jobs, notices, maintenance, segments elsewhere and logs need."""
-    assert sum(map(count_settings, SECTIONS)) <= 215
+    """A setting is what an operator decides; other numbers are constants beside their use."""
+    assert sum(map(count_settings, SECTIONS)) <= 200
 
 
 def count_settings(field):

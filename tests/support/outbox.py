@@ -142,9 +142,7 @@ class OutboxFixture:
         self.watch = Watch(self.service)
         self.sweep = Sweep(self.service)
         self.service.open()
-        self.store.write(
-            writes.reset_inflight, self.settings.retry.initial_ms, "restarted", (), True
-        )
+        self.store.write(writes.reset_inflight, self.settings.retry.initial_ms, "restarted", ())
 
     def logged(self, message):
         lines = [json.loads(line) for line in self.lines.getvalue().splitlines()]

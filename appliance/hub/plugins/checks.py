@@ -63,7 +63,7 @@ def _modules(context: Context) -> Iterator[Finding]:
     """Reads the settings file, so it also works without a running appliance. If the section is not
     valid, settings.file reports it."""
     settings = section(context.datadir.settings_file, "plugins", PluginsSettings)
-    for own in settings.all if settings is not None and settings.enabled else ():
+    for own in settings.all if settings is not None else ():
         if own.enabled:
             yield from _module(context, own)
 

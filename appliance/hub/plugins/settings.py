@@ -36,7 +36,6 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[plugins]: code that runs on every message, each plugin in its own process. The plugins are
     listed in [[plugins.use]]."""
 
-    enabled: bool = True  # false: no plugin runs
     urls: bool = True  # attach web addresses in messages to topics; [[plugins.use]] can override it
     require_isolation: bool = True  # false: run plugins even if they could read .agentlip/
     use: tuple[PluginSettings, ...] = ()  # the plugins, in order: docs/how-to/plugins.md

@@ -33,8 +33,8 @@ class PluginsSubsystem(Subsystem):
         if twice:
             raise BadSettings(f"settings: plugins.use: two plugins have the name {twice[0]}")
         self._log = log
-        on = [own for own in settings.all if own.enabled and settings.enabled]
-        off = [own for own in settings.all if not (own.enabled and settings.enabled)]
+        on = [own for own in settings.all if own.enabled]
+        off = [own for own in settings.all if not own.enabled]
         folder, data_dir = host.datadir.workspace, host.datadir.dir
         plugins = [Plugin(own, settings, folder, data_dir, clock, log) for own in on]
         self.runners = [

@@ -278,7 +278,7 @@ def test_health_version_and_compat(hub):
     assert hub.http.post("/v1/heartbeat", {"more": 1}).status == 400
 
 
-QUIET = "[inbox]\npublic_health_check = true\n[outbox]\nenabled = false\n"
+QUIET = "[inbox]\npublic_health_check = true\n[roles]\noutbox = false\n"
 
 
 def test_only_health_routes_may_be_public(tmp_path):

@@ -111,17 +111,6 @@ def test_delivery_ends_when_its_message_is_removed(broker):
     assert logged(broker, 1) == [("delivery.dead", "m1", "bert", None, log_writes.MESSAGE_REMOVED)]
 
 
-def test_without_log_days_nothing_is_logged(new_broker):
-    broker = new_broker(log_days=0.0)
-    broker.send("m1")
-    broker.connect("bert").receive()
-    broker.connect("cleo", lambda _: None)
-    broker.deliver()
-    broker.service.open()
-    broker.registry.revoke_member("lab", "cleo")
-    assert logged(broker) == []
-
-
 def test_sender_of_a_message_from_before_senders_were_recorded(broker):
     broker.send("m1", to="bert")
     broker.store.write(_forget_sender)

@@ -101,15 +101,6 @@ def test_expiry(start_courier, kind, action):
     assert logged(courier) == rows
 
 
-@STREAMS
-def test_without_log_days_nothing_is_logged(start_courier, kind):
-    courier = start_courier(**mortal(kind), log_days=0.0)
-    courier.put("a", "b")
-    courier.nack("fail", "no")
-    tick(courier, 2)
-    assert logged(courier) == []
-
-
 def test_samples_wait_a_second_for_their_commit(start_courier):
     courier = start_courier(**MEMORY)
     consumer = None

@@ -241,7 +241,8 @@ def test_large_event_is_truncated_and_marked(new_hooks, tmp_path, monkeypatch):
 )  # fmt: skip
 def test_outcome_of_a_run(new_hooks, code, outcome, exit_code, monkeypatch):
     monkeypatch.setattr("appliance.hooks.service.KILL_AFTER_SECONDS", 0.3)
-    hooks = new_hooks(python(code), seconds_max=0.6)
+    monkeypatch.setattr("appliance.hooks.service.RUN_SECONDS_MAX", 0.6)
+    hooks = new_hooks(python(code))
     hooks.receive(push(1))
     assert hooks.run_all() == [outcome]
     assert (hooks.runs()[0].exit_code, hooks.runs()[0].outcome) == (exit_code, outcome)
@@ -260,7 +261,8 @@ def test_child_processes_of_a_hook_end_with_it(new_hooks, tmp_path, monkeypatch)
         "open(sys.argv[1], 'w').write(str(child.pid)); time.sleep(60)"
     )
     monkeypatch.setattr("appliance.hooks.service.KILL_AFTER_SECONDS", 0.3)
-    hooks = new_hooks(python(code, tmp_path / "out"), seconds_max=1.0)
+    monkeypatch.setattr("appliance.hooks.service.RUN_SECONDS_MAX", 1.0)
+    hooks = new_hooks(python(code, tmp_path / "out"))
     hooks.receive(push(1))
     assert hooks.run_all() == ["timeout"]
     pid = int((tmp_path / "out").read_text())

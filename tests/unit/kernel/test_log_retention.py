@@ -33,7 +33,6 @@ class RetentionFixture:
     def __init__(self, folder):
         self.clock = FakeClock()
         self.log = Log(io.BytesIO())
-        self.days = 7.0
         path = folder / "outbox.sqlite3"
         schema.migrate(path, "outbox", clock=self.clock, log=self.log)
         settings = StoreSettings(free_bytes_min=0, synchronous="OFF")
@@ -43,7 +42,7 @@ class RetentionFixture:
     def restart(self):
         steady = SteadyClock(self.store, self.clock, self.log)
         steady.open()
-        self.loop = LogRetention(self.store, steady, lambda: self.days, self.clock, self.log)
+        self.loop = LogRetention(self.store, steady, self.clock, self.log)
 
     def add(self, count=1):
         self.store.write(insert, count)
@@ -108,11 +107,12 @@ def test_setting_the_clock_deletes_nothing_early_and_keeps_nothing(retention, ju
     assert retention.numbers() == []
 
 
-def test_log_that_is_switched_off_is_emptied_in_steps(retention, monkeypatch):
+def test_old_rows_are_deleted_in_steps(retention, monkeypatch):
     monkeypatch.setattr(log_retention, "ROWS", 10)
     monkeypatch.setattr(log_retention, "ROUNDS", 3)
     retention.add(45)
-    retention.days = 0.0
+    retention.sweep()
+    retention.clock.pass_seconds(8 * DAY_SECONDS)
     assert retention.sweep() == 30
     assert retention.loop.interval_seconds == log_retention.BUSY_SECONDS
     assert retention.sweep() == 15

@@ -59,8 +59,8 @@ def test_outcome_that_is_recorded_twice_is_logged_once(outbox):
     row_id = outbox.row("k1").id
     outbox.set("k1", "inflight")
     outcome = writes.DeliveryOutcome(row_id, "delivered", "bm_1", "h_1")
-    assert outbox.store.write(writes.record_outcomes, [outcome], True) == 1
-    assert outbox.store.write(writes.record_outcomes, [outcome], True) == 0
+    assert outbox.store.write(writes.record_outcomes, [outcome]) == 1
+    assert outbox.store.write(writes.record_outcomes, [outcome]) == 0
     assert len(logged(outbox)) == 2
 
 
@@ -116,14 +116,4 @@ def test_commit_that_fails_leaves_neither_send_nor_row(outbox, faults):
         outbox.send(key="k1")
     faults.before = None
     assert outbox.rows("SELECT count(*) FROM outbox") == [(0,)]
-    assert logged(outbox) == []
-
-
-def test_without_log_days_nothing_is_logged(new_outbox):
-    outbox = new_outbox(log_days=0.0)
-    outbox.send(key="k1")
-    outbox.round()
-    outbox.send(key="k2")
-    outbox.set("k2", "dead")
-    outbox.admin.drop("k2", "ann")
     assert logged(outbox) == []

@@ -51,7 +51,7 @@ def test_lost_sends_are_sent_again_as_they_were(outbox):
         outbox.send(key=key)
     outbox.round()
     before = outbox.row("k1")
-    outbox.store.write(writes.mark_lost, [before.id, outbox.row("k2").id], True)
+    outbox.store.write(writes.mark_lost, [before.id, outbox.row("k2").id])
     outbox.set("k2", "dead", payload=b"", payload_dropped_at=outbox.clock.now_ms())
     with pytest.raises(Invalid):
         outbox.admin.redrive(wire.Redrive(lost=True, auto=True), "ann")

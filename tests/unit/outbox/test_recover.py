@@ -249,7 +249,7 @@ def test_inflight_sends_are_retried_after_a_recovery(datadir):
     outbox = OutboxFixture(database)
     try:
         assert "inflight" not in outbox.statuses().values()
-        assert outbox.store.write(writes.reset_inflight, 0, "none is left", (), True) == 0
+        assert outbox.store.write(writes.reset_inflight, 0, "none is left", ()) == 0
     finally:
         outbox.store.close()
 

@@ -149,11 +149,6 @@ def test_a_mesh_without_a_broker_is_refused_before_the_id_is_used(outbox):
     assert outbox.send(key="k1", mesh="known")[0] == 202
 
 
-def test_disabled_outbox_refuses_sends(new_outbox):
-    outbox = new_outbox(enabled=False)
-    assert isinstance(refused(outbox), wire.OutboxOff)
-
-
 def test_concurrent_requests_with_one_id_store_one_row(outbox):
     """Lookup, decision and insert are one write, so neither finds nothing after the other."""
     greenlets = [gevent.spawn(outbox.send, f"text {number % 2}", "k1") for number in range(40)]

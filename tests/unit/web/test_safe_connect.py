@@ -2,12 +2,12 @@
 
 import pytest
 
+from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel.http_client import Unreachable
-from appliance.outbox.settings import MailSettings
 from appliance.web import safe_connect
 from appliance.web.address import BadWebhookUrl
 
-RULES = MailSettings(allow_loopback=False, allow_private=False)
+RULES = WebhookSettings(allow_loopback=False)
 
 
 def allowed(*addresses):
