@@ -68,10 +68,6 @@ COMMANDS = {
             "appliance.hub.plugins.cli:re_enrich_app",
             "Reprocess the event log with plugins.",
         ),
-        "re-extract": (
-            "appliance.hub.plugins.cli:re_extract_app",
-            "Run extractors on one message again.",
-        ),
         "webhook": (
             "appliance.hub.webhooks.cli:app",
             "Webhooks: events for HTTP receivers, and their delivery.",

@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -155,23 +154,16 @@ def stats(
     stream: Annotated[
         str | None, typer.Argument(help="One stream; all streams by default.")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")] = False,
-    every: Annotated[
-        float, typer.Option("--every", min=0.2, help="Seconds between repetitions.")
-    ] = 2.0,
 ) -> None:
-    """Statistics of streams: envelopes by state, rates, latency and age."""
-    client = session.hub()
-    while True:
-        answer = client.get("/v1/stats", stream=stream)
-        if stream is not None:
-            answer = {"streams": [{"id": stream, "stats": answer}]}
-        rows = [{"id": stream_row["id"], **stream_row["stats"]} for stream_row in answer["streams"]]
-        session.table(rows, FIGURES, empty="no streams yet; 'agentlip courier enqueue' creates one")
-        if not watch:
-            return
-        sys.stdout.flush()
-        time.sleep(every)
+    """Statistics of streams: envelopes by state, rates, latency and age.
+
+    agentlip top shows rates and depths of the appliance until Ctrl-C.
+    """
+    answer = session.hub().get("/v1/stats", stream=stream)
+    if stream is not None:
+        answer = {"streams": [{"id": stream, "stats": answer}]}
+    rows = [{"id": stream_row["id"], **stream_row["stats"]} for stream_row in answer["streams"]]
+    session.table(rows, FIGURES, empty="no streams yet; 'agentlip courier enqueue' creates one")
 
 
 @app.command("peek")

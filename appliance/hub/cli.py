@@ -123,25 +123,15 @@ def tail_messages(
     channel: ChannelPart = None,
     topic: TopicPart = None,
     limit: LimitFlag = 50,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing new messages, newest last.")
-    ] = False,
 ) -> None:
     """Show the newest messages of a topic, newest first.
 
-    With --follow, newest last, then each new message until Ctrl-C. This needs a running hub;
-    agentlip listen also shows edits, moves and other topics.
+    agentlip listen --topic-id prints new messages as they come.
     """
-    from appliance.hub.cli_follow import follow_topic, newest_event
-
-    after = newest_event(session) if follow else 0
     with open_reader(session) as reader:
         target_id = _topic_to_read(reader, topic_id, channel, topic)
         rows = reader.messages(target_id, limit)
-    if follow:
-        follow_topic(session, target_id, rows, after, MESSAGE_COLUMNS)
-    else:
-        _show(session, rows)
+    _show(session, rows)
 
 
 @messages.command("show")

@@ -14,10 +14,6 @@ class GreenletLock:
     def __init__(self) -> None:
         self._semaphore = BoundedSemaphore(1)
 
-    @property
-    def locked(self) -> bool:
-        return bool(self._semaphore.locked())
-
     @contextmanager
     def timeout(self, seconds: float) -> Iterator[None]:
         """Like `with lock:`, but raises Unavailable after `seconds`."""

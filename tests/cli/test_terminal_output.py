@@ -14,7 +14,6 @@ import pytest
 
 from tests.support.commands import agentlip, agentlipd, command, environment
 from tests.support.hubprocess import HubProcess
-from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -110,47 +109,6 @@ def test_listen_makes_control_characters_harmless(hub: HubProcess, topic_id: str
     )  # fmt: skip
     assert "alert" in line
     assert "\x1b" not in line
-
-
-# -- tail --follow ---------------------------------------------------------------------------
-
-
-def test_tail_follow_shows_each_message_once(
-    hub: HubProcess, topic_id: str, tmp_path: Path
-) -> None:
-    for number in range(3):
-        send(hub, topic_id, f"old {number}")
-    out = tmp_path / "out"
-    with out.open("wb") as file:
-        following = subprocess.Popen(
-            command(
-                "agentlip", "msg", "tail", "-f", "--topic-id", topic_id, "--limit", "2", "--json"
-            ),
-            stdout=file, cwd=hub.workspace, env=environment(),
-        )  # fmt: skip
-
-    def contents() -> list[str]:
-        return [json.loads(line)["content_raw"] for line in out.read_text().splitlines()]
-
-    try:
-        until(lambda: contents() == ["old 1", "old 2"], SECONDS_MAX, "the newest two")
-        for number in range(3):
-            send(hub, topic_id, f"new {number}")
-        wanted = ["old 1", "old 2", "new 0", "new 1", "new 2"]
-        until(lambda: contents() == wanted, SECONDS_MAX, "the new ones")
-        following.send_signal(signal.SIGINT)
-        assert following.wait(SECONDS_MAX) == 0
-    finally:
-        following.kill()
-        following.wait(SECONDS_MAX)
-    assert contents() == wanted
-
-
-def test_tail_follow_without_a_hub_fails_with_the_command_that_starts_one(tmp_path: Path) -> None:
-    agentlip("init", cwd=tmp_path)
-    done = agentlip("msg", "tail", "-f", "--topic-id", "x", cwd=tmp_path)
-    assert done.code == 3
-    assert "agentlipd up" in done.err
 
 
 # -- up ----------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ REQUESTS_AND_READS = {
 }  # fmt: skip
 OTHERS = {
     "agentlip version", "agentlip init", "agentlip status", "agentlip ui", "agentlip listen",
-    "agentlip search", "agentlip re-enrich", "agentlip re-extract",
+    "agentlip search", "agentlip re-enrich",
     "agentlip doctor bundle", "agentlip doctor list",
     "agentlip doctor repair rebuild", "agentlip doctor repair salvage",
     "agentlip mesh create", "agentlip mesh list", "agentlip mesh update", "agentlip mesh keygen",

@@ -32,7 +32,7 @@ NOT_PROMISED_YET = (
     "agentlip jobs", "agentlip log", "agentlip network",
     "agentlip maintenance", "agentlip mesh", "agentlip migrate", "agentlip notify",
     "agentlip outbox", "agentlip plugin", "agentlip re-enrich", "agentlip recover",
-    "agentlip re-extract", "agentlip relay", "agentlip report", "agentlip top",
+    "agentlip relay", "agentlip report", "agentlip top",
     "agentlip worker",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`agentlip plugin`, `re-enrich`, `re-extract`: status of plugins, and reprocessing."""
+"""`agentlip plugin`, `re-enrich`: status of plugins, and reprocessing."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,6 @@ from appliance.hub.plugins.wire import Isolation, gaps
 
 app = plain_app("Plugins: their state and results. [plugins] configures them.", "Extensions/plugin")
 re_enrich_app = plain_app(listed="Extensions/re-enrich")
-re_extract_app = plain_app(listed="Extensions/re-extract")
 
 PATH = "/api/v1/plugins"
 PROGRESS_ROWS = 10_000  # between two lines of progress
@@ -109,24 +108,6 @@ def re_enrich(
         session.answer(row, sentence.format(**row))
     if not answer["taken"]:
         note("no plugin is in use; see: agentlip plugin list")
-
-
-@re_extract_app.command()
-def re_extract(
-    session: Session,
-    message_id: Annotated[str, typer.Option("--message-id", help="Id of the message.")],
-    plugin: PluginFlag = None,
-) -> None:
-    """Run extractors on one message again.
-
-    Example: agentlip re-extract --message-id msg_01K9Z7V0F5W3M2D8S6T4R1Q0P9
-    """
-    answer = session.hub().post(
-        f"{PATH}/re-extract", {"message_id": message_id, "plugins": plugin or None}
-    )
-    columns = [("PLUGIN", "plugin"), ("OUTCOME", "outcome"), ("NEW", "items")]
-    empty = "no extractor is in use; see: agentlip plugin list"
-    session.table(answer["results"], columns, empty, answer)
 
 
 def _isolation(report: dict[str, Any] | None) -> str:

@@ -203,8 +203,7 @@ class PluginRunner(Loop):
                 pending.done(message_id)
                 continue
             try:
-                with self.plugin.lock:
-                    worked.append((message_id, self.plugin.work(message)))
+                worked.append((message_id, self.plugin.work(message)))
             except PluginFailure as failure:
                 able = not failure.passing
                 if able:

@@ -13,7 +13,6 @@ from appliance.hub.plugins.worker import PluginFailure, PluginWorker
 from appliance.kernel.batch import Call
 from appliance.kernel.circuit_breaker import CircuitBreaker
 from appliance.kernel.clock import Clock
-from appliance.kernel.lock import GreenletLock
 from appliance.kernel.log import Log
 from appliance.kernel.retry import RetrySettings, delay_seconds
 
@@ -47,7 +46,6 @@ class Plugin:
         self.source: PluginSource | None = None
         self.worker: PluginWorker | None = None
         self.needed = source.NEEDED.get(own.builtin or "")
-        self.lock = GreenletLock()  # shared by the runner and requests for one message
         self._used = clock.monotonic()
         try:
             self.source = source.read(own, workspace)
@@ -100,7 +98,7 @@ class Plugin:
     def rest(self) -> None:
         """End the process if it was idle for too long."""
         worker = self.worker
-        if worker is None or not worker.running or self.lock.locked:
+        if worker is None or not worker.running:
             return
         if self._clock.monotonic() - self._used > UNUSED_SECONDS_MAX:
             worker.stop()

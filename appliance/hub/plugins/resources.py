@@ -1,6 +1,5 @@
 """Plugins on HTTP: status and reprocessing for `hub:admin`, enrichments for every reader."""
 
-from appliance.hub import wire as hub_wire
 from appliance.hub.access import READ
 from appliance.hub.plugins import wire
 from appliance.hub.plugins.service import Plugins
@@ -20,11 +19,6 @@ def routes(plugins: Plugins) -> list[Route]:
                               errors=(wire.NoSuchPlugin,), example={"since": 0},
                               summary="Reprocess the event log with plugins, from an event on",
                               audited=True),
-        }),
-        Route("/api/v1/plugins/re-extract", Responders(post=reply_with(plugins.re_extract)), {
-            "POST": Operation(ADMIN, body=wire.ReExtract, reply=wire.ReExtracted,
-                              errors=(wire.NoSuchPlugin, hub_wire.NoSuchMessage),
-                              summary="Run extractors on one message again, now", audited=True),
         }),
         Route("/api/v1/plugins/apply", Responders(post=reply_with(plugins.apply)), {
             "POST": Operation(ADMIN, body=wire.ApplyChanges, reply=wire.ChangesApplied,

@@ -8,7 +8,6 @@ from appliance.hub.access import READ
 from appliance.hub.plugins import listings, metrics, output, queries, wire, writes
 from appliance.hub.plugins.plugin import Plugin
 from appliance.hub.plugins.settings import PluginSettings
-from appliance.hub.plugins.worker import PluginFailure
 from appliance.hub.rows import PluginCursorRow
 from appliance.hub.service import PAGE_MAX, Hub
 from appliance.kernel.auth import ANONYMOUS, Principal
@@ -68,18 +67,6 @@ class Plugins:
         for runner in self._runners:
             runner.request_redo()
         return wire.ReEnrichTaken(taken)
-
-    def re_extract(self, command: wire.ReExtract) -> wire.ReExtracted:
-        messages = self._store.read(queries.messages, [command.message_id])
-        message = messages.get(command.message_id)
-        if message is None:
-            raise hub_wire.NoSuchMessage(details={"message_id": command.message_id})
-        plugins = self._find_runnable(command.plugins)
-        if not command.plugins:
-            plugins = [plugin for plugin in plugins if plugin.own.type == "extractor"]
-        return wire.ReExtracted(
-            message.id, [self._re_extract_with(plugin, message) for plugin in plugins]
-        )
 
     def apply(self, command: wire.ApplyChanges) -> wire.ChangesApplied:
         """Store results of a linkifier that were computed elsewhere, like its own results."""
@@ -166,17 +153,6 @@ class Plugins:
             if name not in able:
                 raise wire.NoSuchPlugin(details={"plugin": name})
         return [able[name] for name in dict.fromkeys(names or able)]
-
-    def _re_extract_with(self, plugin: Plugin, message: hub_wire.Message) -> wire.ExtractorRun:
-        if message.deleted_at is not None:
-            return wire.ExtractorRun(plugin.name, "stale", 0)
-        try:
-            with plugin.lock.timeout(2 * plugin.own.timeout_seconds):
-                function, args = plugin.work(message)
-        except PluginFailure as failure:
-            return wire.ExtractorRun(plugin.name, failure.outcome, 0)
-        outcome, items = self._store.write(function, *args)
-        return wire.ExtractorRun(plugin.name, outcome, items)
 
     def _describe(
         self, runner: PluginProgress, stored: PluginCursorRow | None

@@ -58,13 +58,6 @@ class ReEnrich(Struct, frozen=True):
     plugins: Annotated[list[PluginName], Meta(max_length=100)] = []
 
 
-class ReExtract(Struct, frozen=True):
-    """Reprocess one message now; `plugins`: only by these (default: all extractors)."""
-
-    message_id: Id
-    plugins: Annotated[list[PluginName], Meta(max_length=100)] = []
-
-
 CHANGES_MAX = 100  # in one request: they are stored together
 
 
@@ -170,19 +163,6 @@ class ReEnrichTaken(Struct, frozen=True):
     """The request is stored and survives a restart; new messages are processed as well."""
 
     taken: list[Redo]
-
-
-class ExtractorRun(Struct, frozen=True):
-    """`outcome`: `stored`, `same` (nothing new), `stale` (changed meanwhile), or the failure."""
-
-    plugin: str
-    outcome: str
-    items: int
-
-
-class ReExtracted(Struct, frozen=True):
-    message_id: str
-    results: list[ExtractorRun]
 
 
 class RefusedChange(Struct, frozen=True):

@@ -18,13 +18,11 @@ def test_lock_has_one_holder_at_a_time():
 
     gevent.joinall([gevent.spawn(work, name) for name in "ab"])
     assert order in (list("aabb"), list("bbaa"))
-    assert not lock.locked
 
 
 def test_wait_for_a_lock_has_a_timeout():
     lock = GreenletLock()
     with lock, pytest.raises(Unavailable), lock.timeout(0.01):
         pass
-    with lock.timeout(0.01):
-        assert lock.locked
-    assert not lock.locked
+    with lock.timeout(0.01):  # it is free again
+        pass

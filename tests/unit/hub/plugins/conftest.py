@@ -124,6 +124,14 @@ class PluginEnvironment:
 
     def begin(self, name=None):
         """A round in the background; `finish` waits for it."""
+        worker, self.asked = self.runner(name).plugin.worker, False
+        ask = worker.ask
+
+        def note_and_ask(message):
+            self.asked = True
+            return ask(message)
+
+        worker.ask = note_and_ask
         return gevent.spawn(self.round, name)
 
     def finish(self, round_):
@@ -135,9 +143,7 @@ class PluginEnvironment:
     def until_asked(self, name=None):
         """Until the plugin's process has been given a message."""
         plugin = self.runner(name).plugin
-        gevent_until(
-            lambda: plugin.lock.locked and plugin.worker.running and plugin.worker.isolation
-        )
+        gevent_until(lambda: self.asked and plugin.worker.running and plugin.worker.isolation)
         reap()
 
     # -- messages ----------------------------------------------------------------------------

@@ -173,11 +173,11 @@ def extract(message, config):
 def test_4_attachment_keeps_its_first_value(plugin_env):
     plugin_env.gate.write_text("Old title")
     plugin_env.use(("titles", "extractor", TITLES))
-    message = plugin_env.post()
+    plugin_env.post()
     plugin_env.rounds()
     plugin_env.gate.write_text("New title")
-    answer = plugin_env.ask("re_extract", wire.ReExtract(message))
-    assert [(row.outcome, row.items) for row in answer.results] == [("same", 0)]
+    plugin_env.ask("re_enrich", wire.ReEnrich(0))
+    plugin_env.rounds()
     [(value,)] = plugin_env.env.rows("SELECT value_json FROM topic_attachments")
     assert json.loads(value) == {"title": "Old title"}
     assert len(plugin_env.published("topic.attachment_added")) == 1
