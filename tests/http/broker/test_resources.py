@@ -360,16 +360,6 @@ def test_token_sends_for_the_member_it_names(broker):
 # -- batches and limits ------------------------------------------------------------------
 
 
-def test_batch_has_a_result_for_each_item(broker):
-    items = [item("m1"), item("m1", "else"), {"mesh": 1}, item("m2", to="bert")]
-    answer = broker.signed_request("anna", "POST", BATCH, {"items": items})
-    assert answer.status_code == 200
-    results = answer.json["results"]
-    assert [entry["status"] for entry in results] == [201, 409, 400, 201]
-    assert results[1]["body"]["conflict"] == "request_fingerprint_mismatch"
-    assert results[2]["body"]["code"] == "INVALID_INPUT"
-
-
 def test_a_batch_is_one_request_and_its_items_count_for_the_mesh(tmp_path):
     broker = BrokerFixture(tmp_path, rate_per_second=250)
     client = broker.client(limits=LimitSettings(per_connection=4, global_=4))

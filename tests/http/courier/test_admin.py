@@ -140,15 +140,6 @@ def test_peek_after_a_removed_envelope_is_404(client):
     assert answer["details"]["field"] == "after"
 
 
-def test_page_of_large_envelopes_is_limited_in_bytes(client, monkeypatch):
-    monkeypatch.setattr("appliance.courier.admin.DELIVERY_BYTES_MAX", 3000)
-    for id_ in "abcde":
-        enqueue(client, id_, payload="x" * 400)
-    pages = peeked(client, 3000)
-    assert [id_ for page in pages for id_ in page] == list("abcde")
-    assert len(pages) > 1
-
-
 def test_history_counts_toward_the_bytes_of_a_page(monkeypatch):
     monkeypatch.setattr("appliance.courier.admin.DELIVERY_BYTES_MAX", 10_000)
     courier = CourierFixture(backoff_seconds=0.0)

@@ -15,25 +15,6 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 TOKENS = "/api/v1/tokens"
-GETS = (
-    "/v1/inbox",
-    "/v1/events",
-    "/v1/peers",
-    "/v1/health",
-    "/v1/version",
-    "/v1/compat",
-    "/v1/topic/list",
-    "/v1/identity",
-    "/v1/hooks/runs",
-)
-POSTS = (
-    "/v1/profile",
-    "/v1/heartbeat",
-    "/v1/topic/subscribe",
-    "/v1/topic/unsubscribe",
-    "/v1/identity/rotate",
-    "/v1/hooks/act",
-)
 ABOUT = ("/v1/health", "/v1/version", "/v1/compat")
 
 
@@ -145,26 +126,6 @@ def issue(hub, name, *scopes):
 # -- who may -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [*GETS, *POSTS])
-def test_every_path_wants_a_token_also_on_loopback(hub, path):
-    method = "GET" if path in GETS else "POST"
-    assert hub.connect(None)(method, path, None if method == "GET" else {}).status == 401
-    assert hub.connect("wrong")(method, path, None if method == "GET" else {}).status == 401
-
-
-@pytest.mark.parametrize("path", [*GETS, *POSTS])
-def test_pages_of_other_origins_may_neither_read_nor_ask_whether_they_may(hub, path):
-    method = "GET" if path in GETS else "POST"
-    body = None if method == "GET" else {}
-    foreign = {"Origin": "https://evil.example"}
-    answer = hub.connect()(method, path, body, headers=foreign)
-    assert (answer.status, answer.body["code"]) == (403, "ORIGIN_REFUSED")
-    preflight = {**foreign, "Access-Control-Request-Method": method}
-    answer = hub.connect(None)("OPTIONS", path, headers=preflight)
-    assert answer.status == 403
-    assert not [name for name in answer.headers if name.startswith("access-control")]
-
-
 def test_a_token_of_one_mesh_sees_nothing_of_another(hub, receive):
     receive(mesh="lab", body="a word of the lab")
     receive(body="a word for all")
@@ -222,11 +183,6 @@ def test_a_message_is_read_by_page_poll_and_command(hub, receive):
         cwd=hub.workspace,
     )  # fmt: skip
     assert json.loads(done.out)["body"] == "héllo"
-
-
-def test_an_unknown_mesh_is_missing(hub):
-    answer = hub.http.get("/v1/inbox?mesh=nowhere")
-    assert (answer.status, answer.body["code"]) == (404, "MESH_UNKNOWN")
 
 
 def test_watching_prints_each_message_once(hub, receive):
@@ -302,13 +258,6 @@ def test_unusable_reply_of_a_broker_is_reported(hub):
     assert hub.http.get("/v1/topic/list").body == {
         "mesh": "default", "topics": [], "complete": False, "has_more": False, "next": None,
     }  # fmt: skip
-
-
-def test_profiles_are_kept(hub):
-    body = {"summary": "builds", "status": "idle", "visible": True}
-    assert hub.http.post("/v1/profile", body).body["summary"] == "builds"
-    assert hub.http.post("/v1/profile", {"status": "asleep"}).status == 400
-    assert hub.http.post("/v1/profile", {"unknown": 1}).status == 400
 
 
 def test_a_hook_runs_beside_the_appliance_and_its_token_opens_one_path(hub, receive):

@@ -269,11 +269,6 @@ def test_link_without_a_required_feature_is_closed_with_its_code(hub, require, c
 # -- two connections, revocation ---------------------------------------------------------
 
 
-def test_newer_connection_replaces_the_older_with_4003(hub):
-    with linked(hub, "dora") as older, linked(hub, "dora"):
-        assert closed(older)[:2] == (4003, "replaced_by_newer_connection")
-
-
 def test_older_connection_stays_and_the_newer_is_refused_with_4004(hub):
     hub.http.patch(LAB, {"concurrency": "prefer_oldest"})
     try:

@@ -189,12 +189,6 @@ def test_live_view_limits_frame_size(hub):
     assert closed.value.rcvd.code == 1009
 
 
-def test_live_view_refuses_credit_above_the_limit(hub):
-    with opened(hub, "/v1/live?view=latestPerAgent&credit=99999999") as viewer:
-        error = receive_frame(viewer)["error"]
-        assert (error["code"], error["field"]) == (400, "credit")
-
-
 def test_permanent_errors_are_raised_to_the_consumer(hub):
     for stream, credit, problem in (
         ("absurd/a", 99_999_999, EnvelopeRefused),

@@ -24,24 +24,6 @@ def test_publishing_is_confirmed_cumulatively(hub, stream):
     assert stats(hub, stream)["depth"] == 7
 
 
-def test_error_frames_have_the_seq_of_the_envelope(hub, stream):
-    with opened(hub, "/v1/publish") as publisher:
-        bad = envelope("b")
-        del bad["payload"]
-        frames = [
-            {"seq": 1, "to": stream, "envelope": envelope("a")},
-            {"seq": 2, "to": stream, "envelope": bad},
-            {"seq": 3, "to": stream, "envelope": envelope("c")},
-        ]
-        publisher.send(json.dumps(frames))
-        error = receive_frame(publisher)["error"]
-        assert (error["seq"], error["code"], error["field"]) == (2, 400, "envelope.payload")
-        assert receive_frame(publisher) == {"accepted": 3}
-        publisher.send("nonsense")
-        assert receive_frame(publisher)["error"]["code"] == 400
-    assert stats(hub, stream)["depth"] == 2
-
-
 def test_array_above_a_rate_limit_gets_one_error(hub):
     """It is refused as a whole, and the connection continues."""
     with opened(hub, "/v1/publish") as publisher:

@@ -113,13 +113,6 @@ def test_topics_and_peers_are_the_brokers(home, receiver):
     assert answer.body["details"]["status"] == 404
 
 
-def test_negotiated_features_are_reported_and_used(receiver):
-    version = receiver.http.get("/v1/version").body
-    assert "client_message_id_dedupe" in version["broker_features_negotiated"]
-    assert "max_payload" in version["broker_features_negotiated"]
-    assert receiver.http.get("/v1/health").body["broker_version"] is not None
-
-
 def test_a_kill_of_either_side_loses_and_doubles_nothing(home, receiver):
     before = len(messages(receiver))
     sent = []

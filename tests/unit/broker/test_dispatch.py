@@ -5,7 +5,6 @@ import sqlite3
 import pytest
 
 from appliance.broker import service, wire
-from appliance.broker.dispatch import AlreadyConnected
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.errors import Unavailable
 from appliance.mesh.push import Push
@@ -131,15 +130,6 @@ def test_late_ack_does_not_ack_a_delivery_leased_by_another_connection(broker):
     first.connection.stop()
 
 
-def test_restarted_broker_delivers_what_was_leased(new_broker):
-    broker = new_broker()
-    broker.connect("bert", lambda pushes: [])
-    broker.send("m1", to="bert")
-    broker.deliver()
-    restarted = new_broker(clock=broker.clock)
-    assert restarted.connect("bert").receive() == ["hello"]
-
-
 def test_ids_go_on_above_those_that_are_stored_when_the_clock_went_back(new_broker):
     broker = new_broker()
     _, first = broker.send("m1")
@@ -163,16 +153,6 @@ def test_urgent_before_ordinary_before_low_and_each_in_order(broker):
         "low 0",
         "low 4",
     ]
-
-
-def test_busy_member_receives_only_urgent_messages_until_it_is_idle(broker):
-    bert = broker.connect("bert")
-    bert.connection.set_status("working")
-    broker.send("m1", "later", to="bert")
-    broker.send("m2", "now", to="bert", priority="now")
-    assert bert.receive() == ["now"]
-    bert.connection.set_status("idle")
-    assert bert.receive() == ["now", "later"]
 
 
 def test_connection_has_at_most_its_window_of_unacked_deliveries(new_broker, monkeypatch):
@@ -259,24 +239,6 @@ def test_consumer_that_subscribes_while_connected_gets_what_waits(broker):
 # -- two connections of a member ---------------------------------------------------------
 
 
-def test_prefer_newest_closes_the_older_connection(broker):
-    older = broker.connect("bert")
-    newer = broker.connect("bert")
-    assert older.connection.closed == (4003, "replaced_by_newer_connection")
-    broker.send("m1", to="bert")
-    assert newer.receive() == ["hello"]
-    assert older.bodies == []
-
-
-def test_prefer_oldest_refuses_the_newer_connection(broker):
-    broker.registry.change_mesh("lab", wire.ChangeMesh(concurrency="prefer_oldest"))
-    older = broker.connect("bert")
-    with pytest.raises(AlreadyConnected, match="member_already_connected"):
-        broker.connect("bert")
-    broker.send("m1", to="bert")
-    assert older.receive() == ["hello"]
-
-
 def test_allow_concurrent_keeps_both_and_a_message_goes_to_one(broker):
     broker.registry.change_mesh("lab", wire.ChangeMesh(concurrency="allow_concurrent"))
     first, second = broker.connect("bert"), broker.connect("bert")
@@ -294,16 +256,6 @@ def test_members_receive_only_their_own_messages(broker):
 
 
 # -- members that change -----------------------------------------------------------------
-
-
-def test_revoked_member_gets_an_event_and_is_closed(broker):
-    bert = broker.connect("bert")
-    broker.send("m1", to="bert")
-    broker.registry.revoke_member("lab", "bert")
-    names = [event.get("event") for event in bert.events]
-    assert "member_revoked" in names
-    assert bert.connection.closed == (4401, "member_revoked")
-    assert broker.count("delivery_queue") == 0
 
 
 def test_rename_event_is_sent_to_the_member_and_its_peers(broker):

@@ -39,6 +39,9 @@ def test_offers_of_the_broker_pass_the_check(mesh):
         (DEDUPE, {**GOOD, "request_fingerprint": False}, PARAM_INVALID, "request_fingerprint"),
         (DEDUPE, {**GOOD, "dedupe_retention_days": 6}, BELOW_MINIMUM, "dedupe_retention_days"),
         (DEDUPE, {**GOOD, "dedupe_retention_days": "9"}, PARAM_INVALID, "dedupe_retention_days"),
+        (DEDUPE, {**GOOD, "request_fingerprint": 1}, PARAM_INVALID, "request_fingerprint"),
+        (DEDUPE, {**GOOD, "version": True}, PARAM_INVALID, "version"),
+        (DEDUPE, {**GOOD, "version": "2"}, PARAM_INVALID, "version"),
         (DEDUPE, {"version": 2}, PARAM_INVALID, "mode"),
         (PAYLOAD, {**SIZES, "inline_bytes": 1023}, BELOW_MINIMUM, "inline_bytes"),
         (PAYLOAD, {**SIZES, "blob_bytes": 0}, BELOW_MINIMUM, "blob_bytes"),
@@ -47,6 +50,12 @@ def test_offers_of_the_broker_pass_the_check(mesh):
         (EPOCH, {"version": 1, "max_concurrent_epochs": 0}, BELOW_MINIMUM, "max_concurrent_epochs"),
         (EPOCH, {"version": 1, "max_concurrent_epochs": True}, PARAM_INVALID, None),
         ("concurrent_connection_policy", {"version": 2}, PARAM_INVALID, "version"),
+        (
+            "concurrent_connection_policy",
+            {"version": 1, "default_policy": "coin toss"},
+            PARAM_INVALID,
+            "default_policy",
+        ),
         ("member_keypair_rotated_event", {}, PARAM_INVALID, "version"),
     ],
 )

@@ -42,13 +42,6 @@ def test_idle_courier_ticks_once_a_second(courier):
     assert courier.woken == 0
 
 
-def test_ready_envelopes_need_no_tick(courier):
-    courier.put("s", "a", "b")
-    courier.pass_ms(SLEEP_MS)
-    assert courier.sleep_ms == SLEEP_MS
-    assert courier.woken == 0
-
-
 @pytest.mark.parametrize("delay_ms", [50, 700])
 def test_delay_that_ends_during_the_sleep_wakes_the_tick(courier, delay_ms):
     courier.put("s", "a", delayMs=delay_ms)

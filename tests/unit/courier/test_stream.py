@@ -41,23 +41,3 @@ def test_end_of_a_lease_leads_to_its_state_and_happens_once(stream, end, state):
     assert (item.state, item.consumer, stream.leased) == (state, None, 0)
     with pytest.raises(IllegalTransition):
         stream.ack(item, 1.0)
-
-
-@pytest.mark.parametrize("reason", ["max_deliveries", "lease_expired"])
-def test_last_attempt_makes_a_dead_letter(stream, reason):
-    stream.fail(leased(stream), 1.0)
-    item = leased(stream)
-    if reason == "lease_expired":
-        assert stream.on_timer(item, 1.0) == "lease_expired"
-    else:
-        assert stream.fail(item, 1.0)
-    assert (item.state, item.reason, item.attempts) == (DEAD, reason, 2)
-    assert stream.counts() == {"ready": 0, "delayed": 0, "leased": 0, "dead": 1}
-
-
-def test_leased_envelope_is_not_purged(stream):
-    item = leased(stream)
-    assert not stream.purge(item)
-    stream.release(item, 1.0)
-    assert stream.purge(item)
-    assert stream.find("e1") is None

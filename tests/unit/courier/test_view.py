@@ -37,18 +37,6 @@ def test_view_evicts_rows_unchanged_for_longest():
     assert view.bytes == 0
 
 
-def test_watcher_gets_no_more_than_its_credit():
-    view = View("v", rows_max=10, bytes_max=100)
-    watcher = Watcher(lambda: None, lambda _: True, credit=1)
-    view.watch(watcher)
-    view.put("a", 1)
-    view.put("b", 1)
-    assert len(watcher.take(10)) == 1
-    assert watcher.take(10) == []
-    watcher.credit = 5
-    assert len(watcher.take(10)) == 1
-
-
 @pytest.mark.parametrize(
     ("stream", "expected"),
     [
