@@ -140,21 +140,6 @@ def test_cursor_beyond_the_head_is_visible_to_the_client(hub):
 # -- long polls ----------------------------------------------------------------------------
 
 
-def test_poll_returns_when_an_event_is_published(hub, topic_pairs):
-    poll = Polling(hub, f"/api/v1/events?after={hub.head}&wait=5")
-    waits(hub)
-    event_id = hub.send(topic_pairs[0][1])["event_id"]
-    assert ids(poll.end()) == [event_id]
-    assert poll.seconds < 3
-
-
-def test_a_poll_ends_empty_after_its_wait(hub):
-    poll = Polling(hub, f"/api/v1/events?after={hub.head}&wait=0.3")
-    answer = poll.end()
-    assert answer.body == {"events": [], "replay_until": hub.head, "has_more": False}
-    assert 0.3 <= poll.seconds < 3
-
-
 def test_poll_of_one_channel_ignores_events_of_others(hub, topic_pairs):
     """However busy the hub is: an empty answer before the time would make a client spin."""
     done = threading.Event()

@@ -9,7 +9,6 @@ import pytest
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.servedhub import ServedHub, serve
 
-CHECKS = ("events.rows", "events.order", "events.deleted", "events.rows-all")
 LINK = {"kind": "note", "value_json": {"text": "x", "n": 1.0, "deep": [1, None]}}
 
 
@@ -51,9 +50,6 @@ def workspace(conversation: Path, tmp_path: Path) -> WorkspaceFixture:
     return WorkspaceFixture(tmp_path / "copy")
 
 
-TIMES = ("edited_at", "deleted_at")  # of messages; programs are free in them
-
-
 def problems(workspace: WorkspaceFixture, *names: str) -> list[tuple[str, str]]:
     return [(each.check, each.problem) for name in names for each in workspace.find(name)]
 
@@ -91,16 +87,6 @@ def test_a_forged_row_is_found(workspace, table: str, change: str, named: str) -
     if table == "messages":
         ((message_id,),) = workspace.execute("SELECT id FROM messages WHERE rowid = 5")
         assert [each.subject for each in findings] == [f"message {message_id}"]
-
-
-def test_a_forged_deleted_message_is_found(workspace) -> None:
-    workspace.execute(
-        "UPDATE messages SET content_raw = 'back', deleted_at = NULL WHERE deleted_at IS NOT NULL"
-    )
-    findings = workspace.find("events.rows")
-    assert len(findings) == 2
-    assert "deleted" in findings[0].message
-    assert "text" in findings[0].message
 
 
 def test_mixed_ids_are_found(workspace) -> None:

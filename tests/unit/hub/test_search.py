@@ -159,27 +159,6 @@ def test_wildcards_of_like_and_fts_are_text(any_fixture):
     assert fixture.contents("sur*") == []
 
 
-def test_tombstones_and_old_texts_are_not_found(any_fixture):
-    fixture = any_fixture
-    gone, changed = fixture.send("secret one"), fixture.send("secret two")
-    settle(fixture)
-    fixture.patch(gone, wire.DeleteMessage("bob"))
-    fixture.patch(changed, wire.EditMessage("public two"))
-    assert fixture.contents("secret") == []
-    assert fixture.contents("deleted") == []
-    assert fixture.contents("two") == ["public two"]
-    assert fixture.contents("public") == ["public two"]
-
-
-def test_moved_messages_are_found_where_they_are_now(any_fixture):
-    fixture = any_fixture
-    first = fixture.send("wandering")
-    settle(fixture)
-    fixture.patch(first, wire.MoveMessage(fixture.topics[1], "one"))
-    assert fixture.contents("wandering", topic_id=fixture.topics[0]) == []
-    assert fixture.contents("wandering", topic_id=fixture.topics[1]) == ["wandering"]
-
-
 @pytest.mark.parametrize("q", ["!!!", '"', "***", "😀", "->"])
 def test_symbols_alone_match_nothing(any_fixture, q):
     any_fixture.send(f"with {q} inside")

@@ -50,11 +50,6 @@ def test_what_is_refused(text):
     assert refused.value.hint
 
 
-@pytest.mark.parametrize("text", ['"', '""', "!!!", "***", '"->"', "\u0301", "😀 ☕", '!"?"'])
-def test_query_of_symbols_matches_nothing(text):
-    assert parse(text) == Query(())
-
-
 @pytest.fixture(scope="module")
 def index():
     with closing(sqlite3.connect(":memory:")) as connection:

@@ -10,6 +10,7 @@ from appliance.kernel.errors import Invalid, PayloadTooLarge
 
 BLANKS = [
     " ", "\t\n", "\u00a0", "\u200b", "\u2003\u200d\ufeff", "\u3164", "\u2800", "\u0301\u0308",
+    "\x7f", "\u2028", "\u00ad", "\u202e", "\U000e0041", "\u2065", "\u115f\u1160", "\ufe0f",
 ]  # fmt: skip
 
 ALIKE = [
