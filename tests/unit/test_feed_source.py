@@ -43,12 +43,6 @@ def publish(source, *numbers):
     source._feed.publish([SimpleNamespace(number=number, data=b"") for number in numbers])
 
 
-def test_new_items_become_events(source):
-    publish(source, 1, 2)
-    assert list(source.take()) == [1, 2]
-    assert source.take() is None
-
-
 def test_item_that_comes_while_stored_ones_are_read_is_not_lost(source):
     publish(source, 1, 2, 3)
     events = source.take()
@@ -58,7 +52,3 @@ def test_item_that_comes_while_stored_ones_are_read_is_not_lost(source):
     assert source.wait(0)
     publish(source, 5)
     assert list(source.take()) == [4, 5]
-
-
-def test_open_sources_are_counted(source):
-    assert SESSIONS._value.get() == 1

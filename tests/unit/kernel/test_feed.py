@@ -21,23 +21,6 @@ def numbers(taken):
     return [item.number for item in taken]
 
 
-def test_subscriber_gets_items_published_after_it_subscribed():
-    feed = Feed(head=3)
-    feed.publish(items(4))
-    subscription = feed.subscribe(10)
-    feed.publish(items(5, 6))
-    assert feed.head == 6
-    assert numbers(subscription.take(10)) == [5, 6]
-    assert subscription.take(10) == []
-
-
-def test_only_wanted_items_are_queued():
-    feed = Feed()
-    even = feed.subscribe(10, lambda item: item.number % 2 == 0)
-    feed.publish(items(1, 2, 3, 4))
-    assert numbers(even.take(10)) == [2, 4]
-
-
 def test_full_queue_makes_only_its_subscriber_lag():
     feed = Feed()
     slow, quick = feed.subscribe(2), feed.subscribe(100)
@@ -82,15 +65,6 @@ def test_wait_ends_at_an_item_a_wake_or_the_timeout():
     feed.close()
     assert waiting.get() is True
     assert feed.closed
-
-
-def test_unsubscribed_queue_gets_no_items():
-    feed = Feed()
-    subscription = feed.subscribe(10)
-    feed.unsubscribe(subscription)
-    feed.unsubscribe(subscription)
-    feed.publish(items(1))
-    assert subscription.take(10) == []
 
 
 @given(

@@ -5,15 +5,12 @@ import sqlite3
 import pytest
 
 from appliance.kernel.batch import BatchRunner
-from appliance.kernel.errors import KeyReused
 from appliance.kernel.idempotency import Reply, forget_keys, reply_once, stored_reply
 from appliance.kernel.ids import IdFactory
 from appliance.workspace.migration import load
 from tests.support.clock import FakeClock
 
 REQUEST = ("tok_1", "POST", "/things", "key", "fingerprint")
-OTHER_BODY = (*REQUEST[:4], "another")
-OTHER_CALLER = ("tok_2", *REQUEST[1:])
 
 
 @pytest.fixture
@@ -35,35 +32,6 @@ def write():
 
 def create(tx, body):
     return Reply(201, body)
-
-
-def fail(tx):
-    raise ValueError("refused")
-
-
-def test_repeated_request_gets_the_first_reply(write):
-    first = write(reply_once, REQUEST, create, b"1")
-    again = write(reply_once, REQUEST, create, b"2")
-    assert (first.status, first.body, first.replayed) == (201, b"1", False)
-    assert (again.status, again.body, again.replayed) == (201, b"1", True)
-
-
-def test_key_of_another_request_is_refused(write):
-    write(reply_once, REQUEST, create, b"1")
-    with pytest.raises(KeyReused):
-        write(reply_once, OTHER_BODY, create, b"2")
-
-
-def test_key_belongs_to_its_caller(write):
-    write(reply_once, REQUEST, create, b"1")
-    assert not write(reply_once, OTHER_CALLER, create, b"2").replayed
-
-
-def test_failed_request_leaves_its_key_free(write):
-    with pytest.raises(ValueError, match="refused"):
-        write(reply_once, REQUEST, fail)
-    assert write(stored_reply, REQUEST) is None
-    assert not write(reply_once, REQUEST, create, b"1").replayed
 
 
 def test_oldest_keys_are_forgotten_up_to_the_limit(write):

@@ -1,7 +1,5 @@
 """The one response of server-sent events, over a source that the test controls."""
 
-from itertools import islice
-
 import pytest
 
 from appliance.kernel.errors import Invalid
@@ -43,25 +41,6 @@ def test_stored_events_come_first_then_new_ones_then_heartbeats():
         b"data: 1\n\ndata: 2\n\n",
         HEARTBEAT_LINE,
     ]
-
-
-def test_nothing_is_sent_after_stop():
-    stream = SseStream(ScriptedSource([b"data: 1\n\n"], [b"data: 2\n\n"]))
-    events = iter(stream)
-    assert list(islice(events, 2))[1] == b"data: 1\n\n"
-    stream.stop()
-    assert list(events) == []
-
-
-def test_the_end_of_a_token_ends_the_response():
-    source = ScriptedSource([b"data: 1\n\n"])
-    watched = []
-    stream = SseStream(source, lambda stop: watched.append(stop) or (lambda: watched.clear()))
-    watched[0]()
-    assert source.calls == ["wake"]
-    assert list(stream) == []
-    stream.close()
-    assert watched == []
 
 
 def test_refused_stream_releases_its_source_and_what_began_before():
