@@ -60,17 +60,6 @@ def test_disk_that_the_kernel_stopped_after_an_error_is_read_only(tmp_path):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("kind", ["ext4", "tmpfs"])
-def test_full_disk_is_the_cause(tmp_path, kind):
-    with small_disk(tmp_path, kind, 24) as disk:
-        workspace = WorkspaceFixture(disk.root / "w")
-        workspace.talk()
-        disk.fill()
-        assert_cause_first(workspace.find_all(), "full")
-        assert workspace.find("store.opens") == []
-
-
-@pytest.mark.root
 def test_read_only_disk_below_a_workspace_served_read_only_leaves_it_ready(tmp_path):
     with small_disk(tmp_path, "tmpfs", 24) as disk:
         workspace = WorkspaceFixture(disk.root / "w")

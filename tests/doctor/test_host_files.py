@@ -25,26 +25,6 @@ def found_by(workspace: WorkspaceFixture, name: str) -> list[tuple[str, str, str
 # -- permissions -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "mode"),
-    [
-        ("db.sqlite3", 0o644),
-        ("outbox.sqlite3", 0o604),
-        ("stores.json", 0o604),
-        ("logs", 0o755),
-        ("backups/db.sqlite3.backup-v1-x", 0o644),
-    ],
-)
-def test_a_file_that_others_may_read_is_found(workspace, name: str, mode: int) -> None:
-    path = workspace.data.dir / name
-    path.touch()
-    path.chmod(mode)
-    assert found_by(workspace, "host.private") == [("warning", f".agentlip/{name}", "too-open")]
-    (finding,) = workspace.find("host.private")
-    assert os.system(finding.hint) == 0
-    assert workspace.find("host.private") == []
-
-
 def give_to_group(monkeypatch: pytest.MonkeyPatch, name: str, *members: str) -> None:
     owner = SimpleNamespace(pw_name="anna")
     group = SimpleNamespace(gr_name=name, gr_mem=list(members))

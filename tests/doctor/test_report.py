@@ -30,7 +30,6 @@ WAITING = Finding(
     problem="waiting",
     explained_by="store.writer:ended",
 )
-NOTE = Finding(Severity.INFO, "lock", "left behind", check="host.lock", problem="left-behind")
 
 
 def outcome(check: str, *findings: Finding) -> CheckOutcome:
@@ -61,32 +60,6 @@ def test_findings_are_listed_below_their_causes() -> None:
 def test_finding_whose_cause_is_not_listed_is_not_lost() -> None:
     lines = text(outcome("store.writer", ENDED), quiet=True)
     assert lines == ["[BAD]  store.writer  hub: the writer has ended"]
-
-
-def test_group_without_findings_is_one_line() -> None:
-    lines = text(outcome("host.disk"), outcome("host.lock"), outcome("store.wal"))
-    assert lines == [
-        "[ok]   host   2 checks, no problems",
-        "[ok]   store  1 check, no problems",
-        "",
-        "Summary: 0 warnings, 0 errors (3 checks)",
-    ]
-
-
-def test_verbose_report_lists_every_check_with_its_time() -> None:
-    lines = text(outcome("host.disk", FULL), outcome("host.lock"), every_check=True)
-    assert lines[:3] == [
-        "[bad]  host.disk  about host.disk (0.25 s)",
-        "[ok]   host.lock  about host.lock (0.25 s)",
-        "",
-    ]
-    assert lines[3] == "[bad]  host.disk  disk: is full"
-
-
-def test_notes_are_shown_but_not_in_a_quiet_report() -> None:
-    noted = outcome("host.lock", NOTE)
-    assert text(noted)[0] == "[note] host.lock  lock: left behind"
-    assert text(noted, quiet=True) == []
 
 
 class Terminal(io.StringIO):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.checks.check import Check, Cost, Finding, Severity
+from appliance.checks.check import Check, Finding, Severity
 from appliance.checks.context import Context
 from appliance.checks.settings import DoctorSettings
 from appliance.kernel.errors import Unavailable
@@ -93,18 +93,6 @@ def test_slow_check_is_interrupted_and_reported(workspace: WorkspaceFixture) -> 
     assert finding.severity is Severity.INFO
     assert "not finished within 5 s" in finding.message
     assert "less busy" in finding.hint
-
-
-def test_checks_are_selected_by_name_by_cost_or_all() -> None:
-    assert run.select(["hub.search", "host.disk"], False) == tuple(
-        check for check in CHECKS if check.name in ("hub.search", "host.disk")
-    )
-    cheap = run.select([], False)
-    assert set(CHECKS) - set(cheap) == {c for c in CHECKS if c.cost is Cost.EXPENSIVE}
-    included = {check.includes for check in CHECKS}
-    assert run.select([], True) == tuple(c for c in CHECKS if c.name not in included)
-    with pytest.raises(run.UnknownCheck, match=r"hub\.nothing"):
-        run.select(["host.disk", "hub.nothing"], False)
 
 
 def test_doctor_can_not_write_to_a_store(workspace: WorkspaceFixture) -> None:

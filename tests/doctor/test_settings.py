@@ -11,7 +11,6 @@ from appliance.checks.settings import DoctorSettings
 from appliance.settings import Settings
 from doctor.checks.settings import NOT_ABOVE
 from doctor.current_settings import CurrentSettings
-from doctor.run import is_ready, readiness
 from tests.doctor.workspace import WorkspaceFixture
 
 
@@ -29,33 +28,6 @@ def test_settings_are_read_again_after_the_file_changed(tmp_path: Path) -> None:
 
 def severities(workspace: WorkspaceFixture, name: str) -> list[str]:
     return [finding.severity.value for finding in workspace.find(name)]
-
-
-def test_ignored_settings_file_is_reported_and_the_appliance_stays_ready(
-    workspace: WorkspaceFixture,
-) -> None:
-    workspace.data.unread_settings_file.write_text("export default {}\n")
-    (finding,) = workspace.find("settings.unread")
-    assert (finding.severity.value, finding.subject) == ("warning", "agentlip.config.ts")
-    assert str(workspace.data.settings_file) in finding.hint
-    with workspace.running(), workspace.context() as context:
-        assert is_ready(readiness(context))
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("[hub]\nnonsense = 1\n", "nonsense"),
-        ("[nonsense]\n", "nonsense"),
-        ('[http]\nport = "many"\n', "$.http.port"),
-    ],
-)
-def test_unknown_and_invalid_settings_are_found(workspace, text: str, named: str) -> None:
-    workspace.data.settings_file.write_text(text)
-    (finding,) = workspace.find("settings.file")
-    assert (finding.severity, finding.problem) == (Severity.ERROR, "invalid")
-    assert named in finding.message
-    assert "agentlip.toml" in finding.hint
 
 
 def test_missing_or_writable_secret_file_is_found(workspace, tmp_path: Path) -> None:

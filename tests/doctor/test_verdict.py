@@ -10,7 +10,6 @@ from appliance.checks.check import Finding, Severity
 from appliance.kernel import subprocess_runner
 from appliance.kernel.subprocess_runner import CommandResult
 from appliance.workspace.datadir import DataDir
-from doctor import verdict
 from doctor.report import WorkspaceFacts, as_json, report
 from doctor.run import CheckOutcome
 from doctor.verdict import VerdictQuery, Verdicts, VerdictUnavailable
@@ -64,32 +63,6 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
 @pytest.fixture
 def verdicts(tmp_path: Path, clock: FakeClock, runner: FakeRunner) -> Verdicts:
     return Verdicts(DataDir(tmp_path), clock)
-
-
-def test_result_is_repeated_with_its_age_until_it_is_old(
-    verdicts: Verdicts, clock: FakeClock, runner: FakeRunner
-) -> None:
-    assert verdicts.verdict(EVERYTHING).age_seconds == 0
-    clock.pass_seconds(9.5)
-    assert verdicts.verdict(EVERYTHING).age_seconds == 9.5
-    assert runner.runs == 1
-    clock.pass_seconds(1.0)
-    assert verdicts.verdict(EVERYTHING).age_seconds == 0
-    assert runner.runs == 2
-
-
-def test_requests_during_a_run_get_its_result(
-    tmp_path: Path, clock: FakeClock, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verdict, "CACHE_SECONDS", 0.0)
-    verdicts = Verdicts(DataDir(tmp_path), clock)
-    runner.go.clear()
-    asking = [gevent.spawn(verdicts.verdict, EVERYTHING) for _ in range(5)]
-    assert runner.begun.wait(10)
-    runner.go.set()
-    gevent.joinall(asking, timeout=10, raise_error=True)
-    assert all(each.value is not None for each in asking)
-    assert runner.runs == 1
 
 
 def test_failed_run_is_not_repeated_at_once(verdicts: Verdicts, runner: FakeRunner) -> None:
