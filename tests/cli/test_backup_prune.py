@@ -67,18 +67,6 @@ def test_removes_what_the_settings_do_not_keep_and_says_why(backups):
     assert prune(backups).code == 0
 
 
-def test_unreadable_backups_are_removed_only_after_a_newer_good_one(backups):
-    names = backups.directory.names()
-    for name in (names[0], names[-1]):
-        (backups.directory.root / name / manifests.FILE).write_bytes(b"{}")
-    done = prune(backups, "--yes", "--json", keep="keep_last = 20")
-    rows = {row["name"]: row for row in done.json}
-    assert rows[names[0]]["action"] == "removed"
-    assert rows[names[0]]["why"].startswith("damaged, and ")
-    assert rows[names[-1]]["action"] == "keep"
-    assert backups.directory.names() == names[1:]
-
-
 def test_killed_prune_leaves_whole_backups_only(backups):
     """Killed as soon as one or two backups are no longer listed, while their files are deleted."""
     names = backups.directory.names()

@@ -82,32 +82,6 @@ def test_exported_columns_match_the_schema_and_values_the_table(logged):
     assert [tuple(row.values()) for row in table.to_pylist()] == expected
 
 
-def test_files_left_by_a_crash_are_ignored_and_removed(logged):
-    logged.add(100)
-    out = out_of(logged)
-    day = out / "events" / "date=2026-11-20"
-    day.mkdir(parents=True)
-    name = segment.stem(1, 60)
-    (day / f"{name}.parquet").write_bytes(b"whole, but nobody said so")
-    (day / ".tmp-0123").write_bytes(b"half")
-    assert manifests(out) == []
-    assert export(logged, "segments").code == 0
-    assert ids_in(out) == logged.ids()
-    assert sorted(path.suffix for path in day.iterdir()) == [".json", ".parquet"]
-
-
-def test_retention_removes_old_days_and_keeps_the_position(logged):
-    logged.add(5000)
-    assert export(logged, "segments", **SMALL).code == 0
-    out = out_of(logged)
-    done = export(logged, "tidy", "--json", AGENTLIP_EXPORT__KEEP_DAYS="1")
-    # Written on days long past or to come: what counts is that only the newest may stay.
-    kept = manifests(out)
-    assert done.code == 0
-    assert kept[-1].last_event_id == logged.last
-    assert export(logged, "segments", "--json").json["segments"] == 0
-
-
 def test_log_restored_without_a_new_epoch_or_of_another_workspace_is_refused(logged, tmp_path):
     logged.add(100)
     assert export(logged, "segments").code == 0
@@ -186,17 +160,6 @@ def test_unusable_output_and_missing_library_have_exit_codes(logged):
     assert export(logged, "segments", "--format", "jsonl", **without).code == 0
     assert export(logged, "verify", str(out_of(logged)), **without).code == 0
     assert export(logged, "segments", "--format", "csv").code == 1
-
-
-def test_events_that_are_not_due_are_not_exported(logged):
-    logged.add(1300)
-    done = export(logged, "segments", "--due", "--json", **SMALL)
-    # Events of past days are all due; young events of today wait.
-    assert done.json["waiting"] == 0
-    logged.add(40, at=datetime.now().astimezone())
-    done = export(logged, "segments", "--due", "--json", **SMALL)
-    assert (done.json["rows"], done.json["waiting"]) == (0, 40)
-    assert export(logged, "segments", "--json").json["rows"] == 40
 
 
 def test_snapshot_is_consistent_and_published_atomically(logged):

@@ -59,24 +59,6 @@ def test_text_arrives_as_it_was_sent(hub: HubProcess, topic_id: str) -> None:
     assert newest["sender"] == "ü"
 
 
-def test_same_key_sends_once(hub: HubProcess, topic_id: str) -> None:
-    send = ["msg", "send", "--topic-id", topic_id, "--sender", "a", "--content", "k"]
-    first = _do(hub, *send, "--idempotency-key", "once").json
-    assert _do(hub, *send, "--idempotency-key", "once").json == first
-    send[-1] = "other"
-    other = agentlip(*send, "--idempotency-key", "once", cwd=hub.workspace)
-    assert other.code == 1
-
-
-def test_rename_and_conflicting_names(hub: HubProcess) -> None:
-    made = _do(hub, "topic", "create", "--channel", "general", "--title", "Old").json
-    renamed = _do(hub, "topic", "rename", made["topic"]["id"], "--title", "New").json
-    assert renamed["topic"]["title"] == "New"
-    taken = agentlip("topic", "create", "--channel", "general", "New", cwd=hub.workspace)
-    assert taken.code == 2
-    assert agentlip("channel", "create", "general", cwd=hub.workspace).code == 2
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
