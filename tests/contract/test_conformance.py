@@ -3,7 +3,6 @@
 import ast
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -59,9 +58,3 @@ def test_every_reference_of_the_table_leads_to_a_test_or_a_page(row):
     for link in links:
         assert (PAGE.parent / link.partition("#")[0]).is_file(), link
     assert re.sub(r"[;,\s]", "", LINK.sub("", TEST.sub("", re.sub(r"\[[^\]]*", "", how)))) == ""
-
-
-def test_missing_test_name_is_found():
-    here = str(Path(__file__).relative_to(ROOT))
-    assert "test_missing_test_name_is_found" in names_in(here)
-    assert "test_nothing" not in names_in(here)

@@ -8,9 +8,7 @@ from tests.support.frozen import (
     added,
     broken_answer,
     broken_question,
-    folded,
     of_values,
-    unfolded,
 )
 from tests.support.servedhub import serve
 
@@ -98,19 +96,3 @@ def question(needed=("id",), **fields):
 def test_request_may_accept_more_and_not_less(now, problem):
     results = list(broken_question(question(), now, "$"))
     assert results == ([problem] if problem else [])
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_unfolding_a_file_restores_its_shapes(now, part):
-    document = folded(now[part])
-    assert unfolded(document) == now[part]
-    assert folded(unfolded(document)) == document
-
-
-def test_a_repeated_object_is_written_once():
-    row = of_values([{"id": "x", "at": None}])
-    document = folded({"a": {"answer": row}, "b": {"answer": {"types": ["array"], "items": row}}})
-    assert list(document["$defs"].values()) == [
-        {"types": ["object"], "fields": {"id": "string", "at": "null"}, "required": ["at", "id"]}
-    ]
-    assert document["b"]["answer"]["items"] == {"$ref": next(iter(document["$defs"]))}

@@ -41,12 +41,3 @@ def test_files_with_unit_tests_are_named_after_modules(folder):
     assert package.is_dir(), f"tests/unit/{folder} has no package in appliance/"
     files = sorted(file.name for file in (UNIT / folder).glob("test_*.py"))
     assert misnamed(files, modules(package)) == []
-
-
-def test_every_exception_exists():
-    assert all((UNIT / folder).is_dir() for folder in EXCEPTIONS)
-
-
-def test_file_named_after_no_module_is_found():
-    files = ["test_store.py", "test_store_upkeep.py", "test_stores.py", "test_upkeep.py"]
-    assert misnamed(files, {"store", "feed"}) == ["test_stores.py", "test_upkeep.py"]

@@ -112,17 +112,6 @@ def test_no_module_has_a_retired_name():
     assert {path for path, stem in stems.items() if set(words_of(stem)) & set(WORDS)} == set()
 
 
-@pytest.mark.parametrize(
-    ("name", "is_retired"),
-    [
-        ("House", True), ("new_house", True), ("_told", True), ("found", True), ("most", True),
-        ("found_messages", False), ("at_most_one", False), ("string", False), ("belltower", False),
-    ],
-)  # fmt: skip
-def test_a_retired_word_is_a_whole_word(name, is_retired):
-    assert (retired(name) is not None) == is_retired
-
-
 def classes() -> dict[str, list[str]]:
     """Where the product defines a class of each name. Classes inside classes don't count."""
     defined_in = defaultdict(list)
