@@ -14,7 +14,6 @@ from tests.bench import machine
 from tests.bench.backup import suite as backup
 from tests.bench.broker import suite as broker
 from tests.bench.courier import suite as courier
-from tests.bench.doctor import suite as doctor
 from tests.bench.export import suite as export
 from tests.bench.hub import suite as hub
 from tests.bench.monitoring import suite as monitoring
@@ -29,7 +28,6 @@ SUITES: dict[str, Any] = {
     "outbox": outbox,
     "export": export,
     "broker": broker,
-    "doctor": doctor,
     "backup": backup,
     "monitoring": monitoring,
     "network": network,
@@ -48,7 +46,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--directory", type=Path, help="where to make workspaces (default: the temporary folder)"
     )
     parser.add_argument(
-        "--messages", type=int, help="messages of the long past in P6, P7, P9, D1 to D4, K1, K2"
+        "--messages", type=int, help="messages of the long past in P6, P7, P9, K1, K2"
     )
     parser.add_argument("--out", type=Path, help="write the JSON there too")
     flags = parser.parse_args(arguments)

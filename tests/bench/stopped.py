@@ -1,5 +1,4 @@
-"""What the suites of the doctor and of backups share: a stopped workspace with a long past, and
-sends beside other work."""
+"""A stopped workspace with a long past, and sends beside other work."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -39,8 +39,6 @@ class Sizes:
         self.move_runs = 2 if quick else 7
         self.searches = 20 if quick else 400
         self.pages = 100 if quick else 3_000
-        self.replayed = 5_000 if quick else 50_000  # 30 MB
-        self.flood_seconds = 1 if quick else 8
         self.starts = 2 if quick else 5
         self.settle_seconds = 0.2 if quick else 2.0
         self.young = 1_000 if quick else 10_000

@@ -7,12 +7,12 @@ from typing import Any
 
 from tests.bench import runner
 from tests.bench.figures import Row
-from tests.bench.hub import delivery, history, inserts, moves, process, reads, replays
+from tests.bench.hub import delivery, history, inserts, moves, process, reads
 from tests.bench.hub.bench import Bench, Sizes
 from tests.bench.runner import Options
 from tests.bench.served import Served
 
-ROWS = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10")
+ROWS = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9")
 WRITING: dict[str, Callable[[Bench], Row]] = {
     "P1": inserts.p1,
     "P2": inserts.p2,
@@ -52,7 +52,6 @@ class Suite:
         """Measure appliances of our own, in a folder that is gone afterwards."""
         with runner.own_folder(self.options.parent) as (folder, conditions):
             young, old = folder / "young", folder / "old"
-            self._measure_own(folder / "replayed", self.sizes.replayed, {"P10": replays.p10})
             self._measure_own(young, self.sizes.young, WRITING)
             self._measure_own(old, self.sizes.history, READING)
             if "P9" in self.wanted:
