@@ -144,15 +144,6 @@ def test_redrive_by_filter_skips_sends_without_payload(outbox):
     assert [row.client_message_id for row in result] == ["k1", "k2"]
 
 
-def test_dry_run_changes_nothing(outbox):
-    dead(outbox)
-    before = outbox.rows("SELECT * FROM outbox")
-    result = outbox.admin.redrive(wire.Redrive(status="dead", auto=True, dry_run=True), "ann")
-    assert result.dry_run
-    assert [(row.client_message_id, row.new_id) for row in result.redriven] == [("k1", None)]
-    assert outbox.rows("SELECT * FROM outbox") == before
-
-
 @pytest.mark.parametrize(
     "command",
     [

@@ -214,12 +214,6 @@ def test_proxy_error_does_not_disable_batches(broker_server, target):
     assert broker_server.requests[-1][0].endswith("batch")
 
 
-def test_refused_signature_is_retried(broker_server, target):
-    broker_server.before = lambda _path, _body: (401, {}, b'{"error": "clock", "code": "X"}')
-    assert isinstance(target.deliver(send()), RetryLater)
-    assert all(isinstance(result, RetryLater) for result in target.deliver_many([send(1), send(2)]))
-
-
 def test_retry_after_is_read_from_headers_and_from_items(broker_server, target):
     broker_server.before = lambda _path, _body: (429, {"Retry-After": "7"}, b'{"error": "slow"}')
     assert target.deliver(send()) == RetryLater("429: slow", 7.0)
@@ -240,11 +234,6 @@ def test_refused_connection_is_retried():
     target = make(f"http://127.0.0.1:{port}")
     results = target.deliver_many([send(1), send(2)])
     assert [result.reason for result in results] == ["the broker refused the connection"] * 2
-
-
-def test_unresolvable_name_is_retried():
-    target = make("http://nowhere.invalid")
-    assert isinstance(target.deliver(send()), RetryLater)
 
 
 @pytest.mark.parametrize("piece", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"])

@@ -268,21 +268,6 @@ def test_a_send_to_an_address_goes_by_mail_without_naming_a_target(outbox, serve
     assert outbox.send("hi", "k", "OPS@example.com", meta={"subject": "s"}, target="mail")[0] == 200
 
 
-def test_mail_refusals_are_final_and_other_failures_retry(outbox, server):
-    outbox.targets["mail"] = target_of(server)
-    server.rule(rcpt={"gone@example.com": "550 5.1.1 no such user"}, data="cut")
-    outbox.send("a", "k1", "mailto:gone@example.com")
-    outbox.send("b", "k2", f"mailto:{OPS}")
-    outbox.round()
-    assert outbox.statuses() == {"k1": "dead", "k2": "pending"}
-    assert outbox.row("k1").last_error == "550: 5.1.1 no such user"
-    server.rule()
-    outbox.clock.pass_seconds(5)
-    outbox.round()
-    assert outbox.statuses() == {"k1": "dead", "k2": "done"}
-    assert len({mail.id for mail in server.mails}) == 1
-
-
 def test_invalid_mail_is_refused_before_its_id_is_used(outbox, server, monkeypatch):
     monkeypatch.setattr("appliance.outbox.mail.RECIPIENTS_MAX", 2)
     outbox.targets["mail"] = target_of(server)

@@ -6,7 +6,6 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from appliance.kernel.errors import ApplianceError
 from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.outbox import wire
 from tests.support.outbox import dead, redrive
@@ -84,13 +83,6 @@ def test_a_list_of_long_rows_is_limited_in_bytes(outbox, long_chain):
     assert len(msgspec.json.encode(page)) <= PAGE_BYTES_MAX
     assert page.next is not None
     assert long_chain
-
-
-@pytest.mark.parametrize("any_id", ["nothing", "out_01", ""])
-def test_unknown_send_is_not_found(outbox, any_id):
-    with pytest.raises(ApplianceError) as caught:
-        outbox.service.inspect(any_id)
-    assert caught.value.kind == "missing"
 
 
 def test_state_counts_open_sends(outbox):

@@ -22,16 +22,6 @@ def test_a_request_has_a_limit_in_bytes_and_one_send_always_fits(new_outbox, mon
     assert outbox.target.batches == [2, 1, 1, 1]
 
 
-def test_refused_send_does_not_affect_its_batch(outbox):
-    outbox.broker.fault = lambda item: (
-        (404, {"error": "gone"}, None) if item["body"] == "bad" else None
-    )
-    for text in ("good", "bad", "fine"):
-        outbox.send(text, key=text)
-    outbox.round()
-    assert outbox.statuses() == {"good": "done", "bad": "dead", "fine": "done"}
-
-
 def test_unreachable_broker_is_probed_until_it_works(outbox):
     outbox.broker.fault = always(503)
     for number in range(50):

@@ -160,14 +160,6 @@ def test_concurrent_requests_with_one_id_store_one_row(outbox):
     assert len(outbox.rows("SELECT 1 FROM outbox")) == 1
 
 
-def test_a_topic_post_is_a_send_to_the_topic(outbox):
-    command = wire.TopicPost("alerts", "hi", mentions=["m1"], client_message_id="k1")
-    status, _ = outbox.service.topic_post(command)
-    assert status == 202
-    assert outbox.send("hi", key="k1", meta={"mentions": ["m1"]})[0] == 202
-    assert outbox.service.inspect("k1").meta == {"mentions": ["m1"]}
-
-
 def test_batch_returns_the_reply_of_each_item(outbox):
     outbox.send("old", key="done")
     outbox.set("done", "done", broker_message_id="bm_1", history_id=None)
