@@ -4,7 +4,6 @@ import pytest
 
 from appliance.network.envelope import SenderNotAContact
 from appliance.network.keys import AgentKey, rotation_text
-from appliance.sdk.network.outgoing import NetworkQueueFull
 from appliance.sdk.network.peers import ContactsNotCurrent, NotAContact
 from appliance.sdk.network.relay_client import RelayRefused, RelayUnreachable
 from tests.support.relay import key
@@ -168,15 +167,6 @@ def test_damaged_cache_is_made_again(network, anna, content):
     (anna.folder.path / "cache.json").write_bytes(content)
     again = network.open("anna")
     assert again.send("bert", {"text": "hi"}).status == "delivered"
-
-
-def test_full_queue_refuses_messages(network, anna):
-    network.relay_is_down = True
-    network.offline.add("bert")
-    for _ in range(100):
-        anna.outgoing.add("bert", {}, "direct", network.clock.now_ms())
-    with pytest.raises(NetworkQueueFull):
-        anna.send("bert", {})
 
 
 def test_receipt_confirms_that_the_message_was_handled(network):

@@ -11,13 +11,12 @@ from appliance.sdk.discovery import (
     HubNotRunning,
     StaleServerFile,
     find_hub,
-    find_workspace,
     local,
     remote,
 )
 from appliance.sdk.reader import WorkspaceReader
 from appliance.sdk.target import HubTarget
-from appliance.workspace.datadir import WorkspaceNotFound, WriterLock
+from appliance.workspace.datadir import WriterLock
 from tests.support.fakehub import FakeHttp, http_hub
 from tests.support.workspaces import Filled
 
@@ -139,12 +138,3 @@ def test_server_that_is_not_a_hub_does_not_count_as_running(filled: Filled, answ
             local(filled.datadir, {})
     assert str(filled.datadir.server_file) in raised.value.details["searched"]
     assert "agentlipd up" in raised.value.hint
-
-
-def test_workspace_named_must_be_one(tmp_path: Path, filled: Filled) -> None:
-    assert find_workspace(filled.path).workspace == filled.path
-    with pytest.raises(WorkspaceNotFound, match="no workspace in"):
-        find_workspace(tmp_path)
-    below = filled.path / "below"
-    below.mkdir()
-    assert find_workspace(None, below).workspace == filled.path

@@ -43,11 +43,6 @@ def test_attempts_follow_the_schedule_until_the_message_expires(queue):
     assert (times[-1], status) == (EXPIRY_MS, "expired")
 
 
-def test_final_refusal_ends_the_attempts(queue):
-    message_id = queue.add("bert", {}, "direct", 0)
-    assert run(queue, message_id, EXPIRY_MS, final=True) == ([0], "failed")
-
-
 def test_delivery_keeps_the_report_and_drops_the_payload(queue, state):
     message_id = queue.add("bert", {"text": "hi"}, "direct", 0)
     claimed = queue.claim(0)
