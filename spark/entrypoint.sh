@@ -2,7 +2,7 @@
 # What the image does: its first argument is a job, a standalone role, or a Kubernetes one.
 #
 #   JOB ARGUMENTS...        JOB --help; jobs: ingest, activity, archive, audit, delivery,
-#                           digest, erase, reenrich
+#                           digest, erase
 #   master                  a standalone master: 7077
 #   worker spark://M:7077   a standalone worker with the container's memory
 #   connect [--lake LAKE]   a Spark Connect server on 15002 with the tables of the lake

@@ -79,18 +79,6 @@ JOBS = {
             JobArgument("dry-run", "only count what the order selects"),
         ),
     ),
-    "reenrich": JobDefinition(
-        "spark.jobs.reenrich.job",
-        "run a linkifier over all messages; the hub applies the file of changes",
-        SILVER,
-        has_days=True,
-        arguments=(
-            SKIP,
-            JobArgument("plugin", "the linkifier: a Python file", "FILE", required=True),
-            JobArgument("name", "the plugin's name in agentlip.toml (default: the file's)", "NAME"),
-            JobArgument("config", "its config, a JSON object", "JSON"),
-        ),
-    ),
     "digest": JobDefinition(
         "spark.jobs.digest.job",
         "keywords of topics, similar topics, and who answers whom (gold)",

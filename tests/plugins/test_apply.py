@@ -47,4 +47,4 @@ def test_apply_continues_after_a_kill_and_drops_stale_results(tmp_path):
         (tmp_path / "marks.manifest.json").write_text("{}")
         done = agentlip("plugin", "apply", str(file), cwd=tmp_path)
         assert done.code == 1
-        assert "reenrich" in done.err
+        assert "plugins.md" in done.err

@@ -105,15 +105,6 @@ def test_audit_delivery_archive_and_changes_work_in_object_storage(
     assert archived["counts"]["rows"] >= len(log.rows)
     assert job(capsys, "archive", "--in", source, "--out", f"{lake}-archive",
                "--before", "2027-01-01")["published"] is None  # fmt: skip
-    plugin = tmp_path / "found.py"
-    plugin.write_text(
-        "def enrich(message, config):\n"
-        "    return [{'kind': 'word', 'span': {'start': 0, 'end': 1}, 'data': {}}]\n"
-    )
-    job(capsys, "ingest", "--in", source, "--out", lake)
-    changes = job(capsys, "reenrich", "--in", lake, "--out", lake, "--plugin", str(plugin))
-    lines = storage.get("others/lake/changes/found.jsonl").splitlines()
-    assert len(lines) == changes["counts"]["rows"] + 1 > 1
 
 
 def test_second_driver_loses_with_a_sentence_and_changes_nothing(storage, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The file of changes that the Spark job `reenrich` writes: verified, and read in batches.
+"""Results of a linkifier that another program computed: the file is verified, and read in batches.
 
 NAME.jsonl          a header, then one change per line
 NAME.manifest.json  bytes, hash and number of rows
@@ -19,7 +19,7 @@ SCHEMA = "enrichment-changes-1"
 BATCH_BYTES_MAX = 384 * 1024  # in one request, below BODY_BYTES_MAX of web/app.py
 LINE_BYTES_MAX = BATCH_BYTES_MAX
 MANIFEST_BYTES_MAX = 1024 * 1024
-HINT = "run the job reenrich again, and copy the file and its manifest"
+HINT = "make the file and its manifest again, or copy both again: docs/how-to/plugins.md"
 
 
 class ChangeHeader(msgspec.Struct, frozen=True):

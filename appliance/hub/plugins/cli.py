@@ -40,14 +40,14 @@ def list_plugins(session: Session) -> None:
 @app.command("apply")
 def apply_changes(
     session: Session,
-    file: Annotated[Path, typer.Argument(help="File of the job reenrich: NAME.jsonl.")],
+    file: Annotated[Path, typer.Argument(help="File of results: NAME.jsonl.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the changes.")] = False,
 ) -> None:
-    """Store the results of a linkifier over the whole history.
+    """Store the results of a linkifier that another program computed.
 
     Results for messages that changed meanwhile are dropped. After an interruption, run it again.
 
-    Example: agentlip plugin apply lake/changes/references.jsonl
+    Example: agentlip plugin apply changes/references.jsonl
     """
     changes = ChangeFile(file)
     client, plugin = session.hub(), changes.header.plugin

@@ -1,1 +1,0 @@
-"""Runs a linkifier over the whole history; the result is a file of changes for the hub."""
