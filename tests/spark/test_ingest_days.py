@@ -170,3 +170,20 @@ def test_number_of_an_event_that_a_late_segment_repeats_is_not_published(spark, 
         job.run(ask())
     assert silver.current().number == 1
     assert everything(spark, silver) == before
+
+
+def test_late_segment_is_compared_only_with_events_of_its_range(spark, ask, lake, tmp_path):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    message = log.say(topic)
+    log.wait(days=1).say(topic)
+    log.say(topic)
+    log.wait(days=1).edit(message, "changed")
+    segments = log.export(tmp_path / "all")
+    for manifest in (segments[0], segments[2], segments[1]):
+        shutil.copytree(manifest.parent, root / "events" / manifest.parent.name)
+        report = job.run(ask())
+    once = next(result for result in report.results if result.name == "messages.once")
+    assert (once.failed, once.rows) == (0, 2)  # the table has four
+    assert len(rows(spark, silver, "messages")) == 4

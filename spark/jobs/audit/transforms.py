@@ -60,12 +60,12 @@ def state(events: DataFrame, history: DataFrame) -> dict[str, DataFrame]:
     """The state of each noun after the last event."""
     others = t.others_of(events)
     others = others.where(t.is_sound(known.OTHERS))
-    titles = t.topic_history(t.topic_facts(others))
+    titles = t.topic_history(t.SMALL["topics"].new(others))
     rows = {
         "message": _place(history, "message_id", ("created", "moved"), ("channel_id", "topic_id")),
         "topic": _place(titles, "topic_id", ("created",), ("channel_id",)),
-        "channel": t.deduplicate(t.channels(others)),
-        "attachment": t.deduplicate(t.attachments(others)),
+        "channel": t.deduplicate(t.SMALL["channels"].new(others)),
+        "attachment": t.deduplicate(t.SMALL["attachments"].new(others)),
     }
     made = {"enrichment": _count(valid_enrichments(others))}
     for noun, frame in rows.items():
@@ -91,7 +91,8 @@ def _place(
 def valid_enrichments(others: DataFrame) -> DataFrame:
     """The newest results of each plugin; as in the hub, a deletion of the message keeps them. Their
     `created_at` is null if another program wrote them, because it may read the clock twice."""
-    newest = t.enrichment_history(t.enrichments(others)).where(c("valid_to").isNull())
+    results = t.SMALL["enrichments"].new(others)
+    newest = t.enrichment_history(results).where(c("valid_to").isNull())
     written = f.when(c("plugin").isNotNull(), c("created_at"))
     return newest.withColumn("created_at", millis(written))
 

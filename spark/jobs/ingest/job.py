@@ -134,8 +134,9 @@ class Merge:
         # The smaller tables are mostly planning, which leaves the cores to the messages.
         with step("ingest: tables"), ThreadPoolExecutor(1) as beside:
             others = beside.submit(self._others, draft, events)
-            marks = self._marks(events)
-            counts = self._messages(draft, events, marks)
+            changed = t.changed(events, creations=not self._is_in_order())
+            marks = self._marks(changed)
+            counts = self._messages(draft, events, changed, marks)
             bad, checked_others = others.result()
             counts["quarantine"] = self._quarantine(draft, events, bad + counts.pop("bad"))
         with step("ingest: checks"), ThreadPoolExecutor(1) as beside:
@@ -145,7 +146,7 @@ class Merge:
             self.results += [*checked, *checked_others]
             checks.require_passed(self.results, self.ask.progress)
         new = seen if self._is_in_order() else t.summarize(self._new(events)).first().asDict()
-        counts |= {name: new[name] for name in ("rows", *t.KINDS, "unknown_events")}
+        counts |= {name: new[name] for name in (*t.SMALL, "unknown_events")}
         counts["rows"] = new["distinct"]
         counts["duplicates"] = seen["rows"] - new["distinct"]
         for table, name in WITH_DOUBT.items():
@@ -162,20 +163,18 @@ class Merge:
 
     # -- messages ------------------------------------------------------------------------
 
-    def _marks(self, events: DataFrame) -> DataFrame:
-        """The id hashes of messages whose history changes. In new events that are in order, a
-        creation is not a change."""
-        if self._is_in_order():
-            marks = t.hash_changed(events)
-        else:
-            marks = events.where(t.named(*schema.MESSAGES)).select(t.id_hash("entity_id"))
+    def _marks(self, changed: DataFrame) -> DataFrame:
+        """The id hashes of messages whose history changes; they may repeat."""
+        marks = changed.select(t.id_hash("entity_id"))
         if self.former is not None and self.new_cuts:
             rows = self.former.read(self.spark, "messages")
             undone = source.undone(rows, self.new_cuts)
             marks = marks.unionByName(undone.select(t.id_hash("message_id")))
         return marks
 
-    def _messages(self, draft: Draft, events: DataFrame, marks: DataFrame) -> dict[str, int]:
+    def _messages(
+        self, draft: Draft, events: DataFrame, changed: DataFrame, marks: DataFrame
+    ) -> dict[str, int]:
         """Only messages that change go through the window; other creations are written directly,
         and other rows of a day that is written again are copied. If events may be duplicated or
         late, all new ones go through the window."""
@@ -191,7 +190,7 @@ class Merge:
             frames.append(_sound(states, first, "count_if(sound AND extra IS NOT NULL) AS more"))
             rest = marked.join(f.broadcast(marks), "id_hash", "left_semi")
         changes = _sound(t.changes(t.messages_of(rest)), later)
-        days = self._days_to_write_again(events)
+        days = self._days_of("messages", changed.selectExpr("entity_id AS message_id"))
         if self.former is not None and days:
             rows = self.former.read(self.spark, "messages", days)
             if straight:
@@ -213,19 +212,11 @@ class Merge:
         newest = self.memory["newest"]
         return all(segment.first > newest.get(segment.epoch, 0) for segment in self.fresh)
 
-    def _days_to_write_again(self, events: DataFrame) -> set[str]:
-        """The days of messages that change. All other days keep their files."""
-        if self.former is None:
-            return set()
-        in_order = self._is_in_order()
-        if in_order and not self.seen["changes"] and not self.new_cuts:
-            return set()
-        return self._days_of("messages", t.ids(events, creations=not in_order))
-
     def _days_of(self, table: str, ids: DataFrame) -> set[str]:
         """The days whose files have rows of these messages, or discarded rows. Only files whose
         range has one of the ids are read."""
-        assert self.former is not None
+        if self.former is None:
+            return set()
         parts = self.former.parts(table)
         if self.new_cuts:
             rows = self.former.read(self.spark, table)
@@ -269,7 +260,7 @@ class Merge:
         them. A few tables at a time, because most of the time is planning. Returns the number of
         bad rows."""
         seen = self.seen
-        count = sum(seen[kind] for kind in t.KINDS)
+        count = sum(seen[table] for table in t.SMALL)
         bad, rows, parsed = seen["bad_envelopes"], None, None
         if count:
             parsed = t.others_of(events)
@@ -277,15 +268,16 @@ class Merge:
             sound = t.is_sound(schema.OTHERS)
             bad += parsed.where(f"NOT {sound}").count()
             rows = parsed.where(sound)
-        makes: list[tuple[str, DataFrame | None, t.Small]] = []
-        for table, make in t.SMALL.items():
-            new = make.rows(rows) if rows is not None and seen[table] else None
-            makes.append((table, new, make))
         unknown = t.unknown_of(events) if seen["unknown_events"] else None
-        makes.append(("unknown_events", unknown, t.Small(t.unknown_of)))
         with ThreadPoolExecutor(checks.CONCURRENT_QUERIES_MAX) as pool:
-            for done in [pool.submit(self._small, draft, *made) for made in makes]:
-                done.result()
+            writes = [pool.submit(self._small, draft, "unknown_events", unknown, t.deduplicate)]
+            for table, small in t.SMALL.items():
+                new = small.new(rows) if rows is not None and seen[table] else None
+                writes.append(
+                    pool.submit(self._small, draft, table, new, small.finish, small.derived)
+                )
+            for written in writes:
+                written.result()
         if parsed is not None:
             parsed.unpersist()
         return bad, self._check(draft, *t.SMALL)
@@ -293,17 +285,20 @@ class Merge:
     def _quarantine(self, draft: Draft, events: DataFrame, bad: int) -> int:
         """Write the bad rows; returns how many differ."""
         rows = t.quarantine_of(events) if bad else None
-        self._small(draft, "quarantine", rows, t.Small(t.quarantine_of, t.distinct))
+        self._small(draft, "quarantine", rows, t.distinct)
         return 0 if rows is None else rows.count()
 
-    def _small(self, draft: Draft, table: str, new: DataFrame | None, make: t.Small) -> None:
+    def _small(
+        self, draft: Draft, table: str, new: DataFrame | None, finish: t.Transform,
+        derived: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         parts: set[str] = set()
         if self.former is not None and (parts := self._parts(table, new)):
             old = self.former.read(self.spark, table, parts)
-            old = source.drop_undone(old, self.cuts).drop(*make.derived)
+            old = source.drop_undone(old, self.cuts).drop(*derived)
             new = old if new is None else new.unionByName(old)
         if new is not None:
-            made = make.finish(new).select(*schema.OUTPUT[table].names)
+            made = finish(new).select(*schema.OUTPUT[table].names)
             by_day = schema.PARTITIONS[table] == "day"
             draft.write(made.repartition("day") if by_day else made.coalesce(1), table, parts)
 
@@ -329,13 +324,15 @@ class Merge:
 
     def _check(self, draft: Draft, *tables: str) -> list[CheckResult]:
         """Check the files of these tables that this run wrote: nothing else changed. After a
-        restore all rows are checked, and all messages after a late event, which may repeat the
-        number of any other."""
+        restore all rows are checked, and after a late event all messages with an event of its
+        segment's range, as it may repeat the number of one of them."""
 
         def rows(table: str) -> DataFrame:
-            late = table == "messages" and not self._is_in_order()
-            read = draft.read if self.new_cuts or late else draft.written
-            return read(self.spark, table)
+            if self.new_cuts:
+                return draft.read(self.spark, table)
+            if table == "messages" and not self._is_in_order():
+                return draft.read(self.spark, table).where(_is_within(self.fresh))
+            return draft.written(self.spark, table)
 
         mine = [check for check in CHECKS if check.table in tables]
         return checks.run(mine, rows, partial(draft.read, self.spark))

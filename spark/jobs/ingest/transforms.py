@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from spark.jobs.ingest import schema
 
 CREATED_AT = "try_cast(p.created_at AS timestamp)"
+Transform = Callable[[DataFrame], DataFrame]
 NO_ENRICHMENTS = -1  # position of the row of an event without enrichments
 
 
@@ -89,7 +90,7 @@ def summarize(events: DataFrame) -> DataFrame:
         "rows": "count(1)",
         "distinct": distinct("true"),
         "changes": distinct(CHANGE),
-        **{kind: distinct(named(*names)) for kind, names in KINDS.items()},
+        **{table: distinct(named(*small.names)) for table, small in SMALL.items()},
         "unknown_events": distinct(is_unknown()),
         "bad_envelopes": distinct(f"NOT ({ENVELOPE_IS_SOUND})"),
     }
@@ -103,21 +104,16 @@ def id_hash(entity_id: str) -> Column:
     return f.expr(f"xxhash64({entity_id}) AS id_hash")
 
 
-def hash_changed(events: DataFrame) -> DataFrame:
-    """Hashes of the ids of messages that changed after their creation; ids may repeat."""
-    return events.where(CHANGE).select(id_hash("entity_id"))
-
-
 def mark(messages: DataFrame, marks: DataFrame) -> DataFrame:
     """The rows of messages with these hashes."""
     hashed = messages.withColumn("id_hash", id_hash("message_id"))
     return hashed.join(marks, "id_hash", "left_semi").drop("id_hash")
 
 
-def ids(events: DataFrame, creations: bool) -> DataFrame:
-    """The ids of messages that changed, or also of those that were created."""
+def changed(events: DataFrame, creations: bool) -> DataFrame:
+    """The events of messages whose history changes: a creation, too, if it may be a late one."""
     mine = events.where(named(*schema.MESSAGES) if creations else CHANGE)
-    return mine.where("entity_id IS NOT NULL").selectExpr("entity_id AS message_id")
+    return mine.where("entity_id IS NOT NULL")
 
 
 # -- conditions of a valid row: reason → condition -------------------------------------
@@ -340,7 +336,7 @@ def _as_written(content: str) -> str:
 
 def topic_facts(parsed: DataFrame) -> DataFrame:
     topic_id = "coalesce(p.topic['id'], p.topic_id)"
-    return parsed.where(named("topic.created", "topic.renamed")).selectExpr(
+    return parsed.selectExpr(
         f"{topic_id} AS topic_id",
         "if(name = 'topic.created', 'created', 'renamed') AS change",
         "coalesce(p.topic['channel_id'], scope_channel_id) AS channel_id",
@@ -367,7 +363,7 @@ def topic_history(changes: DataFrame) -> DataFrame:
 
 
 def channels(parsed: DataFrame) -> DataFrame:
-    return parsed.where(named("channel.created")).selectExpr(
+    return parsed.selectExpr(
         "p.channel['id'] AS channel_id",
         "p.channel['name'] AS name",
         "p.channel['description'] AS description",
@@ -381,7 +377,7 @@ def channels(parsed: DataFrame) -> DataFrame:
 
 def attachments(parsed: DataFrame) -> DataFrame:
     words = ("topic_id", "kind", "key", "value_json", "dedupe_key", "source_message_id")
-    return parsed.where(named("topic.attachment_added")).selectExpr(
+    return parsed.selectExpr(
         "p.attachment['id'] AS attachment_id",
         *[f"p.attachment['{word}'] AS {word}" for word in words],
         "try_cast(p.attachment['created_at'] AS timestamp) AS created_at",
@@ -395,7 +391,7 @@ def attachments(parsed: DataFrame) -> DataFrame:
 
 def enrichments(parsed: DataFrame) -> DataFrame:
     """A row for each enrichment; at position -1, a row for each event without enrichments."""
-    rows = parsed.where(named("message.enriched")).selectExpr(
+    rows = parsed.selectExpr(
         "p.message_id", "posexplode_outer(p.enrichments) AS (position, e)", "p.plugin",
         "p.version AS message_version", "ts AS valid_from", "epoch", "event_id", "p.principal",
         extra("message.enriched"),
@@ -425,7 +421,7 @@ def enrichment_history(rows: DataFrame) -> DataFrame:
     never = c("position") == NO_ENRICHMENTS
     of_message = Window.partitionBy("message_id").orderBy("event_id", "epoch", "position")
     return (
-        deduplicate_positions(rows)
+        rows.dropDuplicates(["epoch", "event_id", "position"])
         .withColumn("valid_from", f.coalesce("valid_from", "created_at"))
         .withColumn("day", f.first(f.to_date("valid_from")).over(of_message))
         .withColumn("next", following)
@@ -439,36 +435,32 @@ def deduplicate(frame: DataFrame) -> DataFrame:
     return frame.dropDuplicates(["epoch", "event_id"])
 
 
-def deduplicate_positions(frame: DataFrame) -> DataFrame:
-    return frame.dropDuplicates(["epoch", "event_id", "position"])
-
-
 def distinct(frame: DataFrame) -> DataFrame:
     """Bad rows may lack their ids: only what is equal in all is the same."""
     return frame.distinct()
 
 
 class Small(NamedTuple):
-    """One of the smaller tables: how its rows are made, and how those of one partition become its
-    content.
+    """One of the smaller tables: the names of its events, how its rows are made of them, and how
+    the rows of one partition become its content.
 
     derived  columns that `finish` adds
     """
 
-    rows: Callable[[DataFrame], DataFrame]
-    finish: Callable[[DataFrame], DataFrame] = deduplicate
+    names: tuple[str, ...]
+    rows: Transform
+    finish: Transform = deduplicate
     derived: tuple[str, ...] = ()
+
+    def new(self, parsed: DataFrame) -> DataFrame:
+        return self.rows(parsed.where(named(*self.names)))
 
 
 SMALL = {
-    "topics": Small(topic_facts, topic_history, ("valid_to",)),
-    "channels": Small(channels),
-    "attachments": Small(attachments),
-    "enrichments": Small(enrichments, enrichment_history, ("valid_to", "day")),
-}
-KINDS = {
-    "topics": ("topic.created", "topic.renamed"),
-    "channels": ("channel.created",),
-    "attachments": ("topic.attachment_added",),
-    "enrichments": ("message.enriched",),
+    "topics": Small(("topic.created", "topic.renamed"), topic_facts, topic_history, ("valid_to",)),
+    "channels": Small(("channel.created",), channels),
+    "attachments": Small(("topic.attachment_added",), attachments),
+    "enrichments": Small(
+        ("message.enriched",), enrichments, enrichment_history, ("valid_to", "day")
+    ),
 }
