@@ -26,10 +26,10 @@ BUDGETS = {
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
-    "hub": 6_720, "spark": 5_100, "kernel": 3_420, "backup": 4_440,
-    "courier": 4_500, "export": 3_410, "broker": 3_650, "sdk": 3_400, "outbox": 3_160,
-    "web": 3_250, "workspace, recovery, upgrade": 2_750,
-    OTHER: 10_760, "tests": 73_500,
+    "hub": 6_470, "spark": 4_840, "kernel": 3_410, "backup": 4_440,
+    "courier": 4_390, "export": 3_410, "broker": 3_530, "sdk": 2_890, "outbox": 3_090,
+    "web": 3_190, "workspace, recovery, upgrade": 2_750,
+    OTHER: 10_420, "tests": 71_800,
 }  # fmt: skip
 # Folders and files of the rows that are more than a package; checks and what connects them too.
 PARTS = {
