@@ -39,7 +39,6 @@ MORE = "more"
 """The subject of the finding that counts those beyond FINDINGS_MAX."""
 INCLUDED_IN = {check.includes: check.name for check in CHECKS if check.includes is not None}
 """A cheap check → the expensive one that includes it."""
-CHEAP_SECONDS_MAX = 5.0
 EXPENSIVE_SECONDS_MAX = 3600.0  # only on request, so it may read a store of 100 GB
 COUNTED_MAX = 10_000  # findings of one check that are counted
 READY_CHECKS = tuple(check for check in CHECKS if check.ready)
@@ -137,7 +136,7 @@ def run_check(
         return CheckOutcome(check.name, check.inspects, ())
     expensive = check.cost is Cost.EXPENSIVE
     if seconds_max is None:
-        seconds_max = EXPENSIVE_SECONDS_MAX if expensive else CHEAP_SECONDS_MAX
+        seconds_max = EXPENSIVE_SECONDS_MAX if expensive else context.settings.check_seconds_max
     context.set_deadline(seconds_max)
     context.reading = None
     began = context.clock.monotonic()
@@ -275,7 +274,7 @@ def _failed(error: Exception) -> Finding:
 
 
 def _unfinished(check: Check, seconds_max: float) -> Finding:
-    hint = "repeat it when the machine is less busy"
+    hint = "raise doctor.check_seconds_max"
     if check.cost is Cost.EXPENSIVE:
         hint = "repeat it on a restored backup, on a faster disk"
     message = f"not finished within {seconds_max:g} s"

@@ -90,7 +90,7 @@ def open_appliance(workspace: Path | None) -> Iterator[Path]:
             stopping.stop(datadir, lambda _: None)
 
 
-class Listener(threading.Thread):
+class TopicListener(threading.Thread):
     """Follows the event stream after an event."""
 
     def __init__(self, workspace: Path, after: int) -> None:
@@ -116,7 +116,7 @@ class Listener(threading.Thread):
 def post_and_compare(workspace: Path, shares: list[list[tuple[str, str]]]) -> dict[str, Any]:
     hub = HubClient(lambda: find_hub(workspace))
     before = newest_event(hub)
-    listeners = [Listener(workspace, before)]
+    listeners = [TopicListener(workspace, before)]
     listeners[0].start()
     with Client(workspace) as client, ThreadPoolExecutor(len(shares)) as pool:
         channel = client.create_channel(f"history-{before}").channel.id
@@ -125,7 +125,7 @@ def post_and_compare(workspace: Path, shares: list[list[tuple[str, str]]]) -> di
             for number, share in enumerate(shares, 1)
         ]
         next(as_completed(agents)).result()
-        listeners.append(Listener(workspace, before))
+        listeners.append(TopicListener(workspace, before))
         listeners[1].start()
         acknowledged = sum(agent.result() for agent in agents)
     last = newest_event(hub)

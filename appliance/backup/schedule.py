@@ -12,7 +12,6 @@ PAUSE_SECONDS_MAX = 86_400.0
 NICENESS = 10  # scheduled work yields the CPU to the appliance
 RETRY = RetrySettings(60.0, 3600.0)  # after a failure
 
-FIRST_SECONDS = 30.0  # from the first message to the first backup
 Phase = Literal["create", "verify", "prune", "upload"]
 
 
@@ -46,7 +45,7 @@ def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | No
         pause = min(facts.backup_seconds * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
         due = max(settings.every_seconds, pause) - facts.backup_age
     elif facts.data_age is not None:
-        due = FIRST_SECONDS - facts.data_age
+        due = settings.first_seconds - facts.data_age
     else:
         return None
     if facts.created_ago is not None:

@@ -30,6 +30,7 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: bool = True  # make backups on a schedule while the appliance runs
     every_seconds: Seconds = 3600.0  # seconds between two scheduled backups; more if they take long
+    first_seconds: Seconds = 30.0  # seconds from the first message to the first backup
     verify: bool = True  # restore each scheduled backup into a scratch directory and check it
     directory: str = ".agentlip/backups"  # directory of the backups, relative to the workspace
     include_exports: bool = False  # also copy export.export_dir; it can be exported again
@@ -41,7 +42,12 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_weekly: NotNegative = 0  # newest backup of each of that many weeks
     keep_monthly: NotNegative = 0  # newest backup of each of that many months
     keep_yearly: NotNegative = 0  # newest backup of each of that many years
-    age_warning_seconds: Seconds = 129_600.0  # the doctor warns if no backup is newer; 36 hours
     seconds_max: Seconds = 3600.0  # a backup, check or upload that takes longer is stopped
     free_bytes_min: NotNegative = 256 * 1024 * 1024  # space that a backup leaves on its disk
     targets: tuple[TargetSettings, ...] = ()  # where backups are copied to; see TargetSettings
+
+    @property
+    def age_warning_seconds(self) -> float:
+        """The doctor warns if no backup is newer: 36 hours, for backups that are made less often
+        one and a half times as long as from one to the next."""
+        return max(129_600.0, 1.5 * self.every_seconds)

@@ -84,7 +84,6 @@ class TriggerRule(Struct, frozen=True, forbid_unknown_fields=True):
     do: Annotated[list[Action], Meta(min_length=1, max_length=16)]
     when: When = When()
     limits: RuleLimits = field(default_factory=RuleLimits)
-    enabled: bool = True
 
 
 class Effect(Struct, frozen=True):
@@ -129,9 +128,7 @@ class TriggerEngine:
     def for_stream(self, stream: str) -> tuple[TriggerRule, ...]:
         """Rules that envelopes for this stream can fire. Most streams have none."""
         return tuple(
-            rule
-            for rule in self.rules
-            if rule.enabled and (rule.when.to is None or matches(rule.when.to, stream))
+            rule for rule in self.rules if rule.when.to is None or matches(rule.when.to, stream)
         )
 
     def explain(self, stream: str, env: Env, now: float) -> list[RuleMatch]:
@@ -186,8 +183,6 @@ class TriggerEngine:
     def _mismatch(self, rule: TriggerRule, stream: str, env: Env, now: float) -> str:
         when, state = rule.when, self.states[rule.id]
         headers = env.get("headers") or {}
-        if not rule.enabled:
-            return "the rule is disabled"
         for name, glob, value in (
             ("to", when.to, stream),
             ("from", when.from_, env.get("from")),

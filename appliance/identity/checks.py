@@ -88,7 +88,7 @@ def _machine(context: Context) -> Iterator[Finding]:
     settings = section(context.datadir.settings_file, "identity", IdentitySettings)
     if settings is None:
         return
-    if host.compare(stored, host.measure(settings.host_id, os.environ)) == "other":
+    if host.compare(stored, host.measure(os.environ)) == "other":
         yield OTHER_MACHINE.finding(
             "host", "the member key was made on another machine; this workspace may be a copy"
         )

@@ -100,7 +100,7 @@ def read_view(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView
     if text is None:
         raise wire.NoKeys
     key_pair = parse_key_pair(text)
-    current = host.measure(settings.host_id, os.environ)
+    current = host.measure(os.environ)
     stored = read_host(files)
     archive = files.read(ARCHIVE)
     try:
@@ -124,7 +124,7 @@ def accept_host(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityVi
     """Keep the key, and store this machine's fingerprint."""
     files = IdentityFiles(datadir)
     files.read_keys(settings)
-    files.write(HOST, host.measure(settings.host_id, os.environ))
+    files.write(HOST, host.measure(os.environ))
     return read_view(datadir, settings)
 
 
@@ -137,7 +137,7 @@ def remint(datadir: DataDir, settings: IdentitySettings, clock: Clock) -> wire.I
     files.write(KEYPAIR, keys.make(iso(clock.now_ms())))
     files.remove(NEXT)
     files.remove(ARCHIVE)
-    files.write(HOST, host.measure(settings.host_id, os.environ))
+    files.write(HOST, host.measure(os.environ))
     return read_view(datadir, settings)
 
 

@@ -46,11 +46,9 @@ class HostFingerprint(msgspec.Struct, frozen=True):
     schema_version: int = 1
 
 
-def measure(
-    override: str | None, environment: Mapping[str, str], root: Path = Path("/")
-) -> HostFingerprint:
+def measure(environment: Mapping[str, str], root: Path = Path("/")) -> HostFingerprint:
     """The fingerprint of this machine; `root` is the root of its file system."""
-    machine_id = override or host_id(root)
+    machine_id = host_id(root)
     card = None if in_container(environment, root) else stable_card(root)
     if machine_id is None and card is None:
         return HostFingerprint(_hash(secrets.token_hex(16)), None, None, UNAVAILABLE)

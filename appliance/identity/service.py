@@ -90,7 +90,7 @@ class MemberIdentity:
         if chosen.notice:
             (log.warning if chosen.warns else log.info)(chosen.notice)
         files = IdentityFiles(datadir)
-        current_host = host.measure(settings.host_id, environment, root)
+        current_host = host.measure(environment, root)
         now = iso(clock.now_ms())
         if chosen.mode == "ephemeral":
             key_pair = keys.make(now)

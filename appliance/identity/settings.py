@@ -13,4 +13,3 @@ class IdentitySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     mode: Mode = "auto"  # auto: ephemeral in CI and Kubernetes, persistent elsewhere
     clone_policy: Policy = "refuse"  # what to do if the key was made on another machine
-    host_id: str | None = None  # replaces the machine's own id in the fingerprint

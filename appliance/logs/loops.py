@@ -13,6 +13,7 @@ from appliance.logs.service import RunningLog
 from appliance.logs.settings import LogSettings
 
 DAY_MS = 86_400_000
+ROTATE_DAYS = 7.0  # age above which the log gets a new file
 
 
 class LogRotation(Loop):
@@ -44,7 +45,7 @@ class LogRotation(Loop):
         whole = self._writes(self._streams[0])  # False after a rotation that failed half-way
         if whole:
             age_ms = now_ms - self._first_ms
-            too_old = age_ms > self._settings.rotate_days * DAY_MS
+            too_old = age_ms > ROTATE_DAYS * DAY_MS
             if not too_old and self._path.stat().st_size <= self._settings.rotate_bytes:
                 return {"rotated": 0}
             sys.stderr.flush()

@@ -19,4 +19,3 @@ class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `access` is; long polls are not. In milliseconds."""
 
     rotate_bytes: RotateBytes = 10_485_760  # size above which the log gets a new file; 7 are kept
-    rotate_days: Annotated[float, Meta(gt=0)] = 7.0  # age above which the log gets a new file

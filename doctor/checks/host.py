@@ -15,8 +15,7 @@ from doctor.ownership import NOT_SERVING
 _GIB = 1024**3
 _FULL_BYTES_MAX = StoreSettings().free_bytes_min  # with less free space, writing pauses
 _START_SECONDS_MAX = 60.0
-LOOP_DELAY_WARNING_SECONDS = 0.5  # what people notice
-LOOP_DELAY_ERROR_SECONDS = 5.0  # now clients give up
+LOOP_DELAY_ERROR_FACTOR = 10  # the warning is for what people notice; now clients give up
 _NEW_TOKEN = "agentlipd down; agentlipd up --accept-loss token"
 
 
@@ -150,8 +149,9 @@ def _process(context: Context) -> Iterator[Finding]:
 
 def _loop_delay(context: Context) -> Iterator[Finding]:
     delay = context.number("loop_delay_seconds") or 0.0
-    if delay >= LOOP_DELAY_WARNING_SECONDS:
-        bad = delay >= LOOP_DELAY_ERROR_SECONDS
+    limit = context.settings.loop_delay_warning_seconds
+    if delay >= limit:
+        bad = delay >= limit * LOOP_DELAY_ERROR_FACTOR
         yield DELAYED.finding(
             "event loop",
             f"requests were delayed by up to {delay:.2f} s in the last seconds",

@@ -16,7 +16,6 @@ _UNREAD_SUFFIXES = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json")
 
 
 NOT_ABOVE = (
-    ("backup", "every_seconds", "age_warning_seconds"),
     ("courier", "bytes_max", "bytes_total_max"),
     ("doctor", "disk_error_bytes", "disk_warning_bytes"),
     ("doctor", "disk_error_percent", "disk_warning_percent"),

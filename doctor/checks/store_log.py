@@ -8,7 +8,7 @@ from appliance.checks.context import Context, size_of
 from appliance.workspace.datadir import SHARED_STORES
 
 _MIB = 1 << 20
-WARNING_BYTES, ERROR_BYTES = 100 * _MIB, 500 * _MIB  # section 6.5 of the hub specification
+ERROR_BYTES = 500 * _MIB  # section 6.5 of the hub specification
 LARGE = Problem("large")
 
 
@@ -25,7 +25,7 @@ def find_large_log(context: Context) -> Iterator[Finding]:
     for store in (*context.stores, *SHARED_STORES):
         database = context.datadir.database(store)
         size = log_bytes(database)
-        if size > WARNING_BYTES:
+        if size > context.settings.wal_warning_bytes:
             yield LARGE.finding(
                 store,
                 f"the write-ahead log has grown to {size / _MIB:.0f} MiB",

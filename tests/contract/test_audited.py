@@ -65,7 +65,7 @@ OTHERS = {
     "agentlip version", "agentlip init", "agentlip status", "agentlip ui", "agentlip listen",
     "agentlip search", "agentlip re-enrich",
     "agentlip doctor bundle", "agentlip doctor list",
-    "agentlip doctor repair rebuild", "agentlip doctor repair salvage",
+    "agentlip doctor repair rebuild",
     "agentlip mesh create", "agentlip mesh list", "agentlip mesh update", "agentlip mesh keygen",
     "agentlip mesh add-member", "agentlip mesh members", "agentlip mesh rename-member",
     "agentlip mesh add-topic", "agentlip mesh topics", "agentlip mesh subscribe",

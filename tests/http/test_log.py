@@ -110,7 +110,8 @@ def test_the_writer_process_writes_the_new_file_too(hub):
 
 
 def test_a_small_log_rotates_by_its_age(tmp_path):
-    hub = hub_that_rotates(tmp_path, "[log]\nrotate_days = 0.00003\n")
+    hub = hub_that_rotates(tmp_path, "")
+    hub.constants = {**CONSTANTS, "appliance.logs.loops.ROTATE_DAYS": 0.00003}
     with hub.running():
         until(lambda: former_log_file(hub.log).exists(), 60, "it has rotated")
 

@@ -18,7 +18,6 @@ from appliance import cli, cli_daemon
 from tests.support.hubprocess import HubProcess
 
 PRINTS_NO_JSON = {
-    "agentlip doctor repair salvage": "refuses, and names the command that took its place",
     "agentlip courier pipe": "speaks its own protocol on standard input and output",
     "agentlip courier skill": "answers envelopes and prints nothing",
     "agentlipd logs": "prints what was logged, whose fields differ from line to line",

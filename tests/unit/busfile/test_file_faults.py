@@ -23,9 +23,10 @@ from appliance.busfile import (
 )
 from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.worker import operations, reviews
+from appliance.checks.settings import DoctorSettings
 from appliance.kernel.errors import StorageFull
 from appliance.workspace.datadir import DataDir
-from doctor.checks import store_log
+from doctor.checks.store_log import find_large_log
 from tests.contract.test_walls import ROOT
 from tests.support.bus import NOW, BusFixture
 from tests.support.clock import FakeClock
@@ -229,9 +230,7 @@ def test_full_disk_is_an_error_in_each_write_and_nothing_is_torn(tmp_path):
         bus.connection.close()
 
 
-def test_reader_that_holds_a_snapshot_for_an_hour_grows_the_log_until_it_ends(
-    tmp_path, monkeypatch
-):
+def test_reader_that_holds_a_snapshot_for_an_hour_grows_the_log_until_it_ends(tmp_path):
     """A message each second, and a doctor who names the log."""
     bus = BusFixture(tmp_path)
     bus.send()
@@ -243,9 +242,10 @@ def test_reader_that_holds_a_snapshot_for_an_hour_grows_the_log_until_it_ends(
     log = bus.paths.database.with_name("bus.db-wal")
     grown = log.stat().st_size
     assert grown > 3600 * 1000
-    monkeypatch.setattr(store_log, "WARNING_BYTES", grown // 2)
-    context = SimpleNamespace(datadir=DataDir(tmp_path), stores=())
-    assert [finding.subject for finding in store_log.find_large_log(context)] == ["bus"]
+    settings = DoctorSettings(wal_warning_bytes=grown // 2)
+    datadir = DataDir(tmp_path)
+    context = SimpleNamespace(settings=settings, datadir=datadir, stores=())
+    assert [finding.subject for finding in find_large_log(context)] == ["bus"]
     assert len(messages.poll(reader, bus.paths.blobs, "a")) == 1
     reader.execute("COMMIT")
     assert len(messages.poll(reader, bus.paths.blobs, "a")) == messages.POLL_MAX

@@ -156,13 +156,13 @@ def test_copy_on_another_machine_is_refused_until_resolved(workspace, machine, o
     with pytest.raises(wire.HostChanged):
         workspace.load(other)
     assert workspace.load(machine).public_hex == first.public_hex
-    here = host.measure(None, {}, other.root)
+    here = host.measure({}, other.root)
     files.IdentityFiles(workspace.datadir).write(files.HOST, here)  # what accept-host does
     assert workspace.load(other).public_hex == first.public_hex
     with pytest.raises(wire.HostChanged):
         workspace.load(machine)
     files.remint(workspace.datadir, IdentitySettings(), workspace.clock)
-    files.IdentityFiles(workspace.datadir).write(files.HOST, host.measure(None, {}, machine.root))
+    files.IdentityFiles(workspace.datadir).write(files.HOST, host.measure({}, machine.root))
     assert workspace.load(machine).public_hex != first.public_hex
 
 
@@ -236,11 +236,6 @@ def test_virtual_network_cards_are_ignored(machine, name):
     assert host.stable_card(machine.root) is None
     machine.card("zz0", "52:54:00:00:00:02")
     assert host.stable_card(machine.root) == "52:54:00:00:00:02"
-
-
-def test_configured_host_id_replaces_the_machine_id(machine, other):
-    ours = host.measure("given", {}, machine.id("a").root)
-    assert host.compare(ours, host.measure("given", {}, other.root)) == "moved_card"
 
 
 def test_uninitialized_machine_id_is_ignored(machine):
