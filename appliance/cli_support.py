@@ -47,6 +47,7 @@ WorkspaceFlag = Annotated[
         help="Workspace directory (default: the nearest one above the current directory).",
         envvar="AGENTLIP_WORKSPACE",
         show_envvar=True,
+        path_type=Path,  # also in the parameters of the context
     ),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]

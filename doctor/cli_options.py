@@ -22,7 +22,9 @@ from doctor.clear import StillDamaged
 
 WorkspaceFlag = Annotated[
     Path | None,
-    typer.Option("--workspace", help="Workspace directory (default: searched upwards)."),
+    typer.Option(
+        "--workspace", help="Workspace directory (default: searched upwards).", path_type=Path
+    ),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunFlag = Annotated[
