@@ -10,8 +10,6 @@ from tests.support.commands import command, environment
 
 COMMANDS = (
     ("agentlip", "--help"),
-    ("agentlip", "listen", "--help"),
-    ("agentlip", "version"),
     ("agentlip", "doctor", "--json"),
     ("agentlip", "doctor", "list", "--workspace", "."),
     ("agentlip", "token", "list"),

@@ -54,23 +54,19 @@ def test_daemon_starts_once_reports_its_status_and_stops(workspace: Path) -> Non
     assert agentlipd("status", cwd=workspace).code == 3
 
 
-def test_port_and_token_stay_the_same(workspace: Path) -> None:
+def test_restart_keeps_port_and_token_and_needs_valid_settings(workspace: Path) -> None:
     first = agentlipd("up", "--json", cwd=workspace).json
     token = DataDir(workspace).read_token()
     second = agentlipd("restart", "--json", cwd=workspace).json
     assert second["port"] == first["port"]
     assert second["pid"] != first["pid"]
     assert DataDir(workspace).read_token() == token
-
-
-def test_restart_with_invalid_settings_does_not_stop_the_server(workspace: Path) -> None:
-    first = agentlipd("up", "--json", cwd=workspace).json
     (workspace / "agentlip.toml").write_text("[hub]\nno_such_setting = 1\n")
     refused = agentlipd("restart", cwd=workspace)
     assert refused.code != 0
     assert "no_such_setting" in refused.err
     assert "was not stopped" in refused.err
-    assert agentlipd("status", "--json", cwd=workspace).json["pid"] == first["pid"]
+    assert agentlipd("status", "--json", cwd=workspace).json["pid"] == second["pid"]
 
 
 def test_printed_commands_work_as_printed(workspace: Path, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 from appliance.identity import keys
 from appliance.identity.files import ARCHIVE, DAY_MS, KEYPAIR, IdentityFiles
 from appliance.kernel.clock import SystemClock, iso
-from appliance.workspace.datadir import DataDir
-from tests.support.commands import agentlip, agentlipd
+from appliance.workspace.datadir import DataDir, WriterLock
+from tests.support.commands import agentlip
 
 pytestmark = pytest.mark.slow
 
@@ -106,17 +106,10 @@ def test_a_damaged_archive_and_a_missing_key_are_typed_errors(
 
 
 def test_cleanup_refuses_while_the_appliance_runs(files: IdentityFiles, tmp_path: Path) -> None:
-    files.remove(KEYPAIR)
-    files.remove(ARCHIVE)
-    persistent = {"AGENTLIP_IDENTITY__MODE": "persistent"}
-    assert agentlipd("up", cwd=tmp_path, **persistent).code == 0
-    try:
-        files.write(ARCHIVE, keys.KeyArchive((OVER, YOUNG)))
-        assert ids(agentlip(*CLEANUP, "--dry-run", "--json", cwd=tmp_path).json["removed"]) == [
-            OVER.key_id
-        ]
+    files.write(ARCHIVE, keys.KeyArchive((OVER, YOUNG)))
+    with WriterLock(DataDir(tmp_path), "instance"):
+        dry = agentlip(*CLEANUP, "--dry-run", "--json", cwd=tmp_path)
         refused = agentlip(*CLEANUP, "--yes", "--json", cwd=tmp_path)
-        assert json.loads(refused.err)["code"] == "HUB_ALREADY_RUNNING"
-        assert in_archive(files) == [OVER.key_id, YOUNG.key_id]
-    finally:
-        agentlipd("down", cwd=tmp_path)
+    assert ids(dry.json["removed"]) == [OVER.key_id]
+    assert json.loads(refused.err)["code"] == "HUB_ALREADY_RUNNING"
+    assert in_archive(files) == [OVER.key_id, YOUNG.key_id]

@@ -9,7 +9,7 @@ from appliance.identity import keys
 from appliance.identity.files import KEYPAIR, IdentityFiles
 from appliance.identity.mode import SHORT_LIVED_VARIABLES
 from appliance.kernel.clock import SystemClock, iso
-from appliance.workspace.datadir import DataDir
+from appliance.workspace.datadir import DataDir, WriterLock
 from tests.support.commands import agentlip, agentlipd
 
 pytestmark = pytest.mark.slow
@@ -52,14 +52,11 @@ def test_reset_removes_only_our_files(workspace: Path) -> None:
 
 
 def test_reset_is_refused_while_the_appliance_runs(workspace: Path) -> None:
-    assert agentlipd("up", cwd=workspace).code == 0
-    try:
+    with WriterLock(DataDir(workspace), "instance"):
         refused = agentlipd("reset", "--yes", "--json", cwd=workspace)
-        assert refused.code == 2
-        assert json.loads(refused.err)["code"] == "HUB_ALREADY_RUNNING"
-        assert agentlipd("status", cwd=workspace).code == 0
-    finally:
-        assert agentlipd("down", cwd=workspace).code == 0
+    assert refused.code == 2
+    assert json.loads(refused.err)["code"] == "HUB_ALREADY_RUNNING"
+    assert DataDir(workspace).database("hub").exists()
     assert agentlipd("reset", "--yes", cwd=workspace).code == 0
 
 

@@ -172,9 +172,6 @@ def test_many_starts_at_once_all_succeed_with_one_server(workspace: Path, made: 
         assert state["token_file"] == str(DataDir(workspace).token_file)
 
 
-# -- server.json -----------------------------------------------------------------------------
-
-
 # -- ports -----------------------------------------------------------------------------------
 
 

@@ -132,7 +132,7 @@ def test_start_prints_a_link_to_a_person_and_to_nobody_else(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["msg", "tail", "--help"], ["chanel"], ["channel", "list"], ["status"]],
+    [["--help"], ["chanel"], ["channel", "list"]],
 )
 def test_output_has_no_colours_if_they_are_disabled(hub: HubProcess, arguments: list[str]) -> None:
     text = on_terminal(*arguments, cwd=hub.workspace, NO_COLOR="1")
