@@ -56,21 +56,6 @@ def test_second_answer_learns_who_was_first(env):
     assert len(env.messages()) == 2
 
 
-def test_answers_at_once_have_one_winner(env):
-    ask = env.ask()
-
-    def answer(number):
-        try:
-            return env.answer(ask["id"], f"answer {number}")["answer"]
-        except wire.AskSettled as refused:
-            return refused
-
-    results = [each.get() for each in [gevent.spawn(answer, number) for number in range(10)]]
-    winners = [each for each in results if isinstance(each, str)]
-    assert len(winners) == 1
-    assert {each.details["answer"] for each in results if not isinstance(each, str)} == {*winners}
-
-
 def test_only_choices_are_answers(env):
     ask = env.ask(choices=["yes", "no"])
     with pytest.raises(wire.NotAChoice) as refused:
@@ -254,17 +239,6 @@ def test_tokens_limited_to_channels_see_and_answer_theirs(env):
         with pytest.raises(OtherChannel):
             call()
     assert env.answer(inside["id"], "x", member)["state"] == "answered"
-
-
-def test_waiting_caller_gets_the_answer_at_once(env):
-    ask = env.ask()
-    waiting = gevent.spawn(env.asks.show, ask["id"], 30.0, OWNER)
-    gevent.sleep(0)
-    assert not waiting.ready()
-    env.hub.create_channel(hub_wire.CreateChannel("noise"), env.alice)
-    env.answer(ask["id"], "now")
-    assert waiting.get(timeout=10).ask.answer == "now"
-    assert env.asks.show(ask["id"], 30.0, OWNER).ask.answer == "now"
 
 
 def test_wait_is_bounded(env):

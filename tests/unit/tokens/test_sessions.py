@@ -5,7 +5,7 @@ import pytest
 from appliance.kernel.auth import ANONYMOUS
 from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.tokens import session_rows, wire, writes
-from appliance.tokens.sessions import SESSION_MS, Sessions, who
+from appliance.tokens.sessions import SESSION_MS, Sessions
 from appliance.workspace import row_digest
 
 ALL = wire.SessionsQuery()
@@ -27,20 +27,6 @@ def invite(sessions, caller, **more) -> wire.OpenSession:
 
 def opened(fixture, sessions, bot):
     return fixture.book.find(sessions.open(bot, wire.OpenSession())[1])
-
-
-def test_link_opens_one_session_with_the_rights_of_its_token(fixture, sessions, bot) -> None:
-    link = invite(sessions, bot)
-    answer, secret = sessions.open(ANONYMOUS, link)
-    principal = fixture.book.find(secret)
-    assert (answer.token_name, answer.scopes, answer.senders) == ("bot", ["hub:read"], ["bot"])
-    assert (principal.id, principal.scopes, principal.session) == (
-        bot.id, bot.scopes, answer.session,
-    )  # fmt: skip
-    assert who(principal) == answer
-    with pytest.raises(wire.InviteRefused, match="used already"):
-        sessions.open(ANONYMOUS, link)
-    assert fixture.opens(secret)
 
 
 def test_link_expires(fixture, sessions, bot) -> None:
@@ -66,17 +52,6 @@ def test_link_that_was_used_or_purged_stays_refused_when_the_clock_goes_back(
         with pytest.raises(wire.InviteRefused):
             sessions.open(ANONYMOUS, link)
     assert fixture.opens(secret), "a session lasts longer than the jump"
-
-
-def test_session_ends_with_its_token(fixture, sessions, bot) -> None:
-    link, session = invite(sessions, bot), opened(fixture, sessions, bot)
-    ended: list[bool] = []
-    fixture.book.watch(session, lambda: ended.append(True))
-    fixture.tokens.revoke(bot.id)
-    assert ended == [True]
-    assert not fixture.book.is_valid(session, fixture.clock.now_ms())
-    with pytest.raises(wire.CredentialRefused):
-        sessions.open(ANONYMOUS, link)
 
 
 def test_session_ends_with_the_secret_that_opened_it(fixture, sessions, bot) -> None:
