@@ -1,6 +1,6 @@
 """Data quality checks as rows: a condition of a table, its severity, and one pass to count.
 
-    TableCheck("messages.sender", "messages", NOT_NULL, ("sender",), WARN)
+    TableCheck("messages.sender", "messages", WARN, "sender IS NULL")
 
 A failed error prevents the new version from being published; a warning is reported.
 """
@@ -8,7 +8,7 @@ A failed error prevents the new version from being published; a warning is repor
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as f
@@ -18,21 +18,23 @@ from spark.errors import ChecksFailed
 from spark.progress import ProgressReporter
 from spark.results import CheckResult
 
-NOT_NULL, UNIQUE, RANGE, REFERENCE = "not null", "unique", "range", "reference"
 CONCURRENT_QUERIES_MAX = 4  # queries
 
 
 class TableCheck(NamedTuple):
-    """`low` and `high` limit a range; `other` is the (table, column) of a reference."""
+    """One of three kinds of checks of a table.
+
+    failing  SQL that is true for each row that fails
+    unique   columns that together are different in each row
+    refers   a column, and the table in which a column of this name has its values
+    """
 
     name: str
     table: str
-    kind: str
-    columns: tuple[str, ...]
     severity: str
-    low: Any = None
-    high: Any = None
-    other: tuple[str, str] | None = None
+    failing: str = ""
+    unique: tuple[str, ...] = ()
+    refers: tuple[str, str] | None = None
 
 
 Tables = Callable[[str], DataFrame]
@@ -47,13 +49,13 @@ def run(
     queries: list[Callable[[], list[CheckResult]]] = []
     for table in dict.fromkeys(check.table for check in checks):
         mine = [check for check in checks if check.table == table]
-        simple = [check for check in mine if check.kind in (NOT_NULL, RANGE)]
-        unique: list[TableCheck | None] = [check for check in mine if check.kind == UNIQUE]
+        simple = [check for check in mine if check.failing]
+        unique: list[TableCheck | None] = [check for check in mine if check.unique]
         first, *others = unique or [None]
         if first or simple:
             queries.append(partial(_rows, first, simple, tables(table)))
         queries += [partial(_rows, check, (), tables(table)) for check in others]
-        references = [check for check in mine if check.kind == REFERENCE]
+        references = [check for check in mine if check.refers]
         queries += [partial(_reference, check, tables, whole or tables) for check in references]
     with ThreadPoolExecutor(CONCURRENT_QUERIES_MAX) as pool:
         counted = [result for some in pool.map(lambda query: query(), queries) for result in some]
@@ -74,7 +76,10 @@ def _rows(
 ) -> list[CheckResult]:
     """Count the failing rows, in the same query as the groups of a UNIQUE check."""
     names = [f"c{index}" for index in range(len(simple))]
-    sums = [_expression(check).alias(name) for check, name in zip(simple, names, strict=True)]
+    sums = [
+        f.expr(f"count_if({check.failing}) AS {name}")
+        for check, name in zip(simple, names, strict=True)
+    ]
     sums.append(f.count(f.lit(1)).alias("n"))
     if unique is not None:
         groups, different = _groups(unique, frame)
@@ -95,29 +100,16 @@ def _rows(
 def _groups(unique: TableCheck, frame: DataFrame) -> tuple[GroupedData, Column]:
     """Groups of rows, and the number of different rows in each. A numeric last column is counted
     as bits in words of 64, which is exact and needs no shuffle or sort."""
-    *others, last = unique.columns
+    *others, last = unique.unique
     if dict(frame.dtypes)[last] != "bigint":
-        return frame.groupBy(*unique.columns), f.lit(1)
+        return frame.groupBy(*unique.unique), f.lit(1)
     bit = f.expr(f"shiftleft(1L, cast(`{last}` & 63 as int))")
     return frame.groupBy(*others, f.shiftright(last, 6).alias("word")), f.bit_count(f.bit_or(bit))
 
 
-def _expression(check: TableCheck) -> Column:
-    column = f.col(check.columns[0])
-    if check.kind == NOT_NULL:
-        return f.count_if(column.isNull())
-    beyond = f.lit(False)
-    if check.low is not None:
-        beyond = beyond | (column < check.low)
-    if check.high is not None:
-        beyond = beyond | (column > check.high)
-    return f.count_if(beyond)
-
-
 def _reference(check: TableCheck, tables: Tables, whole: Tables) -> list[CheckResult]:
-    assert check.other is not None
-    table, column = check.other
-    mine = tables(check.table).select(f.col(check.columns[0]).alias("id")).distinct()
-    others = whole(table).select(f.col(column).alias("id"))
-    failed = mine.where("id is not null").join(others, "id", "left_anti").count()
+    assert check.refers is not None
+    column, table = check.refers
+    mine = tables(check.table).select(column).dropna().distinct()
+    failed = mine.join(whole(table).select(column), column, "left_anti").count()
     return [CheckResult(check.name, check.table, check.severity, failed, -1)]

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from spark import checks
+from spark.checks import TableCheck
 from spark.errors import EmptyRange, SegmentMissing
 from spark.jobs.activity import plan, schema
 from spark.jobs.activity import transforms as t
@@ -19,22 +20,14 @@ from spark.results import ERROR, WARN, CheckResult
 from spark.tables import ALL, DataFile, Draft, Version
 
 CHECKS = (
-    checks.TableCheck(
-        "activity.once", "activity", checks.UNIQUE, ("day", "channel_id", "topic_id", "sender"),
-        ERROR,
+    TableCheck("activity.once", "activity", ERROR, unique=t.WHERE),
+    TableCheck("activity.messages", "activity", ERROR, "messages < 0"),
+    TableCheck(
+        "activity.reply", "activity", ERROR,
+        f"first_reply_median_seconds NOT BETWEEN 0 AND {schema.REPLY_SECONDS_MAX}",
     ),
-    checks.TableCheck(
-        "activity.messages", "activity", checks.RANGE, ("messages",), ERROR, low=0
-    ),
-    checks.TableCheck(
-        "activity.reply", "activity", checks.RANGE, ("first_reply_median_seconds",), ERROR,
-        low=0, high=schema.REPLY_SECONDS_MAX,
-    ),
-    checks.TableCheck("activity.sender", "activity", checks.NOT_NULL, ("sender",), WARN),
-    checks.TableCheck(
-        "activity.topic", "activity", checks.REFERENCE, ("topic_id",), WARN,
-        other=("topics", "topic_id"),
-    ),
+    TableCheck("activity.sender", "activity", WARN, "sender IS NULL"),
+    TableCheck("activity.topic", "activity", WARN, refers=("topic_id", "topics")),
 )  # fmt: skip
 
 

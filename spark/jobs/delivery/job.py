@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from spark import checks, segments, source, verification
+from spark.checks import TableCheck
 from spark.errors import EmptyRange
 from spark.jobs.delivery import plan, schema
 from spark.jobs.delivery import transforms as t
@@ -14,19 +15,12 @@ from spark.tables import Draft
 
 Facts = dict[str, dict[str, SegmentFacts]]  # by log and name of the segment
 CHECKS = (
-    checks.TableCheck(
-        "latency.once", "latency", checks.UNIQUE, ("day", "log", "destination", "stage"), ERROR
-    ),
-    checks.TableCheck("latency.count", "latency", checks.RANGE, ("count",), ERROR, low=1),
-    checks.TableCheck("latency.p50", "latency", checks.NOT_NULL, ("p50_seconds",), ERROR),
-    checks.TableCheck(
-        "outcomes.once", "outcomes", checks.UNIQUE, ("day", "log", "destination"), ERROR
-    ),
-    checks.TableCheck(
-        "dead_letters.once", "dead_letters", checks.UNIQUE,
-        ("day", "log", "destination", "cause"), ERROR,
-    ),
-)  # fmt: skip
+    TableCheck("latency.once", "latency", ERROR, unique=t.STAGE),
+    TableCheck("latency.count", "latency", ERROR, "count < 1"),
+    TableCheck("latency.p50", "latency", ERROR, "p50_seconds IS NULL"),
+    TableCheck("outcomes.once", "outcomes", ERROR, unique=t.WHERE),
+    TableCheck("dead_letters.once", "dead_letters", ERROR, unique=(*t.WHERE, "cause")),
+)
 
 
 def run(ask: JobRequest) -> JobReport:

@@ -14,7 +14,8 @@ from pyspark.sql import functions as f
 from spark.durations import bucket_of
 from spark.jobs.delivery import plan, schema
 
-STAGE = ("day", "log", "destination", "stage")
+WHERE = ("day", "log", "destination")
+STAGE = (*WHERE, "stage")
 # Text in errors that differs between messages with the same cause, and what replaces it.
 MASKS = (
     (r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'<>)]+", "<url>"),
@@ -193,7 +194,7 @@ def latency(rows: DataFrame, objectives: Mapping[str, float]) -> DataFrame:
     stages = (
         rows.select("day", "log", "destination", "weight", f.explode("stages").alias("timed"))
         .where(c("timed").isNotNull())
-        .select(*STAGE[:3], "timed.stage", "weight", (c("timed.micros") / 1e6).alias("seconds"))
+        .select(*WHERE, "timed.stage", "weight", (c("timed.micros") / 1e6).alias("seconds"))
     )
     limits = f.create_map(*[f.lit(column) for pair in objectives.items() for column in pair])
     stages = stages.withColumn("objective_seconds", limits[c("stage")])
@@ -235,27 +236,26 @@ def _percentiles(stages: DataFrame) -> DataFrame:
 def outcomes(rows: DataFrame) -> DataFrame:
     sums = [_whole(f.sum(c("weight") * c(f"counts.{name}"))).alias(name) for name in schema.COUNTS]
     total = reduce(Column.__add__, [c(name) for name in schema.COUNTS])
-    counted = rows.groupBy(*STAGE[:3]).agg(*sums)
+    counted = rows.groupBy(*WHERE).agg(*sums)
     return counted.where(total > 0).select(*schema.OUTPUT["outcomes"].names)
 
 
 def dead_letters(rows: DataFrame) -> DataFrame:
     """The most frequent causes for each day, log and destination; the others as one."""
-    where = STAGE[:3]
     causes = (
         rows.where(c("counts.dead") > 0)
-        .groupBy(*where, cause_of(c("error")).alias("cause"))
+        .groupBy(*WHERE, cause_of(c("error")).alias("cause"))
         .agg(
             f.sum("weight").alias("weight"),
             f.max(f.struct("ts", "event_id", "error")).alias("newest"),
         )
     )
-    frequent = Window.partitionBy(*where).orderBy(f.desc("weight"), "cause")
+    frequent = Window.partitionBy(*WHERE).orderBy(f.desc("weight"), "cause")
     ranked = causes.withColumn("rank", f.row_number().over(frequent))
     kept = f.when(c("rank") <= schema.CAUSES_MAX, c("cause")).otherwise(schema.OTHER_CAUSES)
     example = f.substring(f.max("newest")["error"], 1, schema.EXAMPLE_CHARACTERS_MAX)
     return (
-        ranked.groupBy(*where, kept.alias("cause"))
+        ranked.groupBy(*WHERE, kept.alias("cause"))
         .agg(_whole(f.sum("weight")).alias("count"), example.alias("example"))
         .select(*schema.OUTPUT["dead_letters"].names)
     )

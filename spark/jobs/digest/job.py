@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from spark import checks
+from spark.checks import TableCheck
 from spark.errors import SegmentMissing
 from spark.files import writable, write_whole
 from spark.jobs.digest import page, schema
@@ -16,12 +17,10 @@ from spark.results import ERROR
 from spark.tables import ALL, Dataset, Draft
 
 CHECKS = (
-    checks.TableCheck("topics.once", "topics", checks.UNIQUE, ("topic_id",), ERROR),
-    checks.TableCheck("keywords.once", "keywords", checks.UNIQUE, ("topic_id", "rank"), ERROR),
-    checks.TableCheck("keywords.score", "keywords", checks.RANGE, ("score",), ERROR, low=0),
-    checks.TableCheck(
-        "similar.cosine", "similar", checks.RANGE, ("similarity",), ERROR, low=0, high=1.000001
-    ),
+    TableCheck("topics.once", "topics", ERROR, unique=("topic_id",)),
+    TableCheck("keywords.once", "keywords", ERROR, unique=("topic_id", "rank")),
+    TableCheck("keywords.score", "keywords", ERROR, "score < 0"),
+    TableCheck("similar.cosine", "similar", ERROR, "similarity NOT BETWEEN 0 AND 1.000001"),
 )
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
 from spark import checks, segments, source, verification
+from spark.checks import TableCheck
 from spark.jobs.ingest import schema
 from spark.jobs.ingest import transforms as t
 from spark.locations import Location
@@ -28,25 +29,15 @@ FEW_MAX = 100_000  # events of the smaller tables that one task takes, without a
 EVENT = ("epoch", "event_id")
 WITH_DOUBT = {"quarantine": "rows.valid", "unknown_events": "events.known"}  # table: its check
 CHECKS = (
-    checks.TableCheck(
-        "messages.version", "messages", checks.RANGE, ("version",), ERROR, low=1
-    ),
-    checks.TableCheck(
-        "messages.event", "messages", checks.RANGE, ("event_id",), ERROR, low=1
-    ),
-    checks.TableCheck("messages.once", "messages", checks.UNIQUE, EVENT, ERROR),
-    checks.TableCheck("messages.sender", "messages", checks.NOT_NULL, ("sender",), WARN),
-    checks.TableCheck(
-        "messages.topic", "messages", checks.REFERENCE, ("topic_id",), WARN,
-        other=("topics", "topic_id"),
-    ),
-    checks.TableCheck("topics.once", "topics", checks.UNIQUE, EVENT, ERROR),
-    checks.TableCheck(
-        "topics.channel", "topics", checks.REFERENCE, ("channel_id",), WARN,
-        other=("channels", "channel_id"),
-    ),
-    checks.TableCheck("channels.once", "channels", checks.UNIQUE, EVENT, ERROR),
-)  # fmt: skip
+    TableCheck("messages.version", "messages", ERROR, "version < 1"),
+    TableCheck("messages.event", "messages", ERROR, "event_id < 1"),
+    TableCheck("messages.once", "messages", ERROR, unique=EVENT),
+    TableCheck("messages.sender", "messages", WARN, "sender IS NULL"),
+    TableCheck("messages.topic", "messages", WARN, refers=("topic_id", "topics")),
+    TableCheck("topics.once", "topics", ERROR, unique=EVENT),
+    TableCheck("topics.channel", "topics", WARN, refers=("channel_id", "channels")),
+    TableCheck("channels.once", "channels", ERROR, unique=EVENT),
+)
 
 
 def silver(out: Location) -> Dataset:
