@@ -17,10 +17,11 @@ def locked(folder: Path, busy: OutputBusy) -> Iterator[None]:
     with writable(folder):
         lock = (folder / ".lock").open("a")
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise busy from None
+        with writable(folder):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise busy from None
         yield
 
 

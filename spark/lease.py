@@ -1,6 +1,7 @@
-"""The right to write below a folder of object storage, for one process at a time.
+"""The right to write below a folder, for one process at a time.
 
-A process holds it as long as it writes its object again in time. Spark's commits in object storage
+In a directory it is a lock, which ends with its process. In object storage, a process holds it as
+long as it writes its object again in time. Spark's commits in object storage
 do not exclude each other between drivers; this does. An object that nobody wrote for LEASE_SECONDS,
 by the clock of the storage, belongs to a process that was killed, and is taken over. The
 storage accepts one of two that try.
@@ -10,16 +11,24 @@ import json
 import os
 import socket
 import threading
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
 from spark.errors import OutputBusy
-from spark.locations import ObjectPath
+from spark.files import locked
+from spark.locations import Location, ObjectPath, as_object
 
 LEASE_SECONDS = 60
 RENEWAL_SECONDS = 15.0
+
+
+def hold(folder: Location, busy: OutputBusy) -> "AbstractContextManager[Lease | None]":
+    """Hold the right to write. Raises `busy` if another process holds it, and OutputNotWritable or
+    OSError if it cannot be taken."""
+    there = as_object(folder)
+    return locked(folder, busy) if there is None else Lease(there / ".lock", busy)
 
 
 class Lease:

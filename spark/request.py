@@ -34,7 +34,7 @@ class JobRequest(NamedTuple):
     last_day: date | None = None
     options: Mapping[str, Any] = {}
     partitions: int | None = None  # of shuffles; None: by the bytes that a job reads
-    lease: Lease | None = None  # held on the output, in object storage
+    lease: Lease | None = None  # on the output, in object storage
 
     def commit(self, dataset: Dataset, draft: Draft, memory: dict[str, Any]) -> Version:
         """Publish the tables. Raises OutputBusy if another process may write to the output now."""

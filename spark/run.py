@@ -12,7 +12,6 @@ import re
 import sys
 import time
 import traceback
-from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +24,7 @@ from appliance import __version__
 from spark import errors, last_run, pull, results, secret
 from spark.files import writable
 from spark.jobs import JOBS, SKIP
-from spark.lease import Lease
+from spark.lease import hold
 from spark.locations import Location, as_object, location
 from spark.progress import ProgressReporter
 from spark.request import (
@@ -206,7 +205,7 @@ def work(flags: argparse.Namespace, run: last_run.RunRecord) -> None:
     if is_up_to_date(job, ask, segments):
         report = JobReport({}, [], None)
     else:
-        with hold(out) as held:
+        with hold(out, errors.OutputBusy(f"another job writes to {out}")) as held:
             report = with_spark(flags, ask._replace(lease=held), segments)
     if SKIP in job.arguments:
         more = [warning for warning in standing(job, ask) if warning not in report.results]
@@ -231,15 +230,6 @@ def standing(job: JobDefinition, ask: JobRequest) -> list[results.CheckResult]:
         job, ask = JOBS["ingest"], ask._replace(out=ask.source)
     warnings: list[results.CheckResult] = import_module(str(job.plan)).warnings(ask.out)
     return warnings
-
-
-def hold(out: Location) -> AbstractContextManager[Lease | None]:
-    """The right to write to object storage. Directories need none: commits to them exclude each
-    other. Raises OutputBusy if another process holds it."""
-    there = as_object(out)
-    if there is None:
-        return nullcontext()
-    return Lease(there / ".lock", errors.OutputBusy(f"another job writes to {out}"))
 
 
 def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Location | None]:

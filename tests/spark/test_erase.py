@@ -21,6 +21,7 @@ from spark.jobs.erase import transforms as t
 from spark.jobs.ingest import job as ingest
 from spark.jobs.ingest import schema
 from tests.spark.conftest import make_request
+from spark.lease import hold
 from tests.spark.log import Log, write_segment
 
 SECRET = "secret"
@@ -333,7 +334,7 @@ def test_unfinished_erasure_refuses_another_order(ask, spark, tmp_path, lake):
 
 
 def test_export_that_is_writing_is_not_disturbed(ask, spark, tmp_path, lake):
-    with swap.only_writer(tmp_path / "in/events"), pytest.raises(OutputBusy):
+    with hold(tmp_path / "in/events", OutputBusy("")), pytest.raises(OutputBusy):
         run(ask, tmp_path, senders=["ann"])
 
 

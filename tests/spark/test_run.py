@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from spark import run, segments, session
+from spark.errors import OutputBusy
 from spark.jobs import JOBS
 from spark.jobs.activity import plan
 from spark.jobs.ingest import job as ingest
+from spark.lease import hold
 from spark.locations import location
 from spark.request import JobRequest
 from tests.spark.log import Log
@@ -171,6 +173,14 @@ def test_every_job_has_three_files_and_help():
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert "--out" in help_run.stdout
+
+
+def test_second_job_in_a_directory_loses_with_a_sentence(export, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    with hold(tmp_path / "out", OutputBusy("")):
+        assert run.main(["ingest", "--in", f"{tmp_path}/in", "--out", f"{tmp_path}/out"]) == 16
+    assert f"another job writes to {tmp_path}/out" in capsys.readouterr().err
+    assert not (tmp_path / "out/silver").exists()
 
 
 def record(tmp_path, job="ingest"):

@@ -19,26 +19,23 @@ from spark.results import warn_of
 
 
 def run(ask: JobRequest) -> JobReport:
-    with plan.only_writer(ask):
-        catalogue = plan.read(ask.out)
-        plan.sweep(ask.out, catalogue)
-        pending = plan.pending(ask, catalogue)
-        if not any(log.segments for log in pending) and not catalogue["logs"]:
-            raise EmptyRange(f"no segments before {ask.options['before']}")
-        added: Counter[str] = Counter()
-        logs = {}
-        for each in pending:
-            with ask.progress.step(ask.spark, f"archive: {each.log}"):
-                logs[each.log] = _log(ask, each, catalogue, added)
-        results = [
-            warn_of(f"{log}.gaps", log, parts["gaps"]) for log, parts in sorted(logs.items())
-        ]
-        changed = any(catalogue["logs"].get(log) != parts for log, parts in logs.items())
-        if changed:
-            catalogue |= {"updated_at": iso(ask.now), "logs": catalogue["logs"] | logs}
-            ask.require_lease()
-            plan.write(ask.out, catalogue)
-        return JobReport(dict(added), results, ask.out if changed else None)
+    catalogue = plan.read(ask.out)
+    plan.sweep(ask.out, catalogue)
+    pending = plan.pending(ask, catalogue)
+    if not any(log.segments for log in pending) and not catalogue["logs"]:
+        raise EmptyRange(f"no segments before {ask.options['before']}")
+    added: Counter[str] = Counter()
+    logs = {}
+    for each in pending:
+        with ask.progress.step(ask.spark, f"archive: {each.log}"):
+            logs[each.log] = _log(ask, each, catalogue, added)
+    results = [warn_of(f"{log}.gaps", log, parts["gaps"]) for log, parts in sorted(logs.items())]
+    changed = any(catalogue["logs"].get(log) != parts for log, parts in logs.items())
+    if changed:
+        catalogue |= {"updated_at": iso(ask.now), "logs": catalogue["logs"] | logs}
+        ask.require_lease()
+        plan.write(ask.out, catalogue)
+    return JobReport(dict(added), results, ask.out if changed else None)
 
 
 def _log(

@@ -8,15 +8,14 @@ are removed by the next run, when nobody reads them any more.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any, NamedTuple
 
 from appliance.shared.exported_logs import LOGS
 from spark import segments
-from spark.errors import OutputBusy, SegmentTorn
-from spark.files import locked, remove_folder, writable, write_whole
+from spark.errors import SegmentTorn
+from spark.files import remove_folder, writable, write_whole
 from spark.jobs.delivery.plan import day_of
 from spark.locations import Location, location
 from spark.request import JobRequest
@@ -52,18 +51,6 @@ def read(out: Location) -> Entry:
     if not isinstance(catalogue.get("logs"), dict):
         raise SegmentTorn(f"{path} is truncated or malformed")
     return catalogue
-
-
-@contextmanager
-def only_writer(ask: JobRequest) -> Iterator[None]:
-    """Lock the archive, unless the request has a lease, and remove what a killed run left."""
-    out, busy = ask.out, OutputBusy(f"another job is writing to {ask.out}")
-    with writable(out):
-        out.mkdir(parents=True, exist_ok=True)
-    with nullcontext() if ask.lease else locked(out, busy):
-        for left in out.glob(".draft-*"):
-            remove_folder(left)
-        yield
 
 
 def write(out: Location, catalogue: Entry) -> None:
@@ -151,6 +138,8 @@ def publish(path: Location, out: Location, log: str, entry: Entry) -> Entry:
 
 def sweep(out: Location, catalogue: Entry) -> None:
     """Remove files of days that were written again, and of runs that were killed."""
+    for left in out.glob(".draft-*"):
+        remove_folder(left)
     listed = {file["file"] for log in catalogue["logs"] for file in part(catalogue, log, "files")}
     for log in LOGS:
         for path in (out / log).glob("year=*/month=*/*.parquet"):

@@ -6,11 +6,11 @@ without effect if it was done before, so a killed run is run again with the same
 
 from pyspark.sql import DataFrame
 
-from spark.errors import Usage
+from spark.errors import OutputBusy, Usage
 from spark.jobs.erase import bronze, certificate, lake, order, swap
 from spark.jobs.erase import transforms as t
 from spark.jobs.erase.order import ErasureOrder
-from spark.lease import Lease
+from spark.lease import Lease, hold
 from spark.locations import Location
 from spark.request import JobReport, JobRequest
 from spark.segments import EVENTS
@@ -28,7 +28,8 @@ def run(ask: JobRequest) -> JobReport:
     asked = order.read(options["order"])
     if options.get("dry-run"):
         return _dry_run(ask, asked, folder)
-    with swap.only_writer(folder) as lease:
+    # In a directory this is the lock of the exporter, which only adds to a bucket.
+    with hold(folder, OutputBusy(f"an export or an erasure is writing to {ask.source}")) as lease:
         return _erase(ask, asked, folder, lease)
 
 

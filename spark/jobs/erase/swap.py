@@ -9,15 +9,13 @@ hash.
 """
 
 import json
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from spark import segments
 from spark.errors import OutputBusy, SegmentTorn
-from spark.files import locked, sync_folder, writable, write_whole
+from spark.files import sync_folder, writable, write_whole
 from spark.jobs.erase.rewrite import TEMPORARY, temporary
-from spark.lease import Lease
-from spark.locations import Location, as_object
+from spark.locations import Location
 
 PLAN = f"{TEMPORARY}plan.json"
 
@@ -47,15 +45,6 @@ class ErasePlan(NamedTuple):
         changes = {change.file: change for change in (*former.changes, *self.changes)}
         names = {*former.snapshots, *self.snapshots}
         return ErasePlan(self.order, tuple(changes.values()), tuple(sorted(names)))
-
-
-def only_writer(folder: Location) -> AbstractContextManager[Lease | None]:
-    """Lock the segments: in a directory as the exporter does, which only adds to a bucket."""
-    busy = OutputBusy(
-        f"an export or an erasure is writing to {folder.parent}", "run it again when that is done"
-    )
-    there = as_object(folder)
-    return locked(folder, busy) if there is None else Lease(there / ".lock", busy)
 
 
 def recover(folder: Location, order: str, at: str) -> ErasePlan | None:
