@@ -16,11 +16,13 @@ def read(
     segments: Sequence[SegmentFile],
     kind: str = EVENTS,
     added: Mapping[str, Sequence[str]] | None = None,
+    more_columns: Sequence[str] = (),
 ) -> DataFrame:
     """The events of these segments of one log, with the columns of its schema in any format.
 
-    added  columns beyond the schema, by the name of the segment; they become fields of the
-           payload: `"column.NAME"`, as text
+    added         columns beyond the schema, by the name of the segment; they become fields of the
+                  payload: `"column.NAME"`, as text
+    more_columns  of the files, such as `_metadata.file_path`
     """
     schema, more = schemas.segments(kind), added or {}
     plain = [segment for segment in segments if not more.get(segment.name)]
@@ -38,7 +40,8 @@ def read(
             frames.append(_with_columns_as_fields(spark, segment, schema, names))
     if not frames:
         return spark.createDataFrame([], schema)
-    return reduce(DataFrame.unionByName, [frame.select(*schema.names) for frame in frames])
+    columns = (*schema.names, *more_columns)
+    return reduce(DataFrame.unionByName, [frame.select(*columns) for frame in frames])
 
 
 def _with_columns_as_fields(

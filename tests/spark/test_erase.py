@@ -7,12 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark import segments
+from spark import segments, source
 from spark.errors import ChecksFailed, OutputBusy, Usage, WrongHash
 from spark.jobs.activity import job as activity
 from spark.jobs.erase import bronze, job, order, payload, rewrite, swap
@@ -20,9 +21,10 @@ from spark.jobs.erase import schema as erase
 from spark.jobs.erase import transforms as t
 from spark.jobs.ingest import job as ingest
 from spark.jobs.ingest import schema
-from tests.spark.conftest import make_request
 from spark.lease import hold
+from tests.spark.conftest import make_request
 from tests.spark.log import Log, write_segment
+from tests.spark.test_ingest_segments import rewrite as add_columns
 
 SECRET = "secret"
 
@@ -191,7 +193,8 @@ def test_order_selects(spark, tmp_path, selects, senders):
         if name in selects:
             selects = {name: [text.format(numbers[name]) for text in selects[name]]}
     asked = order.parse(json.dumps({"schema_version": 1, **selects}).encode())
-    facts = t.facts_in_log(bronze.read(spark, bronze.every(tmp_path / "in/events")))
+    held = bronze.every(tmp_path / "in/events").values()
+    facts = t.facts_in_log(source.read(spark, list(held)))
     known = spark.createDataFrame([], erase.SELECTED)
     rows = t.select(facts, asked, known).where("kind = 'message'").collect()
     named = {each["id"]: each["sender"] for each in log.tables["messages"].values()}
@@ -303,7 +306,7 @@ def test_new_file_has_the_row_groups_and_columns_of_the_segment(segment):
     mine = [row for row in rows if row["entity_id"] == entity]
     assert made["changed"] == len(mine) > 1
     for row in mine:
-        row["data_json"] = "{}"
+        row |= {"data_json": "{}", "more": None}
     assert after.read().to_pylist() == rows
 
 
@@ -350,6 +353,27 @@ def test_json_lines_and_replaced_segments_are_erased_too(ask, spark, tmp_path):
     assert with_secret(tmp_path / "in") == []
     for each in bronze.every(tmp_path / "in/events").values():
         segments.verify(each)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_added_column_is_erased_too(ask, spark, tmp_path, kind):
+    """With the payload, and alone, as a program leaves it that erases only payloads."""
+    log, message = conversation()
+    log.export(tmp_path / "in", kind=kind)
+    mine = [row for row in log.rows if row["entity_id"] == message or SECRET in row["data_json"]]
+    others = [row for row in log.rows if row not in mine]
+    for row in log.rows:
+        row["note"] = f"note {row['event_id']:04d}"
+    for _ in ("with the payload", "alone"):
+        add_columns(tmp_path / "in", log, kind, note=pa.string())
+        ingest.run(ask())
+        made = read_certificate(run(ask, tmp_path, messages=[message]))
+        assert sum(change["changed"] for change in made["segments"]) == len(mine)
+        exported, tables = (" ".join(texts(tmp_path / name).values()) for name in ("in", "out"))
+        assert [row["note"] for row in mine if row["note"] in exported + tables] == []
+        assert [row["note"] for row in others if row["note"] not in exported] == []
+        for row in mine:
+            row["data_json"] = payload.erase(row["name"], row["data_json"], [], None)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
 
-from spark import schemas, segments
+from spark import segments, source, verification
 from spark.errors import ChecksFailed, SegmentTorn, WrongHash
 from spark.files import remove_folder, writable
 from spark.jobs.erase import payload, schema
@@ -19,6 +18,7 @@ from spark.jobs.erase.order import ErasureOrder
 from spark.jobs.erase.rewrite import rewrite
 from spark.jobs.erase.swap import SegmentChange
 from spark.locations import Location, location
+from spark.request import JobRequest
 from spark.segments import MANIFEST, SegmentFile
 
 READERS = {"parquet": "parquet", "jsonl": "json"}  # formats by the ends of names
@@ -33,37 +33,29 @@ def every(folder: Location) -> dict[str, SegmentFile]:
     return named
 
 
-def read(spark: SparkSession, held: dict[str, SegmentFile]) -> DataFrame:
-    return _load(spark, schemas.segments(), [segment.path for segment in held.values()])
-
-
-def _load(spark: SparkSession, columns: StructType | str, paths: list[Location]) -> DataFrame:
-    """The rows of these files, and `file_path`."""
-    frames = [spark.createDataFrame([], columns).withColumn("file_path", f.lit(""))]
-    for end, reader in READERS.items():
-        some = [str(path) for path in paths if path.name.endswith(end)]
-        if some:
-            rows = spark.read.schema(columns).format(reader).load(some)
-            frames.append(rows.select("*", "_metadata.file_path"))
-    return reduce(DataFrame.unionByName, frames)
-
-
 def with_content(
-    spark: SparkSession, held: dict[str, SegmentFile], chosen: DataFrame, order: ErasureOrder
+    ask: JobRequest, held: dict[str, SegmentFile], chosen: DataFrame, order: ErasureOrder
 ) -> DataFrame:
-    """A row for each event that has content of the selection: `file_path` and `entity_id`."""
-    events = t.of(read(spark, held), chosen, "entity_id")
+    """A row for each event that has content of the selection: `file_path` and `entity_id`. Verifies
+    all segments, which shows what columns they have beyond the schema."""
+    every_one = list(held.values())
+    facts = verification.verify(ask, every_one)
+    if not held:
+        return ask.spark.createDataFrame([], "file_path string, entity_id string")
+    added = {name: fact.added for name, fact in facts.items()}
+    rows = source.read(ask.spark, every_one, added=added, more_columns=["_metadata.file_path"])
+    events = t.of(rows, chosen, "entity_id")
     is_erased = t.erase_event(order).eqNullSafe(f.col("data_json"))
     return events.where(~is_erased).select("file_path", "entity_id")
 
 
 def stage(
-    spark: SparkSession, folder: Location, held: dict[str, SegmentFile], chosen: DataFrame,
+    ask: JobRequest, folder: Location, held: dict[str, SegmentFile], chosen: DataFrame,
     order: ErasureOrder,
 ) -> tuple[SegmentChange, ...]:  # fmt: skip
     """Write new files beside the segments with content, on the executors."""
     erase = partial(payload.erase, senders=order.senders, becomes=order.sender_becomes)
-    grouped = with_content(spark, held, chosen, order).groupBy("file_path")
+    grouped = with_content(ask, held, chosen, order).groupBy("file_path")
     rows = grouped.applyInArrow(lambda events: _rewrite(events, erase), schema.REWRITTEN)
     changes = []
     for row in sorted(rows.collect()):
@@ -90,24 +82,29 @@ def _rewrite(events: Any, erase: Any) -> Any:
 # -- snapshots ---------------------------------------------------------------------------
 
 
-def snapshots_with(spark: SparkSession, source: Location, chosen: DataFrame) -> tuple[str, ...]:
+def snapshots_with(spark: SparkSession, exported: Location, chosen: DataFrame) -> tuple[str, ...]:
     """The names of snapshots with something of the selection."""
     files = []
-    for manifest in source.glob("snapshot/[!.]*/manifest.json"):
+    for manifest in exported.glob("snapshot/[!.]*/manifest.json"):
         try:
             tables = json.loads(manifest.read_bytes())["files"]
             files += [manifest.parent / tables[name]["file"] for name in schema.SNAPSHOT_TABLES]
         except (OSError, ValueError, KeyError, TypeError):
             raise SegmentTorn(f"{manifest} is truncated or malformed") from None
+    frames = [spark.createDataFrame([], f"{schema.SNAPSHOT_IDS}, file_path string")]
+    for end, reader in READERS.items():
+        if some := [str(path) for path in files if path.name.endswith(end)]:
+            rows = spark.read.schema(schema.SNAPSHOT_IDS).format(reader).load(some)
+            frames.append(rows.select("*", "_metadata.file_path"))
     ids = f.explode(f.array("id", "message_id", "source_message_id")).alias("id")
-    rows = _load(spark, schema.SNAPSHOT_IDS, files).select("file_path", ids)
+    rows = reduce(DataFrame.unionByName, frames).select("file_path", ids)
     mine = t.of(rows, chosen, "id").select("file_path").distinct().collect()
     return tuple(sorted({location(row["file_path"]).parent.name for row in mine}))
 
 
-def remove_snapshots(source: Location, names: Iterable[str]) -> None:
+def remove_snapshots(exported: Location, names: Iterable[str]) -> None:
     """The manifest first: without it, readers see no snapshot."""
-    for folder in (source / "snapshot" / name for name in names):
+    for folder in (exported / "snapshot" / name for name in names):
         with writable(folder):
             (folder / "manifest.json").unlink(missing_ok=True)
             remove_folder(folder)

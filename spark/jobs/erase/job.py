@@ -6,6 +6,7 @@ without effect if it was done before, so a killed run is run again with the same
 
 from pyspark.sql import DataFrame
 
+from spark import source
 from spark.errors import OutputBusy, Usage
 from spark.jobs.erase import bronze, certificate, lake, order, swap
 from spark.jobs.erase import transforms as t
@@ -35,7 +36,7 @@ def run(ask: JobRequest) -> JobReport:
 
 def _dry_run(ask: JobRequest, asked: ErasureOrder, folder: Location) -> JobReport:
     chosen = _select(ask, asked, folder).persist()
-    rows = bronze.with_content(ask.spark, bronze.every(folder), chosen, asked)
+    rows = bronze.with_content(ask, bronze.every(folder), chosen, asked)
     files = [row["count"] for row in rows.groupBy("file_path").count().collect()]
     snapshots = bronze.snapshots_with(ask.spark, ask.source, chosen)
     counts = certificate.count(chosen)
@@ -53,7 +54,7 @@ def _erase(
     with ask.progress.step(spark, "erase: selecting"):
         chosen = certificate.remember(ask, work, _select(ask, asked, folder)).persist()
     with ask.progress.step(spark, "erase: writing segments"):
-        changes = bronze.stage(spark, folder, bronze.every(folder), chosen, asked)
+        changes = bronze.stage(ask, folder, bronze.every(folder), chosen, asked)
         snapshots = bronze.snapshots_with(spark, ask.source, chosen)
         plan = swap.ErasePlan(asked.sha256, changes, snapshots).after(former)
     with ask.progress.step(spark, "erase: replacing segments"):
@@ -81,7 +82,7 @@ def _erase(
 
 def _select(ask: JobRequest, asked: ErasureOrder, folder: Location) -> DataFrame:
     """What the order selects in the log and in silver, and what former runs selected."""
-    facts = t.facts_in_log(bronze.read(ask.spark, bronze.every(folder)))
+    facts = t.facts_in_log(source.read(ask.spark, list(bronze.every(folder).values())))
     in_silver = lake.facts(ask)
     if in_silver is not None:
         facts = facts.unionByName(in_silver, allowMissingColumns=True)

@@ -1,7 +1,8 @@
 """Writes a segment again with some payloads erased. Runs on executors.
 
 The new file is beside the segment under a temporary name, complete and synced. It has the rows,
-the order, the row groups and the columns of the segment.
+the order, the row groups and the columns of the segment. A column that the schema does not have may
+be content, so it becomes null in rows that are erased.
 """
 
 import hashlib
@@ -12,12 +13,15 @@ from importlib import import_module
 from tempfile import TemporaryFile
 from typing import Any
 
+from spark import schemas
 from spark.errors import ChecksFailed
 from spark.files import sync_folder
 from spark.locations import Location, location
+from spark.segments import EVENTS
 
 TEMPORARY = ".erase-"
 TEXT = "data_json"
+PROMISED = frozenset(column["name"] for column in schemas.load(f"{EVENTS}-1")["columns"])
 Erase = Callable[[str, str], str]  # name and data_json → data_json
 
 
@@ -45,41 +49,53 @@ def rewrite(url: str, entity_ids: Collection[str], erase: Erase) -> dict[str, An
 
 
 def _write_parquet(segment: Any, made: Any, entity_ids: Collection[str], erase: Erase) -> int:
-    parquet = import_module("pyarrow.parquet")
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     before, changed = parquet.ParquetFile(segment), 0
+    fields = before.schema_arrow
+    fields = arrow.schema(
+        [each if each.name in PROMISED else each.with_nullable(True) for each in fields],
+        fields.metadata,
+    )
     groups = range(before.num_row_groups)
-    with parquet.ParquetWriter(made, before.schema_arrow, compression="zstd") as writer:
+    with parquet.ParquetWriter(made, fields, compression="zstd") as writer:
         for index in groups:
-            table, count = _erase_group(before.read_row_group(index), entity_ids, erase)
+            table = _erase_group(before.read_row_group(index).cast(fields), entity_ids, erase)
             writer.write_table(table, row_group_size=max(table.num_rows, 1))
-            changed += count
     after = parquet.ParquetFile(made)
     for index in groups:
-        _require_same(before.read_row_group(index), after.read_row_group(index), entity_ids)
+        former = before.read_row_group(index).cast(fields)
+        changed += _count_changed(former, after.read_row_group(index), entity_ids)
     return changed
 
 
-def _erase_group(table: Any, entity_ids: Collection[str], erase: Erase) -> tuple[Any, int]:
+def _erase_group(table: Any, entity_ids: Collection[str], erase: Erase) -> Any:
+    arrow = import_module("pyarrow")
+    mine = [entity_id in entity_ids for entity_id in table.column("entity_id").to_pylist()]
     names, texts = table.column("name").to_pylist(), table.column(TEXT).to_pylist()
-    entities = table.column("entity_id").to_pylist()
     made = [
-        erase(name, text) if entity_id in entity_ids else text
-        for entity_id, name, text in zip(entities, names, texts, strict=True)
+        erase(name, text) if chosen else text
+        for chosen, name, text in zip(mine, names, texts, strict=True)
     ]
-    changed = sum(old != new for old, new in zip(texts, made, strict=True))
-    at = table.schema.get_field_index(TEXT)
-    field = table.schema.field(at)
-    return table.set_column(at, field, import_module("pyarrow").array(made, field.type)), changed
+    others = [None if chosen else row for row, chosen in enumerate(mine)]
+    for at, field in enumerate(table.schema):
+        if field.name == TEXT:
+            table = table.set_column(at, field, arrow.array(made, field.type))
+        elif field.name not in PROMISED:
+            empty = table.column(at).take(arrow.array(others, arrow.int64()))
+            table = table.set_column(at, field, empty)
+    return table
 
 
-def _require_same(before: Any, after: Any, entity_ids: Collection[str]) -> None:
-    """Compare all that must stay. Raises ChecksFailed."""
-    entities = before.column("entity_id").to_pylist()
-    others = [entity_id not in entity_ids for entity_id in entities]
-    kept = [name for name in before.column_names if name != TEXT]
+def _count_changed(before: Any, after: Any, entity_ids: Collection[str]) -> int:
+    """How many rows were erased. Compares all that must stay, and raises ChecksFailed."""
+    mine = [entity_id in entity_ids for entity_id in before.column("entity_id").to_pylist()]
+    others = [not chosen for chosen in mine]
+    kept = [name for name in before.column_names if name in PROMISED and name != TEXT]
     is_same = before.select(kept).equals(after.select(kept))
     if not is_same or not before.filter(others).equals(after.filter(others)):
         raise ChecksFailed("other rows of a segment would change; nothing was replaced")
+    both = zip(before.filter(mine).to_pylist(), after.filter(mine).to_pylist(), strict=True)
+    return sum(old != new for old, new in both)
 
 
 def _write_lines(segment: Any, made: Any, entity_ids: Collection[str], erase: Erase) -> int:
@@ -90,10 +106,11 @@ def _write_lines(segment: Any, made: Any, entity_ids: Collection[str], erase: Er
         except ValueError:  # ingest puts it into the quarantine
             row = None
         if isinstance(row, dict) and row.get("entity_id") in entity_ids:
-            text = erase(row.get("name", ""), row.get(TEXT, ""))
-            if text != row.get(TEXT):
+            erased = {name: row[name] if name in PROMISED else None for name in row}
+            erased[TEXT] = erase(row.get("name", ""), row.get(TEXT, ""))
+            if erased != row:
                 changed += 1
-                row[TEXT] = text
-                line = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+                text = json.dumps(erased, ensure_ascii=False, separators=(",", ":"))
+                line = text.encode() + b"\n"
         made.write(line)
     return changed
