@@ -77,24 +77,22 @@ class JobArgument(NamedTuple):
 
 
 class JobDefinition(NamedTuple):
-    """A job by the names of its modules, so that `--help`, and a run with nothing to do, start
-    without Spark.
+    """A job as the command line needs it, so that `--help`, and a run with nothing to do,
+    start without Spark. Its module `job` has `run(JobRequest) -> JobReport`.
 
-    module    has `run(JobRequest) -> JobReport`
-    plan      has `up_to_date(JobRequest) -> bool`, and does not import Spark
-              (JobRequest.spark is None); None if the job always has something to do
     needs     BRONZE (segments) or SILVER (tables; segments are ingested first)
     has_days  whether `--from` and `--to` exist
     snapshot  the job also reads a snapshot
+    has_plan  whether a module `plan`, which does not import Spark, has `up_to_date(JobRequest)`;
+              otherwise the job always has something to do
     logs      the logs whose segments it reads, by the names of their folders
     """
 
-    module: str
     about: str
     needs: str
     has_days: bool = False
     snapshot: bool = False
-    plan: str | None = None
+    has_plan: bool = False
     arguments: tuple[JobArgument, ...] = ()
     logs: tuple[str, ...] = ("events",)
 

@@ -167,9 +167,6 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
     engine.add_argument("--remote", metavar="URL", help="Spark Connect server: sc://HOST:15002")
     engine.add_argument("--remote-token-file", metavar="FILE", help="file with its token")
     engine.add_argument(
-        "--executor-memory", metavar="SIZE", help="heap of each executor of a cluster (default: 1g)"
-    )
-    engine.add_argument(
         "--partitions", type=int, help="partitions of a shuffle (default: by the bytes to read)"
     )
     engine.add_argument(
@@ -202,13 +199,13 @@ def work(flags: argparse.Namespace, run: last_run.RunRecord) -> None:
         flags.partitions,
     )  # fmt: skip
     ask, segments = tables_of(job, ask)
-    if is_up_to_date(job, ask, segments):
+    if is_up_to_date(flags.job, ask, segments):
         report = JobReport({}, [], None)
     else:
         with hold(out, errors.OutputBusy(f"another job writes to {out}")) as held:
             report = with_spark(flags, ask._replace(lease=held), segments)
     if SKIP in job.arguments:
-        more = [warning for warning in standing(job, ask) if warning not in report.results]
+        more = [warning for warning in standing(flags.job, ask) if warning not in report.results]
         report = report._replace(results=[*report.results, *more])
     run.counts = report.counts
     run.outcome = last_run.NOTHING_NEW if report.path is None else last_run.OK
@@ -224,11 +221,11 @@ def work(flags: argparse.Namespace, run: last_run.RunRecord) -> None:
         )
 
 
-def standing(job: JobDefinition, ask: JobRequest) -> list[results.CheckResult]:
+def standing(name: str, ask: JobRequest) -> list[results.CheckResult]:
     """The warnings of the newest run that read segments: that of ingest for jobs on its tables."""
-    if job.needs == SILVER:
-        job, ask = JOBS["ingest"], ask._replace(out=ask.source)
-    warnings: list[results.CheckResult] = import_module(str(job.plan)).warnings(ask.out)
+    if JOBS[name].needs == SILVER:
+        name, ask = "ingest", ask._replace(out=ask.source)
+    warnings: list[results.CheckResult] = load(name, "plan").warnings(ask.out)
     return warnings
 
 
@@ -242,14 +239,13 @@ def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Location
     return ask._replace(source=ask.out), segments
 
 
-def is_up_to_date(job: JobDefinition, ask: JobRequest, segments: Location | None) -> bool:
+def is_up_to_date(name: str, ask: JobRequest, segments: Location | None) -> bool:
     """Whether neither ingest nor the job has anything to do, decided without Spark."""
-    if job.plan is None:
+    if not JOBS[name].has_plan:
         return False
-    ingested = segments is None or import_module("spark.jobs.ingest.plan").up_to_date(
-        ask._replace(source=segments)
-    )
-    return bool(ingested and import_module(job.plan).up_to_date(ask))
+    if segments and not load("ingest", "plan").up_to_date(ask._replace(source=segments)):
+        return False
+    return bool(load(name, "plan").up_to_date(ask))
 
 
 def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Location | None) -> JobReport:
@@ -258,7 +254,7 @@ def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Location | 
 
     engine = session.EngineSettings(
         flags.master, flags.driver_memory, flags.event_log, tuple(flags.conf),
-        "WARN" if flags.verbose else "FATAL", flags.executor_memory, flags.remote,
+        "WARN" if flags.verbose else "FATAL", flags.remote,
         flags.remote_token_file,
     )  # fmt: skip
     ask.progress.say(f"{flags.job}: starting Spark {flags.master or flags.remote or 'here'}")
@@ -267,17 +263,17 @@ def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Location | 
         if flags.remote or not ask.spark.sparkContext.master.startswith("local"):
             probe.require(ask.spark, segments or ask.source, ask.out)
         if segments is not None:
-            run_module("ingest").run(ask._replace(source=segments))
+            load("ingest").run(ask._replace(source=segments))
             if not (ask.out / "silver" / "runs").exists():
                 raise errors.EmptyRange(f"{segments} contains no events yet")
-        report: JobReport = run_module(flags.job).run(ask)
+        report: JobReport = load(flags.job).run(ask)
     finally:
         ask.spark.stop()
     return report
 
 
-def run_module(name: str) -> Any:
-    return import_module(JOBS[name].module)
+def load(name: str, module: str = "job") -> Any:
+    return import_module(f"spark.jobs.{name}.{module}")
 
 
 def refuse_nonsense(flags: argparse.Namespace) -> None:
@@ -318,8 +314,6 @@ def bring(
         if flags.out is None and not (source / "silver" / "runs").exists():
             raise errors.Usage(f"{source} contains no tables yet: set a directory with --out")
     else:
-        with writable(out):
-            out.mkdir(parents=True, exist_ok=True)
         source = out / "bronze"
         token = secret.read(flags.token_file, secret.TOKEN_HINT)
         count = pull.pull(flags.source, token, source, job.logs)

@@ -49,7 +49,6 @@ class EngineSettings(NamedTuple):
     event_log: str | None = None
     conf: tuple[str, ...] = ()
     log_level: str = "FATAL"  # failures are raised as exceptions and reported once
-    executor_memory: str | None = None  # heap of a cluster's executors; None: 1g
     remote: str | None = None  # a Spark Connect server, which has settings of its own
     remote_token_file: str | None = None  # file with that server's token
 
@@ -114,7 +113,7 @@ def settings(engine: EngineSettings) -> dict[str, str]:
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": log.as_uri(),
         }
-    if executor_memory := engine.executor_memory or os.environ.get("SPARK_EXECUTOR_MEMORY"):
+    if executor_memory := os.environ.get("SPARK_EXECUTOR_MEMORY"):
         chosen["spark.executor.memory"] = executor_memory
     if (master(engine) or "").startswith("spark://"):
         chosen |= authentication(os.environ.get(SECRET_FILE))

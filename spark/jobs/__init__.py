@@ -13,32 +13,28 @@ SKIP = JobArgument(
 )
 JOBS = {
     "ingest": JobDefinition(
-        "spark.jobs.ingest.job",
         "ingest segments into typed tables with history (silver)",
         BRONZE,
-        plan="spark.jobs.ingest.plan",
+        has_plan=True,
         arguments=(SKIP,),
     ),
     "activity": JobDefinition(
-        "spark.jobs.activity.job",
         "activity by day, channel, topic and sender (gold)",
         SILVER,
         has_days=True,
-        plan="spark.jobs.activity.plan",
+        has_plan=True,
         arguments=(SKIP,),
     ),
     "audit": JobDefinition(
-        "spark.jobs.audit.job",
         "compare the log with a snapshot of the tables",
         BRONZE,
         snapshot=True,
     ),
     "delivery": JobDefinition(
-        "spark.jobs.delivery.job",
         "latency, attempts and dead letters of outbox, broker, courier and runs by day (gold)",
         BRONZE,
         has_days=True,
-        plan="spark.jobs.delivery.plan",
+        has_plan=True,
         logs=delivery.LOGS,
         arguments=(
             SKIP,
@@ -52,10 +48,9 @@ JOBS = {
         ),
     ),
     "archive": JobDefinition(
-        "spark.jobs.archive.job",
         "copy old segments of all logs to an archive with a catalogue",
         BRONZE,
-        plan="spark.jobs.archive.plan",
+        has_plan=True,
         logs=LOGS,
         arguments=(
             JobArgument(
@@ -68,7 +63,6 @@ JOBS = {
         ),
     ),
     "erase": JobDefinition(
-        "spark.jobs.erase.job",
         "take message contents out of segments and tables, with a certificate",
         BRONZE,
         arguments=(
@@ -80,10 +74,9 @@ JOBS = {
         ),
     ),
     "digest": JobDefinition(
-        "spark.jobs.digest.job",
         "keywords of topics, similar topics, and who answers whom (gold)",
         SILVER,
-        plan="spark.jobs.digest.plan",
+        has_plan=True,
         arguments=(SKIP,),
     ),
 }
