@@ -22,7 +22,8 @@ from ops.release_errors import FAILED, NOT_READY, USAGE, ReleaseError
 ROOT = Path(__file__).resolve().parents[1]
 GIT_SECONDS_MAX = 60
 IMAGE_SECONDS_MAX = 3600
-IMAGES = {"agentlip": [], "agentlip-export": ["--export"], "agentlip-spark": ["--spark"]}
+VARIANTS = ("export", "spark", "spark-s3")
+IMAGES = {"agentlip": [], **{f"agentlip-{name}": [f"--{name}"] for name in VARIANTS}}
 """Each image's name, and what selects it in ops/image."""
 Answer = dict[str, Any]
 

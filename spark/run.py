@@ -48,6 +48,7 @@ TRANSLATED: tuple[tuple[str, type[errors.JobError], str], ...] = (
     ("Could not read footer", errors.SegmentTorn, "a segment is not a Parquet file"),
     ("CANNOT_READ_FILE", errors.SegmentTorn, "a segment cannot be read in its format"),
     ("FAILED_READ_FILE", errors.SegmentTorn, "a segment cannot be read in its format"),
+    ("S3AFileSystem not found", errors.StorageUnreachable, "the image is not agentlip-spark-s3"),
     ("Connection refused", errors.EngineUnreachable, "the engine does not respond"),
     ("All masters are unresponsive", errors.EngineUnreachable, "the master does not respond"),
 )

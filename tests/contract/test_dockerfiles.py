@@ -45,7 +45,7 @@ def test_the_classic_builder_understands_it(file):
 
 
 def test_both_architectures_are_built_of_every_image():
-    for name in ["appliance", "appliance-export", "spark"]:
+    for name in ["appliance", "appliance-export", "spark", "spark-s3"]:
         target = BAKE["every"] | BAKE[name]
         assert target["inherits"] == ["every"]
         assert target["platforms"] == ["linux/amd64", "linux/arm64"]

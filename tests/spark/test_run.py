@@ -175,6 +175,12 @@ def test_every_job_has_three_files_and_help():
         assert "--out" in help_run.stdout
 
 
+def test_image_without_object_storage_is_named():
+    words = "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
+    error = run.translate(RuntimeError(f"java.lang.ClassNotFoundException: {words}"))
+    assert (error.exit_code, "agentlip-spark-s3" in error.message) == (20, True)
+
+
 def test_second_job_in_a_directory_loses_with_a_sentence(export, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     with hold(tmp_path / "out", OutputBusy("")):

@@ -92,6 +92,12 @@ def spark_image(engine: docker.DockerClient) -> str:
     return build("--spark", f"agentlip-spark:test-{CHECKOUT}", **ADDRESSES)
 
 
+@pytest.fixture(scope="session")
+def spark_storage_image(engine: docker.DockerClient) -> str:
+    """The Spark jobs with object storage."""
+    return build("--spark-s3", f"agentlip-spark-s3:test-{CHECKOUT}", **ADDRESSES)
+
+
 @pytest.fixture
 def jobs(engine: docker.DockerClient, spark_image: str, tmp_path: Path) -> Iterator[Jobs]:
     made = Jobs(engine, spark_image, tmp_path)

@@ -147,10 +147,12 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(
-    engine: docker.DockerClient, spark_image: str, tmp_path_factory: pytest.TempPathFactory
+    engine: docker.DockerClient,
+    spark_storage_image: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cluster]:
     """One for all tests, which have the same segments and a lake each."""
-    made = Cluster(engine, spark_image, tmp_path_factory.mktemp("cluster"))
+    made = Cluster(engine, spark_storage_image, tmp_path_factory.mktemp("cluster"))
     try:
         made.start()
         made.upload(export(tmp_path_factory.mktemp("export")))
