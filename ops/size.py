@@ -26,8 +26,8 @@ BUDGETS = {
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
-    "hub": 6_470, "spark": 4_840, "kernel": 3_410, "backup": 4_440,
-    "courier": 4_390, "export": 3_410, "broker": 3_530, "sdk": 2_890, "outbox": 3_090,
+    "hub": 6_470, "spark": 4_790, "kernel": 3_410, "backup": 4_440,
+    "courier": 4_380, "export": 3_410, "broker": 3_530, "sdk": 2_890, "outbox": 3_090,
     "web": 3_190, "workspace, recovery, upgrade": 2_750,
     OTHER: 10_420, "tests": 71_800,
 }  # fmt: skip
