@@ -11,7 +11,7 @@ from uuid import uuid4
 import docker
 import pytest
 
-from ops import sbom
+from ops import licences
 from tests.support.until import until
 from tests.system.box import Box
 from tests.system.checkout import LABELS
@@ -179,9 +179,9 @@ def test_image_is_below_its_limit_and_has_only_listed_licences(
     )
     assert size < IMAGE_BYTES_MAX
     assert 1_000_000 < with_storage - size < STORAGE_BYTES_MAX
-    packages = sbom.packages(spark_image)
-    assert [each for each in packages if not sbom.allowed(each["licence"])] == []
-    assert {(each["name"], each["licence"]) for each in packages} == sbom.list_packages("spark")
+    packages = licences.packages(spark_image)
+    assert [each for each in packages if not licences.allowed(each["licence"])] == []
+    assert {(each["name"], each["licence"]) for each in packages} == licences.list_packages("spark")
 
 
 def test_job_takes_its_classes_from_the_archive(jobs: Jobs) -> None:

@@ -14,7 +14,7 @@ FLOODS = {
     "fragments": frame(CONT, b"", fin=False),
 }
 PATHS = ("/broker/v1/link", "/ws", "/v1/publish", "/v1/subscribe", "/v1/live")
-QUERIES = {"/v1/subscribe": "?stream=flooded/a", "/v1/live": "?view=inflight"}
+QUERIES = {"/v1/subscribe": "?stream=flooded/a", "/v1/live": "?view=latestPerAgent"}
 REASON = "more than 20 control frames and short fragments a second"
 FLOODERS = 8
 FLOOD_BYTES_MAX = 30_000_000

@@ -4,7 +4,6 @@ them, and a real HTTP server at the other end."""
 import io
 import json
 
-import msgspec
 import pytest
 from standardwebhooks import Webhook
 
@@ -201,14 +200,10 @@ def test_events_wait_in_the_log_while_the_outbox_refuses(fixture, monkeypatch):
     webhook_id, _ = fixture.made()
     number = fixture.post()
     settings = fixture.out.service.settings
-    for name, value in (
-        ("settings", msgspec.structs.replace(settings, enabled=False)),
-        ("_in_flight", 64),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(fixture.out.service, name, value)
-            assert fixture.feed() == {"handed": 0, "moved": 0, "held": 1}
-        assert fixture.webhook(webhook_id).cursor < number
+    with monkeypatch.context() as patch:
+        patch.setattr(fixture.out.service, "_in_flight", 64)
+        assert fixture.feed() == {"handed": 0, "moved": 0, "held": 1}
+    assert fixture.webhook(webhook_id).cursor < number
     fixture.out.service.gauge.set_usage(settings.sends_max, 0)  # full
     assert fixture.feed()["handed"] == 0
     fixture.out.service.gauge.set_usage(0, 0)
