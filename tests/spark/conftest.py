@@ -42,6 +42,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     built.stop()
 
 
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Object storage. One for the session of Spark, which keeps the first address of a bucket."""
+    from tests.support.s3server import s3_server
+
+    with s3_server(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
 def make_request(spark: Any, folder: Path, **more: Any) -> Any:
     """A request of a job from `folder/in` to `folder/out` that says nothing on the terminal."""
     from spark.progress import ProgressReporter

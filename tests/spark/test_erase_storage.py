@@ -17,7 +17,7 @@ from tests.support.s3server import BUCKET
 
 pytestmark = pytest.mark.slow  # starts a storage server
 
-server, bucket, storage, job = shared.server, shared.bucket, shared.storage, shared.job
+bucket, storage, job = shared.bucket, shared.storage, shared.job
 
 
 class Killed(BaseException):

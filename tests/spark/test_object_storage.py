@@ -13,15 +13,9 @@ from spark.locations import location
 from tests.spark import lakes
 from tests.spark.delivery_log import DeliveryLog
 from tests.spark.test_run import Kept, without_spark
-from tests.support.s3server import ACCESS, BUCKET, SECRET, s3_server
+from tests.support.s3server import ACCESS, BUCKET, SECRET
 
 pytestmark = pytest.mark.slow  # starts a storage server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with s3_server(tmp_path_factory.mktemp("s3")) as running:
-        yield running
 
 
 @pytest.fixture
