@@ -279,17 +279,6 @@ def test_enrichments_need_read_access(tmp_path):
         stranger.close()
 
 
-def test_disabled_plugins_do_not_run(tmp_path):
-    text = settings_of(tmp_path, ("marks", "linkifier", "marks"), enabled=False)
-    with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.channel_with_topic("a")
-        hub.send(topic, "!word")
-        assert plugin(hub)["state"] == "off"
-        assert hub.request("POST", "/api/v1/plugins/re-enrich", {"since": 0}) == {"taken": []}
-        assert children_of(hub.pid) == []
-        assert hub.stop() == 0
-
-
 def test_signal_to_a_plugin_does_not_stop_the_appliance(tmp_path):
     text = settings_of(tmp_path, ("marks", "linkifier", "marks"))
     with serve(tmp_path, settings=text) as hub:
