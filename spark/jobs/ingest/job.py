@@ -125,7 +125,7 @@ class Merge:
         # The smaller tables are mostly planning, which leaves the cores to the messages.
         with step("ingest: tables"), ThreadPoolExecutor(1) as beside:
             others = beside.submit(self._others, draft, events)
-            changed = t.changed(events, creations=not self._is_in_order())
+            changed = t.events_of_changed(events, creations=not self._is_in_order())
             marks = self._marks(changed)
             counts = self._messages(draft, events, changed, marks)
             bad, checked_others = others.result()

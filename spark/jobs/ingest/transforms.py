@@ -110,7 +110,7 @@ def mark(messages: DataFrame, marks: DataFrame) -> DataFrame:
     return hashed.join(marks, "id_hash", "left_semi").drop("id_hash")
 
 
-def changed(events: DataFrame, creations: bool) -> DataFrame:
+def events_of_changed(events: DataFrame, creations: bool) -> DataFrame:
     """The events of messages whose history changes: a creation, too, if it may be a late one."""
     mine = events.where(named(*schema.MESSAGES) if creations else CHANGE)
     return mine.where("entity_id IS NOT NULL")
