@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import falcon
 
-from appliance.hub import cloudevents, wire
+from appliance.hub import wire
 from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import event_stream
@@ -44,16 +44,8 @@ class MessageBatchResource(HubResource):
 
 
 class EventsResource(HubResource):
-    """In the native format, or as CloudEvents if the `Accept` header asks for them."""
-
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        listed = self._hub.list_events(req.context.query, req.context.principal)
-        if cloudevents.is_requested(req.get_header("Accept"), cloudevents.BATCH):
-            batch, cursor = cloudevents.of_list(listed, self._origin())
-            resp.set_header("Agentlip-Cursor", str(cursor))
-            reply_bytes(resp, batch, media=cloudevents.BATCH)
-        else:
-            reply_bytes(resp, listed)
+        reply_bytes(resp, self._hub.list_events(req.context.query, req.context.principal))
 
     def on_get_stream(self, req: Any, resp: falcon.Response) -> None:
         context = req.context
@@ -63,16 +55,7 @@ class EventsResource(HubResource):
         if context.method == "HEAD":  # an unread stream would never be closed
             return
         last_event_id = req.get_header("Last-Event-ID")
-        stream: cloudevents.ByteStream = event_stream(
-            self._hub, context.query, last_event_id, context.principal
-        )
-        if cloudevents.is_requested(req.get_header("Accept"), cloudevents.SINGLE):
-            stream = cloudevents.CloudEventStream(stream, self._origin())
-        resp.stream = stream
-
-    def _origin(self) -> cloudevents.Origin:
-        identity = self._hub.identity
-        return cloudevents.origin_of(self._hub.db_id, identity.epoch, identity.epochs)
+        resp.stream = event_stream(self._hub, context.query, last_event_id, context.principal)
 
 
 def health_route(source: HealthReporter) -> Route:

@@ -30,8 +30,7 @@ def test_webhook_is_added_changed_and_removed(hub: HubProcess) -> None:
     assert len(details["events"]["channels"]) == 1
     assert webhook_id in [row["id"] for row in ask(hub, "list")]
 
-    changed = ask(hub, "update", webhook_id, "--all-events", "--disable", "--new-secret",
-                  "--format", "cloudevents")  # fmt: skip
+    changed = ask(hub, "update", webhook_id, "--all-events", "--disable", "--new-secret")
     assert changed["secret"] != secret
     assert changed["webhook"]["enabled"] is False
 

@@ -64,7 +64,7 @@ def _operation(operation: Mapping[str, Any], components: Mapping[str, Any]) -> d
 
 
 def events_now(hub: ServedHub) -> dict[str, Any]:
-    """Every event there is in its three forms, and the frames of the socket."""
+    """Every event there is in both forms, and the frames of the socket."""
     listed = hub.events()
     kinds = sorted({event["name"] for event in listed})
     results = {
@@ -86,10 +86,6 @@ def events_now(hub: ServedHub) -> dict[str, Any]:
     results |= {"frame hello_ok": of_values([hello]), "frame error": of_values([error])}
     results["frame response, done"] = of_values(answers[:1])
     results["frame response, refused"] = of_values(answers[1:])
-    cloud = hub.http.get(
-        "/api/v1/events?limit=1000", headers={"Accept": "application/cloudevents-batch+json"}
-    ).body
-    results["cloudevent"] = of_values([{**entry, "data": None} for entry in cloud])
     return dict(sorted(results.items()))
 
 

@@ -57,17 +57,3 @@ def test_the_tool_for_agents_waits_from_where_its_page_ended(hub):
         seen += [event["id"] for event in output["events"]]
         after = output["cursor"]
     assert seen == list(range(1, hub.head + 1))
-
-
-def test_cloud_events_continue_at_their_cursor(hub):
-    seen, after = 0, 0
-    while True:
-        answer = hub.http.get(
-            f"/api/v1/events?after={after}&limit=1000",
-            headers={"Accept": "application/cloudevents-batch+json"},
-        )
-        if not json.loads(answer.raw):
-            break
-        seen += len(json.loads(answer.raw))
-        after = int(answer.headers["agentlip-cursor"])
-    assert seen == hub.head

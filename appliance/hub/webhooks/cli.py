@@ -25,9 +25,6 @@ ChannelFlag = Annotated[
 TopicFlag = Annotated[
     list[str] | None, typer.Option("--topic-id", help="Only events in this topic; may be repeated.")
 ]
-FormatFlag = Annotated[
-    str | None, typer.Option("--format", help="Format of the body: native or cloudevents.")
-]
 SecretFlag = Annotated[
     Path | None,
     typer.Option("--secret-file", help="Sign with the secret in this file (whsec_…)."),
@@ -51,7 +48,6 @@ def create_webhook(
     name: NameFlag = None,
     channel: ChannelFlag = None,
     topic_id: TopicFlag = None,
-    format_: FormatFlag = None,
     secret_file: SecretFlag = None,
     description: DescriptionFlag = None,
     after: CursorFlag = None,
@@ -60,9 +56,8 @@ def create_webhook(
 ) -> None:
     """Register a webhook. Its secret is shown only once."""
     body = {
-        "url": url, "events": _wanted(name, channel, topic_id), "format": format_,
-        "secret": _secret(secret_file), "description": description, "cursor": after,
-        "enabled": enabled,
+        "url": url, "events": _wanted(name, channel, topic_id), "secret": _secret(secret_file),
+        "description": description, "cursor": after, "enabled": enabled,
     }  # fmt: skip
     answer = session.hub().post(PATH, body, idempotency_key)
     _show_changed(session, answer, f"registered {answer['webhook']['id']}")
@@ -86,7 +81,7 @@ def show_webhook(session: Session, webhook_id: IdArgument) -> None:
         f"{what} {' '.join(values)}" for what, values in webhook["events"].items() if values
     )
     state = "enabled" if webhook["enabled"] else "disabled"
-    text = f"{webhook['id']} {state}, {webhook['format']}, served up to event {webhook['cursor']}"
+    text = f"{webhook['id']} {state}, served up to event {webhook['cursor']}"
     if webhook["disabled_because"]:
         text += f"\ndisabled: {webhook['disabled_because']}"
     elif webhook["failing_since"]:
@@ -103,7 +98,6 @@ def update_webhook(
     channel: ChannelFlag = None,
     topic_id: TopicFlag = None,
     all_events: Annotated[bool, typer.Option("--all-events", help="Select all events.")] = False,
-    format_: FormatFlag = None,
     secret_file: SecretFlag = None,
     new_secret: Annotated[
         bool, typer.Option("--new-secret", help="Generate a new secret and show it once.")
@@ -121,7 +115,7 @@ def update_webhook(
             hint="agentlip webhook update --help",
         )
     body = {
-        "url": url, "events": {} if all_events else wanted, "format": format_,
+        "url": url, "events": {} if all_events else wanted,
         "secret": _secret(secret_file), "new_secret": new_secret or None,
         "description": description, "cursor": after, "enabled": enabled,
     }  # fmt: skip

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 
-from appliance.hub import cloudevents
 from appliance.hub import wire as hub_wire
 from appliance.hub.queries import channels_of_topics
 from appliance.hub.rows import EventWebhookRow
@@ -26,7 +25,7 @@ from appliance.web.address import check_url
 
 SCAN_ROWS_MAX = 20_000  # events scanned for one webhook at once
 FILTERS_MAX = 100  # entries in each of the names, channels and topics of one webhook
-CONTENT_TYPES = {"native": "application/json", "cloudevents": cloudevents.SINGLE}
+CONTENT_TYPE = "application/json"
 
 
 class OutgoingEvent(msgspec.Struct, frozen=True):
@@ -52,7 +51,6 @@ class Webhooks:
         self._settings = settings
         self._clock = clock
         self._log = log
-        self._origin = cloudevents.origin_of(hub.db_id, hub.identity.epoch, hub.identity.epochs)
         self.work = Wakeup()  # set on new events and changed webhooks
         hub.feed.on_publish(self.work.set)
 
@@ -117,15 +115,22 @@ class Webhooks:
 
     def _outgoing(self, row: EventWebhookRow, number: int, envelope: bytes) -> OutgoingEvent:
         """The key includes the epoch, because event ids repeat if the log was lost."""
-        message_id = cloudevents.event_id_of(self._origin, number)
+        message_id = f"{self._epoch_of(number)}:{number}"
         return OutgoingEvent(
             webhook_id=row.id,
             event_id=number,
             key=f"wh_{row.id}_{row.generation}_{message_id}",
             message_id=message_id,
-            content_type=CONTENT_TYPES[row.format],
-            body=self._body(row, envelope).decode(),
+            content_type=CONTENT_TYPE,
+            body=envelope.decode(),
         )
+
+    def _epoch_of(self, number: int) -> str:
+        """The epoch in which an event was written: so its id stays the same after a restore, and
+        receivers recognize what they already have."""
+        identity = self._hub.identity
+        written = (epoch for first, epoch in reversed(identity.epochs) if number >= first)
+        return next(written, identity.epoch)
 
     def ready(
         self, webhook_id: str, message_id: str, content_type: str, body: bytes
@@ -149,11 +154,6 @@ class Webhooks:
             metrics.disabled.labels(cause).inc()
             if self._log is not None:
                 self._log.warning("a webhook was disabled", webhook=webhook_id, cause=cause)
-
-    def _body(self, row: EventWebhookRow, envelope: bytes) -> bytes:
-        if row.format == "cloudevents":
-            return cloudevents.of_envelope(envelope, self._origin)
-        return envelope
 
     def _headers(
         self, row: EventWebhookRow, message_id: str, content_type: str, body: bytes

@@ -11,7 +11,7 @@ EventName = Annotated[str, Meta(min_length=1, max_length=100)]
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 Description = Annotated[str, Meta(max_length=500)]
 Secret = Annotated[str, Meta(max_length=200, description="`whsec_` and base64 of 24 to 64 bytes")]
-Format = Literal["native", "cloudevents"]
+Format = Literal["native"]  # the envelope of sockets
 
 
 class EventSelection(Struct, frozen=True):
@@ -61,7 +61,6 @@ class ChangeWebhook(Struct, frozen=True):
     url: Url | None = None
     description: Description | None = None
     events: EventSelection | None = None
-    format: Format | None = None
     enabled: bool | None = None
     cursor: EventId | None = None
     secret: Secret | None = None

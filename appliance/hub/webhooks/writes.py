@@ -22,7 +22,7 @@ def create(tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int) -> Rep
         url=command.url,
         description=command.description,
         wanted_json=encode(command.events).decode(),
-        format=command.format,
+        format="native",
         enabled=int(command.enabled),
         cursor=cursor,
         secret=secret,
@@ -43,7 +43,7 @@ def change(tx: Tx, webhook_id: str, command: wire.ChangeWebhook, secret: str | N
     row = queries.require(tx, webhook_id)
     given: Columns = {
         name: value
-        for name in ("url", "description", "format", "enabled", "cursor")
+        for name in ("url", "description", "enabled", "cursor")
         if (value := getattr(command, name)) is not None
     }
     if command.cursor is not None and command.cursor < row.cursor:

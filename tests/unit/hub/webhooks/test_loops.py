@@ -337,16 +337,3 @@ def _row(reader, webhook_id):
     from appliance.hub.webhooks import queries
 
     return queries.require(reader, webhook_id)
-
-
-def test_changed_format_does_not_block_deliveries(fixture, monkeypatch):
-    webhook_id, _ = fixture.made()
-    number = fixture.post()
-    with monkeypatch.context() as fault:
-        fault.setattr(writes, "advance", lambda _tx, _moves: None)
-        fixture.feed()
-    fixture.patch(webhook_id, format="cloudevents")
-    fixture.run_round()
-    assert fixture.webhook(webhook_id).cursor == number
-    assert fixture.numbers() == [number]
-    assert isinstance(fixture.webhook(webhook_id), wire.EventWebhook)
