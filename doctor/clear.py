@@ -1,4 +1,4 @@
-"""Clears a store that was found damaged, or whose rows another program changed, after a check."""
+"""Clears a store that was found damaged, after a check."""
 
 import sqlite3
 from contextlib import closing
@@ -6,15 +6,11 @@ from contextlib import closing
 from appliance.backup.remedies import restore_hint
 from appliance.checks.check import Finding
 from appliance.checks.context import open_read_only
-from appliance.kernel import meta
-from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Conflict, Unavailable
 from appliance.kernel.store_errors import is_damage
 from appliance.kernel.whole_file import sync_directory
-from appliance.workspace import row_digest
-from appliance.workspace.datadir import DataDir, HubRunning
+from appliance.workspace.datadir import DataDir
 from appliance.workspace.manifest import StoreLost
-from appliance.workspace.stopped_store import stopped_store
 from doctor.checks.store import integrity
 
 
@@ -28,21 +24,6 @@ class StoreUnreadable(Unavailable):
     code = "STORE_UNREADABLE"
     default_message = "the store can't be read"
     default_hint = "agentlip doctor --run host.disk,host.owner"
-
-
-def accept_rows(datadir: DataDir, store: str) -> list[str]:
-    """The tables with rows of another program, which are accepted now. Raises HubRunning."""
-    with closing(open_read_only(datadir.database(store))) as connection:
-        if not (meta.exists(connection, "meta") and row_digest.find_changes(connection, store)):
-            return []
-    try:
-        with stopped_store(datadir, store, SystemClock()) as opened:
-            tables = opened.read(row_digest.find_changes, store)
-            opened.write(row_digest.renew, store)
-            return tables
-    except HubRunning as error:
-        error.hint = "agentlipd down"
-        raise
 
 
 def clear_suspect(datadir: DataDir, store: str) -> bool:

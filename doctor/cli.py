@@ -12,7 +12,7 @@ from appliance.kernel.errors import Invalid
 from appliance.workspace.datadir import SHARED_STORES, STORES
 from doctor import cli_bundle, cli_check, cli_repair, report
 from doctor.actions import fold_log
-from doctor.clear import accept_rows, clear_suspect
+from doctor.clear import clear_suspect
 from doctor.cli_options import (
     AllFlag,
     GroupFlag,
@@ -100,21 +100,14 @@ def clear(
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check a suspect store completely, and clear it if it is not damaged.
-
-    If another program changed tokens or members, their rows are accepted as they are.
-    """
+    """Check a suspect store completely, and clear it if it is not damaged."""
     if store not in _STORES:
         raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(_STORES)}")
     datadir = datadir_of(option(ctx, "workspace", workspace))
     with record_command("agentlip doctor clear", datadir.workspace, {"store": store}):
         cleared = clear_suspect(datadir, store)
-        accepted = accept_rows(datadir, store)
     if is_json(ctx, as_json):
-        answer = {"store": store, "cleared": cleared, "accepted_rows_of": accepted}
-        typer.echo(report.as_json(answer))
-    elif accepted:
-        typer.echo(f"{store}: the rows of {', '.join(accepted)} are accepted as they are")
+        typer.echo(report.as_json({"store": store, "cleared": cleared}))
     elif cleared:
         typer.echo(f"{store} is not damaged and no longer suspect; start it: agentlipd restart")
     else:

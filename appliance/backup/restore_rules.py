@@ -19,7 +19,6 @@ from appliance.kernel.event_ids import keep_sequence
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_files import open_database, suspect_marker
 from appliance.shared.segment_chain import JUMP
-from appliance.workspace import row_digest
 from appliance.workspace.restoring import RestoreContext
 
 Mode = Literal["ro", "rw"]
@@ -75,7 +74,6 @@ def _change(connection: sqlite3.Connection, store: str, context: RestoreContext,
     tables = declaration.restore.raised
     given_out = [_find_highest(connection, table, context.present) for table in tables]
     connection.execute("BEGIN IMMEDIATE")
-    changed = row_digest.find_changes(connection, store)
     if declaration.restored:
         module = import_module(declaration.restored, appliance.__name__)
         module.restored(connection, context)
@@ -85,7 +83,6 @@ def _change(connection: sqlite3.Connection, store: str, context: RestoreContext,
             context.present = False
             connection.execute("BEGIN IMMEDIATE")
             module.restored(connection, context)
-    row_digest.renew(connection, store, changed)
     for index, table in enumerate(tables):
         number = max(given_out[index], 0 if index else known)
         highest = highest or number

@@ -6,9 +6,6 @@ from appliance.broker.rows import MeshRow
 from appliance.broker.writes import FREE
 from appliance.kernel.batch import Tx
 from appliance.kernel.registered_webhook import rotate
-from appliance.workspace.row_digest import digested
-
-STORE = "broker"
 
 
 def create_mesh(tx: Tx, command: wire.CreateMesh) -> MeshRow:
@@ -41,13 +38,11 @@ def change_mesh(tx: Tx, mesh_id: str, command: wire.ChangeMesh) -> None:
             tx.execute(f"UPDATE mesh SET {column} = ? WHERE id = ?", (value, mesh_id))
 
 
-@digested(STORE)
 def add_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
     _check_limit(tx, "SELECT count(*) FROM member", (), queries.MEMBERS_MAX)
     _insert_member(tx, mesh_id, pubkey, name)
 
 
-@digested(STORE)
 def rename_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
     taken = tx.execute(
         "SELECT 1 FROM member WHERE mesh_id = ? AND name = ? AND pubkey <> ?"
@@ -61,7 +56,6 @@ def rename_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
     )
 
 
-@digested(STORE)
 def revoke_member(tx: Tx, mesh_id: str, pubkey: str) -> bool:
     """Also deletes its subscriptions and deliveries. False: it was revoked before."""
     done = tx.execute(
@@ -72,7 +66,6 @@ def revoke_member(tx: Tx, mesh_id: str, pubkey: str) -> bool:
     return done == 1
 
 
-@digested(STORE)
 def rotate_member(tx: Tx, mesh_id: str, old: str, new: str, name: str) -> None:
     """Move the member's subscriptions and deliveries to its new key, in one commit."""
     tx.execute(

@@ -162,9 +162,6 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     restore: RestoreRules = RestoreRules()
     log: LogDeclaration | None = None
     blobs: BlobDeclaration | None = None
-    digests: dict[
-        str, str
-    ] = {}  # table → a query of its rows, whose digest is kept (row_digest.py)
     restored: str = ""  # module with the function `restored` (`restoring.py`), below that package
     repairs: str = ""  # module of what a repair can do with it (`checks/repairs.py`)
     adapter: str = ""  # `.module:class` of a SchemaAdapter, below the package of the appliance

@@ -28,7 +28,7 @@ from appliance.recovery.damaged import DamagedFile
 from appliance.recovery.log_frames import ignored
 from appliance.recovery.pages import PageFile
 from appliance.recovery.shapes import foreign_keys_of, shapes_of
-from appliance.workspace import manifest, row_digest, schema
+from appliance.workspace import manifest, schema
 from appliance.workspace.datadir import BESIDE, DataDir
 from appliance.workspace.integrity import is_damaged
 from appliance.workspace.migration import load
@@ -190,7 +190,6 @@ def _fill(
             f"{behind.frames} frames of the write-ahead log are read, although the first of them is"
             " damaged: its rows may have other values"
         )
-    row_digest.renew(target, store)  # the report says which rows are lost
     unknown = [name for name in damaged.unknown_tables() if name not in derived]
     parentless = sum(1 for _ in target.execute("PRAGMA foreign_key_check"))
     tables = copying.result

@@ -15,9 +15,7 @@ from appliance.kernel.meta import Executor
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.tokens import wire
-from appliance.workspace.row_digest import digested
 
-STORE = "auth"
 PER_TOKEN_MAX = 32  # sessions of a token, and as many links; above it the oldest ends
 _UNTIL = (
     "min(s.expires_ms, ifnull(t.expires_ms, s.expires_ms), iif(s.token_hash = t.hash,"
@@ -65,7 +63,6 @@ def sessions(
     return wire.SessionList(page, more, page[-1].id if page else query.after)
 
 
-@digested(STORE)
 def invite(tx: Tx, token_id: str, credential: str | None, digest: str, lifetime_ms: int) -> int:
     """Store a link with the rights of a token; returns when it expires. It ends with the secret of
     `credential`, or else with the token's newest."""
@@ -75,7 +72,6 @@ def invite(tx: Tx, token_id: str, credential: str | None, digest: str, lifetime_
     return until_ms
 
 
-@digested(STORE)
 def open_by_link(tx: Tx, link: str, digest: str, lifetime_ms: int) -> Principal:
     """Open a session by a link, which nobody can use again."""
     row = tx.execute(
@@ -92,7 +88,6 @@ def open_by_link(tx: Tx, link: str, digest: str, lifetime_ms: int) -> Principal:
     return _open(tx, token_id, token_hash, digest, lifetime_ms)
 
 
-@digested(STORE)
 def open_by_token(
     tx: Tx, token_id: str, credential: str, digest: str, lifetime_ms: int
 ) -> Principal:
@@ -100,7 +95,6 @@ def open_by_token(
     return _open(tx, token_id, _find_secret(tx, token_id, credential), digest, lifetime_ms)
 
 
-@digested(STORE)
 def end(tx: Tx, session_id: str, of: str | None) -> None:
     """End a session. With `of`, only of that token."""
     ended = tx.execute(

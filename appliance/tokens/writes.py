@@ -7,18 +7,13 @@ import msgspec
 from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX, remember_server_token
 from appliance.kernel.batch import Tx
 from appliance.tokens import queries, wire
-from appliance.workspace.row_digest import digested
-
-STORE = "auth"
 
 
-@digested(STORE)
 def remember_server(tx: Tx, token: str, now_ms: int) -> None:
     """Store the token of `.agentlip/token`."""
     remember_server_token(tx, token, now_ms)
 
 
-@digested(STORE)
 def create(
     tx: Tx,
     name: str,
@@ -54,7 +49,6 @@ def create(
     return queries.token(tx, token_id, tx.now_ms)
 
 
-@digested(STORE)
 def revoke(tx: Tx, token_id: str) -> wire.Token:
     """Revoke a token and its former secret. Idempotent."""
     if token_id == SERVER_TOKEN_ID:
@@ -68,7 +62,6 @@ def revoke(tx: Tx, token_id: str) -> wire.Token:
     return queries.token(tx, token_id, tx.now_ms)
 
 
-@digested(STORE)
 def rotate(tx: Tx, token_id: str, digest: str, grace_ms: int) -> tuple[wire.Token, str]:
     """Replace the secret; the former one stays valid for `grace_ms`, any earlier one does not.
     Returns the token and the hash of the former secret."""
@@ -83,7 +76,6 @@ def rotate(tx: Tx, token_id: str, digest: str, grace_ms: int) -> tuple[wire.Toke
     return queries.token(tx, token_id, tx.now_ms), former
 
 
-@digested(STORE)
 def restore_secret(tx: Tx, token_id: str, former: str) -> None:
     """Undo a rotation that could not be finished."""
     tx.execute("DELETE FROM retired WHERE hash = ?", (former,))
@@ -98,7 +90,6 @@ def record_use(tx: Tx, token_ids: Iterable[str], at_ms: int) -> None:
         )
 
 
-@digested(STORE)
 def purge(tx: Tx, before_ms: int) -> int:
     """Remove tokens that ended before that time; returns how many."""
     tx.execute("DELETE FROM sessions WHERE expires_ms < ?", (tx.now_ms,))

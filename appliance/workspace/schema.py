@@ -18,7 +18,7 @@ from appliance.kernel.store_declaration import DECLARATIONS, file_of
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.store_files import suspect_marker
 from appliance.kernel.whole_file import sync_directory
-from appliance.workspace import manifest, row_digest
+from appliance.workspace import manifest
 from appliance.workspace.datadir import (
     BESIDE,
     FOLDERS,
@@ -60,10 +60,7 @@ def migrate(
         if not database.exists():
             _create(database, store, released, clock, log)
         with closing(_connect(database)) as connection:
-            done = Upgrade(connection, database, store, released, clock, log).run()
-            if migrations is None:
-                row_digest.begin(connection, store)
-            return done
+            return Upgrade(connection, database, store, released, clock, log).run()
     except BadMigration as error:
         raise MigrationFailed(f"{store}: {error}", hint=MigrationEdited.default_hint) from error
     except sqlite3.Error as error:

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from appliance.backup.remedies import copy_hint
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
-from appliance.kernel import meta
-from appliance.kernel.store_declaration import declaration_of
 from appliance.recovery.log_frames import ignored
-from appliance.workspace import manifest, row_digest
+from appliance.workspace import manifest
 from appliance.workspace.datadir import STORES
 from appliance.workspace.manifest import StoreLost
 from doctor.checks.store_log import log_bytes, log_of
@@ -66,30 +64,10 @@ def _unread(context: Context) -> Iterator[Finding]:
             )
 
 
-def _rows(context: Context) -> Iterator[Finding]:
-    for store, connection in context.opened(*(name for name in context.stores if _digests(name))):
-        if not meta.exists(connection, "meta"):
-            continue
-        for table in row_digest.find_changes(connection, store):
-            (left,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-            yield CHANGED.finding(
-                f"{store}.{table}",
-                "another program changed, added or deleted rows that give rights;"
-                f" {left} rows are left",
-                "restore a backup, or accept the rows once you have read them:"
-                f" agentlipd down; agentlip doctor clear {store}",
-            )
-
-
-def _digests(store: str) -> bool:
-    return bool(declaration_of(store).digests)
-
-
 MISSING = Problem("missing", Severity.ERROR)
 FOREIGN = Problem("foreign", Severity.ERROR)
 BEHIND = Problem("behind", Severity.ERROR)
 ACCEPTED_LOSS = Problem("accepted-loss", Severity.INFO)
-CHANGED = Problem("changed", Severity.ERROR)
 IGNORED_FRAMES = Problem("ignored-frames", Severity.ERROR)
 LOST = {problem.name: problem for problem in (MISSING, FOREIGN, BEHIND)}
 CHECKS = (
@@ -98,12 +76,6 @@ CHECKS = (
         inspects="no store or secret of this workspace is missing, foreign or older than it was",
         find=_record,
         problems=(*LOST.values(), ACCEPTED_LOSS),
-    ),
-    Check(
-        name="store.rows",
-        inspects="no other program changed tokens or members of meshes",
-        find=_rows,
-        problems=(CHANGED,),
     ),
     Check(
         name="store.log",

@@ -206,18 +206,6 @@ STORE_FILES = (
     Breakage("older hub was put back", by.older_than_its_note, ("store.record:behind",), LOST),
     Breakage("log has a damaged frame", by.damaged_log, ("store.log:ignored-frames",), LOST),
     Breakage(
-        "token was deleted by SQL",
-        sql("auth", "DELETE FROM tokens WHERE name = 'reader'"),
-        ("store.rows:changed",),
-        PEOPLE,
-    ),
-    Breakage(
-        "member was changed by SQL",
-        sql("broker", "UPDATE member SET name = 'mallory' WHERE name = 'anna'"),
-        ("store.rows:changed",),
-        PEOPLE,
-    ),
-    Breakage(
         "log was not written back",
         by.log_of_a_killed_process,
         ("store.wal:large",),

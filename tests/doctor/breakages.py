@@ -21,7 +21,6 @@ from appliance.checks.context import Context
 from appliance.kernel import event_ids
 from appliance.kernel.clock import HOUR_MS, SystemClock, iso
 from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, ClockReading, encode
-from appliance.workspace import row_digest
 from appliance.workspace.datadir import DataDir
 from doctor.cli_options import settings_of
 from tests.doctor.workspace import WorkspaceFixture
@@ -135,17 +134,6 @@ def sql(store: str, *statements: str) -> Break:
                 for word, text in words.items():
                     statement = statement.replace(word, text)
                 connection.execute(statement)
-
-    return damage
-
-
-def granted(statement: str) -> Break:
-    """As this program would change tokens."""
-
-    def damage(workspace: WorkspaceFixture) -> None:
-        sql("auth", statement)(workspace)
-        with closing(sqlite3.connect(workspace.data.database("auth"))) as connection, connection:
-            row_digest.renew(connection, "auth")
 
     return damage
 

@@ -254,7 +254,7 @@ ROWS = (
     ),
     Breakage(
         "token expires soon",
-        by.granted(f"UPDATE tokens SET expires_ms = NOW + {by.HOUR_MS} WHERE name = 'reader'"),
+        sql("auth", f"UPDATE tokens SET expires_ms = NOW + {by.HOUR_MS} WHERE name = 'reader'"),
         ("tokens.expiring:expiring",),
         PEOPLE,
     ),

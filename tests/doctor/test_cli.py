@@ -279,7 +279,7 @@ def test_undamaged_store_is_cleared(workspace: WorkspaceFixture) -> None:
     assert "no longer suspect" in result.stdout
     assert not workspace.data.suspect_file("hub").exists()
     second = doctor(workspace, "--json", "clear", "hub")
-    assert json.loads(second.stdout) == {"store": "hub", "cleared": False, "accepted_rows_of": []}
+    assert json.loads(second.stdout) == {"store": "hub", "cleared": False}
 
 
 def test_damaged_store_stays_suspect(workspace: WorkspaceFixture) -> None:

@@ -1,7 +1,5 @@
 """Pages cut by their bytes, and all our code that reads them: no reader stops too early."""
 
-import json
-
 import pytest
 
 from appliance.sdk.client import Client

@@ -8,7 +8,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from appliance.hub import wire as hub_wire
-from appliance.hub.webhooks import resources, wire, writes
+from appliance.hub.webhooks import resources, writes
 from appliance.hub.webhooks.loops import FEED_SECONDS, WebhookFeeder
 from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.webhooks.settings import WebhookSettings
