@@ -15,7 +15,7 @@ from appliance.backup.deadline import ended_by_system
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target_s3 import REQUEST_SECONDS_MAX
 from appliance.backup.targets import TargetAccess, TargetReport, UploadOutcome
-from appliance.cli_support import Session, note, plain
+from appliance.cli_support import Session
 from appliance.kernel import config
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
@@ -28,28 +28,15 @@ LatestFlag = Annotated[bool, typer.Option("--latest", help="The newest backup.")
 _NO_TARGETS = "no targets are configured; add [[backup.targets]] to agentlip.toml"
 
 
-def targets(
-    session: Session,
-    target: TargetFlag = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Read every byte there and compare it.")
-    ] = False,
-) -> None:
-    """List the targets and what each of them has: agentlip backup targets --check"""
+def targets(session: Session, target: TargetFlag = None) -> None:
+    """List the targets and what each of them has: agentlip backup targets"""
     access = _access(open_workspace(session))
-    tell = progress(session, access.clock)
     with ended_by_system(_seconds_max(access)):
         reports = [
-            configured.report(access, each, check=check, tell=tell)
+            configured.report(access, each)
             for each in configured.find_named(access.settings, target)
         ]
     session.table([_row(session, report) for report in reports], _COLUMNS, _NO_TARGETS)
-    problems = [problem for report in reports for problem in report.problems]
-    if not session.machine:
-        for problem in problems:
-            note(plain(problem.message))
-    if check and any(report.state != "ok" for report in reports):
-        raise typer.Exit(18)
 
 
 def upload(
@@ -174,7 +161,6 @@ _OUTCOME_COLUMNS = (
 
 def _row(session: Session, each: TargetReport) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.to_builtins(each)
-    row["problems"] = [problem._asdict() for problem in each.problems]
     if not session.machine:
         row |= {"count": len(each.backups), "lacking": len(each.missing)}
     return row

@@ -129,7 +129,7 @@ class TargetRefused(Forbidden, BackupError):
 class TargetObjectMissing(Missing, BackupError):
     code = "BACKUP_TARGET_OBJECT_MISSING"
     default_message = "the target does not have this file"
-    default_hint = "agentlip backup targets --check; then: agentlip backup upload"
+    default_hint = "agentlip backup targets; then: agentlip backup upload"
     exit_code = 18
 
 

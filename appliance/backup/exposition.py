@@ -59,4 +59,4 @@ def _uploads(
 
 
 def _failed(state: UploadState | None) -> bool:
-    return state is not None and state.status in ("failed", "damaged")
+    return state is not None and state.status == "failed"

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from appliance.backup import manifest as manifests
 from appliance.backup.backup_directory import NAME
-from appliance.backup.errors import BackupDamaged, TargetObjectMissing, VersionRefused
+from appliance.backup.errors import BackupDamaged
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.target import BackupTarget, read_all
-from appliance.backup.unpack import TellFile
 
 
 class RemoteNames(NamedTuple):
@@ -20,14 +19,6 @@ class RemoteNames(NamedTuple):
 
     present: list[str]
     unfinished: list[str]
-
-
-class RemoteProblem(NamedTuple):
-    """A file at a target that is not as it was sent. `file` is its name there, "" for all."""
-
-    name: str
-    file: str
-    message: str
 
 
 def names_in(listed: Iterable[str]) -> RemoteNames:
@@ -59,25 +50,5 @@ def read_file(target: BackupTarget, name: str, file: BackupFile) -> Iterator[byt
     if size != file.stored_bytes or digest.hexdigest() != file.stored_sha256:
         raise BackupDamaged(
             f"{file.name} of {name} at target {target.name} is not as the manifest recorded it",
-            hint="agentlip backup targets --check; then: agentlip backup upload",
+            hint="remove it there; then: agentlip backup upload",
         )
-
-
-def check(target: BackupTarget, name: str, tell: TellFile | None = None) -> list[RemoteProblem]:
-    """Reads the whole backup and compares it. Raises TargetRefused or TargetUnreachable."""
-    try:
-        manifest = read_manifest(target, name)
-    except (BackupDamaged, TargetObjectMissing, VersionRefused) as error:
-        return [RemoteProblem(name, "", error.message)]
-    problems: list[RemoteProblem] = []
-    done, total = 0, manifest.stored_bytes
-    for file in manifest.files:
-        if tell is not None:
-            tell(f"{name} at {target.name}", done, total)
-        try:
-            for _ in read_file(target, name, file):
-                pass
-        except (BackupDamaged, TargetObjectMissing) as error:
-            problems.append(RemoteProblem(name, file.name, error.message))
-        done += file.stored_bytes
-    return problems

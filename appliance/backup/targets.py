@@ -24,12 +24,11 @@ from appliance.backup.errors import (
     UploadPartial,
     VersionRefused,
 )
-from appliance.backup.remote import RemoteProblem
 from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.target import BackupTarget, Environment
 from appliance.backup.target_directory import DirectoryTarget
 from appliance.backup.target_s3 import S3Target
-from appliance.backup.transfer import read_state, write_state
+from appliance.backup.transfer import read_state
 from appliance.backup.unpack import TellFile
 from appliance.backup.upload import Upload, only_upload
 from appliance.kernel.clock import Clock
@@ -43,10 +42,9 @@ _OF_ONE_SET = (PlainRefused, BackupDamaged, BackupNotFound, VersionRefused)
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """A target as it is now.
 
-    state       ok, unreachable, refused (also for settings that can't work) or damaged
+    state       ok, unreachable, or refused, also for settings that can't work
     missing     local backups that are not there; `unfinished`: backups there without a manifest
     last_upload when the last backup was completed, "" if never
-    checked     backups that were read and compared, 0 without a check
     """
 
     name: str
@@ -57,8 +55,6 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
     last_upload: str = ""
     problem: str = ""
-    checked: int = 0
-    problems: tuple[RemoteProblem, ...] = ()
 
 
 class UploadOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,13 +116,8 @@ def find_named(settings: BackupSettings, name: str | None) -> list[TargetSetting
     return wanted
 
 
-def report(
-    access: TargetAccess, target: TargetSettings, *, check: bool, tell: TellFile | None = None
-) -> TargetReport:
-    """Never raises an error of the target; it is in the report.
-
-    With `check`, every byte there is read, and damaged files are sent again by the next upload.
-    """
+def report(access: TargetAccess, target: TargetSettings) -> TargetReport:
+    """Never raises an error of the target; it is in the report."""
     local = access.backups.names()
     states = {name: read_state(access.backups.root / name, target) for name in local}
     ended = [state.finished_at for state in states.values() if state is not None]
@@ -136,42 +127,18 @@ def report(
         "last_upload": max(ended, default=""),
     }
     try:
-        opened = access.open(target, attempts_max=None if check else 1)
-        names = remote.names_in(opened.list())
-        problems: list[RemoteProblem] = []
-        for name in names.present if check else ():
-            problems += remote.check(opened, name, tell)
+        names = remote.names_in(access.open(target, attempts_max=1).list())
     except (TargetRefused, Invalid) as error:
         return TargetReport(state="refused", problem=error.message, **known)
     except ApplianceError as error:
         return TargetReport(state="unreachable", problem=error.message, **known)
-    _mark_damaged(access, target, problems)
     return TargetReport(
-        state="damaged" if problems else "ok",
+        state="ok",
         backups=tuple(names.present),
         unfinished=tuple(names.unfinished),
         missing=tuple(name for name in local if name not in set(names.present)),
-        problem=problems[0].message if problems else "",
-        checked=len(names.present) if check else 0,
-        problems=tuple(problems),
         **known,
     )
-
-
-def _mark_damaged(
-    access: TargetAccess, target: TargetSettings, problems: Sequence[RemoteProblem]
-) -> None:
-    for name in {problem.name for problem in problems}:
-        path = access.backups.root / name
-        state = read_state(path, target)
-        if state is None:
-            continue  # not a local backup, which could be sent again
-        state.status = "damaged"
-        for problem in problems:
-            if problem.name == name:
-                state.problem = problem.message
-                state.damaged.add(problem.file)
-        write_state(path, target.name, state)
 
 
 def upload(

@@ -1,4 +1,4 @@
-"""How the last upload or check of a backup ended: `upload-TARGET.json` beside its manifest."""
+"""How the last upload of a backup ended: `upload-TARGET.json` beside its manifest."""
 
 from pathlib import Path
 from typing import Literal
@@ -13,14 +13,12 @@ _STATE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class UploadState(msgspec.Struct, kw_only=True):
-    """`address`: the target's, since a name may get another address.
-    `damaged`: files that a check found damaged there."""
+    """`address`: the target's, since a name may get another address."""
 
     address: str
-    status: Literal["complete", "failed", "damaged"] = "failed"
+    status: Literal["complete", "failed"] = "failed"
     finished_at: str = ""
     problem: str = ""
-    damaged: set[str] = set()
 
 
 def address_of(target: TargetSettings) -> str:

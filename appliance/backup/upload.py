@@ -3,7 +3,7 @@
 A backup is present at a target when its manifest is there, which is written last.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -82,14 +82,13 @@ class Upload:
     def _copy(self, manifest: BackupManifest, path: Path, state: UploadState) -> int | None:
         name, sent = manifest.name, None
         listed = self._target.list(name)
-        if state.damaged or not self._is_present(manifest, listed):
-            missing = self._begin(manifest, listed, state.damaged)
-            sent = self._send(path, manifest, missing, state)
+        if not self._is_present(manifest, listed):
+            sent = self._send(path, manifest, self._begin(manifest, listed))
             self._check(manifest)
             self._target.write(f"{name}/{manifests.FILE}", [manifests.encode(manifest)])
         self._write_verification(name, listed)
         if sent is not None or state.status != "complete":
-            state.status, state.problem, state.damaged = "complete", "", set()
+            state.status, state.problem = "complete", ""
             state.finished_at = iso(self._clock.now_ms())
             self._save(path, state)
         return sent
@@ -105,9 +104,7 @@ class Upload:
             return False
         return there == manifests.encode(manifest)
 
-    def _begin(
-        self, manifest: BackupManifest, listed: Mapping[str, int], damaged: Collection[str]
-    ) -> list[BackupFile]:
+    def _begin(self, manifest: BackupManifest, listed: Mapping[str, int]) -> list[BackupFile]:
         """Removes the manifest first, so that the backup does not count meanwhile, then files that
         are not of the backup. Returns the files to send."""
         name = manifest.name
@@ -115,12 +112,9 @@ class Upload:
         kept.add(f"{name}/{VERIFICATION}")
         for other in removal_order(name, set(listed) - kept):
             self._target.remove(other)
-        missing = _find_missing(manifest, listed)
-        return [file for file in manifest.files if file in missing or file.name in damaged]
+        return _find_missing(manifest, listed)
 
-    def _send(
-        self, path: Path, manifest: BackupManifest, missing: list[BackupFile], state: UploadState
-    ) -> int:
+    def _send(self, path: Path, manifest: BackupManifest, missing: list[BackupFile]) -> int:
         """Sends the files that are not there yet; returns their bytes."""
         total = manifest.stored_bytes
         count = sum(file.stored_bytes for file in missing)
@@ -138,7 +132,6 @@ class Upload:
             if self._clock.monotonic() >= self._ends:
                 raise TargetFailed("the time for copying is over; the next upload continues")
             self._target.write(f"{manifest.name}/{file.name}", content(file, done))
-            state.damaged.discard(file.name)
             done += file.stored_bytes
         self._tell(what, done, total)
         return count

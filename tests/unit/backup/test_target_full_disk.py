@@ -41,13 +41,13 @@ def test_full_target_gets_no_backup_that_counts(tmp_path: Path, disk: SmallDisk,
     name = machine.add(FILES)
     leave(disk, free)
     assert "No space left" in copy(machine)
-    seen = targets.report(machine.access(), machine.settings.targets[0], check=True)
+    seen = targets.report(machine.access(), machine.settings.targets[0])
     assert seen.backups == ()
     assert machine.backups.read(name)
     assert list(disk.root.rglob(".writing-*")) == []
     disk.clear()
     assert copy(machine) == "copied"
-    seen = targets.report(machine.access(), machine.settings.targets[0], check=True)
+    seen = targets.report(machine.access(), machine.settings.targets[0])
     assert (seen.state, seen.backups) == ("ok", (name,))
 
 
