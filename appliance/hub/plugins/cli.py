@@ -1,6 +1,5 @@
 """`agentlip plugin`, `re-enrich`: status of plugins, and reprocessing."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -8,15 +7,12 @@ import typer
 
 from appliance.cli_support import Columns, Session, note, plain_app
 from appliance.hub.cli_reach import segment
-from appliance.hub.plugins.change_file import ChangeFile
 from appliance.hub.plugins.wire import Isolation, gaps
 
 app = plain_app("Plugins: their state and results. [plugins] configures them.", "Extensions/plugin")
 re_enrich_app = plain_app(listed="Extensions/re-enrich")
 
 PATH = "/api/v1/plugins"
-PROGRESS_ROWS = 10_000  # between two lines of progress
-REFUSED_LISTED_MAX = 100
 
 PluginFlag = Annotated[
     list[str] | None, typer.Option("--plugin", help="Only this plugin; may be repeated.")
@@ -35,41 +31,6 @@ def list_plugins(session: Session) -> None:
          ("BY", lambda row: _isolated_by(row["isolation"])), ("REASON", "reason")],
         empty="no plugins; add some to agentlip.toml: docs/how-to/plugins.md",
     )  # fmt: skip
-
-
-@app.command("apply")
-def apply_changes(
-    session: Session,
-    file: Annotated[Path, typer.Argument(help="File of results: NAME.jsonl.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the changes.")] = False,
-) -> None:
-    """Store the results of a linkifier that another program computed.
-
-    Results for messages that changed meanwhile are dropped. After an interruption, run it again.
-
-    Example: agentlip plugin apply changes/references.jsonl
-    """
-    changes = ChangeFile(file)
-    client, plugin = session.hub(), changes.header.plugin
-    counts = {"rows": changes.manifest.rows, "stored": 0, "same": 0, "stale": 0, "refused": 0}
-    refused: list[dict[str, Any]] = []
-    done = 0
-    for batch in changes.batches():
-        body = {"plugin": plugin, "changes": batch, "dry_run": dry_run}
-        answer = client.post(f"{PATH}/apply", body)
-        for name in ("stored", "same", "stale"):
-            counts[name] += answer[name]
-        counts["refused"] += len(answer["refused"])
-        refused = (refused + answer["refused"])[:REFUSED_LISTED_MAX]
-        done += len(batch)
-        if done % PROGRESS_ROWS < len(batch):
-            session.note(f"{done:,} of {changes.manifest.rows:,} changes")
-    verb = "would be stored" if dry_run else "stored"
-    sentence = (
-        f"{plugin}: {counts['stored']:,} {verb}, {counts['same']:,} the same,"
-        f" {counts['stale']:,} stale, {counts['refused']:,} refused"
-    )
-    session.answer({"plugin": plugin, "dry_run": dry_run, **counts, "reasons": refused}, sentence)
 
 
 @app.command("found")

@@ -23,14 +23,8 @@ class BadOutput(Exception):
 
 
 def findings(raw: msgspec.Raw, content: str) -> list[wire.EnrichmentFinding]:
-    """The output of a linkifier. Raises BadOutput."""
-    return check_findings(_decode(_findings, raw), content)
-
-
-def check_findings(
-    items: list[wire.EnrichmentFinding], content: str
-) -> list[wire.EnrichmentFinding]:
-    """The findings, if all of them can be stored for this text. Raises BadOutput."""
+    """The output of a linkifier, if all of it can be stored for this text. Raises BadOutput."""
+    items: list[wire.EnrichmentFinding] = _decode(_findings, raw)
     if len(items) > ITEMS_MAX:
         raise BadOutput(f"the output has more than {ITEMS_MAX} items")
     for finding in items:

@@ -20,12 +20,6 @@ def routes(plugins: Plugins) -> list[Route]:
                               summary="Reprocess the event log with plugins, from an event on",
                               audited=True),
         }),
-        Route("/api/v1/plugins/apply", Responders(post=reply_with(plugins.apply)), {
-            "POST": Operation(ADMIN, body=wire.ApplyChanges, reply=wire.ChangesApplied,
-                              errors=(wire.NoSuchPlugin,),
-                              summary="Store results of a linkifier that were computed elsewhere",
-                              audited=True),
-        }),
         Route("/api/v1/messages/{message_id}/enrichments", Responders(
             get=reply_to_caller(plugins.enrichments),
         ), {

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from appliance.hub import wire as hub_wire
 from appliance.hub.access import READ
-from appliance.hub.plugins import listings, metrics, output, queries, wire, writes
+from appliance.hub.plugins import listings, wire, writes
 from appliance.hub.plugins.plugin import Plugin
 from appliance.hub.plugins.settings import PluginSettings
 from appliance.hub.rows import PluginCursorRow
@@ -68,33 +67,6 @@ class Plugins:
             runner.request_redo()
         return wire.ReEnrichTaken(taken)
 
-    def apply(self, command: wire.ApplyChanges) -> wire.ChangesApplied:
-        """Store results of a linkifier that were computed elsewhere, like its own results."""
-        own = self._linkifier(command.plugin)
-        messages = self._store.read(
-            queries.messages, [change.message_id for change in command.changes]
-        )
-        results, refused = [], []
-        for change in command.changes:
-            message = messages.get(change.message_id)
-            if message is None or not _is_current(change, message):
-                continue
-            seen = writes.SeenMessage(message.id, message.version, message.content_raw)
-            try:
-                findings = output.check_findings(change.enrichments, message.content_raw)
-            except output.BadOutput as error:
-                refused.append(wire.RefusedChange(message.id, str(error)))
-                continue
-            results.append((seen, findings))
-        if command.dry_run:
-            stored = self._store.read(writes.count_new, own.name, results)
-            same = len(results) - stored
-        else:
-            outcomes = self._store_results(own.name, results)
-            stored, same = outcomes.count("stored"), outcomes.count("same")
-        stale = len(command.changes) - len(refused) - stored - same
-        return wire.ChangesApplied(stored, same, stale, refused)
-
     def enrichments(self, message_id: str, principal: Principal = ANONYMOUS) -> wire.EnrichmentList:
         self._hub.access.check_message(principal, READ, message_id)
         return self._store.read(listings.enrichments, message_id, PAGE_MAX)
@@ -115,32 +87,6 @@ class Plugins:
                 open_ = wire.gaps(isolation, plugin.own.network, plugin.own.subprocesses)
                 facts |= {f"plugin.{plugin.name}.open_{step}": 1.0 for step in open_}
         return facts
-
-    def _linkifier(self, name: str) -> PluginSettings:
-        """A linkifier of the settings; it need not run."""
-        for own in (*(runner.plugin.own for runner in self._runners), *self._off):
-            if own.name == name and own.type == "linkifier":
-                return own
-        raise wire.NoSuchPlugin(
-            f"no linkifier has the name {name}",
-            details={"plugin": name},
-            hint="add it to [[plugins.use]] in agentlip.toml; it may be switched off",
-        )
-
-    def _store_results(
-        self, name: str, results: list[tuple[writes.SeenMessage, list[wire.EnrichmentFinding]]]
-    ) -> list[str]:
-        """The outcome of each. Raises the first error: the request can be repeated."""
-        if not results:
-            return []
-        calls = [(writes.store_enrichments, (name, *result)) for result in results]
-        outcomes = []
-        for outcome in self._store.write_many(calls):
-            what, items = outcome.unwrap()
-            outcomes.append(what)
-            metrics.stored.labels(name).inc(items)
-        metrics.stale.labels(name).inc(outcomes.count("stale"))
-        return outcomes
 
     def _find_runnable(self, names: Sequence[str]) -> list[Plugin]:
         """Plugins that can run, all or by name."""
@@ -195,13 +141,6 @@ class Plugins:
             lag=ids_between(cursor, head, self._hub.identity.epochs),
             pending=0, redo=_redo(stored), done=0, failed=0, isolation=None,
         )  # fmt: skip
-
-
-def _is_current(change: wire.EnrichmentChange, message: hub_wire.Message) -> bool:
-    """Whether the message still has the version and the text of the change."""
-    if message.deleted_at is not None or message.version != change.version:
-        return False
-    return queries.content_hash(message.content_raw).hex() == change.content_sha256
 
 
 def _redo(stored: PluginCursorRow | None) -> int:

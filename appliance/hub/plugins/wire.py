@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from appliance.hub.wire import DedupeKey, EventId, Id, Kind
+from appliance.hub.wire import DedupeKey, EventId, Kind
 from appliance.kernel.errors import Invalid, Missing
 
 PluginName = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -56,26 +56,6 @@ class ReEnrich(Struct, frozen=True):
 
     since: EventId
     plugins: Annotated[list[PluginName], Meta(max_length=100)] = []
-
-
-CHANGES_MAX = 100  # in one request: they are stored together
-
-
-class EnrichmentChange(Struct, frozen=True):
-    """All enrichments of a message by a plugin, as of this version and text of the message."""
-
-    message_id: Id
-    version: Annotated[int, Meta(ge=1)]
-    content_sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-    enrichments: Annotated[list[EnrichmentFinding], Meta(max_length=1000)]
-
-
-class ApplyChanges(Struct, frozen=True):
-    """Store results that were computed elsewhere; `dry_run` only counts them."""
-
-    plugin: PluginName
-    changes: Annotated[list[EnrichmentChange], Meta(min_length=1, max_length=CHANGES_MAX)]
-    dry_run: bool = False
 
 
 # -- replies ---------------------------------------------------------------------------------
@@ -163,20 +143,6 @@ class ReEnrichTaken(Struct, frozen=True):
     """The request is stored and survives a restart; new messages are processed as well."""
 
     taken: list[Redo]
-
-
-class RefusedChange(Struct, frozen=True):
-    message_id: str
-    reason: str
-
-
-class ChangesApplied(Struct, frozen=True):
-    """`same`: stored before; `stale`: the message changed meanwhile, or it is a tombstone."""
-
-    stored: int
-    same: int
-    stale: int
-    refused: list[RefusedChange] = []
 
 
 class Enrichment(Struct, frozen=True):

@@ -117,18 +117,6 @@ def store_enrichments(
     return "stored", len(findings)
 
 
-def count_new(
-    reader: Any, plugin: str, results: list[tuple[SeenMessage, list[wire.EnrichmentFinding]]]
-) -> int:
-    """How many of these results `store_enrichments` would store."""
-    new = 0
-    for seen, findings in results:
-        old_hash, old_ids = _old_set(reader, plugin, seen.message_id)
-        new_hash = queries.content_hash(seen.content)
-        new += not _is_same(reader, old_hash, old_ids, new_hash, findings)
-    return new
-
-
 def store_attachments(
     tx: Tx, plugin: str, seen: SeenMessage, added: list[tuple[hub_wire.AddAttachment, str]]
 ) -> StoreOutcome:
