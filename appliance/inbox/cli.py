@@ -176,24 +176,15 @@ def runs(
 
     Example: agentlip inbox runs --limit 5
     """
+    rows, _ = session.hub().page(
+        "/v1/hooks/runs", "runs", limit, cursor="before", key="number", mesh=mesh
+    )
     session.table(
-        _runs(session.hub(), limit, mesh),
+        rows,
         [("AT", "at"), ("OUTCOME", "outcome"), ("MS", "duration_ms"), ("HOOK", "hook"),
          ("RUN", "id")],
         empty="no runs of hooks yet",
     )  # fmt: skip
-
-
-def _runs(hub: Any, limit: int, mesh: str | None) -> list[Any]:
-    """Up to `limit` runs; the appliance limits a page in bytes too, so this may take several."""
-    rows: list[Any] = []
-    before = None
-    while True:
-        page = hub.get("/v1/hooks/runs", mesh=mesh, limit=limit - len(rows), before=before)
-        rows += page["runs"]
-        if not page.get("has_more") or not page["runs"] or len(rows) >= limit:
-            return rows
-        before = rows[-1]["number"]
 
 
 def _follow(

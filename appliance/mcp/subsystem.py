@@ -30,7 +30,7 @@ class McpSubsystem(Subsystem):
     def __init__(self, host: Host, needs: McpNeeds) -> None:
         every = [*tools(needs.context), *needs.tools]
         self._tasks = Tasks(host.clock)
-        self._routes = routes(needs.context, needs.guard, every, self._tasks)
+        self._routes = routes(needs.guard, every, self._tasks)
 
     def routes(self) -> list[Route]:
         return self._routes

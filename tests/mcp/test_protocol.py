@@ -69,7 +69,7 @@ def test_discovery_returns_versions_capabilities_and_server_info(wire: Wire) -> 
     assert result["resultType"] == "complete"
     assert result["supportedVersions"] == SUPPORTED
     extensions = {"io.modelcontextprotocol/tasks": {}}
-    assert result["capabilities"] == {"tools": {}, "resources": {}, "extensions": extensions}
+    assert result["capabilities"] == {"tools": {}, "extensions": extensions}
     assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "agentlip"
     assert isinstance(result["ttlMs"], int)
     assert result["cacheScope"] == "public"
@@ -156,7 +156,7 @@ def test_handshake_agrees_on_a_version(wire: Wire, requested: str | None, agreed
     result = answer.body["result"]
     assert result["protocolVersion"] == agreed
     assert result["serverInfo"]["name"] == "agentlip"
-    assert {"tools": {}, "resources": {}}.items() <= result["capabilities"].items()
+    assert {"tools": {}}.items() <= result["capabilities"].items()
     assert "resultType" not in result
     assert "mcp-session-id" not in answer.headers
 
@@ -180,8 +180,7 @@ def test_errors_of_legacy_requests_have_status_200(wire: Wire) -> None:
         ("no/such", None, -32601),
         ("server/discover", None, -32601),
         ("tools/call", {"name": "no_such_tool"}, -32602),
-        ("resources/read", {"uri": "agentlip://topic/nowhere"}, -32002),
-        ("resources/read", {"uri": "file:///etc/passwd"}, -32002),
+        ("resources/read", {"uri": "file:///etc/passwd"}, -32601),
     ):
         answer = wire.legacy(method, params)
         assert (answer.status, code_of(answer)) == (200, code)
