@@ -151,8 +151,6 @@ def _result_lines(done: Any) -> list[str]:
             f"epoch {planned.old_epoch} → {planned.epoch}; event ids continue at"
             f" {planned.first_event_id}"
         )
-    if done.lost_file:
-        lines.append(f"the losses are listed in {done.lost_file}")
     if done.kept_as:
         lines.append(f"the state before was too damaged for a backup; its files: {done.kept_as}")
     if done.safety:

@@ -74,7 +74,6 @@ class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
 
     safety     the backup of the state before; "" if there is none
     kept_as    the folder with the files before, if they could not be backed up
-    lost_file  the list of what is lost; "" if nothing is
     undo       the command that brings the state before back; "" if there is none
     """
 
@@ -82,7 +81,6 @@ class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
     rows: Rows
     safety: str
     kept_as: str
-    lost_file: str
     undo: str
 
 
@@ -273,6 +271,5 @@ def _result(
         rows=prepared.rows,
         safety=safety,
         kept_as=f"{job.target.dir.name}/backups/{kept_as}" if kept_as else "",
-        lost_file=prepared.lost_file,
         undo=f"agentlip backup restore {safety}{partial} --yes" if safety else "",
     )

@@ -4,7 +4,7 @@ The folder has the layout of a workspace. Nothing outside of it is written.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -32,7 +32,6 @@ from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.epochs import Epoch
 from appliance.workspace.restoring import Noticed
 
-LISTED_MAX = 100_000  # ids in the file of lost entries, which are in memory
 Rows = dict[str, dict[str, int]]
 
 
@@ -42,7 +41,6 @@ class PreparedFiles(msgspec.Struct, frozen=True):
     paths     relative to the workspace
     rows      of each table of each store, after the rules
     epoch     the new epoch; "" if it stays
-    lost_file  where the entries are listed that are lost, relative to the workspace; "" if none
     """
 
     paths: tuple[str, ...]
@@ -52,7 +50,6 @@ class PreparedFiles(msgspec.Struct, frozen=True):
     old_epoch: str
     epoch: str
     first_event_id: int
-    lost_file: str
 
 
 class _Preparation:
@@ -96,10 +93,9 @@ def prepare(
         _check_references(made)
         for state in made.new.dir.glob(f"{small_files.AGENTS}/*/{small_files.AGENT_STATE}"):
             restored(state, now_ms)
-        listed, highest = _apply_rules(made)
+        highest = _apply_rules(made)
         reached("rules applied")
         epoch, first = _begin_epoch(made, highest)
-        lost_file = _write_lost(made, listed)
     reached("prepared")
     return PreparedFiles(
         paths=tuple(made.paths),
@@ -109,7 +105,6 @@ def prepare(
         old_epoch=restore_job.present_epoch(job) or job.manifest.epoch,
         epoch=epoch,
         first_event_id=first,
-        lost_file=lost_file,
     )
 
 
@@ -151,10 +146,9 @@ def _check_references(made: _Preparation) -> None:
             )
 
 
-def _apply_rules(made: _Preparation) -> tuple[dict[Noticed, list[tuple[str, str]]], int]:
-    """The entries of the notices for the file of lost entries, and the highest event id."""
+def _apply_rules(made: _Preparation) -> int:
+    """The highest event id."""
     job = made.job
-    listed: dict[Noticed, list[tuple[str, str]]] = {}
     known = max(restore_job.given_out(job), epochs.highest(_epochs_in_backup(made)))
     highest = 0
     for store in job.chosen:
@@ -168,16 +162,14 @@ def _apply_rules(made: _Preparation) -> tuple[dict[Noticed, list[tuple[str, str]
             present,
             now_ms=made.now_ms,
             known=floor,
-            left=LISTED_MAX - sum(map(len, listed.values())),
         )
         context = done.context
         made.notices += context.notices
-        listed.update(context.listed)
         if context.damaged or not (context.present or job.new):
             made.uncompared.append(store)
         highest = done.highest if numbered else highest
         made.rows[store] = done.rows
-    return listed, highest
+    return highest
 
 
 def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
@@ -242,27 +234,6 @@ def _present_events(job: RestoreJob) -> int:
 
 def _epochs_in_backup(made: _Preparation) -> tuple[Epoch, ...]:
     return epochs.read(made.new)
-
-
-def _write_lost(made: _Preparation, listed: Mapping[Noticed, list[tuple[str, str]]]) -> str:
-    if not listed:
-        return ""
-    name = made.job.manifest.name
-    path = f"{made.new.dir.name}/backups/lost-{name}.jsonl"
-    number = 1
-    while (made.job.target.workspace / path).exists():
-        number += 1
-        path = f"{made.new.dir.name}/backups/lost-{name}-{number}.jsonl"
-    lines = [
-        {"store": n.store, "kind": n.kind, "noun": n.noun, "id": key, "text": text}
-        for n, entries in listed.items()
-        for key, text in entries
-    ]
-    file = made.new.workspace / path
-    file.parent.mkdir(mode=0o700, exist_ok=True)
-    write_whole(file, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-    made.paths.append(path)
-    return path
 
 
 @contextmanager

@@ -41,13 +41,12 @@ class AppliedRules(NamedTuple):
 
 
 def apply(
-    job: RestoreJob, store: str, file: Path, present: Path, *, now_ms: int, known: int, left: int
+    job: RestoreJob, store: str, file: Path, present: Path, *, now_ms: int, known: int
 ) -> AppliedRules:
     """Calls `restored` of the subsystem for the new file of a store, with the one before attached
     if it can be read, and raises numbers.
 
-    known  a lower limit for the highest number that was given out
-    left   how many entries of notices may be listed
+    `known`: a lower limit for the highest number that was given out.
     """
     with closing(_connect(file)) as connection:
         there = is_readable(present, job.mode)
@@ -63,7 +62,6 @@ def apply(
             revive=job.revive,
             present=there,
             settings_file=job.target.settings_file,
-            listed_max=left,
         )
         highest = _change(connection, store, context, known)
         return AppliedRules(context, highest, row_counts(connection))

@@ -59,7 +59,6 @@ class RestoreContext:
         revive: bool,
         present: bool,
         settings_file: Path,
-        listed_max: int,
     ) -> None:
         self._connection = connection
         self._store = store
@@ -69,10 +68,8 @@ class RestoreContext:
         self.revive = revive
         self.present = present
         self.settings_file = settings_file
-        self._left = listed_max
         self.damaged = False  # the store before turned out to be damaged
         self.notices: list[Noticed] = []
-        self.listed: list[tuple[Noticed, list[tuple[str, str]]]] = []
 
     def notice(self, kind: NoticeKind, noun: str, selection: str) -> None:
         """Says which entries `selection` selects, as an id and a text for people, if there are any.
@@ -109,9 +106,5 @@ class RestoreContext:
 
     def _add(self, kind: NoticeKind, noun: str, count: int, selection: str) -> None:
         query = f"SELECT * FROM ({selection}) LIMIT ?"
-        limit = max(SHOWN_MAX, self._left)
-        rows = [(str(a), str(b)) for a, b in self._connection.execute(query, (limit,))]
-        noticed = Noticed(self._store, kind, noun, count, tuple(rows[:SHOWN_MAX]))
-        self.notices.append(noticed)
-        self.listed.append((noticed, rows[: self._left]))
-        self._left -= len(rows[: self._left])
+        rows = [(str(a), str(b)) for a, b in self._connection.execute(query, (SHOWN_MAX,))]
+        self.notices.append(Noticed(self._store, kind, noun, count, tuple(rows)))

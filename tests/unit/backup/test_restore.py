@@ -1,6 +1,5 @@
 """A restore replaces the whole workspace, says what is lost, and can be undone."""
 
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -98,16 +97,6 @@ def test_plan_shows_some_ids_and_the_number_of_all(workspace: BackedUp) -> None:
     messages = next(each for each in workspace.plan(made).notices if each.noun == "message")
     assert messages.count == SHOWN_MAX + 5
     assert len(messages.first) == SHOWN_MAX
-
-
-def test_lost_entries_are_listed_in_a_file_for_the_owner_only(workspace: BackedUp) -> None:
-    made = workspace.back_up()
-    workspace.add(2)
-    newest = workspace.rows("SELECT id FROM messages ORDER BY id DESC LIMIT 2")
-    file = workspace.datadir.workspace / workspace.restore(made).lost_file
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert {line["id"] for line in lines if line["noun"] == "message"} == {row[0] for row in newest}
-    assert file.stat().st_mode & 0o077 == 0
 
 
 def test_undo_brings_the_state_before_back(workspace: BackedUp) -> None:

@@ -43,7 +43,7 @@ class RestoredRelay:
                 connection.execute("ATTACH ? AS present", (str(before),))
             context = RestoreContext(
                 connection, "relay", schema=1, now_ms=self.relay.clock.now_ms() + 100_000,
-                cut_ms=0, revive=revive, present=present, settings_file=path, listed_max=10,
+                cut_ms=0, revive=revive, present=present, settings_file=path,
             )  # fmt: skip
             restored(connection, context)
         self.relay = RelayFixture(self.folder)
