@@ -89,8 +89,11 @@ class ExtendRequest(Struct, frozen=True, rename="camel"):
     lease_ms: Annotated[int, Meta(ge=1)] | None = None
 
 
-class Selection(Struct, frozen=True, rename={"from_": "from", "dry_run": "dryRun"}):
-    """Envelopes of one stream: those that match every given condition; without any, all."""
+class Selection(
+    Struct, frozen=True, forbid_unknown_fields=True, rename={"from_": "from", "dry_run": "dryRun"}
+):
+    """Envelopes of one stream: those that match every given condition; without any, all. So a
+    condition that is not known is refused."""
 
     stream: StreamName
     ids: list[EnvelopeId] = []
@@ -103,7 +106,7 @@ class Selection(Struct, frozen=True, rename={"from_": "from", "dry_run": "dryRun
     dry_run: bool = False
 
 
-class Pause(Struct, frozen=True):
+class Pause(Struct, frozen=True, forbid_unknown_fields=True):
     stream: StreamName
     seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] | None = None
 
