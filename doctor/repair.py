@@ -88,12 +88,10 @@ class NeededStop(msgspec.Struct, frozen=True):
 
 
 class RepairOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair would do. `needs_stop`: the steps that a running appliance prevents;
-    `unfinished`: always empty, because what an interrupted repair left is planned again."""
+    """What a repair would do. `needs_stop`: the steps that a running appliance prevents."""
 
     steps: tuple[Step, ...] = ()
     unrepaired: tuple[UnrepairedFinding, ...] = ()
-    unfinished: tuple[str, ...] = ()
     needs_stop: tuple[NeededStop, ...] = ()
 
 
