@@ -241,14 +241,11 @@ def install_service(
     print_only: Annotated[
         bool, typer.Option("--print", help="Print the unit without installing it.")
     ] = False,
-    enable: Annotated[
-        bool, typer.Option("--enable/--no-enable", help="Start the service now and at every boot.")
-    ] = True,
     allow_ci: Annotated[
         bool, typer.Option("--allow-ci-persistent", help="Allow the installation in a CI job.")
     ] = False,
 ) -> None:
-    """Run the appliance as a systemd service, also after a reboot. Refused in CI jobs."""
+    """Write a systemd unit, and print the commands that start it. Refused in CI jobs."""
     import os
 
     from appliance.process import daemon, systemd
@@ -261,7 +258,7 @@ def install_service(
     if print_only:
         session.answer({"unit": unit.text()}, unit.text().rstrip("\n"))
         return
-    installed = systemd.install(unit, enable=enable)
+    installed = systemd.install(unit)
     lines = [f"wrote {installed['path']}", *installed["next"]]
     session.answer(installed, "\n".join(lines))
 
@@ -272,7 +269,7 @@ def uninstall_service(
     system: SystemFlag = False,
     name: NameFlag = "agentlip",
 ) -> None:
-    """Stop the service of this workspace and remove its unit. Safe to repeat.
+    """Remove the unit of this workspace, and print the commands that stop it. Safe to repeat.
 
     The workspace and its data stay.
 

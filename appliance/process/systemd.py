@@ -1,12 +1,13 @@
-"""Installs a systemd unit for a workspace, so that the appliance survives logouts and reboots."""
+"""Writes a systemd unit for a workspace, so that the appliance survives logouts and reboots.
+
+`systemctl` is the operator's: the answers name the commands that start and stop the service.
+"""
 
 import errno
 import getpass
 import os
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,6 @@ from appliance.identity.mode import in_ci, short_lived_variable
 from appliance.kernel.errors import ApplianceError, Conflict, Invalid
 from appliance.process.daemon import checkout
 
-COMMAND_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 20  # the server drains for up to 10
 WATCHDOG_SECONDS = 120  # far longer than the slowest request
 HOMES = ("/home", "/root", "/run/user")  # what ProtectHome= hides
@@ -155,6 +155,11 @@ class Unit(msgspec.Struct, frozen=True):
         config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
         return Path(config) / "systemd" / "user" / f"{self.name}.service"
 
+    @property
+    def control(self) -> str:
+        """The program that starts and stops it."""
+        return "systemctl" if self.system else "systemctl --user"
+
     def text(self) -> str:
         program = [sys.executable, "-P", "-m", "appliance.server"]
         command = [*program, "--workspace", str(self.workspace), *self.arguments]
@@ -229,8 +234,8 @@ def quote(part: str) -> str:
     return text if re.fullmatch(r"[A-Za-z0-9_./:@,+=%-]+", text) else f'"{text}"'
 
 
-def install(unit: Unit, *, enable: bool) -> dict[str, Any]:
-    """Writes the unit and, with `enable`, starts it now and at every boot."""
+def install(unit: Unit) -> dict[str, Any]:
+    """Writes the unit; returns its path and the commands that start it."""
     path = unit.path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -242,20 +247,14 @@ def install(unit: Unit, *, enable: bool) -> dict[str, Any]:
             if unit.system
             else "agentlipd install-service --print",
         ) from None
-    control = ["systemctl"] if unit.system else ["systemctl", "--user"]
-    steps = [[*control, "daemon-reload"], [*control, "enable", "--now", f"{unit.name}.service"]]
-    spelled = [" ".join(step) for step in steps]
-    after = [] if unit.system else ["to run it without a login: loginctl enable-linger"]
-    if not enable:
-        todo = ["to start it now and at every boot:", *(f"  {word}" for word in spelled)]
-        return {"path": str(path), "enabled": False, "next": [*todo, *after]}
-    if not _systemd_runs():
-        why = "systemd does not run on this machine; where it runs, run:"
-        todo = [why, *(f"  {word}" for word in spelled)]
-        return {"path": str(path), "enabled": False, "next": [*todo, *after]}
-    for step in steps:
-        _do(step)
-    return {"path": str(path), "enabled": True, "next": ["started, now and at every boot", *after]}
+    lines = [
+        "to start it now and at every boot:",
+        f"  {unit.control} daemon-reload",
+        f"  {unit.control} enable --now {unit.name}.service",
+    ]
+    if not unit.system:
+        lines.append("to run it without a login: loginctl enable-linger")
+    return {"path": str(path), "next": lines}
 
 
 def check_ci(environment: Mapping[str, str], *, allowed: bool) -> None:
@@ -294,14 +293,15 @@ def workspace_of(unit: Unit) -> Path | None:
 
 
 def uninstall(unit: Unit) -> dict[str, Any]:
-    """Stops the service and removes its unit; returns what was done. Safe to repeat.
+    """Removes the unit; returns what was removed, and the commands that stop the service. Safe to
+    repeat.
 
     Raises OtherService for a unit of another program or workspace.
     """
     path, wanted = unit.path, _wanted_link(unit)
     serves = workspace_of(unit)
     if serves is None and not path.exists():
-        return {"path": str(path), "removed": [], "stopped": False, "next": []}
+        return {"path": str(path), "removed": [], "next": []}
     if serves != unit.workspace:
         raise OtherService(
             f"{path} is the service of the workspace {serves}, not of {unit.workspace}",
@@ -310,23 +310,21 @@ def uninstall(unit: Unit) -> dict[str, Any]:
         )
     if not os.access(path.parent, os.W_OK):
         raise _not_removed(unit, path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-    control = ["systemctl"] if unit.system else ["systemctl", "--user"]
-    running = _systemd_runs()
-    if running:
-        _do([*control, "disable", "--now", f"{unit.name}.service"], UninstallFailed)
     removed = [file for file in (wanted, path) if file.is_symlink() or file.exists()]
     for file in removed:
         try:
             file.unlink(missing_ok=True)
         except OSError as error:
             raise _not_removed(unit, file, error) from None
-    if running:
-        _do([*control, "daemon-reload"], UninstallFailed)
-    after = (
-        [] if running else ["systemd does not run here; services on other machines keep running"]
-    )
-    names = [str(file) for file in removed]
-    return {"path": str(path), "removed": names, "stopped": running, "next": after}
+    return {
+        "path": str(path),
+        "removed": [str(file) for file in removed],
+        "next": [
+            "if it runs, stop it:",
+            f"  {unit.control} stop {unit.name}.service",
+            f"  {unit.control} daemon-reload",
+        ],
+    }
 
 
 def _wanted_link(unit: Unit) -> Path:
@@ -343,20 +341,3 @@ def _not_removed(unit: Unit, path: Path, error: OSError) -> UninstallFailed:
         if unit.system
         else None,
     )
-
-
-def _systemd_runs() -> bool:
-    return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
-
-
-def _do(step: list[str], failed: type[ApplianceError] = InstallFailed) -> None:
-    spelled = " ".join(step)
-    try:
-        done = subprocess.run(
-            step, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise failed(f"'{spelled}' failed: {type(error).__name__}", hint=spelled) from None
-    if done.returncode:
-        words = done.stderr.strip().splitlines()
-        raise failed(f"'{spelled}' failed: {words[-1] if words else done.returncode}", hint=spelled)

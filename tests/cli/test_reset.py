@@ -92,7 +92,7 @@ def test_uninstall_removes_the_service_the_process_and_the_data(
     }
     units = tmp_path / "config" / "systemd" / "user"
     for name in ("agentlip", "foreign"):
-        agentlipd("install-service", "--no-enable", "--name", name, cwd=workspace, **env)
+        agentlipd("install-service", "--name", name, cwd=workspace, **env)
     unit, foreign = units / "agentlip.service", units / "foreign.service"
     foreign.write_text("[Service]\nExecStart=/bin/true\n")
     assert agentlipd("up", cwd=workspace, **env).code == 0

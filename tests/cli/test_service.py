@@ -1,4 +1,4 @@
-"""`agentlipd install-service` in CI, and `uninstall-service`, where systemd does not run."""
+"""`agentlipd install-service` in CI, and `uninstall-service`."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class ServiceFixture:
         return agentlipd(*words, cwd=self.workspace, **{**self.env, **(env or {})})
 
     def install(self, name: str = "agentlip") -> Path:
-        done = self("install-service", "--no-enable", "--name", name)
+        done = self("install-service", "--name", name)
         assert done.code == 0, done
         return self.units / f"{name}.service"
 
@@ -44,7 +44,7 @@ def test_no_service_is_installed_in_ci_unless_it_is_allowed(
     service: ServiceFixture, variable: str
 ) -> None:
     ci = {variable: "true"}
-    refused = service("install-service", "--no-enable", "--json", env=ci)
+    refused = service("install-service", "--json", env=ci)
     assert refused.code == 2
     error = json.loads(refused.err)
     assert (error["code"], error["details"]) == ("SERVICE_IN_CI", {"variable": variable})
@@ -52,7 +52,7 @@ def test_no_service_is_installed_in_ci_unless_it_is_allowed(
     assert not service.units.exists()
     assert not (service.workspace / ".agentlip").exists()
     assert service("install-service", "--print", env=ci).code == 0
-    words = ("install-service", "--no-enable", "--allow-ci-persistent")
+    words = ("install-service", "--allow-ci-persistent")
     assert service(*words, env=ci).code == 0
     assert (service.units / "agentlip.service").exists()
 
