@@ -53,15 +53,6 @@ AcceptLossFlag = Annotated[
     ),
 ]
 
-LoseFlag = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--accept-loss",
-        metavar="STORE",
-        help="Stop although the file of this store was removed; may be repeated.",
-    ),
-]
-
 WithoutBackupFlag = Annotated[
     bool,
     typer.Option(
@@ -125,18 +116,11 @@ def up(
 
 
 @app.command()
-def down(session: Session, accept_loss: LoseFlag = None) -> None:
-    """Stop the appliance: finish requests, close sockets, checkpoint. Safe to repeat.
-
-    Refused if a store's file was removed meanwhile, because its content would be lost.
-    """
+def down(session: Session) -> None:
+    """Stop the appliance: finish requests, close sockets, checkpoint. Safe to repeat."""
     from appliance.process import daemon, stopping
-    from appliance.workspace import removed_files
-    from appliance.workspace.manifest import check_names
 
-    datadir = daemon.workspace(session.workspace)
-    removed_files.check(datadir, check_names(accept_loss or []))
-    stopped = stopping.stop(datadir, note)
+    stopped = stopping.stop(daemon.workspace(session.workspace), note)
     answer = {"status": "stopped", "was_running": stopped is not None}
     if stopped is None:
         session.answer(answer, "no hub was running")
@@ -156,13 +140,9 @@ def restart(
     accept_loss: AcceptLossFlag = None,
     as_root: AsRootFlag = False,
 ) -> None:
-    """Stop the appliance if it runs, and start it.
-
-    Refused if a store's file was removed meanwhile, because its content would be lost.
-    """
+    """Stop the appliance if it runs, and start it."""
     from appliance.kernel.clock import SystemClock
     from appliance.process import daemon, starting, stopping
-    from appliance.workspace import removed_files
     from appliance.workspace.manifest import check_names
 
     deadline = starting.StartDeadline(SystemClock())
@@ -172,7 +152,6 @@ def restart(
     )
     datadir = daemon.workspace_for_up(session.workspace, as_root=as_root)
     daemon.check_settings(datadir, options, deadline)
-    removed_files.check(datadir, lost)
     stopping.stop(datadir, note)
     _tell_start(session, daemon.start(datadir, options, deadline))
 

@@ -28,11 +28,9 @@ from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import free_bytes
 from appliance.kernel.store_files import UNUSED, open_database
 from appliance.kernel.whole_file import new_file
-from appliance.workspace import removed_files
 from appliance.workspace.datadir import DIRECTORY, DataDir
 
 _SCRATCH = "scratch."
-_REMOVED = "removed"
 
 
 def create_backup(
@@ -49,8 +47,6 @@ def create_backup(
 ) -> BackupManifest:
     """Writes a backup and returns its manifest. Call inside `backups.only_writer()`.
 
-    A store whose file was removed under the running appliance is copied from the open file.
-
     `exports`: directory of the exported segments, copied with `backup.include_exports`. `tell` is
     called with a file, the bytes of it that are done, and all of them; `after_cut` when the stores
     can be written again. `also_for` can open an encrypted backup too. Raises BackupNotWritable,
@@ -60,18 +56,11 @@ def create_backup(
     recipients = keys.recipients(settings)
     if recipients and also_for is not None:
         recipients += [key.to_public() for key in also_for.keys]
-    removed = removed_files.find(datadir)
-    if not removed:
-        _check_space(datadir, backups, settings)
+    _check_space(datadir, backups, settings)
     name, partial = backups.begin(clock.now_ms())
     try:
-        if removed:
-            with writing():
-                datadir = removed_files.copy(datadir, removed, partial / _REMOVED)
-            _check_space(datadir, backups, settings)
         work = _Work(datadir, partial, settings, recipients, clock, tell)
         manifest = work.run(name, reason, exports if settings.include_exports else None, after_cut)
-        shutil.rmtree(partial / _REMOVED, ignore_errors=True)
         backups.finish(manifest, partial)
     except BaseException:
         with suppress(OSError):

@@ -60,7 +60,7 @@ class StoreDetached(Unavailable):
 
     code = "STORE_DETACHED"
     default_message = "a file of the store was removed or replaced while it is in use"
-    default_hint = "put the file back if it was moved; or save it: agentlip backup create"
+    default_hint = "put the file back if it was moved; or: agentlip backup restore --latest --plan"
 
     def __init__(self, store: str, file: str) -> None:
         super().__init__(
