@@ -99,6 +99,19 @@ def test_a_failing_step_changes_nothing(hub: StoreFixture, sql: str) -> None:
     assert hub.migrate().schema == NEWEST
 
 
+def test_webhooks_that_got_cloudevents_are_off_with_the_reason(hub: StoreFixture) -> None:
+    hub.migrate(tuple(step for step in load("hub") if step.number < 8))
+    for name, format_, enabled in (("a", "cloudevents", 1), ("b", "native", 1), ("c", "native", 0)):
+        hub.execute(
+            "INSERT INTO x_webhooks (id, url, description, wanted_json, format, enabled, cursor,"
+            " secret, created_at, updated_at) VALUES (?, '', '', '{}', ?, ?, 0, '', '', '')",
+            name, format_, enabled,
+        )  # fmt: skip
+    hub.migrate()
+    rows = hub.execute("SELECT id, format, enabled, disabled_because IS NULL FROM x_webhooks")
+    assert rows == [("a", "native", 0, 0), ("b", "native", 1, 1), ("c", "native", 0, 1)]
+
+
 def test_the_steps_before_a_failing_one_stay(hub: StoreFixture) -> None:
     hub.migrate()
     two = (
