@@ -7,7 +7,7 @@ import msgspec
 
 from appliance.courier import wire
 from appliance.courier.access import OPERATE, READ, SUBSCRIBE, is_allowed, require
-from appliance.courier.envelope import as_dict, meta_of, parse
+from appliance.courier.envelope import meta_of
 from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.item import DELAYED, FOREVER, StreamItem
 from appliance.courier.lease import DEAD, LEASED, READY
@@ -263,14 +263,6 @@ class CourierAdmin:
         )
 
     # -- triggers ---------------------------------------------------------------------------
-
-    def dry_run(self, who: Principal, command: wire.DryRun) -> dict[str, Any]:
-        """Which rules this envelope would fire. Nothing is enqueued."""
-        require(who, OPERATE, command.to)
-        parsed = parse(command.envelope, command.to)
-        env = as_dict(parsed.body)
-        matches = self._courier.engine.explain(command.to, env, self._courier.now())
-        return {"rules": matches, "fires": [match.rule for match in matches if match.fires]}
 
     def rules(self, who: Principal) -> dict[str, Any]:
         """All rules. They contain webhook URLs, so the scope must cover all streams."""

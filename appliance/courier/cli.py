@@ -1,4 +1,4 @@
-"""`agentlip courier`: send and receive envelopes, inspect and repair streams, test rules."""
+"""`agentlip courier`: send and receive envelopes, inspect and repair streams, check rules."""
 
 import signal
 import sys
@@ -17,7 +17,7 @@ app = plain_app(
     "Work for consumers/courier",
 )
 dlq = plain_app("Dead letters: list, redrive, purge.")
-rules = plain_app("Triggers: check the settings, test an envelope.")
+rules = plain_app("Triggers: check the settings.")
 app.add_typer(dlq, name="dlq")
 app.add_typer(rules, name="rules")
 
@@ -296,22 +296,6 @@ def check_rules(
     )
     if problems:
         raise typer.Exit(1)
-
-
-@rules.command("dry-run")
-def try_rules(
-    session: Session,
-    stream: StreamArgument,
-    envelope: Annotated[str, typer.Argument(help="Envelope as JSON; - reads it from stdin.")],
-) -> None:
-    """Test which triggers an envelope would fire, and why not the others. Enqueues nothing."""
-    text = sys.stdin.read() if envelope == "-" else envelope
-    answer = session.hub().post("/v1/rules/dry-run", {"to": stream, "envelope": _json(text)})
-    session.table(
-        answer["rules"],
-        [("FIRES", "fires"), ("RULE", "rule"), ("WHY", "why")],
-        empty="no rules; define them under [[courier.triggers]] in agentlip.toml",
-    )
 
 
 @app.command("pipe")

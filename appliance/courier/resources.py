@@ -191,8 +191,4 @@ def _admin_routes(admin: CourierAdmin) -> list[Route]:
         Route("/v1/rules", Responders(get=_reply(admin.rules)), {
             "GET": Operation(USE, summary="List triggers, and how often each fired"),
         }),
-        Route("/v1/rules/dry-run", Responders(post=_reply(admin.dry_run)), {
-            "POST": Operation(USE, body=wire.DryRun,
-                              summary="Test which triggers an envelope would fire"),
-        }),
     ]  # fmt: skip

@@ -95,15 +95,6 @@ class Effect(Struct, frozen=True):
     envelope: Env
 
 
-class RuleMatch(Struct, frozen=True):
-    """Whether a rule fires for an envelope, and why not."""
-
-    rule: str
-    fires: bool
-    why: str
-    actions: list[str]
-
-
 class RuleState:
     """The state of a rule between two envelopes.
 
@@ -131,19 +122,6 @@ class TriggerEngine:
             rule for rule in self.rules if rule.when.to is None or matches(rule.when.to, stream)
         )
 
-    def explain(self, stream: str, env: Env, now: float) -> list[RuleMatch]:
-        """Which rules would fire, without any effect."""
-        return [
-            RuleMatch(
-                rule.id,
-                not why,
-                why or "all conditions match",
-                [_tag(action) for action in rule.do],
-            )
-            for rule in self.rules
-            for why in (self._mismatch(rule, stream, env, now),)
-        ]
-
     def fire(
         self, rules: Iterable[TriggerRule], stream: str, env: Env, now: float
     ) -> tuple[Env | None, list[Effect]]:
@@ -151,14 +129,15 @@ class TriggerEngine:
         changed: Env | None = None
         firing = []
         for rule in rules:
-            why = self._mismatch(rule, stream, env, now)
-            if not why:
-                state = self.states[rule.id]
-                state.fired += 1
-                state.fired_at = now
-                firing.append(rule)
-            elif why == COOLING_DOWN:
-                self.states[rule.id].suppressed += 1
+            state = self.states[rule.id]
+            if not self._matches(rule, stream, env) or state.paused_until > now:
+                continue
+            if state.fired_at is not None and now - state.fired_at < rule.limits.cooldown_ms:
+                state.suppressed += 1
+                continue
+            state.fired += 1
+            state.fired_at = now
+            firing.append(rule)
         for rule in firing:
             for action in rule.do:
                 if isinstance(action, Enrich):
@@ -180,29 +159,22 @@ class TriggerEngine:
             state.paused_until = now + PAUSE_MS
             state.failures = 0
 
-    def _mismatch(self, rule: TriggerRule, stream: str, env: Env, now: float) -> str:
-        when, state = rule.when, self.states[rule.id]
+    def _matches(self, rule: TriggerRule, stream: str, env: Env) -> bool:
+        """Whether all conditions hold, and the envelope has not passed too many rules."""
+        when = rule.when
         headers = env.get("headers") or {}
-        for name, glob, value in (
-            ("to", when.to, stream),
-            ("from", when.from_, env.get("from")),
-            ("type", when.type, env.get("type")),
-        ):
+        for glob, value in (
+            (when.to, stream), (when.from_, env.get("from")), (when.type, env.get("type")),
+        ):  # fmt: skip
             if glob is not None and (not isinstance(value, str) or not matches(glob, value)):
-                return f"{name} differs"
+                return False
         if not set(when.tags) <= set(env.get("tags") or ()):
-            return "tags are missing"
-        for name, wanted in when.headers.items():
-            if headers.get(name) != wanted:
-                return f"header {name} differs"
-        if hops_of(env) >= self._hops_max:
-            return f"hop limit reached: {hops_of(env)}"
-        if state.fired_at is not None and now - state.fired_at < rule.limits.cooldown_ms:
-            return COOLING_DOWN
-        return "the rule is paused after too many failures" if state.paused_until > now else ""
+            return False
+        if any(headers.get(name) != wanted for name, wanted in when.headers.items()):
+            return False
+        return hops_of(env) < self._hops_max
 
 
-COOLING_DOWN = "the rule is in its cooldown"
 NO_OUTBOX = "webhook actions need the outbox, which is disabled"
 
 

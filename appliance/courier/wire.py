@@ -115,11 +115,6 @@ class Resume(Struct, frozen=True):
     stream: StreamName
 
 
-class DryRun(Struct, frozen=True):
-    to: StreamName
-    envelope: msgspec.Raw
-
-
 # -- query parameters ---------------------------------------------------------------------
 
 

@@ -37,7 +37,7 @@ USE = {
     "POST /v1/send", "POST /v1/send/batch", "POST /v1/topic/post", "POST /v1/topic/subscribe",
     "POST /v1/topic/unsubscribe", "POST /v1/profile", "POST /v1/heartbeat", "POST /v1/hooks/act",
     "POST /network/inbox", "POST /v1/enqueue", "POST /v1/enqueue/batch", "POST /v1/receive",
-    "POST /v1/ack", "POST /v1/nack", "POST /v1/extend", "POST /v1/rules/dry-run",
+    "POST /v1/ack", "POST /v1/nack", "POST /v1/extend",
     "POST /api/v1/jobs/runs", "POST /verify/send", "POST /verify/confirm",
     "POST /registry/agents", "POST /registry/agents/{agent}/rotate-key", "POST /contacts/request",
     "POST /contacts/{agent}/accept", "POST /contacts/{agent}/deny", "DELETE /contacts/{agent}",

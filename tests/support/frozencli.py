@@ -164,8 +164,6 @@ def _courier(run: Recorder) -> None:
     run("agentlip courier purge", "work", "--yes")
     (run.workspace / "rules.toml").write_text("", encoding="utf-8")
     run("agentlip courier rules check", "rules.toml")
-    envelope = '{"id": "e", "ts": "2026-01-01T00:00:00Z", "type": "t", "payload": {}}'
-    run("agentlip courier rules dry-run", "work", envelope)
 
 
 def _webhooks(run: Recorder) -> None:
