@@ -52,8 +52,8 @@ def _scopes_of_messages(messages: DataFrame, others: DataFrame) -> DataFrame:
     """Events of a message belong to the topic where it is, those of a move also to the new topic.
     The old topic and the channel in the payload of a move are compared as well."""
     changes = messages.select(
-        *_envelope("p.id"), c("p.channel_id").alias("own_channel"),
-        c("p.from_topic_id").alias("from_topic"), c("p.topic_id").alias("to_topic"),
+        *_envelope("id"), c("channel_id").alias("own_channel"),
+        c("from_topic_id").alias("from_topic"), c("topic_id").alias("to_topic"),
     )  # fmt: skip
     results = others.where(c("name") == "message.enriched").select(
         *_envelope("p.message_id"), *_nothing("own_channel", "from_topic", "to_topic")

@@ -5,7 +5,6 @@ only days that have new events, or messages with new events. `touched` in the me
 the days that changed, for the jobs that read them.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
@@ -127,13 +126,13 @@ class Merge:
             others = beside.submit(self._others, draft, events)
             changed = t.events_of_changed(events, creations=not self._is_in_order())
             marks = self._marks(changed)
-            counts = self._messages(draft, events, changed, marks)
-            bad, checked_others = others.result()
-            counts["quarantine"] = self._quarantine(draft, events, bad + counts.pop("bad"))
+            bad = self._messages(draft, events, changed, marks)
+            bad_others, checked_others = others.result()
+            counts = {"quarantine": self._quarantine(draft, events, bad + bad_others)}
         with step("ingest: checks"), ThreadPoolExecutor(1) as beside:
-            days = beside.submit(self._remember, draft, marks)
+            remembered = beside.submit(self._remember, draft, marks)
             checked = self._check(draft, "messages")
-            days.result()
+            counts["unknown_fields"] = remembered.result()
             self.results += [*checked, *checked_others]
             checks.require_passed(self.results, self.ask.progress)
         new = seen if self._is_in_order() else t.summarize(self._new(events)).first().asDict()
@@ -165,22 +164,23 @@ class Merge:
 
     def _messages(
         self, draft: Draft, events: DataFrame, changed: DataFrame, marks: DataFrame
-    ) -> dict[str, int]:
+    ) -> int:
         """Only messages that change go through the window; other creations are written directly,
         and other rows of a day that is written again are copied. If events may be duplicated or
-        late, all new ones go through the window."""
+        late, all new ones go through the window. Returns the number of bad rows."""
         seen = self.seen
         few = seen["changes"] <= CHANGED_MAX and not self.new_cuts
         straight = few and self._is_in_order() and seen["distinct"] == seen["rows"]
-        first, later, made = Observation(), Observation(), Observation()
         rest, frames = events, []
         if straight:  # a broadcast: otherwise Spark might sort all events
             marked = events.withColumn("id_hash", t.id_hash("entity_id"))
             created = t.messages_of(marked.join(f.broadcast(marks), "id_hash", "left_anti"))
-            states = t.first_states(t.changes(created))
-            frames.append(_sound(states, first, "count_if(sound AND extra IS NOT NULL) AS more"))
+            frames.append(t.first_states(t.changes(created).where("sound")))
             rest = marked.join(f.broadcast(marks), "id_hash", "left_semi")
-        changes = _sound(t.changes(t.messages_of(rest)), later)
+        changes, seen_bad = t.changes(t.messages_of(rest)), Observation()
+        if not straight:
+            changes = changes.observe(seen_bad, f.expr("count_if(NOT sound) AS bad"))
+        changes = changes.where("sound").drop("sound")
         days = self._days_of("messages", changed.selectExpr("entity_id AS message_id"))
         if self.former is not None and days:
             rows = self.former.read(self.spark, "messages", days)
@@ -190,13 +190,15 @@ class Merge:
                 frames.append(unchanged.select(*rows.columns))
                 rows = hashed.join(f.broadcast(marks), "id_hash", "left_semi")
             changes = changes.unionByName(t.facts(source.drop_undone(rows, self.cuts)))
-        history = t.history(changes, unique=straight)
-        frames.append(history.observe(made, f.expr("count_if(extra IS NOT NULL) AS more")))
+        frames.append(t.history(changes, unique=straight))
         draft.write(reduce(DataFrame.unionByName, frames), "messages", days)
-        counted = Counter(later.get) + Counter(made.get)
-        if straight:
-            counted += Counter(first.get)
-        return {"bad": counted["bad"], "unknown_fields": counted["more"]}
+        if not straight:
+            return int(seen_bad.get["bad"])
+        # Each sound event is one row, beside those of the days that are written again.
+        former = self.former.files("messages") if self.former is not None else []
+        kept = sum(file.rows for file in former if file.part in days)
+        written = sum(file.rows for file in draft.written_files("messages"))
+        return int(seen["messages"] - (written - kept))
 
     def _is_in_order(self) -> bool:
         """Whether all segments are newer than the ingested ones, so every creation is new."""
@@ -223,26 +225,34 @@ class Merge:
         days = mine.select(f.col("day").cast("string")).distinct()
         return {row["day"] for row in days.collect()}
 
-    def _remember(self, draft: Draft, marks: DataFrame) -> None:
-        """Note the days on which a message changed in this version."""
-        changed = dict.fromkeys(self._find_changed_days(draft, marks), draft.number)
+    def _remember(self, draft: Draft, marks: DataFrame) -> int:
+        """Note the days on which a message changed in this version. Returns the number of rows of
+        changed messages with unknown fields."""
+        days = self._count_changed_days(draft, marks)
+        changed = dict.fromkeys(sorted(days), draft.number)
         self.memory |= {
             "touched": dict(sorted({**self.memory["touched"], **changed}.items())),
             "cuts": {cut.epoch: cut.last for cut in self.cuts},
         }
+        return sum(days.values())
 
-    def _find_changed_days(self, draft: Draft, marks: DataFrame) -> list[str]:
-        in_order = self._is_in_order()
-        written, frames = draft.written(self.spark, "messages"), []
+    def _count_changed_days(self, draft: Draft, marks: DataFrame) -> dict[str, int]:
+        """The days on which a message changed, with the numbers of rows with unknown fields."""
+        in_order, more, none = self._is_in_order(), f.expr("extra IS NOT NULL"), f.lit(False)
+        written, rows = draft.written(self.spark, "messages"), []
         if in_order:
-            frames.append(written.where(~_is_known(self.memory["newest"])))
+            rows.append((written.where(~_is_known(self.memory["newest"])), more))
         if not in_order or self.new_cuts:
-            frames.append(t.mark(written, marks))
+            rows.append((t.mark(written, marks), none if in_order else more))
         if self.former is not None and self.new_cuts:  # the discarded rows are not in the draft
-            frames.append(t.mark(self.former.read(self.spark, "messages"), marks))
-        rows = reduce(DataFrame.unionByName, [frame.select("valid_from") for frame in frames])
-        days = rows.select(f.expr("to_date(valid_from) AS day")).distinct().collect()
-        return [row["day"].isoformat() for row in days]
+            rows.append((t.mark(self.former.read(self.spark, "messages"), marks), none))
+        frames = [
+            frame.select(f.expr("to_date(valid_from) AS day"), has_more.alias("more"))
+            for frame, has_more in rows
+        ]
+        days = reduce(DataFrame.unionByName, frames).groupBy("day")
+        counted = days.agg(f.expr("count_if(more) AS n")).collect()
+        return {row["day"].isoformat(): row["n"] for row in counted}
 
     # -- the rest ------------------------------------------------------------------------
 
@@ -327,12 +337,6 @@ class Merge:
 
         mine = [check for check in CHECKS if check.table in tables]
         return checks.run(mine, rows, partial(draft.read, self.spark))
-
-
-def _sound(made: DataFrame, seen: Observation, *counts: str) -> DataFrame:
-    """The valid rows. Observes the number of invalid ones, and `counts` of all rows."""
-    sums = ["count_if(NOT sound) AS bad", *counts]
-    return made.observe(seen, *map(f.expr, sums)).where("sound").drop("sound")
 
 
 def _ends(former: dict[str, int], cuts: Sequence[segments.EpochEnd]) -> list[segments.EpochEnd]:

@@ -26,31 +26,29 @@ OTHERS = (
 )
 EVENT_NAMES = (*MESSAGES, *OTHERS)
 
-# All that is said of a message after its creation.
-CHANGED_PAYLOAD = (
-    "message_id string, version bigint, new_content string, old_topic_id string,"
+# A creation has its noun, and other events have what they say of the message. A time is text here,
+# for the JSON reader is slow at times.
+MESSAGE_PAYLOAD = (
+    "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
+    " content_raw: string, version: bigint, created_at: string, principal: string>,"
+    " message_id string, version bigint, new_content string, old_topic_id string,"
     " new_topic_id string, channel_id string, mode string, deleted_by string, principal string"
 )
-# A time is text here, for the JSON reader is slow at times.
-CREATED_PAYLOAD = (
-    "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
-    " content_raw: string, version: bigint, created_at: string, principal: string>"
-)
-# The same fields for every kind of event.
-MESSAGE_FIELDS = """
-    named_struct(
-        'id', coalesce(m.message.id, j.message_id),
-        'version', coalesce(m.message.version, j.version),
-        'channel_id', coalesce(m.message.channel_id, j.channel_id),
-        'topic_id', coalesce(m.message.topic_id, j.new_topic_id),
-        'from_topic_id', j.old_topic_id,
-        'move_mode', j.mode,
-        'sender', m.message.sender,
-        'content_raw', coalesce(m.message.content_raw, j.new_content),
-        'created_at', m.message.created_at,
-        'deleted_by', j.deleted_by,
-        'principal', coalesce(m.message.principal, j.principal)
-    )"""
+# Each event has the same fields. The first source is the payload `p` of a creation, the second one
+# that of any other event.
+MESSAGE_FIELDS = {
+    "id": ("p.message.id", "p.message_id"),
+    "version": ("p.message.version", "p.version"),
+    "channel_id": ("p.message.channel_id", "p.channel_id"),
+    "topic_id": ("p.message.topic_id", "p.new_topic_id"),
+    "from_topic_id": ("null", "p.old_topic_id"),
+    "move_mode": ("null", "p.mode"),
+    "sender": ("p.message.sender", "null"),
+    "content_raw": ("p.message.content_raw", "p.new_content"),
+    "created_text": ("p.message.created_at", "null"),
+    "deleted_by": ("null", "p.deleted_by"),
+    "principal": ("p.message.principal", "p.principal"),
+}
 OTHER_PAYLOAD = (
     "channel map<string,string>, topic map<string,string>, attachment map<string,string>,"
     " topic_id string, new_title string, message_id string, principal string, plugin string,"

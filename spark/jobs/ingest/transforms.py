@@ -1,8 +1,9 @@
 """Transforms events to typed tables. Pure: frames in, frames out, without session or clock.
 
-`messages_of` and `others_of` add the payload `p`; rows that violate RULES go to the quarantine, the
-others to their table. The history of a message is a window over its events in order. Expressions
-are SQL text, which is one call to the engine; a Column is one for each function.
+`messages_of` adds the fields of the payload, `others_of` the payload `p`; rows that violate RULES
+go to the quarantine, the others to their table. The history of a message is a window over its
+events in order. Expressions are SQL text, which is one call to the engine; a Column is one for each
+function.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +15,6 @@ from pyspark.sql import functions as f
 
 from spark.jobs.ingest import schema
 
-CREATED_AT = "try_cast(p.created_at AS timestamp)"
 Transform = Callable[[DataFrame], DataFrame]
 NO_ENRICHMENTS = -1  # position of the row of an event without enrichments
 
@@ -24,18 +24,16 @@ def c(name: str) -> Column:
 
 
 def messages_of(events: DataFrame) -> DataFrame:
-    """Adds `p`, the payload about the message, with the same fields for every kind of event, and
-    its `created_at` as a time; null if the text is not a time."""
-    rows = events.where(named(*schema.MESSAGES)).withColumns({
-        "m": _payload_of("name = 'message.created'", schema.CREATED_PAYLOAD),
-        "j": _payload_of("name != 'message.created'", schema.CHANGED_PAYLOAD),
-    })  # fmt: skip
-    rows = rows.withColumn("p", parse_once(schema.MESSAGE_FIELDS)).drop("m", "j")
-    return rows.withColumn("created_at", f.expr(CREATED_AT))
-
-
-def _payload_of(which: str, kind: str) -> Column:
-    return parse_once(f"CASE WHEN {which} THEN from_json(data_json, '{kind}') END")
+    """Adds the fields of the payload about the message, the same for every kind of event, and its
+    `created_at` as a time; null if `created_text` is not a time."""
+    payload = f"from_json(data_json, '{schema.MESSAGE_PAYLOAD}')"
+    rows = events.where(named(*schema.MESSAGES)).withColumn("p", parse_once(payload))
+    fields = [
+        f"if(name = 'message.created', {created}, {changed}) AS {field}"
+        for field, (created, changed) in schema.MESSAGE_FIELDS.items()
+    ]
+    rows = rows.selectExpr(*events.columns, *fields)
+    return rows.withColumn("created_at", parse_once("try_cast(created_text AS timestamp)"))
 
 
 def others_of(events: DataFrame) -> DataFrame:
@@ -89,6 +87,7 @@ def summarize(events: DataFrame) -> DataFrame:
     counts = {
         "rows": "count(1)",
         "distinct": distinct("true"),
+        "messages": distinct(named(*schema.MESSAGES)),
         "changes": distinct(CHANGE),
         **{table: distinct(named(*small.names)) for table, small in SMALL.items()},
         "unknown_events": distinct(is_unknown()),
@@ -133,27 +132,29 @@ ENVELOPE = {
 }
 
 
-def _there(prefix: str, *fields: str) -> dict[str, str]:
-    return {f"{prefix}{field} is missing": f"p.{prefix}{field} is not null" for field in fields}
+def _there(*fields: str, of: str = "") -> dict[str, str]:
+    return {f"{field} is missing": f"{of}{field} is not null" for field in fields}
 
 
 MESSAGE = {
-    "id is missing": "p.id is not null",
-    "version is not a number": "p.version is not null",
-    "entity_id is another message": "p.id is null or entity_id <=> p.id",
+    "id is missing": "id is not null",
+    "version is not a number": "version is not null",
+    "entity_id is another message": "id is null or entity_id <=> id",
 }
 RULES: dict[str, dict[str, str]] = {
     "message.created": MESSAGE
-    | _there("", "topic_id", "channel_id", "sender", "content_raw")
+    | _there("topic_id", "channel_id", "sender", "content_raw")
     | {"created_at is not a time": f"coalesce({is_time('created_at')}, false)"},
-    "message.edited": MESSAGE | _there("", "content_raw"),
-    "message.moved_topic": MESSAGE | _there("", "topic_id"),
+    "message.edited": MESSAGE | _there("content_raw"),
+    "message.moved_topic": MESSAGE | _there("topic_id"),
     "message.deleted": MESSAGE,
-    "channel.created": _there("channel.", "id", "name"),
-    "topic.created": _there("topic.", "id", "channel_id", "title"),
-    "topic.renamed": _there("", "topic_id", "new_title"),
-    "topic.attachment_added": _there("attachment.", "id", "topic_id", "kind", "value_json"),
-    "message.enriched": _there("", "message_id", "enrichments"),
+    "channel.created": _there("channel.id", "channel.name", of="p."),
+    "topic.created": _there("topic.id", "topic.channel_id", "topic.title", of="p."),
+    "topic.renamed": _there("topic_id", "new_title", of="p."),
+    "topic.attachment_added": _there(
+        *[f"attachment.{field}" for field in ("id", "topic_id", "kind", "value_json")], of="p."
+    ),
+    "message.enriched": _there("message_id", "enrichments", of="p."),
 }
 
 
@@ -241,18 +242,18 @@ def changes(parsed: DataFrame) -> DataFrame:
     """The changes of each event, null for unchanged columns, and whether the event is `sound`."""
     words = by_name({name: f"'{word}'" for name, word in schema.MESSAGES.items()}, "null")
     return parsed.selectExpr(
-        "p.id AS message_id",
-        "p.version",
+        "id AS message_id",
+        "version",
         f"{words} AS change",
-        "coalesce(p.channel_id, scope_channel_id) AS channel_id",
-        "coalesce(p.topic_id, scope_topic_id) AS topic_id",
-        "p.from_topic_id",
-        "p.move_mode",
-        "p.sender",
-        f"if(name = 'message.deleted', '{schema.TOMBSTONE}', p.content_raw) AS content_raw",
+        "coalesce(channel_id, scope_channel_id) AS channel_id",
+        "coalesce(topic_id, scope_topic_id) AS topic_id",
+        "from_topic_id",
+        "move_mode",
+        "sender",
+        f"if(name = 'message.deleted', '{schema.TOMBSTONE}', content_raw) AS content_raw",
         "created_at",
-        "p.deleted_by",
-        "p.principal",
+        "deleted_by",
+        "principal",
         "ts AS valid_from",
         "epoch",
         "event_id",
@@ -304,16 +305,16 @@ def first_states(created: DataFrame) -> DataFrame:
     """The history of messages with only a creation, which needs no sort, from their `changes`."""
     never = dict.fromkeys(("edited_at", "deleted_at", "valid_to"), f.lit(None).cast("timestamp"))
     states = created.withColumns({**never, "day": f.to_date("created_at")})
-    return states.select(*schema.OUTPUT["messages"].names, "sound")
+    return states.select(*schema.OUTPUT["messages"].names)
 
 
 def creation_may_have_more() -> str:
     """False only if the text is exactly what the appliance writes for the parsed fields of a
     creation. Comparing texts takes a fraction of the time of parsing again."""
-    escaped = "p.content_raw"
+    escaped = "content_raw"
     for character, sequence in ESCAPES.items():
         escaped = f"replace({escaped}, {character}, {sequence})"
-    return f"""CASE WHEN data_json = {_as_written("p.content_raw")} THEN false
+    return f"""CASE WHEN data_json = {_as_written("content_raw")} THEN false
         ELSE coalesce(data_json != {_as_written(escaped)}, true) END"""
 
 
@@ -322,11 +323,11 @@ ESCAPES = {r"r'\'": r"r'\\'", "'\"'": r"""r'\"'""", "char(10)": r"r'\n'", "char(
 
 
 def _as_written(content: str) -> str:
-    principal = """coalesce(concat(',"principal":"', p.principal, '"'), ',"principal":null')"""
+    principal = """coalesce(concat(',"principal":"', principal, '"'), ',"principal":null')"""
     return f"""concat(
-        '{{"message":{{"id":"', p.id, '","topic_id":"', p.topic_id, '","channel_id":"',
-        p.channel_id, '","sender":"', p.sender, '","content_raw":"', {content}, '","version":',
-        p.version, ',"created_at":"', p.created_at,
+        '{{"message":{{"id":"', id, '","topic_id":"', topic_id, '","channel_id":"',
+        channel_id, '","sender":"', sender, '","content_raw":"', {content}, '","version":',
+        version, ',"created_at":"', created_text,
         '","edited_at":null,"deleted_at":null,"deleted_by":null', {principal}, '}}', {principal},
         '}}')"""
 
