@@ -1,16 +1,15 @@
 """The digest: keywords, similar topics and answers as a plain program finds them."""
 
-import json
 import math
 import re
 from collections import Counter
-from datetime import timedelta
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from spark.jobs.digest import job, page, plan
+from spark.jobs.digest import job, plan, schema
 from spark.jobs.ingest import job as ingest
+from spark.tables import Dataset
 from tests.spark.log import Log
 
 TEXTS = {
@@ -22,7 +21,8 @@ TEXTS = {
 
 
 @pytest.fixture
-def digest(ask, spark, tmp_path):
+def topics(ask, tmp_path):
+    """Tables of a log with these texts. Returns the ids of topics by their titles."""
     log = Log()
     channel = log.channel("ops & <more>")
     topics = {title: log.topic(channel, title) for title in TEXTS}
@@ -33,16 +33,31 @@ def digest(ask, spark, tmp_path):
     log.delete(gone)
     log.edit(log.say(topics["lunch"], "cid", "draft"), "soup")
     log.wait(days=2).say(topics["lunch"], "ann", "soup")
-    log.rename(topics["lunch"], "lunch </title>")
+    log.rename(topics["lunch"], "lunch, later")
     log.export(tmp_path / "in")
     ingest.run(ask())
+    return topics
+
+
+def make(ask, spark, tmp_path):
+    """Runs the job. Returns its report, and the rows of each table in the order of their ranks."""
     report = job.run(ask(source=tmp_path / "out"))
-    return report, topics, json.loads((Path(report.path) / "digest.json").read_text())
+    made = Dataset(report.path, plan.SCHEMA).current()
+    rows = {}
+    for table in schema.OUTPUT:
+        frame = made.read(spark, table)
+        order = ("topic_id", "rank") if "rank" in frame.columns else ("topic_id",)
+        rows[table] = [row.asDict() for row in frame.orderBy(*order).collect()]
+    return SimpleNamespace(report=report, **rows)
 
 
-def test_digest_is_what_a_plain_program_finds(ask, spark, tmp_path, digest):
-    report, topics, made = digest
-    by_id = {topic["topic_id"]: topic for topic in made["topics"]}
+def of(rows, topic_id, *columns):
+    return [tuple(row[name] for name in columns) for row in rows if row["topic_id"] == topic_id]
+
+
+def test_digest_is_what_a_plain_program_finds(ask, spark, tmp_path, topics):
+    made = make(ask, spark, tmp_path)
+    assert made.report.counts == {"topics": len(topics)}
     texts = {**TEXTS, "lunch": ["soup", "the soup again", "soup", "soup"]}
     counts = {title: Counter(term for text in mine for term in plain_terms(text))
               for title, mine in texts.items()}  # fmt: skip
@@ -54,33 +69,21 @@ def test_digest_is_what_a_plain_program_finds(ask, spark, tmp_path, digest):
     for title, topic_id in topics.items():
         best = sorted(scores[title].items(), key=lambda item: (-item[1], -counts[title][item[0]],
                                                                item[0]))[:10]  # fmt: skip
-        keywords = [
-            (each["term"], pytest.approx(each["score"])) for each in by_id[topic_id]["keywords"]
+        assert of(made.keywords, topic_id, "term", "score") == [
+            (term, pytest.approx(score)) for term, score in best
         ]
-        assert keywords == best
-        cosines = {}
-        for other, other_id in topics.items():
-            if other != title and (cosine := plain_cosine(scores[title], scores[other])) >= 0.1:
-                cosines[other_id] = pytest.approx(cosine, abs=1e-5)
-        assert {
-            each["topic_id"]: each["similarity"] for each in by_id[topic_id]["similar"]
-        } == cosines
-    assert by_id[topics["lunch"]]["answers"] == [
-        {"sender": "bob", "answers": "ann", "replies": 1},
-        {"sender": "cid", "answers": "bob", "replies": 1},
-    ]
-    assert by_id[topics["lunch"]]["title"] == "lunch </title>"
-    html = (Path(report.path) / "digest.html").read_text()
-    assert "<b>" not in html
-    assert "lunch &lt;/title&gt;" in html
-    assert "secret" not in html + json.dumps(made)
-    assert "http://" not in html
-    before = (Path(report.path) / "digest.json").read_bytes()
-    request = ask(source=tmp_path / "out")
-    assert plan.up_to_date(request)
-    again = job.run(request)
-    assert (Path(again.path) / "digest.json").read_bytes() == before
-    assert (Path(again.path) / "digest.html").read_text() == html
+        cosines = {
+            other_id: pytest.approx(cosine, abs=1e-5)
+            for other, other_id in topics.items()
+            if other != title and (cosine := plain_cosine(scores[title], scores[other])) >= 0.1
+        }
+        assert dict(of(made.similar, topic_id, "other_topic_id", "similarity")) == cosines
+    assert of(made.answers, topics["lunch"], "sender", "answers", "replies") == [
+        ("bob", "ann", 1), ("cid", "bob", 1)
+    ]  # fmt: skip
+    assert of(made.topics, topics["lunch"], "title", "messages") == [("lunch, later", 4)]
+    assert "secret" not in repr(made)
+    assert plan.up_to_date(ask(source=tmp_path / "out"))
 
 
 def plain_terms(text):
@@ -104,25 +107,11 @@ def test_log_with_a_single_topic_or_no_messages_has_a_digest(ask, spark, tmp_pat
     topic = log.topic(log.channel())
     log.export(tmp_path / "in")
     ingest.run(ask())
-    assert job.run(ask(source=tmp_path / "out")).counts == {"topics": 0, "listed": 0}
+    assert make(ask, spark, tmp_path).report.counts == {"topics": 0}
     before = log.last
     log.wait(seconds=1).say(topic, "ann", "deploy deploy")
     log.export(tmp_path / "in", after=before)
     ingest.run(ask())
-    report = job.run(ask(source=tmp_path / "out"))
-    (made,) = json.loads((Path(report.path) / "digest.json").read_text())["topics"]
-    assert [each["term"] for each in made["keywords"]] == ["deploy"]
-    assert made["similar"] == []
-
-
-def test_page_stays_below_its_limit_and_says_what_is_left_out():
-    at = (Log().now + timedelta(days=1)).isoformat()
-    topic = {"title": "<" * 500, "channel": "c" * 500, "messages": 1, "senders": 1, "first_at": at,
-             "last_at": at, "similar": [], "answers": [],
-             "keywords": [{"term": "&" * 200}] * 10}  # fmt: skip
-    topics = [{**topic, "topic_id": f"topic_{number}"} for number in range(200)]
-    html = page.render({"topics": topics, "left_out": 7})
-    assert len(html.encode()) < 1_000_000
-    left = 207 - html.count("<section")
-    assert f"{left:,} more topics" in html
-    assert html.endswith("</body></html>\n")
+    made = make(ask, spark, tmp_path)
+    assert of(made.keywords, topic, "term") == [("deploy",)]
+    assert made.similar == []

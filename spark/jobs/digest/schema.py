@@ -13,7 +13,6 @@ TERMS_COMPARED_MAX = 50  # per topic: the best ones decide the similarity
 TOPICS_COMPARED_MAX = 500  # more common terms don't tell topics apart, and have too many pairs
 SIMILARITY_MIN = 0.1
 TERM_CHARACTERS_MAX = 40
-TOPICS_LISTED_MAX = 200  # in digest.json and digest.html: those with the most messages
 # Kana, Han, Hangul and Bopomofo, whose words are not separated by spaces; as the search does it.
 CJK = (
     r"[\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff"

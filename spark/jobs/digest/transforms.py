@@ -2,12 +2,9 @@
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
+from pyspark.sql.functions import col as c
 
 from spark.jobs.digest import schema
-
-
-def c(name: str) -> Column:
-    return f.col(name)
 
 
 def current(history: DataFrame) -> DataFrame:
@@ -41,16 +38,14 @@ def terms(content: Column) -> Column:
     text = f.lower(content)
     spaced = f.regexp_replace(text, schema.CJK + "+", " ")
     words = f.regexp_extract_all(spaced, f.lit(schema.WORD), f.lit(0))
-    lengths = f.filter(
-        words,
-        lambda word: (
-            f.length(word).between(2, schema.TERM_CHARACTERS_MAX)
-            & f.regexp_like(word, f.lit(schema.LETTER))
-        ),
-    )
     runs = f.regexp_extract_all(text, f.lit(schema.CJK + "{2,}"), f.lit(0))
     pairs = f.flatten(f.transform(runs, _pairs))
-    return f.concat(lengths, pairs)
+    return f.concat(f.filter(words, _is_term), pairs)
+
+
+def _is_term(word: Column) -> Column:
+    has_letter = f.regexp_like(word, f.lit(schema.LETTER))
+    return f.length(word).between(2, schema.TERM_CHARACTERS_MAX) & has_letter
 
 
 def _pairs(run: Column) -> Column:
@@ -106,29 +101,6 @@ def answers(messages: DataFrame) -> DataFrame:
     counted = rows.where(mine).groupBy("topic_id", "sender", "answers")
     pairs = counted.agg(f.count(f.lit(1)).alias("replies"))
     return _best(pairs, schema.ANSWERS_MAX, c("replies").desc(), c("sender"), c("answers"))
-
-
-# -- page --------------------------------------------------------------------------------
-
-
-def listing(
-    topics: DataFrame, keywords: DataFrame, similar: DataFrame, answers: DataFrame
-) -> DataFrame:
-    """The topics with the most messages, each with lists of the rows of the other tables."""
-    titles = topics.select(c("topic_id").alias("other_topic_id"), "title")
-    near = similar.join(titles, "other_topic_id", "left")
-    listed = topics.orderBy(f.desc("messages"), "topic_id").limit(schema.TOPICS_LISTED_MAX)
-    other = c("other_topic_id").alias("topic_id")
-    for name, rows, columns in (
-        ("keywords", keywords, [c("term"), c("count"), c("topics"), c("score")]),
-        ("similar", near, [other, c("title"), c("similarity")]),
-        ("answers", answers, [c("sender"), c("answers"), c("replies")]),
-    ):
-        entries = f.array_sort(f.collect_list(f.struct("rank", f.struct(*columns).alias("entry"))))
-        mine = rows.groupBy("topic_id").agg(entries["entry"].alias(name))
-        listed = listed.join(mine, "topic_id", "left")
-    lists = [f.coalesce(name, f.array()).alias(name) for name in ("keywords", "similar", "answers")]
-    return listed.select(*topics.columns, *lists).orderBy(f.desc("messages"), "topic_id")
 
 
 def _best(rows: DataFrame, rows_max: int, *order: Column) -> DataFrame:
