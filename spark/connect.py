@@ -100,7 +100,7 @@ def tables(lake: Location) -> Iterator[tuple[str, Location, int]]:
     for folder in (lake / "silver", *sorted((lake / "gold").glob("*"))):
         for table, version in versions(folder).items():
             job = "" if folder.name in ("silver", table) else f"{folder.name}_"
-            yield f"{job}{table}", (folder / table).absolute(), version
+            yield f"{job}{table}", (folder / table).resolve(), version
 
 
 if __name__ == "__main__":

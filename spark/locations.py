@@ -80,9 +80,6 @@ class ObjectPath:
     def as_uri(self) -> str:
         return str(self)
 
-    def absolute(self) -> ObjectPath:
-        return self
-
     def exists(self) -> bool:
         return self.is_file() or self.is_dir()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +13,7 @@ from spark.locations import Location
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark.errors import JobError
     from spark.lease import Lease
     from spark.progress import ProgressReporter
     from spark.results import CheckResult
@@ -36,6 +37,16 @@ class JobRequest(NamedTuple):
     partitions: int | None = None  # of shuffles; None: by the bytes that a job reads
     lease: Lease | None = None  # on the output, in object storage
 
+    @property
+    def names_days(self) -> bool:
+        """Whether it is about days that the user named, with `--from` or `--to`."""
+        return self.first_day is not None or self.last_day is not None
+
+    def of_named_days(self, days: Iterable[str]) -> set[str]:
+        """Those of the days, written as 2026-02-01, that the user named."""
+        first, last = str(self.first_day or date.min), str(self.last_day or date.max)
+        return {day for day in days if first <= day <= last}
+
     def commit(self, dataset: Dataset, draft: Draft, memory: dict[str, Any]) -> Version:
         """Publish the tables. Raises OutputBusy if another process may write to the output now."""
         self.require_lease()
@@ -53,12 +64,12 @@ class JobRequest(NamedTuple):
 
 
 class JobReport(NamedTuple):
-    """The result of a run: counts, and the results of its checks."""
+    """The result of a run: counts, the results of its checks, and the error of what it found."""
 
     counts: dict[str, Any]
     results: list[CheckResult]
     path: Location | str | None  # where it published; None if there was nothing to do
-    differences: int = 0
+    error: JobError | None = None
 
 
 class JobArgument(NamedTuple):
@@ -78,13 +89,12 @@ class JobArgument(NamedTuple):
 
 class JobDefinition(NamedTuple):
     """A job as the command line needs it, so that `--help`, and a run with nothing to do,
-    start without Spark. Its module `job` has `run(JobRequest) -> JobReport`.
+    start without Spark. Its module `job` has `run(JobRequest) -> JobReport`. If it has a module
+    `plan`, which does not import Spark, a run ends at once if `plan.up_to_date(JobRequest)`.
 
     needs     BRONZE (segments) or SILVER (tables; segments are ingested first)
     has_days  whether `--from` and `--to` exist
     snapshot  the job also reads a snapshot
-    has_plan  whether a module `plan`, which does not import Spark, has `up_to_date(JobRequest)`;
-              otherwise the job always has something to do
     logs      the logs whose segments it reads, by the names of their folders
     """
 
@@ -92,7 +102,6 @@ class JobDefinition(NamedTuple):
     needs: str
     has_days: bool = False
     snapshot: bool = False
-    has_plan: bool = False
     arguments: tuple[JobArgument, ...] = ()
     logs: tuple[str, ...] = ("events",)
 

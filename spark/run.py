@@ -14,6 +14,7 @@ import time
 import traceback
 from datetime import UTC, datetime
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -128,51 +129,38 @@ def parse(words: list[str]) -> argparse.Namespace:
 
 def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition) -> None:
     lake = " (or a lake that has it)" if job.needs == SILVER else ""
-    parser.add_argument(
-        "--in",
-        dest="source",
-        type=address,
-        required=True,
-        metavar="DIR|URL",
-        help=f"a directory or s3a: URL of exported segments, or an appliance's URL{lake}",
-    )
-    parser.add_argument(
-        "--out",
-        type=location,
-        required=job.needs != SILVER,
-        metavar="LAKE",
-        help="directory or s3a: URL of the tables (default: the lake that the job reads)",
-    )
+    about = f"a directory or s3a: URL of exported segments, or an appliance's URL{lake}"
+    parser.add_argument("--in", dest="source", type=address, required=True,
+                        metavar="DIR|URL", help=about)  # fmt: skip
+    about = "directory or s3a: URL of the tables (default: the lake that the job reads)"
+    parser.add_argument("--out", type=location, required=job.needs != SILVER,
+                        metavar="LAKE", help=about)  # fmt: skip
     parser.add_argument("--token-file", type=Path, help="file with the token for the appliance")
-    parser.add_argument(
-        "--report-to", metavar="URL", default=os.environ.get("AGENTLIP_URL"),
-        help="appliance to which the run is reported, when it ends",
-    )  # fmt: skip
+    about = "appliance to which the run is reported, when it ends"
+    reported_to = os.environ.get("AGENTLIP_URL")
+    parser.add_argument("--report-to", metavar="URL", default=reported_to, help=about)
     if job.has_days:
         about = "the first day: 2026-02-01, or -7 for a week ago"
         parser.add_argument("--from", dest="first", type=parse_day, metavar="DAY", help=about)
         about = "the last day, inclusive"
         parser.add_argument("--to", dest="last", type=parse_day, metavar="DAY", help=about)
     for argument in job.arguments:
-        more: dict[str, Any] = {"action": "store_true"}
-        if argument.metavar is not None:
-            more = {
-                "metavar": argument.metavar,
-                "type": argument.parse,
-                "default": argument.default,
-                "required": argument.required,
-            }
-        parser.add_argument(f"--{argument.name}", dest=argument.name, help=argument.help, **more)
+        option, about = f"--{argument.name}", argument.help
+        if argument.metavar is None:
+            parser.add_argument(option, dest=argument.name, action="store_true", help=about)
+        else:
+            parser.add_argument(
+                option, dest=argument.name, metavar=argument.metavar, type=argument.parse,
+                default=argument.default, required=argument.required, help=about,
+            )  # fmt: skip
     engine = parser.add_argument_group("engine")
     add_engine_arguments(engine)
     engine.add_argument("--remote", metavar="URL", help="Spark Connect server: sc://HOST:15002")
     engine.add_argument("--remote-token-file", metavar="FILE", help="file with its token")
-    engine.add_argument(
-        "--partitions", type=int, help="partitions of a shuffle (default: by the bytes to read)"
-    )
-    engine.add_argument(
-        "--event-log", metavar="DIR", help="directory of event logs, for Spark's history server"
-    )
+    about = "partitions of a shuffle (default: by the bytes to read)"
+    engine.add_argument("--partitions", type=int, help=about)
+    about = "directory of event logs, for Spark's history server"
+    engine.add_argument("--event-log", metavar="DIR", help=about)
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--quiet", action="store_true", help="print no progress")
     parser.add_argument("--verbose", action="store_true", help="print the traceback of every error")
@@ -215,11 +203,8 @@ def work(flags: argparse.Namespace, run: last_run.RunRecord) -> None:
             run.outcome, run.error = last_run.FAILED, f"segments are skipped: {result.note}"
             run.counts = report.counts | {"skipped_segments": result.failed}
     print_report(flags, report, progress)
-    if report.differences:
-        raise errors.DifferencesFound(
-            f"the log and the snapshot differ in {report.differences:,} rows",
-            f"read the table: {report.path}/differences",
-        )
+    if report.error is not None:
+        raise report.error
 
 
 def standing(name: str, ask: JobRequest) -> list[results.CheckResult]:
@@ -242,7 +227,7 @@ def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Location
 
 def is_up_to_date(name: str, ask: JobRequest, segments: Location | None) -> bool:
     """Whether neither ingest nor the job has anything to do, decided without Spark."""
-    if not JOBS[name].has_plan:
+    if find_spec(f"spark.jobs.{name}.plan") is None:
         return False
     if segments and not load("ingest", "plan").up_to_date(ask._replace(source=segments)):
         return False
@@ -319,13 +304,11 @@ def bring(
         token = secret.read(flags.token_file, secret.TOKEN_HINT)
         count = pull.pull(flags.source, token, source, job.logs)
         progress.say(f"{flags.job}: {count} new segments from {flags.source}")
-        with writable(out):
-            for log in job.logs:
-                (source / log).mkdir(parents=True, exist_ok=True)
         if job.snapshot:
             name = pull.pull_snapshot(flags.source, token, source)
             progress.say(f"{flags.job}: the snapshot {name} from {flags.source}")
-    require_writable(out)
+    with writable(out):
+        out.mkdir(parents=True, exist_ok=True)
     return source
 
 
@@ -336,14 +319,6 @@ def require_plain(path: Location) -> None:
             f"{path} contains {' '.join(special)}, which Spark interprets as a pattern",
             "use a directory, or a link to it, without these characters",
         )
-
-
-def require_writable(out: Location) -> None:
-    with writable(out):
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / f".probe-{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink()
 
 
 def print_report(flags: argparse.Namespace, report: JobReport, progress: ProgressReporter) -> None:

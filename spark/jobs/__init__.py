@@ -7,60 +7,45 @@ from spark.request import BRONZE, SILVER, JobArgument, JobDefinition, parse_day
 from spark.verification import QUARANTINE
 
 SKIP = JobArgument(
-    QUARANTINE,
-    "skip bad segments and report them; each is tried again when it changes",
-    default=False,
+    QUARANTINE, "skip bad segments and report them; each is tried again when it changes"
+)
+OBJECTIVE = JobArgument(
+    "objective",
+    "objectives of stages, in seconds: accept_to_deliver=5,deliver_to_ack=60",
+    "STAGE=SECONDS,…",
+    delivery.objectives,
+    delivery.OBJECTIVES,
+)
+BEFORE = JobArgument(
+    "before",
+    "archive the days before this one: 2026-02-01, or -90 for 90 days ago",
+    "DAY",
+    parse_day,
+    required=True,
 )
 JOBS = {
     "ingest": JobDefinition(
-        "ingest segments into typed tables with history (silver)",
-        BRONZE,
-        has_plan=True,
-        arguments=(SKIP,),
+        "ingest segments into typed tables with history (silver)", BRONZE, arguments=(SKIP,)
     ),
     "activity": JobDefinition(
         "activity by day, channel, topic and sender (gold)",
         SILVER,
         has_days=True,
-        has_plan=True,
         arguments=(SKIP,),
     ),
-    "audit": JobDefinition(
-        "compare the log with a snapshot of the tables",
-        BRONZE,
-        snapshot=True,
-    ),
+    "audit": JobDefinition("compare the log with a snapshot of the tables", BRONZE, snapshot=True),
     "delivery": JobDefinition(
         "latency, attempts and dead letters of outbox, broker, courier and runs by day (gold)",
         BRONZE,
         has_days=True,
-        has_plan=True,
         logs=delivery.LOGS,
-        arguments=(
-            SKIP,
-            JobArgument(
-                "objective",
-                "objectives of stages, in seconds: accept_to_deliver=5,deliver_to_ack=60",
-                "STAGE=SECONDS,…",
-                delivery.objectives,
-                delivery.OBJECTIVES,
-            ),
-        ),
+        arguments=(SKIP, OBJECTIVE),
     ),
     "archive": JobDefinition(
         "copy old segments of all logs to an archive with a catalogue",
         BRONZE,
-        has_plan=True,
         logs=LOGS,
-        arguments=(
-            JobArgument(
-                "before",
-                "archive the days before this one: 2026-02-01, or -90 for 90 days ago",
-                "DAY",
-                parse_day,
-                required=True,
-            ),
-        ),
+        arguments=(BEFORE,),
     ),
     "erase": JobDefinition(
         "take message contents out of segments and tables, with a certificate",
@@ -76,7 +61,6 @@ JOBS = {
     "digest": JobDefinition(
         "keywords of topics, similar topics, and who answers whom (gold)",
         SILVER,
-        has_plan=True,
         arguments=(SKIP,),
     ),
 }

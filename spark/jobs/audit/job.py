@@ -1,39 +1,24 @@
 """Replays the log up to a snapshot and publishes every difference with its kind."""
 
-from typing import NamedTuple
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from appliance.shared import segment_chain
 from appliance.shared.segment_chain import Gap
-from spark import segments, source, verification
-from spark.errors import SegmentMissing, SegmentTorn
+from spark import segments, snapshots, source, verification
+from spark.errors import DifferencesFound
 from spark.jobs.audit import faults, schema
 from spark.jobs.audit import transforms as t
 from spark.jobs.ingest import transforms as ingest
-from spark.locations import Location
 from spark.request import JobReport, JobRequest
+from spark.snapshots import SnapshotFolder
 from spark.tables import ALL, Dataset
-
-
-class SnapshotTable(NamedTuple):
-    file: str
-    bytes: int
-    sha256: str
-
-
-class SnapshotFolder(NamedTuple):
-    path: Location
-    last: int
-    format: str
-    tables: dict[str, SnapshotTable]
 
 
 def run(ask: JobRequest) -> JobReport:
     spark = ask.spark
     exported = segments.manifests(ask.source / "events")
-    snapshot = newest_snapshot(ask.source / "snapshot", exported)
+    snapshot = snapshots.choose(snapshots.every(ask.source), exported, ask.source)
     mine = [segment for segment in exported if segment.first <= snapshot.last]
     ask.size_shuffles(sum(segment.bytes for segment in mine))
     with ask.progress.step(spark, "audit: verifying"):
@@ -54,7 +39,9 @@ def run(ask: JobRequest) -> JobReport:
     made = ask.commit(dataset, draft, {"snapshot": snapshot.path.name, "counts": counts})
     total = sum(counts.values())
     summary_counts = {"as_of_event_id": snapshot.last, "differences": total, **counts}
-    return JobReport(summary_counts, [], made.root, differences=total)
+    sentence = f"the log and the snapshot differ in {total:,} rows"
+    found = DifferencesFound(sentence, f"read the table: {made.root}/differences")
+    return JobReport(summary_counts, [], made.root, found if total else None)
 
 
 def _differences(
@@ -107,36 +94,3 @@ def tables(ask: JobRequest, snapshot: SnapshotFolder) -> dict[str, DataFrame]:
         path = str(snapshot.path / snapshot.tables[name].file)
         frames[name] = reader.parquet(path) if snapshot.format == "parquet" else reader.json(path)
     return frames
-
-
-def newest_snapshot(folder: Location, exported: list[segments.SegmentFile]) -> SnapshotFolder:
-    """The newest snapshot that the log reaches, or else the newest one, which shows the gap."""
-    files = sorted(folder.glob("[!.]*/manifest.json"))  # without snapshots in progress
-    if not files:
-        raise SegmentMissing(f"{folder} contains no snapshot", "agentlip export snapshot --out DIR")
-    snapshots = sorted((_read(file) for file in files), key=lambda entry: entry.last)
-    last_event = max((entry.last for entry in exported), default=0)
-    return ([entry for entry in snapshots if entry.last <= last_event] or snapshots[:1])[-1]
-
-
-def _read(file: Location) -> SnapshotFolder:
-    manifest = segments.read_json(file, "snapshot")
-    try:
-        snapshot = SnapshotFolder(
-            file.parent,
-            int(manifest["as_of_event_id"]),
-            manifest["format"],
-            {
-                name: SnapshotTable(entry["file"], int(entry["bytes"]), str(entry["sha256"]))
-                for name, entry in manifest["files"].items()
-            },
-        )
-        sound = all(segments.FILE_NAME.fullmatch(table.file) for table in snapshot.tables.values())
-    except (KeyError, TypeError, ValueError, AttributeError):
-        sound = False
-    if not sound:
-        raise SegmentTorn(f"the manifest {file} has a missing field or a field of another type")
-    lacking = sorted(set(schema.SNAPSHOT) - set(snapshot.tables))
-    if lacking:
-        raise SegmentTorn(f"the snapshot {file.parent} has no {', '.join(lacking)}")
-    return snapshot

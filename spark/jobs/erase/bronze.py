@@ -1,6 +1,5 @@
 """Segments and snapshots of an export: what an order selects in them, and files without it."""
 
-import json
 from collections.abc import Iterable
 from functools import partial, reduce
 from importlib import import_module
@@ -9,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark import segments, source, verification
+from spark import segments, snapshots, source, verification
 from spark.errors import ChecksFailed, SegmentTorn, WrongHash
 from spark.files import remove_folder, writable
 from spark.jobs.erase import payload, schema
@@ -59,15 +58,12 @@ def stage(
     rows = grouped.applyInArrow(lambda events: _rewrite(events, erase), schema.REWRITTEN)
     changes = []
     for row in sorted(rows.collect()):
-        segment = held[location(row["file_path"]).name]
-        if row["before"] != segment.sha256:
+        facts = row.asDict()
+        segment = held[location(facts.pop("file_path")).name]
+        if facts["before"] != segment.sha256:
             raise WrongHash(f"{segment.path} has another hash than its manifest")
-        changes.append(
-            SegmentChange(
-                str(segment.path.relative_to(folder)), segment.rows, row["changed"], row["bytes"],
-                row["before"], row["after"],
-            )
-        )  # fmt: skip
+        file = str(segment.path.relative_to(folder))
+        changes.append(SegmentChange(file=file, rows=segment.rows, **facts))
     return tuple(changes)
 
 
@@ -84,13 +80,11 @@ def _rewrite(events: Any, erase: Any) -> Any:
 
 def snapshots_with(spark: SparkSession, exported: Location, chosen: DataFrame) -> tuple[str, ...]:
     """The names of snapshots with something of the selection."""
-    files = []
-    for manifest in exported.glob("snapshot/[!.]*/manifest.json"):
-        try:
-            tables = json.loads(manifest.read_bytes())["files"]
-            files += [manifest.parent / tables[name]["file"] for name in schema.SNAPSHOT_TABLES]
-        except (OSError, ValueError, KeyError, TypeError):
-            raise SegmentTorn(f"{manifest} is truncated or malformed") from None
+    files = [
+        snapshot.path / snapshot.tables[table].file
+        for snapshot in snapshots.every(exported)
+        for table in schema.SNAPSHOT_TABLES
+    ]
     frames = [spark.createDataFrame([], f"{schema.SNAPSHOT_IDS}, file_path string")]
     for end, reader in READERS.items():
         if some := [str(path) for path in files if path.name.endswith(end)]:
@@ -104,19 +98,9 @@ def snapshots_with(spark: SparkSession, exported: Location, chosen: DataFrame) -
 
 def remove_snapshots(exported: Location, names: Iterable[str]) -> None:
     """The manifest first: without it, readers see no snapshot."""
-    for folder in (exported / "snapshot" / name for name in names):
+    for folder in (exported / snapshots.FOLDER / name for name in names):
         with writable(folder):
-            (folder / "manifest.json").unlink(missing_ok=True)
+            (folder / snapshots.MANIFEST).unlink(missing_ok=True)
             remove_folder(folder)
         if folder.exists():
             raise ChecksFailed(f"the snapshot {folder} can't be removed", "remove it by hand")
-
-
-def strangers(folder: Location) -> list[str]:
-    """Files that no manifest names, which readers ignore and the exporter removes."""
-    known = every(folder)
-    files = [file for file in folder.rglob("*") if file.is_file() and file.name not in known]
-    return sorted(
-        str(file.relative_to(folder)) for file in files
-        if not file.name.endswith(".json") and not file.name.startswith(".lock")
-    )  # fmt: skip

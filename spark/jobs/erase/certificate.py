@@ -28,6 +28,7 @@ NOT_REACHED = (
     "backups of the appliance, and copies of segments, tables or reports in other directories",
     "other texts that quote a message or name a sender; titles of topics and names of channels",
     "blocks that a file system, an SSD or a snapshot of a volume keeps after a file is removed",
+    "files below the output and the segments that are of no job, such as files of changes",
     "former versions of objects in a bucket with versioning: delete them, docs/how-to/erase.md",
 )
 
@@ -69,7 +70,6 @@ def write(
     silver and gold"""
     folder = folder_of(ask, order)
     left = require_erased(ask, order, chosen, plan.changes)
-    names = [*lake.strangers(ask), *bronze.strangers(ask.source / EVENTS)]
     fields = {
         "schema": schema.CERTIFICATE,
         "order_sha256": order.sha256,
@@ -81,7 +81,7 @@ def write(
         "snapshots_removed": list(plan.snapshots),
         **changed,
         "content_left": left,
-        "not_reached": [*NOT_REACHED, *names[: schema.LISTED_MAX]],
+        "not_reached": NOT_REACHED,
     }
     path = folder / f"certificate-{len(certificates(folder)) + 1:08d}.json"
     with writable(folder):

@@ -86,12 +86,3 @@ def erase_gold(ask: JobRequest, order: ErasureOrder) -> dict[str, list[str]]:
             rebuilt = ["activity"]
         plan.gold(ask).vacuum(0)
     return {"rebuilt": rebuilt, "removed": removed}
-
-
-def strangers(ask: JobRequest) -> list[str]:
-    """Entries below the output that this job doesn't know."""
-    entries = sorted((*ask.out.glob("[!.]*"), *ask.out.glob("gold/[!.]*")))
-    names = [str(path.relative_to(ask.out)) for path in entries]
-    has_source = [f"{ask.source}/".startswith(f"{path}/") for path in entries]
-    return [name for name, holds in zip(names, has_source, strict=True)
-            if name not in schema.KNOWN and not holds]  # fmt: skip

@@ -27,7 +27,3 @@ ERASED = {
 TOMBSTONE = "[deleted]"
 # Results of jobs that are made of contents, and can be made again.
 DERIVED = ("audit", "digest")
-# What else is below an output: erased, made again, or without contents and names of senders.
-KNOWN = ("silver", "gold", "checkpoints", "erasures", "runs", "gold/activity", "gold/delivery",
-         *(f"gold/{job}" for job in DERIVED))  # fmt: skip
-LISTED_MAX = 1000  # entries of a list in the certificate
