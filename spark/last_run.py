@@ -4,16 +4,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
+from spark.appliance_client import ApplianceClient
+from spark.errors import SourceUnreachable
 from spark.files import write_whole
 from spark.locations import Location
 
 OK, FAILED, NOTHING_NEW = "ok", "failed", "nothing_new"
-TIMEOUT_SECONDS = 10
+PATH = "/api/v1/jobs/runs"
 ATTEMPTS_MAX = 2
 COUNTS_MAX = 50  # as the appliance accepts
 ERROR_CHARACTERS_MAX = 500
@@ -69,21 +68,10 @@ def send(url: str, token: str | None, record: RunRecord) -> str | None:
     reason = None
     for _ in range(ATTEMPTS_MAX):
         try:
-            request = Request(
-                f"{url.rstrip('/')}/api/v1/jobs/runs",
-                data=record.as_json().encode(),
-                headers={"Content-Type": "application/json"},
-            )
-            if token:  # never to the target of a redirect
-                request.add_unredirected_header("Authorization", f"Bearer {token}")
-            with urlopen(request, timeout=TIMEOUT_SECONDS):
+            with ApplianceClient(url, token).request(PATH, record.as_json().encode()):
                 return None
-        except HTTPError as error:
-            reason = f"{url} refused the report of the run (HTTP {error.code})"
-            if error.code < 500:
-                break
-        except (OSError, HTTPException, ValueError) as error:
-            reason = f"{url} cannot be reached: {getattr(error, 'reason', error)}"
+        except SourceUnreachable as error:
+            reason = error.message
     return reason
 
 

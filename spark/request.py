@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from spark.results import CheckResult
     from spark.tables import Dataset, Draft, Version
 
-BRONZE, SILVER = "bronze", "silver"  # inputs of a job: segments, or the tables made of them
 PARTITION_BYTES = 4 * 1024 * 1024  # compressed columns; about 40 MB as rows
 
 
@@ -92,14 +91,14 @@ class JobDefinition(NamedTuple):
     start without Spark. Its module `job` has `run(JobRequest) -> JobReport`. If it has a module
     `plan`, which does not import Spark, a run ends at once if `plan.up_to_date(JobRequest)`.
 
-    needs     BRONZE (segments) or SILVER (tables; segments are ingested first)
-    has_days  whether `--from` and `--to` exist
-    snapshot  the job also reads a snapshot
-    logs      the logs whose segments it reads, by the names of their folders
+    reads_tables  whether it reads the tables of ingest, after that of new segments; not segments
+    has_days      whether `--from` and `--to` exist
+    snapshot      the job also reads a snapshot
+    logs          the logs whose segments it reads, by the names of their folders
     """
 
     about: str
-    needs: str
+    reads_tables: bool = False
     has_days: bool = False
     snapshot: bool = False
     arguments: tuple[JobArgument, ...] = ()

@@ -23,13 +23,13 @@ if __package__ in (None, ""):  # as a script, which is how spark-submit starts i
 
 from appliance import __version__
 from spark import errors, last_run, pull, results, secret
+from spark.appliance_client import is_url
 from spark.files import writable
 from spark.jobs import JOBS, SKIP
 from spark.lease import hold
 from spark.locations import Location, as_object, location
 from spark.progress import ProgressReporter
 from spark.request import (
-    SILVER,
     JobDefinition,
     JobReport,
     JobRequest,
@@ -84,7 +84,7 @@ def attempt(flags: argparse.Namespace, run: last_run.RunRecord) -> int:
 def keep(flags: argparse.Namespace, record: last_run.RunRecord) -> None:
     """Write the record beside the tables and report it. Neither makes the job fail."""
     problems = []
-    out = flags.out or (None if pull.is_url(flags.source) else location(flags.source))
+    out = flags.out or (None if is_url(flags.source) else location(flags.source))
     if out is not None:
         problems.append(last_run.write(out, record))
     if flags.report_to:
@@ -128,12 +128,12 @@ def parse(words: list[str]) -> argparse.Namespace:
 
 
 def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition) -> None:
-    lake = " (or a lake that has it)" if job.needs == SILVER else ""
+    lake = " (or a lake that has it)" if job.reads_tables else ""
     about = f"a directory or s3a: URL of exported segments, or an appliance's URL{lake}"
     parser.add_argument("--in", dest="source", type=address, required=True,
                         metavar="DIR|URL", help=about)  # fmt: skip
     about = "directory or s3a: URL of the tables (default: the lake that the job reads)"
-    parser.add_argument("--out", type=location, required=job.needs != SILVER,
+    parser.add_argument("--out", type=location, required=not job.reads_tables,
                         metavar="LAKE", help=about)  # fmt: skip
     parser.add_argument("--token-file", type=Path, help="file with the token for the appliance")
     about = "appliance to which the run is reported, when it ends"
@@ -169,7 +169,7 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
 
 def address(text: str) -> str:
     """The URL of an appliance, or what `location` accepts."""
-    return text if pull.is_url(text) else str(location(text))
+    return text if is_url(text) else str(location(text))
 
 
 # -- work -------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def work(flags: argparse.Namespace, run: last_run.RunRecord) -> None:
 
 def standing(name: str, ask: JobRequest) -> list[results.CheckResult]:
     """The warnings of the newest run that read segments: that of ingest for jobs on its tables."""
-    if JOBS[name].needs == SILVER:
+    if JOBS[name].reads_tables:
         name, ask = "ingest", ask._replace(out=ask.source)
     warnings: list[results.CheckResult] = load(name, "plan").warnings(ask.out)
     return warnings
@@ -219,7 +219,7 @@ def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Location
     """For a job that reads tables: a request to read them, and the segments to ingest first. A lake
     of another directory is only read."""
     own = ask.source == ask.out or not (ask.source / "silver" / "runs").exists()
-    if job.needs != SILVER or not own:
+    if not job.reads_tables or not own:
         return ask, None
     segments = ask.source if (ask.source / "events").is_dir() else None
     return ask._replace(source=ask.out), segments
@@ -267,14 +267,14 @@ def refuse_nonsense(flags: argparse.Namespace) -> None:
         raise errors.Usage("--master and --remote are mutually exclusive")
     if flags.first and flags.last and flags.last < flags.first:
         raise errors.EmptyRange(f"--to {flags.last} lies before --from {flags.first}")
-    if pull.is_url(flags.source) and flags.out is None:
+    if is_url(flags.source) and flags.out is None:
         raise errors.Usage("with the URL of an appliance, --out is required")
-    if pull.is_url(flags.source) and as_object(flags.out):
+    if is_url(flags.source) and as_object(flags.out):
         raise errors.Usage(
             "segments of an appliance are downloaded to a directory, not to object storage",
             "publish them there: the setting export.target; then --in s3a://BUCKET/PREFIX",
         )
-    if flags.report_to and not pull.is_url(flags.report_to):
+    if flags.report_to and not is_url(flags.report_to):
         raise errors.Usage("--report-to must be the URL of an appliance, such as https://HOST")
     if any("=" not in pair for pair in flags.conf):
         raise errors.Usage("--conf must be KEY=VALUE")
@@ -286,7 +286,7 @@ def bring(
     flags: argparse.Namespace, job: JobDefinition, out: Location, progress: ProgressReporter
 ) -> Location:
     """The directory to read: the given one, or a download from an appliance."""
-    if not pull.is_url(flags.source):
+    if not is_url(flags.source):
         source = location(flags.source).resolve()
         require_plain(source)
         if not source.is_dir():

@@ -3,7 +3,7 @@
 from appliance.shared.exported_logs import LOGS
 from spark.jobs.delivery import plan as delivery
 from spark.locations import location
-from spark.request import BRONZE, SILVER, JobArgument, JobDefinition, parse_day
+from spark.request import JobArgument, JobDefinition, parse_day
 from spark.verification import QUARANTINE
 
 SKIP = JobArgument(
@@ -25,31 +25,28 @@ BEFORE = JobArgument(
 )
 JOBS = {
     "ingest": JobDefinition(
-        "ingest segments into typed tables with history (silver)", BRONZE, arguments=(SKIP,)
+        "ingest segments into typed tables with history (silver)", arguments=(SKIP,)
     ),
     "activity": JobDefinition(
         "activity by day, channel, topic and sender (gold)",
-        SILVER,
+        reads_tables=True,
         has_days=True,
         arguments=(SKIP,),
     ),
-    "audit": JobDefinition("compare the log with a snapshot of the tables", BRONZE, snapshot=True),
+    "audit": JobDefinition("compare the log with a snapshot of the tables", snapshot=True),
     "delivery": JobDefinition(
         "latency, attempts and dead letters of outbox, broker, courier and runs by day (gold)",
-        BRONZE,
         has_days=True,
         logs=delivery.LOGS,
         arguments=(SKIP, OBJECTIVE),
     ),
     "archive": JobDefinition(
         "copy old segments of all logs to an archive with a catalogue",
-        BRONZE,
         logs=LOGS,
         arguments=(BEFORE,),
     ),
     "erase": JobDefinition(
         "take message contents out of segments and tables, with a certificate",
-        BRONZE,
         arguments=(
             JobArgument("order", "the order: a JSON file", "FILE", location),
             JobArgument(
@@ -60,7 +57,7 @@ JOBS = {
     ),
     "digest": JobDefinition(
         "keywords of topics, similar topics, and who answers whom (gold)",
-        SILVER,
+        reads_tables=True,
         arguments=(SKIP,),
     ),
 }

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from spark import pull, secret, segments
+from spark import appliance_client, pull, secret, segments
 from spark.errors import SegmentMissing, SegmentTorn, SourceUnreachable, Usage, WrongHash
 from tests.spark.log import Log
 from tests.support.http_server import http_server
@@ -241,15 +241,17 @@ class Reset:
 @pytest.mark.parametrize("error", [ConnectionResetError("reset"), TimeoutError("late")])
 def test_connection_that_breaks_is_the_networks_fault_not_the_disks(tmp_path, monkeypatch, error):
     attempts = []
-    monkeypatch.setattr(pull, "urlopen", lambda *_, **__: attempts.append(1) or Reset(error))
+    monkeypatch.setattr(
+        appliance_client, "urlopen", lambda *_, **__: attempts.append(1) or Reset(error)
+    )
     with pytest.raises(SourceUnreachable, match="broke off"):
         pull.pull("http://hub.example", TOKEN, tmp_path)
     attempts.clear()
     with pytest.raises(SourceUnreachable, match="broke off"):
-        pull.ApplianceClient("http://hub.example", TOKEN).bring(
+        appliance_client.ApplianceClient("http://hub.example", TOKEN).bring(
             "/x", tmp_path / "part", 9, "0" * 64
         )
-    assert len(attempts) == pull.ATTEMPTS_MAX
+    assert len(attempts) == appliance_client.ATTEMPTS_MAX
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://", "http://hub.example:port"])
