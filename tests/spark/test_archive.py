@@ -10,6 +10,7 @@ import pytest
 from spark import segments
 from spark.errors import EmptyRange, SegmentTorn, WrongHash
 from spark.jobs.archive import job, plan
+from tests.spark.conftest import make_request
 from tests.spark.delivery_log import DeliveryLog, write_segment
 from tests.spark.log import START, Log
 
@@ -32,14 +33,32 @@ def rows(out, log="events"):
 @pytest.fixture
 def log(tmp_path):
     """Three days with messages, exported; the last is not archived."""
+    return export(tmp_path)
+
+
+def export(folder):
     log = Log()
     topic = log.topic(log.channel())
     for _ in range(3):
         for number in range(5):
             log.say(topic, content=f"hello {number}")
         log.wait(days=1)
-    log.export(tmp_path / "in")
+    log.export(folder / "in")
     return log
+
+
+@pytest.fixture(scope="module")
+def original(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("archived")
+    export(folder)
+    job.run(make_request(spark, folder, options=BEFORE))
+    return folder
+
+
+@pytest.fixture
+def archived(original, tmp_path):
+    """The same days, archived."""
+    shutil.copytree(original, tmp_path, dirs_exist_ok=True)
 
 
 def test_days_before_are_archived_in_order_and_verified(ask, log, tmp_path):
@@ -62,8 +81,7 @@ def test_days_before_are_archived_in_order_and_verified(ask, log, tmp_path):
     assert not list(out.rglob(".draft*"))
 
 
-def test_second_run_has_nothing_to_do_and_a_later_day_adds_files(ask, log, tmp_path):
-    job.run(ask(options=BEFORE))
+def test_second_run_has_nothing_to_do_and_a_later_day_adds_files(ask, archived, tmp_path):
     before = {file["file"] for file in files(tmp_path / "out")}
     assert plan.up_to_date(ask(options=BEFORE)._replace(spark=None))
     assert job.run(ask(options=BEFORE)).path is None
@@ -92,16 +110,14 @@ def test_late_segment_of_an_archived_day_is_merged_into_it(ask, tmp_path):
     assert not (tmp_path / "out" / first["file"]).exists()
 
 
-def test_days_stay_when_their_segments_were_removed(ask, log, tmp_path):
-    job.run(ask(options=BEFORE))
+def test_days_stay_when_their_segments_were_removed(ask, archived, tmp_path):
     shutil.rmtree(tmp_path / "in/events/date=2026-02-01")
     assert plan.up_to_date(ask(options=BEFORE))
     job.run(ask(options={"before": date(2026, 2, 4)}))
     assert [event for _, event in rows(tmp_path / "out")] == list(range(1, 18))
 
 
-def test_restore_is_noted_and_its_rows_stay(ask, log, tmp_path):
-    job.run(ask(options=BEFORE))
+def test_restore_is_noted_and_its_rows_stay(ask, archived, tmp_path):
     restored = Log("epoch-2", START + timedelta(days=1, hours=1))
     restored.last = 2**32
     restored.channel("after")

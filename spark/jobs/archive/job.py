@@ -72,7 +72,6 @@ def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) 
     frames = [source.read(ask.spark, mine, log)]
     if former:
         frames.append(_read_archived(ask.spark, [ask.out / file["file"] for file in former], log))
-    rows = reduce(DataFrame.unionByName, frames)
     draft, expected = ask.out / f".draft-{log}", Observation()
     ordered = t.order(reduce(DataFrame.unionByName, frames))
     ordered = ordered.observe(expected, f.count(f.lit(1)).alias("rows"))

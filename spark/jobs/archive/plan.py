@@ -23,8 +23,10 @@ from spark.segments import SegmentFile
 
 CATALOGUE = "catalogue.json"
 SCHEMA_VERSION = 1
-SEGMENT = ("epoch", "date", "first_event_id", "last_event_id", "previous_event_id", "rows",
-           "bytes", "sha256", "format")  # fmt: skip
+# What the catalogue says of a segment, and the fields of SegmentFile with it.
+SEGMENT = {"epoch": "epoch", "first_event_id": "first", "last_event_id": "last",
+           "previous_event_id": "previous", "rows": "rows", "bytes": "bytes", "sha256": "sha256",
+           "format": "format"}  # fmt: skip
 Entry = dict[str, Any]
 
 
@@ -100,9 +102,8 @@ def with_new(former: Iterable[Entry], new: Iterable[SegmentFile]) -> list[Entry]
 
 
 def entry_of(segment: SegmentFile) -> Entry:
-    values = (segment.epoch, day_of(segment), segment.first, segment.last, segment.previous,
-              segment.rows, segment.bytes, segment.sha256, segment.format)  # fmt: skip
-    return dict(zip(SEGMENT, values, strict=True))
+    entry = {name: getattr(segment, field) for name, field in SEGMENT.items()}
+    return {"date": day_of(segment), **entry}
 
 
 def name_of(entry: Mapping[str, Any]) -> str:
@@ -156,9 +157,6 @@ def folder_of(log: str, day: str) -> str:
 
 def _segment(log: str, entry: Mapping[str, Any]) -> SegmentFile:
     """An archived segment, as far as its place in the log matters."""
-    return SegmentFile(
-        location(f"date={entry['date']}/{name_of(entry)}"), name_of(entry).partition("/")[2],
-        entry["epoch"], entry["first_event_id"], entry["last_event_id"],
-        entry["previous_event_id"], entry["rows"], entry["format"], entry["bytes"],
-        entry["sha256"], (), log,
-    )  # fmt: skip
+    path = location(f"date={entry['date']}/{name_of(entry)}")
+    fields = {field: entry[name] for name, field in SEGMENT.items()}
+    return SegmentFile(path=path, stem=path.name, replaces=(), kind=log, **fields)
