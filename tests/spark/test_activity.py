@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+import shutil
 from datetime import date, timedelta
 
 import pytest
@@ -13,6 +14,7 @@ from spark.durations import bucket_of
 from spark.errors import EmptyRange, SchemaVersionUnknown
 from spark.jobs.activity import job, plan, transforms
 from spark.jobs.ingest import job as ingest
+from tests.spark.conftest import make_request
 from tests.spark.log import Log, write_segment
 from tests.spark.plain import Numbers, same
 from tests.support.gold import record_run
@@ -20,7 +22,7 @@ from tests.support.gold import record_run
 FIRST, LAST = date(2026, 2, 1), date(2026, 2, 9)
 
 
-def noise(seed=3, count=150):
+def noise(seed=3, count=100):
     """A log of several days in which four senders do everything in three topics."""
     rng, log = random.Random(seed), Log()
     channel = log.channel()
@@ -45,8 +47,8 @@ def events(log):
             for row in log.rows]  # fmt: skip
 
 
-def gold(spark, ask, table):
-    rows = plan.gold(ask()).current().read(spark, table).collect()
+def gold(request, table):
+    rows = plan.gold(request).current().read(request.spark, table).collect()
     return [row.asDict() for row in rows]
 
 
@@ -63,17 +65,24 @@ def different(actual, expected):
     return {key for key, row in expected.items() if not same(actual[key], row)}
 
 
-def test_numbers_are_those_of_plain_python(spark, ask, tmp_path):
-    log = noise()
-    log.export(tmp_path / "in")
-    ingest.run(ask())
-    report = job.run(ask(source=tmp_path / "out"))
+@pytest.fixture(scope="module")
+def counted(spark, tmp_path_factory):
+    """A log, the request that counted all its days, and the report. Tests copy its tables."""
+    folder, log = tmp_path_factory.mktemp("counted"), noise()
+    log.export(folder / "in")
+    ingest.run(make_request(spark, folder))
+    request = make_request(spark, folder, source=folder / "out")
+    return log, request, job.run(request)
+
+
+def test_numbers_are_those_of_plain_python(counted):
+    log, request, report = counted
     assert [result for result in report.results if result.failed] == []
     expected = Numbers(events(log))
-    assert different(by_key(gold(spark, ask, "activity")), expected.activity) == set()
+    assert different(by_key(gold(request, "activity")), expected.activity) == set()
     assert any("first_reply_p95_seconds" in row for row in expected.activity.values())
-    assert different(by_key(gold(spark, ask, "pairs"), "answers"), expected.pairs) == set()
-    spans = gold(spark, ask, "spans")
+    assert different(by_key(gold(request, "pairs"), "answers"), expected.pairs) == set()
+    spans = gold(request, "spans")
     assert len(spans) == sum(row.get("active_spans", 0) for row in expected.activity.values())
 
 
@@ -109,7 +118,7 @@ class Lake:
         return lambda: (self._away / manifest.name).rename(manifest)
 
     def rows(self, spark, out=None):
-        version = plan.published(self._ask(out=out or self._path / "out"))
+        version = plan.gold(self._ask(out=out or self._path / "out")).current()
         return {
             table: sorted(map(repr, version.read(spark, table).collect()))
             for table in job.schema.OUTPUT
@@ -118,7 +127,7 @@ class Lake:
     def files(self):
         """The files of each day."""
         made = {}
-        version = plan.published(self._ask())
+        version = plan.gold(self._ask()).current()
         for file in [file for table in job.schema.DAILY for file in version.files(table)]:
             made.setdefault(file.part, set()).add(file.path)
         return made
@@ -129,13 +138,13 @@ def lake(ask, tmp_path):
     return Lake(ask, tmp_path)
 
 
-def test_late_segment_recounts_the_days_it_touches_and_keeps_the_files_of_others(
-    spark, lake, tmp_path
+def test_late_segment_recounts_the_days_it_touches_and_a_rename_recounts_none(
+    spark, ask, lake, tmp_path
 ):
     log = Log()
     channel = log.channel()
     topics = [log.topic(channel, f"t{n}") for n in range(2)]
-    for number in range(60):
+    for number in range(36):
         log.wait(seconds=14_000).say(topics[number % 3 // 2], "abc"[number % 5 % 3])
     segments = log.export(tmp_path / "in")
     late = len(segments) // 2
@@ -144,49 +153,30 @@ def test_late_segment_recounts_the_days_it_touches_and_keeps_the_files_of_others
     lake.count()
     before = lake.files()
     arrive()
+    log.wait(days=3).rename(topics[0], "renamed")
+    log.export(tmp_path / "in", after=log.last - 1)
     lake.ingest()
     assert not lake.is_up_to_date()
     report = lake.count()
     assert [result for result in report.results if result.failed] == []
     lake.count(out=tmp_path / "whole")
-    assert lake.rows(spark) == lake.rows(spark, tmp_path / "whole")
+    rows = lake.rows(spark)
+    assert rows == lake.rows(spark, tmp_path / "whole")
+    assert ["title='renamed'" in row for row in rows["topics"]] == [True, False]
     days = sorted(lake.files())
     kept = {day for day in days if lake.files()[day] == before.get(day)}
     assert set(days) - kept == set(days[late - 1 : late + 2])
     assert lake.is_up_to_date()
-
-
-def test_rename_changes_titles_and_no_day_and_another_schema_is_refused(spark, ask, lake, tmp_path):
-    log = Log()
-    topic = log.topic(log.channel(), "old")
-    log.say(topic)
-    log.export(tmp_path / "in")
-    lake.ingest()
-    lake.count()
-    before = lake.files()
-    log.wait(days=3).rename(topic, "new")
-    log.export(tmp_path / "in", after=log.last - 1)
-    lake.ingest()
-    assert not lake.is_up_to_date()
-    lake.count()
-    assert lake.files() == before
-    rows = lake.rows(spark)
-    assert ["title='new'" in row for row in rows["topics"]] == [True]
-    assert ["name='general'" in row for row in rows["channels"]] == [True]
-    assert lake.is_up_to_date()
-
-    root = plan.gold(ask()).root
-    record_run(root, "activity-3", {}, 3)
+    record_run(plan.gold(ask()).root, "activity-3", {}, 3)
     with pytest.raises(SchemaVersionUnknown):
         lake.count()
 
 
 def test_requested_days_leave_the_others_stale_and_together_are_a_run_without_dates(
-    spark, lake, tmp_path
+    spark, lake, tmp_path, counted
 ):
-    log = noise(seed=8, count=60)
-    log.export(tmp_path / "in")
-    lake.ingest()
+    log, request, whole = counted
+    shutil.copytree(request.out / "silver", tmp_path / "out/silver")
     first, last = days_of(log)
     middle = first + (last - first) / 2
     report = lake.count(first_day=middle + timedelta(days=1), last_day=last)
@@ -196,9 +186,8 @@ def test_requested_days_leave_the_others_stale_and_together_are_a_run_without_da
     assert "run activity without dates" in stale.note
     assert not lake.is_up_to_date()
     lake.count(first_day=first, last_day=middle)
-    whole = tmp_path / "whole"
-    assert lake.count(out=whole).results[-1].failed == 0
-    halves, together = lake.rows(spark), lake.rows(spark, whole)
+    assert whole.results[-1].failed == 0
+    halves, together = lake.rows(spark), lake.rows(spark, request.out)
     assert {table: halves[table] for table in job.schema.DAILY} == {
         table: together[table] for table in job.schema.DAILY
     }
@@ -229,6 +218,6 @@ def test_day_that_a_restore_took_back_is_counted_no_more(spark, ask, tmp_path):
     assert job.run(ask(**lost)).counts == dict.fromkeys(
         ("rows", "messages", "edits", "deletes", "moves"), 0
     )
-    assert {row["day"] for row in gold(spark, ask, "activity")} == {first}
+    assert {row["day"] for row in gold(ask(), "activity")} == {first}
     with pytest.raises(EmptyRange):  # now nobody ever counted it
         job.run(ask(**lost))

@@ -38,14 +38,14 @@ def run(ask: JobRequest) -> JobReport:
     source = plan.silver(ask)
     if source is None:
         raise SegmentMissing(f"{ask.source} contains no silver tables: run ingest first")
-    dataset, former = plan.gold(ask), plan.published(ask)
-    draft = dataset.draft()
+    dataset = plan.gold(ask)
+    former, draft = dataset.current(), dataset.draft()
     days = plan.days_to_count(ask, source, former)
     # Days that were counted before are removed if a restore discarded their events.
     recounted = days & _days(former.files if former else lambda _: [])
     if days:
         _count(ask, source, draft, days, recounted)
-    if plan.is_requested(ask) and not recounted and not _days(draft.written_files):
+    if ask.names_days and not recounted and not _days(draft.written_files):
         raise EmptyRange(f"no activity in {ask.first_day or '…'} to {ask.last_day or '…'}")
     _write_names(ask, source, draft)
     checked = _check(ask, draft)

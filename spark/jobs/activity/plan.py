@@ -23,34 +23,24 @@ def gold(ask: JobRequest) -> Dataset:
     return Dataset(ask.out / "gold" / "activity", SCHEMA)
 
 
-def published(ask: JobRequest) -> Version | None:
-    return gold(ask).current()
-
-
 def silver(ask: JobRequest) -> Version | None:
     return Dataset(ask.source / "silver", SILVER).current()
 
 
 def up_to_date(ask: JobRequest) -> bool:
     """Whether no day is stale and no name changed. Requested days are always counted."""
-    source, former = silver(ask), published(ask)
-    if source is None or former is None or is_requested(ask):
+    source, former = silver(ask), gold(ask).current()
+    if source is None or former is None or ask.names_days:
         return False
     return not days_to_count(ask, source, former) and names(source) == former.memory["names"]
-
-
-def is_requested(ask: JobRequest) -> bool:
-    """Whether the request names days, with `--from` or `--to`."""
-    return ask.first_day is not None or ask.last_day is not None
 
 
 def days_to_count(ask: JobRequest, source: Version, former: Version | None) -> set[str]:
     """The requested days, as far as silver or gold have them; without a request the stale ones."""
     known = list_counted(source, former)
-    if not is_requested(ask):
+    if not ask.names_days:
         return stale_days(source.memory, known)
-    first, last = str(ask.first_day or date.min), str(ask.last_day or date.max)
-    return {day for day in newest_changes(source.memory, known) if first <= day <= last}
+    return ask.of_named_days(newest_changes(source.memory, known))
 
 
 def list_counted(source: Version, former: Version | None) -> dict[str, int]:

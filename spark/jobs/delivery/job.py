@@ -24,12 +24,12 @@ CHECKS = (
 
 
 def run(ask: JobRequest) -> JobReport:
-    dataset = plan.gold(ask)
+    dataset = plan.gold(ask.out)
     former = dataset.current()
     memory = former.memory if former else {}
     todo, facts = _verify(ask, memory)
     if todo.is_empty(ask, memory):
-        if former is None or ask.first_day or ask.last_day:
+        if former is None or ask.names_days:
             raise EmptyRange("no segments of outbox, broker, courier or runs in range")
         return JobReport({}, [], None)
     counts: dict[str, Any] = {

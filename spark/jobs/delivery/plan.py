@@ -82,20 +82,20 @@ def objectives(text: str) -> dict[str, float]:
     return chosen
 
 
-def gold(ask: JobRequest) -> Dataset:
-    return Dataset(ask.out / "gold" / "delivery", SCHEMA)
+def gold(lake: Location) -> Dataset:
+    return Dataset(lake / "gold" / "delivery", SCHEMA)
 
 
 def up_to_date(ask: JobRequest) -> bool:
     """Whether the published version contains every segment, and no days were requested."""
-    published = gold(ask).current()
-    if published is None or ask.first_day or ask.last_day:
+    published = gold(ask.out).current()
+    if published is None or ask.names_days:
         return False
     return pending(ask, published.memory).is_empty(ask, published.memory)
 
 
 def warnings(lake: Location) -> list[CheckResult]:
-    return verification.warnings(Dataset(lake / "gold" / "delivery", SCHEMA))
+    return verification.warnings(gold(lake))
 
 
 def pending(
@@ -117,9 +117,8 @@ def pending(
         for changed in state.changed
         for day in around(changed, BEFORE[log], AFTER[log])
     } & known
-    if ask.first_day or ask.last_day:
-        first, last = str(ask.first_day or date.min), str(ask.last_day or date.max)
-        days |= {day for day in known if first <= day <= last}
+    if ask.names_days:
+        days |= ask.of_named_days(known)
     lost = {day for day in days if any(_shrank(logs, former, log, day) for log in LOGS)}
     return PendingDays(logs, days - lost, lost, skipped)
 
