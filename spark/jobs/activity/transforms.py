@@ -9,6 +9,7 @@ from datetime import date
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
+from pyspark.sql.functions import col as c
 
 from spark.durations import bucket_of
 from spark.jobs.activity import schema
@@ -16,10 +17,6 @@ from spark.jobs.activity import schema
 WHERE = ("day", "channel_id", "topic_id", "sender")
 MICROS = 1_000_000
 EPOCH = date(1970, 1, 1).toordinal()
-
-
-def c(name: str) -> Column:
-    return f.col(name)
 
 
 def near(messages: DataFrame, days: Collection[str]) -> DataFrame:

@@ -8,9 +8,10 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
+from pyspark.sql.functions import col as c
 
 from spark.jobs.audit import schema
-from spark.jobs.audit.transforms import c, millis
+from spark.jobs.audit.transforms import millis
 from spark.jobs.ingest import schema as known
 from spark.jobs.ingest import transforms as t
 

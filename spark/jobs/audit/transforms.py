@@ -5,16 +5,13 @@ Both become frames of (id, event_id, the compared columns as text). Pure: frames
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
+from pyspark.sql.functions import col as c
 
 from spark.jobs.audit import schema
 from spark.jobs.ingest import schema as known
 from spark.jobs.ingest import transforms as t
 
 COLUMNS = schema.OUTPUT["differences"].names
-
-
-def c(name: str) -> Column:
-    return f.col(name)
 
 
 def tombstone(at: Column, by: Column) -> Column:

@@ -10,6 +10,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
+from pyspark.sql.functions import col as c
 
 from spark.durations import bucket_of
 from spark.jobs.delivery import plan, schema
@@ -30,10 +31,6 @@ MASKS = (
     ),
     (r"\s+", " "),
 )
-
-
-def c(name: str) -> Column:
-    return f.col(name)
 
 
 def once(rows: DataFrame) -> DataFrame:

@@ -7,16 +7,13 @@ from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.functions import col as c
 
 from spark.jobs.erase import payload, schema
 from spark.jobs.erase.order import ErasureOrder
 from spark.jobs.erase.schema import ATTACHMENT, MESSAGE
 
 ATTACHED = "topic.attachment_added"
-
-
-def c(name: str) -> Column:
-    return f.col(name)
 
 
 # -- what an order selects ---------------------------------------------------------------
