@@ -71,7 +71,7 @@ steps = st.lists(st.tuples(st.sampled_from(VERBS), numbers, numbers), min_size=5
 
 
 @settings(
-    max_examples=3,
+    max_examples=2,
     deadline=None,
     suppress_health_check=[*HealthCheck],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -119,8 +119,6 @@ def rows_of(tmp_path):
 
 def test_no_file_has_the_content_and_all_other_rows_stay(ask, spark, tmp_path, lake):
     log, message = lake
-    activity.run(ask(source=tmp_path / "out", first_day=log.rows[0]["ts"].date(),
-                     last_day=log.now.date()))  # fmt: skip
     before = rows_of(tmp_path)
     report = run(ask, tmp_path, messages=[message], reference="request 17")
     assert with_secret(tmp_path / "in") == []
