@@ -26,7 +26,7 @@ BUDGETS = {
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
-    "hub": 6_160, "spark": 4_790, "kernel": 3_410, "backup": 4_330,
+    "hub": 6_160, "spark": 4_570, "kernel": 3_410, "backup": 4_330,
     "courier": 4_340, "export": 3_410, "broker": 3_520, "sdk": 2_890, "outbox": 3_090,
     "web": 3_190, "workspace, recovery, upgrade": 2_660,
     OTHER: 10_340, "tests": 71_300,

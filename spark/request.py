@@ -63,7 +63,7 @@ class JobRequest(NamedTuple):
 
 
 class JobReport(NamedTuple):
-    """The result of a run: counts, the results of its checks, and the error of what it found."""
+    """The result of a run: counts, the results of its checks, and the error that it ends with."""
 
     counts: dict[str, Any]
     results: list[CheckResult]

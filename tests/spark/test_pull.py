@@ -171,6 +171,7 @@ def test_older_snapshots_and_forgotten_parts_go(hub, tmp_path):
     (folder / ".new.part").mkdir()
     name = pull.pull_snapshot(hub.url, TOKEN, tmp_path / "ours")
     assert {each.name for each in folder.iterdir()} == {name, "b", ".new.part"}
+    assert name == hub.snapshots[1]["name"], "the oldest, as there are no segments"
 
 
 def test_torn_table_leaves_no_snapshot_and_a_name_can_not_write_elsewhere(hub, tmp_path):

@@ -40,8 +40,8 @@ def run(ask: JobRequest) -> JobReport:
     total = sum(counts.values())
     summary_counts = {"as_of_event_id": snapshot.last, "differences": total, **counts}
     sentence = f"the log and the snapshot differ in {total:,} rows"
-    found = DifferencesFound(sentence, f"read the table: {made.root}/differences")
-    return JobReport(summary_counts, [], made.root, found if total else None)
+    error = DifferencesFound(sentence, f"read the table: {made.root}/differences")
+    return JobReport(summary_counts, [], made.root, error if total else None)
 
 
 def _differences(
