@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from tests.contract.test_walls import ROOT
 
@@ -23,15 +24,20 @@ SLEEPS = {
     "unit/web/test_socket.py test_partial_write_continues_where_it_stopped": "a buffer fills up",
 }  # fmt: skip
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
-FILES = {
-    path.relative_to(TESTS).as_posix(): ast.parse(path.read_text("utf-8"))
-    for path in sorted(TESTS.rglob("*.py"))
-    if "bench" not in path.parts
-}
+
+
+@cache
+def files() -> dict[str, ast.Module]:
+    """Only in the process that runs these tests: to parse all files takes ten seconds."""
+    return {
+        path.relative_to(TESTS).as_posix(): ast.parse(path.read_text("utf-8"))
+        for path in sorted(TESTS.rglob("*.py"))
+        if "bench" not in path.parts
+    }
 
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for name, tree in FILES.items():
+    for name, tree in files().items():
         yield from ((name, node) for node in ast.walk(tree) if isinstance(node, FUNCTIONS))
 
 
@@ -41,13 +47,15 @@ def called(nodes: Iterable[ast.AST]) -> set[str]:
     return {ast.unparse(call.func).rpartition(".")[2] for call in below}
 
 
-# Functions that assert, or call one that does.
-ASSERTING = {"raises", "fail", "AssertionError"} | {
-    function.name
-    for _, function in functions()
-    if any(isinstance(node, ast.Assert) for node in ast.walk(function))
-}
-ASSERTING |= {function.name for _, function in functions() if called(function.body) & ASSERTING}
+@cache
+def asserting() -> set[str]:
+    """Functions that assert, or call one that does."""
+    direct = {"raises", "fail", "AssertionError"} | {
+        function.name
+        for _, function in functions()
+        if any(isinstance(node, ast.Assert) for node in ast.walk(function))
+    }
+    return direct | {function.name for _, function in functions() if called(function.body) & direct}
 
 
 def has_items(iterable: ast.expr) -> bool:
@@ -74,12 +82,12 @@ def asserts_always(node: ast.stmt) -> bool:
     if isinstance(node, ast.For):
         return has_items(node.iter) and asserts(node.body)
     if isinstance(node, ast.With | ast.AsyncWith):
-        return bool(called(node.items) & ASSERTING) or asserts(node.body)
+        return bool(called(node.items) & asserting()) or asserts(node.body)
     if isinstance(node, ast.Try):
         return asserts(node.body + node.orelse + node.finalbody)
     if isinstance(node, FUNCTIONS | ast.ClassDef):
         return False
-    return isinstance(node, ast.Assert) or bool(called([node]) & ASSERTING)
+    return isinstance(node, ast.Assert) or bool(called([node]) & asserting())
 
 
 def test_every_test_asserts_something_in_every_case() -> None:
