@@ -1,11 +1,9 @@
 """A restore that is killed, or whose disk is full, leaves the old state or the new one."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,27 +13,29 @@ from appliance.backup.manifest import BackupManifest
 from appliance.kernel.errors import StorageFull
 from appliance.workspace import swap
 from appliance.workspace.swap import Settled
-from tests.support.commands import environment
-from tests.support.restored_workspace import CLOCK, KILLED, BackedUp, content_of, epoch_of
+from tests.support import forks
+from tests.support.restored_workspace import CLOCK, BackedUp, content_of, epoch_of
 from tests.support.smalldisk import small_disk
 
 pytestmark = pytest.mark.slow
 COMMITTED = "committed"
 CHANGED = "# changed since the backup\n"
+Reached = Callable[[str], None]
 COUNT = "SELECT count(*) FROM messages"
 
 
-def killed_at(number: int, workspace: BackedUp, what: str) -> str:
+def killed_at(number: int, workspace: BackedUp, work: Callable[[Reached], object]) -> str:
     """The step after which the process was killed; "" if it ended before."""
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(workspace.datadir.workspace), what, str(number)],
-        capture_output=True,
-        text=True,
-        env=environment(TMPDIR=os.environ.get("TMPDIR", "/tmp")),
-        check=False,
-    )
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.stdout.strip() if done.returncode else ""
+    last = workspace.datadir.workspace.with_name("last-step")
+
+    def count(reach: Callable[[], None]) -> None:
+        def reached(step: str) -> None:
+            last.write_text(step)
+            reach()
+
+        work(reached)
+
+    return last.read_text() if forks.killed_at(number, count) else ""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_kill_after_any_step_leaves_the_old_state_or_the_new_one(
     assert commit > 1
     for number, step in enumerate(steps):
         copies.reset()
-        assert killed_at(number + 1, workspace, made.name) == step
+        assert killed_at(number + 1, workspace, partial(workspace.restore, made)) == step
         settled = swap.settle_if_stopped(workspace.datadir, CLOCK)
         if number < commit:
             assert content_of(workspace.datadir) == old, step
@@ -98,10 +98,10 @@ def test_kill_while_a_restore_is_completed_is_completed_by_the_next_start(
     workspace, made = prepared
     steps = steps_of(workspace, made)
     workspace.add(1)
-    killed_at(steps.index(COMMITTED) + 1, workspace, made.name)
+    killed_at(steps.index(COMMITTED) + 1, workspace, partial(workspace.restore, made))
     kills = 0
     while swap.is_pending(workspace.datadir) and kills < 100:
-        kills += bool(killed_at(1, workspace, "settle"))
+        kills += bool(killed_at(1, workspace, partial(swap.settle, workspace.datadir)))
     assert kills > 5
     assert workspace.rows(COUNT) == [(5,)]
 
@@ -184,7 +184,7 @@ def test_kill_never_loses_the_files_of_a_store_that_was_too_damaged_for_a_backup
     assert "kept" in steps
     for number in range(steps.index(COMMITTED), len(steps)):
         copies.reset()
-        assert killed_at(number + 1, workspace, made.name) == steps[number]
+        assert killed_at(number + 1, workspace, partial(workspace.restore, made)) == steps[number]
         swap.settle_if_stopped(workspace.datadir, CLOCK)
         (kept,) = workspace.datadir.backups.glob("replaced-*")
         assert (kept / ".agentlip" / "db.sqlite3").read_bytes() == damaged, steps[number]
