@@ -7,6 +7,7 @@ Redirects are not followed, and nothing is decompressed.
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 from urllib.parse import urlsplit
 
 import urllib3
@@ -40,6 +41,12 @@ class HttpResponse(Struct, frozen=True):
     body: bytes
 
 
+@cache
+def default_tls() -> ssl.SSLContext:
+    """Trusts the authorities of the system, which take 30 ms to read: only if they are needed."""
+    return ssl.create_default_context()
+
+
 class HttpClient:
     """The server of `url`. Safe for many greenlets.
 
@@ -67,7 +74,7 @@ class HttpClient:
         if parts.scheme == "https":
             self._pool = urllib3.HTTPSConnectionPool(
                 host, parts.port, timeout, limits.idle_max,
-                ssl_context=tls or ssl.create_default_context(), server_hostname=parts.hostname,
+                ssl_context=tls or default_tls(), server_hostname=parts.hostname,
             )  # fmt: skip
         else:
             self._pool = urllib3.HTTPConnectionPool(host, parts.port, timeout, limits.idle_max)

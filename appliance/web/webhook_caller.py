@@ -38,7 +38,7 @@ class WebhookCaller:
         self._connect_seconds = connect_seconds
         self._reply_seconds = reply_seconds
         self._resolve = resolver
-        self._tls = tls or ssl.create_default_context()
+        self._tls = tls
 
     @property
     def seconds_max(self) -> float:
