@@ -13,7 +13,7 @@ from appliance.kernel.log import Log
 from appliance.sdk.client import Client
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.schema import create_workspace
-from tests.support.commands import agentlip, environment
+from tests.support.commands import agentlip, start_that_ends
 from tests.support.plugins import alive, caught_up, children_of, enriched, plugin, settings_of
 from tests.support.servedhub import serve
 from tests.support.until import until
@@ -182,12 +182,12 @@ def test_required_plugin_that_cannot_run_stops_the_start(tmp_path, own):
     unfit_modules(workspace)
     required = settings_of(workspace, ("bad", "linkifier", own, "required = true"))
     done = start_once(workspace, required)
-    assert done.returncode == 1
-    last = [line for line in done.stderr.splitlines() if line.startswith(("Error", "Hint"))]
+    assert done.code == 1
+    last = [line for line in done.err.splitlines() if line.startswith(("Error", "Hint"))]
     assert last[0].startswith("Error: the required plugin bad can't run: ")
     assert UNFIT[own] in last[0]
     assert last[1].startswith("Hint: ")
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.err
 
 
 def start_once(workspace, text):
@@ -195,14 +195,7 @@ def start_once(workspace, text):
     datadir = DataDir(workspace)
     create_workspace(datadir, clock=SystemClock(), log=Log(sys.stderr.buffer, level="error"))
     datadir.settings_file.write_text(text)
-    return subprocess.run(
-        [sys.executable, "-m", "appliance.server", "--workspace", str(workspace), "--port", "0"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return start_that_ends(workspace)
 
 
 def test_re_enrich_gives_plugins_the_past(tmp_path):

@@ -7,18 +7,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support import forkserver
+
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 60
+NOT_PASSED = ("AGENTLIP_", "PYTEST_")  # pytest has a variable with the name of the test
 FIRST_BACKUP = "AGENTLIP_BACKUP__FIRST_SECONDS"
 
 
 class CommandOutput:
     """What a command printed and how it ended."""
 
-    def __init__(self, done: "subprocess.CompletedProcess[bytes]") -> None:
-        self.code = done.returncode
-        self.out = done.stdout.decode("utf-8")
-        self.err = done.stderr.decode("utf-8", "replace")
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code = code
+        self.out = out.decode("utf-8")
+        self.err = err.decode("utf-8", "replace")
 
     def __repr__(self) -> str:
         return f"<exit {self.code}\nout: {self.out}\nerr: {self.err}>"
@@ -40,7 +43,7 @@ def environment(**more: str) -> dict[str, str]:
     serves makes no backups in the background, unless a test says so: those would take part in
     what tests of load, of kills and of files see.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AGENTLIP_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(NOT_PASSED)}
     path = [str(ROOT)]
     if "TESTS_WITHOUT_FTS5" in kept:
         path.insert(0, str(ROOT / "tests" / "support" / "without_fts5"))
@@ -57,16 +60,38 @@ def command(name: str, *arguments: str) -> list[str]:
 
 def run(name: str, *arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> CommandOutput:
     assert ROOT not in (cwd, *cwd.parents), "a workspace in the repository is the user's"
+    words = [name, *map(str, arguments)]
+    order = forkserver.Order(f"appliance.cli:{name}", words, str(cwd))
+    return _complete("commands", order, command(*words), environment(**env), stdin)
+
+
+def start_that_ends(workspace: Path, *flags: str) -> CommandOutput:
+    """A server that is expected to end by itself."""
+    words = ["appliance.server", "--workspace", str(workspace), "--port", "0", *flags]
+    order = forkserver.Order("appliance.server:main", words, str(ROOT))
+    return _complete("server", order, [sys.executable, "-m", *words], environment())
+
+
+def _complete(
+    kind: str,
+    order: forkserver.Order,
+    command: list[str],
+    variables: dict[str, str],
+    stdin: bytes = b"",
+) -> CommandOutput:
+    """Runs the order, or the command if its environment is another one."""
+    if (forks := forkserver.find(kind, variables)) is not None:
+        return CommandOutput(*forks.complete(order, stdin, SECONDS_MAX))
     done = subprocess.run(
-        command(name, *map(str, arguments)),
+        command,
         input=stdin,
         capture_output=True,
-        cwd=cwd,
-        env=environment(**env),
+        cwd=order.folder,
+        env=variables,
         timeout=SECONDS_MAX,
         check=False,
     )
-    return CommandOutput(done)
+    return CommandOutput(done.returncode, done.stdout, done.stderr)
 
 
 def agentlip(*arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> CommandOutput:

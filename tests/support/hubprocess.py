@@ -17,7 +17,9 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.schema import create_workspace
-from tests.support.commands import environment
+from tests.support import forkserver
+from tests.support.commands import ROOT, environment
+from tests.support.forkserver import ForkedProcess
 from tests.support.until import until
 
 STOP_SECONDS_MAX = 20
@@ -35,7 +37,7 @@ class HubProcess:
         self.flags = flags
         self.environment: dict[str, str] = {}
         self.constants: dict[str, Any] = {}  # dotted names of the code and other values
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
         create_workspace(
             self.datadir, clock=SystemClock(), log=Log(sys.stderr.buffer, level="error")
         )
@@ -75,25 +77,24 @@ class HubProcess:
             self._end(ending)
 
     def _spawn(self, more: tuple[str, ...]) -> None:
-        program = ["appliance.server"]
-        if self.constants:
-            program = ["tests.support.server_with_constants", json.dumps(self.constants)]
-        with self.log.open("ab") as log:
+        arguments = ["--workspace", str(self.workspace), "--port", "0", *self.flags, *more]
+        variables = environment(**self.environment)
+        forks = forkserver.find("server", variables)
+        with self.log.open("ab") as log, open(os.devnull, "rb") as nothing:
+            if forks is not None:
+                order = forkserver.Order(
+                    "appliance.server:main",
+                    ["appliance.server", *arguments],
+                    str(ROOT),
+                    self.constants,
+                )
+                self.process = forks.fork(order, (nothing.fileno(), log.fileno(), log.fileno()))
+                return
+            program = ["appliance.server"]
+            if self.constants:
+                program = ["tests.support.server_with_constants", json.dumps(self.constants)]
             self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    *program,
-                    "--workspace",
-                    str(self.workspace),
-                    "--port",
-                    "0",
-                    *self.flags,
-                    *more,
-                ],
-                stdout=log,
-                stderr=log,
-                env=environment(**self.environment),
+                [sys.executable, "-m", *program, *arguments], stdout=log, stderr=log, env=variables
             )
 
     def _ready_or_again(self, more: tuple[str, ...]) -> bool:

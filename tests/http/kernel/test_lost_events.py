@@ -6,8 +6,6 @@ import re
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +17,7 @@ from appliance.kernel import event_ids
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import epochs, manifest
 from appliance.workspace.datadir import BESIDE, DataDir
-from tests.support.commands import agentlip, environment
+from tests.support.commands import agentlip, start_that_ends
 from tests.support.damage import leaf_of
 from tests.support.servedhub import ServedHub
 
@@ -58,15 +56,6 @@ def killed(killed_once: Killed, tmp_path: Path) -> Killed:
     hub = copy.copy(killed_once.hub)  # a new one would open the stores, and fold their logs
     hub.datadir, hub.log = DataDir(tmp_path / "w"), tmp_path / "w" / "server.log"
     return killed_once._replace(hub=hub, before=hub.workspace / "before.sqlite3")
-
-
-def start(hub: ServedHub) -> subprocess.CompletedProcess[str]:
-    """A server that is refused; what it wrote."""
-    command = [sys.executable, "-m", "appliance.server", "--workspace", str(hub.workspace)]
-    return subprocess.run(
-        [*command, "--port", "0"],
-        env=environment(), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
 
 
 def findings(hub: ServedHub) -> list[dict[str, str]]:
@@ -119,10 +108,10 @@ def test_events_that_were_given_out_are_missed(
     assert ("db.sqlite3-wal is gone" in finding["sentence"]) == (lose is not damage_log)
     kept = log_of(datadir).read_bytes() if lose is damage_log else b""
 
-    refused = start(hub)
-    assert refused.returncode == EXIT_CONFLICT, refused
-    assert f"event {killed.newest} was given out" in refused.stderr
-    assert "agentlipd up --accept-loss hub" in refused.stderr
+    refused = start_that_ends(hub.workspace)
+    assert refused.code == EXIT_CONFLICT, refused
+    assert f"event {killed.newest} was given out" in refused.err
+    assert "agentlipd up --accept-loss hub" in refused.err
     assert not kept or log_of(datadir).read_bytes() == kept, "a refused start reads only"
 
     with hub.running("--accept-loss", "hub", ending=signal.SIGKILL):

@@ -3,8 +3,6 @@
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from appliance.roles import RolesSettings
 from appliance.workspace import manifest
 from appliance.workspace.datadir import DataDir
-from tests.support.commands import agentlip, agentlipd, environment
+from tests.support.commands import agentlip, agentlipd, start_that_ends
 from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
@@ -43,19 +41,6 @@ def lose(workspace, name):
     return path
 
 
-def start(workspace, *flags):
-    """A server that is refused; what it wrote."""
-    command = [sys.executable, "-m", "appliance.server", "--workspace", str(workspace)]
-    return subprocess.run(
-        [*command, "--port", "0", *flags],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def served_with(workspace, *flags):
     hub = ServedHub.__new__(ServedHub)
     hub.datadir, hub.flags = DataDir(workspace), ("--no-limits",)
@@ -75,13 +60,11 @@ def findings(workspace):
 @pytest.mark.parametrize("name", NAMES)
 def test_lost_store_is_refused_and_its_loss_can_be_accepted(workspace, name):
     path = lose(workspace, name)
-    refused = start(workspace)
-    assert refused.returncode == EXIT_CONFLICT, refused
-    assert (
-        f"Error: {name}: its file .agentlip/{manifest.file_of(name)} is missing" in refused.stderr
-    )
-    assert f"agentlipd up --accept-loss {name}" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    refused = start_that_ends(workspace)
+    assert refused.code == EXIT_CONFLICT, refused
+    assert f"Error: {name}: its file .agentlip/{manifest.file_of(name)} is missing" in refused.err
+    assert f"agentlipd up --accept-loss {name}" in refused.err
+    assert "Traceback" not in refused.err
     assert not path.exists()
     if name != "identity":  # a copy of a member key is needed only where it is used
         (results,) = [f for f in findings(workspace) if f["severity"] == "error"]
@@ -114,16 +97,16 @@ def test_new_hub_store_has_a_new_epoch(workspace):
 def test_several_losses_are_accepted_one_by_one(workspace):
     lose(workspace, "broker")
     lose(workspace, "outbox")
-    refused = start(workspace, "--accept-loss", "broker")
-    assert refused.returncode == EXIT_CONFLICT
-    assert "Error: outbox:" in refused.stderr
+    refused = start_that_ends(workspace, "--accept-loss", "broker")
+    assert refused.code == EXIT_CONFLICT
+    assert "Error: outbox:" in refused.err
     served_with(workspace, "--accept-loss", "broker", "--accept-loss", "outbox").stop()
 
 
 def test_write_ahead_log_of_a_lost_store_is_not_applied_to_the_new_one(workspace):
     path = lose(workspace, "broker")
     path.with_name(path.name + "-wal").write_bytes(b"remains" * 1000)
-    assert start(workspace).returncode == EXIT_CONFLICT
+    assert start_that_ends(workspace).code == EXIT_CONFLICT
     served_with(workspace, "--accept-loss", "broker").stop()
     (kept,) = path.parent.glob("broker.sqlite3.lost-*-wal")
     assert kept.read_bytes() == b"remains" * 1000
@@ -133,10 +116,10 @@ def test_write_ahead_log_of_a_lost_store_is_not_applied_to_the_new_one(workspace
 def test_store_of_another_workspace_is_refused(workspace, tmp_path, name):
     other = ServedHub(tmp_path / "other")
     shutil.copy(other.datadir.database(name), DataDir(workspace).database(name))
-    refused = start(workspace)
-    assert refused.returncode == EXIT_CONFLICT, refused
-    assert "belongs to another workspace" in refused.stderr
-    assert f"--accept-loss {name}" in refused.stderr
+    refused = start_that_ends(workspace)
+    assert refused.code == EXIT_CONFLICT, refused
+    assert "belongs to another workspace" in refused.err
+    assert f"--accept-loss {name}" in refused.err
     served_with(workspace, "--accept-loss", name).stop()
 
 
@@ -145,7 +128,7 @@ def test_record_that_was_removed_is_made_again(workspace):
     before = record.read_text()
     record.unlink()
     lose(workspace, "broker")
-    assert "Error: broker:" in start(workspace).stderr, "the auth store remembers too"
+    assert "Error: broker:" in start_that_ends(workspace).err, "the auth store remembers too"
     served_with(workspace, "--accept-loss", "broker").stop()
     assert set(json.loads(record.read_text())["stores"]) == set(json.loads(before)["stores"])
 
@@ -156,7 +139,7 @@ def test_lost_store_of_an_older_workspace_is_refused(workspace, name):
     with closing(sqlite3.connect(DataDir(workspace).database("auth"))) as connection, connection:
         connection.execute("DELETE FROM meta WHERE key = 'x_stores'")
     lose(workspace, name)
-    assert f"Error: {name}:" in start(workspace).stderr
+    assert f"Error: {name}:" in start_that_ends(workspace).err
 
 
 def test_workspace_of_an_older_version_gets_a_record(workspace):
@@ -180,16 +163,16 @@ def test_commands_do_not_create_a_lost_store(workspace):
 
 def test_lost_token_can_be_replaced_by_a_new_one(workspace):
     lose(workspace, "token")
-    assert "agentlipd up --accept-loss token" in start(workspace).stderr
+    assert "agentlipd up --accept-loss token" in start_that_ends(workspace).err
     assert agentlip("token", "rotate", "server", cwd=workspace).code == 0
     served_with(workspace).stop()
 
 
 def test_unknown_names_are_refused(workspace):
-    refused = start(workspace, "--accept-loss", "everything")
-    assert refused.returncode == 1
-    assert "unknown store: everything" in refused.stderr
-    assert "hub" in refused.stderr
+    refused = start_that_ends(workspace, "--accept-loss", "everything")
+    assert refused.code == 1
+    assert "unknown store: everything" in refused.err
+    assert "hub" in refused.err
 
 
 def test_background_start_passes_accepted_losses_on(workspace):
