@@ -98,12 +98,12 @@ def test_start_that_fails_says_why(workspace: Path) -> None:
     assert "in use" in done.err
 
 
-def test_down_kills_what_does_not_stop(workspace: Path) -> None:
+def test_down_ends_a_process_that_is_stopped(workspace: Path) -> None:
     state = agentlipd("up", "--json", cwd=workspace).json
     os.kill(state["pid"], signal.SIGSTOP)
     down = agentlipd("down", "--json", cwd=workspace)
     assert down.code == 0, down
-    assert down.json["gracefully"] is False
+    assert down.json["gracefully"] is True
     assert not read_lock(DataDir(workspace)).held
     assert agentlipd("up", cwd=workspace).code == 0
 
