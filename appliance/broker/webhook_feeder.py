@@ -24,7 +24,6 @@ from appliance.kernel.registered_webhook import note_outcome, secrets_of
 from appliance.kernel.webhook_signature import SignedRequest
 
 WAITING_MAX = 200  # sends of one webhook in the outbox, so that a failing receiver doesn't fill it
-JSON = "application/json"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -36,7 +35,6 @@ class WebhookMessage(msgspec.Struct, frozen=True):
     key: str
     message_id: str
     body: str
-    content_type: str = JSON
 
 
 class MeshWebhookOutbox(Protocol):
@@ -110,7 +108,7 @@ class MeshWebhooks:
         self._broker = broker
 
     def ready(
-        self, webhook_id: str, message_id: str, content_type: str, body: bytes
+        self, webhook_id: str, message_id: str, body: bytes
     ) -> SignedRequest | Literal["deleted", "disabled"]:
         """The request of one attempt, signed now."""
         webhook = self._broker.directory.webhooks.get(webhook_id)
@@ -118,7 +116,7 @@ class MeshWebhooks:
             return "deleted" if webhook is None else "disabled"
         secrets = secrets_of(webhook, self._broker.steady.now_ms())
         seconds = self._broker.clock.now_ms() // 1000
-        headers = webhook_signature.headers(secrets, message_id, seconds, body, content_type)
+        headers = webhook_signature.headers(secrets, message_id, seconds, body)
         return SignedRequest(webhook.url, headers)
 
     def record_outcome(self, webhook_id: str, outcome: CallOutcome) -> None:

@@ -33,7 +33,6 @@ class RegisteredWebhooks:
         ready = self._webhooks.ready(
             send.destination_ref,
             str(meta.get("webhook-id", send.client_message_id)),
-            str(meta.get("content-type", "application/json")),
             send.body.encode(),
         )
         if ready == "deleted":
@@ -93,7 +92,7 @@ class WebhookPost:
             outbox_wire.Send(
                 to=event.webhook_id,
                 message=event.body,
-                meta={"webhook-id": event.message_id, "content-type": event.content_type},
+                meta={"webhook-id": event.message_id},
                 client_message_id=event.key,
                 target=WEBHOOK,
             )

@@ -59,12 +59,10 @@ def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
     return f"v1,{base64.b64encode(digest).decode()}"
 
 
-def headers(
-    keys: Sequence[str], message_id: str, timestamp: int, body: bytes, content_type: str
-) -> dict[str, str]:
+def headers(keys: Sequence[str], message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
     """The headers of one attempt. During a rotation there is more than one secret."""
     return {
-        "content-type": content_type,
+        "content-type": "application/json",
         "webhook-id": message_id,
         "webhook-timestamp": str(timestamp),
         "webhook-signature": " ".join(sign(key, message_id, timestamp, body) for key in keys),

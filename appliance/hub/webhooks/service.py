@@ -25,7 +25,6 @@ from appliance.web.address import check_url
 
 SCAN_ROWS_MAX = 20_000  # events scanned for one webhook at once
 FILTERS_MAX = 100  # entries in each of the names, channels and topics of one webhook
-CONTENT_TYPE = "application/json"
 
 
 class OutgoingEvent(msgspec.Struct, frozen=True):
@@ -35,7 +34,6 @@ class OutgoingEvent(msgspec.Struct, frozen=True):
     event_id: int
     key: str
     message_id: str
-    content_type: str
     body: str
 
 
@@ -121,7 +119,6 @@ class Webhooks:
             event_id=number,
             key=f"wh_{row.id}_{row.generation}_{message_id}",
             message_id=message_id,
-            content_type=CONTENT_TYPE,
             body=envelope.decode(),
         )
 
@@ -132,16 +129,14 @@ class Webhooks:
         written = (epoch for first, epoch in reversed(identity.epochs) if number >= first)
         return next(written, identity.epoch)
 
-    def ready(
-        self, webhook_id: str, message_id: str, content_type: str, body: bytes
-    ) -> SignedRequest | str:
+    def ready(self, webhook_id: str, message_id: str, body: bytes) -> SignedRequest | str:
         """The request of one attempt, signed now; or `deleted` or `disabled`."""
         row = self._store.read(queries.find, webhook_id)
         if row is None:
             return "deleted"
         if not row.enabled:
             return "disabled"
-        return SignedRequest(row.url, self._headers(row, message_id, content_type, body))
+        return SignedRequest(row.url, self._headers(row, message_id, body))
 
     def record_outcome(self, webhook_id: str, outcome: CallOutcome) -> None:
         """Record an attempt: `delivered`, `failed` or `gone`. Writes only if something changes.
@@ -155,12 +150,10 @@ class Webhooks:
             if self._log is not None:
                 self._log.warning("a webhook was disabled", webhook=webhook_id, cause=cause)
 
-    def _headers(
-        self, row: EventWebhookRow, message_id: str, content_type: str, body: bytes
-    ) -> dict[str, str]:
+    def _headers(self, row: EventWebhookRow, message_id: str, body: bytes) -> dict[str, str]:
         now_ms = self._clock.now_ms()
         secrets = secrets_of(row, now_ms)
-        return webhook_signature.headers(secrets, message_id, now_ms // 1000, body, content_type)
+        return webhook_signature.headers(secrets, message_id, now_ms // 1000, body)
 
     def _resolve(self, wanted: wire.EventSelection) -> wire.EventSelection:
         """The selection with channel ids for names. Raises if a channel or topic is missing."""

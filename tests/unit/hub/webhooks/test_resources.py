@@ -59,7 +59,7 @@ class WebhooksFixture:
         """The only next event, and the headers of its request."""
         (event,) = self.next_events(webhook_id)[0]
         body = event.body.encode()
-        request = self.webhooks.ready(webhook_id, event.message_id, event.content_type, body)
+        request = self.webhooks.ready(webhook_id, event.message_id, body)
         return event, request.headers
 
 
