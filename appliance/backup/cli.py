@@ -67,7 +67,6 @@ def create(
             reason="schedule" if scheduled else "manual",
             clock=work.clock,
             tell=progress(session, work.clock),
-            exports=work.exports,
             # Only then: before, it keeps the stores from writing.
             after_cut=partial(os.nice, NICENESS) if scheduled else None,
             also_for=own_key,

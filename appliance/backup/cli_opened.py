@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -10,7 +9,6 @@ import msgspec
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
 from appliance.cli_support import ProgressLine, Session
-from appliance.export.settings import ExportSettings
 from appliance.kernel import config
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import Invalid
@@ -21,10 +19,9 @@ MIB = 1024 * 1024
 
 
 class BackupSection(msgspec.Struct, frozen=True):
-    """The sections of agentlip.toml that backups need."""
+    """The section of agentlip.toml that backups need."""
 
     backup: BackupSettings = BackupSettings()
-    export: ExportSettings = ExportSettings()
 
 
 class Opened(NamedTuple):
@@ -34,7 +31,6 @@ class Opened(NamedTuple):
     settings: BackupSettings
     backups: BackupDirectory
     clock: Clock
-    exports: Path
 
 
 def open_workspace(session: Session) -> Opened:
@@ -45,8 +41,7 @@ def open_workspace(session: Session) -> Opened:
     swap.settle_if_stopped(datadir, SystemClock())
     section = config.load(BackupSection, datadir.settings_file, os.environ)
     backups = BackupDirectory(datadir, section.backup)
-    exports = datadir.workspace / section.export.export_dir
-    return Opened(datadir, section.backup, backups, SystemClock(), exports)
+    return Opened(datadir, section.backup, backups, SystemClock())
 
 
 def size(count: int) -> str:

@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from errno import ENOENT
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -41,16 +40,15 @@ def create_backup(
     reason: Reason,
     clock: Clock,
     tell: TellFile | None = None,
-    exports: Path | None = None,
     after_cut: Callable[[], object] | None = None,
     also_for: Identities | None = None,
 ) -> BackupManifest:
     """Writes a backup and returns its manifest. Call inside `backups.only_writer()`.
 
-    `exports`: directory of the exported segments, copied with `backup.include_exports`. `tell` is
-    called with a file, the bytes of it that are done, and all of them; `after_cut` when the stores
-    can be written again. `also_for` can open an encrypted backup too. Raises BackupNotWritable,
-    CutNotPossible, StoreNotCopied, RecipientRefused or BackupLibraryMissing; then nothing remains.
+    `tell` is called with a file, the bytes of it that are done, and all of them; `after_cut` when
+    the stores can be written again. `also_for` can open an encrypted backup too. Raises
+    BackupNotWritable, CutNotPossible, StoreNotCopied, RecipientRefused or BackupLibraryMissing;
+    then nothing remains.
     """
     zstd()
     recipients = keys.recipients(settings)
@@ -60,7 +58,7 @@ def create_backup(
     name, partial = backups.begin(clock.now_ms())
     try:
         work = _Work(datadir, partial, settings, recipients, clock, tell)
-        manifest = work.run(name, reason, exports if settings.include_exports else None, after_cut)
+        manifest = work.run(name, reason, after_cut)
         backups.finish(manifest, partial)
     except BaseException:
         with suppress(OSError):
@@ -96,7 +94,6 @@ class _Work:
         self,
         name: str,
         reason: Reason,
-        exports: Path | None,
         after_cut: Callable[[], object] | None,
     ) -> BackupManifest:
         created_ms, began = self._clock.now_ms(), self._clock.monotonic()
@@ -109,8 +106,6 @@ class _Work:
             self._add_store(pinned, copied)
         self._add_small(cut.small)
         self._add_agent_states()
-        if exports is not None:
-            self._add_files("export", small_files.list_exported(self._datadir, exports))
         return BackupManifest(
             name=name,
             reason=reason,
@@ -140,7 +135,7 @@ class _Work:
         file, declaration = pinned.path.name, declaration_of(pinned.store)
         with closing(open_database(copied, UNUSED)) as connection:
             store_copy.check(connection, pinned.store)
-            lost = self._add_files("blob", blobs.list_named(connection, pinned.store))
+            lost = self._add_blobs(blobs.list_named(connection, pinned.store))
             facts = store_copy.facts_of(
                 connection,
                 pinned.store,
@@ -177,22 +172,20 @@ class _Work:
                 self._encode(f"{agent}.{path.name}", relative, "secret", 0o600, source)
                 copied.unlink()
 
-    def _add_files(self, kind: Kind, paths: Iterable[str]) -> int:
+    def _add_blobs(self, paths: Iterable[str]) -> int:
         """Copies files as they are now. Returns how many are gone, or not what their name says."""
         lost = 0
         for number, path in enumerate(paths, 1):
             with writing():
                 try:
                     file = open_own(self._datadir.workspace / path, os.O_RDONLY)
-                except OSError as error:
-                    if kind == "export" and error.errno != ENOENT:
-                        raise
+                except OSError:
                     lost += 1
                     continue
                 with os.fdopen(file, "rb", buffering=0) as source:
                     mode = os.fstat(file).st_mode & 0o777
-                    done = self._encode(f"{kind}-{number:06d}", path, kind, mode, source)
-                if kind == "blob" and not path.endswith(done.sha256):
+                    done = self._encode(f"blob-{number:06d}", path, "blob", mode, source)
+                if not path.endswith(done.sha256):
                     (self._folder / self._files.pop().name).unlink()
                     lost += 1
         return lost

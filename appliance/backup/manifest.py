@@ -27,7 +27,7 @@ BYTES_MAX = 64 * 1024 * 1024  # about 150,000 files; a larger manifest is damage
 FORMAT = 1
 VERIFICATION_BYTES_MAX = 1024 * 1024
 _STAMP_CHARACTERS = len("20261120T101112Z")
-Kind = Literal["store", "secret", "settings", "record", "export", "blob"]
+Kind = Literal["store", "secret", "settings", "record", "blob"]
 _PATHS: dict[Kind, re.Pattern[str]] = {
     "store": re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+"),  # and the file of a store of the manifest
     "secret": re.compile(
@@ -36,15 +36,10 @@ _PATHS: dict[Kind, re.Pattern[str]] = {
     ),
     "settings": re.compile(r"agentlip\.(toml|config\.ts)"),
     "record": re.compile(r"\.agentlip/(stores|epochs)\.json"),
-    "export": re.compile(
-        r"(\.agentlip/export|\w[\w-]*(/\w[\w.-]*)*)/(retention\.json|snapshot/\w[\w.-]*/\w+\.(json|jsonl|parquet)"
-        r"|events/date=[\d-]+/segment-[\d-]+\.(manifest\.json|parquet|jsonl))"
-    ),
     "blob": re.compile(r"\.?[\w-]+(/[\w-]+)+/sha256-[0-9a-f]{64}"),  # and beside such a store
 }
 _MODES: dict[Kind, int] = {
-    "store": 0o640, "secret": 0o600, "record": 0o640, "settings": 0o644, "export": 0o644,
-    "blob": 0o644,
+    "store": 0o640, "secret": 0o600, "record": 0o640, "settings": 0o644, "blob": 0o644,
 }  # fmt: skip
 Reason = Literal["manual", "schedule", "before-migration", "before-restore"]
 

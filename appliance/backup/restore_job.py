@@ -3,7 +3,7 @@
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
@@ -128,17 +128,16 @@ def select(job: RestoreJob) -> RestoreSelection:
         others = [store for store in STORES if store not in job.chosen]
         kept = [path_of(store) for store in others if job.target.database(store).exists()]
         return RestoreSelection(tuple(files), (), (*kept, "token, identity, settings"))
-    exports, secrets = _kept_exports(job), _kept_secrets(job)
+    secrets = _kept_secrets(job)
     files = [
         file
         for file in job.manifest.files
-        if not (file.kind == "export" and exports)
-        and not (file.kind == "secret" and _place_of(file.path) in secrets)
+        if not (file.kind == "secret" and _place_of(file.path) in secrets)
     ]
     present = {path for path in _list_owned(job.target) if (job.target.workspace / path).exists()}
     present = {path for path in present if _place_of(path) not in secrets}
     removed = sorted(present - {file.path for file in files})
-    kept = [f"{_DIRECTORY}/backups", f"{_DIRECTORY}/logs", *exports, *secrets]
+    kept = [f"{_DIRECTORY}/backups", f"{_DIRECTORY}/logs", *secrets]
     if not any(file.kind == "settings" for file in files) and job.target.settings_file.exists():
         kept.append(job.target.settings_file.name)
     return RestoreSelection(tuple(files), tuple(removed), () if job.new else tuple(kept))
@@ -267,12 +266,6 @@ def _list_owned(target: DataDir) -> list[str]:
     keys = [*target.dir.glob("identity/*"), *target.dir.glob(f"{AGENTS}/*/*")]
     paths = [path.relative_to(target.workspace).as_posix() for path in keys if path.is_file()]
     return [*map(path_of, STORES), *_OWNED, *paths]
-
-
-def _kept_exports(job: RestoreJob) -> Sequence[str]:
-    """Exported segments are never changed, and the present ones may be newer: they stay."""
-    folders = {str(Path(f.path).parents[-2]) for f in job.manifest.files if f.kind == "export"}
-    return sorted(name for name in folders if any((job.target.workspace / name).glob("*")))
 
 
 def _kept_secrets(job: RestoreJob) -> list[str]:

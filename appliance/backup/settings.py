@@ -33,7 +33,6 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_seconds: Seconds = 30.0  # seconds from the first message to the first backup
     verify: bool = True  # restore each scheduled backup into a scratch directory and check it
     directory: str = ".agentlip/backups"  # directory of the backups, relative to the workspace
-    include_exports: bool = False  # also copy export.export_dir; it can be exported again
     recipients: tuple[str, ...] = ()  # age public keys; a backup is encrypted for all of them
     identity_file: str = ""  # file with an age secret key, which verify and restore need
     keep_last: NotNegative = 7  # newest backups to keep, whatever their age

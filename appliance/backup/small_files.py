@@ -48,31 +48,6 @@ def identity_of(files: tuple[SmallFile, ...]) -> str:
     return ""
 
 
-def list_exported(datadir: DataDir, folder: Path) -> Iterator[str]:
-    """The files below the directory of exports, relative to the workspace, in a constant order.
-
-    Raises BackupNotWritable if it is where a restore doesn't write: outside of the workspace, or in
-    a hidden directory other than `.agentlip/export`.
-    """
-    workspace = datadir.workspace.resolve()
-
-    def is_file_of_exports(path: Path) -> bool:
-        inside = path.resolve().is_relative_to(workspace)
-        return inside and is_contained(path.relative_to(datadir.workspace).as_posix(), "export")
-
-    if not is_file_of_exports(folder / "retention.json"):
-        raise BackupNotWritable(
-            "export.export_dir is outside of the workspace, or hidden",
-            hint="set backup.include_exports to false, and copy the exports yourself",
-        )
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(parent) / name
-            if is_file_of_exports(path) and path.is_file() and not path.is_symlink():
-                yield path.relative_to(datadir.workspace).as_posix()
-
-
 class _KeyPair(msgspec.Struct):
     ed25519_pubkey: str
 

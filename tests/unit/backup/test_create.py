@@ -215,26 +215,6 @@ def test_wrong_recipients_are_refused_without_showing_a_secret(filled: Filled) -
     assert backups.backups.names() == []
 
 
-def test_exports_are_copied_by_choice(backups: Backups, filled: Filled, tmp_path: Path) -> None:
-    exports = filled.datadir.dir / "export"
-    segment = "events/date=2026-11-21/segment-1-2.jsonl"
-    (exports / segment).parent.mkdir(parents=True)
-    (exports / segment).write_text("{}")
-    (exports / ".temporary").write_text("")
-    (exports / "run.sh").write_text("")
-    without = backups.create(exports=exports)
-    assert [file for file in without.files if file.kind == "export"] == []
-    chosen = Backups(filled.path, include_exports=True)
-    manifest = chosen.create(exports=exports)
-    restored = chosen.unpack(manifest.name, tmp_path / "restored")
-    assert (restored.dir / "export" / segment).read_text() == "{}"
-    copied = [f.path for f in manifest.files if f.kind == "export"]
-    assert copied == [f".agentlip/export/{segment}"]
-    for refused in (tmp_path, filled.datadir.workspace / ".git"):
-        with pytest.raises(BackupNotWritable, match=r"export\.export_dir"):
-            chosen.create(exports=refused)
-
-
 def test_backups_are_named_after_the_time_and_sort_by_it(backups: Backups) -> None:
     clock = FakeClock()
     first = backups.create(clock)
