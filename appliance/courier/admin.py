@@ -228,15 +228,6 @@ class CourierAdmin:
         dispatch(stream, now)
         return self._changed(ids, done, command, len(ids) - done)
 
-    def kick(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
-        """Make matching delayed envelopes ready now."""
-        stream = self._courier.find_stream(who, OPERATE, command.stream)
-        items, now = list(select(stream, DELAYED, command)), self._courier.now()
-        if not command.dry_run:
-            items = [item for item in items if self._queue.kick(item, now)]
-            dispatch(stream, now)
-        return self._changed([item.id for item in items], len(items), command)
-
     def purge(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
         """Remove matching envelopes permanently. Leased ones can't be selected."""
         stream = self._courier.find_stream(who, OPERATE, command.stream)

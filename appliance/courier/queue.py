@@ -6,7 +6,6 @@
 from collections.abc import Callable, Iterable
 
 from appliance.courier.change import (
-    EnvelopeReturned,
     JournalChange,
     StreamForgotten,
     StreamPaused,
@@ -14,7 +13,7 @@ from appliance.courier.change import (
 )
 from appliance.courier.consumer import Consumer, add_subscription, remove_subscriptions
 from appliance.courier.fair_dispatch import dispatch, dispatch_to
-from appliance.courier.item import DELAYED, Expiry, StreamItem
+from appliance.courier.item import Expiry, StreamItem
 from appliance.courier.outcome_log import OutcomeLog
 from appliance.courier.policy import StreamPolicy, is_pattern, matches
 from appliance.courier.stream import Stream
@@ -216,16 +215,6 @@ class Queue:
         del self.streams[stream.name], self._last_used_ms[stream.name]
 
     # -- operators -----------------------------------------------------------------------------
-
-    def kick(self, item: StreamItem, now: float) -> bool:
-        """End the delay of an envelope. False if it is not delayed."""
-        if item.state != DELAYED:
-            return False
-        if item.stream.policy.durable:
-            self.changes.append(EnvelopeReturned(item.row, item.attempts, item.failures, 0.0))
-        self.timers.cancel(item)
-        item.stream.on_timer(item, now)
-        return True
 
     def pause(self, stream: Stream, until: float | None, now: float) -> None:
         self.set_paused(stream, until)

@@ -180,10 +180,6 @@ def _admin_routes(admin: CourierAdmin) -> list[Route]:
             "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
                               summary="Redrive dead letters: make them ready again", audited=True),
         }),
-        Route("/v1/streams/kick", Responders(post=_reply(admin.kick)), {
-            "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
-                              summary="Kick delayed envelopes: make them ready now", audited=True),
-        }),
         Route("/v1/streams/purge", Responders(post=_reply(admin.purge)), {
             "POST": Operation(USE, body=wire.Selection, reply=wire.SelectionResult,
                               summary="Purge envelopes: remove them permanently", audited=True),

@@ -160,7 +160,6 @@ def _courier(run: Recorder) -> None:
     run("agentlip courier dlq redrive", "work", "--dry-run")
     run("agentlip courier dlq redrive", "work")
     run("agentlip courier dlq purge", "work", "--yes")
-    run("agentlip courier kick", "work")
     run("agentlip courier purge", "work", "--yes")
     (run.workspace / "rules.toml").write_text("", encoding="utf-8")
     run("agentlip courier rules check", "rules.toml")

@@ -48,17 +48,6 @@ def test_redrive_by_id_and_filter_and_dry_run(courier, client):
     assert [delivery["deliver"]["id"] for delivery in receive(client)["deliveries"]] == ["b"]
 
 
-def test_kick_makes_delayed_envelopes_ready_in_their_stream(courier, client):
-    for id_, more in (("a", {}), ("b", {"delayMs": 5_000}), ("c", {"delayMs": 5_000})):
-        enqueue(client, id_, **more)
-    dry = post(client, "/v1/streams/kick", {"stream": INBOX, "dryRun": True})
-    assert (dry["count"], dry["ids"]) == (2, ["b", "c"])
-    assert post(client, "/v1/streams/kick", {"stream": INBOX, "ids": ["c"]})["ids"] == ["c"]
-    assert [delivery["deliver"]["id"] for delivery in receive(client)["deliveries"]] == ["a", "c"]
-    courier.pass_ms(5_000)
-    assert [delivery["deliver"]["id"] for delivery in receive(client)["deliveries"]] == ["b"]
-
-
 def test_purge_dry_run_counts_and_purge_keeps_leased_envelopes(courier, client):
     for id_ in "abc":
         enqueue(client, id_)

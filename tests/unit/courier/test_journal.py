@@ -145,14 +145,6 @@ def test_delays_and_times_to_live_last_as_long_if_the_clock_is_set_between_two_r
     assert courier.ids() == ["delayed"]
 
 
-def test_kicked_envelope_is_ready_after_a_restart(start_courier):
-    courier = start_courier()
-    courier.put("a", delayMs=60_000)
-    assert courier.admin.kick(ANYBODY, Selection(STREAM)).ids == ["a"]
-    courier.restart()
-    assert courier.ids() == ["a"]
-
-
 def test_forgotten_stream_leaves_no_rows(start_courier, monkeypatch):
     monkeypatch.setattr("appliance.courier.service.IDLE_MS", 1000.0)
     monkeypatch.setattr(recent_ids, "SECONDS_MAX", 2.0)
