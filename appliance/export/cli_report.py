@@ -4,15 +4,14 @@ Exit codes are those of `agentlip export`.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import msgspec
 import typer
 
 from appliance.cli_support import Session, plain_app
-from appliance.export import activity, delivery, gold, report_html, report_page
+from appliance.export import activity, delivery, report_html, report_page
 from appliance.export.cli import FirstFlag, LastFlag, day_of, workspace_of
-from appliance.export.errors import ExportError, TablesMissing
 from appliance.export.manifests import write_whole, writing
 from appliance.export.report_tables import show_activity, show_delivery
 from appliance.export.report_wire import LogKind
@@ -103,37 +102,6 @@ def report_as_html(
     answer = {"path": str(out), "bytes": len(data), "period": page.level.period}
     coarser = "" if page.is_exact else f", by {page.level.period}"
     session.answer(answer, f"wrote {out}: {len(data):,} bytes{coarser}")
-
-
-@app.command("list")
-def list_reports(session: Session, gold_dir: GoldFlag = None) -> None:
-    """List the reports that have data, with their days: agentlip report list"""
-    folder, rows = _gold(session, gold_dir), []
-    for name in gold.SCHEMAS:
-        if gold.exists(folder, name):
-            rows.append(_list_files(folder, name))
-    if not rows:
-        raise TablesMissing(f"{folder} contains no tables of a job")
-    columns = [("REPORT", "report"), ("DAYS", "days"), ("FROM", "first"), ("TO", "last"),
-               ("VERSION", "version"), ("PROBLEM", "problem")]  # fmt: skip
-    session.table(rows, columns, empty="")
-
-
-def _list_files(folder: Path, name: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"report": name}
-    try:
-        tables = gold.Gold(folder, name)
-    except ExportError as error:
-        return row | {"days": 0, "first": None, "last": None, "version": None,
-                      "problem": error.message}  # fmt: skip
-    days = tables.days
-    return row | {
-        "days": len(days),
-        "first": days[0] if days else None,
-        "last": days[-1] if days else None,
-        "version": tables.version,
-        "problem": None,
-    }
 
 
 def _gold(session: Session, explicit: Path | None) -> Path:

@@ -151,4 +151,4 @@ class NothingInRange(Missing):
 class ReportUnavailable(Unavailable):
     code = "REPORT_UNAVAILABLE"
     default_message = "the report cannot be read"
-    default_hint = "run the job into export.gold_dir, then agentlip report list to see the error"
+    default_hint = "run the job into export.gold_dir; agentlip report activity shows the error"

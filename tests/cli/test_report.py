@@ -245,17 +245,3 @@ def test_delivery_table_says_what_it_counts(delivered, by, words):
     assert done.code == 0
     assert [word for word in words if word not in done.out + done.err] == []
     assert "\u202e" not in done.out
-
-
-def test_list_has_the_days_of_each_report_and_its_problem(delivered):
-    rows = agentlip("report", "list", "--json", cwd=delivered.path).json
-    assert [(row["report"], row["days"], row["first"]) for row in rows] == [
-        ("activity", 2, "2026-11-19"),
-        ("delivery", 2, "2026-11-20"),
-    ]
-    os.truncate(delivered.deliveries / "runs/_delta_log/00000000000000000000.json", 10)
-    rows = agentlip("report", "list", "--json", cwd=delivered.path).json
-    assert rows[0]["problem"] is None
-    assert "cannot be read" in rows[1]["problem"]
-    nothing = agentlip("report", "list", "--gold", "elsewhere", cwd=delivered.path)
-    assert nothing.code == 10
