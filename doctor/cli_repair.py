@@ -4,7 +4,6 @@ Exit codes are those of the checks afterwards: 0 no errors, 2 errors; 3 a step w
 """
 
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,7 +44,7 @@ app = typer.Typer(
     invoke_without_command=True,
 )
 
-YesFlag = Annotated[bool, typer.Option("--yes", help="Apply a repair's plan without asking.")]
+YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothing is changed.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only show a repair's plan.")]
 
 
@@ -127,13 +126,9 @@ class _Command:
         raise typer.Exit(code)
 
     def _is_wanted(self, yes: bool, dry_run: bool) -> bool:
-        if dry_run or yes:
-            return yes and not dry_run
-        if self.as_json or not sys.stdin.isatty():
-            if not self.as_json:
-                typer.echo("Nothing was changed. To apply the plan, add --yes.")
-            return False
-        return typer.confirm("Apply this plan?", default=False, err=True)
+        if not (yes or dry_run or self.as_json):
+            typer.echo("Nothing was changed. To apply the plan, add --yes.")
+        return yes and not dry_run
 
     def _progress(self, text: str) -> None:
         if not self.as_json:

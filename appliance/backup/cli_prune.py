@@ -1,6 +1,5 @@
 """`agentlip backup prune`: removes backups that the settings do not keep, each with its reason."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -18,7 +17,7 @@ def prune(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list what would be removed.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm; else nothing is removed.")] = False,
 ) -> None:
     """Remove backups that backup.keep_… does not keep, and list all with the reason.
 
@@ -28,27 +27,14 @@ def prune(
 
     work = open_workspace(session)
     decisions = verbs.plan(work.backups, work.settings, work.clock)
-    if not dry_run and (yes or _is_confirmed(session, decisions)):
+    if yes and not dry_run:
         with work.backups.only_writer():
             decisions = verbs.prune(work.backups, work.settings, work.clock)
         _show(session, decisions, "removed")
         return
     _show(session, decisions, "remove")
-    if not dry_run and _remove(decisions):
+    if not dry_run and not all(decision.keep for decision in decisions):
         raise Invalid("nothing was removed", hint="agentlip backup prune --yes")
-
-
-def _is_confirmed(session: Session, decisions: list[RetentionDecision]) -> bool:
-    """Asks on a terminal only, and only if there is something to remove."""
-    count = _remove(decisions)
-    if not count or session.machine or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    _show(session, decisions, "remove")
-    return bool(typer.confirm(f"Remove {count} backups?", default=False, err=True))
-
-
-def _remove(decisions: list[RetentionDecision]) -> int:
-    return sum(not decision.keep for decision in decisions)
 
 
 def _show(session: Session, decisions: list[RetentionDecision], verb: str) -> None:

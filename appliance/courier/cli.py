@@ -26,7 +26,7 @@ LimitFlag = Annotated[int, typer.Option("--limit", min=1, help="Maximum number o
 DryRunFlag = Annotated[
     bool, typer.Option("--dry-run", help="Change nothing; print what would change.")
 ]
-YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothing is removed.")]
 IdsFlag = Annotated[
     list[str] | None, typer.Option("--id", help="Only the envelope with this id; repeatable.")
 ]
@@ -222,24 +222,9 @@ def purge(
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
 ) -> None:
-    """Remove dead letters permanently, after you confirm by typing the stream's name."""
+    """Remove dead letters permanently."""
     selection = {**_selection(stream, id_, type_, sender, reason, dry_run), "state": "dead"}
     _purge(session, selection, yes)
-
-
-@app.command("kick")
-def kick(
-    session: Session,
-    stream: StreamArgument,
-    id_: IdsFlag = None,
-    type_: TypeFlag = None,
-    sender: FromFlag = None,
-    dry_run: DryRunFlag = False,
-) -> None:
-    """Make delayed envelopes ready now, at the tail of their stream."""
-    selection = _selection(stream, id_, type_, sender, None, dry_run)
-    answer = session.hub().post("/v1/streams/kick", selection)
-    session.answer(answer, f"{'would kick' if dry_run else 'kicked'} {answer['count']}")
 
 
 @app.command("purge")
@@ -252,10 +237,7 @@ def purge_stream(
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
 ) -> None:
-    """Remove ready and delayed envelopes permanently; leased ones stay.
-
-    You confirm by typing the stream's name.
-    """
+    """Remove ready and delayed envelopes permanently; leased ones stay."""
     _purge(session, _selection(stream, id_, type_, sender, None, dry_run), yes)
 
 
@@ -333,22 +315,15 @@ def skill(
 
 
 def _purge(session: Session, selection: dict[str, Any], yes: bool) -> None:
-    """Purge after a confirmation: the stream's name, typed, or --yes."""
-    client = session.hub()
-    stream, dry_run = selection["stream"], selection["dryRun"]
+    client, dry_run = session.hub(), selection["dryRun"]
     if not dry_run and not yes:
-        if not sys.stdin.isatty():
-            raise Invalid(
-                "a purge without a terminal needs --yes",
-                hint="check with --dry-run first, then add --yes",
-            )
         count = client.post("/v1/streams/purge", {**selection, "dryRun": True})["count"]
-        note(f"This permanently removes {count} envelopes. Type the name of the stream:")
-        if sys.stdin.readline().strip() != stream:
-            raise Invalid("the name does not match; nothing was removed")
+        raise Invalid(
+            f"nothing was removed: {count} envelopes would be lost",
+            hint="check with --dry-run first, then add --yes",
+        )
     answer = client.post("/v1/streams/purge", selection)
-    verb = "would purge" if dry_run else "purged"
-    session.answer(answer, f"{verb} {answer['count']}")
+    session.answer(answer, f"{'would purge' if dry_run else 'purged'} {answer['count']}")
 
 
 def _list(session: Session, stream: str, state: str | None, limit: int) -> None:

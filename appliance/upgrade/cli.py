@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from appliance.backup.cli_opened import size
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Session, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.process.daemon import hold_locks
@@ -26,7 +26,7 @@ ConfigFlag = Annotated[
     typer.Option("--config", help="Settings file (default: agentlip.toml in the workspace)."),
 ]
 EXIT_TOO_NEW, EXIT_REFUSED = 5, 7
-YesFlag = Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")]
+YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothing is changed.")]
 
 migrate_app = plain_app(listed="Administration/migrate")
 
@@ -71,7 +71,7 @@ def migrate(
         planned = plan(datadir, sections, locked=True)
         applying.check_possible(planned)
         if planned.steps and not yes:
-            _ask(session, planned, without_backup)
+            raise _not_confirmed(planned, without_backup)
         log = Log(sys.stderr.buffer, level="error", clock=clock)
         done = applying.apply(
             datadir, planned, sections.backup, clock, log, backup=not without_backup
@@ -82,15 +82,9 @@ def migrate(
     session.answer(msgspec.to_builtins(done), answer)
 
 
-def _ask(session: Session, planned: MigrationPlan, without_backup: bool) -> None:
-    if not session.machine and sys.stdin.isatty():
-        for line in _plan_lines(planned):
-            note(line)
-        if typer.confirm("Migrate now?", default=False, err=True):
-            return
-        raise typer.Abort
+def _not_confirmed(planned: MigrationPlan, without_backup: bool) -> Invalid:
     flag = " --without-backup" if without_backup else ""
-    raise Invalid(
+    return Invalid(
         f"{_steps(planned.steps)} would be applied: "
         + ", ".join(f"{store.store} {', '.join(store.steps)}" for store in _find_pending(planned)),
         details={"plan": msgspec.to_builtins(planned)},
