@@ -39,33 +39,17 @@ def targets(session: Session, target: TargetFlag = None) -> None:
     session.table([_row(session, report) for report in reports], _COLUMNS, _NO_TARGETS)
 
 
-def upload(
-    session: Session,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Backups.")] = None,
-    latest: LatestFlag = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Every backup that a target does not have (default).")
-    ] = False,
-    target: TargetFlag = None,
-) -> None:
-    """Copy backups to the targets; an interrupted copy continues: agentlip backup upload"""
-    if bool(names) + latest + everything > 1:
-        raise Invalid("use only one of NAME, --latest and --all", hint="agentlip backup upload")
+def upload(session: Session, target: TargetFlag = None) -> None:
+    """Copy each backup that a target lacks; an interrupted copy continues."""
     access = _access(open_workspace(session))
     wanted = configured.find_named(access.settings, target)
     if not wanted:
         raise Invalid(_NO_TARGETS, hint="docs/how-to/keep-backups-elsewhere.md")
-    if names:
-        chosen = [access.backups.path(name).name for name in sorted(set(names))]
-    else:
-        chosen = [access.backups.newest()] if latest else access.backups.names()
     tell = progress(session, access.clock)
     outcomes: list[UploadOutcome] = []
     with ended_by_system(_seconds_max(access)):
         for each in wanted:
-            outcomes += configured.upload(
-                access, each, chosen, older_may_be_plain=not names, tell=tell
-            )
+            outcomes += configured.upload(access, each, access.backups.names(), tell=tell)
     rows = [msgspec.to_builtins(outcome) for outcome in outcomes]
     session.table(rows, _OUTCOME_COLUMNS, "there is no backup to copy: agentlip backup create")
     configured.raise_failures(outcomes)

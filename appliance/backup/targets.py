@@ -146,13 +146,10 @@ def upload(
     target: TargetSettings,
     names: Sequence[str],
     *,
-    older_may_be_plain: bool,
     tell: TellFile | None = None,
 ) -> list[UploadOutcome]:
-    """Copies the backups, oldest first. Never raises an error of one backup or of the target.
-
-    older_may_be_plain  backups that are not encrypted are skipped if the newest one is encrypted
-    """
+    """Copies the backups, oldest first; those that are not encrypted are skipped if the newest one
+    is. Never raises an error of one backup or of the target."""
     outcomes: list[UploadOutcome] = []
     try:
         opened = access.open(target)
@@ -161,7 +158,7 @@ def upload(
             copier = Upload(access.backups, target, opened, access.clock, seconds_max, tell)
             for position, name in enumerate(names):
                 last = position == len(names) - 1
-                outcomes.append(_upload(copier, target, name, older_may_be_plain and not last))
+                outcomes.append(_upload(copier, target, name, not last))
             if target.prune and all(outcome.result != "failed" for outcome in outcomes):
                 outcomes += _prune(access, target, opened)
     except (Invalid, TargetRefused, TargetFailed, BackupRunning, BackupNotWritable) as error:

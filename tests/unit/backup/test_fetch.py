@@ -27,9 +27,7 @@ FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b"", "
 def name(local: TargetBackups) -> str:
     """A backup that is at the target."""
     name = local.add(FILES)
-    outcome = targets.upload(
-        local.access(), local.settings.targets[0], [name], older_may_be_plain=False
-    )
+    outcome = targets.upload(local.access(), local.settings.targets[0], [name])
     assert outcome[0].result == "copied"
     return name
 

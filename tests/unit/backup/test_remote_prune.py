@@ -16,9 +16,7 @@ from tests.support.backups_for_targets import TargetBackups
 
 
 def copy(local: TargetBackups) -> list[UploadOutcome]:
-    return targets.upload(
-        local.access(), local.settings.targets[0], local.backups.names(), older_may_be_plain=True
-    )
+    return targets.upload(local.access(), local.settings.targets[0], local.backups.names())
 
 
 def at_target(local: TargetBackups) -> list[str]:

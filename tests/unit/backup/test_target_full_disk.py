@@ -31,7 +31,7 @@ def leave(disk: SmallDisk, count: int) -> None:
 def copy(machine: TargetBackups) -> str:
     target = machine.settings.targets[0]
     names = machine.backups.names()
-    outcome = targets.upload(machine.access(), target, names, older_may_be_plain=False)[0]
+    outcome = targets.upload(machine.access(), target, names)[0]
     return outcome.result + outcome.problem
 
 

@@ -187,7 +187,7 @@ def test_page_of_a_network_that_wants_a_login_is_a_failure(tmp_path: Path) -> No
         machine = TargetBackups(tmp_path, target)
         name = machine.add()
         access = machine.access(**KEYS)
-        outcomes = targets.upload(access, target, [name], older_may_be_plain=False)
+        outcomes = targets.upload(access, target, [name])
         assert outcomes[0].result == "failed"
 
 

@@ -48,9 +48,7 @@ class Breaking:
 def copy(local: TargetBackups, *names: str) -> list[UploadOutcome]:
     outcomes = []
     for target in local.settings.targets:
-        outcomes += targets.upload(
-            local.access(), target, names or local.backups.names(), older_may_be_plain=not names
-        )
+        outcomes += targets.upload(local.access(), target, names or local.backups.names())
     return outcomes
 
 
