@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from appliance.cli_support import ProgressLine, Session, plain_app
-from appliance.export import rounds, snapshot, table_writer, verify
+from appliance.export import snapshot, table_writer, verify
 from appliance.export.cli_target import S3Target, open_target
 from appliance.export.compact import Tidied
 from appliance.export.exporter import ExportRound
@@ -43,15 +43,6 @@ LogFlag = Annotated[
     typer.Option("--log", metavar="LOG", help=f"Only this log ({', '.join(LOGS)}); repeatable."),
 ]
 SNAPSHOTS_KEPT = 5
-COLUMNS = [
-    ("LOG", "log"),
-    ("SEGMENTS", "segments"),
-    ("ROWS", "rows"),
-    ("NEWEST", "last_row"),
-    ("WAITING", "waiting"),
-    ("MISSING", "missing"),
-    ("STATE", "state"),
-]
 FirstFlag = Annotated[
     str | None,
     typer.Option("--from", metavar="DAY", help="First day in UTC, such as 2026-11-01."),
@@ -89,15 +80,6 @@ def export_segments(
         done = exports.export(kind, due_only=due, tell=_progress(session))
         exports.publish()
     _tell(session, done, target)
-
-
-@app.command("list")
-def list_logs(session: Session, out: OutFlag = None) -> None:
-    """Show what is exported of each log: agentlip export list --out /data/out"""
-    datadir, settings = workspace_of(session)
-    target = out or out_dir(datadir, settings)
-    rows = rounds.statuses(datadir, target)
-    session.table(msgspec.to_builtins(rows), COLUMNS, "no logs")
 
 
 @app.command("snapshot")

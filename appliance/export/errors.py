@@ -83,7 +83,7 @@ class LibraryMissing(Unavailable, ExportError):
 class LogUnknown(Invalid):
     code = "LOG_UNKNOWN"
     default_message = "there is no such log"
-    default_hint = "agentlip export list"
+    default_hint = "agentlip export segments --help"
 
 
 class BadEvent(Invalid, ExportError):

@@ -1,12 +1,10 @@
-"""Exports, compacts and lists all logs of a workspace, one after the other."""
+"""Exports and compacts all logs of a workspace, one after the other."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import msgspec
-
-from appliance.export import arrow_log_reader, compact, segment, source
+from appliance.export import arrow_log_reader, compact, source
 from appliance.export.errors import ExportError, LibraryMissing, OutputBusy, OutputNotWritable
 from appliance.export.exporter import (
     EXPORTED,
@@ -21,35 +19,10 @@ from appliance.export.publish import SegmentTarget, first_missing, publish
 from appliance.export.settings import ExportSettings, Format
 from appliance.export.source import LogUnreadable
 from appliance.kernel.clock import Clock
-from appliance.shared import segment_chain
 from appliance.workspace.datadir import DataDir
 
-WAITING = "waiting"  # some rows are not exported yet
 NO_LOG = "no log yet"  # its subsystem never ran, or a version that wrote none
 _ENDS_ALL = (OutputBusy, OutputNotWritable, LibraryMissing)
-
-
-class LogStatus(msgspec.Struct):
-    """What is exported of a log. `state` is EXPORTED, WAITING or NO_LOG.
-
-    rows          rows in the segments
-    last_row      the newest exported row
-    newest        the newest row of the log, exported or not
-    waiting       rows that are not exported yet
-    begins_after  the newest row that retention removed from the export
-    missing       rows that should be in a segment, but are in none
-    """
-
-    log: str
-    state: str = EXPORTED
-    segments: int = 0
-    rows: int = 0
-    bytes: int = 0
-    last_row: int = 0
-    newest: int = 0
-    waiting: int = 0
-    begins_after: int = 0
-    missing: int = 0
 
 
 class Exports:
@@ -139,30 +112,3 @@ class Exports:
             self._locks.enter_context(directory.only_writer())
             self._locked[log.kind] = directory
         return self._locked[log.kind]
-
-
-def statuses(datadir: DataDir, out: Path) -> list[LogStatus]:
-    """What is exported of each log, from the manifests and the stores."""
-    return [_status(datadir, SegmentDirectory(out, log.kind), log) for log in LOGS.values()]
-
-
-def _status(datadir: DataDir, directory: SegmentDirectory, log: ExportedLog) -> LogStatus:
-    alive = segment.live(directory.manifests())
-    begins_after = directory.begins_after() or 0
-    gaps = segment_chain.gaps(map(segment.link_of, alive), begins_after)
-    last = alive[-1].last_event_id if alive else 0
-    status = LogStatus(
-        log=log.kind,
-        state=NO_LOG,
-        segments=len(alive),
-        rows=sum(manifest.rows for manifest in alive),
-        bytes=sum(manifest.bytes for manifest in alive),
-        last_row=last,
-        begins_after=begins_after,
-        missing=sum(gap.rows for gap in gaps),
-    )
-    if source.newest_of(datadir, log) is not None:
-        with source.open_log(datadir, log) as reader:
-            status.newest, status.waiting = reader.newest(), reader.count(last)
-        status.state = WAITING if status.waiting else EXPORTED
-    return status
