@@ -24,10 +24,4 @@ def routes(backups: Backups) -> list[Route]:
                              errors=(BackupNotFound, BackupDamaged, VersionRefused),
                              summary="Get a backup with the rows of its stores"),
         }),
-        Route("/api/v1/backups/{name}/verify", Responders(post=reply_with(backups.verify, 202)), {
-            "POST": Operation(wire.CREATE, reply=wire.BackupAccepted, status=202,
-                              errors=(BackupNotFound, BackupRunning),
-                              summary="Start to verify a backup by restoring it to a scratch"
-                                      " directory", audited=True),
-        }),
     ]  # fmt: skip

@@ -18,8 +18,7 @@ PAGE_MAX = 100  # backups in one response; each is read from its manifest
 
 
 class Backups:
-    """Lists backups, and asks the loop for new ones and for verifications. Files are read in native
-    threads."""
+    """Lists backups, and asks the loop for new ones. Files are read in native threads."""
 
     def __init__(
         self,
@@ -43,12 +42,10 @@ class Backups:
 
     def start(self) -> wire.BackupAccepted:
         """Raises BackupRunning."""
-        return self._ask(BackupRequest("create"))
-
-    def verify(self, name: str) -> wire.BackupAccepted:
-        """Raises BackupNotFound and BackupRunning."""
-        _in_thread(self._backups.path, name)
-        return self._ask(BackupRequest("verify", name))
+        if self._activity.is_busy or in_thread(self._backups.is_busy) or self._activity.is_busy:
+            raise BackupRunning(retry_after=5.0)
+        self._activity.ask(BackupRequest("create"))
+        return wire.BackupAccepted(accepted="create", backup=None, state=self.state())
 
     def state(self) -> wire.BackupState:
         activity = self._activity
@@ -61,13 +58,6 @@ class Backups:
             next_at=None if activity.next_ms is None else iso(activity.next_ms),
             failures=tuple(activity.failures.values()),
         )
-
-    def _ask(self, request: BackupRequest) -> wire.BackupAccepted:
-        if self._activity.is_busy or in_thread(self._backups.is_busy) or self._activity.is_busy:
-            raise BackupRunning(retry_after=5.0)
-        self._activity.ask(request)
-        name = request.name or None
-        return wire.BackupAccepted(accepted=request.phase, backup=name, state=self.state())
 
     def _page(self, after: str | None, limit: int) -> wire.BackupList:
         names = [name for name in reversed(self._backups.names()) if after is None or name < after]
