@@ -136,7 +136,10 @@ class Webhooks:
             return "deleted"
         if not row.enabled:
             return "disabled"
-        return SignedRequest(row.url, self._headers(row, message_id, body))
+        now_ms = self._clock.now_ms()
+        secrets = secrets_of(row, now_ms)
+        headers = webhook_signature.headers(secrets, message_id, now_ms // 1000, body)
+        return SignedRequest(row.url, headers)
 
     def record_outcome(self, webhook_id: str, outcome: CallOutcome) -> None:
         """Record an attempt: `delivered`, `failed` or `gone`. Writes only if something changes.
@@ -149,11 +152,6 @@ class Webhooks:
             metrics.disabled.labels(cause).inc()
             if self._log is not None:
                 self._log.warning("a webhook was disabled", webhook=webhook_id, cause=cause)
-
-    def _headers(self, row: EventWebhookRow, message_id: str, body: bytes) -> dict[str, str]:
-        now_ms = self._clock.now_ms()
-        secrets = secrets_of(row, now_ms)
-        return webhook_signature.headers(secrets, message_id, now_ms // 1000, body)
 
     def _resolve(self, wanted: wire.EventSelection) -> wire.EventSelection:
         """The selection with channel ids for names. Raises if a channel or topic is missing."""

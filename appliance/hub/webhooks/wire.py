@@ -11,7 +11,6 @@ EventName = Annotated[str, Meta(min_length=1, max_length=100)]
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 Description = Annotated[str, Meta(max_length=500)]
 Secret = Annotated[str, Meta(max_length=200, description="`whsec_` and base64 of 24 to 64 bytes")]
-Format = Literal["native"]  # the envelope of sockets
 
 
 class EventSelection(Struct, frozen=True):
@@ -32,7 +31,7 @@ class EventWebhook(Struct, frozen=True):
     url: str
     description: str
     events: EventSelection
-    format: Format
+    format: Literal["native"]
     enabled: bool
     cursor: int
     created_at: str
@@ -48,7 +47,7 @@ class CreateWebhook(Struct, frozen=True):
     url: Url
     description: Description = ""
     events: EventSelection = EventSelection()
-    format: Format = "native"
+    format: Literal["native"] = "native"  # the envelope of sockets
     enabled: bool = True
     secret: Secret | None = None
     cursor: EventId | None = None
