@@ -20,10 +20,9 @@ FORGED = [
     ("secret", "/etc/cron.d/job"),
     ("settings", ".bashrc"),
     ("record", ".agentlip/server.json"),
-    ("export", ".git/hooks/post-checkout"),
-    ("export", "public/events/date=2026-01-01/segment-1-2.sh"),
-    ("export", "public/snapshot/../manifest.json"),
-    ("export", "package.json"),
+    ("settings", ".git/hooks/post-checkout"),
+    ("record", ".agentlip/backups/../stores.json"),
+    ("settings", "package.json"),
 ]
 
 

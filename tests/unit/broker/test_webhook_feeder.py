@@ -64,7 +64,7 @@ def record(broker, webhook, outcome):
 
 
 def signed_headers(broker, webhook, body=b"{}"):
-    ready = MeshWebhooks(broker.service).ready(webhook.webhook.id, "m1", "application/json", body)
+    ready = MeshWebhooks(broker.service).ready(webhook.webhook.id, "m1", body)
     return ready if isinstance(ready, str) else ready.headers
 
 

@@ -120,16 +120,6 @@ def test_forged_hop_count_raises_nothing(forged):
     assert fire(engine, envelope("e", headers={HOPS: forged})) is not None
 
 
-def test_explain_changes_nothing_and_gives_reasons():
-    engine = engine_of(LOG)
-    env = envelope("e", **{"type": "sprint.log", "from": "agents/Bo/outbox"})
-    (match,) = engine.explain("s", env, 0.0)
-    assert not match.fires
-    assert match.why == "from differs"
-    assert match.actions == ["notify"]
-    assert engine.states["trig.jen.log"].fired == 0
-
-
 def test_whole_template_keeps_its_type_and_unknown_path_is_empty():
     env = envelope("e", payload={"deep": {"n": [1, 2]}})
     assert fill_template("${env.payload.deep}", env) == {"n": [1, 2]}

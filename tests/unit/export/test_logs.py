@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from appliance.export import rounds, segment, verify
+from appliance.export import segment, verify
 from appliance.export.arrow_log_reader import ArrowLog, open_fast
 from appliance.export.compact import tidy
 from appliance.export.errors import BadEvent, LogUnknown, OtherHistory, SegmentTorn
 from appliance.export.exporter import Exporter
 from appliance.export.logs import LOGS, _time, log_of
 from appliance.export.manifests import RETENTION, SegmentDirectory
-from appliance.export.rounds import EXPORTED, NO_LOG, WAITING, Exports
+from appliance.export.rounds import NO_LOG, Exports
 from appliance.export.segment import SegmentLimits
 from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
@@ -149,8 +149,6 @@ def test_rows_removed_before_their_export_are_reported_and_seen_by_verify(logged
     assert (between.code, between.exit_code) == ("SEGMENT_MISSING", 10)
     assert "31 to 32 are in no segment" in between.message
     assert "1 of the" in inside.message
-    (status,) = [each for each in rounds.statuses(logged.datadir, out) if each.log == kind]
-    assert (status.missing, status.rows, status.waiting) == (3, 57, 0)
 
 
 def test_lost_beginning_of_the_events_is_reported(logged, out):
@@ -235,22 +233,7 @@ def test_log_that_does_not_exist_yet_is_listed_as_such(logged, out):
         "courier",
     }
     assert results["outbox"].rows == 3
-    states = {each.log: each.state for each in rounds.statuses(logged.datadir, out)}
-    assert states["broker"] == states["courier"] == NO_LOG
     assert not (out / "broker").exists()
-
-
-def test_log_is_waiting_while_it_has_rows_beyond_the_newest_segment(logged, out):
-    def broker():
-        (status,) = [each for each in rounds.statuses(logged.datadir, out) if each.log == "broker"]
-        return status.state, status.waiting
-
-    log = StoreLog(logged, "broker", 3)
-    assert broker() == (WAITING, 3)
-    export(logged, out, "broker")
-    assert broker() == (EXPORTED, 0)
-    log.add(2)
-    assert broker() == (WAITING, 2)
 
 
 @pytest.mark.parametrize("kind", ["events", "courier"])

@@ -10,7 +10,7 @@ from appliance.kernel.webhook_signature import SignedRequest
 from appliance.outbox import wire
 from appliance.outbox.target import RetryLater, Undeliverable
 
-EVENTS = [OutgoingEvent("wh", n, f"k{n}", f"m{n}", "application/json", "{}") for n in range(4)]
+EVENTS = [OutgoingEvent("wh", n, f"k{n}", f"m{n}", "{}") for n in range(4)]
 
 
 class FakeOutbox:
