@@ -16,34 +16,33 @@ PEOPLE = ("deleted_by", "principal")  # replaced if they are a sender of the ord
 OBJECTS = ("value_json", "data")  # fields whose content is an object
 NULLABLE = ("key", "dedupe_key", "old_content", "new_content", "content_raw", "data")
 KEEP = "keep"  # text, a number, true, false or null
+
+
+def _keep_all(*fields: str) -> dict[str, Any]:
+    return dict.fromkeys(fields, KEEP)
+
+
 # What stays of a payload: fields, also those of objects and of lists in it.
 KEPT: dict[str, dict[str, Any]] = {
     "message.created": {
         "principal": KEEP,
-        "message": dict.fromkeys(
-            (
-                "id", "topic_id", "channel_id", SENDER, "version", "created_at", "edited_at",
-                "deleted_at", *PEOPLE,
-            ), KEEP,
+        "message": _keep_all(
+            "id", "topic_id", "channel_id", SENDER, "version", "created_at", "edited_at",
+            "deleted_at", *PEOPLE,
         ),
     },
-    "message.edited": dict.fromkeys(("message_id", "version", "principal"), KEEP),
-    "message.moved_topic": dict.fromkeys(
-        (
-            "message_id", "old_topic_id", "new_topic_id", "channel_id", "mode", "version",
-            "principal",
-        ), KEEP,
+    "message.edited": _keep_all("message_id", "version", "principal"),
+    "message.moved_topic": _keep_all(
+        "message_id", "old_topic_id", "new_topic_id", "channel_id", "mode", "version", "principal",
     ),
-    "message.deleted": dict.fromkeys(("message_id", "version", *PEOPLE), KEEP),
+    "message.deleted": _keep_all("message_id", "version", *PEOPLE),
     "message.enriched": {
-        **dict.fromkeys(("message_id", "plugin", "version", "principal"), KEEP),
+        **_keep_all("message_id", "plugin", "version", "principal"),
         "enrichments": [{"kind": KEEP, "span": {"start": KEEP, "end": KEEP}}],
     },
     "topic.attachment_added": {
         "principal": KEEP,
-        "attachment": dict.fromkeys(
-            ("id", "topic_id", "kind", "source_message_id", "created_at"), KEEP
-        ),
+        "attachment": _keep_all("id", "topic_id", "kind", "source_message_id", "created_at"),
     },
 }  # fmt: skip
 
