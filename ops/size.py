@@ -26,7 +26,7 @@ BUDGETS = {
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
 CEILINGS = {
-    "hub": 6_150, "spark": 4_570, "kernel": 3_410, "backup": 4_260,
+    "hub": 6_150, "kernel": 3_410, "backup": 4_260,
     "export": 3_330, "broker": 3_520, "sdk": 2_890, "outbox": 3_090,
     "web": 3_190, "workspace, recovery, upgrade": 2_650,
     OTHER: 10_340, "tests": 71_400,

@@ -5,7 +5,6 @@
 #                           digest, erase
 #   master                  a standalone master: 7077
 #   worker spark://M:7077   a standalone worker with the container's memory
-#   connect [--lake LAKE]   a Spark Connect server on 15002 with the tables of the lake
 #   serve SOCKET            runs the jobs that an appliance requests over a socket
 #   history DIR             the history server over event logs, pages on 18080
 #   driver ARGUMENTS...     what spark-submit starts on Kubernetes
@@ -48,7 +47,7 @@ role=${1:-help}
 [ $# -eq 0 ] || shift
 case $role in
     help | --help | -h)
-        sed -n '2,12s/^# \{0,1\}//p' "$0"
+        sed -n '2,11s/^# \{0,1\}//p' "$0"
         ;;
     master)
         daemon_settings
@@ -60,9 +59,6 @@ case $role in
         exec spark-class org.apache.spark.deploy.worker.Worker \
             --host "$(address)" --work-dir "${SPARK_LOCAL_DIRS:-/tmp}/work" \
             --properties-file "$DAEMON_SETTINGS" --memory "${SPARK_WORKER_MEMORY:-$(worker_memory)}" "$@"
-        ;;
-    connect)
-        exec python3 /opt/agentlip/spark/connect.py "$@"
         ;;
     serve)
         cd /data # the workspace

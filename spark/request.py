@@ -105,16 +105,6 @@ class JobDefinition(NamedTuple):
     logs: tuple[str, ...] = ("events",)
 
 
-def add_engine_arguments(parser: Any) -> None:
-    """Those of jobs and of the Connect server."""
-    heap = "heap of a local engine (default: 60 %% of the container's limit, else 1g)"
-    about = "Spark master, such as spark://HOST:7077 or k8s://… (default: local[*])"
-    parser.add_argument("--master", metavar="URL", help=about)
-    parser.add_argument("--driver-memory", metavar="SIZE", help=heap)
-    about = "setting of Spark; may be repeated"
-    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help=about)
-
-
 def parse_day(text: str) -> date:
     """Parse a date, or a number of days relative to today (UTC): -1 is yesterday."""
     try:

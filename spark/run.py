@@ -33,7 +33,6 @@ from spark.request import (
     JobDefinition,
     JobReport,
     JobRequest,
-    add_engine_arguments,
     parse_day,
 )
 
@@ -154,7 +153,12 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
                 default=argument.default, required=argument.required, help=about,
             )  # fmt: skip
     engine = parser.add_argument_group("engine")
-    add_engine_arguments(engine)
+    about = "Spark master, such as spark://HOST:7077 or k8s://… (default: local[*])"
+    engine.add_argument("--master", metavar="URL", help=about)
+    about = "heap of a local engine (default: 60 %% of the container's limit, else 1g)"
+    engine.add_argument("--driver-memory", metavar="SIZE", help=about)
+    about = "setting of Spark; may be repeated"
+    engine.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help=about)
     engine.add_argument("--remote", metavar="URL", help="Spark Connect server: sc://HOST:15002")
     engine.add_argument("--remote-token-file", metavar="FILE", help="file with its token")
     about = "partitions of a shuffle (default: by the bytes to read)"

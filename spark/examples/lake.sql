@@ -1,5 +1,5 @@
--- Questions to the tables of the jobs, as SQL for Spark. A Connect server lists the tables under
--- these names, and spark/examples/lake.ipynb creates views where there is no such server.
+-- Questions to the tables of the jobs, as SQL for Spark. spark/examples/lake.ipynb creates a view
+-- of each table under its name here.
 
 -- A topic as it was at one time: each message has a row for each of its states.
 SELECT message_id, sender, content_raw

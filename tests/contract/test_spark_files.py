@@ -54,7 +54,7 @@ def test_lock_has_exact_versions_hashes_and_no_address(name):
 
 def test_entrypoint_parses_and_lists_its_roles():
     shown = subprocess.check_output(["sh", ROOT / "spark/entrypoint.sh", "help"], text=True)
-    for role in ("JOB", "master", "worker", "driver", "executor", "connect", "history"):
+    for role in ("JOB", "master", "worker", "driver", "executor", "history"):
         assert role in shown
 
 

@@ -1,4 +1,4 @@
-"""The notebook and the SQL examples run on a lake, also over Spark Connect, and are right."""
+"""The notebook and the SQL examples run on a lake, and are right."""
 
 import json
 import os
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from appliance.shared.histogram import merge, quantile
-from spark import connect
 from spark.jobs.ingest import job as ingest
 from spark.progress import ProgressReporter
 from spark.request import JobRequest
+from spark.tables import versions
 from tests.spark import engine
 from tests.spark.conftest import NOW
 from tests.spark.log import Log
@@ -78,9 +78,11 @@ def cells():
 
 
 def test_statements_answer_with_the_sums_of_the_rows(spark, lake):
-    for name, path, version in connect.tables(lake):
-        reader = spark.read.format("delta").option("versionAsOf", version)
-        reader.load(str(path)).createOrReplaceTempView(name)
+    for folder in (lake / "silver", *(lake / "gold").iterdir()):
+        for table, version in versions(folder).items():
+            name = table if folder.name in ("silver", table) else f"{folder.name}_{table}"
+            reader = spark.read.format("delta").option("versionAsOf", version)
+            reader.load(str(folder / table)).createOrReplaceTempView(name)
     topic, changed, busiest, waits, pairs, attainment, causes = [
         [tuple(row) for row in spark.sql(statement).collect()] for statement in statements()
     ]
@@ -99,13 +101,13 @@ def test_notebook_has_no_stored_output():
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells())
 
 
-def test_notebook_runs_over_spark_connect(lake, tmp_path):
+def test_notebook_runs(lake, tmp_path):
     script = tmp_path / "notebook.py"
     script.write_text("\n".join("".join(cell["source"]) for cell in cells()), encoding="utf-8")
     environment = {
         **os.environ,
         "AGENTLIP_LAKE": str(lake),
-        "SPARK_REMOTE": "local[1]",
+        "SPARK_MASTER": "local[1]",
         **engine.configure(tmp_path),
         "SPARK_LOCAL_DIRS": str(tmp_path),
     }

@@ -15,6 +15,16 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow  # starts a server with an engine of its own
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 400  # a busy machine
+PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
+SERVER = f"""
+import sys
+from spark import session
+port = f"spark.connect.grpc.binding.port={{sys.argv[1]}}"
+conf = ("spark.plugins={PLUGIN}", "spark.connect.grpc.binding.address=127.0.0.1", port)
+session.build("server", session.EngineSettings("local[1]", "700m", conf=conf))
+print("listens", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -26,16 +36,18 @@ def server(tmp_path):
     (tmp_path / "token").write_text("0123456789abcdef")
     (tmp_path / "other").write_text("fedcba9876543210")
     environment = os.environ | {
-        "SPARK_CONNECT_TOKEN_FILE": str(tmp_path / "token"),
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN": (tmp_path / "token").read_text(),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, ROOT / "spark/connect.py", "--port", str(port)]
-    command += ["--master", "local[1]", "--driver-memory", "700m"]
     log = tmp_path / "server.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=output)
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(port)],
+            env=environment, cwd=tmp_path, stdin=subprocess.PIPE, stdout=output,
+        )  # fmt: skip
     try:
-        until(lambda: b"connect: listening" in log.read_bytes(), SECONDS_MAX, "the server listens")
+        until(lambda: b"listens" in log.read_bytes(), SECONDS_MAX, "the server listens")
         yield f"sc://localhost:{port}"
     finally:
         process.terminate()

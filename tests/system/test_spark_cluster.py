@@ -1,5 +1,4 @@
-"""The compose file's cluster and Connect server: the same tables as alone, and nobody without the
-secret or the token gets in."""
+"""The compose file's cluster: the same tables as alone, and nobody without the secret gets in."""
 
 import json
 import os
@@ -22,28 +21,19 @@ from tests.spark.log import write_segment
 pytestmark = [pytest.mark.container, pytest.mark.spark]
 
 FILE = "ops/spark/compose.yaml"
-SHOW = """
-from urllib.parse import quote
-from pyspark.sql import SparkSession
-header = quote("Bearer " + open({token!r}).read().strip())
-address = "sc://connect:15002/;authorization=" + header
-spark = SparkSession.builder.remote(address).getOrCreate()
-print([row.tableName for row in spark.sql("SHOW TABLES").collect()])
-print(spark.sql("SELECT count(*), min(day) FROM messages WHERE valid_to IS NULL").collect()[0])
-"""
 
 
 class Compose:
     """The compose file with a project, an image, directories and a volume of its own."""
 
-    def __init__(self, engine: docker.DockerClient, jobs: Jobs, secrets: Path) -> None:
+    def __init__(self, engine: docker.DockerClient, jobs: Jobs, secret: Path) -> None:
         self._engine = engine
         self.project = f"agentlip-{uuid4().hex[:12]}"
         self._env = os.environ | {
             "SPARK_IMAGE": jobs.image, "SPARK_EXPORT": str(jobs.source),
             "SPARK_LAKE": str(jobs.lake),
-            "SPARK_SECRET": str(secrets / "secret"), "SPARK_TOKEN": str(secrets / "token"),
-            "SPARK_MEMORY": "1200m", "SPARK_EXECUTOR_MEMORY": "512m", "SPARK_CONNECT_PORT": "0",
+            "SPARK_SECRET": str(secret),
+            "SPARK_MEMORY": "1200m", "SPARK_EXECUTOR_MEMORY": "512m",
         }  # fmt: skip
 
     def run(self, *words: str, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
@@ -68,20 +58,20 @@ class Compose:
 
 
 @pytest.fixture
-def secrets(tmp_path: Path) -> Path:
-    for name in ("secret", "token", "other"):
-        (tmp_path / name).write_text(uuid4().hex * 2)
-        (tmp_path / name).chmod(0o444)
-    return tmp_path
+def secret(tmp_path: Path) -> Path:
+    file = tmp_path / "secret"
+    file.write_text(uuid4().hex * 2)
+    file.chmod(0o444)
+    return file
 
 
 @pytest.fixture
 def compose(
     engine: docker.DockerClient,
     jobs: Jobs,
-    secrets: Path,
+    secret: Path,
 ) -> Iterator[Compose]:
-    made = Compose(engine, jobs, secrets)
+    made = Compose(engine, jobs, secret)
     yield made
     jobs.remove()  # they are in its network
     made.run("down", "--timeout", "5", expect=None)
@@ -117,42 +107,6 @@ def test_cluster_of_the_compose_file_gives_the_tables_of_one_process(
     )  # fmt: skip
     assert stranger.wait(timeout=JOB_SECONDS_MAX)["StatusCode"] == 21
     assert b"Error: " in stranger.logs()
-
-
-def test_connect_server_lists_the_tables_and_wants_its_token(
-    compose: Compose,
-    jobs: Jobs,
-    network: Callable[[], Any],
-    secrets: Path,
-) -> None:
-    write_segment(jobs.source, "2026-02-01", sayings(500))
-    compose.job("activity", "--in", "/data/in", "--out", "/data/lake", *SMALL[:-1],
-                "--master", "local[2]")  # fmt: skip
-    for name in ("token", "other"):
-        (jobs.source / name).write_text((secrets / name).read_text())
-    compose.run("up", "-d", "connect")
-    # A client that comes too early waits longer and longer before it tries again.
-    server = compose.container("connect")
-    until(lambda: _serves(server), 300, "the server lists tables")
-    client = jobs.start("python3", "-c", SHOW.format(token="/data/in/token"), network=network())
-    code = client.wait(timeout=JOB_SECONDS_MAX)["StatusCode"]
-    assert code == 0, client.logs().decode()[-4000:] + server.logs().decode()[-4000:]
-    answer = client.logs(stdout=True, stderr=False).decode()
-    for table in ("activity", "activity_pairs", "activity_topics", "messages"):
-        assert f"'{table}'" in answer
-    assert "(500, datetime.date(2026, 2, 1))" in answer.replace("count(1)=", "").replace(
-        "min(day)=", ""
-    )
-    refused = jobs.start("python3", "-c", SHOW.format(token="/data/in/other"), network=network())
-    assert refused.wait(timeout=JOB_SECONDS_MAX)["StatusCode"] != 0
-    assert b"UNAUTHENTICATED" in refused.logs() or b"Invalid token" in refused.logs()
-
-
-def _serves(server: Any) -> bool:
-    server.reload()
-    log: bytes = server.logs()
-    assert server.attrs["RestartCount"] == 0, log.decode()[-4000:]
-    return b"connect: registered " in log
 
 
 @pytest.mark.parametrize("role", ["master", "worker"])

@@ -1,12 +1,9 @@
-"""Secrets from files, the settings they give, and the tables that a Connect server lists."""
+"""Secrets from files, and the settings and addresses they give."""
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
-from spark import connect, secret, session
+from spark import secret, session
 from spark.errors import Usage
-from tests.support.gold import record_run
 
 SECRET = "0123456789abcdef"
 
@@ -61,39 +58,3 @@ def test_secret_authenticates_a_standalone_cluster_only(
 def test_token_is_sent_as_the_connection_allows(url, expected):
     assert session.with_token(url, "abc") == expected
     assert session.with_token(url, None) == url
-
-
-def test_tables_of_the_lake_are_listed_by_name_and_read_as_they_are_now(spark, tmp_path):
-    lake = tmp_path / "it's a lake"
-    write(lake / "silver", messages=2)
-    write(lake / "gold/activity", activity=1, pairs=3)
-    known = {}
-    try:
-        assert connect.register(spark, lake, known) == 3
-        assert known == {"messages": 0, "activity": 0, "activity_pairs": 0}
-        assert connect.register(spark, lake, known) == 0
-        assert {row.tableName for row in spark.sql("SHOW TABLES").collect()} >= set(known)
-        write_deltalake(lake / "gold/activity/pairs", rows(2), mode="append")
-        assert spark.table("activity_pairs").count() == 3  # half of the next run is not there yet
-        record_run(lake / "gold/activity", "activity-2", {"activity": 0, "pairs": 1}, 2)
-        assert connect.register(spark, lake, known) == 1
-        assert spark.table("activity_pairs").count() == 5
-    finally:
-        for name in known:
-            spark.sql(f"DROP VIEW {name}")
-
-
-def write(root, **tables):
-    for table, count in tables.items():
-        write_deltalake(root / table, rows(count))
-    record_run(root, "any-1", dict.fromkeys(tables, 0))
-
-
-def rows(count):
-    return pa.table({"n": list(range(count))})
-
-
-def test_arguments_name_what_is_wrong(capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv(connect.TOKEN_FILE, str(tmp_path / "missing"))
-    assert connect.main(["--lake", str(tmp_path)]) == 2
-    assert "hint: create one" in capsys.readouterr().err
