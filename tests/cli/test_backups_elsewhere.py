@@ -58,7 +58,7 @@ def test_the_page_works_as_written(s3: S3Server, tmp_path: Path) -> None:
     (workspace / "agentlip.toml").write_text(filled_in(settings))
     keygen, create, upload, listing, check, *restoring, opening = map(filled_in, commands())
     assert keygen == "age-keygen -o backup-key.txt"
-    for line in (create, upload, listing, check):
+    for line in (create, upload, check, listing):
         done = agentlip(*shlex.split(line)[1:], cwd=workspace)
         assert done.code == 0, done
     assert [line.split()[:2] for line in done.out.splitlines()[1:]] == [

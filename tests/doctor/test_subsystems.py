@@ -268,7 +268,7 @@ def test_the_message_about_a_newer_schema_has_both_versions(workspace) -> None:
     workspace.execute("UPDATE meta SET value = '9' WHERE key = 'x_compat'")
     workspace.execute("UPDATE meta SET value = '9' WHERE key = 'x_schema'")
     (finding,) = workspace.find("store.schema")
-    assert "written by a newer program: its schema is 9, this program knows 7" in finding.message
+    assert "written by a newer program: its schema is 9, this program knows 8" in finding.message
 
 
 @pytest.mark.parametrize("suffix", ["ts", "mts", "js", "mjs", "cjs", "json"])

@@ -184,7 +184,7 @@ def test_installed_server_takes_messages(server: Installed) -> None:
 
 
 def test_readme_installs_a_unit_for_the_user_it_makes(server: Installed) -> None:
-    make_user, install = blocks()["service"].splitlines()
+    make_user, install, *_ = blocks()["service"].splitlines()
     unit = server.shell(f"{install.removeprefix('sudo ')} --print")
     user = make_user.split()[-1]
     assert f"User={user}\n" in unit
