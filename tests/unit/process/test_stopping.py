@@ -1,5 +1,6 @@
 """How processes are ended."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ def test_process_that_is_stopped_ends_as_gracefully_as_one_that_runs() -> None:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)  # until it is stopped
         assert stopping.end(process.pid, signal.SIGTERM, SECONDS_MAX)
         assert process.wait(SECONDS_MAX) == -signal.SIGTERM
     finally:
