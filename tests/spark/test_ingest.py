@@ -191,6 +191,19 @@ def test_unknown_events_are_counted_and_unknown_fields_kept(spark, ask, lake):
     assert actual == [{"mood": "calm", "tags": '["a",1]'}, None, {"why": "typo"}]
 
 
+def test_bad_payload_in_a_sound_envelope_is_counted_in_each_run(spark, ask, lake):
+    root, silver = lake
+    log = Log()
+    topic = log.topic(log.channel())
+    message = log.say(topic)
+    for number in (1, 2):  # the second run writes the day of the message again
+        log.edit(message, f"change {number}")
+        log.event("message.deleted", "message", message, {"version": 9}, "ch", topic)
+        log.export(root)
+        job.run(ask())
+        assert len(rows(spark, silver, "quarantine")) == number
+
+
 @pytest.mark.parametrize("principal", ["ci", None, Log.OLDER])
 def test_principal_is_in_each_row_and_is_not_an_unknown_field(spark, ask, lake, principal):
     root, silver = lake
