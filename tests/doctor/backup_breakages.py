@@ -15,7 +15,6 @@ from tests.doctor.breakages import (
     PEOPLE,
     Break,
     Breakage,
-    all_of,
     workspace_now_ms,
     write,
 )
@@ -94,18 +93,6 @@ BACKUPS = (
     ),
     Breakage("backup is bad", backup(1, "bad"), ("backup.verified:bad",), _NEW),
     Breakage(
-        "backups were never verified",
-        all_of(backup(40), backup(1)),
-        ("backup.verified:unproven",),
-        "a verification restores a whole backup, which people or the schedule start",
-    ),
-    Breakage(
-        "backups could not be verified for long",
-        all_of(backup(80, "good", 79), backup(1, "inconclusive")),
-        ("backup.verified:unproven",),
-        "it needs the secret key",
-    ),
-    Breakage(
         "backup could never be verified",
         backup(1, "inconclusive"),
         ("backup.verified:unproven",),
@@ -116,12 +103,6 @@ BACKUPS = (
         in_newest(lambda path: (path / "manifest.json").write_bytes(b"{")),
         ("backup.sets:unreadable",),
         "what is damaged can't be guessed",
-    ),
-    Breakage(
-        "file of a backup is missing",
-        in_newest(lambda path: (path / "token").unlink()),
-        ("backup.sets:incomplete",),
-        "its content is not known",
     ),
     Breakage(
         "file of a backup is cut",

@@ -15,34 +15,9 @@ FILES = (
         explained={"store.record:missing": "host.token:empty"},
     ),
     Breakage(
-        "data directory is open to all",
-        by.mode(".agentlip", 0o777),
-        ("host.private:too-open",),
-    ),
-    Breakage(
-        "data directory can be read by all",
-        by.mode(".agentlip", 0o755),
-        ("host.private:too-open",),
-    ),
-    Breakage(
         "everything can be read by all",
         by.open_to_all,
         ("host.private:many-open",),
-    ),
-    Breakage(
-        "database can be read by all",
-        by.mode(".agentlip/db.sqlite3", 0o644),
-        ("host.private:too-open",),
-    ),
-    Breakage(
-        "database can be changed by all",
-        by.mode(".agentlip/inbox.sqlite3", 0o666),
-        ("host.private:too-open",),
-    ),
-    Breakage(
-        "backups can be read by all",
-        by.mode(".agentlip/backups", 0o755),
-        ("host.private:too-open",),
     ),
     Breakage(
         "settings can be changed by all",
@@ -52,12 +27,6 @@ FILES = (
     Breakage(
         "settings are not TOML",
         write("agentlip.toml", "[hub\n"),
-        ("settings.file:invalid",),
-        PEOPLE,
-    ),
-    Breakage(
-        "a setting that does not exist",
-        write("agentlip.toml", "[hub]\nnonsense = 1\n"),
         ("settings.file:invalid",),
         PEOPLE,
     ),
@@ -86,20 +55,9 @@ FILES = (
         "nobody else knows the secret",
     ),
     Breakage(
-        "plugins are not valid",
-        write("agentlip.toml", "[plugins]\nuse = 7\n"),
-        ("settings.file:invalid",),
-        PEOPLE,
-    ),
-    Breakage(
         "server.json of a hub that ended",
         by.server_file(pid=999_999_999),
         ("host.server-file:left-behind",),
-    ),
-    Breakage(
-        "server.json is not JSON and open",
-        write(".agentlip/server.json", "{", 0o644),
-        ("host.server-file:invalid", "host.private:too-open"),
     ),
     Breakage(
         "lock of a hub that was killed",
@@ -118,11 +76,6 @@ FILES = (
         by.large_log_file,
         ("host.logs:too-large",),
         "only people know which logs they still need",
-    ),
-    Breakage(
-        "member key can be read by all",
-        by.mode(".agentlip/identity/keypair.json", 0o644),
-        ("host.private:too-open",),
     ),
     Breakage(
         "member key is not JSON",
@@ -230,23 +183,8 @@ STORE_FILES = (
         ("store.objects:missing",),
     ),
     Breakage(
-        "trigger was altered",
-        sql(
-            "hub",
-            "DROP TRIGGER prevent_event_mutation",
-            "CREATE TRIGGER prevent_event_mutation BEFORE UPDATE ON events BEGIN SELECT 1; END",
-        ),
-        ("store.objects:altered",),
-    ),
-    Breakage(
         "table was dropped",
         sql("hub", "DROP TABLE topic_attachments"),
-        ("store.objects:missing",),
-        LOST,
-    ),
-    Breakage(
-        "column was dropped",
-        sql("hub", "ALTER TABLE messages DROP COLUMN edited_at"),
         ("store.objects:missing",),
         LOST,
     ),

@@ -306,10 +306,6 @@ def forged_segment(workspace: WorkspaceFixture) -> None:
     path.write_text(path.read_text().replace("message", "massage"))
 
 
-def no_segment(workspace: WorkspaceFixture) -> None:
-    segment(workspace.data).unlink()
-
-
 def export_behind(workspace: WorkspaceFixture) -> None:
     with workspace.data.settings_file.open("a") as file:
         file.write("\n[export]\nexport = true\n")

@@ -19,19 +19,14 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.process.daemon import init_workspace
 from appliance.workspace.datadir import STORES, DataDir, WriterLock
-from appliance.workspace.migration import load
 from appliance.workspace.schema import create_workspace
-from appliance.workspace.upgrade import RECORDS
 from tests.doctor.breakages import UsedWorkspace
-from tests.doctor.workspace import NOW, WorkspaceFixture
 from tests.support.commands import agentlip, environment
 from tests.support.servedhub import ServedHub
 from tests.support.smalldisk import small_disk
 from tests.support.until import until
 from tests.support.workspaces import Filled
 
-MESSAGES = 100_000
-MIB = 1024 * 1024
 MESSAGE_EVENTS = (
     "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, entity_type, entity_id,"
     " data_json) SELECT created_at, 'message.created', channel_id, topic_id, 'message', id,"
@@ -85,11 +80,6 @@ def serve_once(workspace: Path) -> None:
 # -- files and places --------------------------------------------------------------------------
 
 
-def just_made(setup: Setup) -> Legal:
-    WorkspaceFixture(setup.workspace)
-    yield setup.workspace
-
-
 def made_by_the_command(setup: Setup) -> Legal:
     setup.workspace.mkdir()
     done = agentlip("init", cwd=setup.workspace)
@@ -99,12 +89,6 @@ def made_by_the_command(setup: Setup) -> Legal:
 
 def used_and_stopped(setup: Setup) -> Legal:
     yield setup.used().data.workspace
-
-
-def behind_a_link(setup: Setup) -> Legal:
-    setup.used("real")
-    setup.workspace.symlink_to(setup.folder / "real")
-    yield setup.workspace
 
 
 def data_directory_is_a_link(setup: Setup) -> Legal:
@@ -120,11 +104,6 @@ def odd_path(setup: Setup) -> Legal:
 
 def on_tmpfs(setup: Setup) -> Legal:
     with small_disk(setup.folder, "tmpfs", 32) as disk:
-        yield setup.copy(disk.root / "w").data.workspace
-
-
-def on_ext4(setup: Setup) -> Legal:
-    with small_disk(setup.folder, "ext4", 48) as disk:
         yield setup.copy(disk.root / "w").data.workspace
 
 
@@ -179,13 +158,6 @@ def of_another_user(setup: Setup) -> Legal:
     used = setup.used()
     for path in (used.data.workspace, *used.data.workspace.rglob("*")):
         os.chown(path, 12_345, 12_345)
-    yield setup.workspace
-
-
-def large_log_below_the_limit(setup: Setup) -> Legal:
-    path = setup.used().data.logs / "agentlipd.log"
-    path.touch(0o600)
-    os.truncate(path, 90 * MIB)
     yield setup.workspace
 
 
@@ -254,16 +226,6 @@ def no_role_but_the_courier_running(setup: Setup) -> Legal:
         yield setup.workspace
 
 
-def with_a_secret_file(setup: Setup) -> Legal:
-    used = setup.used()
-    secret = setup.folder / "password"
-    secret.write_text("secret")
-    secret.chmod(0o600)
-    with used.data.settings_file.open("a") as file:
-        file.write(f'\n[mail]\npassword_file = "{secret}"\n')
-    yield setup.workspace
-
-
 def with_export(setup: Setup) -> Legal:
     settings = '\n[export]\nexport = true\nexport_format = "jsonl"\nsegment_open_seconds = 0.1\n'
     setup.used()
@@ -294,12 +256,6 @@ def made_by_another_program(setup: Setup) -> Legal:
     yield setup.workspace
 
 
-def adopted(setup: Setup) -> Legal:
-    foreign(setup.workspace)
-    WorkspaceFixture(setup.workspace)
-    yield setup.workspace
-
-
 def adopted_and_used(setup: Setup) -> Legal:
     foreign(setup.workspace)
     serve_once(setup.workspace)
@@ -318,44 +274,6 @@ def without_fts5(setup: Setup) -> Legal:
     finally:
         del os.environ["TESTS_WITHOUT_FTS5"]
     yield setup.workspace
-
-
-def _of_version(database: Path, store: str, count: int) -> None:
-    """The file of a store as the first `count` migrations left it."""
-    released = [each for each in load(store) if not each.optional][:count]
-    database.unlink(missing_ok=True)
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        for each in released:
-            connection.executescript(each.sql)
-        connection.execute(RECORDS)
-        connection.executemany(
-            "INSERT INTO x_migrations VALUES (?, ?, ?, 0)",
-            [(each.number, each.name, each.sha256) for each in released],
-        )
-        facts = {
-            "x_schema": str(count), "x_compat": "1", "created_at": NOW, "db_id": "older",
-            "schema_version": "1",
-        }  # fmt: skip
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
-        connection.commit()
-    database.chmod(0o600)
-
-
-def after_upgrades(versions_back: int) -> Callable[[Setup], Legal]:
-    """Every store was made by a program that many schemas older, if there was one."""
-
-    def legal(setup: Setup) -> Legal:
-        data = DataDir(setup.workspace)
-        data.dir.mkdir(parents=True, mode=0o700)
-        for store in STORES:
-            newest = len([each for each in load(store) if not each.optional])
-            _of_version(data.database(store), store, max(1, newest - versions_back))
-        serve_once(setup.workspace)
-        yield setup.workspace
-
-    legal.__name__ = f"after_{versions_back}_upgrades"
-    return legal
 
 
 def after_a_snapshot_was_put_back(setup: Setup) -> Legal:
@@ -385,19 +303,14 @@ def running(setup: Setup) -> Legal:
         yield setup.workspace
 
 
-def holding(instance: str) -> Callable[[Setup], Legal]:
-    """A process that took the lock just now and has written nothing else yet."""
-
-    def legal(setup: Setup) -> Legal:
-        lock = WriterLock(setup.used().data, instance, SystemClock())
-        lock.acquire()
-        try:
-            yield setup.workspace
-        finally:
-            lock.release()
-
-    legal.__name__ = f"held_by_{instance}"
-    return legal
+def held_by_a_starting_process(setup: Setup) -> Legal:
+    """It took the lock just now and has written nothing else yet."""
+    lock = WriterLock(setup.used().data, "starting", SystemClock())
+    lock.acquire()
+    try:
+        yield setup.workspace
+    finally:
+        lock.release()
 
 
 def killed_and_started_again(setup: Setup) -> Legal:
@@ -406,16 +319,6 @@ def killed_and_started_again(setup: Setup) -> Legal:
         talk(hub)
         hub.kill()
         hub.start()
-        yield setup.workspace
-
-
-def killed_and_started_and_stopped(setup: Setup) -> Legal:
-    setup.used()
-    with serving(setup.workspace) as hub:
-        talk(hub)
-        hub.kill()
-        hub.start()
-        assert hub.stop() == 0
         yield setup.workspace
 
 
@@ -447,41 +350,17 @@ def with_tokens_that_were_revoked_or_last_long(setup: Setup) -> Legal:
     yield setup.workspace
 
 
-def long_history(setup: Setup) -> Legal:
-    """The last message and its event, repeated."""
-    used = setup.used()
-    message = "printf('msg_%026d', n)"
-    numbers = (
-        f"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {MESSAGES})"
-    )
-    last = "(SELECT * FROM messages WHERE deleted_at IS NULL AND version = 1 LIMIT 1) AS m"
-    with closing(sqlite3.connect(used.data.database("hub"))) as connection, connection:
-        connection.execute(
-            f"INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
-            f" {numbers} SELECT 'msg_02' || substr({message}, 7), topic_id, channel_id, sender,"
-            f" content_raw, m.created_at FROM c, {last}"
-        )
-        connection.execute(MESSAGE_EVENTS)
-        assert connection.execute("SELECT count(*) FROM events").fetchone()[0] > MESSAGES
-    yield setup.workspace
-
-
-ROLES = (
-    "hub", "webhooks", "plugins", "courier", "outbox", "inbox", "hooks", "broker", "mcp", "export",
-)  # fmt: skip
+ROLES = ("hub", "outbox", "broker", "mcp")
 NEED_ROOT = {
-    on_tmpfs, on_ext4, data_directory_is_a_mount, token_is_a_secret_that_is_mounted,
-    of_another_user,
+    on_tmpfs, data_directory_is_a_mount, token_is_a_secret_that_is_mounted, of_another_user,
 }  # fmt: skip
 LEGAL = (
-    just_made, made_by_the_command, used_and_stopped, behind_a_link, data_directory_is_a_link,
-    odd_path, on_tmpfs, on_ext4, data_directory_is_a_mount, token_is_a_secret_that_is_mounted,
-    token_is_a_link_to_a_secret, made_with_a_shared_umask, of_another_user,
-    large_log_below_the_limit, write_ahead_log_below_the_limit, rewritten_files, tables_of_others,
-    *(without(role) for role in ROLES), only_the_hub_ever, no_role_but_the_courier_running,
-    with_a_secret_file, with_export, with_an_export_that_others_may_read, made_by_another_program,
-    adopted, adopted_and_used, without_fts5, *(after_upgrades(back) for back in (1, 2, 3, 9)),
-    after_a_snapshot_was_put_back, running, holding("starting"), holding("repair"),
-    killed_and_started_again, killed_and_started_and_stopped, with_a_rotated_member_key,
-    with_two_meshes, with_tokens_that_were_revoked_or_last_long, long_history,
+    made_by_the_command, used_and_stopped, data_directory_is_a_link, odd_path, on_tmpfs,
+    data_directory_is_a_mount, token_is_a_secret_that_is_mounted, token_is_a_link_to_a_secret,
+    made_with_a_shared_umask, of_another_user, write_ahead_log_below_the_limit, rewritten_files,
+    tables_of_others, *(without(role) for role in ROLES), only_the_hub_ever,
+    no_role_but_the_courier_running, with_export, with_an_export_that_others_may_read,
+    made_by_another_program, adopted_and_used, without_fts5, after_a_snapshot_was_put_back,
+    running, held_by_a_starting_process, killed_and_started_again, with_a_rotated_member_key,
+    with_two_meshes, with_tokens_that_were_revoked_or_last_long,
 )  # fmt: skip

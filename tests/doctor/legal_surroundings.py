@@ -1,7 +1,6 @@
 """Legal configurations that lie in the environment and the users of a machine; see `legal`."""
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,21 +58,6 @@ def token_in_the_environment(setup: Setup) -> Legal:
             yield setup.workspace
 
 
-def token_of_another_appliance_in_the_environment(setup: Setup) -> Legal:
-    setup.used()
-    with serving(setup.workspace), environment_of(AGENTLIP_TOKEN="0" * 64):
-        yield setup.workspace
-
-
-def token_in_a_file_of_the_environment(setup: Setup) -> Legal:
-    used = setup.used()
-    secret = setup.folder / "secret"
-    shutil.copy(used.data.token_file, secret)
-    with environment_of(AGENTLIP_TOKEN_FILE=str(secret)), serving(setup.workspace) as hub:
-        talk(hub)
-        yield setup.workspace
-
-
 def token_in_a_file_that_is_gone(setup: Setup) -> Legal:
     setup.used()
     with environment_of(AGENTLIP_TOKEN_FILE=str(setup.folder / "none")):
@@ -123,8 +107,6 @@ def backups_are_kept_elsewhere(setup: Setup) -> Legal:
 SURROUNDINGS_NEED_ROOT = {open_to_a_group_of_the_owner_alone}
 SURROUNDINGS = (
     with_settings_in_the_environment, in_another_time_zone, open_to_a_group_of_the_owner_alone,
-    token_in_the_environment,
-    token_of_another_appliance_in_the_environment, token_in_a_file_of_the_environment,
-    token_in_a_file_that_is_gone,
-    backed_up, restored_and_used, backups_are_kept_elsewhere,
+    token_in_the_environment, token_in_a_file_that_is_gone, backed_up, restored_and_used,
+    backups_are_kept_elsewhere,
 )  # fmt: skip

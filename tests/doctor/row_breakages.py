@@ -21,16 +21,6 @@ ROWS = (
         LOST,
     ),
     Breakage(
-        "message is in another channel",
-        sql(
-            "hub",
-            "UPDATE messages SET channel_id = (SELECT id FROM channels WHERE name = 'empty')"
-            " WHERE id = (SELECT max(id) FROM messages)",
-        ),
-        DIFFERS,
-        flags=("--run", "events.rows", "--data"),
-    ),
-    Breakage(
         "text was forged",
         sql("hub", f"UPDATE messages SET content_raw = 'forged' WHERE id = {_NEWEST}"),
         DIFFERS,
@@ -69,33 +59,6 @@ ROWS = (
         LOST,
     ),
     Breakage(
-        "received messages were deleted",
-        sql("inbox", "DELETE FROM inbox"),
-        ("export.agrees:differs",),
-        LOST,
-    ),
-    Breakage(
-        "sender was forged",
-        sql("hub", f"UPDATE messages SET sender = 'mallory' WHERE id = {_NEWEST}"),
-        DIFFERS,
-        flags=("--run", "events.rows", "--data"),
-    ),
-    Breakage(
-        "deleted message was put back",
-        sql(
-            "hub",
-            "UPDATE messages SET deleted_at = NULL, deleted_by = NULL WHERE deleted_at NOT NULL",
-        ),
-        DIFFERS,
-        flags=("--run", "events.rows", "--data"),
-    ),
-    Breakage(
-        "attachment was changed",
-        sql("hub", "UPDATE topic_attachments SET value_json = '{}'"),
-        DIFFERS,
-        LOST,
-    ),
-    Breakage(
         "last event was deleted",
         without_trigger(
             "prevent_event_delete",
@@ -117,13 +80,6 @@ ROWS = (
         ),
         ("events.order:time", "events.rows-all:time", "export.agrees:differs"),
         LOST,
-    ),
-    Breakage(
-        "event in the middle was deleted",
-        without_trigger("prevent_event_delete", "DELETE FROM events WHERE name = 'message.edited'"),
-        _GAP,
-        LOST,
-        dict.fromkeys(DIFFERS, _GAP[0]),
     ),
     Breakage(
         "event of a message was deleted",
@@ -268,12 +224,6 @@ ROWS = (
         "segment was changed",
         by.forged_segment,
         ("export.content:broken",),
-        "the export must be written again",
-    ),
-    Breakage(
-        "segment is missing",
-        by.no_segment,
-        ("export.segments:broken", "export.content:broken"),
         "the export must be written again",
     ),
     Breakage(
