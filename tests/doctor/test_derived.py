@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from appliance.checks.repairs import CannotRepair
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.ids import IdFactory
@@ -33,14 +32,3 @@ def test_rebuild_is_interrupted_at_its_limit(tmp_path: Path) -> None:
         assert connection.execute(SCHEMA).fetchall() == before
         assert rebuild_in_writer(tx, INDEXES, 60.0).startswith("created idx_messages_channel;")
         assert rebuild_in_writer(tx, INDEXES, 60.0).startswith("no index was missing;")
-
-
-def test_object_of_another_kind_with_the_name_is_left(tmp_path: Path) -> None:
-    workspace = WorkspaceFixture(tmp_path)
-    database = workspace.data.database("hub")
-    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        connection.execute("DROP INDEX idx_topics_channel")
-        connection.execute("CREATE VIEW idx_topics_channel AS SELECT 1")
-        tx = Tx(connection, SystemClock(), IdFactory(SystemClock()))
-        with pytest.raises(CannotRepair, match="a view has its name"):
-            rebuild_in_writer(tx, INDEXES, 60.0)

@@ -31,8 +31,7 @@ def assert_cause_first(findings, words):
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("kind", ["ext4", "tmpfs"])
-@pytest.mark.parametrize("leftover", [False, True])
+@pytest.mark.parametrize(("kind", "leftover"), [("ext4", True), ("tmpfs", False)])
 def test_read_only_disk_is_the_cause(tmp_path, kind, leftover):
     with small_disk(tmp_path, kind, 24) as disk:
         workspace = WorkspaceFixture(disk.root / "w")

@@ -148,22 +148,3 @@ def test_recovered_workspace_is_served_and_keeps_the_damaged_file(
     assert not workspace.data.suspect_file("hub").exists()
     workspace.start()
     assert doctor(workspace, "--all").exit_code == 0
-
-
-def test_workspace_in_use_is_refused_by_name(workspace: WorkspaceFixture) -> None:
-    with workspace.running():
-        done = agentlip("recover", "hub", cwd=workspace.data.workspace)
-    assert done.code == 2
-    assert "agentlipd down" in done.err
-
-
-def test_report_for_people_names_lost_rows_and_the_next_command(
-    workspace: WorkspaceFixture,
-) -> None:
-    database = fold(workspace)
-    overwrite(database, leaves_of(database, "events")[10])
-    done = agentlip("recover", "hub", cwd=workspace.data.workspace)
-    assert done.code == 1
-    assert "(rows " in done.out
-    assert "Not every row is saved." in done.out
-    assert "agentlip recover hub --yes" in done.out

@@ -5,7 +5,6 @@ import os
 import sqlite3
 import stat
 import subprocess
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ import pytest
 
 from appliance.checks.step import Step
 from appliance.kernel.clock import SystemClock
-from appliance.workspace.datadir import WriterLock
 from doctor import repair as repairs
 from doctor.derived import DERIVED
 from doctor.ownership import RepairRunning, only_repair, writer_lock
@@ -29,7 +27,6 @@ from tests.doctor.repairs import (
     open_token,
     read_elsewhere,
     repair,
-    write_history,
 )
 from tests.doctor.test_repair import skip_index
 from tests.doctor.workspace import WorkspaceFixture
@@ -66,43 +63,6 @@ def test_refused_step_ends_a_repair_with_an_error_code(workspace: WorkspaceFixtu
     assert "find no problems" in repair(workspace, "--yes").stdout
 
 
-def move_message(workspace: WorkspaceFixture) -> None:
-    write_history(workspace)
-    in_sql(
-        workspace,
-        "INSERT INTO channels VALUES ('ch_2', 'other', NULL, '2026-01-01T00:00:00.000Z')",
-        "UPDATE messages SET channel_id = 'ch_2' WHERE id = 'msg_1'",
-    )
-
-
-@pytest.mark.parametrize(
-    ("breakage", "words", "reason"),
-    [
-        (move_message, ["--run", "events.rows", "--data"], "uses the workspace"),
-        (drop_search, ["rebuild", "fts"], "can't be reached"),
-    ],
-)
-def test_plan_and_result_say_why_and_what_to_run(
-    workspace: WorkspaceFixture,
-    breakage: Callable[[WorkspaceFixture], None],
-    words: list[str],
-    reason: str,
-) -> None:
-    breakage(workspace)
-    command = f"agentlipd down; agentlip doctor repair {' '.join(words)} --yes; agentlipd up"
-    with workspace.running():
-        shown = repair(workspace, *words)
-        planned = json.loads(repair(workspace, *words, "--json", "--dry-run").stdout)["plan"]
-        done = repair(workspace, *words, "--yes")
-    (stop,) = planned["needs_stop"]
-    assert (stop["step"], stop["command"]) == (0, command)
-    assert reason in stop["reason"]
-    assert f"     Stop the appliance first: {stop['reason']}\n     -> {command}\n" in shown.stdout
-    assert "[refused]" in done.stdout
-    assert done.stdout.count(command) == 2  # in the plan, and in the result
-    assert "[done]" in repair(workspace, *words, "--yes").stdout
-
-
 def test_indexes_are_not_rebuilt_without_a_copy_if_one_is_damaged(
     workspace: WorkspaceFixture,
 ) -> None:
@@ -115,23 +75,6 @@ def test_indexes_are_not_rebuilt_without_a_copy_if_one_is_damaged(
     assert workspace.find("store.integrity") != []
     assert repair(workspace, "--all", "--yes").exit_code == 0
     assert workspace.find_all() == []
-
-
-def test_rebuild_beside_an_appliance_is_a_failure(workspace: WorkspaceFixture) -> None:
-    with workspace.running():
-        result = repair(workspace, "rebuild", "fts", "--yes")
-    assert result.exit_code == 3
-    assert f"pid {os.getpid()}" in result.stdout
-
-
-def test_another_program_with_an_open_store_is_named(workspace: WorkspaceFixture) -> None:
-    """As an appliance has them whose lock file was removed."""
-    drop_search(workspace)
-    with read_elsewhere(workspace.data.database("hub")) as reader:
-        result = repair(workspace, "--yes")
-    refusal = "[refused] hub.search: build the full-text index of hub again (a process uses"
-    assert f"{refusal} the workspace (pid {reader})" in result.stdout
-    assert workspace.find("hub.search") != []
 
 
 def test_second_repair_is_refused(workspace: WorkspaceFixture) -> None:
@@ -239,13 +182,3 @@ def test_only_the_newest_repairs_are_kept(
         assert repair(workspace, "--yes").exit_code == 0
         names.append(folders(workspace.data)[-1])
     assert folders(workspace.data) == names[-2:]
-
-
-def test_lock_of_the_writer_is_free_after_a_repair(workspace: WorkspaceFixture) -> None:
-    leave_server_file(workspace)
-    assert repair(workspace, "--yes").exit_code == 0
-    assert not workspace.data.lock_file.exists()
-    lock = WriterLock(workspace.data, "next")
-    lock.acquire()
-    lock.release()
-    assert doctor(workspace, "--all").exit_code == 0

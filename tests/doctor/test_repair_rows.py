@@ -1,7 +1,5 @@
 """Repairs of events and messages: scopes from payloads, and rows from their events."""
 
-import sqlite3
-
 import pytest
 
 from appliance.checks.step import Step, Touches
@@ -18,63 +16,11 @@ from tests.doctor.workspace import NOW, WorkspaceFixture
 pytestmark = pytest.mark.usefixtures("some_messages")
 
 
-def test_scopes_are_filled_with_what_they_were(workspace: WorkspaceFixture) -> None:
-    write_history(workspace)
-    before = data_of(workspace)
-    (trigger,) = workspace.execute(
-        "SELECT sql FROM sqlite_schema WHERE name = 'prevent_event_mutation'"
-    )
-    in_sql(
-        workspace,
-        "DROP TRIGGER prevent_event_mutation",
-        "UPDATE events SET scope_channel_id = NULL, scope_topic_id = NULL, scope_topic_id2 = NULL"
-        " WHERE entity_id = 'msg_1'",
-        str(trigger[0]),
-    )
-    (finding,) = workspace.find("events.scope")
-    assert "and 3 more without a scope" in finding.message
-    result = repair(workspace, "--run", "events.scope", "--yes")
-    assert result.exit_code == 0
-    assert "filled the scopes of 4 events" in result.stdout
-    assert "Not repaired" not in result.stdout
-    assert workspace.find("events.scope") == []
-    assert data_of(workspace) == before
-    with pytest.raises(sqlite3.IntegrityError, match="immutable"):
-        workspace.execute("UPDATE events SET ts = 'x'")
-
-
 def test_scope_that_no_payload_names_is_left_and_reported(workspace: WorkspaceFixture) -> None:
     workspace.event("stranger", scope=None)
     result = repair(workspace, "--run", "events.scope", "--yes")
     assert "the scope of 1 can't be known" in result.stdout
     assert len(workspace.find("events.scope")) == 1
-
-
-@pytest.mark.parametrize(
-    "forged",
-    [
-        "content_raw = 'forged'",
-        "sender = 'mallory'",
-        "topic_id = 't_1'",
-        "version = 3",
-        "deleted_at = 'x', deleted_by = 'mallory', content_raw = 'gone'",
-    ],
-)
-def test_message_is_set_to_the_state_of_its_events(
-    workspace: WorkspaceFixture, forged: str
-) -> None:
-    write_history(workspace)
-    before = data_of(workspace)
-    in_sql(workspace, f"UPDATE messages SET {forged} WHERE id = 'msg_1'")
-    assert data_of(workspace) != before
-    assert [each.subject for each in workspace.find("events.rows")] == ["message msg_1"]
-    without = repair(workspace, "--run", "events.rows", "--yes")
-    assert "agentlip doctor repair --run events.rows --data" in without.stdout
-    result = repair(workspace, "--run", "events.rows", "--data", "--yes")
-    assert "set message msg_1 to the state of its events (changed" in result.stdout
-    assert workspace.find("events.rows") == []
-    assert data_of(workspace) == before
-    assert workspace.find("hub.search-in-step") == []
 
 
 def test_message_with_incomplete_events_is_left_as_it_is(workspace: WorkspaceFixture) -> None:

@@ -28,16 +28,12 @@ REFUSED = {
     "member key has parts of two keys": other_key,
     "member key is a FIFO": put(KEYPAIR, os.mkfifo),
     "unfinished member key is a folder": put(".agentlip/identity/keypair-next.json", Path.mkdir),
-    "settings are a FIFO": put("agentlip.toml", os.mkfifo),
     "migration is not recorded": sql(
         "outbox", "DELETE FROM x_migrations WHERE number = (SELECT max(number) FROM x_migrations)"
     ),
     "store is a FIFO": put(".agentlip/db.sqlite3", os.mkfifo),
-    "store is a folder": put(".agentlip/auth.sqlite3", Path.mkdir),
-    "settings are not TOML": write("agentlip.toml", "[hub\n"),
     "token is empty": write(".agentlip/token", ""),
     "store is missing": remove(".agentlip/inbox.sqlite3"),
-    "schema is newer": sql("hub", "UPDATE meta SET value = '99' WHERE key = 'x_compat'"),
 }
 STARTED = {
     "nothing": lambda _workspace: None,
