@@ -50,11 +50,6 @@ def mode(path: Path, bits: int) -> Undo:
     return lambda: path.chmod(before)
 
 
-def new_file(path: Path, text: str) -> Undo:
-    path.write_text(text)
-    return path.unlink
-
-
 def moved(path: Path) -> Undo:
     aside = path.with_name(path.name + ".aside")
     path.rename(aside)
@@ -67,26 +62,19 @@ def changed(path: Path, text: str) -> Undo:
     return lambda: path.write_text(before)
 
 
-def sql(hub: ServedHub, statement: str, undo: str) -> Undo:
-    def execute(text: str) -> None:
-        database = hub.datadir.database("hub")
-        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-            connection.execute(text)
-
-    execute(statement)
-    return lambda: execute(undo)
-
-
-def dropped_index(hub: ServedHub) -> Undo:
-    ((name, text),) = hub.rows(
-        "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL LIMIT 1"
-    )
-    return sql(hub, f"DROP INDEX {name}", text)
+def suspect(hub: ServedHub) -> Undo:
+    hub.datadir.suspect_file("hub").touch()
+    return hub.datadir.suspect_file("hub").unlink
 
 
 def forged_text(hub: ServedHub) -> Undo:
-    forge = "UPDATE messages SET content_raw = '{}'"
-    return sql(hub, forge.format("never written"), forge.format("as it was written"))
+    def write(text: str) -> None:
+        database = hub.datadir.database("hub")
+        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+            connection.execute("UPDATE messages SET content_raw = ?", (text,))
+
+    write("never written")
+    return lambda: write("as it was written")
 
 
 def expiring_token(hub: ServedHub) -> Undo:
@@ -98,28 +86,9 @@ def expiring_token(hub: ServedHub) -> Undo:
 
 
 BREAKAGES: dict[str, tuple[str, Callable[[ServedHub], Undo]]] = {
-    "nothing more": ("host.disk", lambda hub: lambda: None),
     "public token": ("host.private", lambda hub: mode(hub.datadir.token_file, 0o644)),
-    "public folder": ("host.private", lambda hub: mode(hub.datadir.dir, 0o755)),
-    "public store": ("host.private", lambda hub: mode(hub.datadir.database("outbox"), 0o666)),
     "missing store": ("store.opens", lambda hub: moved(hub.datadir.database("outbox"))),
-    "missing token": ("store.record", lambda hub: moved(hub.datadir.token_file)),
-    "damaged store": ("store.suspect", lambda hub: new_file(hub.datadir.suspect_file("hub"), "")),
-    "missing secret": (
-        "settings.secrets",
-        lambda hub: changed(
-            hub.datadir.settings_file, SETTINGS + '[auth]\nscrape_token_file = "/nowhere"\n'
-        ),
-    ),
-    "settings of another program": (
-        "settings.unread",
-        lambda hub: new_file(hub.workspace / "agentlip.config.ts", "export default {}"),
-    ),
-    "public member key": (
-        "host.private",
-        lambda hub: mode(hub.datadir.dir / "identity", 0o755),
-    ),
-    "dropped index": ("store.objects", dropped_index),
+    "damaged store": ("store.suspect", suspect),
     "forged text": ("events.rows", forged_text),
     "expiring token": ("tokens.expiring", expiring_token),
 }

@@ -2,17 +2,14 @@
 
 import os
 import sqlite3
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from appliance.checks.check import FINDINGS_MAX, Severity
-from appliance.checks.settings import DoctorSettings
 from appliance.kernel import store_declaration
-from appliance.kernel.clock import SystemClock
 from appliance.readiness import readiness_of
-from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
+from tests.doctor.workspace import HEALTHY_STORE
 from tests.support import board
 from tests.support.forks import exit_code_of
 
@@ -32,23 +29,6 @@ def volume(monkeypatch: pytest.MonkeyPatch, total: int, free: int) -> None:
 
 
 # -- silence -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("total", "free"),
-    [
-        (100 * GIB, 50 * GIB),
-        (8 * GIB, 2 * GIB),
-        (512 * MIB, 300 * MIB),
-        (64 * MIB, 40 * MIB),
-        (0, 0),
-    ],
-)
-def test_disk_with_free_space_has_no_findings_at_any_size(
-    workspace, monkeypatch: pytest.MonkeyPatch, total: int, free: int
-) -> None:
-    volume(monkeypatch, total, free)
-    assert workspace.find("host.disk") == []
 
 
 def test_checks_do_not_change_the_files_after_a_crash(workspace) -> None:
@@ -79,31 +59,19 @@ def test_checks_do_not_change_the_files_after_a_crash(workspace) -> None:
         (8 * GIB, 450 * MIB, "error"),
         (512 * MIB, 200 * MIB, "warning"),
         (512 * MIB, 100 * MIB, "error"),
+        (100 * GIB, 50 * GIB, ""),
+        (64 * MIB, 40 * MIB, ""),
+        (0, 0, ""),
     ],
 )
 def test_low_disk_space_is_found(workspace, monkeypatch, total, free, severity):
     volume(monkeypatch, total, free)
-    assert severities(workspace, "host.disk") == [severity]
-
-
-def test_disk_thresholds_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = DoctorSettings(
-        disk_warning_bytes=0, disk_warning_percent=0, disk_error_bytes=0, disk_error_percent=0
-    )
-    workspace = WorkspaceFixture(tmp_path, settings)
-    volume(monkeypatch, 100 * GIB, GIB)
-    assert workspace.find("host.disk") == []
+    assert severities(workspace, "host.disk") == ([severity] if severity else [])
 
 
 def test_lock_file_removed_from_a_running_hub_is_critical(workspace) -> None:
     with workspace.running(lock_intact=False):
         assert severities(workspace, "host.lock") == ["critical"]
-
-
-def test_server_file_of_another_instance_is_found(workspace) -> None:
-    with workspace.running():
-        workspace.announce(instance_id="yesterday")
-        assert severities(workspace, "host.server-file") == ["warning"]
 
 
 def test_missing_or_invalid_server_file_is_found(workspace) -> None:
@@ -126,21 +94,6 @@ def test_delayed_event_loop_is_found(workspace, delay: float, expected: list[str
 
 
 # -- stores --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("sql", "severity"),
-    [
-        ("UPDATE meta SET value = '9' WHERE key = 'x_compat'", "error"),
-        ("UPDATE meta SET value = '2' WHERE key = 'schema_version'", "error"),
-        ("UPDATE x_migrations SET sha256 = 'other' WHERE number = 2", "error"),
-        ("DELETE FROM x_migrations WHERE number = 2", "info"),
-        ("UPDATE meta SET value = 'many' WHERE key = 'x_schema'", "error"),
-    ],
-)
-def test_unsuitable_schema_is_found(workspace, sql: str, severity: str) -> None:
-    workspace.execute(sql)
-    assert severities(workspace, "store.schema") == [severity]
 
 
 @pytest.mark.parametrize(("size", "expected"), [(99, []), (101, ["warning"]), (501, ["error"])])
@@ -225,22 +178,3 @@ def test_messages_that_are_not_indexed_yet_have_no_findings(workspace) -> None:
 
 
 # -- tokens ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("days", "revoked", "expected"),
-    [(6.0, False, 1), (8.0, False, 0), (6.0, True, 0), (-1.0, False, 0), (None, False, 0)],
-)
-def test_token_that_expires_soon_is_found(
-    workspace, days: float | None, revoked: bool, expected: int
-) -> None:
-    now_ms = SystemClock().now_ms()
-    expires_ms = None if days is None else now_ms + int(days * 86_400_000)
-    workspace.execute(
-        "INSERT INTO tokens (id, name, hash, scopes, created_ms, expires_ms, revoked_ms)"
-        " VALUES ('tok_1', 'a bot', 'h', '[]', 1, ?, ?)",
-        expires_ms,
-        2 if revoked else None,
-        store="auth",
-    )
-    assert severities(workspace, "tokens.expiring") == ["warning"] * expected

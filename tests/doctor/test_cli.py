@@ -59,25 +59,6 @@ def test_healthy_workspace_prints_groups_and_a_summary(
     assert all(line.startswith("[ok]") for line in lines if line.startswith("["))
 
 
-def test_verbose_prints_every_check(workspace: WorkspaceFixture) -> None:
-    lines = doctor(workspace, "--verbose", "--group", "host").stdout.splitlines()
-    names = [check.name for check in run.CHECKS if check.group == "host"]
-    assert [line.split()[1] for line in lines if line.startswith("[ok]")] == names
-
-
-def test_quiet_prints_only_problems(
-    workspace: WorkspaceFixture,
-) -> None:
-    workspace.data.write_private(workspace.data.lock_file, "{}")
-    assert "[note] host.lock" in doctor(workspace).stdout
-    assert doctor(workspace, "--quiet").stdout == ""
-    os.chmod(workspace.data.token_file, 0o644)
-    result = doctor(workspace, "--quiet")
-    assert result.exit_code == 2
-    assert result.stdout.splitlines()[0].startswith("[bad]  host.private")
-    assert len(result.stdout.splitlines()) == 2
-
-
 def test_checkpoint_empties_the_log_beside_an_open_connection(workspace: WorkspaceFixture) -> None:
     database = workspace.data.database("hub")
     log = database.with_name(database.name + "-wal")
@@ -91,12 +72,6 @@ def test_checkpoint_empties_the_log_beside_an_open_connection(workspace: Workspa
         assert "hub: 0 bytes are left in the write-ahead log" in result.stderr
         assert log.stat().st_size == 0
         assert reader.execute("SELECT count(*) FROM messages").fetchone() == (50,)
-
-
-def test_warnings_change_the_exit_code_only_with_strict(workspace: WorkspaceFixture) -> None:
-    workspace.data.unread_settings_file.write_text("")
-    assert doctor(workspace).exit_code == 0
-    assert doctor(workspace, "--strict").exit_code == 1
 
 
 def test_json_is_the_only_text_on_standard_output(workspace: WorkspaceFixture) -> None:
@@ -113,24 +88,6 @@ def test_json_is_the_only_text_on_standard_output(workspace: WorkspaceFixture) -
     assert len(value["checks"]) == len(run.select([], True))
 
 
-def test_only_named_checks_run(workspace: WorkspaceFixture) -> None:
-    os.chmod(workspace.data.token_file, 0o644)
-    value = json.loads(doctor(workspace, "--json", "--run", "hub.search, store.integrity").stdout)
-    assert [each["check"] for each in value["checks"]] == ["store.integrity", "hub.search"]
-
-
-@pytest.mark.parametrize("names", ["host,hub", " hub , host"])
-def test_groups_are_chosen_with_all_or_without(workspace: WorkspaceFixture, names: str) -> None:
-    def groups(*arguments: str) -> list[str]:
-        value = json.loads(doctor(workspace, "--json", "--group", names, *arguments).stdout)
-        return [each["check"] for each in value["checks"]]
-
-    assert {name.partition(".")[0] for name in groups()} == {"host", "hub"}
-    assert "hub.search-in-step" not in groups()
-    assert "hub.search-in-step" in groups("--all")
-    assert "hub.search-in-step" in groups("--run", "hub.search-in-step")
-
-
 def test_all_leaves_out_what_an_expensive_check_includes(workspace: WorkspaceFixture) -> None:
     def checks(*arguments: str) -> set[str]:
         value = json.loads(doctor(workspace, "--json", *arguments).stdout)
@@ -143,31 +100,12 @@ def test_all_leaves_out_what_an_expensive_check_includes(workspace: WorkspaceFix
     assert checks("--all", "--run", "events.rows") == {"events.rows"}
 
 
-def test_list_says_which_check_all_runs_instead() -> None:
-    lines = doctor(None, "list").stdout.splitlines()
-    (line,) = [line for line in lines if line.startswith("store.whole ")]
-    assert line.endswith("(--all runs store.integrity instead)")
-    rows = {row["name"]: row for row in json.loads(doctor(None, "list", "--json").stdout)}
-    assert rows["store.whole"]["included_in"] == "store.integrity"
-    assert rows["store.integrity"]["includes"] == "store.whole"
-
-
 def test_list_needs_no_workspace() -> None:
     lines = doctor(None, "list").stdout.splitlines()
     assert len(lines) == len(run.CHECKS)
     rows = json.loads(doctor(None, "list", "--json").stdout)
     assert [row["name"] for row in rows] == [check.name for check in run.CHECKS]
     assert rows[0]["problems"] == ["read-only", "full", "paused", "low"]
-
-
-@pytest.mark.parametrize("arguments", [["--run"], ["--group"]])
-def test_unknown_check_is_refused_with_similar_names(
-    workspace: WorkspaceFixture, arguments: list[str]
-) -> None:
-    result = doctor(workspace, *arguments, "store.opns")
-    assert (result.exit_code, result.stdout) == (3, "")
-    assert "unknown check or group: store.opns" in result.stderr
-    assert "did you mean store.opens" in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--run", "nothing"], ["clear", "nothing"]])

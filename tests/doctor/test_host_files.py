@@ -4,7 +4,6 @@ import os
 import sqlite3
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -77,24 +76,7 @@ def test_files_of_another_program_are_only_mentioned(workspace) -> None:
     assert {severity for severity, _, _ in found_by(workspace, "host.private")} == {"info"}
 
 
-def test_the_number_of_files_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_files, "FILES_MAX", 3)
-    workspace = WorkspaceFixture(tmp_path)
-    for path in workspace.data.dir.glob("*.sqlite3"):
-        path.chmod(0o644)
-    assert 1 <= len(workspace.find("host.private")) <= 2
-
-
 # -- owners ------------------------------------------------------------------------------------
-
-
-def test_files_that_the_user_cannot_use_are_found(
-    workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    denied = workspace.data.database("outbox")
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    monkeypatch.setattr(os, "access", lambda path, mode: path != denied)
-    assert found_by(workspace, "host.owner") == [("error", ".agentlip/outbox.sqlite3", "foreign")]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -115,22 +97,6 @@ def test_stores_of_another_user_are_found_once(
     for finding in workspace.find("host.owner"):
         assert os.system(finding.hint) == 0
     assert workspace.find("host.owner") == []
-
-
-def test_root_finds_files_that_the_owner_of_the_stores_cannot_use(
-    workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(host_files, "_owner_of_stores", lambda context: os.getuid() or 12345)
-    workspace.data.token_file.chmod(0o644)
-    if os.getuid() == 0:
-        (finding,) = workspace.find("host.owner")
-        files = [
-            path for path in workspace.data.dir.rglob("*") if path != workspace.data.token_file
-        ]
-        assert finding.message.startswith(f"{len(files) + 1} files"), "all but the token"
-    else:
-        assert workspace.find("host.owner") == []
 
 
 @pytest.mark.parametrize(
@@ -154,29 +120,6 @@ def test_rights_by_mode(mode: int, uid: int, gid: int, expected: bool) -> None:
 
 
 # -- clock -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("ahead_ms", "expected"), [(50_000, 0), (600_000, 1)])
-@pytest.mark.parametrize("store", ["hub", "auth"])
-def test_a_clock_behind_stored_times_is_found(
-    workspace, store: str, ahead_ms: int, expected: int
-) -> None:
-    newest = SystemClock().now_ms() + ahead_ms
-    if store == "hub":
-        workspace.execute(
-            "INSERT INTO events (ts, name, entity_type, entity_id, data_json)"
-            " VALUES (?, 'x', 'hub', 'h', '{}')",
-            iso(newest),
-        )
-    else:
-        workspace.execute(
-            "INSERT INTO tokens (id, name, hash, scopes, created_ms)"
-            " VALUES ('t', 't', 'h', '[]', ?)",
-            newest,
-            store=store,
-        )
-    findings = found_by(workspace, "host.clock")
-    assert findings == [("warning", "clock", "past")] * expected
 
 
 @pytest.mark.parametrize(

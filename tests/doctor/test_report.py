@@ -1,14 +1,7 @@
 """The report for people: findings below their causes, and one line for what is good."""
 
-import io
-import sys
-
-import pytest
-
 from appliance.checks.check import Finding, Severity
-from appliance.cli_support import ProgressLine
-from doctor import cli_check, report
-from doctor.checks import CHECKS
+from doctor import report
 from doctor.report import WorkspaceFacts
 from doctor.run import CheckOutcome
 
@@ -60,23 +53,3 @@ def test_findings_are_listed_below_their_causes() -> None:
 def test_finding_whose_cause_is_not_listed_is_not_lost() -> None:
     lines = text(outcome("store.writer", ENDED), quiet=True)
     assert lines == ["[BAD]  store.writer  hub: the writer has ended"]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(("terminal", "shown"), [(Terminal(), True), (io.StringIO(), False)])
-def test_progress_is_shown_only_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, terminal: io.StringIO, shown: bool
-) -> None:
-    monkeypatch.setattr(sys, "stderr", terminal)
-    checks = tuple(check for check in CHECKS if check.name in ("host.disk", "store.integrity"))
-    show = cli_check.progress_of(checks)
-    for check in checks:
-        show(check)
-    ProgressLine.clear()
-    assert ("check 2 of 2: store.integrity …" in terminal.getvalue()) is shown
-    assert "host.disk" not in terminal.getvalue(), "it is cheap, and the run is young"
-    assert terminal.getvalue().endswith("\r\x1b[K") is shown

@@ -1,17 +1,14 @@
 """Checks of agentlip.toml, of its secret files, and of settings files of other programs."""
 
-import os
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from appliance.checks.check import Severity
 from appliance.checks.settings import DoctorSettings
 from appliance.settings import Settings
 from doctor.checks.settings import NOT_ABOVE
 from doctor.current_settings import CurrentSettings
-from tests.doctor.workspace import WorkspaceFixture
 
 
 def test_settings_are_read_again_after_the_file_changed(tmp_path: Path) -> None:
@@ -24,21 +21,6 @@ def test_settings_are_read_again_after_the_file_changed(tmp_path: Path) -> None:
     assert current.get().disk_error_percent == 8
     file.unlink()
     assert current.get() == DoctorSettings()
-
-
-def severities(workspace: WorkspaceFixture, name: str) -> list[str]:
-    return [finding.severity.value for finding in workspace.find(name)]
-
-
-def test_missing_or_writable_secret_file_is_found(workspace, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    workspace.data.settings_file.write_text(f'[auth]\nscrape_token_file = "{secret}"\n')
-    (finding,) = workspace.find("settings.secrets")
-    assert finding.severity is Severity.ERROR
-    assert finding.subject == "auth.scrape_token_file"
-    secret.touch()
-    os.chmod(secret, 0o666)
-    assert severities(workspace, "settings.secrets") == ["warning"]
 
 
 def test_settings_that_contradict_each_other_are_found(workspace) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from appliance.checks.check import Severity
 from appliance.workspace.datadir import STORES
 from appliance.workspace.migration import load
 from doctor import run, schema_model
@@ -44,50 +43,6 @@ def test_every_object_that_was_dropped_is_found(
     assert {f"{store}.{name}" for store, name in dropped} <= missing
 
 
-@pytest.mark.parametrize(
-    ("store", "drop", "create", "severity"),
-    [
-        (
-            "hub",
-            "DROP INDEX idx_messages_topic",
-            "CREATE INDEX idx_messages_topic ON messages(topic_id)",
-            "warning",
-        ),
-        (
-            "hub",
-            "DROP INDEX idx_topic_attachments_dedupe",
-            "CREATE INDEX idx_topic_attachments_dedupe ON topic_attachments(topic_id)",
-            "error",
-        ),
-        (
-            "auth",
-            "DROP TABLE retired",
-            "CREATE TABLE retired (hash TEXT PRIMARY KEY, token_id TEXT, until_ms INTEGER)",
-            "error",
-        ),
-        (
-            "hub",
-            "DROP TRIGGER messages_fts_delete",
-            "CREATE TRIGGER messages_fts_delete AFTER DELETE ON messages BEGIN SELECT 1; END",
-            "error",
-        ),
-    ],
-)
-def test_an_altered_object_is_found(
-    workspace, store: str, drop: str, create: str, severity: str
-) -> None:
-    workspace.execute(drop, store=store)
-    workspace.execute(create, store=store)
-    findings = [each for each in workspace.find(CHECK) if each.problem == "altered"]
-    assert [each.severity.value for each in findings] == [severity]
-
-
-def test_a_missing_record_of_migrations_is_found(workspace) -> None:
-    workspace.execute("DROP TABLE x_migrations")
-    (finding,) = workspace.find(CHECK)
-    assert finding.subject == "hub.x_migrations"
-
-
 def adopted(workspace: WorkspaceFixture, *more: str) -> None:
     """A hub database that another program made, and then the first start of this one."""
     workspace.data.database("hub").unlink()
@@ -121,14 +76,6 @@ def test_an_index_for_the_order_of_foreign_messages_is_expected(workspace) -> No
         "hub.x_messages_channel",
         "hub.x_messages_topic",
     ]
-
-
-def test_a_file_of_a_newer_program_is_left_to_another_check(workspace) -> None:
-    workspace.execute("UPDATE meta SET value = '9' WHERE key = 'x_compat'")
-    workspace.execute("DROP INDEX idx_messages_topic")
-    assert workspace.find(CHECK) == []
-    (finding,) = workspace.find("store.schema")
-    assert finding.severity is Severity.ERROR
 
 
 def test_statements_are_compared_by_their_meaning() -> None:

@@ -9,7 +9,6 @@ from appliance.kernel.auth import hash_token
 from appliance.kernel.clock import SystemClock, iso
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 
-SECOND_MS = 1000
 KEY = "a" * 64
 OTHER_KEY = "b" * 64
 
@@ -262,19 +261,6 @@ def test_a_writer_that_ends_again_and_again_is_found(
 ) -> None:
     with workspace.running({**HEALTHY_STORE, "writer_restarts": restarts}):
         assert problems(workspace, "store.writer") == expected
-
-
-def test_the_message_about_a_newer_schema_has_both_versions(workspace) -> None:
-    workspace.execute("UPDATE meta SET value = '9' WHERE key = 'x_compat'")
-    workspace.execute("UPDATE meta SET value = '9' WHERE key = 'x_schema'")
-    (finding,) = workspace.find("store.schema")
-    assert "written by a newer program: its schema is 9, this program knows 8" in finding.message
-
-
-@pytest.mark.parametrize("suffix", ["ts", "mts", "js", "mjs", "cjs", "json"])
-def test_each_settings_file_of_another_implementation_is_found(workspace, suffix: str) -> None:
-    (workspace.data.workspace / f"agentlip.config.{suffix}").touch()
-    assert problems(workspace, "settings.unread") == [("warning", "ignored")]
 
 
 # -- member keys -------------------------------------------------------------------------------

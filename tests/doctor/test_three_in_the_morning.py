@@ -1,7 +1,6 @@
 """Every situation of `docs/how-to/at-three-in-the-morning.md`: caused for real in a real workspace,
 treated with the commands of the page, and healed."""
 
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -195,18 +194,6 @@ def test_lost_token(play: Play) -> None:
     assert old != stranger.data.read_token()
     assert stranger.client(old).post("/api/v1/channels", {"name": "night"}).status == 401
     assert stranger.sh("agentlip doctor --quiet") == ""
-
-
-def test_token_lost_before_the_first_start(play: Play) -> None:
-    """The hint works here too."""
-    stranger = play("")
-    stranger.waiting.clear()
-    subprocess.run(["rm", "-r", str(stranger.data.dir)], check=True)
-    stranger.sh("agentlip init")
-    stranger.data.token_file.unlink()
-    [hint] = re.findall(r"issue a new one: (.*)", stranger.sh("agentlip doctor --quiet", 2))
-    stranger.sh(hint)
-    stranger.sh("agentlip channel create night")
 
 
 def test_killed_process(play: Play) -> None:

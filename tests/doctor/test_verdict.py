@@ -65,14 +65,6 @@ def verdicts(tmp_path: Path, clock: FakeClock, runner: FakeRunner) -> Verdicts:
     return Verdicts(DataDir(tmp_path), clock)
 
 
-def test_failed_run_is_not_repeated_at_once(verdicts: Verdicts, runner: FakeRunner) -> None:
-    runner.code = 3
-    for _ in range(2):
-        with pytest.raises(VerdictUnavailable, match="exit code 3"):
-            verdicts.verdict(EVERYTHING)
-    assert runner.runs == 1
-
-
 def test_end_stops_the_run_and_waiting_requests(verdicts: Verdicts, runner: FakeRunner) -> None:
     runner.go.clear()
     asking = [gevent.spawn(verdicts.verdict, EVERYTHING) for _ in range(3)]
