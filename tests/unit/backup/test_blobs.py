@@ -1,6 +1,5 @@
 """Large payloads of the worker bus are backed up and restored with the rows that name them."""
 
-import os
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -10,16 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from appliance.backup import blobs, manifest, restore, scratch_stores
-from appliance.backup.create import create_backup
-from appliance.backup.deadline import Deadline
-from appliance.backup.errors import BackupDamaged, BackupNotWritable, VerificationFailed
-from appliance.backup.unpack import unpack
-from appliance.busfile import retention
-from appliance.workspace.datadir import DataDir
-from tests.support.bus import NOW, BusFixture
+from appliance.backup import blobs, restore
+from appliance.backup.errors import VerificationFailed
+from tests.support.bus import BusFixture
 from tests.support.forks import killed_at
-from tests.support.restored_workspace import CLOCK, SETTINGS, BackedUp
+from tests.support.restored_workspace import CLOCK, BackedUp
 
 LARGE = "x" * 5000
 """The payload of a message whose blob is a file."""
@@ -105,22 +99,6 @@ def test_blobs_that_are_added_while_a_backup_is_made_are_not_in_it(
     assert made.stores["bus"].rows["messages"] == 2
 
 
-def test_orphan_that_is_pruned_during_a_backup_does_not_count(
-    workspace: BackedUp, bus: BusFixture
-) -> None:
-    send(bus, "kept")
-    orphan = bus.paths.blobs / f"sha256-{'0' * 64}"
-    orphan.write_bytes(b"x")
-    os.utime(orphan, (0, 0))
-    with workspace.backups.only_writer():
-        made = create_backup(
-            workspace.datadir, workspace.backups, SETTINGS, reason="manual", clock=CLOCK,
-            after_cut=lambda: bus.run(retention.delete_orphans, bus.paths.blobs, NOW),
-        )  # fmt: skip
-    assert not orphan.exists()
-    assert made.stores["bus"].missing_blobs == 0
-
-
 def test_blob_that_is_missing_is_reported_and_its_backup_can_be_restored(
     workspace: BackedUp, bus: BusFixture
 ) -> None:
@@ -150,41 +128,6 @@ def test_restore_refuses_a_backup_that_lacks_a_blob(workspace: BackedUp, bus: Bu
             msgspec.structs.replace(workspace.job(made), manifest=lacking),
             workspace.backups, None, CLOCK,
         )  # fmt: skip
-
-
-def test_manifest_names_only_blobs_by_their_content(workspace: BackedUp, bus: BusFixture) -> None:
-    send(bus, "kept")
-    made = workspace.back_up()
-    (blob,) = [file for file in made.files if file.kind == "blob"]
-    other = f".worker-state/blobs/sha256-{'0' * 64}"
-    for path in (other, blob.path.replace("worker-state", "ssh")):
-        forged = msgspec.structs.replace(made, files=(msgspec.structs.replace(blob, path=path),))
-        with pytest.raises(BackupDamaged, match=r"other content|don't contain"):
-            manifest.decode(manifest.encode(forged))
-
-
-def test_more_files_than_a_manifest_can_list_are_refused(
-    workspace: BackedUp, bus: BusFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send(bus, "kept")
-    monkeypatch.setattr(manifest, "BYTES_MAX", 1000)
-    with pytest.raises(BackupNotWritable, match="too many for one backup"):
-        workspace.back_up()
-    assert [path.name for path in workspace.backups.root.iterdir()] == []
-
-
-def test_verification_reports_a_blob_that_the_copy_lacks(
-    workspace: BackedUp, bus: BusFixture, tmp_path: Path
-) -> None:
-    blob = send(bus, "kept")
-    made = workspace.back_up()
-    copy = DataDir(tmp_path / "copy")
-    unpack(workspace.backups.path(made.name), made, copy.workspace, None)
-    deadline = Deadline(CLOCK, 60)
-    assert scratch_stores.problems(copy, made, deadline) == []
-    (copy.workspace / ".worker-state/blobs" / blob.name).unlink()
-    problems = scratch_stores.problems(copy, made, deadline)
-    assert problems == ["bus: missing_blobs is 1; the manifest says 0"]
 
 
 @pytest.mark.slow

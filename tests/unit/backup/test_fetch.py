@@ -15,7 +15,6 @@ from appliance.backup.errors import (
     TargetFailed,
     TargetObjectMissing,
 )
-from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
 from tests.support.backups_for_targets import TargetBackups
@@ -65,19 +64,6 @@ def test_fetched_backup_is_the_one_that_was_copied(
     assert not bring(other, name)  # it is whole already
 
 
-def test_newest_backup_is_the_newest_with_a_manifest(
-    local: TargetBackups, other: TargetBackups, name: str
-) -> None:
-    real = local.access().open(local.settings.targets[0])
-    real.write("20991231T000000Z-abcdef/db.sqlite3.zst", [b"{}"])
-    assert fetch.newest_at(real) == name
-    real.remove(f"{name}/manifest.json")
-    with pytest.raises(BackupNotFound):
-        fetch.newest_at(real)
-    with pytest.raises(BackupNotFound):
-        bring(other, name)
-
-
 @pytest.mark.parametrize("wanted", ["../../etc", "..", "", "20990101T000000Z-abcdef", "/etc"])
 def test_name_that_is_not_there_is_not_found(other: TargetBackups, name: str, wanted: str) -> None:
     with pytest.raises(BackupNotFound):
@@ -116,21 +102,6 @@ def test_manifest_that_names_files_outside_is_refused(
         assert_nothing_left(other)
 
 
-def test_huge_manifest_is_not_read_to_its_end(other: TargetBackups, name: str) -> None:
-    read = 0
-
-    class Endless(Lying):
-        def read(self, name: str) -> Iterator[bytes]:
-            nonlocal read
-            while True:
-                read += 65536
-                yield b" " * 65536
-
-    with pytest.raises(BackupDamaged, match="larger than"):
-        bring(other, name, Endless(real_target(other)))
-    assert read < 10 * manifest.BYTES_MAX
-
-
 def test_endless_file_is_not_written_to_its_end(other: TargetBackups, name: str) -> None:
     class Endless(Lying):
         def read(self, name: str) -> Iterator[bytes]:
@@ -160,18 +131,6 @@ def test_damaged_local_backup_is_kept_when_the_target_is_damaged_too(
     assert local.backups.names() == [name]
 
 
-def test_backup_copied_by_another_program_can_be_fetched(
-    tmp_path: Path, local: TargetBackups
-) -> None:
-    """For example by rsync or by a tool for buckets."""
-    name = local.add(FILES)
-    real = real_target(local)
-    for file in os.scandir(local.backups.path(name)):
-        real.write(f"{name}/{file.name}", [Path(file.path).read_bytes()])
-    other = TargetBackups(tmp_path / "third", *local.settings.targets)
-    assert bring(other, name)
-
-
 def test_fetch_needs_space_before_it_begins(other: TargetBackups, name: str) -> None:
     other.with_targets(*other.settings.targets, free_bytes_min=10**18)
     with pytest.raises(BackupNotWritable, match="free"):
@@ -197,31 +156,3 @@ class Lying:
 
     def remove(self, name: str) -> None:
         self._real.remove(name)
-
-
-def test_listing_that_lies_can_not_name_paths(other: TargetBackups, name: str) -> None:
-    class LyingList(Lying):
-        def list(self, below: str = "") -> dict[str, int]:
-            every = 1
-            return {
-                "../../etc/manifest.json": every,
-                "/manifest.json": every,
-                "x/manifest.json": every,
-                "20990101T000000Z-abcdef/manifest.json": every,
-            }
-
-    lying = LyingList(real_target(other))
-    newest = fetch.newest_at(lying)
-    assert newest == "20990101T000000Z-abcdef"
-    with pytest.raises(TargetObjectMissing):
-        bring(other, newest, lying)
-
-
-def test_manifest_of_another_backup_is_refused(
-    local: TargetBackups, other: TargetBackups, name: str
-) -> None:
-    real = real_target(other)
-    moved: BackupManifest = local.backups.read(name)
-    real.write("20990101T000000Z-abcdef/manifest.json", [manifest.encode(moved)])
-    with pytest.raises(BackupDamaged, match="is of"):
-        bring(other, "20990101T000000Z-abcdef")

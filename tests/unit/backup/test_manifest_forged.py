@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from appliance.backup import manifest as manifests
-from appliance.backup.cli_restore import _plan_lines
 from appliance.backup.errors import BackupDamaged
 from appliance.backup.manifest import BackupManifest
 from tests.support.restored_workspace import BackedUp
@@ -67,20 +66,3 @@ def test_restored_files_have_no_mode_that_the_appliance_does_not_write(
     assert modes.pop("agentlip.toml") & 0o7777 == 0o644
     assert modes.pop(".agentlip/token") & 0o7777 == 0o600
     assert {mode & 0o7777 for mode in modes.values()} == {0o640}
-
-
-def test_plan_lists_added_files_and_changed_settings(workspace: BackedUp) -> None:
-    settings = workspace.datadir.settings_file
-    settings.write_text("[[hooks.commands]]\non = 'message'\nrun = ['sh']\n[log]\nlevel = 'info'\n")
-    made = workspace.back_up()
-    settings.unlink()
-    planned = workspace.plan(made, revive=True)
-    assert "agentlip.toml" in planned.added
-    assert set(planned.added) | set(planned.replaced) >= {file.path for file in made.files}
-    assert [(each.name, each.before) for each in planned.settings] == [
-        ("hooks.commands", "not set"), ("log.level", "not set"),
-    ]  # fmt: skip
-    lines = _plan_lines(planned)
-    assert "would add agentlip.toml" in lines
-    settings.write_text("[log]\nlevel = 'info'\n")
-    assert [each.name for each in workspace.plan(made).settings] == ["hooks.commands"]

@@ -7,7 +7,6 @@ import pytest
 
 from appliance.backup import remote_prune, targets
 from appliance.backup.errors import TargetUnreachable
-from appliance.backup.manifest import Verification
 from appliance.backup.remote import names_in
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
@@ -22,13 +21,6 @@ def copy(local: TargetBackups) -> list[UploadOutcome]:
 def at_target(local: TargetBackups) -> list[str]:
     opened = local.access().open(local.settings.targets[0])
     return names_in(opened.list()).present
-
-
-def verified(local: TargetBackups, name: str, result: str) -> None:
-    checked = Verification(
-        result=result, checked_at="2026-02-04T00:00:00.000Z", seconds=1, app_version="0"
-    )
-    local.backups.record(name, checked)
 
 
 def forget(local: TargetBackups, *names: str) -> None:
@@ -68,17 +60,6 @@ def test_nothing_is_removed_without_the_setting(local: TargetBackups) -> None:
     forget(local, *names[:2])
     copy(local)
     assert at_target(local) == names
-
-
-def test_last_good_backup_stays(pruned: TargetBackups) -> None:
-    names = [pruned.add(day=day) for day in range(4)]
-    verified(pruned, names[0], "good")
-    for name in names[1:]:
-        verified(pruned, name, "bad")
-    copy(pruned)
-    forget(pruned, *names[:2])
-    copy(pruned)
-    assert names[0] in at_target(pruned)
 
 
 def test_backups_of_another_workspace_stay(pruned: TargetBackups) -> None:

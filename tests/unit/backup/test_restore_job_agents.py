@@ -1,8 +1,6 @@
 """Agents of the network in backups: their keys are treated as the other secrets, and nothing that
 was sent or received before a restore happens again."""
 
-import shutil
-import sqlite3
 from contextlib import closing
 
 import pytest
@@ -83,14 +81,6 @@ def test_present_key_stays_unless_a_restore_brings_secrets_back(workspace, reviv
     assert pin_state(path) == "verified"
 
 
-def test_agent_that_was_lost_comes_back_beside_another(workspace):
-    add_agent(workspace, "eve").close()
-    made = workspace.back_up()
-    shutil.rmtree(folder_of(workspace, "eve"))
-    workspace.restore(made)
-    assert (folder_of(workspace, "eve") / "key").exists()
-
-
 @pytest.mark.parametrize("kept_bytes", [0, 4096])
 def test_damaged_state_is_not_copied(workspace, kept_bytes):
     add_agent(workspace, "eve").close()
@@ -99,13 +89,3 @@ def test_damaged_state_is_not_copied(workspace, kept_bytes):
     file.write_bytes(content[:kept_bytes] + b"\xff" * (len(content) - kept_bytes))
     with pytest.raises(StoreNotCopied, match=r"network\.eve"):
         workspace.back_up()
-
-
-def test_state_of_an_older_program_is_restored(workspace, tmp_path):
-    with closing(sqlite3.connect(folder_of(workspace, "anna") / "state.sqlite3")) as connection:
-        connection.execute("DROP TABLE revoked")
-    made = workspace.back_up()
-    target = DataDir(tmp_path / "elsewhere")
-    workspace.restore(made, target=target, new=True)
-    with closing(AgentState(folder_of(workspace, "anna", target) / "state.sqlite3")) as state:
-        assert KeyPins(state).revoked_agents() == frozenset()

@@ -7,13 +7,13 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from appliance.backup import restore_job, scratch_stores
+from appliance.backup import scratch_stores
 from appliance.backup.deadline import Deadline
 from appliance.backup.errors import RestoreRefused
 from appliance.backup.unpack import unpack
 from appliance.kernel import store_declaration
 from appliance.workspace import swap
-from appliance.workspace.datadir import DataDir, WriterLock
+from appliance.workspace.datadir import DataDir
 from tests.support.board import DECLARED, READ, OtherProgram, open_board
 from tests.support.restored_workspace import CLOCK, BackedUp, rows_of
 
@@ -76,26 +76,6 @@ def test_restore_waits_until_no_program_has_the_file_open(workspace, other):
         assert connection.execute(READ).fetchall() == [("kept",)]
     safety = workspace.backups.read(result.safety)
     assert safety.stores["board"].rows == {"notice": 2}
-
-
-def test_program_of_another_user_is_noticed(workspace, other, monkeypatch):
-    """Its open files are hidden, but not its lock."""
-    monkeypatch.setattr(restore_job, "program_with", lambda *_: "")
-    made = workspace.back_up()
-    with pytest.raises(RestoreRefused, match="in another program: one of another user"):
-        workspace.restore(made)
-    assert other.write("later") == ["kept", "later"]
-    other.process.communicate()
-    workspace.restore(made)
-
-
-def test_plan_beside_a_running_appliance_is_not_refused(workspace, other):
-    """The appliance has the file open itself."""
-    made = workspace.back_up()
-    with WriterLock(workspace.datadir, "appliance"):
-        planned = workspace.plan(made)
-    assert planned.running
-    assert ".board/notices.db" in planned.replaced
 
 
 def test_program_may_write_at_once_after_the_swap(workspace, other):

@@ -15,14 +15,13 @@ from appliance.backup.create import create_backup
 from appliance.backup.errors import KeyRefused, RestoreRefused
 from appliance.backup.keys import Identities
 from appliance.kernel.log import Log
-from appliance.workspace import epochs, schema
+from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
 from tests.support.restored_workspace import (
     CLOCK,
     SETTINGS,
     BackedUp,
     content_of,
-    epoch_of,
     rows_of,
 )
 
@@ -211,7 +210,7 @@ def test_sends_delivered_since_are_named_and_keep_their_ids(workspace: BackedUp)
 
 @pytest.mark.parametrize(
     ("store", "table"),
-    [("inbox", "inbox"), ("broker", "log"), ("outbox", "log"), ("courier", "log")],
+    [("inbox", "inbox"), ("courier", "log")],
 )
 def test_numbers_are_not_given_out_twice(workspace: BackedUp, store: str, table: str) -> None:
     set_highest = f"INSERT INTO sqlite_sequence VALUES ('{table}', {{}})".format
@@ -224,7 +223,7 @@ def test_numbers_are_not_given_out_twice(workspace: BackedUp, store: str, table:
     assert workspace.rows(number, store) == [(50 + 2**32,)]
 
 
-@pytest.mark.parametrize(("store", "step"), [("broker", 6), ("outbox", 4), ("courier", 3)])
+@pytest.mark.parametrize(("store", "step"), [("broker", 6), ("courier", 3)])
 def test_a_log_added_after_a_restore_continues_its_numbers(
     workspace: BackedUp, store: str, step: int
 ) -> None:
@@ -261,33 +260,6 @@ def test_store_whose_references_would_break_is_refused(workspace: BackedUp) -> N
     assert workspace.rows("SELECT count(*) FROM outbox", "outbox") == [(0,)]
 
 
-def test_broker_alone_is_refused_after_the_member_key_was_replaced(workspace: BackedUp) -> None:
-    key_pair = workspace.datadir.dir / "identity" / "keypair.json"
-    key_pair.parent.mkdir(mode=0o700)
-    key_pair.write_text('{"ed25519_pubkey": "former"}')
-    made = workspace.back_up()
-    workspace.restore(made, stores=("broker",))
-    key_pair.write_text('{"ed25519_pubkey": "new"}')
-    with pytest.raises(RestoreRefused, match="member key"):
-        workspace.restore(made, stores=("broker",))
-    workspace.restore(made, revive=True)
-    assert "former" in key_pair.read_text()
-
-
-def test_keys_that_the_backup_lacks_are_removed_and_are_in_the_safety_copy(
-    workspace: BackedUp,
-) -> None:
-    made = workspace.back_up()
-    key_pair = workspace.datadir.dir / "identity" / "keypair.json"
-    key_pair.parent.mkdir(mode=0o700)
-    key_pair.write_text('{"ed25519_pubkey": "new"}')
-    done = workspace.restore(made, revive=True)
-    assert ".agentlip/identity/keypair.json" in done.plan.removed
-    assert not key_pair.exists()
-    workspace.restore(workspace.backups.read(done.safety))
-    assert "new" in key_pair.read_text()
-
-
 def test_wrong_key_is_refused_before_anything_is_touched(workspace: BackedUp) -> None:
     own, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
     settings = replace(SETTINGS, recipients=(str(own.to_public()),))
@@ -305,51 +277,3 @@ def test_wrong_key_is_refused_before_anything_is_touched(workspace: BackedUp) ->
         assert content_of(workspace.datadir) == before
         assert not (workspace.datadir.dir / "restore").exists()
     restore.apply(job, backups, Identities([own], Path("own")), CLOCK)
-
-
-def test_settings_are_restored_with_the_rest(workspace: BackedUp) -> None:
-    workspace.datadir.settings_file.write_text("[log]\nlevel = 'info'\n")
-    made = workspace.back_up()
-    workspace.datadir.settings_file.write_text("[log]\nlevel = 'debug'\n")
-    workspace.restore(made, stores=("hub",))
-    assert "debug" in workspace.datadir.settings_file.read_text()
-    workspace.restore(made)
-    assert "info" in workspace.datadir.settings_file.read_text()
-
-
-def test_many_envelopes_are_compared_in_one_pass(workspace: BackedUp) -> None:
-    """Envelopes have no index by id: compared one by one, these would take minutes."""
-    envelopes = (
-        "INSERT INTO journal (stream, id, body, priority, accepted_ms)"
-        " WITH RECURSIVE n(i) AS (SELECT {0} UNION ALL SELECT i + 1 FROM n WHERE i < {1})"
-        " SELECT 's', 'e' || i, x'', 0, 1 FROM n"
-    )
-    execute(workspace.datadir, "courier", envelopes.format(1, 60_000))
-    made = workspace.back_up()
-    settled = "DELETE FROM journal WHERE number <= 10"
-    execute(workspace.datadir, "courier", settled, envelopes.format(60_001, 60_005))
-    done = workspace.restore(made)
-    assert noticed(done, "lost", "courier") == {"envelope": 5}
-    assert noticed(done, "sent-again", "courier") == {"envelope": 10}
-
-
-def test_tokens_alone_begin_an_epoch_and_leave_the_log_as_it_is(workspace: BackedUp) -> None:
-    made = workspace.back_up()
-    workspace.add(2)
-    before = content_of(workspace.datadir)
-    done = workspace.restore(made, stores=("auth",))
-    after = content_of(workspace.datadir)
-    assert {name for name in before if before[name] != after[name]} == {"auth"}
-    assert epoch_of(workspace.datadir) == done.plan.epoch
-    assert epochs.read(workspace.datadir)[-1].first_event_id == 8
-    workspace.restore(made)
-    assert epochs.read(workspace.datadir)[-1].first_event_id == 8 + 2**32
-
-
-def test_hub_alone_is_refused_if_the_store_of_the_epoch_is_damaged(workspace: BackedUp) -> None:
-    made = workspace.back_up()
-    workspace.datadir.database("auth").write_bytes(b"no database")
-    with pytest.raises(RestoreRefused, match="auth"):
-        workspace.restore(made, stores=("hub",))
-    workspace.restore(made, stores=("hub", "auth"))
-    assert workspace.rows("SELECT count(*) FROM messages") == [(5,)]

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from appliance.backup import scratch_log
-from appliance.backup.deadline import Deadline, Undecided
-from appliance.backup.scratch_server import ServerFailed
+from appliance.backup.deadline import Deadline
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import DataDir
 
@@ -85,15 +84,3 @@ def test_additional_events_and_other_numbers_are_problems(scratch):
     assert problems(scratch, [*events, event(2**33)])
     assert problems(scratch, events, rows=8) == ["the server has 7 events; the manifest says 8"]
     assert "the manifest says other" in problems(scratch, events, db_id="other")[0]
-
-
-def test_time_limit_ends_it(scratch):
-    with pytest.raises(Undecided):
-        problems(scratch, [], seconds=0.0)
-
-
-def test_server_that_sends_something_else_has_failed(scratch):
-    server = SimpleNamespace(db_id="db", get=lambda target: b"{}")
-    manifest = SimpleNamespace(db_id="db", stores={})
-    with pytest.raises(ServerFailed):
-        scratch_log.problems(server, scratch, manifest, Deadline(SystemClock(), 60.0))

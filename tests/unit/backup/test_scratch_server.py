@@ -2,9 +2,7 @@
 
 import pytest
 
-from appliance.backup import scratch_server
 from appliance.backup.deadline import Deadline, Undecided
-from appliance.backup.errors import BackupLibraryMissing
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
 from appliance.kernel.clock import SystemClock
 from tests.support.workspaces import Filled
@@ -28,27 +26,6 @@ def test_damaged_store_is_the_failure_of_the_copy(tmp_path):
         serve(datadir)
 
 
-def test_copy_without_a_token_fails(tmp_path):
-    datadir = Filled(tmp_path / "w").datadir
-    datadir.token_file.unlink()
-    with pytest.raises(ServerFailed, match="token"):
-        serve(datadir)
-
-
 def test_time_limit_proves_nothing_and_ends_the_server(tmp_path):
     with pytest.raises(Undecided):
         serve(Filled(tmp_path / "w").datadir, seconds=0.0)
-
-
-def test_unwritable_directory_proves_nothing(tmp_path):
-    datadir = Filled(tmp_path / "w").datadir
-    (datadir.dir / "locks").rmdir()
-    (datadir.dir / "locks").write_text("in its place is a file")
-    with pytest.raises(Undecided, match="can't run here"):
-        serve(datadir)
-
-
-def test_missing_server_is_an_error_before_anything_is_done(monkeypatch):
-    monkeypatch.setattr(scratch_server, "_SERVER_MODULES", ("falcon", "no_such_module"))
-    with pytest.raises(BackupLibraryMissing, match="no_such_module"):
-        scratch_server.check_installed()

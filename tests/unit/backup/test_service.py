@@ -1,17 +1,17 @@
-"""Pages of backups, and the refusal of a second one."""
+"""Pages of backups."""
 
 import pytest
 
 from appliance.backup import service
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.catalogue import BackupCatalogue
-from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupRunning
+from appliance.backup.errors import BackupDamaged
 from appliance.backup.service import Backups
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity
 from appliance.backup.wire import BackupsQuery
 from appliance.workspace.datadir import DataDir
-from tests.support.backup_commands import make_backup, verified
+from tests.support.backup_commands import make_backup
 from tests.support.clock import FakeClock
 from tests.support.pages import pages_of
 
@@ -41,15 +41,6 @@ def test_pages_have_every_backup_once_newest_first(directory, monkeypatch):
     assert [row.name for page in pages for row in page.backups] == sorted(names, reverse=True)
 
 
-def test_verification_is_shown_when_it_is_written(directory):
-    name = make_backup(directory, CLOCK.now_ms()).name
-    backups = backups_of(directory)
-    assert backups.list_page(BackupsQuery()).backups[0].verification is None
-    verified(directory, name, "bad", CLOCK.now_ms())
-    shown = backups.list_page(BackupsQuery()).backups[0].verification
-    assert (shown.result, shown.problems) == ("bad", ("it is bad",))
-
-
 def test_damaged_backup_is_listed_with_its_problem(directory):
     name = make_backup(directory, CLOCK.now_ms()).name
     (directory.path(name) / "manifest.json").write_bytes(b"{}")
@@ -59,19 +50,3 @@ def test_damaged_backup_is_listed_with_its_problem(directory):
     assert row.problem
     with pytest.raises(BackupDamaged):
         backups.find(name)
-
-
-@pytest.mark.parametrize("name", ["20200101T000000Z-000000", "..", "manifest.json"])
-def test_name_that_does_not_exist_is_not_found(directory, name):
-    backups = backups_of(directory)
-    with pytest.raises(BackupNotFound):
-        backups.find(name)
-
-
-def test_second_request_and_one_beside_another_process_are_refused(directory):
-    backups = backups_of(directory)
-    with directory.only_writer(), pytest.raises(BackupRunning):
-        backups.start()
-    assert backups.start().accepted == "create"
-    with pytest.raises(BackupRunning):
-        backups.start()

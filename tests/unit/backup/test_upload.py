@@ -7,11 +7,10 @@ import pytest
 
 from appliance.backup import targets
 from appliance.backup.errors import TargetFailed, TargetUnreachable, UploadPartial
-from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
 from appliance.backup.targets import TargetReport, UploadOutcome
-from appliance.backup.transfer import UploadState, read_state, state_file
-from appliance.backup.upload import Upload, only_upload
+from appliance.backup.transfer import UploadState, read_state
+from appliance.backup.upload import Upload
 from appliance.kernel.clock import SystemClock
 from tests.support.backups_for_targets import TargetBackups
 
@@ -82,12 +81,6 @@ def test_copied_backup_is_present_and_whole(local: TargetBackups) -> None:
     assert seen.last_upload == state_of(local, name).finished_at != ""
 
 
-def test_second_upload_sends_nothing(local: TargetBackups) -> None:
-    local.add(FILES)
-    copy(local)
-    assert [(each.result, each.bytes) for each in copy(local)] == [("present", 0)]
-
-
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", range(1, 5))  # three files, the manifest
 def test_upload_that_breaks_at_any_write_does_not_count_and_continues(
@@ -149,50 +142,3 @@ def test_locally_damaged_backup_is_not_copied(local: TargetBackups) -> None:
         targets.raise_failures(outcomes)
     assert caught.value.details["outcomes"][0]["name"] == bad
     assert report(local).backups == (good,)
-
-
-def test_backups_after_a_failed_one_are_reported_as_not_tried(local: TargetBackups) -> None:
-    first, second = local.add(FILES), local.add(FILES, day=1)
-    local.with_targets(TargetSettings(name="unmounted", url="file:///nowhere/at/all"))
-    assert [(each.name, each.result) for each in copy(local)] == [
-        (first, "failed"),
-        (second, "skipped"),
-    ]
-
-
-def test_changed_manifest_at_the_target_is_replaced(local: TargetBackups) -> None:
-    name = local.add(FILES)
-    copy(local)
-    real = local.access().open(local.settings.targets[0])
-    real.write(f"{name}/manifest.json", [b"{}"])
-    assert copy(local)[0].result == "copied"
-    assert real.list(name)[f"{name}/manifest.json"] > 2
-
-
-def test_damaged_state_file_is_written_again_and_nothing_is_sent(local: TargetBackups) -> None:
-    name = local.add(FILES)
-    copy(local)
-    state_file(local.backups.path(name), "offsite").write_bytes(b"\0not json")
-    assert copy(local)[0].result == "present"
-    assert state_of(local, name).status == "complete"
-
-
-def test_files_that_are_not_of_the_backup_are_removed(local: TargetBackups) -> None:
-    name = local.add(FILES)
-    real = local.access().open(local.settings.targets[0])
-    real.write(f"{name}/hub.sqlite3.zst.age.part-00009", [b"rest"])
-    copy(local)
-    names = {*FILES, "manifest.json"}
-    assert real.list(name).keys() == {f"{name}/{file}" for file in names}
-
-
-def test_only_one_process_copies_to_a_target(local: TargetBackups) -> None:
-    local.add(FILES)
-    with only_upload(local.datadir, "offsite"):
-        assert copy(local)[0].code == "BACKUP_RUNNING"
-
-
-def test_upload_stops_when_its_time_is_over(local: TargetBackups) -> None:
-    local.add(FILES)
-    local.with_targets(*local.settings.targets, seconds_max=1e-9)
-    assert "the next upload continues" in copy(local)[0].problem
