@@ -286,22 +286,3 @@ def test_signal_to_a_plugin_does_not_stop_the_appliance(tmp_path):
         caught_up(hub)
         assert third in enriched(hub)
         assert message in enriched(hub)
-
-
-def test_settings_of_the_typescript_hub_are_reported_once(tmp_path):
-    (tmp_path / "agentlip.config.ts").write_text("throw new Error('never run')\n")
-    with serve(tmp_path) as hub:
-        assert hub.http.get("/-/ready").status == 200
-        assert hub.log_text.count("this settings file is ignored") == 1
-        assert str(tmp_path / "agentlip.toml") in hub.log_text
-
-
-def test_appliance_is_ready_where_plugins_cannot_run(tmp_path):
-    """Here because no process could be started in that time."""
-    constants = {"appliance.hub.plugins.worker.LOAD_SECONDS": 0.000001}
-    with serve(tmp_path, constants=constants) as hub:
-        _, topic = hub.channel_with_topic("a")
-        hub.send(topic, "see https://example.com/x")
-        until(lambda: plugin(hub, "urls")["state"] == "paused", 30, "a pause")
-        assert hub.http.get("/-/ready").status == 200
-        hub.send(topic, "goes on")

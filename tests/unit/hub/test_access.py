@@ -138,15 +138,6 @@ def test_an_attachment_names_no_message_of_another_channel(env, channels):
     assert env.everything() == before
 
 
-def test_an_attachment_names_a_message_that_moved_within_its_channel(env, channels):
-    ours, _ = channels
-    made = env.hub.create_topic(wire.CreateTopic(ours.channel, "elsewhere"), env.alice)
-    elsewhere = msgspec.json.decode(made.body)["topic"]["id"]
-    env.hub.patch_message(ours.message, wire.MoveMessage(elsewhere, "one"), env.alice)
-    command = wire.AddAttachment("note", {"a": 1}, source_message_id=ours.message)
-    assert env.hub.add_attachment(ours.topic, command, limited(ours)).status == 201
-
-
 def test_page_cannot_continue_from_another_channel(env, channels):
     ours, theirs = channels
     attached = env.hub.add_attachment(theirs.topic, wire.AddAttachment("note", {"a": 1}), env.alice)

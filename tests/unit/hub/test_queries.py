@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.hub import listings, queries, wire
+from appliance.hub import queries, wire
 from appliance.hub.subscription import Filter
 
 CHANNELS = ["ch_a", "ch_b", "ch_c"]
@@ -169,28 +169,6 @@ def test_the_events_api_searches_by_index(bare_log, query, only):
     assert all(step.startswith("SEARCH events USING") for step in touching), seen
 
 
-@pytest.mark.parametrize(
-    "query",
-    [wire.AttachmentsQuery(), wire.AttachmentsQuery(kind="url", before_id="att_x")],
-)
-def test_attachments_are_paged_by_index(bare_log, query):
-    seen = []
-
-    class Watching:
-        def row(self, sql, parameters=()):
-            seen.append(plan(bare_log.connection, sql, parameters))
-            return ("2026", "att_x")
-
-        def page(self, sql, parameters, **_):
-            seen.append(plan(bare_log.connection, sql, parameters))
-            return [], False
-
-    listings.attachments(Watching(), "topic_1", query)
-    assert seen
-    for steps in seen:
-        assert steps[0].startswith("SEARCH"), steps
-
-
 @pytest.mark.parametrize("order", ["id", "rowid"])
 @pytest.mark.parametrize("scope", ["channel_id", "topic_id"])
 @pytest.mark.parametrize("direction", ["before_id", "after_id"])
@@ -300,21 +278,3 @@ def test_pages_never_skip_or_repeat_during_writes(new_bare_log, order, data, num
             messages.add(*coming.pop(0))
     assert ids == messages.of(scope), "newer pages: all there is in the end, once, in order"
     log.connection.close()
-
-
-@pytest.mark.parametrize("order", ["id", "rowid"])
-@pytest.mark.parametrize("field", ["before_id", "after_id"])
-def test_unknown_cursor_is_refused(bare_log, order, field):
-    messages = Messages(bare_log, order)
-    with pytest.raises(wire.UnknownCursor) as refused:
-        messages.page("topic_1", 5, **{field: "nobody"})
-    assert refused.value.details == {"field": field, "id": "nobody"}
-
-
-@pytest.mark.parametrize(
-    ("query", "error"),
-    [({"topic_id": "nobody"}, wire.NoSuchTopic), ({"channel_id": "nobody"}, wire.NoSuchChannel)],
-)
-def test_page_of_a_missing_topic_or_channel_is_404(bare_log, query, error):
-    with pytest.raises(error):
-        queries.page_messages(bare_log.reader, wire.MessagesQuery(**query), "id")

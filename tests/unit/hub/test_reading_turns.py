@@ -1,6 +1,5 @@
-"""How many pieces are read at once, and what callers without a token may read in a second."""
+"""What callers without a token may read in a second."""
 
-import gevent
 import pytest
 
 from appliance.hub.reading_turns import ANONYMOUS_BYTES_BURST, ANONYMOUS_BYTES_PER_SECOND, Turns
@@ -9,27 +8,6 @@ from tests.support.clock import FakeClock
 
 KNOWN = [Principal(name, name, frozenset()) for name in ("one", "two")]
 PIECE = 1024 * 1024
-
-
-def highest(who, count=20):
-    """The highest number of pieces that were read at once by `count` greenlets of each caller."""
-    turns, reading, at_once = Turns(FakeClock(), PIECE), 0, 0
-
-    def read(principal):
-        nonlocal reading, at_once
-        with turns.turn(principal):
-            reading += 1
-            at_once = max(at_once, reading)
-            gevent.sleep(0)
-            reading -= 1
-
-    gevent.joinall([gevent.spawn(read, each) for _ in range(count) for each in who], timeout=10)
-    return at_once
-
-
-@pytest.mark.parametrize(("who", "pieces"), [([ANONYMOUS], 1), (KNOWN[:1], 1), (KNOWN, 2)])
-def test_each_caller_reads_one_piece_at_a_time_and_all_without_a_token_are_one(who, pieces):
-    assert highest(who) == pieces
 
 
 def test_bytes_of_callers_without_a_token_are_limited_and_those_of_others_are_not():

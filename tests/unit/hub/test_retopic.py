@@ -242,14 +242,6 @@ def test_9_second_of_two_concurrent_moves_conflicts(fixture, gate):
     assert len(fixture.moves()) == 5, "nothing moved twice"
 
 
-def test_9_two_moves_to_the_same_topic_both_succeed(fixture, gate):
-    with gate:
-        moves = [gevent.spawn(fixture.move, fixture.ids[0], fixture.b, "all") for _ in range(2)]
-        both_wait(fixture)
-    gevent.joinall(moves, raise_error=True)
-    assert sorted(each.value.affected_count for each in moves) == [0, 5]
-
-
 def test_10_an_edit_that_expects_the_version_before_a_move_conflicts(fixture):
     fixture.move(fixture.ids[0], fixture.b)
     with pytest.raises(wire.VersionConflict):

@@ -98,12 +98,3 @@ def test_content_is_limited_in_bytes(character):
     with pytest.raises(PayloadTooLarge) as refused:
         text.check_message("ann", longest + character)
     assert refused.value.details["limit"] == wire.CONTENT_BYTES_MAX
-
-
-@pytest.mark.parametrize(
-    ("sender", "content", "field"), [("a\0", "x", "sender"), ("ann", "x\0", "content_raw")]
-)
-def test_nul_in_a_message_is_refused_with_its_field(sender, content, field):
-    with pytest.raises(Invalid) as refused:
-        text.check_message(sender, content)
-    assert refused.value.details == {"field": field}

@@ -94,24 +94,6 @@ def test_error_after_the_row_rolls_it_back(env, ids, verb, table, resolution):
     assert not failing(verbs(env, ids)[verb], "key-1"), "the key was not used up"
 
 
-def test_failed_item_of_a_batch_is_rolled_back_alone(env, ids):
-    trigger(
-        env,
-        "BEFORE INSERT ON events WHEN new.data_json LIKE '%poison%'"
-        " BEGIN SELECT RAISE(ABORT, 'fault'); END",
-    )
-    contents = ["a", "poison", "b"]
-    writing = [
-        gevent.spawn(env.hub.create_message, wire.CreateMessage(ids[1], "s", content), env.alice)
-        for content in contents
-    ]
-    gevent.joinall(writing)
-    assert [write.successful() for write in writing] == [True, False, True]
-    stored = [row[0] for row in env.rows("SELECT content_raw FROM messages ORDER BY id")]
-    assert stored == ["hello", "a", "b"]
-    assert_log_explains_state(env)
-
-
 def trigger(env, action):
     with closing(sqlite3.connect(env.path)) as connection, connection:
         connection.execute(f"CREATE TRIGGER fault {action}")
@@ -306,16 +288,6 @@ def test_taken_name_is_refused_with_the_id_of_its_owner(env, ids):
         env.hub.create_topic(wire.CreateTopic(ids[0], "first"), env.alice)
     assert taken.value.details == {"topic_id": ids[1]}
     assert env.everything() == before
-
-
-def test_one_of_many_creations_of_a_name_succeeds(env, ids):
-    making = [
-        gevent.spawn(env.hub.create_topic, wire.CreateTopic(ids[0], "same"), env.alice)
-        for _ in range(20)
-    ]
-    gevent.joinall(making)
-    assert sum(write.successful() for write in making) == 1
-    assert len(env.rows("SELECT 1 FROM events WHERE name = 'topic.created'")) == 3
 
 
 def test_rename_event_has_both_titles(env, ids):

@@ -6,12 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.hub import events
-from appliance.hub.plugins import loops, output, queries, source
+from appliance.hub.plugins import loops, output, queries
 from appliance.hub.plugins.builtin import urls
-from appliance.hub.plugins.loops import IDLE_SECONDS
-from tests.support.until import gevent_until
-
-SECONDS_MAX = 30.0
 
 
 def raw(value):
@@ -109,21 +105,3 @@ def test_a_slash_that_another_program_escaped_is_seen(plugin_env):
 def _of_another_program(tx, channel_id):
     data = rb'{"message":{"content_raw":"https:\/\/example.com"}}'
     events.append(tx, "message.created", ("message", "m"), data, channel_id=channel_id)
-
-
-@pytest.mark.parametrize("text", ["http:/x", "https:example.com", "www.example.com", "mailto:a@b"])
-def test_without_the_needed_text_it_finds_nothing(text):
-    assert source.NEEDED["urls"] not in text
-    assert urls.extract({"content_raw": text}, {}) == []
-
-
-def test_an_idle_runner_sleeps_and_a_message_wakes_it(plugin_env):
-    plugin_env.use(urls=True)
-    runner = plugin_env.runner("urls")
-    runner.start()
-    gevent_until(lambda: runner.interval_seconds == IDLE_SECONDS)
-    plugin_env.post("https://example.com/woken")
-    gevent_until(lambda: attached(plugin_env))
-    gevent_until(lambda: runner.interval_seconds == IDLE_SECONDS)
-    runner.stop()
-    assert plugin_env.hub.feed._subscriptions == set()

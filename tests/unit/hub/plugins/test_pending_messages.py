@@ -39,13 +39,6 @@ def test_cursor_never_passes_unprocessed_messages(steps):
     assert set(pending.due(now + 5000, 99)) == set(waiting)  # nothing is put off forever
 
 
-def test_old_edits_are_not_put_off():
-    pending = PendingMessages(0, 10, 1000, 5000)
-    pending.note(1, EDITED, "old", 1_000, 90_000)
-    pending.note(2, EDITED, "new", 89_900, 90_000)
-    assert pending.due(90_000, 9) == ["old"]
-
-
 def test_clock_set_back_defers_nothing():
     pending = PendingMessages(0, 10, 1000, 5000)
     pending.note(1, EDITED, "a", 900_000, 900_000)
@@ -53,11 +46,3 @@ def test_clock_set_back_defers_nothing():
     pending.note(2, EDITED, "b", 900_000, 900_000)
     pending.note(3, EDITED, "b", 900_000, 100_000)
     assert pending.due(106_000, 9) == ["a", "b"]
-
-
-def test_pending_messages_are_limited():
-    pending = PendingMessages(0, 2, 0, 0)
-    for number in (1, 2):
-        assert pending.has_capacity
-        pending.note(number, CREATED, f"m{number}", 0, 0)
-    assert not pending.has_capacity

@@ -274,19 +274,6 @@ def test_an_old_landlock_without_the_filter_is_not_trusted(run, data, monkeypatc
         assert not by.isolation.seccomp
 
 
-@needs_landlock
-def test_new_landlock_suffices_without_the_filter(run, data, monkeypatch):
-    bare(monkeypatch, LANDLOCK, filtered=False)
-    before = contents(data)
-    meta = {"modes", "times", "owner", "attribute"}  # which only the filter keeps it from
-    results, by = run({name: code for name, code in WRITES.items() if name not in meta})
-    if LANDLOCK >= 3:
-        assert {name for name, came in results.items() if came == "done"} == set()
-        assert contents(data) == before
-        assert by.isolation.write == "denied"
-    assert by.isolation.network == "open"  # not claimed of Landlock alone
-
-
 def test_module_is_not_sent_without_required_isolation(data, tmp_path, monkeypatch):
     bare(monkeypatch, 0)
     mark = tmp_path / "it-ran"

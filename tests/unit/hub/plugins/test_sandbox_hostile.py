@@ -15,10 +15,9 @@ from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
 from appliance.hub.plugins.worker import PluginFailure, PluginWorker
 from tests.support.until import gevent_until
-from tests.unit.hub.plugins.test_sandbox import LANDLOCK, bare, needs_filter, needs_landlock
+from tests.unit.hub.plugins.test_sandbox import needs_filter, needs_landlock
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="calls of Linux")
-SECONDS_MAX = 20.0
 
 # Calls with their arguments; none may succeed.
 CALLS = {
@@ -321,15 +320,6 @@ def test_unconfirmed_isolation_is_not_claimed():
             assert gone == wire.Isolation()
         finally:
             process.kill()
-
-
-@needs_landlock
-def test_without_libseccomp_the_gaps_are_named(run, data, monkeypatch):
-    bare(monkeypatch, LANDLOCK, filtered=False)
-    _, by = run({})
-    gaps = wire.gaps(by.isolation, network=False, subprocesses=False)
-    assert not by.isolation.seccomp
-    assert {"network", "namespaces", "shared_memory"} <= set(gaps)
 
 
 @pytest.mark.root

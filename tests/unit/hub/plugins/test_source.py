@@ -33,11 +33,6 @@ def test_a_module_below_the_workspace_is_read(workspace):
     assert text_of(workspace, "link.py") == text_of(workspace, "folder/good.py") == "# good"
 
 
-def test_workspace_may_be_a_link(workspace, tmp_path):
-    (tmp_path / "door").symlink_to(workspace)
-    assert text_of(tmp_path / "door", "plugins/good.py") == "# good"
-
-
 @pytest.mark.parametrize(
     ("name", "target"),
     [

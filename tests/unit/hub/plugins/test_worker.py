@@ -120,22 +120,6 @@ def test_unrequested_response_is_refused(worker):
     assert not process.running
 
 
-def test_second_response_is_refused(worker):
-    """Not too much output: it wrote its own line before the requested one."""
-    text = (
-        "import os, stat\ndef enrich(message, config):\n"
-        "    line = next(n for n in range(3, 64) if stat.S_ISSOCK(os.fstat(n).st_mode))\n"
-        "    os.write(line, b'{}\\n{}\\n')\n"
-        "    return []\n"
-    )
-    process = worker(text)
-    assert bytes(process.ask(b"{}")) == b"[]"
-    failure = failing(process)
-    assert failure.outcome == "invalid"
-    assert "without a request" in failure.message
-    assert not process.running
-
-
 def test_module_that_hangs_while_loading_times_out(worker, monkeypatch):
     monkeypatch.setattr(workers, "LOAD_SECONDS", 0.5)
     process = worker("while True: pass")

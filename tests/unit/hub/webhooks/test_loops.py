@@ -9,7 +9,7 @@ from standardwebhooks import Webhook
 
 from appliance.hub import wire as hub_wire
 from appliance.hub.webhooks import resources, writes
-from appliance.hub.webhooks.loops import FEED_SECONDS, WebhookFeeder
+from appliance.hub.webhooks.loops import WebhookFeeder
 from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
@@ -129,36 +129,6 @@ def test_an_event_arrives_signed_and_once(fixture):
     assert fixture.webhook(webhook_id).cursor == number
 
 
-def test_feeder_rests_until_an_event_or_a_change_of_a_webhook_wakes_it(fixture):
-    work = fixture.webhooks.work
-    webhook_id, _ = fixture.made()
-    fixture.run_round()
-    assert fixture.feeder.interval_seconds == fixture.feeder.idle_seconds
-    for wake in (fixture.post, lambda: fixture.patch(webhook_id, description="other")):
-        work.clear()
-        wake()
-        assert work.wait(0)
-
-
-def test_feeder_retries_soon_while_events_wait(fixture, monkeypatch):
-    monkeypatch.setattr("appliance.hub.webhooks.loops.WAITING_MAX", 1)
-    fixture.receiver.answer = lambda _got: (500, {})
-    fixture.made()
-    for number in range(3):
-        fixture.post(f"m{number}")
-    fixture.feed()
-    fixture.feed()
-    assert fixture.feeder.interval_seconds == FEED_SECONDS
-
-
-def test_unwanted_events_are_skipped(fixture):
-    webhook_id, _ = fixture.made(events={"names": ["channel.created"]}, cursor=0)
-    head = fixture.post()
-    fixture.run_round()
-    assert fixture.numbers() == [1]
-    assert fixture.webhook(webhook_id).cursor == head
-
-
 def test_retry_after_a_500_keeps_the_id_and_signs_again(fixture):
     _, secret = fixture.made()
     fixture.post()
@@ -225,26 +195,6 @@ def test_a_dead_receiver_does_not_fill_the_outbox(fixture, monkeypatch):
     for _ in range(8):
         fixture.run_round(60)
     assert sorted(fixture.numbers()) == numbers
-
-
-def test_both_secrets_sign_waiting_deliveries_during_a_rotation(fixture):
-    webhook_id, old = fixture.made()
-    fixture.post()
-    fixture.feed()  # it waits in the outbox already
-    new = fixture.patch(webhook_id, new_secret=True)["secret"]
-    fixture.run_round()
-    (got,) = fixture.receiver.got
-    assert verify(old, got) == verify(new, got)
-    assert got.headers["webhook-signature"].count("v1,") == 2
-
-
-def test_new_url_applies_to_waiting_deliveries(fixture):
-    webhook_id, _ = fixture.made(url="http://127.0.0.1:9/")
-    number = fixture.post()
-    fixture.run_round()
-    fixture.patch(webhook_id, url=fixture.receiver.url)
-    fixture.run_round(60)
-    assert fixture.numbers() == [number]
 
 
 def test_a_receiver_that_is_gone_is_not_called_again(fixture):
