@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ops import advisories
-from ops.advisories import is_affected, main, pinned
+from ops.advisories import is_affected, main
 
 EVENTS = [{"introduced": "1.0"}, {"fixed": "1.5"}, {"introduced": "2.0"}, {"last_affected": "2.2"}]
 
@@ -26,24 +26,6 @@ def record(name="Some.Package", ecosystem="PyPI", versions=(), events=EVENTS, **
 )  # fmt: skip
 def test_ranges_are_compared_as_versions(version, expected):
     assert is_affected(record(), "some-package", version) is expected
-
-
-def test_other_packages_and_ecosystems_are_not_meant():
-    assert not is_affected(record(), "other", "1.0")
-    assert not is_affected(record(ecosystem="npm"), "some-package", "1.0")
-    assert is_affected(record(events=[], versions=["7"]), "some-package", "7")
-
-
-def test_a_version_that_cannot_be_compared_is_left_to_a_person():
-    assert is_affected(record(events=[{"introduced": "what"}]), "some-package", "1.0")
-
-
-def test_names_and_versions_are_those_of_the_lock_files(tmp_path):
-    text = (
-        "Some_Package[extra]==1.0 \\\n    --hash=sha256:aa\n# c==1\nb==2 ; python_version > '3'\n"
-    )
-    (tmp_path / "a.txt").write_text(text)
-    assert pinned(tmp_path) == {("some-package", "1.0"), ("b", "2")}
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Commands named in our texts exist: every hint, every line of help, every printed step."""
 
 import ast
-import os
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -21,7 +20,6 @@ PROGRAMS: dict[str, Any] = {
 }
 # A command with what follows on the same line: words, options, and what they are given.
 COMMAND = re.compile(r"(?<![\w./-])(agentlipd?)((?: +[^\s'\"`|;()]+)*)")
-SCRIPT = re.compile(r"(?<![\w./-])(?:\./)?(ops/[a-z][\w./-]*\w)")
 WORD = re.compile(r"[a-z][a-z-]*")
 OPTION = re.compile(r"--[a-z][a-z-]+")
 PRODUCT = ("appliance", "doctor", "ops", "spark")
@@ -114,17 +112,6 @@ def test_commands_that_are_named_exist():
     assert results > 200
 
 
-def test_scripts_that_are_named_exist():
-    wrong = []
-    for position, text in texts():
-        for script in SCRIPT.findall(text):
-            file = ROOT / script
-            if not file.exists() and not list(ROOT.glob(script + "*")):
-                wrong.append(f"{position}: {script}")
-    assert wrong == []
-    assert os.access(ROOT / "ops/up", os.X_OK)
-
-
 def test_documented_commands_exist():
     wrong = []
     for file in sorted(tracked("*.md")):
@@ -136,27 +123,6 @@ def test_documented_commands_exist():
             if trouble:
                 wrong.append(f"{file.relative_to(ROOT)}: {trouble}: {line}")
     assert wrong == []
-
-
-@pytest.mark.parametrize(
-    ("text", "trouble"),
-    [
-        ("agentlip doctor says why", None),
-        ("agentlip doctor --all", None),
-        ("agentlip doctor --al", "agentlip doctor has no option --al"),
-        ("agentlip outbox says more", "agentlip outbox has no command says"),
-        ("agentlip outbox lst", "agentlip outbox has no command lst"),
-        ("agentlip channel create NAME", None),
-        ("agentlip export segments says why", None),
-        ("agentlipd up --workspace DIR", None),
-        ("agentlipd nothing.", "agentlipd has no command nothing"),
-        ("agentlip is a program", None),
-        ("agentlip courier purge work --yes, then look", None),
-    ],
-)
-def test_unknown_command_in_a_text_is_found(text, trouble):
-    (results,) = COMMAND.findall(text)
-    assert problem(*results) == trouble
 
 
 # -- ways of sending, headings ---------------------------------------------------------------

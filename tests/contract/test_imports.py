@@ -1,13 +1,10 @@
-"""Permitted imports: the layers, the libraries' rooms, and that the contracts do bite."""
+"""Permitted imports: the layers, the libraries' rooms, and modules that do no I/O."""
 
 import ast
 import fnmatch
-import os
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import grimp
 import pytest
@@ -71,25 +68,6 @@ IMPORTERS = {
     ],
 }
 
-# Offences against the layers, and against the contracts in pyproject.toml.
-MISPLACED = [
-    ("appliance/kernel/ids.py", "import appliance.web.guard"),
-    ("appliance/web/guard.py", "import appliance.hub.wire"),
-    ("appliance/hub/service.py", "import appliance.app"),
-    ("appliance/misc.py", ""),
-    ("appliance/hub/service.py", "import doctor.run"),
-    ("appliance/outbox/service.py", "import appliance.inbox.service"),
-    ("appliance/hub/wire.py", "import appliance.hub.service"),
-    ("appliance/hub/queries.py", "import appliance.hub.service"),
-    ("appliance/export/wire.py", "import appliance.export.service"),
-]
-OFFENCES = [
-    ("appliance/kernel/errors.py", "import appliance.kernel.config", "cycles"),
-    ("appliance/hub/wire.py", "import falcon", "light"),
-    ("appliance/outbox/queries.py", "import appliance.outbox.model", "writers"),
-    ("appliance/sdk/discovery.py", "import appliance.kernel.store", "wire-only"),
-]
-
 
 @pytest.fixture(scope="module")
 def graph():
@@ -121,19 +99,6 @@ def test_two_packages_need_each_module_of_the_kernel(graph):
     assert {module: users for module, users in needed.items() if len(users) < 2} == {}
 
 
-def test_package_init_exports_nothing():
-    loud = {}
-    for file in tracked("appliance/*__init__.py", "doctor/*__init__.py"):
-        body = parsed(file).body
-        allowed = 2 if file.parent.name == "appliance" else 1  # its docstring, and __version__
-        if len(body) > allowed:
-            loud[str(file.relative_to(ROOT))] = len(body)
-    # The doctor's table of checks is found by their names; `agentlip.sdk` is what users import.
-    loud.pop("doctor/checks/__init__.py", None)
-    loud.pop("appliance/sdk/__init__.py", None)
-    assert loud == {}
-
-
 def test_light_modules_load_without_the_servers_libraries():
     """`pip install agentlip` alone gives the command line and the SDK."""
     script = """
@@ -151,56 +116,8 @@ for name in names:
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory):
-    """The tree's Python and its contracts, to plant offences in."""
-    target = tmp_path_factory.mktemp("copy")
-    for name in ["appliance", "doctor"]:
-        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", target)
-    return target
-
-
-def check(tree: Path, contract: str) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).parent / "lint-imports"
-    return subprocess.run(
-        [program, "--no-cache", "--contract", contract],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-
-
 def test_imports_go_down_by_the_role_of_each_file(graph):
     assert list(layers.offences(graph)) == []
-
-
-@pytest.mark.parametrize(("file", "line"), MISPLACED)
-def test_a_misplaced_import_is_found(file, line):
-    graph = grimp.build_graph("appliance", "doctor", cache_dir=None)
-    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    if module not in graph.modules:
-        graph.add_module(module)
-    else:
-        graph.add_import(importer=module, imported=line.removeprefix("import "))
-    assert [results for results in layers.offences(graph) if results.startswith(f"{module} ")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("file", "line", "contract"), OFFENCES)
-def test_planted_offence_is_reported(copy, file, line, contract):
-    path = copy / file
-    before = path.read_text(encoding="utf-8") if path.exists() else None
-    assert check(copy, contract).returncode == 0
-    path.write_text(f"{before or ''}\n{line}\n", encoding="utf-8")
-    try:
-        result = check(copy, contract)
-    finally:
-        path.unlink() if before is None else path.write_text(before, encoding="utf-8")
-    assert result.returncode == 1, result.stdout
-    assert "BROKEN" in result.stdout
 
 
 IMPURE = {

@@ -11,16 +11,14 @@ import msgspec
 import pytest
 
 from appliance.process import systemd
-from appliance.roles import NEEDS, RolesSettings
 from appliance.settings import Settings
-from tests.contract.test_walls import ROOT, tracked
+from tests.contract.test_walls import ROOT
 from tests.support.nix import Flake
 
 pytestmark = pytest.mark.nix
 
 SYSTEMS = ["x86_64-linux", "aarch64-linux"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-NIX_FILES = [str(file.relative_to(ROOT)) for file in tracked("*.nix")]
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +41,6 @@ def names(requirements: list[str]) -> set[str]:
 
 
 # -- the flake ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NIX_FILES)
-def test_file_parses(flake, name):
-    done = flake.run("nix-instantiate", "--parse", str(ROOT / name))
-    assert done.returncode == 0, done.stderr
 
 
 def test_lock_is_complete_and_pins_one_input(flake):
@@ -107,16 +99,6 @@ def test_dependencies_are_those_of_the_project(packages):
     assert {key: {normal(name) for name in each} for key, each in dependencies.items()} == wanted
 
 
-def test_source_of_the_package_has_the_licence():
-    sources = (ROOT / "nix/package.nix").read_text(encoding="utf-8")
-    assert "../LICENSE\n" in sources
-
-
-def test_spark_image_has_the_packages_of_the_group(packages):
-    wanted = names(PROJECT["dependency-groups"]["spark"])
-    assert wanted <= {normal(name) for name in packages[SYSTEMS[0]]["spark"]}
-
-
 def pinned() -> dict[tuple[str, str], set[str]]:
     """Hashes of the lock files, by name and version."""
     pins: dict[tuple[str, str], set[str]] = {}
@@ -139,18 +121,6 @@ def test_versions_and_hashes_are_those_of_the_lock_files(packages, system):
         assert known, f"{package['pname']} {package['version']} is in no lock file"
         digest = package["source"]["hash"].removeprefix("sha256-")
         assert base64.b64decode(digest).hex() in known, package["pname"]
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_wheels_with_machine_code_are_those_of_the_system(packages, system):
-    platforms = {
-        name: package["source"].get("platform", "any")
-        for name, package in packages[system]["locked"].items()
-    }
-    native = {name: platform for name, platform in platforms.items() if platform != "any"}
-    assert set(native) == {"adbc-driver-manager", "adbc-driver-sqlite", "pyrage"}
-    for platform in native.values():
-        assert all(tag.endswith(system.removesuffix("-linux")) for tag in platform.split("."))
 
 
 def dockerfile(name: str) -> list[tuple[str, str]]:
@@ -200,17 +170,6 @@ def test_image_runs_as_its_dockerfile_says(packages, image, name):
     uid = parsed["USER"].partition(":")[0]
     assert f"-o {uid} -g {uid}" in made["fakeRootCommands"]
     assert "tini" in made["contents"]
-
-
-def test_health_check_is_that_of_the_dockerfile(packages):
-    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    options, command = re.search(r"HEALTHCHECK ([^\\]*)\\\n\s+CMD (.*)", text).groups()
-    seconds = {name: int(value) for name, value in re.findall(r"--([\w-]+)=(\d+)", options)}
-    health = packages[SYSTEMS[0]]["image"]["config"]["Healthcheck"]
-    assert health["Test"] == ["CMD", *json.loads(command)]
-    assert health["Retries"] == seconds["retries"]
-    for key, option in [("Interval", "interval"), ("Timeout", "timeout")]:
-        assert health[key] == seconds[option] * 10**9
 
 
 # -- the NixOS module --------------------------------------------------------------------
@@ -283,13 +242,6 @@ def test_service_elsewhere_is_the_unit_for_that_place(flake, workspace):
     assert f" {workspace}/agentlip.toml" in machine["service"]["preStart"]
 
 
-def test_nothing_is_defined_while_it_is_off(flake):
-    machine = flake.machine(dataDir="relative")
-    assert machine["service"] is None
-    assert machine["refusals"] == []
-    assert machine["users"] == {}
-
-
 def test_settings_are_valid_and_follow_the_options(flake):
     machine = flake.machine(
         enable=True,
@@ -317,30 +269,6 @@ def test_settings_are_valid_and_follow_the_options(flake):
     assert machine["refusals"] == []
 
 
-def test_secrets_come_from_files(flake):
-    service = flake.machine(
-        enable=True,
-        environmentFile="/run/secrets/env",
-        credentials={"smtp": "/run/secrets/smtp"},
-    )["service"]
-    assert service["serviceConfig"]["EnvironmentFile"] == "/run/secrets/env"
-    assert service["serviceConfig"]["LoadCredential"] == ["smtp:/run/secrets/smtp"]
-
-
-def test_roles_and_their_needs_are_those_of_the_appliance(flake):
-    fields = set(RolesSettings.__struct_fields__)
-    machine = flake.machine(enable=True, roles=sorted(NEEDS))
-    assert set(machine["settings"]["roles"]) == fields
-    needed = {
-        role: missing for role, needs in NEEDS.items() if (missing := [*set(needs) - set(NEEDS)])
-    }
-    messages = "\n".join(machine["refusals"])
-    assert len(machine["refusals"]) == len(needed)
-    for role in needed:
-        needs = " and ".join(NEEDS[role])
-        assert f'services.agentlip.roles has "{role}", which needs {needs}.' in messages
-
-
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
@@ -356,20 +284,3 @@ def test_wrong_choice_is_refused_with_a_remedy(flake, options, refusal):
     refusals = flake.machine(enable=True, **options)["refusals"]
     assert len(refusals) == 1
     assert refusal in refusals[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "refusal"),
-    [
-        ({"roles": ["hub", "telnet"]}, "services.agentlip.roles' is not of type `list of (one of"),
-        ({"port": 70000}, "services.agentlip.port' is not of type `16 bit unsigned integer"),
-        ({"prot": 7464}, "The option `services.agentlip.prot' does not exist"),
-        ({"settings": {"http": {"port": 1}}}, "settings.http.port' has conflicting definition"),
-        ({"backup": {"everySeconds": 0}}, "backup.everySeconds' is not of type `positive integer"),
-        ({"credentials": {"smtp": 1}}, "credentials' is not of type `attribute set of (string)'"),
-    ],
-)
-def test_value_of_a_wrong_type_is_refused(flake, options, refusal):
-    done = flake.evaluate_machine({"enable": True} | options)
-    assert done.returncode != 0
-    assert refusal in done.stderr

@@ -104,13 +104,3 @@ def test_generator_of_podman_makes_the_services() -> None:
     ).decode()
     assert all(f"---{name}.service---" in made for name in FILES)
     assert " --user 10001:10001 " in made
-
-
-@pytest.mark.parametrize("key", ["Interval", "Timeout", "StartPeriod", "Retries"])
-def test_health_check_is_that_of_the_image(key: str) -> None:
-    dockerfile = (ROOT / "Dockerfile").read_text("utf-8")
-    container = sections()["Container"]
-    words = container["HealthCmd"][0].split()
-    assert 'CMD ["' + '", "'.join(words) + '"]' in dockerfile
-    flag = {"StartPeriod": "start-period"}.get(key, key.lower())
-    assert f"--{flag}={container[f'Health{key}'][0]}" in dockerfile

@@ -38,11 +38,6 @@ def test_every_page_is_in_the_navigation_once():
     assert set(listed) == written - listed_elsewhere
 
 
-def test_every_folder_of_pages_has_one_kind():
-    kinds = {file.relative_to(DOCS).parts[0] for file in tracked("docs/*/*.md")}
-    assert kinds == {"tutorial", "how-to", "reference", "explanation", "decisions"}
-
-
 def test_theme_loads_no_font_and_no_diagram_script_from_elsewhere():
     assert SITE["theme"]["font"] is False
     assert not any("```mermaid" in file.read_text("utf-8") for file in tracked("docs/*.md"))

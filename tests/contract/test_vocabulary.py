@@ -1,4 +1,4 @@
-"""One word for one thing: identifiers use the field's terms, and a class name is used once.
+"""One word for one thing: identifiers use the field's terms.
 
 The glossary (`docs/reference/glossary.md`) has the words to use. Names that clients see (JSON
 fields, paths, settings of a specification) are not our identifiers and are exempt by name.
@@ -6,14 +6,13 @@ fields, paths, settings of a specification) are not our identifiers and are exem
 
 import ast
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ops.size import GENERATED
-from tests.contract.test_walls import ROOT, parsed, tracked
+from tests.contract.test_walls import ROOT, tracked
 
 WORDS = {
     "house": "name what the fixture is: BrokerFixture, store",
@@ -58,10 +57,6 @@ EXEMPT = {
     "appliance/hooks/wire.py": {"said_bytes"},  # a field of a frozen response
     "appliance/hooks/writes.py": {"said_bytes"},
 }
-SAME_RECORD = ("model.py", "rows.py", "wire.py", "models.py", "tools.py")
-"""A record as a table, row, JSON, object of the SDK and MCP tool may have one name."""
-SDK = "appliance/sdk/"
-"""The client's view of a thing may have the name of the server's: Consumer, Health, StorageFull."""
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -110,24 +105,3 @@ def test_no_identifier_has_a_retired_word(folder):
 def test_no_module_has_a_retired_name():
     stems = {str(file.relative_to(ROOT)): file.stem for file in tracked("*.py")}
     assert {path for path, stem in stems.items() if set(words_of(stem)) & set(WORDS)} == set()
-
-
-def classes() -> dict[str, list[str]]:
-    """Where the product defines a class of each name. Classes inside classes don't count."""
-    defined_in = defaultdict(list)
-    for file in tracked("appliance/*.py", "doctor/*.py", "ops/*.py"):
-        for node in parsed(file).body:
-            if isinstance(node, ast.ClassDef):
-                defined_in[node.name].append(str(file.relative_to(ROOT)))
-    return defined_in
-
-
-def test_a_class_name_is_used_once():
-    repeated = {}
-    for name, files in classes().items():
-        files = [file for file in files if not file.startswith(SDK)]
-        others = [file for file in files if Path(file).name not in SAME_RECORD]
-        of_records = [file for file in files if Path(file).name in SAME_RECORD]
-        if len(others) > 1 or (others and of_records):
-            repeated[name] = files
-    assert repeated == {}
