@@ -103,14 +103,6 @@ def test_forged_links_are_refused(hub, mails):
     assert show(hub, ask_id)["state"] == show(hub, other)["state"] == "waiting"
 
 
-def test_link_after_the_deadline_says_so(hub, mails):
-    ask_id = ask(hub, deadline_seconds=2)
-    to = both_links(mails, ask_id)
-    until(lambda: show(hub, ask_id)["state"] == "expired", 20, "the deadline")
-    assert b"expired" in press(hub, to["ada@example.org"], "yes").raw
-    assert show(hub, ask_id)["answer"] is None
-
-
 def test_recipients_are_those_of_the_settings(hub, mails):
     only = ask(hub, mail_to=["bob@example.org"])
     until(lambda: links(mails, only), 20, "a mail")

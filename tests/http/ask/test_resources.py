@@ -45,22 +45,6 @@ def test_two_answers_at_once_have_one_winner(hub):
     assert replies(hub, asked["id"]) == [(winner,)]
 
 
-def test_answering_needs_its_own_scope(hub):
-    agent = token_of(hub, "agent", "hub:read", "hub:post")
-    asked = agent.post(PATH, QUESTION).body["ask"]
-    refused = agent.post(f"{PATH}/{asked['id']}/answer", {"answer": "yes"})
-    assert (refused.status, refused.body["code"]) == (403, "FORBIDDEN")
-    assert agent.post(f"{PATH}/{asked['id']}/cancel", {}).body["ask"]["state"] == "cancelled"
-
-
-def test_waiting_request_gets_the_answer(hub):
-    asked = ask(hub)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(hub.connect().get, f"{PATH}/{asked['id']}?wait=30")
-        hub.http.post(f"{PATH}/{asked['id']}/answer", {"answer": "no"})
-        assert waiting.result(25).body["ask"]["answer"] == "no"
-
-
 def test_commands_ask_wait_and_answer(hub):
     def run(*arguments, code=0):
         done = agentlip("ask", *arguments, "--json", cwd=hub.workspace)

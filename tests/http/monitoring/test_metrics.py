@@ -36,17 +36,6 @@ def test_each_fact_of_the_doctor_is_one_metric(hub):
         assert wanted & set(names), fact
 
 
-def test_metrics_describe_process_build_and_transports(hub):
-    hub.http.get("/api/v1/channels")
-    hub.http.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"})
-    after = series(hub)
-    names = {name for name, *_ in after}
-    assert {"agentlip_build_info", "process_open_fds", "python_info"} <= names
-    labels = {tuple(labels) for name, *labels in after if "responses" in name}
-    for transport in ("http", "mcp"):
-        assert (("status", "200"), ("transport", transport)) in labels
-
-
 def test_names_chosen_by_clients_never_become_labels(hub):
     for number in range(NAMES):
         use(hub, f"name-{number}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from appliance.ask.settings import AskSettings
-from appliance.ask.wire import AskSettled, CancelAsk, MayNotAnswer
+from appliance.ask.wire import CancelAsk, MayNotAnswer
 from appliance.integrations.relay_ask import PRINCIPAL, HubApprovalAsks
 from appliance.kernel.auth import Principal
 from appliance.relay import writes
@@ -154,13 +154,6 @@ def test_question_that_a_restored_hub_lacks_is_put_again(relay, env, asker):
     assert waiting(env).keys() == {("ada",), ("bo",)}
 
 
-def test_question_to_an_admin_that_approved_with_its_key_is_withdrawn(relay, env, asker):
-    run(asker, relay)
-    approve(relay, "ada")
-    run(asker, relay)
-    assert waiting(env).keys() == {("bo",)}
-
-
 def test_admin_that_was_removed_or_revoked_does_not_decide(relay, env, asker):
     relay.relay._approvals = 1
     run(asker, relay)
@@ -193,14 +186,3 @@ def test_text_of_an_agent_can_not_control_a_terminal(relay, env, asker):
     run(asker, relay)
     assert all("\x1b" not in ask.text for ask in waiting(env).values())
     assert len(env.rows("SELECT 1 FROM x_asks")) == 4
-
-
-def test_settled_question_is_not_cancelled_twice(env, relay):
-    asks = HubApprovalAsks(env.asks, relay.clock)
-    ask_id = asks.ask("anna", "ada", "", "text")
-    assert asks.ask("anna", "ada", "", "text") == ask_id
-    asks.cancel(ask_id)
-    asks.cancel(ask_id)
-    assert asks.answer(ask_id) == ""
-    with pytest.raises(AskSettled):
-        env.answer(ask_id, "approve", PEOPLE["ada"])

@@ -49,20 +49,6 @@ def test_two_agents_become_contacts(relay):
         assert contact["online"] is False
 
 
-def test_second_request_is_refused_in_both_directions(relay):
-    ask(relay, "anna", "bert")
-    assert ask(relay, "anna", "bert").status_code == 409
-    assert ask(relay, "bert", "anna").status_code == 409
-    relay.request("POST", "/contacts/anna/accept", by="bert")
-    assert ask(relay, "bert", "anna").status_code == 409
-
-
-def test_denied_request_can_be_made_again(relay):
-    ask(relay, "anna", "bert")
-    assert relay.request("POST", "/contacts/anna/deny", by="bert").status_code == 200
-    assert ask(relay, "anna", "bert").status_code == 201
-
-
 def test_removed_contact_receives_an_event(relay):
     relay.connect("anna", "bert")
     assert relay.request("DELETE", "/contacts/anna", by="bert").status_code == 200

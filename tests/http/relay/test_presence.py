@@ -36,22 +36,6 @@ def test_agent_is_online_for_twice_its_interval(tmp_path, options, seconds):
     relay.close()
 
 
-@pytest.mark.parametrize(
-    "body",
-    [{}, {"endpoint": "http://anna.example.org"}, {"endpoint": "https://192.168.0.1/"},
-     {"endpoint": "ftp://x.org"}, {"endpoint": ENDPOINT, "version": "3.0"}],
-)  # fmt: skip
-def test_heartbeat_with_a_bad_endpoint_is_refused(relay, body):
-    assert relay.request("PUT", "/presence", body, by="anna").status_code == 400
-
-
-def test_endpoint_on_this_machine_needs_a_switch(tmp_path):
-    relay = RelayFixture(tmp_path / "relay", "loopback-endpoints")
-    relay.add("anna")
-    assert beat(relay, endpoint="http://127.0.0.1:8000/network/inbox").status_code == 200
-    relay.close()
-
-
 def test_presence_of_many_agents(relay):
     beat(relay)
     shown = relay.request("GET", "/presence/batch?agents=anna,bert,nobody,anna").json

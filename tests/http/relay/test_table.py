@@ -58,10 +58,10 @@ def broadcast(relay, kind="update", signer="ada", **payload):
     return {"type": kind, "payload": signed.payload, "signature": signed.signature}
 
 
-def rotation():
-    """The key of cleo gives way to NEW."""
-    text = rotation_text("cleo", key("cleo").public, NEW.public)
-    signature, proof = key("cleo").sign(text), NEW.sign(text)
+def rotation(name="cleo"):
+    """The key of an agent gives way to NEW."""
+    text = rotation_text(name, key(name).public, NEW.public)
+    signature, proof = key(name).sign(text), NEW.sign(text)
     return {"publicKey": str(NEW.public), "signature": signature, "proof": proof}
 
 
@@ -272,6 +272,7 @@ LIMITED = [
     ("attempts", "POST /verify/confirm", None, {"agentName": "x", "code": "x"}, None),
     ("contacts", "POST /contacts/request", "anna", {"to": "anna"}, "OWN_REQUEST"),
     ("requests", "POST /contacts/request", "anna", {"to": "anna"}, None),
+    ("rotations", "POST /registry/agents/anna/rotate-key", "anna", rotation("anna"), None),
     ("relay", "GET /admin/keys", None, None, None),
 ]
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from appliance.forecast import service
-from appliance.forecast.service import SAMPLES_MAX, GrowthSamples, slope
+from appliance.forecast.service import SAMPLES_MAX, GrowthSamples
 from appliance.kernel.clock import DAY_MS, HOUR_MS
 
 START = 1_770_000_000_000
@@ -57,13 +57,6 @@ def test_days_to_full_follow_from_the_growth_of_the_disk(machine):
     assert machine.forecast().observed_days == pytest.approx(47 / 24, abs=0.01)
 
 
-def test_a_store_has_the_days_that_it_alone_needs(machine):
-    machine.pass_hours(24, store=GIB // 24)
-    (store,) = machine.forecast().stores
-    assert store.bytes == machine.store
-    assert store.days_to_full == pytest.approx(90, rel=0.02)
-
-
 def test_nothing_is_foretold_of_less_than_an_hour_and_of_what_does_not_grow(machine):
     machine.pass_hours(1, disk=GIB)
     assert machine.forecast().disks[0].growth_bytes_per_day is None
@@ -106,9 +99,3 @@ def test_folder_that_can_be_reduced_is_listed_with_its_size_and_command(
     ]  # fmt: skip
     monkeypatch.setattr(service, "ENTRIES_MAX", 1)
     assert machine.forecast(**folders).reducible == []
-
-
-def test_slope_is_that_of_the_line_nearest_to_all_points():
-    points = [(n * HOUR_MS, value) for n, value in enumerate((0, 30, 10, 40, 20, 50))]
-    assert slope(points) == pytest.approx(24 * 7.1428, rel=0.01)
-    assert slope(points[:1]) is None

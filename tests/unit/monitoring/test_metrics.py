@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from appliance.monitoring.metrics import FactCollector, disk_facts, metric_of
+from appliance.monitoring.metrics import FactCollector, metric_of
 
 
 @pytest.fixture
@@ -37,8 +37,3 @@ def test_facts_are_read_at_each_scrape(registry):
     assert value("agentlip_store_wal_bytes", {"store": "hub"}) == 5.0
     assert value("agentlip_store_writer_restarts_total", {"store": "hub"}) == 3.0
     assert [family.name for family in registry.collect()].count("agentlip_toy_notes") == 1
-
-
-def test_disk_without_a_folder_has_no_facts(tmp_path):
-    assert disk_facts(tmp_path / "absent") == {}
-    assert 0 < disk_facts(tmp_path)["disk_free_bytes"] <= disk_facts(tmp_path)["disk_size_bytes"]

@@ -2,8 +2,6 @@
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from appliance.network.broadcast import (
     PAYLOAD_BYTES_MAX,
@@ -54,17 +52,3 @@ def test_broadcast_of_a_client_that_binds_less_is_verified():
 def test_changed_broadcast_is_refused(broadcast):
     with pytest.raises(BroadcastRefused):
         verify_broadcast(broadcast, ADMINS)
-
-
-def test_broadcast_of_a_removed_admin_is_refused():
-    with pytest.raises(BroadcastRefused):
-        verify_broadcast(BROADCAST, {"bob": OTHER.public})
-
-
-@given(st.integers(0, 10_000), st.characters())
-def test_changed_payload_is_never_accepted(where, text):
-    at = where % len(BROADCAST.payload)
-    payload = BROADCAST.payload[:at] + text + BROADCAST.payload[at + 1 :]
-    if payload != BROADCAST.payload:
-        with pytest.raises(BroadcastRefused):
-            verify_broadcast(changed(payload=payload), ADMINS)

@@ -1,6 +1,5 @@
 """Envelopes: the vectors of the contract, the order of the checks, and mutations."""
 
-import hashlib
 import json
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from appliance.mesh.canonical import NotCanonical, canonical
 from appliance.network import envelope
-from appliance.network.encoding import SKEW_MS, of_base64
+from appliance.network.encoding import of_base64
 from appliance.network.envelope import Correspondence, open_envelope
 from appliance.network.keys import AgentKey
 from tests.unit.network import vectors
@@ -64,10 +63,6 @@ def test_every_minor_version_is_accepted(version):
     assert read(seal(version)).version == version
 
 
-def test_receipt_is_opened():
-    assert read(seal(type="receipt")).type == "receipt"
-
-
 def test_additional_data_binds_all_fields_from_version_2_1():
     """The sender itself cannot reuse a ciphertext under other fields."""
     for version, refused in (("2.0", False), ("2.1", True)):
@@ -89,7 +84,6 @@ def test_fields_that_are_unknown_are_signed():
 
 
 SEALED = seal()
-LATER = NOW + SKEW_MS + 1
 REFUSALS = [
     (b"[]", envelope.MalformedEnvelope),
     (b"{", envelope.MalformedEnvelope),
@@ -154,15 +148,6 @@ def test_payload_that_is_not_an_object_is_refused():
         read(fields)
 
 
-def test_payload_without_json_form_is_refused():
-    with pytest.raises(envelope.MalformedEnvelope):
-        TO_BOB.seal({"text": object()}, vectors.MESSAGE_ID, NOW)
-
-
-def test_nonces_are_never_repeated():
-    assert len({seal()["payload"]["nonce"] for _ in range(100)}) == 100
-
-
 @given(st.dictionaries(st.text(), st.one_of(st.text(), st.dictionaries(st.text(), st.text()))))
 def test_signed_text_of_strings_is_canonical(fields):
     try:
@@ -203,58 +188,3 @@ def test_changed_field_is_never_accepted(version, path, where, text, inserts):
     if fields != sealed:
         with pytest.raises(envelope.EnvelopeRefused):
             read(fields)
-
-
-@given(bit=st.integers(0, 10_000), path=st.sampled_from(["ciphertext", "nonce", "signature"]))
-def test_changed_bit_is_never_accepted(bit, path):
-    fields = SEALED | {"payload": dict(SEALED["payload"])}
-    holder = fields if path == "signature" else fields["payload"]
-    raw = bytearray(of_base64(holder[path]))
-    raw[bit // 8 % len(raw)] ^= 1 << bit % 8
-    holder[path] = envelope.to_base64(bytes(raw))
-    with pytest.raises(envelope.EnvelopeRefused):
-        read(fields)
-
-
-@given(
-    path=FIELDS,
-    value=st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
-                    st.lists(st.text()), st.dictionaries(st.text(), st.text())),
-)  # fmt: skip
-def test_other_value_is_never_accepted(path, value):
-    fields = SEALED | {"payload": dict(SEALED["payload"])}
-    holder = fields["payload"] if len(path) == 2 else fields
-    if holder[path[-1]] != value:
-        holder[path[-1]] = value
-        with pytest.raises(envelope.EnvelopeRefused):
-            read(fields)
-
-
-@given(path=FIELDS)
-def test_missing_field_is_never_accepted(path):
-    fields = SEALED | {"payload": dict(SEALED["payload"])}
-    del (fields["payload"] if len(path) == 2 else fields)[path[-1]]
-    with pytest.raises(envelope.EnvelopeRefused):
-        read(fields)
-
-
-@given(st.binary(max_size=200))
-def test_bytes_are_never_accepted(body):
-    with pytest.raises(envelope.EnvelopeRefused):
-        read(body)
-
-
-def test_wrong_documented_parameters_give_another_key():
-    """The original project's document has an empty salt; its code and ours do not."""
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-    secret = bytes.fromhex(vectors.SHARED_SECRET)
-    wrong = HKDF(SHA256(), 32, b"", b"cc4me-v2:alice:bob").derive(secret)
-    assert wrong.hex().startswith("12f0d128")
-
-
-def test_empty_body_has_the_hash_of_the_contract():
-    digest = hashlib.sha256(b"").hexdigest()
-    assert digest.startswith("e3b0c442")
-    assert digest.endswith("b855")

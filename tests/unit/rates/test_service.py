@@ -43,18 +43,6 @@ def test_counter_is_shown_as_its_rate_over_all_labels(watched):
     assert watched.values("changes") == [1.0, 0.0]
 
 
-def test_gauge_is_shown_as_it_is_for_one_status(watched):
-    watched.depth.labels("pending").set(7)
-    watched.depth.labels("dead").set(2)
-    watched.pass_interval()
-    assert (watched.values("pending"), watched.values("dead")) == ([7.0], [2.0])
-
-
-def test_process_is_sampled_too(watched):
-    watched.pass_interval()
-    assert watched.values("memory")[0] > 1_000_000
-
-
 def test_samples_are_those_of_one_hour(watched):
     for _ in range(SAMPLES_MAX + 10):
         watched.pass_interval(1)
