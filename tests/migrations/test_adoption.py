@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.hub.foreign_schema import find_id_order, id_order
+from appliance.hub.foreign_schema import id_order
 from appliance.workspace.migration import load
 from tests.migrations.store_file import StoreFixture, check_search
 
@@ -37,7 +37,6 @@ END;
 """
 TABLES = ("channels", "topics", "messages", "events", "topic_attachments", "enrichments")
 NOW = "2026-01-01T00:00:00.000Z"
-NOW_MS = 1_767_225_600_000
 GOLDEN = 0x9E3779B97F4A7C15F39CC0605CEDC835
 
 
@@ -107,14 +106,6 @@ def test_wrong_search_triggers_are_replaced_and_the_index_is_rebuilt(tmp_path: P
         assert connection.execute(result, ("edited",)).fetchone() == (20,)
 
 
-def test_an_index_of_another_build_is_replaced(tmp_path: Path) -> None:
-    store_file = foreign(tmp_path, random_ids(3), search=False)
-    store_file.execute("CREATE VIRTUAL TABLE messages_fts USING fts5(other, extra)")
-    assert not store_file.migrate().optional_missing
-    with closing(sqlite3.connect(store_file.database, isolation_level=None)) as connection:
-        check_search(connection)
-
-
 @pytest.mark.parametrize(
     ("ids", "order"),
     [
@@ -177,65 +168,9 @@ def test_order_is_decided_again_after_another_program_wrote(
     assert order_for_readers(store_file) == "rowid"
 
 
-def test_messages_compared_once_are_not_compared_again(tmp_path: Path) -> None:
-    store_file = foreign(tmp_path, [])
-    for number in range(5):
-        add_message(store_file, f"msg_000000000000000000000000{number:02}")
-    store_file.migrate()
-    add_message(store_file, "msg_00000000000000000000000005")
-    with closing(sqlite3.connect(store_file.database)) as connection:
-        statements: list[str] = []
-        connection.set_trace_callback(statements.append)
-        result = find_id_order(connection, NOW_MS)
-    assert result == ("id", False, (6, "msg_00000000000000000000000005"), True)
-    assert any("rowid > 5" in statement for statement in statements)
-
-
-def test_removed_rows_have_everything_compared_again(tmp_path: Path) -> None:
-    """The next row takes the number of the last one that was removed."""
-    store_file = foreign(
-        tmp_path, [f"msg_000000000000000000000000{number:02}" for number in range(5)]
-    )
-    store_file.migrate()
-    for (trigger,) in store_file.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND sql LIKE '%Hard deletes%'"
-    ):
-        store_file.execute(f"DROP TRIGGER {trigger}")
-    store_file.execute("DELETE FROM messages WHERE rowid = 5")
-    add_message(store_file, "a")
-    store_file.migrate()
-    assert order_for_readers(store_file) == "rowid"
-
-
 def test_readers_notice_foreign_messages_before_the_next_start(tmp_path: Path) -> None:
     store_file = foreign(tmp_path, ["msg_00000000000000000000000001"])
     store_file.migrate()
     assert order_for_readers(store_file) == "id"
     add_message(store_file, "019f0000-0000-7000-8000-000000000000")
     assert order_for_readers(store_file) == "rowid"
-
-
-def test_file_never_adopted_is_read_by_creation(tmp_path: Path) -> None:
-    assert order_for_readers(foreign(tmp_path, ["a", "b"])) == "rowid"
-
-
-def test_paging_by_rowid_has_its_indexes(tmp_path: Path) -> None:
-    store_file = foreign(tmp_path, random_ids(5))
-    store_file.migrate()
-    for column in ("topic", "channel"):
-        plan = str(
-            store_file.execute(
-                f"EXPLAIN QUERY PLAN SELECT * FROM messages INDEXED BY x_messages_{column}"
-                f" WHERE {column}_id = 'x' AND rowid > 5 ORDER BY rowid LIMIT 10"
-            )
-        )
-        assert f"({column}_id=? AND rowid>?)" in plan
-        assert "TEMP B-TREE" not in plan
-
-
-def test_our_own_files_have_no_such_indexes(tmp_path: Path) -> None:
-    store_file = StoreFixture(tmp_path)
-    store_file.migrate()
-    assert not store_file.execute(
-        "SELECT 1 FROM sqlite_schema WHERE name LIKE 'x\\_messages%' ESCAPE '\\'"
-    )

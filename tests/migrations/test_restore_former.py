@@ -21,7 +21,7 @@ OPENED = [archive for archive in FORMER if name_of(archive) not in EDITED]
 MESSAGES = "SELECT id, content_raw FROM messages ORDER BY id"
 
 
-@pytest.mark.parametrize("archive", OPENED[::4], ids=name_of)
+@pytest.mark.parametrize("archive", OPENED[::8], ids=name_of)
 def test_backup_of_an_older_schema_is_restored_and_migrated(archive: Path, tmp_path: Path) -> None:
     datadir = workspace_of(archive, tmp_path)
     before = rows_of(datadir, MESSAGES)

@@ -29,7 +29,7 @@ def connection(hub: StoreFixture) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_index_follows_every_kind_of_change(connection: sqlite3.Connection, seed: int) -> None:
     rng = random.Random(seed)
     now = "2026-01-01T00:00:00.000Z"
@@ -88,18 +88,6 @@ def test_the_index_follows_every_kind_of_change(connection: sqlite3.Connection, 
             (f"% {word} %",),
         ).fetchall()
         assert rows == meant
-
-
-def test_the_check_would_see_an_index_out_of_step(connection: sqlite3.Connection) -> None:
-    connection.execute("DROP TRIGGER messages_fts_update")
-    connection.execute(
-        "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
-        " VALUES ('m', 't_1', 'ch_1', 'me', 'before', 'now')"
-    )
-    catch_up(connection)
-    connection.execute("UPDATE messages SET content_raw = 'after'")
-    with pytest.raises(sqlite3.DatabaseError, match="malformed"):
-        check_search(connection)
 
 
 def without_fts5(monkeypatch: pytest.MonkeyPatch) -> None:

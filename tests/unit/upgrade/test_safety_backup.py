@@ -10,7 +10,6 @@ import pytest
 
 from appliance.backup import create
 from appliance.backup.backup_directory import BackupDirectory
-from appliance.backup.errors import CutNotPossible
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import SystemClock
@@ -94,16 +93,3 @@ def test_damaged_backup_is_removed_and_nothing_is_migrated(
     with pytest.raises(MigrationNotSaved, match="nothing was changed"):
         save(older)
     assert BackupDirectory(older, SETTINGS).names() == []
-
-
-def test_hint_is_that_of_the_cause_and_names_the_way_without_a_backup(
-    older: DataDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def locked(*_: Any, **__: Any) -> BackupManifest:
-        raise CutNotPossible
-
-    monkeypatch.setattr(create, "create_backup", locked)
-    with pytest.raises(MigrationNotSaved) as refused:
-        save(older)
-    assert CutNotPossible.default_hint in refused.value.hint
-    assert refused.value.hint.endswith("agentlipd up --migrate-without-backup")

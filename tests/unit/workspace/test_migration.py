@@ -6,17 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.workspace.migration import BadMigration, load, newest, read, statements
+from appliance.workspace.migration import BadMigration, load, read, statements
 
 HEADER = "-- opens-with: 1\n"
-
-
-def test_released_migrations_are_numbered_and_name_the_oldest_program() -> None:
-    for store in ("hub", "auth"):
-        migrations = load(store)
-        assert newest(migrations) >= 1
-        assert all(1 <= each.opens_with <= each.number for each in migrations)
-    assert [each.name for each in load("hub") if each.optional] == ["0001_schema_v1_fts.sql"]
 
 
 def test_line_endings_do_not_change_the_hash() -> None:
@@ -24,17 +16,6 @@ def test_line_endings_do_not_change_the_hash() -> None:
     unix, windows = read("0001_a.sql", text), read("0001_a.sql", text.replace("\n", "\r\n"))
     assert unix.sha256 == windows.sha256
     assert unix.sha256 != read("0001_a.sql", text + " ").sha256
-
-
-@pytest.mark.parametrize("name", ["1_a.sql", "0001.sql", "0001_a.txt"])
-def test_migration_name_without_a_number_is_refused(name: str) -> None:
-    with pytest.raises(BadMigration):
-        read(name, HEADER)
-
-
-def test_migration_without_opens_with_is_refused() -> None:
-    with pytest.raises(BadMigration, match="opens-with"):
-        read("0001_a.sql", "CREATE TABLE a (b);")
 
 
 def test_gap_in_the_migration_numbers_is_refused(tmp_path: Path) -> None:
@@ -56,10 +37,6 @@ CREATE TRIGGER g AFTER INSERT ON t BEGIN UPDATE t SET a = ';'; SELECT 1; END;
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in cut:
             connection.execute(statement)
-
-
-def test_last_statement_needs_no_semicolon() -> None:
-    assert len(list(statements(read("0001_a.sql", HEADER + "CREATE TABLE a (b)\n")))) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from appliance.hub.foreign_schema import id_order
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace import manifest
 from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
-from appliance.workspace.migration import load, newest
-from appliance.workspace.schema import create_workspace, migrate, state
+from appliance.workspace.schema import create_workspace, state
 
 CLOCK = SystemClock()
 
@@ -51,14 +49,6 @@ def test_creating_a_workspace_again_changes_nothing(tmp_path: Path) -> None:
     assert {p: p.read_bytes() for p in data.dir.rglob("*") if p.is_file()} == before
 
 
-def test_missing_files_are_added_to_existing_ones(tmp_path: Path) -> None:
-    make(tmp_path)
-    data = DataDir(tmp_path)
-    (data.dir / "logs").rmdir()
-    assert make(tmp_path)
-    assert (data.dir / "logs").is_dir()
-
-
 @pytest.mark.parametrize("name", ["auth", "courier", "token"])
 def test_lost_store_is_not_recreated(tmp_path: Path, name: str) -> None:
     make(tmp_path)
@@ -80,18 +70,3 @@ def test_workspace_of_a_running_hub_is_not_changed(tmp_path: Path) -> None:
     with pytest.raises(HubRunning):
         make(tmp_path)
     lock.release()
-
-
-def test_new_hub_store_has_its_id_and_the_order_of_ids(tmp_path: Path) -> None:
-    database = tmp_path / "db.sqlite3"
-    migrate(database, "hub", clock=CLOCK, log=quiet())
-    with closing(sqlite3.connect(database)) as connection:
-        facts = dict(connection.execute("SELECT key, value FROM meta").fetchall())
-        assert id_order(connection) == "id"
-    assert facts["schema_version"] == "1"
-    assert facts["x_schema"] == str(newest(load("hub")))
-    assert facts["x_compat"] == "1"
-    assert facts["x_id_order"] == "id"
-    assert len(facts["db_id"]) == 36
-    assert facts["db_id"][14] == "4"
-    assert facts["created_at"].endswith("Z")
