@@ -14,7 +14,7 @@ from tests.support.servedhub import serve
 
 pytestmark = pytest.mark.slow
 
-LOCKED_SECONDS = 10.0
+LOCKED_SECONDS = 5.0
 DELAY_SECONDS_MAX = 1.0  # two cores may be busy with other tests
 SEND = {"from_agent": "ada", "type": "note", "payload": "x"}
 
@@ -43,7 +43,7 @@ def test_locked_bus_delays_neither_the_hub_nor_a_backup(tmp_path):
         other.run("COMMIT")
         other.process.communicate()
         assert slowest < DELAY_SECONDS_MAX
-        assert count > 100
+        assert count > 50
         assert made.code == 0, made
         name = json.loads(made.out)["name"]
         bus = run("agentlip", "backup", "show", name, "--json", cwd=tmp_path).json["stores"]["bus"]

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from appliance.backup.first_data import has_data
-from appliance.roles import RolesSettings
-from tests.doctor import used
 from tests.support.commands import FIRST_BACKUP, agentlip
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
@@ -77,21 +74,6 @@ def test_first_message_gets_a_verified_backup(tmp_path):
         until(lambda: metric(hub, "age_seconds") > 0, 20, "the loop has read the backups")
         rest(hub)
         assert [row["name"] for row in backups(hub)] == [backup["name"]]
-
-
-@pytest.mark.parametrize("store", [store for store in RolesSettings().stores if store != "auth"])
-def test_first_row_of_any_store_counts(store, tmp_path_factory, used_workspace):
-    fresh = tmp_path_factory.mktemp("fresh")
-    hub = ServedHub(fresh)
-    assert not has_data(hub.datadir, RolesSettings().stores)
-    assert has_data(used_workspace, [store])
-
-
-@pytest.fixture(scope="module")
-def used_workspace(tmp_path_factory):
-    path = tmp_path_factory.mktemp("used") / "workspace"
-    used.use(path)
-    return ServedHub(path).datadir
 
 
 def test_administrators_start_backups_which_are_verified(tmp_path):

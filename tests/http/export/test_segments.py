@@ -132,16 +132,6 @@ def test_each_log_needs_its_own_scope(hub, listed, delivery):
     assert deliverer.get("/api/v1/reports/activity").status == 403
 
 
-def test_segments_of_another_log_are_listed_and_downloaded(hub, listed, delivery):
-    assert (delivery["kind"], delivery["rows"]) == ("broker", 7)
-    answer = hub.http.get(f"{LIST}/{delivery['name']}?log=broker")
-    assert hashlib.sha256(answer.raw).hexdigest() == delivery["sha256"]
-    assert json.loads(answer.raw.splitlines()[-1])["name"] == "delivery.sent"
-    assert hub.http.get(f"{LIST}/{delivery['name']}").status == 404
-    assert hub.http.get(f"{LIST}?log=mail").status == 400
-    assert {item["kind"] for item in listed} == {"events"}
-
-
 @pytest.mark.parametrize(
     "name",
     [

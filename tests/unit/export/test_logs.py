@@ -1,6 +1,5 @@
 """Every log is exported by the same rules: whole, once, and what is lost is seen."""
 
-import json
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -14,11 +13,11 @@ from hypothesis import strategies as some
 from appliance.export import segment, verify
 from appliance.export.arrow_log_reader import ArrowLog, open_fast
 from appliance.export.compact import tidy
-from appliance.export.errors import BadEvent, LogUnknown, OtherHistory, SegmentTorn
+from appliance.export.errors import LogUnknown, OtherHistory, SegmentTorn
 from appliance.export.exporter import Exporter
 from appliance.export.logs import LOGS, _time, log_of
 from appliance.export.manifests import RETENTION, SegmentDirectory
-from appliance.export.rounds import NO_LOG, Exports
+from appliance.export.rounds import Exports
 from appliance.export.segment import SegmentLimits
 from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
@@ -116,15 +115,6 @@ def test_milliseconds_become_the_same_time_as_text(at_ms):
 @pytest.mark.parametrize(
     "opener", [open_log, lambda datadir, log: open_fast(datadir, "parquet", log)]
 )
-def test_row_with_a_time_beyond_the_calendar_is_refused_with_its_id(logged, out, opener):
-    StoreLog(logged, "broker", 3).sql("UPDATE log SET at_ms = ? WHERE event_id = 2", 10**17)
-    with pytest.raises(BadEvent, match="event 2 has an invalid time"):
-        export(logged, out, "broker", opener)
-
-
-@pytest.mark.parametrize(
-    "opener", [open_log, lambda datadir, log: open_fast(datadir, "parquet", log)]
-)
 def test_bus_message_of_a_program_with_a_wrong_clock_is_exported(logged, out, opener):
     StoreLog(logged, "bus", 3).sql("UPDATE messages SET ts_ms = ? WHERE seq = 2", 10**17)
     assert export(logged, out, "bus", opener).rows == 3
@@ -151,16 +141,6 @@ def test_rows_removed_before_their_export_are_reported_and_seen_by_verify(logged
     assert "1 of the" in inside.message
 
 
-def test_lost_beginning_of_the_events_is_reported(logged, out):
-    logged.add(30)
-    logged.sql("DROP TRIGGER prevent_event_delete")
-    logged.sql("DELETE FROM events WHERE event_id <= 4")
-    assert export(logged, out, "events").missing == 4
-    assert [problem.message for problem in verify.verify(out).problems] == [
-        "events 1 to 4 are in no segment"
-    ]
-
-
 @pytest.mark.parametrize("kind", [kind for kind in OTHERS if not LOGS[kind].kept])
 def test_rows_that_the_store_removes_after_their_export_leave_no_gap(logged, out, kind):
     store, key, table = StoreLog(logged, kind, 30), LOGS[kind].key, LOGS[kind].table
@@ -172,19 +152,6 @@ def test_rows_that_the_store_removes_after_their_export_leave_no_gap(logged, out
     assert export(logged, out, kind).missing == 0
     assert ids_in(out, kind) == list(range(11, 36))
     assert manifests(out, kind)[-1].previous_event_id == 30
-    assert verify.verify(out).problems == []
-
-
-def test_missing_rows_of_a_log_that_is_kept_are_seen(logged, out):
-    StoreLog(logged, "relay", 30).sql("DELETE FROM log WHERE event_id <= 10")
-    assert export(logged, out, "relay").missing == 10
-
-
-@pytest.mark.parametrize("kind", sorted(SPARSE))
-def test_repeated_messages_use_up_numbers_without_a_gap(logged, out, kind):
-    store = StoreLog(logged, kind, 5)
-    store.add(5, skip=3)
-    assert export(logged, out, kind).missing == 0
     assert verify.verify(out).problems == []
 
 
@@ -218,24 +185,6 @@ def test_log_whose_numbers_began_again_is_refused_and_the_others_are_exported(lo
     assert ids_in(out, kind) == list(range(1, 31))
 
 
-def test_log_that_does_not_exist_yet_is_listed_as_such(logged, out):
-    StoreLog(logged, "outbox", 3)
-    StoreLog(logged, "broker").sql("DROP TABLE log")
-    logged.datadir.database("courier").unlink()
-    exports = Exports(logged.datadir, out, ExportSettings(), SystemClock())
-    with exports.only_writer():
-        results = {result.log: result for result in exports.export("parquet")}
-        exports.tidy()
-    assert {kind for kind, result in results.items() if result.state == NO_LOG} == {
-        "audit",
-        "broker",
-        "bus",
-        "courier",
-    }
-    assert results["outbox"].rows == 3
-    assert not (out / "broker").exists()
-
-
 @pytest.mark.parametrize("kind", ["events", "courier"])
 def test_lost_segment_is_reported_and_days_removed_by_retention_are_not(logged, out, kind):
     store = logged if kind == "events" else StoreLog(logged, kind)
@@ -259,15 +208,3 @@ def test_lost_segment_is_reported_and_days_removed_by_retention_are_not(logged, 
     }
     with pytest.raises(SegmentTorn):
         directory.begins_after()
-
-
-def test_directory_without_a_note_of_retention_gets_one_with_the_first_tidy(logged, out):
-    logged.add(60)
-    export(logged, out, "events")
-    directory = SegmentDirectory(out)
-    directory.remove(segment.live(directory.manifests())[0])  # as an older version removed days
-    assert len(verify.verify(out).problems) == 1
-    with directory.only_writer():
-        tidy(directory, ExportSettings(keep_days=36_500), SystemClock())
-    assert json.loads((directory.folder / RETENTION).read_text()) == {"begins_after": 20}
-    assert verify.verify(out).problems == []

@@ -12,7 +12,7 @@ from appliance.kernel.clock import SystemClock
 from tests.support.clock import FakeClock
 from tests.support.exports import Logged, ids_in, manifests
 
-ROUNDS = 60
+ROUNDS = 30
 SETTINGS = ExportSettings()
 
 

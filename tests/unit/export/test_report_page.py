@@ -9,7 +9,6 @@ import pytest
 
 from appliance.export import report_html, report_page
 from appliance.export.cells import LEVELS
-from appliance.export.errors import EmptyRange, TablesMissing
 from appliance.export.report_html import BYTES_MAX, render
 from tests.support.gold import answered, did, died, ended, took, write, write_delivery
 
@@ -83,32 +82,6 @@ def test_policy_allows_only_the_script_and_the_styles_of_the_page(gold):
         assert f"{name}-src '{report_html._hash(content)}'" in policy
 
 
-def test_a_channel_limits_activity_and_keeps_deliveries(gold):
-    page = report_page.build(gold, None, None, "general")
-    assert page.activity.total.messages == 36
-    assert page.delivery is not None
-    with pytest.raises(EmptyRange):
-        report_page.build(gold, None, None, "nowhere")
-
-
-@pytest.mark.parametrize("has", ["activity", "delivery"])
-def test_one_job_is_enough_for_a_page(tmp_path, has):
-    with pytest.raises(TablesMissing):
-        report_page.build(tmp_path, None, None, None)
-    if has == "activity":
-        write(tmp_path, {"2026-11-19": [did("ann", 1)]})
-    else:
-        write_delivery(tmp_path, {"2026-11-19": [took("r", "accept_to_ack", [1.0])]})
-    data, rest = parts(render(report_page.build(tmp_path, None, None, None)))
-    assert (data["rows"] != [], data["latency"] != []) == (has == "activity", has == "delivery")
-    assert ('id="latency"' in rest, 'id="senders"' in rest) == (
-        has == "delivery",
-        has == "activity",
-    )
-    with pytest.raises(EmptyRange):
-        report_page.build(tmp_path, "2027-01-01", None, None)
-
-
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory):
     """60 days with 60 rows each, of names that are long in JSON."""
@@ -136,33 +109,6 @@ def test_data_become_coarser_until_they_fit_and_keep_all_sums(busy, limit):
     assert sum(sum(row[10][1::2]) for row in data["rows"]) == 7200
     assert page.is_exact == (limit == 10**6)
     assert ("less detailed" in render(page).decode()) != page.is_exact
-
-
-def test_pairs_lose_detail_before_days_do(tmp_path):
-    days = [str(date(2026, 11, 16) + timedelta(days=day)) for day in range(5)]
-    rows = {day: [did(f"sender {n}", 200 - n, waits=[5.0]) for n in range(150)] for day in days}
-    pairs = {
-        day: [answered(f"sender {n}", f"sender {(n + m) % 150}", [1.0 + m, 9.0 * m])
-              for n in range(150) for m in range(1, 60)]
-        for day in days
-    }  # fmt: skip
-    write(tmp_path, rows, pairs)
-    page = report_page.build(tmp_path, None, None, None)
-    data, rest = parts(render(page))
-    assert (data["period"], len(data["senders"])) == ("day", 150)
-    assert data["pairs_max"] < 150
-    assert {row[0] for row in data["rows"]} == {row[0] for row in data["pairs"]} == set(days)
-    assert sum(row[4] for row in data["pairs"]) == 5 * 150 * 59 * 2
-    assert max(row[2] for row in data["pairs"]) < data["pairs_max"]
-    assert f"{data['pairs_max']} in replies between senders" in rest
-
-
-def test_memory_is_limited_while_rows_are_read(busy, monkeypatch):
-    monkeypatch.setattr(report_page, "CELLS_MAX", 300)
-    page = report_page.build(busy, None, None, None)
-    cells = page.cube.rows()["rows"]
-    assert len(cells) <= 300
-    assert sum(row[4] for row in cells) == 3600
 
 
 def test_the_last_level_fits_with_names_of_any_length(tmp_path):

@@ -37,19 +37,6 @@ def manifest(first: int, last: int, **more: Any) -> SegmentManifest:
     )
 
 
-def test_runs_are_split_only_at_new_days_and_id_jumps():
-    far = 3 + segment.JUMP
-    days = [DAY, DAY, DAY, "2026-11-21", DAY]
-    ids = [1, 3, 4, 5, far + 5]
-    assert segment.runs(ids, days) == [
-        Run(0, 3, DAY),
-        Run(3, 4, "2026-11-21"),
-        Run(4, 5, DAY),
-    ]
-    assert segment.runs([1, 2, far], [DAY] * 3) == [Run(0, 2, DAY), Run(2, 3, DAY)]
-    assert segment.runs([7], [DAY]) == [Run(0, 1, DAY)]
-
-
 @given(
     some.lists(
         some.tuples(some.sampled_from([1, 1, 1, 2, segment.JUMP + 1]), some.sampled_from("ab")),
@@ -99,25 +86,6 @@ def test_a_piece_is_full_by_rows_or_bytes_and_due_by_age_or_when_its_day_is_over
     assert segment.is_due(10_000, LIMITS, 15_000)
     midnight = DAY_MS
     assert segment.is_due(midnight - 1, LIMITS, midnight)
-
-
-def test_only_names_of_segments_have_a_stem():
-    name = segment.stem(1, 22)
-    assert name == "segment-00000000000000000001-00000000000000000022"
-    for end in (".manifest.json", ".parquet", ".jsonl"):
-        assert segment.stem_of(name + end) == name
-    for other in (f".tmp-{name}.parquet", f"{name}.parquet.crc", name, "x", "segment-1-2.parquet"):
-        assert segment.stem_of(other) is None
-
-
-def test_problems_of_a_chain_name_missing_and_repeated_events():
-    assert segment.problems_of_chain([manifest(1, 5), manifest(6, 9)]) == []
-    assert "events 6 to 7" in segment.problems_of_chain([manifest(1, 5), manifest(8, 9)])[0]
-    twice = segment.problems_of_chain([manifest(1, 5), manifest(5, 9)])
-    assert "contain the same events" in twice[0]
-    # Undone by a restore to event 3: the new history goes on from there.
-    jumped = manifest(4 + segment.JUMP, 9 + segment.JUMP, previous_event_id=3, epoch="b")
-    assert segment.problems_of_chain([manifest(1, 5), jumped]) == []
 
 
 def test_only_small_adjacent_segments_of_one_day_epoch_and_format_are_merged():
@@ -227,14 +195,3 @@ class Life(RuleBasedStateMachine):
 
 Life.TestCase.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
 TestLife = Life.TestCase
-
-
-def test_page_starts_with_a_replaced_segment_if_the_cursor_is_inside_its_replacement():
-    small = [manifest(n, n + 4) for n in range(1, 20, 5)]
-    merged = manifest(1, 20, replaces=tuple(map(segment.name_of, small)))
-    page, more = segment.page([*small, merged], 10, 10)
-    assert page == small[2:]
-    assert not more
-    # Once those are removed, the whole comes: a client takes what is above its cursor.
-    assert segment.page([merged], 10, 10) == ([merged], False)
-    assert segment.page([*small, merged], 0, 10) == ([merged], False)

@@ -73,9 +73,3 @@ def test_snapshots_are_listed_newest_first_in_pages_limited_in_bytes(out):
     assert names == [f"s{number:02}" for number in reversed(range(COUNT))]
     assert pages[-1].next is None
     assert len(pages) > 2
-
-
-def test_list_of_snapshots_continues_after_a_removed_one(out):
-    snapshots = Snapshots(out)
-    page = snapshots.newest(SnapshotsQuery(limit=3, after="18:s36-is-gone"))
-    assert [snapshot.name for snapshot in page.snapshots] == ["s36", "s35", "s34"]

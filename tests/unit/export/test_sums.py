@@ -1,15 +1,14 @@
 """Arithmetic of the reports: sums by key, quantiles of merged histograms, coarser cells."""
 
 import math
-from datetime import date, timedelta
-from itertools import pairwise
+from datetime import date
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from appliance.export import sums
-from appliance.export.cells import LEVELS, OTHERS, PERIODS, Cells, Level, period_of
+from appliance.export.cells import LEVELS, OTHERS, Cells, Level, period_of
 from appliance.export.report_tables import duration, share
 from appliance.export.report_text import display
 from appliance.shared.histogram import RELATIVE_ERROR, bucket_of, quantile
@@ -35,15 +34,6 @@ def test_quantiles_of_merged_rows_are_within_the_stated_error(rows):
             assert quantile(merged, part) == pytest.approx(exact, rel=RELATIVE_ERROR * 1.001)
 
 
-def test_only_wanted_keys_have_histograms():
-    rows = [{"key": key, "buckets": [(1, 1)]} for key in "abc"]
-    keys = [lambda row: row["key"], lambda row: "total"]
-    assert sums.histograms_by(rows, keys, "buckets", [{"b"}, {"total"}]) == [
-        {"b": {1: 1}},
-        {"total": {1: 3}},
-    ]
-
-
 CELLS = some.lists(
     some.tuples(DAYS, some.integers(0, 250), some.integers(1, 9), some.integers(-349, 930)),
     max_size=40,
@@ -61,16 +51,6 @@ def test_coarsened_cells_equal_cells_added_at_the_coarser_level(rows, last):
     assert stepwise.rows() == direct.rows()
     assert sum(row[2] for row in direct.rows()) == sum(count for _, _, count, _ in rows)
     assert all(row[1] < LEVELS[last].names_max for row in direct.rows())
-
-
-def test_levels_become_coarser_and_the_last_one_has_a_limit():
-    periods = list(PERIODS)
-    for finer, coarser in pairwise(LEVELS):
-        assert periods.index(finer.period) <= periods.index(coarser.period)
-        assert finer.names_max >= coarser.names_max >= coarser.pairs_max
-        assert finer.pairs_max >= coarser.pairs_max
-        assert coarser.bucket_step % finer.bucket_step == 0
-    assert (LEVELS[-1].period, LEVELS[-1].names_max < 10) == ("all", True)
 
 
 @given(some.floats(0.001, 86_400), some.sampled_from([level.bucket_step for level in LEVELS]))
@@ -95,13 +75,6 @@ def test_a_coarse_bucket_stays_within_the_error_of_its_level(seconds, step):
 def test_periods_begin_on_their_first_day(period, first):
     assert period_of("2026-11-19", period) == first
     assert period_of("0001-01-02", period) <= "0001-01-02"
-
-
-@given(DAYS)
-def test_a_week_begins_on_a_monday_at_most_six_days_before(day):
-    monday = date.fromisoformat(period_of(day, "week"))
-    assert monday.weekday() == 0
-    assert timedelta(0) <= date.fromisoformat(day) - monday <= timedelta(days=6)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from appliance.export.segment import SegmentLimits
 from appliance.export.service import Segments
 from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
-from appliance.export.wire import SegmentsDamaged, SegmentsQuery
+from appliance.export.wire import SegmentsDamaged
 from tests.support.clock import FakeClock
 from tests.support.exports import Logged
 
@@ -74,16 +73,6 @@ def test_file_that_cannot_be_opened_is_torn_for_every_reader(out, spoil, which):
         segments.open(segments.find("events", name), 0, 1)
 
 
-def test_symlink_loop_in_the_directory_is_reported_as_torn(out):
-    day = manifest_of(out).parent
-    shutil.rmtree(day)
-    day.symlink_to(day.name)
-    with pytest.raises(SegmentTorn, match="cannot be read"):
-        verify.verify(out)
-    with pytest.raises(SegmentsDamaged):
-        Segments(out).list_after(SegmentsQuery())
-
-
 def test_rows_with_another_epoch_than_the_manifest_are_reported(out):
     rewrite(manifest_of(out), epoch="epoch-z")
     assert [code for code, _ in problems(out)] == ["SEGMENT_TORN"]
@@ -120,14 +109,6 @@ def test_damage_that_was_sealed_with_a_right_hash_is_reported(out, spoil, words)
     assert words in problems(out)[0][1]
 
 
-def test_a_snapshot_with_a_wrong_number_of_rows_is_reported(out):
-    (path,) = out.glob("snapshot/*/manifest.json")
-    files = json.loads(path.read_text())["files"]
-    files["channels"]["rows"] += 1
-    rewrite(path, files=files)
-    assert [code for code, _ in problems(out)] == ["SEGMENT_TORN"]
-
-
 def test_compaction_refuses_a_manifest_with_a_wrong_number_of_rows(out, monkeypatch):
     monkeypatch.setattr(compact, "COUNT_MIN", 2)
     rewrite(manifest_of(out), rows=19)
@@ -137,13 +118,3 @@ def test_compaction_refuses_a_manifest_with_a_wrong_number_of_rows(out, monkeypa
         compact.tidy(directory, ExportSettings(), FakeClock())
     assert [path.name for path in directory.paths()] == before
     assert list(out.rglob(".tmp-*")) == []
-
-
-def test_compaction_names_a_segment_that_is_not_of_its_format(out, monkeypatch):
-    monkeypatch.setattr(compact, "COUNT_MIN", 2)
-    path = data_of(out)
-    path.write_bytes(b"x" * 100)
-    rewrite(manifest_of(out), bytes=100, sha256=hashlib.sha256(b"x" * 100).hexdigest())
-    directory = SegmentDirectory(out)
-    with directory.only_writer(), pytest.raises(SegmentTorn, match=r"cannot be read|41 events"):
-        compact.tidy(directory, ExportSettings(), FakeClock())
