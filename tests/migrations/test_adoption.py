@@ -174,3 +174,17 @@ def test_readers_notice_foreign_messages_before_the_next_start(tmp_path: Path) -
     assert order_for_readers(store_file) == "id"
     add_message(store_file, "019f0000-0000-7000-8000-000000000000")
     assert order_for_readers(store_file) == "rowid"
+
+
+def test_paging_by_rowid_has_its_indexes(tmp_path: Path) -> None:
+    store_file = foreign(tmp_path, random_ids(5))
+    store_file.migrate()
+    for column in ("topic", "channel"):
+        plan = str(
+            store_file.execute(
+                f"EXPLAIN QUERY PLAN SELECT * FROM messages INDEXED BY x_messages_{column}"
+                f" WHERE {column}_id = 'x' AND rowid > 5 ORDER BY rowid LIMIT 10"
+            )
+        )
+        assert f"({column}_id=? AND rowid>?)" in plan
+        assert "TEMP B-TREE" not in plan
