@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.kernel.errors import Invalid, Unavailable
+from appliance.kernel.errors import Invalid
 from appliance.mesh.fingerprint import fingerprint
 from appliance.outbox import admin, wire
 from tests.support.outbox import dead, redrive
@@ -51,13 +51,6 @@ def test_meta_can_be_patched_or_removed_alone(outbox, meta):
     assert outbox.row(row.new_id).status == "done"
 
 
-def test_a_patch_has_the_limits_of_a_send(outbox):
-    dead(outbox)
-    with pytest.raises(wire.MessageTooLarge):
-        redrive(outbox, patch=wire.Patch(message="x" * 70_000))
-    assert outbox.statuses() == {"k1": "dead"}
-
-
 def test_used_id_is_refused_as_new_id(outbox):
     dead(outbox)
     for used in ("k1", "k2"):
@@ -96,16 +89,6 @@ def test_send_claimed_before_the_redrive_commits_is_refused(outbox):
     assert outbox.statuses() == {"k1": "inflight"}
 
 
-def test_a_redrive_that_fails_half_way_changes_nothing(outbox, faults):
-    for key in ("a", "b", "c"):
-        dead(outbox, key)
-    faults.before = OSError("disk")
-    with pytest.raises(Unavailable):
-        outbox.admin.redrive(wire.Redrive(status="dead", auto=True), "ann")
-    faults.before = None
-    assert outbox.statuses() == {"a": "dead", "b": "dead", "c": "dead"}
-
-
 def test_redrive_by_filter_takes_all_matching_sends(outbox):
     dead(outbox, "a")
     dead(outbox, "b", to="#other", mesh="ops")
@@ -133,15 +116,6 @@ def test_redrive_by_filter_obeys_limit_and_age(outbox):
     assert [row.client_message_id for row in result.redriven] == ["k0", "k1", "k2"]
     assert result.more
     assert not outbox.admin.redrive(wire.Redrive(status="dead", auto=True), "ann").more
-
-
-def test_redrive_by_filter_skips_sends_without_payload(outbox):
-    for key in ("k0", "k1", "k2"):
-        dead(outbox, key)
-    outbox.set("k0", "dead", payload=b"", payload_dropped_at=1)
-    command = wire.Redrive(status="dead", auto=True, limit=2)
-    result = outbox.admin.redrive(command, "ann").redriven
-    assert [row.client_message_id for row in result] == ["k1", "k2"]
 
 
 @pytest.mark.parametrize(
@@ -182,14 +156,6 @@ def test_a_dropped_send_keeps_its_id_and_loses_its_payload(outbox, status):
         outbox.send("other", key="k1")
     outbox.round()
     assert outbox.broker.received_ids == []
-
-
-def test_inflight_send_can_not_be_dropped(outbox):
-    outbox.send(key="k1")
-    outbox.set("k1", "inflight")
-    with pytest.raises(wire.WrongState):
-        outbox.admin.drop("k1", "ann")
-    assert outbox.service.inspect("k1").message == "hello"
 
 
 def test_prune_keeps_payloads_of_open_sends(outbox):

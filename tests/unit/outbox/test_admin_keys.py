@@ -52,18 +52,6 @@ def test_concurrent_requests_with_one_key_redrive_once(outbox):
     assert len(outbox.statuses()) == 2
 
 
-def test_repeated_drop_and_prune_return_the_first_reply(outbox):
-    dead(outbox, "a", "b")
-    dropped = answer(outbox, "drop", wire.Drop("a"))
-    assert answer(outbox, "drop", wire.Drop("a")) == (dropped[0], True)
-    prune = wire.Prune(confirm=True, dead=True)
-    first = answer(outbox, "prune", prune, "p")
-    assert first[0]["pruned"] == 1
-    dead(outbox, "c")
-    assert answer(outbox, "prune", prune, "p") == (first[0], True)
-    assert outbox.statuses()["c"] == "dead"
-
-
 def test_key_of_another_request_is_refused(outbox):
     dead(outbox, "a", "b")
     answer(outbox, "drop", wire.Drop("a"))

@@ -100,15 +100,6 @@ def test_each_request_is_signed_with_its_own_nonce(broker_server):
     assert broker_server.refusals == 1, "the id is learned once"
 
 
-def test_recreated_broker_gets_signatures_for_its_new_id(broker_server):
-    target = make(broker_server.url, KeySigner())
-    assert isinstance(target.deliver(send(1)), Delivered)
-    broker_server.broker_id = "c" * 32
-    assert isinstance(target.deliver(send(2)), Delivered)
-    assert broker_server.requests[-1][1]["x-agentlip-broker"] == "c" * 32
-    target.close()
-
-
 def test_broker_with_an_unexpected_id_gets_no_sends(broker_server):
     target = make(broker_server.url, KeySigner(), broker_id="d" * 32)
     result = target.deliver(send(1))
@@ -193,16 +184,6 @@ def test_refused_member_key_is_retried(broker_server, target, error_body, revoke
     assert len(broker_server.requests) == 2, "a batch is not taken apart for it"
 
 
-def test_missing_batch_route_is_remembered(broker_server, target):
-    broker_server.before = lambda path, _body: (
-        (404, {}, b'{"error": "no such route"}') if path.endswith("batch") else None
-    )
-    for _ in range(2):
-        results = target.deliver_many([send(1), send(2)])
-        assert all(isinstance(result, Delivered) for result in results)
-    assert sum(path.endswith("batch") for path, _, _ in broker_server.requests) == 1
-
-
 def test_proxy_error_does_not_disable_batches(broker_server, target):
     """Nor a reason to send two hundred requests."""
     broker_server.before = lambda _path, _body: (404, {}, b"<html>not here</html>")
@@ -226,14 +207,6 @@ def test_retry_after_is_read_from_headers_and_from_items(broker_server, target):
         9,
         9,
     ]
-
-
-def test_refused_connection_is_retried():
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        port = listener.getsockname()[1]
-    target = make(f"http://127.0.0.1:{port}")
-    results = target.deliver_many([send(1), send(2)])
-    assert [result.reason for result in results] == ["the broker refused the connection"] * 2
 
 
 @pytest.mark.parametrize("piece", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"])

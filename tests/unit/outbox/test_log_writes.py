@@ -1,8 +1,5 @@
 """The outbox's log: which facts make which rows, and none without a change."""
 
-import pytest
-
-from appliance.kernel.errors import Conflict, Unavailable
 from appliance.outbox import wire, writes
 from appliance.outbox.sender import INTERRUPTED
 from tests.support.outbox import with_paused_pool
@@ -64,13 +61,6 @@ def test_outcome_that_is_recorded_twice_is_logged_once(outbox):
     assert len(logged(outbox)) == 2
 
 
-def test_send_that_is_too_old_dies_without_an_attempt(outbox):
-    outbox.send(key="k1")
-    outbox.clock.pass_seconds(40 * 86_400)
-    outbox.sweep.run_once(outbox.clock.now_ms())
-    assert logged(outbox)[1:] == [("send.dead", "k1", None, None, writes.TOO_OLD)]
-
-
 def test_interrupted_attempts_failed(new_outbox):
     outbox, _ = with_paused_pool(new_outbox)
     outbox.send(key="k1")
@@ -100,20 +90,3 @@ def test_redrive_drop_and_prune(outbox):
         ("send.aborted", "k2"),
         ("send.aborted", "k3"),
     ]
-
-
-def test_refused_redrive_leaves_no_row(outbox):
-    outbox.send(key="k1")
-    outbox.set("k1", "dead")
-    with pytest.raises(Conflict):
-        outbox.admin.redrive(wire.Redrive(id="k1", new_client_id="k1"), "ann")
-    assert len(logged(outbox)) == 1
-
-
-def test_commit_that_fails_leaves_neither_send_nor_row(outbox, faults):
-    faults.before = OSError("no")
-    with pytest.raises(Unavailable):
-        outbox.send(key="k1")
-    faults.before = None
-    assert outbox.rows("SELECT count(*) FROM outbox") == [(0,)]
-    assert logged(outbox) == []

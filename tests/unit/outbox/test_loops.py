@@ -1,23 +1,12 @@
-"""The delivery loop."""
+"""Sends that a restored broker has lost: found by comparison, and sent again."""
 
 import pytest
 
 from appliance.kernel.errors import Invalid
 from appliance.outbox import loops, wire, writes
-from appliance.outbox.loops import IDLE_SECONDS, POLL_SECONDS, BrokerComparison, Drain
+from appliance.outbox.loops import BrokerComparison
 
 HOUR = 3600
-
-
-def test_drain_interval_is_longer_while_nothing_is_pending(outbox):
-    drain = Drain(outbox.service, outbox.sender)
-    drain.run_once(outbox.clock.now_ms())
-    assert drain.interval_seconds == IDLE_SECONDS
-    outbox.broker.reply_lost = lambda _item: True
-    outbox.send(key="k1")
-    drain.run_once(outbox.clock.now_ms())
-    assert outbox.row("k1").status == "pending"
-    assert drain.interval_seconds == POLL_SECONDS
 
 
 def test_comparison_with_a_restored_broker_continues_where_it_was_stopped(outbox, monkeypatch):

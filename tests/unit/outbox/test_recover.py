@@ -10,9 +10,7 @@ import pytest
 from appliance.kernel.log import Log
 from appliance.kernel.store_files import suspect_marker
 from appliance.outbox import states, wire, writes
-from appliance.outbox.recover import CLIENT_ID, LOST
-from appliance.outbox.rows import SendRow
-from appliance.recovery.pages import TABLE_LEAF
+from appliance.outbox.recover import LOST
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.integrity import find_damage
@@ -23,7 +21,6 @@ from tests.support.damage import recovered
 from tests.support.outbox import OutboxFixture
 
 SENDS = 400
-PAGE_BYTES = 4096
 LOG = Log(io.BytesIO())
 
 STATES = sorted(set(states.SEND.transitions.values()))
@@ -74,39 +71,8 @@ def spoil_leaf(database):
     spoil(database, pages_of(database, "outbox")[3:5])
 
 
-def spoil_last_leaf(database):
-    spoil(database, pages_of(database, "outbox")[-1:])
-
-
-def spoil_index_of_ids(database):
-    spoil(database, pages_of(database, "sqlite_autoindex_outbox_2")[1:2])
-
-
-def spoil_both(database):
-    leaf = pages_of(database, "outbox")[2:3]
-    spoil(database, leaf + pages_of(database, "sqlite_autoindex_outbox_2")[2:3])
-
-
 def spoil_index(database):
     spoil(database, pages_of(database, "sqlite_autoindex_outbox_1")[:1])
-
-
-def spoil_root(database):
-    with closing(sqlite3.connect(database)) as connection:
-        (root,) = connection.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'outbox'"
-        ).fetchone()
-    spoil(database, [root])
-
-
-def spoil_header(database):
-    with database.open("r+b") as file:
-        file.write(b"this is no database any more")
-
-
-def cut_off(database):
-    with database.open("r+b") as file:
-        file.truncate(database.stat().st_size * 2 // 3)
 
 
 ROWS = "SELECT * FROM outbox ORDER BY rowid"
@@ -115,51 +81,6 @@ ROWS = "SELECT * FROM outbox ORDER BY rowid"
 def rows(database, sql=ROWS):
     with closing(sqlite3.connect(database)) as connection:
         return connection.execute(sql).fetchall()
-
-
-def spoil_page_1(database):
-    spoil(database, [1])
-
-
-def spoil_some_of_everything(database):
-    """Three pages of the table, its root among them, and the middle of both indexes of ids."""
-    spoil_leaf(database)
-    spoil_index(database)
-    spoil_index_of_ids(database)
-    spoil_root(database)
-
-
-def readable(before, database, harmed):
-    """Ids of the sends that stand on pages which are still as they were."""
-    content = harmed.read_bytes()
-    file = damage.pages(database)
-    same = {
-        number
-        for number in range(1, file.count + 1)
-        if file.page(number)[100:] == content[(number - 1) * PAGE_BYTES + 100 : number * PAGE_BYTES]
-    }
-    return {
-        cell.values[CLIENT_ID]
-        for number in same
-        if file.kind(number) == TABLE_LEAF
-        for cell in file.cells(number)
-        if cell.complete and len(cell.values) == len(SendRow._fields)
-    } & before.keys()
-
-
-# (how, at most so many ids with neither a send nor an aborted one in its place)
-TABLE = [
-    (spoil_leaf, 0),
-    (spoil_last_leaf, 0),
-    (spoil_index_of_ids, 0),
-    (spoil_both, SENDS // 4),
-    (spoil_index, 0),
-    (spoil_root, 0),
-    (spoil_header, 0),
-    (spoil_page_1, 0),
-    (spoil_some_of_everything, SENDS // 4),
-    (cut_off, SENDS * 3 // 4),
-]
 
 
 def test_ids_of_lost_sends_stay_used(datadir):
@@ -252,15 +173,3 @@ def test_inflight_sends_are_retried_after_a_recovery(datadir):
         assert outbox.store.write(writes.reset_inflight, 0, "none is left", ()) == 0
     finally:
         outbox.store.close()
-
-
-def test_file_of_an_older_schema_is_recovered(datadir):
-    database = datadir.database("outbox")
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("ALTER TABLE outbox DROP COLUMN traceparent")
-    with database.open("r+b") as file:  # one page of payloads
-        file.seek(PAGE_BYTES * 40)
-        file.write(b"\xff" * PAGE_BYTES)
-    done = recovered(datadir, "outbox")
-    assert done.kept_as is not None
-    assert done.tables["outbox"].read > SENDS // 2

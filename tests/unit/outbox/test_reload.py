@@ -2,9 +2,8 @@
 
 import pytest
 
-from appliance.outbox import reload
 from appliance.outbox.expiry import MaxAgeTooLong, RetentionTooShort
-from appliance.outbox.settings import OrderedDestination, OutboxSettings
+from appliance.outbox.settings import OrderedDestination
 
 
 def read(outbox, **values):
@@ -36,7 +35,3 @@ def test_reload_with_invalid_settings_changes_nothing(outbox, values, kind):
     with pytest.raises(kind):
         read(outbox, **values)
     assert outbox.service.settings is before
-
-
-def test_every_setting_that_needs_a_restart_exists():
-    assert set(OutboxSettings.__struct_fields__) >= reload.NEED_RESTART

@@ -1,14 +1,11 @@
 """Destinations whose sends are delivered in order."""
 
 import pytest
-from msgspec import structs
 
-from appliance.kernel.config import BadSettings
 from appliance.outbox import ordering, wire
 from appliance.outbox.mail import MailTarget
 from appliance.outbox.sender import outgoing
 from appliance.outbox.settings import MailSettings, OrderedDestination
-from tests.support.fake_broker import always
 from tests.support.outbox import with_paused_pool
 
 
@@ -64,32 +61,6 @@ def test_interrupted_run_is_repeated_in_order(new_outbox):
     assert set(outbox.statuses().values()) == {"done"}
 
 
-def test_ordered_dead_letter_unblocks_the_next_send(new_outbox):
-    outbox = new_outbox(in_order=(OrderedDestination(),))
-    outbox.broker.fault = lambda item: (
-        (404, {"error": "no"}, None) if item["body"] == "bad" else None
-    )
-    for text in ("bad", "good"):
-        outbox.send(text, key=text)
-    outbox.round()
-    assert outbox.statuses() == {"bad": "dead", "good": "done"}
-
-
-def test_ordered_destinations_are_served_in_turn(new_outbox, monkeypatch):
-    monkeypatch.setattr("appliance.outbox.sender.DELIVER_MAX", 3)
-    outbox = new_outbox(in_order=(OrderedDestination(),))
-    for rule in range(20):
-        for number in range(2):
-            outbox.send(f"{number}", to=f"#t{rule:02}")
-    for _ in range(3):
-        outbox.round()
-    assert set(outbox.statuses().values()) == {"done"}
-    by_topic = {}
-    for row in outbox.broker.rows.values():
-        by_topic.setdefault(row["destination_ref"], []).append(row["body"])
-    assert all(bodies == ["0", "1"] for bodies in by_topic.values())
-
-
 IN_ORDER = [
     (OrderedDestination(to="#a"), "#a"),
     (OrderedDestination(mesh="default", to="#a"), "#a"),
@@ -133,25 +104,3 @@ def test_unordered_destinations_are_not_blocked_by_ordered_ones(new_outbox, rule
         outbox.clock.pass_seconds(31)
         outbox.round()
     assert set(outbox.statuses().values()) == {"done"}
-
-
-def test_ordering_applies_to_later_sends_only(new_outbox):
-    """Sends accepted before stay unordered; the maximum age is that of the mesh."""
-    outbox = new_outbox()
-    outbox.broker.fault = always(503)
-    outbox.send("before", key="before")
-    outbox.settings = structs.replace(outbox.settings, in_order=(OrderedDestination(to="#alerts"),))
-    outbox.reopen()
-    outbox.service.set_retention("default", 30)
-    outbox.send("after", key="after")
-    outbox.clock.pass_seconds(200 * 3600)
-    outbox.broker.fault = lambda _item: None
-    outbox.sweep.run_once(outbox.clock.now_ms())
-    for _ in range(2):
-        outbox.round()
-    assert outbox.statuses() == {"before": "done", "after": "done"}
-
-
-def test_invalid_ordered_destination_stops_the_start(new_outbox):
-    with pytest.raises(BadSettings, match="in_order"):
-        new_outbox(in_order=(OrderedDestination(to="alerts"),))

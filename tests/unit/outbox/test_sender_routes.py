@@ -1,7 +1,6 @@
 """Batches, and routes that are slow or broken."""
 
 from appliance.outbox import sender, wire
-from appliance.outbox.routes import CONCURRENCY_MAX
 from tests.support.fake_broker import always
 from tests.support.outbox import with_paused_pool
 
@@ -43,15 +42,6 @@ def test_unreachable_broker_is_probed_until_it_works(outbox):
     assert outbox.service.state().open_routes == []
 
 
-def test_unreachable_mesh_does_not_block_others(outbox):
-    outbox.broker.fault = lambda item: (503, None, None) if item["mesh"] == "down" else None
-    for number in range(300):
-        outbox.send(key=f"down{number}", mesh="down")
-    outbox.send(key="up", mesh="up")
-    outbox.round()
-    assert outbox.row("up").status == "done"
-
-
 def test_a_poisoned_send_does_not_starve_the_others(outbox):
     outbox.broker.fault = lambda item: (
         (500, {"error": "crash"}, None) if item["body"] == "poison" else None
@@ -65,19 +55,6 @@ def test_a_poisoned_send_does_not_starve_the_others(outbox):
     statuses = outbox.statuses()
     assert statuses.pop("poison") == "pending"
     assert set(statuses.values()) == {"done"}
-
-
-def test_concurrent_deliveries_of_a_route_are_limited(new_outbox, monkeypatch):
-    monkeypatch.setattr("appliance.outbox.sender.DELIVER_MAX", 1)
-    outbox, pool = with_paused_pool(new_outbox)
-    for number in range(10):
-        outbox.send(key=f"k{number}")
-    outbox.round()
-    outbox.round()
-    assert len(pool.work) == CONCURRENCY_MAX
-    pool.finish()
-    outbox.round()
-    assert len(pool.work) == CONCURRENCY_MAX
 
 
 def test_slow_routes_get_at_most_half_of_the_pool(new_outbox, monkeypatch):

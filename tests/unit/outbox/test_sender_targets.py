@@ -4,7 +4,7 @@ import pytest
 
 from appliance.outbox.sender import RUN_MAX
 from appliance.outbox.settings import OrderedDestination
-from appliance.outbox.target import Delivered, DeliveryTarget, RetryLater, Undeliverable
+from appliance.outbox.target import Delivered, DeliveryTarget, RetryLater
 from tests.support.outbox import with_paused_pool
 
 
@@ -19,45 +19,6 @@ class ScriptedResults(DeliveryTarget):
     def deliver(self, send):
         self.sent.append(send)
         return self.say(send)
-
-
-def test_target_of_the_row_delivers_it(outbox):
-    pigeon = ScriptedResults("pigeon", lambda _send: Delivered())
-    outbox.targets["pigeon"] = pigeon
-    outbox.send("coo", key="k1", target="pigeon")
-    outbox.send("hello", key="k2")
-    outbox.round()
-    assert outbox.statuses() == {"k1": "done", "k2": "done"}
-    (send,) = pigeon.sent
-    assert (send.body, send.attempt, send.target) == ("coo", 1, "pigeon")
-    assert outbox.broker.bodies == ["hello"]
-
-
-@pytest.mark.parametrize(
-    ("result", "status", "error"),
-    [
-        (Undeliverable("no such box", "550"), "dead", "no such box"),
-        (RetryLater("greylisted", 5.0), "pending", "greylisted"),
-    ],
-)
-def test_other_targets_return_the_same_results(outbox, result, status, error):
-    outbox.targets["pigeon"] = ScriptedResults("pigeon", lambda _send: result)
-    outbox.send(key="k1", target="pigeon")
-    outbox.round()
-    assert (outbox.row("k1").status, outbox.row("k1").last_error) == (status, error)
-
-
-def test_a_target_may_have_destinations_of_its_own(outbox):
-    class MailLikeTarget(ScriptedResults):
-        def resolve(self, to):
-            return "queue", to.lower(), f"mail:{to.partition('@')[2]}"
-
-    outbox.targets["mail"] = mail = MailLikeTarget("mail", lambda _send: Delivered("m1"))
-    outbox.send(key="k1", to="Ann@example.com", target="mail")
-    assert outbox.rows("SELECT route FROM outbox") == [("mail:example.com",)]
-    outbox.round()
-    assert mail.sent[0].destination_ref == "ann@example.com"
-    assert outbox.row("k1").broker_message_id == "m1"
 
 
 def test_sends_of_a_missing_target_stay_pending(outbox):

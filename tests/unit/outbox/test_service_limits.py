@@ -5,7 +5,7 @@ import pytest
 
 from appliance.kernel.errors import ApplianceError
 from appliance.outbox import wire
-from appliance.outbox.expiry import MaxAgeTooLong, RetentionTooShort
+from appliance.outbox.expiry import RetentionTooShort
 
 
 def refused(outbox, **more):
@@ -67,11 +67,6 @@ def test_concurrent_requests_are_limited(outbox, monkeypatch):
     assert len(busy) == 7
     assert all(isinstance(result.exception, wire.DaemonBusy) for result in busy)
     assert outbox.send(key="later")[0] == 202
-
-
-def test_max_age_above_the_dedupe_window_stops_the_start(new_outbox):
-    with pytest.raises(MaxAgeTooLong, match="the maximum is 144"):
-        new_outbox(dedupe_retention_days=7, max_age_hours=145)
 
 
 def test_negotiated_retention_sets_the_max_age_of_the_mesh(outbox):

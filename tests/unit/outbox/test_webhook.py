@@ -3,7 +3,6 @@
 import pytest
 
 from appliance.hub.webhooks.settings import WebhookSettings
-from appliance.kernel.errors import ApplianceError
 from appliance.kernel.webhook_signature import SignedRequest
 from appliance.outbox import wire
 from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
@@ -126,26 +125,3 @@ def test_signed_send_can_be_redriven_but_not_patched(outbox, receiver):
     outbox.admin.redrive(wire.Redrive(id="k", auto=True), "operator")
     outbox.round()
     assert [got.body for got in receiver.got] == [b"{}"]
-
-
-def test_open_sends_are_counted_for_each_webhook(outbox, receiver):
-    outbox.targets["webhook"] = target_of(receiver.url)
-    for number in range(3):
-        command = wire.Send(
-            to="hook_1", message="{}", client_message_id=f"k{number}", target="webhook"
-        )
-        outbox.service.send(command, internal=True)
-    assert outbox.service.waiting("webhook", "hook_1", 10) == 3
-    assert outbox.service.waiting("webhook", "hook_1", 2) == 2
-    assert outbox.service.waiting("webhook", "hook_2", 10) == 0
-
-
-def test_internal_send_has_no_size_limit(new_outbox, receiver):
-    outbox = new_outbox(message_bytes_max=10)
-    outbox.targets["webhook"] = target_of(receiver.url)
-    command = wire.Send(to="hook_1", message="x" * 100, client_message_id="k", target="webhook")
-    outbox.service.send(command, internal=True)
-    with pytest.raises(ApplianceError):
-        outbox.send("x" * 100)
-    outbox.round()
-    assert receiver.got[0].body == b"x" * 100
