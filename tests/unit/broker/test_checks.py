@@ -1,4 +1,4 @@
-"""The broker's checks: broken, found; whole, nothing found."""
+"""The broker's check of orphans: broken, found; whole, nothing found."""
 
 import sqlite3
 from contextlib import closing
@@ -32,8 +32,3 @@ def test_orphaned_broker_row_is_found(workspace: WorkspaceFixture, rule: str) ->
     findings = workspace.find("broker.orphans")
     assert any(f"({rule})" in finding.message for finding in findings)
     assert findings[0].subject == "message bmsg_1"
-
-
-def test_file_without_secrets_yields_no_finding(workspace: WorkspaceFixture) -> None:
-    break_it(workspace, "ALTER TABLE webhook DROP COLUMN disabled_because")
-    assert workspace.find("broker.webhooks") == []

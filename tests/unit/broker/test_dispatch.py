@@ -1,11 +1,8 @@
 """Delivering: leases, acks, priorities, connections that come and go, and nobody held up."""
 
-import sqlite3
-
 import pytest
 
 from appliance.broker import service, wire
-from appliance.kernel.batch import BatchRunner
 from appliance.kernel.errors import Unavailable
 from appliance.mesh.push import Push
 from tests.support.broker import key
@@ -45,67 +42,6 @@ def test_unpublished_deliveries_are_found_by_wake_all(broker, monkeypatch):
     assert not webhook_work.wait(0)
     broker.service.dispatch.wake_all()
     assert (bert.receive(), webhook_work.wait(0)) == (["hello"], True)
-
-
-def test_claim_without_an_ack_is_delivered_again_after_its_lease(broker):
-    """An earlier implementation noted the delivery before the push, and lost it."""
-    lost = broker.connect("bert", lambda pushes: [])
-    broker.send("m1", to="bert")
-    broker.deliver()
-    assert broker.rows("SELECT lease_owner IS NOT NULL, attempts FROM delivery_queue") == [(1, 1)]
-    lost.connection._claims.clear()  # the push never left
-    broker.clock.pass_seconds(29)
-    assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 0}
-    broker.clock.pass_seconds(2)
-    assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 1}
-    lost.connection.stop()
-    bert = broker.connect("bert")
-    assert bert.receive() == ["hello"]
-
-
-def test_closed_connection_releases_its_deliveries_immediately(broker):
-    first = broker.connect("bert", lambda pushes: [])
-    broker.send("m1", to="bert")
-    broker.deliver()
-    first.connection.stop()
-    assert broker.rows("SELECT lease_owner FROM delivery_queue") == [(None,)]
-    assert broker.connect("bert").receive() == ["hello"]
-
-
-def test_ack_that_comes_after_the_lease_still_counts(broker):
-    slow = broker.connect("bert")
-    broker.send("m1", to="bert")
-    broker.deliver()
-    slow.broker.clock.pass_seconds(31)
-    broker.service.expire_leases()
-    slow.broker.service.dispatch._with_demand.clear()
-    slow.connection.run_once(0)
-    broker.deliver()
-    assert slow.bodies == ["hello"]
-    assert broker.count("delivery_queue") == 0
-
-
-def test_ack_that_could_not_be_written_is_written_later(new_broker):
-    class Failing(BatchRunner):
-        broken = False
-
-        def commit(self):
-            if Failing.broken:
-                raise sqlite3.OperationalError("not now")
-            super().commit()
-
-    broker = new_broker(runner=Failing)
-    bert = broker.connect("bert")
-    broker.send("m1", to="bert")
-    broker.deliver()
-    bert.connection.run_once(0)
-    Failing.broken = True
-    with pytest.raises(sqlite3.OperationalError):
-        broker.deliver()
-    Failing.broken = False
-    broker.deliver()
-    assert bert.bodies == ["hello"]
-    assert broker.count("delivery_queue") == 0
 
 
 def test_late_ack_does_not_ack_a_delivery_leased_by_another_connection(broker):
@@ -218,16 +154,6 @@ def test_only_returned_message_ids_are_acked(broker):
 # -- queues ------------------------------------------------------------------------------
 
 
-def test_one_consumer_of_a_queue_gets_each_message(broker):
-    broker.registry.subscribe("lab", "queue", "jobs", "cleo")
-    bert, cleo = broker.connect("bert"), broker.connect("cleo")
-    for number in range(6):
-        broker.send(f"m{number}", str(number), queue="jobs")
-    bert.receive()
-    cleo.receive()
-    assert sorted(bert.bodies + cleo.bodies) == [str(number) for number in range(6)]
-
-
 def test_consumer_that_subscribes_while_connected_gets_what_waits(broker):
     cleo = broker.connect("cleo")
     broker.send("m1", queue="jobs")
@@ -256,34 +182,6 @@ def test_members_receive_only_their_own_messages(broker):
 
 
 # -- members that change -----------------------------------------------------------------
-
-
-def test_rename_event_is_sent_to_the_member_and_its_peers(broker):
-    bert, cleo = broker.connect("bert"), broker.connect("cleo")
-    broker.registry.rename_member("lab", "bert", wire.RenameMember("bertha"))
-    for mailbox in (bert, cleo):
-        assert mailbox.events[-1] == {
-            "type": "event",
-            "event": "member_renamed",
-            "mesh": "lab",
-            "member": key("bert"),
-            "name": "bertha",
-        }
-
-
-def test_member_that_has_left_is_shown_as_gone(broker):
-    """An earlier implementation had ghosts among the peers."""
-
-    def connected():
-        return [
-            member.name for member in broker.registry.members("lab").members if member.connected
-        ]
-
-    bert = broker.connect("bert")
-    broker.connect("cleo")
-    assert connected() == ["bert", "cleo"]
-    bert.connection.stop()
-    assert connected() == ["cleo"]
 
 
 def test_peers_receive_join_and_leave_events(broker):

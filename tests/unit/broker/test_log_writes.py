@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.broker import log_writes, webhook_wire, wire
+from appliance.broker import log_writes, wire
 from appliance.kernel.clock import DAY_MS
 from tests.support.broker import key
 from tests.unit.broker.test_webhook_feeder import FakeWebhookOutbox
@@ -50,13 +50,6 @@ def test_destination_and_recipient(broker, more, kind, recipient):
     assert broker.rows("SELECT DISTINCT destination_kind FROM log") == [(kind,)]
 
 
-def test_refused_send_leaves_no_row(broker):
-    assert broker.send("m1", topic="nothing")[0] == 404
-    broker.send("m2", "one")
-    assert broker.send("m2", "two")[0] == 409
-    assert [row[1] for row in logged(broker)] == ["m2"]
-
-
 def test_delivery_that_is_not_acked_failed_and_is_sent_again(broker):
     broker.send("m1", to="bert")
     box = broker.connect("bert", lambda _: None)
@@ -82,19 +75,6 @@ def test_leases_end_at_a_restart(broker):
     assert logged(broker, 2) == [("delivery.failed", "m1", "bert", 1, log_writes.RESTARTED)]
 
 
-def test_messages_handed_to_the_outbox(broker):
-    made = broker.registry.add_webhook("lab", webhook_wire.CreateMeshWebhook("http://127.0.0.1:9/"))
-    recipient = f"webhook:{made.webhook.id}"
-    broker.registry.create_destination("lab", "topic", "hooked")
-    broker.registry.subscribe("lab", "topic", "hooked", recipient)
-    broker.send("m1", topic="hooked")
-    broker.webhooks.run_once(broker.clock.now_ms())
-    assert logged(broker, 1) == [
-        ("delivery.sent", "m1", recipient, 1, None),
-        ("delivery.acked", "m1", recipient, 1, None),
-    ]
-
-
 def test_delivery_ends_when_its_recipient_is_removed(broker):
     broker.send("m1")
     broker.registry.revoke_member("lab", "bert")
@@ -109,14 +89,3 @@ def test_delivery_ends_when_its_message_is_removed(broker):
     broker.clock.pass_seconds(8 * DAY_MS / 1000)
     broker.retention.sweep()
     assert logged(broker, 1) == [("delivery.dead", "m1", "bert", None, log_writes.MESSAGE_REMOVED)]
-
-
-def test_sender_of_a_message_from_before_senders_were_recorded(broker):
-    broker.send("m1", to="bert")
-    broker.store.write(_forget_sender)
-    broker.connect("bert").receive()
-    assert broker.rows("SELECT DISTINCT sender_pubkey FROM log") == [(key("anna"),)]
-
-
-def _forget_sender(tx):
-    tx.execute("UPDATE client_message_dedupe SET sender_pubkey = NULL")

@@ -32,7 +32,7 @@ SELECT v.broker_message_id, v.attempts FROM delivery_queue AS v WHERE v.attempts
   WHERE name = 'delivery.sent' AND message_id = v.broker_message_id AND recipient = v.recipient)"""
 
 
-@pytest.mark.parametrize("sends", [1, 20, 50])
+@pytest.mark.parametrize("sends", [1, 50])
 def test_log_agrees_with_the_state_after_each_kill(tmp_path, sends):
     folder = tmp_path / "broker"
     for first in (0, 1_000):

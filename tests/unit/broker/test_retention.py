@@ -1,10 +1,7 @@
 """Retention: messages go and their ids say so, ids go when it is time, nothing is orphaned."""
 
-import pytest
-
-from appliance.broker import loops, retention, wire
-from appliance.kernel.clock import DAY_MS
-from tests.support.broker import BrokerFixture, key
+from appliance.broker import loops, wire
+from tests.support.broker import BrokerFixture
 
 DAY_SECONDS = 86_400
 
@@ -38,15 +35,6 @@ def test_removed_message_leaves_its_id_which_says_so(broker):
     assert (status, repeated["history_available"]) == (200, False)
     assert repeated["broker_message_id"] == first["broker_message_id"]
     assert broker.send("m1", "else")[0] == 409
-
-
-def test_id_is_forgotten_when_its_time_is_over_and_can_be_used_again(broker):
-    keep(broker)
-    broker.send("m1")
-    broker.clock.pass_seconds(14 * DAY_SECONDS)
-    assert sweep(broker) == {"messages": 1, "ids": 1}
-    assert broker.count("message_tombstone") == 0
-    assert broker.send("m1", "else")[0] == 201
 
 
 def test_permanent_ids_are_never_forgotten(broker):
@@ -115,32 +103,3 @@ def test_orphan_is_counted_logged_and_listed(tmp_path):
     assert broker.lines.entries()[-1]["msg"] == "broker_atomicity_violation_found"
     assert broker.registry.status().orphans == 1
     broker.close()
-
-
-# -- pure --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("mode", "dedupe", "messages", "wrong"),
-    [
-        ("retention_scoped", 30, 31, True),
-        ("retention_scoped", 30, 30, False),
-        ("permanent", 30, 3000, False),
-    ],
-)
-def test_ids_kept_for_a_shorter_time_than_messages_are_a_misconfiguration(
-    mode, dedupe, messages, wrong
-):
-    assert retention.is_misconfigured(mode, dedupe, messages) is wrong
-
-
-@pytest.mark.parametrize(
-    ("last", "due"), [(None, True), (0, True), (1, False), (DAY_MS, False), (DAY_MS + 1, True)]
-)
-def test_sweep_is_due_after_its_time_and_when_the_clock_went_back(last, due):
-    assert retention.is_due(DAY_MS, last, 24.0) is due
-
-
-def test_unknown_member_has_no_name(broker):
-    with pytest.raises(wire.NoSuchMember):
-        broker.registry.rename_member("lab", key("nobody"), wire.RenameMember("x"))

@@ -101,25 +101,6 @@ def test_an_id_stays_its_members_when_the_member_rotates_its_key(broker):
     assert broker.send("m1", sender="bert")[1]["conflict"] == "sender_mismatch"
 
 
-def test_sender_of_an_id_from_before_is_the_one_in_the_history(broker):
-    broker.send("m1")
-    broker.store.write(forget_sender)
-    assert broker.send("m1")[0] == 200
-    assert broker.send("m1", sender="bert")[1]["conflict"] == "sender_mismatch"
-
-
-def forget_sender(tx):
-    tx.execute("UPDATE client_message_dedupe SET sender_pubkey = NULL")
-
-
-def test_ids_of_two_meshes_do_not_meet(broker):
-    broker.registry.create_mesh(wire.CreateMesh("other"))
-    broker.registry.add_member("other", wire.AddMember(key("anna"), "anna"))
-    broker.registry.create_destination("other", "topic", "alerts")
-    assert broker.send("m1")[0] == 201
-    assert broker.send("m1", "else", mesh="other")[0] == 201
-
-
 def test_a_history_of_large_messages_is_limited_in_bytes_and_goes_on(broker):
     for number in range(20):
         assert broker.send(f"m{number:02}", "x" * 60_000)[0] == 201
@@ -154,14 +135,9 @@ B1 = {
         "FINGERPRINT_DIFFERS",
     ),
     "fingerprint has 32 bytes": ({"request_fingerprint": "00"}, 400, "INVALID_INPUT"),
-    "destination kind is one of three": ({"destination_kind": "mail"}, 400, "INVALID_INPUT"),
-    "destination is named": ({"destination_ref": ""}, 400, "INVALID_INPUT"),
-    "id is given": ({"client_message_id": ""}, 400, "INVALID_INPUT"),
     "id is not too long": ({"client_message_id": "x" * 256}, 400, "INVALID_INPUT"),
     "envelope version is known": ({"envelope_version": 2}, 400, "INVALID_INPUT"),
-    "priority is one of three": ({"priority": "soon"}, 400, "INVALID_INPUT"),
     "no field is unknown": ({"nonce": "x"}, 400, "INVALID_INPUT"),
-    "meta is an object": ({"meta": [1]}, 400, "INVALID_INPUT"),
     "body is no longer than max_payload": ({"body": "ä" * 40_000}, 400, "PAYLOAD_TOO_LARGE"),
     "meta is not too long": ({"meta": {"a": "x" * 17_000}}, 400, "PAYLOAD_TOO_LARGE"),
     "text has no NUL": ({"body": "a\0b"}, 400, "INVALID_INPUT"),
@@ -187,12 +163,6 @@ def test_b1_refusal_leaves_the_id_unused(broker, rule):
     assert (answer[0], answer[1]["code"]) == (status, code)
     assert broker.counts() == NOTHING
     assert broker.send("m1")[0] == 201
-
-
-def test_wrong_fingerprint_is_refused_with_the_right_prefix(broker):
-    wrong = {**item("m1"), "request_fingerprint": "0" * 64}
-    _, body = broker.service.accept(key("anna"), wrong)
-    assert body["broker_fingerprint_prefix"] == item("m1")["request_fingerprint"][:16]
 
 
 def test_stranger_and_revoked_member_are_refused(broker):
@@ -240,11 +210,6 @@ def fingerprint_to(ref):
     return fingerprint("dm", ref, b"hello").hex()
 
 
-def test_dm_to_a_revoked_member_is_refused(broker):
-    broker.registry.revoke_member("lab", "bert")
-    assert broker.send("m1", to="bert")[1]["code"] == "DESTINATION_NOT_FOUND"
-
-
 def test_duplicate_is_answered_after_its_destination_is_gone(broker):
     """The retry of what was delivered must not be reported as failed (contract §13)."""
     assert broker.send("m1", to="bert")[0] == 201
@@ -268,13 +233,6 @@ def test_known_id_is_answered_while_the_mesh_is_saturated(new_broker):
     assert broker.count("client_message_dedupe") == 2
     broker.clock.pass_seconds(0.5)
     assert broker.send("m3")[0] == 201
-
-
-def test_duplicate_costs_nothing_of_the_limit(new_broker):
-    broker = new_broker(rate_per_second=2)
-    broker.send("m1")
-    assert [broker.send("m1")[0] for _ in range(5)] == [200] * 5
-    assert broker.send("m2")[0] == 201
 
 
 # -- batches -----------------------------------------------------------------------------
@@ -359,13 +317,3 @@ def test_sender_is_the_signing_member(broker):
 def test_sender_does_not_receive_its_own_message(broker):
     broker.send("m1", sender="bert")
     assert broker.rows("SELECT recipient FROM delivery_queue") == [(key("cleo"),)]
-
-
-def test_names_of_messages_stay_when_a_member_is_renamed(broker):
-    broker.send("m1")
-    broker.registry.rename_member("lab", "anna", wire.RenameMember("anne"))
-    broker.send("m2")
-    assert broker.rows("SELECT sender_name FROM topic_message ORDER BY id") == [
-        ("anna",),
-        ("anne",),
-    ]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from appliance.broker import webhook_wire, wire
-from appliance.kernel.clock import iso
+from appliance.broker import wire
 from tests.unit.broker.test_webhook_feeder import (
     FakeWebhookOutbox,
     record,
@@ -59,15 +58,6 @@ def fail_once(broker):
 # -- schedules -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("jump_ms", BACK)
-def test_a_message_accepted_while_the_clock_was_ahead_is_delivered(broker, go_on, jump_ms):
-    broker.send("m1", to="bert")
-    round_of_loops(broker)
-    broker.clock.ms += jump_ms
-    broker = go_on(broker)
-    assert broker.connect("bert").receive() == ["hello"]
-
-
 @pytest.mark.parametrize("jump_ms", JUMPS)
 def test_a_released_delivery_waits_for_its_pause_and_no_longer(broker, go_on, jump_ms):
     broker.send("m1", to="bert")
@@ -93,18 +83,6 @@ def test_a_lease_ends_when_it_would_have(broker, jump_ms):
     assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 0}
     broker.clock.pass_seconds(11)
     assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 1}
-
-
-def test_a_wait_is_capped_by_its_setting_at_the_start(broker, new_broker):
-    broker.send("m1", to="bert")
-    later_ms = broker.clock.now_ms() + DAY_MS
-    broker.store.write(_delay, later_ms)
-    broker = new_broker(clock=broker.clock)
-    assert broker.connect("bert").receive() == ["hello"]
-
-
-def _delay(tx, ready_ms):
-    tx.execute("UPDATE delivery_queue SET ready_ms = ?", (ready_ms,))
 
 
 # -- ages ------------------------------------------------------------------------------------
@@ -138,30 +116,6 @@ def test_messages_and_ids_go_at_their_age_and_not_by_the_clock(broker, go_on, ju
     assert after(1) == (0, 1)
 
 
-@pytest.mark.parametrize("jump_ms", [30 * DAY_MS, 20_000 * DAY_MS])
-def test_the_nightly_sweep_after_a_jump_removes_nothing_too_early(broker, jump_ms):
-    keep(broker)
-    broker.send("m1", to="bert")
-    round_of_loops(broker)
-    broker.clock.ms += jump_ms
-    round_of_loops(broker)
-    assert broker.connect("bert").receive() == ["hello"]
-    assert broker.send("m1", to="bert")[0] == 200
-
-
-@pytest.mark.parametrize("jump_ms", JUMPS)
-def test_a_message_shows_the_time_that_the_clock_showed(broker, jump_ms):
-    broker.clock.ms += jump_ms
-    broker.send("m1", to="bert")
-    broker.send("m2")
-    expected = {broker.clock.ms}
-    history = broker.registry.history("lab", None, wire.HistoryQuery()).history
-    box = broker.connect("bert")
-    box.receive()
-    assert {past.message.created_at for past in history} == {iso(ms) for ms in expected}
-    assert {push.created_at for push in box.got} == {iso(ms) for ms in expected}
-
-
 # -- webhooks --------------------------------------------------------------------------------
 
 
@@ -174,29 +128,3 @@ def test_a_webhook_is_not_switched_off_by_a_jump(new_broker, outbox):
         broker.clock.pass_seconds(60)
         record(broker, webhook, "failed")
     assert state_of(broker, webhook).enabled
-
-
-@pytest.mark.parametrize("jump_ms", [-DAY_MS, DAY_MS])
-def test_a_replaced_secret_signs_for_as_long_as_without_the_jump(new_broker, outbox, jump_ms):
-    broker = new_broker(webhook_outbox=outbox)
-    webhook = subscribed_webhook(broker)
-    broker.registry.change_webhook(
-        "lab", webhook.webhook.id, webhook_wire.ChangeMeshWebhook(new_secret=True)
-    )
-    broker.clock.ms += jump_ms
-    assert state_of(broker, webhook).rotating_until is not None
-    broker.clock.pass_seconds(24 * 3600 + 1)
-    assert state_of(broker, webhook).rotating_until is None
-
-
-# -- reporting -------------------------------------------------------------------------------
-
-
-def test_status_and_log_report_the_jump(broker):
-    assert broker.registry.status().clock_jumped_at is None
-    broker.clock.ms -= DAY_MS
-    round_of_loops(broker)
-    status = broker.registry.status()
-    assert status.clock_jump_seconds == -86_400
-    assert status.clock_jumped_at is not None
-    assert broker.lines.entries()[-1]["msg"] == "the clock was set"

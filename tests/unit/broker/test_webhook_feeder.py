@@ -8,8 +8,7 @@ from standardwebhooks import Webhook
 from appliance.broker import webhook_wire
 from appliance.broker.webhook_feeder import WAITING_MAX, MeshWebhooks
 from appliance.kernel.clock import SystemClock
-from appliance.kernel.errors import Conflict, Invalid
-from appliance.kernel.webhook_signature import BadSecret
+from appliance.kernel.errors import Invalid
 from tests.support.clock import FakeClock
 
 URL = "http://127.0.0.1:9/x"
@@ -80,12 +79,6 @@ def rows(broker, webhook):
 
 def state_of(broker, webhook):
     return broker.registry.show_webhook("lab", webhook.webhook.id).webhook
-
-
-def test_webhooks_are_refused_without_an_outbox(new_broker):
-    broker = new_broker()
-    with pytest.raises(webhook_wire.WebhooksNotAvailable):
-        broker.registry.add_webhook("lab", webhook_wire.CreateMeshWebhook(URL))
 
 
 def test_row_becomes_a_send_with_the_frame_that_members_receive(broker, outbox):
@@ -191,35 +184,3 @@ def test_signature_is_valid_with_either_secret_during_a_rotation(new_broker, out
     broker.clock.pass_seconds(24 * 3600 + 1)
     assert state_of(broker, webhook).rotating_until is None
     assert len(signed_headers(broker, webhook)["webhook-signature"].split()) == 1
-
-
-def test_wrong_changes_are_refused(broker):
-    webhook = subscribed_webhook(broker)
-    for command, error in (
-        (webhook_wire.ChangeMeshWebhook(url="ftp://x"), Invalid),
-        (webhook_wire.ChangeMeshWebhook(secret="whsec_x"), BadSecret),
-        (webhook_wire.ChangeMeshWebhook(new_secret=True, secret="whsec_" + "A" * 32), Invalid),
-    ):
-        with pytest.raises(error):
-            broker.registry.change_webhook("lab", webhook.webhook.id, command)
-    with pytest.raises(BadSecret):
-        broker.registry.add_webhook("lab", webhook_wire.CreateMeshWebhook(URL, "whsec_short"))
-    with pytest.raises(webhook_wire.WebhookNotFound):
-        broker.registry.change_webhook(
-            "lab", "bhook_x", webhook_wire.ChangeMeshWebhook(enabled=True)
-        )
-    with pytest.raises((Invalid, Conflict)):
-        broker.registry.subscribe("lab", "queue", "jobs", f"webhook:{webhook.webhook.id}")
-
-
-def test_looking_for_work_takes_a_step_in_an_index(broker):
-    webhook = subscribed_webhook(broker)
-    for sql, index in (
-        ("SELECT id FROM delivery_queue WHERE mesh_id = ? AND recipient = ?"
-         " AND lease_owner IS NULL AND rank <= 2 AND ready_ms <= 5 ORDER BY rank, id LIMIT 1",
-         "delivery_ready"),
-        ("SELECT id FROM delivery_queue WHERE lease_owner IS NULL AND mesh_id = ?"
-         " AND recipient = ? ORDER BY rank, id LIMIT 10", "delivery_ready"),
-    ):  # fmt: skip
-        plan = broker.rows(f"EXPLAIN QUERY PLAN {sql}", "lab", f"webhook:{webhook.webhook.id}")
-        assert all(index in row[3] for row in plan), plan
