@@ -1,27 +1,8 @@
 """Access to streams over HTTP: scopes, receivers, loopback clients."""
 
-from unittest.mock import Mock
-
-from appliance.courier.admin import CourierAdmin
-from appliance.courier.resources import routes
-from appliance.courier.service import Courier
-from appliance.courier.settings import CourierSettings, TokenSettings
-from appliance.courier.subsystem import free_scopes
-from appliance.web import openapi
-from appliance.web.guard import FREE_ON_LOOPBACK
 from tests.support.courier import INBOX, SCOPED_TOKEN, CourierFixture
 from tests.support.courier_http import enqueue, get, post, receive
 from tests.support.http import NARROW_TOKEN, TOKEN
-
-TOKENS = CourierSettings(tokens=(TokenSettings("file", ["streams:*:admin"]),))
-
-
-def test_openapi_needs_no_token_on_loopback_until_tokens_are_configured():
-    for settings, needed in ((CourierSettings(), [{"bearer": []}, {}]), (TOKENS, [{"bearer": []}])):
-        described = routes(Mock(spec=Courier), Mock(spec=CourierAdmin), "optional")
-        paths = openapi.document(described, FREE_ON_LOOPBACK | free_scopes(settings))["paths"]
-        assert paths["/v1/enqueue"]["post"]["security"] == needed
-        assert paths["/v1/streams/purge"]["post"]["security"] == needed
 
 
 def test_scopes_are_checked_for_each_stream(courier):

@@ -21,41 +21,15 @@ def test_unknown_fields_are_passed_on_unchanged(client):
     assert receive(client)["deliveries"][0]["deliver"] == {**envelope("e-1"), **odd}
 
 
-def test_to_of_the_request_overrides_to_of_the_envelope(client):
-    notices = envelope("e-1", to="elsewhere")
-    post(client, "/v1/enqueue", {"to": INBOX, "envelope": notices})
-    assert receive(client)["deliveries"][0]["deliver"]["to"] == INBOX
-
-
-@pytest.mark.parametrize("missing", ["id", "ts", "type", "payload"])
-def test_required_fields_are_named(client, missing):
-    body = envelope("e-1")
-    del body[missing]
-    answer = post(client, "/v1/enqueue", {"to": INBOX, "envelope": body}, 400)
-    assert answer["details"]["field"] == f"envelope.{missing}"
-    assert answer["code"] == "INVALID_ENVELOPE"
-
-
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [("id", ""), ("id", 7), ("id", "a\nb"), ("priority", 10), ("delayMs", -1), ("tags", "x")],
-)
-def test_wrong_fields_are_named(client, field, value):
-    answer = enqueue(client, **{"id_": "e", field: value} if field != "id" else {"id_": value},
-                     status=400)  # fmt: skip
-    assert answer["details"]["field"].startswith(f"envelope.{field}")
-
-
-def test_nul_and_a_number_out_of_range_are_refused(client):
-    text = '{"to":"a","envelope":{"id":"a","ts":"x","type":"t","payload":[1e400,"\\u0000"]}}'
-    headers = {"Content-Type": "application/json"}
-    result = client.simulate_post("/v1/enqueue", body=text, headers=headers)
-    assert (result.status_code, result.json["code"]) == (400, "INVALID_INPUT")
-
-
-@pytest.mark.parametrize("name", ["a*b", "a//b", "/a", "a/", "a\nb"])
-def test_invalid_stream_names_are_refused(client, name):
-    enqueue(client, "e", to=name, status=400)
+    ("changed", "field"),
+    [({"id": "a\nb"}, "envelope.id"), ({"priority": 10}, "envelope.priority"),
+     ({"tags": "x"}, "envelope.tags")],
+)  # fmt: skip
+def test_wrong_field_is_named(client, changed, field):
+    body = {"to": INBOX, "envelope": envelope("e") | changed}
+    assert post(client, "/v1/enqueue", body, 400)["details"]["field"].startswith(field)
+    enqueue(client, "e", to="a*b", status=400)
 
 
 def test_batch_is_all_or_nothing_and_the_error_has_the_index(client, monkeypatch):

@@ -1,4 +1,4 @@
-"""Receive, ack, nack and extend over HTTP."""
+"""Receive, ack and nack over HTTP."""
 
 from tests.support.courier import INBOX, CourierFixture
 from tests.support.courier_http import enqueue, get, post, receive
@@ -13,34 +13,6 @@ def test_double_and_foreign_acks_are_409(client):
     enqueue(client, "e-2")
     receive(client)
     post(client, "/v1/ack", {"receiver": got["receiver"], "ids": ["e-2"]}, 409)
-
-
-def test_ack_after_lease_expiry_is_409(courier, client):
-    enqueue(client, "e-1")
-    first = receive(client, leaseMs=1000)
-    assert courier.pass_ms(1001)["lease_expired"] == 1
-    second = receive(client)
-    assert second["deliveries"][0]["attempt"] == 2
-    post(client, "/v1/ack", {"receiver": first["receiver"], "ids": ["e-1"]}, 409)
-    post(client, "/v1/ack", {"receiver": second["receiver"], "ids": ["e-1"]})
-
-
-def test_extended_lease_expires_later(courier, client):
-    enqueue(client, "e-1")
-    got = receive(client, leaseMs=1000)
-    courier.pass_ms(900)
-    post(client, "/v1/extend", {"receiver": got["receiver"], "ids": ["e-1"], "leaseMs": 5000})
-    assert courier.pass_ms(4000)["lease_expired"] == 0
-    assert courier.pass_ms(1001)["lease_expired"] == 1
-
-
-def test_nack_with_delay_redelivers_after_the_delay(courier, client):
-    enqueue(client, "e-1")
-    got = receive(client)
-    post(client, "/v1/nack", {"receiver": got["receiver"], "ids": ["e-1"], "delayMs": 500})
-    assert receive(client)["deliveries"] == []
-    courier.pass_ms(501)
-    assert len(receive(client)["deliveries"]) == 1
 
 
 def test_release_is_not_counted_but_fail_is_and_reject_makes_a_dead_letter():

@@ -1,16 +1,9 @@
 """Snapshots of views over HTTP."""
 
 import json
-from urllib.parse import urlencode
 
-from appliance.web.parser import LINE_BYTES_MAX
 from tests.support.courier import INBOX, CourierFixture, envelope
 from tests.support.courier_http import enqueue, get, post
-
-
-def compact_size(answer):
-    """The bytes of a reply on the wire."""
-    return len(json.dumps(answer, separators=(",", ":"), ensure_ascii=False))
 
 
 def test_snapshot_has_the_last_envelope_of_each_inbox(client):
@@ -33,14 +26,6 @@ def test_duplicate_in_a_batch_is_not_the_latest():
     assert (row["env"]["id"], row["env"]["type"]) == ("new", "t")
 
 
-def test_limited_snapshot_has_more(client):
-    for name in "abc":
-        enqueue(client, "e", to=f"agents/{name}/inbox")
-    assert get(client, "/v1/snapshot", limit=3)["has_more"] is False
-    page = get(client, "/v1/snapshot", limit=2)
-    assert (len(page["rows"]), page["has_more"]) == (2, True)
-
-
 def test_snapshot_of_large_envelopes_is_paged_by_bytes(client, monkeypatch):
     monkeypatch.setattr("appliance.courier.admin.DELIVERY_BYTES_MAX", 50_000)
     names = [f"{number:02}" for number in range(20)]
@@ -59,12 +44,3 @@ def test_snapshot_of_large_envelopes_is_paged_by_bytes(client, monkeypatch):
         query = {"after": seen[-1]}
     assert seen == [f"agents/{name}/inbox" for name in names]
     assert pages > 3
-
-
-def test_longest_query_fits_into_a_request_line(client):
-    longest = {"view": "🐎" * 64, "filter": "🐎" * 128, "after": "🐎" * 457}
-    assert get(client, "/v1/snapshot", 404, **longest)["code"] == "UNKNOWN_VIEW"
-    line = f"GET /v1/snapshot?{urlencode({**longest, 'limit': 2**63})} HTTP/1.1"
-    assert len(line) <= LINE_BYTES_MAX
-    for name, text in longest.items():
-        get(client, "/v1/snapshot", 400, **{**longest, name: f"{text}x"})

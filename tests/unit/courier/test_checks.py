@@ -11,7 +11,6 @@ from tests.doctor.workspace import WorkspaceFixture
         ({"full": 2.0, "streams": 9.0}, "courier.room", "warning", "2 of 9 streams"),
         ({"oldest_ready_seconds": 3601.0}, "courier.waiting", "warning", "3601 s"),
         ({"dead": 3.0}, "courier.waiting", "info", "dead letters: 3"),
-        ({"paused": 1.0}, "courier.waiting", "info", "paused streams: 1"),
         ({"memory_envelopes": 5.0}, "courier.memory", "info", "5 envelopes are in memory only"),
         (
             {"memory_envelopes": 5.0, "memory_parked": 2.0},

@@ -3,7 +3,6 @@
 import pytest
 
 from appliance.courier import recent_ids
-from appliance.courier.journal import BLOCK
 from appliance.courier.wire import EnvelopeQuery, Pause, Selection
 from appliance.kernel.errors import Unavailable
 from tests.support.courier import ANYBODY
@@ -107,19 +106,6 @@ def test_pending_changes_are_limited_while_the_journal_is_unavailable(start_cour
     assert courier.put("acked").duplicates == 1
 
 
-def test_time_of_a_dead_letter_survives_a_restart(start_courier):
-    courier = start_courier()
-    courier.put("a")
-    courier.clock.pass_seconds(60)
-    courier.nack("reject", "never")
-    courier.service.pipeline.flush()
-    before = courier.admin.envelope(ANYBODY, EnvelopeQuery(STREAM, "a"))
-    courier.clock.pass_seconds(60)
-    courier.restart()
-    after = courier.admin.envelope(ANYBODY, EnvelopeQuery(STREAM, "a"))
-    assert after.dead_at == before.dead_at != before.enqueued_at
-
-
 @pytest.mark.parametrize("jump_ms", [-86_400_000, 86_400_000])
 def test_delays_and_times_to_live_last_as_long_if_the_clock_is_set_between_two_runs(
     start_courier, jump_ms
@@ -170,14 +156,3 @@ def test_row_number_is_not_reused_after_deletion(start_courier):
     assert courier.rows("journal") == []
     courier.put("c")
     assert [row[0] for row in courier.rows("journal")] > given
-
-
-def test_few_inserts_write_the_sequence(start_courier):
-    courier = start_courier()
-    courier.put("a")
-    (before,) = courier.rows("sqlite_sequence")
-    courier.put("b", "c")
-    assert courier.rows("sqlite_sequence") == [before]
-    courier.put(*(f"d{n}" for n in range(BLOCK // 2)))
-    courier.put(*(f"e{n}" for n in range(BLOCK // 2)))
-    assert courier.rows("sqlite_sequence") > [before]

@@ -37,11 +37,6 @@ def courier() -> RecordingCourierFixture:
     return RecordingCourierFixture()
 
 
-def test_idle_courier_ticks_once_a_second(courier):
-    assert courier.sleep_ms == SLEEP_MS
-    assert courier.woken == 0
-
-
 @pytest.mark.parametrize("delay_ms", [50, 700])
 def test_delay_that_ends_during_the_sleep_wakes_the_tick(courier, delay_ms):
     courier.put("s", "a", delayMs=delay_ms)
@@ -67,28 +62,3 @@ def test_short_lease_wakes_the_tick_but_a_long_one_does_not(courier):
     assert courier.woken == 1
     courier.pass_ms(TICK_MS)
     assert courier.sleep_ms == 300 - TICK_MS
-
-
-def test_timed_pause_wakes_the_tick(courier):
-    stream = courier.service.queue.open("s", courier.service.now())
-    courier.service.queue.pause(stream, courier.service.now() + 100, courier.service.now())
-    assert courier.woken == 1
-    courier.pass_ms(TICK_MS)
-    assert courier.sleep_ms == 100 - TICK_MS
-
-
-def test_deferred_dispatch_wakes_the_tick(courier):
-    courier.put("s", "a")
-    courier.pass_ms(TICK_MS)
-    courier.woken = 0
-    courier.service.queue.streams["s"].defer_dispatch()
-    assert courier.woken == 1
-    courier.service.queue.streams["s"].defer_dispatch()
-    assert courier.woken == 1, "only once during a sleep"
-
-
-def test_next_tick_is_never_sooner_than_the_setting(courier):
-    courier.put("s", "a", delayMs=1)
-    courier.put("s", "b", delayMs=2)
-    courier.tick.run_once(0)
-    assert courier.sleep_ms == TICK_MS

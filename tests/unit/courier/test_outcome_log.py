@@ -1,4 +1,4 @@
-"""The courier's log: which outcomes make which rows; a sample of memory streams, in bounds."""
+"""The courier's log: which outcomes make which rows, and a sample of memory streams."""
 
 import pytest
 
@@ -76,20 +76,6 @@ def test_outcomes_of_leases(start_courier, kind):
 
 
 @STREAMS
-def test_times_are_those_of_the_events(start_courier, kind):
-    courier = start_courier(**values_of(kind))
-    start_ms = courier.clock.now_ms()
-    courier.put("a")
-    courier.clock.pass_seconds(2)
-    consumer, _ = courier.take()
-    courier.clock.pass_seconds(3)
-    courier.service.ack(consumer, ["a"])
-    courier.clock.pass_seconds(4)
-    times = logged(courier, "accepted_ms, delivered_ms, at_ms")
-    assert times == [(start_ms, start_ms + 2_000, start_ms + 5_000)]
-
-
-@STREAMS
 @pytest.mark.parametrize("action", ["drop", "dead"])
 def test_expiry(start_courier, kind, action):
     courier = start_courier(**mortal(kind, ttl_action=action))
@@ -99,20 +85,6 @@ def test_expiry(start_courier, kind, action):
     if action == "dead":
         rows.append(("envelope.dead", "a", None, None, "expired"))
     assert logged(courier) == rows
-
-
-def test_samples_wait_a_second_for_their_commit(start_courier):
-    courier = start_courier(**MEMORY)
-    consumer = None
-    for id_ in ("a", "b"):
-        courier.put(id_)
-        consumer, _ = courier.take()
-        courier.service.ack(consumer, [id_])
-        courier.service.pipeline.flush()
-    assert len(courier.rows("log")) == 1
-    courier.clock.pass_seconds(1)
-    courier.service.pipeline.flush()
-    assert len(courier.rows("log")) == 2
 
 
 def test_samples_of_a_full_disk_are_written_later(start_courier, monkeypatch):
@@ -152,17 +124,6 @@ def test_sample_is_the_same_each_time_and_close_to_its_rate(monkeypatch):
     assert 120 <= len(first) <= 290
 
 
-def test_waiting_samples_are_bounded():
-    ids = [f"envelope-{number}" for number in range(outcome_log.SAMPLES_MAX + 50)]
-    outcomes = acked(ids)
-    samples = outcomes.take(0.0, outcome_log.SAMPLES_MAX + 50, at_once=True)
-    assert [fact[1] for _, _, fact in samples] == ids[50:]
-    outcomes.put_back(samples, [], 0.0)
-    outcomes.put_back(samples[:10], [], 0.0)
-    kept = outcomes.take(0.0, outcome_log.SAMPLES_MAX + 50, at_once=True)
-    assert kept == samples
-
-
 def test_log_of_durable_streams_is_written_behind_the_journal_and_a_crash_loses_only_rows_of_it(
     start_courier,
 ):
@@ -186,19 +147,3 @@ def test_log_of_durable_streams_is_written_behind_the_journal_and_a_crash_loses_
     courier.restart(flushed=False)
     assert courier.ids() == ["d"], "a crash before the journal forgets both"
     assert [row[1] for row in logged(courier)] == ["a", "b"]
-
-
-def test_changes_that_wait_for_the_log_are_limited_in_time_and_number(start_courier):
-    outcomes = start_courier().service.queue.outcomes
-    outcomes.add_journaled(["early"], 0.0)
-    outcomes.add_journaled(["late"], outcome_log.JOURNALED_MS)
-    assert outcomes.take_journaled(outcome_log.JOURNALED_MS - 1, quiet=False) == []
-    assert outcomes.take_journaled(outcome_log.JOURNALED_MS, quiet=False) == ["early"]
-    outcomes.add_journaled(["many"] * outcome_log.JOURNALED_MAX, outcome_log.JOURNALED_MS)
-    assert outcomes.take_journaled(outcome_log.JOURNALED_MS, quiet=False)[0] == "late"
-    outcomes.take_journaled(0.0, quiet=True)
-    added = outcome_log.JOURNALED_MAX // 10
-    for _ in range(12):
-        outcomes.add_journaled(["x"] * added, 0.0)
-    assert len(outcomes.take_journaled(0.0, quiet=False)) == 2 * added
-    assert len(outcomes.take_journaled(0.0, quiet=True)) == added, "one piece in a quiet moment"

@@ -44,23 +44,6 @@ class NotIterable(dict):
     keys = values = items = __iter__
 
 
-def test_idle_stream_is_forgotten_and_its_counts_are_kept(monkeypatch):
-    monkeypatch.setattr(recent_ids, "SECONDS_MAX", 1.0)
-    queue = Queue(lambda _: StreamPolicy(), 10_000)
-    consumer = Consumer("t", "", lambda: None)
-    queue.subscribe(consumer, "s", 0.0)
-    stream = queue.open("s", 0.0)
-    queue.grant(consumer, 1, 0.0)
-    stream.put("a", b"x", 0.0)
-    dispatch(stream, 0.0)
-    queue.ack(consumer, ["a"], 0.0)
-    queue.disconnect(consumer, 0.0)
-    for second in range(1, 30):
-        queue.tick(second * 1000.0, 10)
-    assert queue.streams == {}
-    assert queue.forgotten_stats["other"].acked == 1
-
-
 def test_pattern_consumer_does_not_keep_unused_streams(monkeypatch):
     monkeypatch.setattr(recent_ids, "SECONDS_MAX", 1.0)
     queue = Queue(lambda _: StreamPolicy(), 10_000)

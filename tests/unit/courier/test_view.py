@@ -1,8 +1,6 @@
 """Views and their watchers."""
 
-import pytest
-
-from appliance.courier.view import View, Watcher, is_inbox
+from appliance.courier.view import View, Watcher
 
 
 def test_watcher_gets_the_last_change_of_each_row_after_its_version():
@@ -35,17 +33,3 @@ def test_view_evicts_rows_unchanged_for_longest():
     assert view.put("f", b"more than fits at all") == ["d", "e"]
     view.remove("f")
     assert view.bytes == 0
-
-
-@pytest.mark.parametrize(
-    ("stream", "expected"),
-    [
-        ("agents/Jen/inbox", True),
-        ("agents/Jen/outbox", False),
-        ("agents//inbox", False),
-        ("agents/a/b/inbox", False),
-        ("agents/inbox", False),
-    ],
-)
-def test_only_agent_inboxes_are_in_latest_per_agent(stream, expected):
-    assert is_inbox(stream) is expected
