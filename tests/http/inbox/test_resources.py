@@ -59,44 +59,20 @@ except urllib.error.HTTPError as error:
     open("answer", "w").write(f"{error.code} {json.load(error)['code']}")
 ''']
 scopes = ["reply:event"]
-
-[[hooks.commands]]
-on = "on-topic-hostile"
-run = ["python3", "-c", '''
-import json, os, urllib.error, urllib.request
-codes = []
-for number in range(40):
-    scope = "reply:event" if number % 2 else "inbox:read"
-    request = urllib.request.Request(
-        os.environ["AGENTLIP_URL"] + "/v1/hooks/act",
-        json.dumps({"scope": scope, "message": str(number)}).encode(),
-        {"Content-Type": "application/json",
-         "Authorization": "Bearer " + os.environ["AGENTLIP_HOOK_TOKEN"]})
-    try:
-        urllib.request.urlopen(request)
-    except urllib.error.HTTPError as error:
-        codes.append(f"{error.code} {json.load(error)['code']}")
-open("codes.script", "w").write(json.dumps(codes))
-os.rename("codes.script", "codes")
-print(json.dumps({"reply": "and one more"}))
-''']
-scopes = ["reply:event"]
 """
 
 
-def settings_of(meshes, more=""):
+def settings_of(meshes):
     brokers = "".join(
         f'[[inbox.brokers]]\nmesh = "{endpoint.mesh}"\nurl = "{endpoint.url}"\n'
         for endpoint in meshes.endpoints
     )
-    return f'[hooks]\nenabled = "on"\n{HOOKED}\n{brokers}\n{more}'
+    return f'[hooks]\nenabled = "on"\n{HOOKED}\n{brokers}'
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory, meshes):
-    constants = {"appliance.hooks.service.ACTS_MAX": 5}
-    folder = tmp_path_factory.mktemp("inbox")
-    with serve(folder, settings=settings_of(meshes), constants=constants) as hub:
+    with serve(tmp_path_factory.mktemp("inbox"), settings=settings_of(meshes)) as hub:
         yield hub
 
 
@@ -142,19 +118,6 @@ def test_a_token_of_one_mesh_sees_nothing_of_another(hub, receive):
     assert b"a word for all" not in everything
 
 
-def test_the_token_is_rotated_with_sixty_seconds_of_grace(tmp_path):
-    with serve(tmp_path / "rotated") as hub:
-        former = hub.token
-        done = agentlip("identity", "rotate-token", "--json", cwd=hub.workspace)
-        assert done.code == 0, done.err
-        assert hub.token != former
-        assert hub.token not in done.out
-        for token in (former, hub.token):
-            assert hub.connect(token).get("/v1/health").status == 200
-        (token,) = hub.http.get(TOKENS).body["tokens"]
-        assert token["rotating_until"] is not None
-
-
 # -- messages --------------------------------------------------------------------------------
 
 
@@ -185,53 +148,7 @@ def test_a_message_is_read_by_page_poll_and_command(hub, receive):
     assert json.loads(done.out)["body"] == "héllo"
 
 
-def test_watching_prints_each_message_once(hub, receive):
-    start = hub.http.get("/v1/inbox").body["next"]
-    sent = [receive(topic="watched", destination_ref="watched") for _ in range(3)]
-    done = agentlip(
-        "inbox", "watch", "--since", start, "--topic", "watched", "--exit-after", "3", "--jsonl",
-        cwd=hub.workspace,
-    )  # fmt: skip
-    ids = [json.loads(line)["client_message_id"] for line in done.out.splitlines()]
-    assert ids == [entry.client_message_id for entry in sent]
-
-
 # -- how it stands ---------------------------------------------------------------------------
-
-
-def test_health_version_and_compat(hub):
-    health = hub.http.get("/v1/health").body
-    assert set(health) >= {
-        "connected", "lag_ms", "queue_depth", "inflight", "mesh", "member_pubkey", "uptime_s",
-        "schema_version", "daemon_version", "broker_version",
-    }  # fmt: skip
-    assert (health["connected"], health["mesh"], health["broker_version"]) == (
-        True,
-        "default",
-        "9.9",
-    )
-    assert [(entry["mesh"], entry["state"]) for entry in health["links"]] == [
-        ("default", "connected"), ("lab", "connected"),
-    ]  # fmt: skip
-    version = hub.http.get("/v1/version").body
-    assert (version["ipc_api"], version["broker_features_negotiated"]) == (
-        "v1", ["client_message_id_dedupe", "max_payload"],
-    )  # fmt: skip
-    sending = {
-        "send",
-        "send_batch",
-        "topic_post",
-        "outbox_requeue",
-        "outbox_reload",
-        "outbox_redrive",
-    }
-    assert sending <= set(version["ipc_features"])
-    assert version["ipc_features"] == health["ipc_features"]
-    assert sending <= set(hub.http.get("/health").body["features"])
-    compat = hub.http.get("/v1/compat").body
-    assert compat["required_broker_features"] == ["client_message_id_dedupe"]
-    assert hub.http.post("/v1/heartbeat", {}).body["ok"] is True
-    assert hub.http.post("/v1/heartbeat", {"more": 1}).status == 400
 
 
 QUIET = "[inbox]\npublic_health_check = true\n[roles]\noutbox = false\n"
@@ -247,19 +164,6 @@ def test_only_health_routes_may_be_public(tmp_path):
         assert "send" not in health["ipc_features"], "the outbox is switched off"
 
 
-def test_unusable_reply_of_a_broker_is_reported(hub):
-    """The scripted broker speaks no HTTP but the upgrade."""
-    answer = hub.http.get("/v1/peers")
-    assert (answer.status, answer.body["code"]) in (
-        (503, "BROKER_NOT_REACHED"),
-        (502, "BROKER_REFUSED"),
-    )
-    assert hub.http.post("/v1/topic/subscribe", {"topic": "a"}).status in (502, 503)
-    assert hub.http.get("/v1/topic/list").body == {
-        "mesh": "default", "topics": [], "complete": False, "has_more": False, "next": None,
-    }  # fmt: skip
-
-
 def test_a_hook_runs_beside_the_appliance_and_its_token_opens_one_path(hub, receive):
     receive(topic="hooked", destination_ref="hooked")
     answer = hub.workspace / "answer"
@@ -272,17 +176,6 @@ def test_a_hook_runs_beside_the_appliance_and_its_token_opens_one_path(hub, rece
     assert [(act["scope"], act["outcome"]) for act in run["acts"]] == [("reply:event", "failed")]
     done = agentlip("inbox", "runs", cwd=hub.workspace)
     assert "on-topic-hooked" in done.out
-
-
-def test_metrics_count_links_and_messages(hub, receive):
-    receive()
-
-    def metrics():
-        return hub.http.get("/metrics").raw.decode()
-
-    assert 'agentlip_inbox_received_total{kind="topic",outcome="new",way="link"}' in metrics()
-    until(lambda: "agentlip_inbox_links_connected 2.0" in metrics(), what="both links are up")
-    assert 'agentlip_inbox_links{state="connected"} 2.0' in metrics()
 
 
 # -- the key, and a copy of it ---------------------------------------------------------------

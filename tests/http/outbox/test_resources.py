@@ -81,13 +81,3 @@ def test_a_topic_post_carries_its_mentions(hub, broker_server):
     assert hub.http.post("/v1/topic/post", command).status == 202
     wait_for(hub, "t1", "done")
     assert broker_server.broker.rows["ops", "t1"]["meta"] == {"mentions": ["m1"]}
-
-
-def test_metrics_count_sends(hub):
-    text = hub.http.get("/metrics").raw.decode()
-    for line in (
-        'agentlip_outbox_sends_total{answer="queued",kind="topic"}',
-        'agentlip_outbox_deliveries_total{outcome="delivered",target="broker"}',
-        'agentlip_outbox_depth_sends{status="pending"}',
-    ):
-        assert line in text

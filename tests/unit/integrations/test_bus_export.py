@@ -28,9 +28,3 @@ def test_position_is_the_last_message_of_the_newest_segment(tmp_path):
     with open_log(logged.datadir, LOGS["bus"]) as log, directory.only_writer():
         Exporter(log, directory, "jsonl", SegmentLimits(5, 1 << 20, 1000), FakeClock()).run()
     assert segments(logged) == 7
-
-
-def test_appliance_that_exports_nothing_has_no_position(tmp_path):
-    logged = Logged(tmp_path)
-    assert segments(logged, export=False) is None
-    assert segments(logged, role=False) is None

@@ -2,10 +2,7 @@
 
 import pytest
 
-from appliance.inbox.settings import BrokerEndpoint, InboxSettings
-from appliance.inbox.subsystem import brokers_of
 from appliance.integrations.mailbox_inbox import NetworkInbox
-from appliance.kernel.config import BadSettings
 from appliance.network.envelope import OpenedMessage
 from tests.support.inbox import InboxFixture
 
@@ -48,8 +45,3 @@ def test_text_is_the_body_and_the_rest_is_metadata(inbox, payload, body, meta):
     assert inbox.rows(f"SELECT {columns} FROM inbox") == [
         ("network", "bert", "dm", "anna", AT, body, meta)
     ]
-
-
-def test_no_broker_has_the_reserved_mesh():
-    with pytest.raises(BadSettings, match="reserved"):
-        brokers_of(InboxSettings(brokers=(BrokerEndpoint("network", "https://x.example"),)), [])
