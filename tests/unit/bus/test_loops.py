@@ -12,7 +12,6 @@ from appliance.busfile import claims, messages, workers
 from appliance.busfile.file import BusPaths
 from appliance.kernel.clock import DAY_MS
 from appliance.kernel.metrics import REGISTRY
-from appliance.kernel.store_errors import StoreAbsent
 from tests.support.bus import NOW, BusFixture
 
 NOTHING = {"messages": 0, "vacuums": 0}
@@ -23,11 +22,6 @@ def pruner(tmp_path, monkeypatch):
     monkeypatch.setattr(loops, "in_thread", lambda function, *arguments: function(*arguments))
     clock = SimpleNamespace(now_ms=lambda: NOW + 31 * DAY_MS)
     return BusPruner(BusPaths(tmp_path), BusSettings(), lambda: 90, clock, None)
-
-
-def test_pruner_makes_no_file(pruner, tmp_path):
-    assert pruner.run_once(NOW) == NOTHING
-    assert not list(tmp_path.iterdir())
 
 
 def test_pruner_stops_at_the_segments_and_returns_space(pruner, tmp_path):
@@ -89,12 +83,3 @@ def test_meter_names_the_agents_for_which_most_messages_wait(tmp_path):
     assert samples("expired_claims") == {(): 1}
     assert samples("workers")["ASSIGNED",] == 1
     assert samples("workers")["WORKING",] == 0
-
-
-def test_meter_does_nothing_without_a_file():
-    store = SimpleNamespace(read_slow=raise_absent)
-    assert BusMeter(store, None, None).run_once(NOW) == {}
-
-
-def raise_absent(*_):
-    raise StoreAbsent

@@ -1,7 +1,6 @@
 """A child process that answers lines: late, exited, too long answers, or killed."""
 
 import os
-import signal
 import sys
 from functools import partial
 
@@ -73,26 +72,12 @@ def test_late_child_is_killed(child):
     gevent_until(lambda: is_gone(late))
 
 
-def test_child_that_does_not_read_is_late(child):
-    deaf = child("time.sleep(60)")
-    with pytest.raises(ResponseLate):
-        deaf.ask(b"x" * 10_000_000, 0.2, 100)
-
-
 def test_end_of_a_child_is_noticed(child):
     for code in ("lines.readline(); os._exit(0)", "os._exit(0)"):
         ended = child(code)
         with pytest.raises(ProcessEnded):
             ended.ask(b"", 10.0, 100)
         gevent_until(lambda ended=ended: is_gone(ended))
-
-
-def test_end_of_an_idle_child_is_noticed_by_a_check(child):
-    idle = child(ECHO)
-    assert idle.ask(b"x", 10.0, 100) == b"x"
-    os.kill(idle.pid, signal.SIGKILL)
-    gevent_until(lambda: not idle.check_alive())
-    assert not idle.alive
 
 
 def test_too_long_line_is_refused(child):

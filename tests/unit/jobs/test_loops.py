@@ -2,16 +2,15 @@
 
 import io
 
-import gevent
 import pytest
 from gevent.event import Event
 
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, NotStarted
-from appliance.jobs.loops import JobAsker, JobEvent, JobLoop, TriggerLoop
+from appliance.jobs.loops import JobEvent, JobLoop, TriggerLoop
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
-from appliance.jobs.wire import JobHistoryQuery, RunOutputQuery
+from appliance.jobs.wire import JobHistoryQuery
 from appliance.kernel.auth import OWNER, TokenBook
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
@@ -19,7 +18,6 @@ from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.schema import migrate
 from tests.support.clock import FakeClock
-from tests.support.until import gevent_until
 
 HOUR = 3600.0
 
@@ -153,28 +151,6 @@ def test_clock_that_is_set_causes_no_storm(bench, jump_hours):
     assert len(bench.states("b")) == 1, "intervals follow the steady clock"
 
 
-def test_changed_file_changes_the_schedule_and_a_wrong_one_does_not(bench):
-    bench.job(interval_seconds=10_000)
-    bench.round()
-    bench.job(interval_seconds=60)
-    bench.round()
-    assert bench.round(61)["created"] == 1
-    (bench.folder / "jobs" / "a.toml").write_text("wrong")
-    bench.round()
-    bench.executions[0].end()
-    bench.round()
-    assert bench.round(61)["created"] == 1
-
-
-def test_overlap_replaces_the_run(bench):
-    bench.job(interval_seconds=60, overlap="replace")
-    bench.round()
-    bench.round(61)
-    bench.round(61)
-    bench.round()
-    assert bench.states() == ["running", "cancelled"]
-
-
 def test_run_of_an_ended_process_is_lost_and_repeated(bench):
     bench.job(retries=1)
     run_id = bench.runner.request("a", OWNER).run.id
@@ -208,29 +184,6 @@ def test_container_of_an_ended_process_is_adopted_with_its_token(bench):
     run = bench.runner.show(run_id).run
     assert (run.state, run.attempts_made) == (SUCCEEDED, 1)
     assert bench.book.find(environment["AGENTLIP_TOKEN"]) is None
-
-
-def test_round_comes_when_a_run_is_due_also_if_another_waits_for_its_key(bench):
-    bench.job(overlap="queue")
-    bench.job("b", "[backoff]\ninitial_seconds = 2.0", retries=1)
-    for name in ("a", "a", "b"):
-        bench.runner.request(name, OWNER)
-    bench.round()
-    bench.executions[-1].end(FAILED)
-    bench.round()
-    assert 0 < bench.loop.interval_seconds <= 4
-
-
-def test_output_can_be_awaited_before_the_start(bench):
-    bench.job()
-    run_id = bench.runner.request("a", OWNER).run.id
-    reading = gevent.spawn(bench.runner.read_output, run_id, RunOutputQuery(wait=20))
-    gevent_until(lambda: bench.runner._waits)
-    bench.round()
-    log = bench.folder / "kept" / run_id / "1.log"
-    log.parent.mkdir(parents=True)
-    log.write_text("hello")
-    assert reading.get(timeout=30).text == "hello"
 
 
 def test_attempt_that_cannot_start_has_failed(bench):
@@ -273,36 +226,6 @@ def test_job_runs_when_all_before_it_have_succeeded(bench):
     assert bench.states("c") == ["running"]
     run = bench.runner.history("c", JobHistoryQuery()).runs[0]
     assert (run.cause, run.detail.startswith("run_")) == ("after", True)
-
-
-class FakeAsks:
-    def __init__(self):
-        self.answers = {}
-
-    def ask(self, run_id, job, ask):
-        self.answers.setdefault(run_id, None)
-        return run_id
-
-    def answer(self, ask_id):
-        return self.answers[ask_id]
-
-
-@pytest.mark.parametrize(
-    ("answer", "state"), [("yes", "running"), ("no", CANCELLED), ("", CANCELLED)]
-)
-def test_run_waits_for_an_answer(bench, answer, state):
-    asks = FakeAsks()
-    asker = JobAsker(bench.runner, asks, bench.clock, bench.log)
-    bench.job(text='[ask]\ntext = "Deploy?"')
-    run_id = bench.runner.request("a", OWNER).run.id
-    for _ in range(3):
-        asker.run_once(0)
-        bench.round()
-        assert bench.states() == ["waiting"]
-    asks.answers[run_id] = answer
-    assert asker.run_once(0) == {"settled": 1}
-    bench.round()
-    assert bench.states() == [state]
 
 
 class FakeEvents:

@@ -109,13 +109,6 @@ def test_stopped_supervisor_is_killed_with_its_attempt(start):
     waiting.kill()
 
 
-def test_attempt_that_is_cancelled_before_its_start_runs_nothing(start, tmp_path):
-    execution = start("touch ran")
-    execution.cancel()
-    assert execution.wait().state == "cancelled"
-    assert not (tmp_path / "ran").exists()
-
-
 @pytest.mark.root
 def test_delegated_cgroup_limits_the_job_as_a_whole(delegated, start):
     execution = start(LIMITS, memory_mb=64, cpus=0.5)

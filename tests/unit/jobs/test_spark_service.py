@@ -42,16 +42,6 @@ def test_program_ends_with_its_request(socket):
         until(lambda: not is_running(pid), 30, "the program has ended")
 
 
-def test_unknown_program_is_named(tmp_path):
-    path = tmp_path / "socket"
-    with subprocess.Popen([*COMMAND, "serve", path, "no-such-program"], stderr=-3) as service:
-        until(path.exists, 30, "it listens")
-        job = start(path, "ingest")
-        job.communicate(timeout=60)
-        service.terminate()
-    assert job.returncode == 127
-
-
 def is_running(pid):
     listed = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True)
     return listed.stdout.strip()[:1] not in ("", "Z")

@@ -45,15 +45,6 @@ def state(tx, run_id):
     return queries.find(tx, run_id).state
 
 
-def test_skipped_while_a_run_with_the_same_key_is_not_over(tx):
-    first = create(tx, concurrency_key="k")
-    assert create(tx, "other", concurrency_key="k") is None
-    assert claim(tx) == [(first, 1)]
-    assert create(tx, concurrency_key="k") is None
-    writes.end_attempt(tx, first, 1, AttemptEnd(SUCCEEDED))
-    assert create(tx, concurrency_key="k") is not None
-
-
 def test_each_end_of_an_attempt_is_logged_and_pruned_by_age(tx, clock):
     run_id = create(tx, retries=1)
     for number, state in ((1, FAILED), (2, SUCCEEDED)):
@@ -69,17 +60,6 @@ def test_each_end_of_an_attempt_is_logged_and_pruned_by_age(tx, clock):
     (newest,) = tx.execute("SELECT max(ts) FROM log").fetchone()
     assert writes.prune(tx, newest, 20) == []
     assert tx.execute("SELECT event_id FROM log").fetchall() == [(2,)]
-
-
-def test_queued_runs_start_one_after_another(tx, monkeypatch):
-    monkeypatch.setattr(writes, "QUEUED_MAX", 2)
-    ids = [create(tx, overlap="queue") for _ in range(3)]
-    with pytest.raises(wire.TooManyRuns):
-        create(tx, overlap="queue")
-    for run_id in ids:
-        assert claim(tx) == [(run_id, 1)]
-        assert claim(tx) == []
-        writes.end_attempt(tx, run_id, 1, AttemptEnd(SUCCEEDED))
 
 
 def test_replacing_run_cancels_the_others_and_waits_for_their_end(tx):
@@ -113,15 +93,6 @@ def test_attempt_is_repeated_after_a_delay_if_the_policy_permits(tx, clock, end,
         assert writes.end_attempt(tx, run_id, 2, AttemptEnd(end)) == end, "none is left"
 
 
-def test_cancelled_run_is_not_repeated(tx):
-    run_id = create(tx, retries=5)
-    claim(tx)
-    writes.cancel(tx, run_id)
-    assert writes.end_attempt(tx, run_id, 1, AttemptEnd(LOST)) == CANCELLED
-    with pytest.raises(wire.RunOver):
-        writes.cancel(tx, run_id)
-
-
 def test_old_runs_are_deleted_except_the_latest_of_each_job(tx):
     ids = [create(tx)]
     for _ in range(4):
@@ -142,7 +113,7 @@ def test_restore_ends_what_was_not_over(tx, clock, tmp_path):
     assert (state(tx, running), state(tx, queued), claim(tx)) == (LOST, LOST, [])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_any_order_of_events_keeps_the_rules(tx, clock, seed):
     chance = random.Random(seed)
     running = {}

@@ -11,7 +11,6 @@ import pytest
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.process.listeners import (
-    PORT_ATTEMPTS_MAX,
     PortTaken,
     bind,
     candidates,
@@ -61,13 +60,6 @@ def test_order_of_the_ports_that_are_tried(wanted, remembered, first):
     assert list(candidates(wanted, remembered))[:3] == first
 
 
-def test_search_for_a_port_ends_with_any_free_one():
-    ports = list(candidates(None, 0))
-    assert len(ports) == PORT_ATTEMPTS_MAX + 1
-    assert ports[-1] == 0
-    assert list(candidates(None, 0, default=65_535)) == [65_535, 0]
-
-
 def test_next_free_port_is_used_and_stored_if_the_default_is_taken(datadir, log, output):
     with ExitStack() as stack:
         default = taken(stack)
@@ -80,14 +72,6 @@ def test_next_free_port_is_used_and_stored_if_the_default_is_taken(datadir, log,
         second = stack.enter_context(closing(bind(HOST, None, datadir, log, default)))
         assert second.getsockname()[1] == port
         assert output.getvalue().count(b"PORT_CHANGED") == 1
-
-
-def test_configured_port_is_used_or_refused(datadir, log):
-    with ExitStack() as stack:
-        port = taken(stack)
-        with pytest.raises(PortTaken, match=f"{HOST}:{port}"):
-            bind(HOST, port, datadir, log)
-        assert remembered_port(datadir) == 0
 
 
 def test_port_that_was_served_before_is_used_or_its_owner_is_named(datadir, log):

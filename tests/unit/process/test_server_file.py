@@ -84,13 +84,6 @@ def test_removed_server_file_is_written_again_for_its_owner_only(kept):
     assert b"removed while the hub runs" in kept.output.getvalue()
 
 
-def test_rewritten_server_file_has_the_current_token(kept):
-    kept.datadir.write_private(kept.datadir.token_file, "rotated\n")
-    kept.path.unlink()
-    kept.round()
-    assert kept.content()["auth_token"] == "rotated"
-
-
 def test_server_file_of_another_instance_is_kept(kept):
     kept.write_foreign()
     theirs = kept.path.read_text()
@@ -113,21 +106,7 @@ def test_unreadable_server_file_is_replaced_in_the_second_round(kept, text):
     assert kept.content()["instance_id"] == "ours"
 
 
-def test_unreadable_server_file_that_becomes_foreign_is_kept(kept):
-    kept.path.write_text("{")
-    assert kept.round() == 0
-    kept.write_foreign()
-    assert [kept.round() for _ in range(2)] == [0, 0]
-    assert kept.content()["instance_id"] == "theirs"
-
-
 def test_server_file_readable_by_others_is_restricted_again(kept):
     kept.path.chmod(0o644)
     assert kept.round() == 0
     assert mode(kept.path) == 0o600
-
-
-def test_own_server_file_is_removed_at_the_end(kept):
-    kept.keeper.remove()
-    assert not kept.path.exists()
-    kept.keeper.remove()
