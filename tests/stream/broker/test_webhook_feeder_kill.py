@@ -1,15 +1,12 @@
 """Webhooks of meshes, served: a receiver that fails, hangs and dies, and kill -9 of the appliance;
 every message is taken once it can be, under one id."""
 
-import json
-import signal
 import threading
 
 import pytest
 from standardwebhooks import Webhook
 
 from tests.support.broker import item, key
-from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 from tests.support.webhook_receiver import webhook_receiver
@@ -103,41 +100,3 @@ def test_webhook_delivery_survives_kills_of_both_sides(tmp_path):
     finally:
         released.set()
         hub.kill()
-
-
-def test_a_webhooks_life_from_the_command_line(tmp_path):
-    hub = ServedHub(tmp_path, settings=SETTINGS)
-    hub.constants = CONSTANTS
-
-    def run(*arguments):
-        return agentlip("mesh", *arguments, cwd=hub.workspace)
-
-    with hub.running(ending=signal.SIGKILL), webhook_receiver() as receiver:
-        mesh = Mesh(hub, receiver.url)
-        assert run("remove-webhook", "lab", f"webhook:{mesh.id}").code == 0
-        secret_file = tmp_path / "secret.txt"
-        secret_file.write_text("whsec_" + "A" * 32 + "\n")
-        added = run("add-webhook", "lab", receiver.url, "--secret-file", secret_file)
-        named, secret = added.out.split()
-        assert secret == "whsec_" + "A" * 32
-        assert run("subscribe", "lab", "alerts", named).code == 0
-        receiver.answer = lambda _got: (410, {})
-        first = mesh.send("m1")
-        until(lambda: run("webhooks", "lab").out.split()[4] == "off", 20, "switched off")
-        second = mesh.send("m2")
-        to = f"queue:{named.removeprefix('webhook:')}"
-        dead = agentlip("outbox", "list", "--to", to, "--failed", cwd=hub.workspace)
-        assert "410" in dead.out
-        assert "410" in json.loads(run("webhooks", "lab", "--json").out)[0]["disabled_because"]
-        receiver.answer = lambda _got: (204, {})
-        updated = run("update-webhook", "lab", named, "--enable", "--new-secret")
-        state, new_secret = updated.out.splitlines()
-        assert state == f"{named} is on"
-        until(lambda: len(receiver.got) == 2, 20, "it goes on")
-        for row in (secret, new_secret):
-            Webhook(row).verify(receiver.got[1].body, receiver.got[1].headers)
-        assert receiver.ids == [first, second]
-        assert run("update-webhook", "lab", named).code == 1
-        refused = run("add-webhook", "lab", "http://169.254.169.254/latest")
-        assert refused.code == 1
-        assert "[webhooks]" in refused.err

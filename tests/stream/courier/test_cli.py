@@ -1,12 +1,8 @@
 """`agentlip courier` with a served appliance."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 
-from tests.support.commands import environment
+from tests.support.commands import agentlip
 from tests.support.courier import (
     enqueue,
     stats,
@@ -16,65 +12,34 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 
-def agentlip(hub, *arguments, text=None):
-    command = [sys.executable, "-m", "appliance", "--workspace", str(hub.workspace), "courier"]
-    return subprocess.run(
-        [*command, *arguments],
-        input=text,
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=60,
-        check=False,
-    )
+def courier(hub, *arguments, text=""):
+    return agentlip("courier", *arguments, cwd=hub.workspace, stdin=text.encode())
 
 
 def test_command_line_from_enqueue_to_redrive(hub):
     stream = "durable/cli"
-    assert agentlip(hub, "enqueue", stream, '{"n":1}', "--type", "x").returncode == 0
-    assert "enqueued 2" in agentlip(hub, "enqueue", stream, "-", text='{"n":2}\n{"n":3}\n').stdout
-    done = agentlip(hub, "subscribe", stream, "--exit-after", "1")
-    assert json.loads(done.stdout)["payload"] == {"n": 1}
-    command = ["--exit-when-idle", "2", "--", "sh", "-c", 'test "$COURIER_TYPE" = x']
-    assert agentlip(hub, "subscribe", stream, *command).returncode == 0
+    assert courier(hub, "enqueue", stream, '{"n":1}', "--type", "x").code == 0
+    assert "enqueued 2" in courier(hub, "enqueue", stream, "-", text='{"n":2}\n{"n":3}\n').out
+    done = courier(hub, "subscribe", stream, "--exit-after", "1")
+    assert done.json["payload"] == {"n": 1}
+    command = ["--exit-when-idle", "1", "--", "sh", "-c", 'test "$COURIER_TYPE" = x']
+    assert courier(hub, "subscribe", stream, *command).code == 0
     until(lambda: stats(hub, stream)["dead"] == 2, 10, "both failed three times")
-    listed = json.loads(agentlip(hub, "dlq", "list", stream, "--json").stdout)
+    listed = courier(hub, "dlq", "list", stream, "--json").json
     assert [row["error"] for row in listed] == ["exit code 1"] * 2
-    assert "would redrive 2" in agentlip(hub, "dlq", "redrive", stream, "--dry-run").stdout
-    assert "redrove 2" in agentlip(hub, "dlq", "redrive", stream).stdout
-    assert agentlip(hub, "pause", stream).returncode == 0
-    refused = agentlip(hub, "purge", stream)
-    assert (refused.returncode, "--yes" in refused.stderr) == (1, True)
-    assert "purged 2" in agentlip(hub, "purge", stream, "--yes").stdout
-    assert agentlip(hub, "stats", "never/seen").returncode == 1
-
-
-def test_command_gets_the_number_of_the_attempt(hub):
-    stream = "durable/attempts"
-    enqueue(hub, stream, "a")
-    second = ["sh", "-c", 'test "$COURIER_ATTEMPT" = 2']
-    followed = agentlip(hub, "subscribe", stream, "--exit-after", "2", "--", *second)
-    assert "1 failed and will be delivered again" in followed.stderr
-    until(lambda: stats(hub, stream)["acked"] == 1, 10, "the second attempt is acked")
+    assert "would redrive 2" in courier(hub, "dlq", "redrive", stream, "--dry-run").out
+    assert "redrove 2" in courier(hub, "dlq", "redrive", stream).out
+    assert courier(hub, "pause", stream).code == 0
+    refused = courier(hub, "purge", stream)
+    assert (refused.code, "--yes" in refused.err) == (1, True)
+    assert "purged 2" in courier(hub, "purge", stream, "--yes").out
+    assert courier(hub, "stats", "never/seen").code == 1
 
 
 def test_missing_command_is_an_error_and_counts_no_attempt(hub, stream):
     enqueue(hub, stream, "a")
-    done = agentlip(hub, "subscribe", stream, "--", "/no/such/command")
+    done = courier(hub, "subscribe", stream, "--", "/no/such/command")
     message = "Error: /no/such/command: No such file or directory"
-    assert (done.returncode, done.stderr.splitlines()[0]) == (1, message)
+    assert (done.code, done.err.splitlines()[0]) == (1, message)
     until(lambda: stats(hub, stream)["ready"] == 1, 10, "it is back")
     assert hub.request("GET", f"/v1/envelope?stream={stream}&id=a")["attempts"] == 0
-
-
-@pytest.mark.parametrize(
-    "text", ["courier = 1", "[courier]\ntriggers = 3", "outbox = 1\ncourier = []"]
-)
-def test_rules_of_the_wrong_type_are_reported(hub, tmp_path, text):
-    file = tmp_path / "bad.toml"
-    file.write_text(text)
-    done = agentlip(hub, "rules", "check", str(file))
-    assert (done.returncode, "[[courier.triggers]]" in done.stderr) == (1, True)
-    assert "Traceback" not in done.stderr
-    deep = agentlip(hub, "enqueue", "a", "[" * 3000)
-    assert (deep.returncode, "not JSON" in deep.stderr) == (1, True)

@@ -23,13 +23,6 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 
-INBOXES = """
-[[courier.streams]]
-pattern = "agents/Dur/*"
-durable = true
-"""
-
-
 def children(hub, holding):
     numbers = Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split()
     commands = {int(number): Path(f"/proc/{number}/cmdline").read_text() for number in numbers}
@@ -75,27 +68,6 @@ def test_durable_streams_survive_kill_9_and_boot_id_changes(tmp_path):
         dead = hub.request("GET", "/v1/peek?stream=durable/a&state=dead")["envelopes"][0]
         assert (dead["reason"], dead["error"]) == ("rejected", "no")
         assert not stream_exists(hub, "memory/a")
-
-
-def test_pauses_acked_ids_and_latest_survive_kill_9(tmp_path):
-    (tmp_path / "agentlip.toml").write_text(TOML + INBOXES)
-    hub = HubProcess(tmp_path, "--no-limits")
-    with hub.running():
-        enqueue(hub, "durable/d", "done", "waits")
-        enqueue(hub, "agents/Dur/inbox", "seen")
-        enqueue(hub, "agents/Mem/outbox", "m")
-        for stream in ("durable/d", "agents/Dur/inbox"):
-            with subscribed(hub, stream, "&credit=1") as consumer:
-                send(consumer, ack=receive_frame(consumer)["deliver"]["id"])
-        assert hub.request("POST", "/v1/streams/pause", {"stream": "durable/d"})["paused"]
-        until(lambda: rows(hub, "paused") == 1 and rows(hub) == 1, 10, "both are written")
-        hub.kill()
-        hub.start()
-        assert enqueue(hub, "durable/d", "done", "new")["duplicates"] == 1
-        figures = stats(hub, "durable/d")
-        assert (figures["paused"], figures["ready"]) == (True, 2)
-        view = hub.request("GET", "/v1/snapshot?view=latestPerAgent")["rows"]
-        assert [(row["addr"], row["env"]["id"]) for row in view] == [("agents/Dur/inbox", "seen")]
 
 
 def test_durable_streams_go_on_without_the_process_that_writes_the_other_stores(tmp_path):

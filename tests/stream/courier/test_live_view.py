@@ -1,7 +1,6 @@
-"""Live views on a served appliance, on a socket and as server-sent events."""
+"""Live views on a served appliance, on a socket."""
 
 import pytest
-from websockets.exceptions import InvalidStatus
 
 from tests.support.courier import (
     enqueue,
@@ -32,12 +31,3 @@ def test_live_view_on_a_socket_is_limited_by_credit(hub):
         assert change["watermark"] > hello["watermark"]
         send(viewer, credit=-1)
         assert receive_frame(viewer)["error"]["code"] == 400
-
-
-def test_unknown_view_or_query_parameter_is_an_error(hub):
-    with opened(hub, "/v1/live?view=nothing") as viewer:
-        assert receive_frame(viewer)["error"]["code"] == 404
-    for path in ("/v1/subscribe", "/v1/subscribe?stream=a&odd=1", "/v1/subscribe?stream=a&token=x"):
-        with pytest.raises(InvalidStatus) as refused, opened(hub, path):
-            pass
-        assert refused.value.response.status_code == 400

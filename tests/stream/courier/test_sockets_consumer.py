@@ -1,4 +1,4 @@
-"""Consumers on a served appliance: credit, leases, batches, patterns, fairness."""
+"""Consumers on a served appliance: credit, leases, batches with redeliveries."""
 
 import json
 
@@ -33,15 +33,9 @@ def test_deliveries_need_credit_and_keep_the_order(hub, stream):
     ("frame", "field"),
     [
         ("junk", None),
-        ("[1]", None),
-        ("{}", None),
         ('{"dance":1}', "dance"),
-        ('{"credit":-1}', "credit"),
-        ('{"credit":"5"}', "credit"),
-        ('{"credit":1.5}', "credit"),
         ('{"credit":99999999}', "credit"),
         ('{"credit":1e400}', None),
-        ('{"ack":7}', "ack"),
         (json.dumps({"ack": ["x"] * 1001}), "ack"),
         ('{"nack":"a","mode":"maybe"}', "mode"),
         ('{"nack":"a","delayMs":-5}', "delayMs"),
@@ -74,17 +68,6 @@ def test_disconnect_releases_leases_without_counting_attempts(hub):
     assert stats(hub, stream)["dead"] == 0
 
 
-def test_batches_and_several_acks_in_one_frame(hub, stream):
-    enqueue(hub, stream, *(f"e{number}" for number in range(25)))
-    with subscribed(hub, stream, "&batch=10&credit=25") as consumer:
-        frames = [receive_frame(consumer)["deliver"] for _ in range(3)]
-        assert [len(frame) for frame in frames] == [10, 10, 5]
-        ids = [env["id"] for frame in frames for env in frame]
-        assert ids == [f"e{number}" for number in range(25)]
-        send(consumer, ack=ids)
-        until(lambda: stats(hub, stream)["acked"] == 25, 10, "all acks arrive")
-
-
 def test_batch_with_a_redelivery_has_the_numbers_of_the_attempts(hub, stream):
     enqueue(hub, stream, "a", "b")
     with subscribed(hub, stream, "&batch=10&credit=2") as consumer:
@@ -96,13 +79,3 @@ def test_batch_with_a_redelivery_has_the_numbers_of_the_attempts(hub, stream):
         frame = receive_frame(consumer)
         assert [envelope["id"] for envelope in frame["deliver"]] == ["a", "c"]
         assert frame["attempts"] == [2, 1]
-
-
-def test_pattern_receives_from_existing_and_new_streams(hub):
-    enqueue(hub, "fan/1/inbox", "a")
-    with subscribed(hub, "fan/*/inbox", "&credit=5") as consumer:
-        assert receive_frame(consumer)["deliver"]["to"] == "fan/1/inbox"
-        enqueue(hub, "fan/2/inbox", "b")
-        assert receive_frame(consumer)["deliver"]["to"] == "fan/2/inbox"
-        send(consumer, ack=["a", "b"])
-        until(lambda: stats(hub, "fan/2/inbox")["acked"] == 1, 10, "the acks arrive")

@@ -2,15 +2,11 @@
 
 import json
 import socket
-from contextlib import ExitStack, contextmanager
 
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from appliance.courier.envelope import NESTING_MAX
-from appliance.sdk.courier import Consumer, EnvelopeRefused, Producer
-from appliance.sdk.courier import envelope as made
-from appliance.sdk.websocket import SocketRefused
+from appliance.sdk.courier import Consumer
 from tests.support.courier import (
     enqueue,
     envelope,
@@ -21,7 +17,6 @@ from tests.support.courier import (
     stats,
     subscribed,
 )
-from tests.support.hubprocess import served
 from tests.support.servedhub import serve
 from tests.support.until import until
 
@@ -99,14 +94,6 @@ def test_deep_nesting_is_refused_and_accepted_nesting_is_readable(hub, stream, t
     assert purged["ids"] == [f"fits-{to}", f"flat-{to}"]
 
 
-def test_nul_is_refused_on_sockets(hub):
-    with opened(hub, "/v1/publish") as publisher:
-        for type_, payload in (('"a\\u0000b"', "1"), ('"t"', '["\\u0000"]')):
-            error = publish(publisher, 1, "nul/a", written("a", payload, type_=type_))["error"]
-            assert (error["code"], error["field"]) == (400, "envelope")
-        assert publish(publisher, 2, "nul/a", written("b", r'"\\u0000"')) == {"accepted": 2}
-
-
 def test_only_the_invalid_frame_of_an_array_is_refused(hub):
     good = envelope("a")
     frames = [
@@ -132,34 +119,6 @@ def test_only_the_invalid_frame_of_an_array_is_refused(hub):
         assert receive_frame(publisher) == {"accepted": 9}
 
 
-def test_array_above_the_limit_gets_one_error(hub):
-    """Like a batch over HTTP, whether its envelopes are valid or not."""
-    with opened(hub, "/v1/publish") as publisher:
-        many = [{"seq": n, "to": "array/a", "envelope": envelope(f"e{n}")} for n in range(1, 1002)]
-        publisher.send(json.dumps(many))
-        error = receive_frame(publisher)["error"]
-        assert (error["code"], error["name"], error["seq"]) == (400, "INVALID_INPUT", 1)
-        assert (error["count"], error["limit"]) == (1001, 1000)
-        assert "1000" in error["message"]
-        publisher.send(json.dumps([{"seq": n} for n in range(2000, 4000)]))
-        error = receive_frame(publisher)["error"]
-        assert (error["seq"], error["count"]) == (2000, 2000)
-        publisher.send(json.dumps(many[:1000]))
-        assert receive_frame(publisher) == {"accepted": 1000}
-    assert stats(hub, "array/a")["depth"] == 1000
-
-
-def test_producer_continues_after_an_invalid_stream_name(hub):
-    with Producer(locate(hub)) as producer:
-        producer.post("named/a", made("t", 1))
-        producer.post("x" * 300, made("t", 2))
-        producer.post("named/a", made("t", 3))
-        with pytest.raises(EnvelopeRefused):
-            producer.flush()
-        producer.send("named/a", made("t", 4))
-    assert stats(hub, "named/a")["depth"] == 3
-
-
 def test_large_envelopes_are_split_by_bytes(hub):
     ids = [f"e{number}" for number in range(12)]
     for id_ in ids:
@@ -175,59 +134,6 @@ def test_large_envelopes_are_split_by_bytes(hub):
         enqueue(hub, "large/a", f"e{id_}", payload="x" * 40_000)
     got = hub.request("POST", "/v1/receive", {"stream": "large/a", "max": 1000})["deliveries"]
     assert [delivery["deliver"]["id"] for delivery in got] == [*ids, "e12", "e13", "e14", "e15"]
-
-
-def test_live_view_limits_frame_size(hub):
-    with opened(hub, "/v1/live?view=latestPerAgent") as viewer:
-        receive_frame(viewer)
-        for _ in range(200):
-            viewer.send("junk")
-        assert [receive_frame(viewer)["error"]["code"] for _ in range(200)] == [400] * 200
-        viewer.send(json.dumps({"credit": 1, "x": "x" * 300_000}))
-        with pytest.raises(ConnectionClosed) as closed:
-            receive_frame(viewer)
-    assert closed.value.rcvd.code == 1009
-
-
-def test_permanent_errors_are_raised_to_the_consumer(hub):
-    for stream, credit, problem in (
-        ("absurd/a", 99_999_999, EnvelopeRefused),
-        ("x" * 300, 1, SocketRefused),
-    ):
-        with pytest.raises(problem), Consumer(locate(hub), stream, credit=credit) as consumer:
-            next(iter(consumer))
-
-
-def test_consumer_retries_while_the_connection_limit_is_reached(tmp_path):
-    """A 503 for a later connection doesn't end the consumer."""
-    (tmp_path / "agentlip.toml").write_text("[socket]\nconnections_max = 1\n")
-    with served(tmp_path, "--no-limits") as hub, ExitStack() as crowd:
-        pauses = []
-
-        def pause(_):
-            pauses.append(1)
-            if len(pauses) == 1:
-                until(lambda: crowd.enter_context(occupied(hub)), 10, "the connection is in use")
-            elif len(pauses) == 3:
-                crowd.close()
-
-        with Consumer(locate(hub), "room/a", credit=1, sleep=pause) as consumer:
-            deliveries = consumer.deliveries(0.2)
-            assert next(deliveries) is None
-            consumer._link._socket.shutdown(socket.SHUT_RDWR)
-            enqueue(hub, "room/a", "a")
-            delivery = next(filter(None, deliveries))
-            assert delivery.id == "a"
-        assert len(pauses) >= 3
-
-
-@contextmanager
-def occupied(hub):
-    try:
-        with opened(hub, "/v1/publish", hub.token) as publisher:
-            yield publisher
-    except InvalidStatus:
-        yield None
 
 
 def test_disconnected_long_poll_takes_no_envelope(hub):

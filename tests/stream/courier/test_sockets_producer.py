@@ -24,20 +24,6 @@ def test_publishing_is_confirmed_cumulatively(hub, stream):
     assert stats(hub, stream)["depth"] == 7
 
 
-def test_array_above_a_rate_limit_gets_one_error(hub):
-    """It is refused as a whole, and the connection continues."""
-    with opened(hub, "/v1/publish") as publisher:
-        send(publisher, seq=1, to="limited/a", envelope=envelope("e1"))
-        assert receive_frame(publisher) == {"accepted": 1}
-        many = [{"seq": n, "to": "limited/a", "envelope": envelope(f"e{n}")} for n in range(2, 202)]
-        publisher.send(json.dumps(many))
-        error = receive_frame(publisher)["error"]
-        assert (error["name"], error["seq"], error["count"]) == ("RATE_LIMITED", 2, 200)
-        send(publisher, seq=202, to="agents/a", envelope=envelope("e202"))
-        assert receive_frame(publisher) == {"accepted": 202}
-    assert stats(hub, "limited/a")["depth"] == 1
-
-
 def test_blocking_stream_waits_for_capacity(hub):
     stream = "patient/a"
     with opened(hub, "/v1/publish") as publisher, subscribed(hub, stream) as other:

@@ -17,7 +17,7 @@ from tests.support.courier import envelope, opened, send, stats, subscribed
 from tests.support.hubprocess import served
 from tests.support.until import until
 
-SECONDS = 15
+SECONDS = 6
 STREAM = "soak/work"
 TOML = """
 [courier]
@@ -148,7 +148,7 @@ def test_nothing_is_lost_among_misbehaving_clients(tmp_path):
         assert figures["acked"] + figures["dead"] + sum(figures["dropped"].values()) == total
         assert len(set(seen)) == figures["acked"] == total
         assert figures["inflight"] == 0
-        assert total > 1_000
+        assert total > 500
 
 
 def request_health_repeatedly(hub, seconds):

@@ -37,7 +37,9 @@ def test_each_mail_keeps_one_message_id_despite_kills_of_both_sides(tmp_path):
         hub.constants = CONSTANTS
         with hub.running(ending=signal.SIGKILL):
             server.rule(data="cut")  # takes the letter, and the answer is lost
-            for number in range(SENDS):
+            words = ("outbox", "send", "mailto:ops@example.com", "text", "--subject", "s0")
+            assert agentlip(*words, cwd=hub.workspace).code == 0
+            for number in range(1, SENDS):
                 to = f"mailto:ops@d{number % 3}.example.com"
                 refused = hub.http.post("/v1/send", {"to": to, "message": "x"})
                 assert refused.body["code"] == "MAIL_NOT_ALLOWED"
@@ -67,29 +69,6 @@ def test_each_mail_keeps_one_message_id_despite_kills_of_both_sides(tmp_path):
             assert len(server.mails) > SENDS  # repetitions there were
             message_ids = {row["broker_message_id"] for row in rows(hub)}
             assert message_ids == set.union(*ids.values())
-
-
-def test_command_line_sends_a_mail(tmp_path):
-    with mail_server(tmp_path / "mail") as server:
-        (tmp_path / "hub").mkdir()
-        hub = ServedHub(tmp_path / "hub", settings=SETTINGS.format(port=server.port))
-        hub.constants = CONSTANTS
-        with hub.running(ending=signal.SIGKILL):
-            done = agentlip(
-                "outbox", "send", "mailto:ops@example.com", "Grüße\n", "--subject", "Build 7 ☂",
-                "--id", "build-7", "--priority", "now", cwd=hub.workspace,
-            )  # fmt: skip
-            assert done.code == 0, done
-            (mail,) = until(lambda: server.mails, 20, "it arrived")
-            assert mail.message["Subject"] == "Build 7 ☂"
-            assert mail.message["Importance"] == "high"
-            assert mail.text == "Grüße\r\n"
-            until(lambda: states(hub) == {"done"}, 20, "it is delivered")
-            table = agentlip("outbox", "list", "--to", "mailto:ops@example.com", cwd=hub.workspace)
-            assert "build-7" in table.out
-            refused = agentlip("outbox", "send", "mailto:eve@evil.test", "x", cwd=hub.workspace)
-            assert refused.code == 4
-            assert "mail.allow" in refused.err
 
 
 def rows(hub):

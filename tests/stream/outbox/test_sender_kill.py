@@ -10,7 +10,7 @@ from tests.support.sends import SendLoad
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
-TIMES = 5
+TIMES = 3
 CONSTANTS = {"appliance.outbox.loops.POLL_SECONDS": 0.05}
 SETTINGS = """
 [outbox]
