@@ -333,20 +333,6 @@ def test_a_batch_is_one_request_and_its_items_count_for_the_mesh(tmp_path):
 # -- managing ----------------------------------------------------------------------------
 
 
-def test_mesh_is_made_shown_changed_and_made_only_once(broker):
-    client = broker.client(TOKEN)
-    made = client.simulate_post("/broker/v1/meshes", json={"slug": "m"})
-    assert made.status_code == 201
-    assert made.json["mesh"]["dedupe_retention_days"] == 365
-    repeated = client.simulate_post("/broker/v1/meshes", json={"slug": "m"})
-    assert (repeated.status_code, repeated.json["code"]) == (409, "ALREADY_EXISTS")
-    reserved = client.simulate_post("/broker/v1/meshes", json={"slug": "network"})
-    assert (reserved.status_code, "reserved" in reserved.json["error"]) == (409, True)
-    changed = client.simulate_patch("/broker/v1/meshes/m", json={"dedupe_mode": "permanent"})
-    assert changed.json["mesh"]["dedupe_mode"] == "permanent"
-    assert client.simulate_get("/broker/v1/meshes/none").json["code"] == "MESH_NOT_FOUND"
-
-
 @pytest.mark.parametrize("pubkey", ["00" * 32, "f" * 64, key("x").upper(), "x", key("x")[:-1]])
 def test_member_needs_a_key_that_can_sign(broker, pubkey):
     body = {"pubkey": pubkey, "name": "x"}

@@ -5,14 +5,8 @@ import pytest
 from appliance.broker import log_writes, wire
 from appliance.kernel.clock import DAY_MS
 from tests.support.broker import key
-from tests.unit.broker.test_webhook_feeder import FakeWebhookOutbox
 
 COLUMNS = "name, client_message_id, recipient, attempt, error"
-
-
-@pytest.fixture
-def broker(new_broker):
-    return new_broker(webhook_outbox=FakeWebhookOutbox())
 
 
 def logged(broker, after=0):

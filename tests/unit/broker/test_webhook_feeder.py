@@ -98,19 +98,6 @@ def test_row_becomes_a_send_with_the_frame_that_members_receive(broker, outbox):
     assert run_round(broker) == 0
 
 
-def test_crash_before_the_row_is_deleted_hands_it_over_under_the_same_key(new_broker, outbox):
-    broker = new_broker(webhook_outbox=outbox)
-    webhook = subscribed_webhook(broker)
-    broker.send("m1")
-    take, outbox.take = outbox.take, lambda handed: take(handed) and 1 / 0
-    with pytest.raises(ZeroDivisionError):
-        run_round(broker)
-    outbox.take = take
-    broker = new_broker(webhook_outbox=outbox)
-    assert run_round(broker) == 1
-    assert (len(outbox.taken), rows(broker, webhook)) == (1, 0)
-
-
 def test_rows_that_the_outbox_does_not_accept_wait_for_the_end_of_their_lease(broker, outbox):
     webhook = subscribed_webhook(broker)
     outbox.capacity = 1

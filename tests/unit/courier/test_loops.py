@@ -2,7 +2,6 @@
 
 import pytest
 
-from appliance.courier.consumer import Consumer
 from tests.support.courier import CourierFixture
 
 SLEEP_MS = 1000
@@ -26,11 +25,6 @@ class RecordingCourierFixture(CourierFixture):
         tick = self.tick
         return round(max(tick.interval_seconds, tick.shortest_seconds) * 1000)
 
-    def claim(self, stream: str, lease_ms: int) -> None:
-        consumer = Consumer(f"t{lease_ms}", "t", lambda: None, lease_ms)
-        self.service.queue.subscribe(consumer, stream, self.service.now())
-        self.service.queue.grant(consumer, 1, self.service.now())
-
 
 @pytest.fixture
 def courier() -> RecordingCourierFixture:
@@ -52,13 +46,3 @@ def test_delay_that_ends_after_the_sleep_does_not_wake_the_tick(courier):
     courier.pass_ms(SLEEP_MS)
     assert courier.sleep_ms == 500
     assert courier.pass_ms(500)["due"] == 1
-
-
-def test_short_lease_wakes_the_tick_but_a_long_one_does_not(courier):
-    courier.put("s", "a", "b")
-    courier.claim("s", 5000)
-    assert courier.woken == 0
-    courier.claim("s", 300)
-    assert courier.woken == 1
-    courier.pass_ms(TICK_MS)
-    assert courier.sleep_ms == 300 - TICK_MS

@@ -8,14 +8,13 @@ import msgspec
 import pytest
 
 from appliance.hooks import matching, wire, writes
-from appliance.hooks.loops import HookRunner
 from appliance.hooks.service import HookService
 from appliance.hooks.settings import HookCommand, HookSettings
 from appliance.inbox.event import of_fact, of_message
 from appliance.inbox.wire import InboxMessage
 from appliance.kernel.auth import Principal, TokenBook
 from tests.support.inbox import ALICE, OWN, InboxFixture, push
-from tests.support.until import gevent_until, until
+from tests.support.until import until
 
 ECHO = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')"
 
@@ -239,29 +238,6 @@ def _is_over(pid):
         return "Z" in open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return True
-
-
-def test_at_most_eight_hooks_run_concurrently(new_hooks, tmp_path):
-    gate = tmp_path / "gate"
-    code = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)"
-    hooks = new_hooks(python(code))
-    runners = [HookRunner(hooks.service, hooks.inbox.clock, hooks.inbox.log) for _ in range(8)]
-
-    def count(outcome):
-        return sum(run.outcome == outcome for run in hooks.runs())
-
-    for runner in runners:
-        runner.start()
-    try:
-        hooks.receive(*(push(n) for n in range(10)))
-        gevent_until(lambda: count("running") >= 8)
-        assert count("running") == 8
-        gate.touch()
-        gevent_until(lambda: count("ok") == 10)
-    finally:
-        gate.touch()
-        for runner in runners:
-            runner.stop()
 
 
 def test_full_queue_drops_runs(new_hooks, monkeypatch):

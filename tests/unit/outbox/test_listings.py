@@ -3,17 +3,6 @@
 from appliance.outbox import wire
 
 
-def test_a_list_is_paged_without_gaps_or_repetitions(outbox):
-    outbox.service.send_many([wire.Send("#a", str(number)) for number in range(25)])
-    seen, query = [], wire.ListQuery(limit=7)
-    while query is not None:
-        page = outbox.service.list_sends(query)
-        seen += [row.id for row in page.sends]
-        query = None if page.next is None else wire.ListQuery(limit=7, before=page.next)
-    assert len(seen) == 25
-    assert seen == sorted(set(seen), reverse=True)
-
-
 def test_sends_are_listed_by_destination_in_each_state_and_in_order(outbox):
     for number in range(6):
         outbox.send(key=f"k{number}", to="#alerts" if number % 2 else "#other")

@@ -1,4 +1,4 @@
-"""Single sends, their chains of redrives, and the state of the outbox."""
+"""Single sends, and their chains of redrives."""
 
 from tests.support.outbox import dead, redrive
 
@@ -25,14 +25,3 @@ def test_cycle_of_rows_in_a_damaged_file_ends_the_chain(outbox):
     page = outbox.service.inspect("k1")
     assert [row.client_message_id for row in page.chain] == ["k1", "k2"]
     assert not page.has_more
-
-
-def test_state_counts_open_sends(outbox):
-    for key in ("a", "b"):
-        outbox.send(key=key)
-    dead(outbox, "c")
-    outbox.clock.pass_seconds(90)
-    state = outbox.service.state()
-    assert state.depth == {"pending": 2, "dead": 1, "aborted": 0, "inflight": 0}
-    assert (state.level, state.oldest_pending_seconds) == ("normal", 90.0)
-    assert state.max_age_hours == {"default": 144}

@@ -2,7 +2,6 @@
 
 import pytest
 
-from appliance.kernel.errors import Unavailable
 from appliance.outbox.service import RETRY_AFTER_MAX_MS
 from appliance.outbox.target import DeliveryTarget, RetryLater
 from tests.support.fake_broker import always
@@ -111,39 +110,6 @@ def test_sends_in_flight_after_a_crash_are_retried(outbox):
     outbox.clock.pass_seconds(0.5)
     outbox.round()
     assert outbox.row("k1").status == "done"
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_unconfirmed_claim_is_released(outbox, faults, moment):
-    outbox.send(key="k1")
-    setattr(faults, moment, OSError("disk"))
-    with pytest.raises(Unavailable):
-        outbox.round()
-    setattr(faults, moment, None)
-    assert outbox.broker.received_ids == []
-    outbox.round()
-    outbox.clock.pass_seconds(1)
-    outbox.round()
-    assert outbox.row("k1").status == "done"
-    assert outbox.broker.received_ids == ["k1"]
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_unrecorded_outcome_is_recorded_later(outbox, faults, moment):
-    outbox.send(key="k1")
-
-    def then_fail(_item):
-        setattr(faults, moment, OSError("disk"))
-
-    outbox.broker.fault = then_fail
-    with pytest.raises(Unavailable):
-        outbox.round()
-    assert outbox.sender.in_flight == 1
-    setattr(faults, moment, None)
-    outbox.round()
-    assert outbox.row("k1").status == "done"
-    assert outbox.broker.received_ids == ["k1"], "the request was sent once"
-    assert outbox.sender.in_flight == 0
 
 
 def test_send_expires_before_the_broker_forgets_its_id(outbox):

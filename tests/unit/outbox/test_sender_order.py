@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.outbox import ordering, wire
+from appliance.outbox import ordering
 from appliance.outbox.mail import MailTarget
 from appliance.outbox.sender import outgoing
 from appliance.outbox.settings import MailSettings, OrderedDestination
@@ -80,27 +80,3 @@ def test_configured_destination_is_ordered(new_outbox, rule, to):
     outbox.send(to=to)
     ((route,),) = outbox.rows("SELECT route FROM outbox")
     assert ordering.is_in_order(route)
-
-
-@pytest.mark.parametrize(
-    ("rule", "batches"),
-    [
-        (OrderedDestination(to="#a"), [3, 3]),
-        (OrderedDestination(mesh="lab"), [6]),
-        (OrderedDestination(mesh="lab", to="#b"), [6]),
-    ],
-)
-def test_unordered_destinations_are_not_blocked_by_ordered_ones(new_outbox, rule, batches):
-    outbox = new_outbox(in_order=(rule,))
-    outbox.broker.fault = lambda item: (503, None, None) if item["destination_ref"] == "a" else None
-    for number in range(3):
-        outbox.send(f"a{number}", to="#a")
-    outbox.service.send_many([wire.Send("#b", f"b{number}") for number in range(3)])
-    outbox.round()
-    assert outbox.broker.bodies == ["b0", "b1", "b2"]
-    assert sorted(outbox.target.batches) == batches
-    outbox.broker.fault = lambda _item: None
-    for _ in range(4):
-        outbox.clock.pass_seconds(31)
-        outbox.round()
-    assert set(outbox.statuses().values()) == {"done"}

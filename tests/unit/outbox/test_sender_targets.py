@@ -2,10 +2,8 @@
 
 import pytest
 
-from appliance.outbox.sender import RUN_MAX
 from appliance.outbox.settings import OrderedDestination
 from appliance.outbox.target import Delivered, DeliveryTarget, RetryLater
-from tests.support.outbox import with_paused_pool
 
 
 class ScriptedResults(DeliveryTarget):
@@ -46,18 +44,3 @@ def test_ordered_sends_are_delivered_one_after_another_up_to_a_failed_one(new_ou
     outbox.clock.pass_seconds(31)
     outbox.round()
     assert [send.body for send in pigeon.sent[2:]] == ["k2", "k3"]
-
-
-def test_run_of_sends_is_limited_in_number_and_time(new_outbox):
-    outbox, pool = with_paused_pool(new_outbox, in_order=(OrderedDestination(),))
-    seconds = iter([0.0] * RUN_MAX + [0.6] * 5)
-    outbox.targets["pigeon"] = pigeon = ScriptedResults(
-        "pigeon", lambda _send: outbox.clock.pass_seconds(next(seconds)) or Delivered()
-    )
-    for number in range(RUN_MAX + 5):
-        outbox.send(str(number), target="pigeon")
-    for delivered in (RUN_MAX, RUN_MAX + 2):
-        outbox.round()
-        pool.finish()
-        assert len(pigeon.sent) == delivered
-    assert list(outbox.statuses().values()) == ["done"] * (RUN_MAX + 2) + ["pending"] * 3

@@ -3,7 +3,7 @@
 import gevent
 import pytest
 
-from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import destination, wire
 
@@ -152,15 +152,6 @@ def test_key_of_a_batch_is_extended_by_the_index(outbox, monkeypatch):
         results = outbox.service.send_many(items, "batch")
         assert [body.client_message_id for _, body in results] == ["batch/0", "k2"]
     assert (len(outbox.statuses()), turns) == (2, [1, 1])
-
-
-def test_failed_commit_stores_nothing(outbox, faults):
-    faults.before = OSError("disk")
-    with pytest.raises(Unavailable):
-        outbox.send(key="k1")
-    faults.before = None
-    outbox.reopen()
-    assert outbox.statuses() == {}
 
 
 def test_id_is_never_released(outbox):
