@@ -88,8 +88,6 @@ def settings(engine: EngineSettings) -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",  # a log of a few hundred files
-        # Sums of versions cost four jobs for every write, and deltalake does not use them.
-        "spark.databricks.delta.writeChecksumFile.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Limits the memory per open file; level 1 takes half the time of level 3.

@@ -26,15 +26,10 @@ def read(
     """
     schema, more = schemas.segments(kind), added or {}
     plain = [segment for segment in segments if not more.get(segment.name)]
-    by_format = {form: [s for s in plain if s.format == form] for form in ("parquet", "jsonl")}
-    frames = []
-    if parquet := by_format["parquet"]:
-        frames.append(
-            spark.read.schema(schema).parquet(*[str(segment.path) for segment in parquet])
-        )
-    if lines := by_format["jsonl"]:
-        reader = spark.read.schema(schema).option("mode", "PERMISSIVE")
-        frames.append(reader.json([str(segment.path) for segment in lines]))
+    reader, frames = spark.read.schema(schema), []
+    for form, format_name in (("parquet", "parquet"), ("jsonl", "json")):
+        if paths := [str(segment.path) for segment in plain if segment.format == form]:
+            frames.append(reader.load(paths, format=format_name))
     for segment in segments:
         if names := more.get(segment.name):
             frames.append(_with_columns_as_fields(spark, segment, schema, names))

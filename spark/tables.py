@@ -81,9 +81,6 @@ class Version:
     def _promised(self) -> dict[str, StructType]:
         return schemas.tables(self._schema)  # imports Spark
 
-    def has(self, table: str) -> bool:
-        return bool(self.files(table))
-
     def files(self, table: str) -> list[DataFile]:
         return _files(self._open(table), self._partitions[table], self._ids.get(table))
 
@@ -156,7 +153,7 @@ class Draft(Version):
             if field.name == id_column
             or (field.name != partition and field.dataType.simpleString() in WITH_STATISTICS)
         ]
-        return DeltaTable.create(
+        made = DeltaTable.create(
             _address(path), Schema.from_json(self._promised[table].json()), mode="overwrite",
             name=table, storage_options=_options(path),
             partition_by=[partition] if partition else None,
@@ -166,6 +163,21 @@ class Draft(Version):
                 "delta.logRetentionDuration": HISTORY,
             },
         )  # fmt: skip
+        self._write_checksum(location(path) / "_delta_log", f"{made.version():020}")
+        return made
+
+    def _write_checksum(self, log: Location, version: str) -> None:
+        """Say that the new table is empty. Spark derives the checksum of each commit from the one
+        before it, and would otherwise read the log for it."""
+        actions: dict[str, Any] = {}
+        for line in (log / f"{version}.json").read_bytes().splitlines():
+            actions |= json.loads(line)
+        empty = {
+            "metadata": actions["metaData"], "protocol": actions["protocol"],
+            "tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1,
+            "allFiles": [], "setTransactions": [], "domainMetadata": [],
+        }  # fmt: skip
+        (log / f"{version}.crc").write_bytes(json.dumps(empty).encode())
 
     def write(self, frame: DataFrame, table: str, replacing: Collection[str] | None = ()) -> None:
         """Add rows, in place of all rows of the partitions `replacing`, or of the table (ALL)."""

@@ -1,5 +1,6 @@
 """Runs: published as a whole or not at all, and never two halves of two."""
 
+import json
 import shutil
 from datetime import date
 from pathlib import Path
@@ -119,6 +120,19 @@ def test_write_without_rows_has_no_count_and_is_published(spark, dataset):
     publish(spark, dataset, ("a", 1))
     publish(spark, dataset)
     assert kinds(spark, dataset.current()) == []
+
+
+def test_writes_are_one_job_each_and_checksums_say_what_the_log_says(spark, dataset):
+    log, context = Path(dataset.root) / "summary/_delta_log", spark.sparkContext
+    for number in (1, 2):
+        draft = dataset.draft()
+        context.setJobGroup(f"write {number}", "")
+        draft.write(summary(spark, ("a", number)).coalesce(1), "summary")
+        assert len(context.statusTracker().getJobIdsForGroup(f"write {number}")) == 1
+        files = dataset.commit(draft, {}).files("summary")
+        checksum = json.loads((log / f"{number:020}.crc").read_text())
+        assert checksum["numFiles"] == len(files) == number
+        assert checksum["tableSizeBytes"] == sum(file.bytes for file in files)
 
 
 def test_table_that_left_and_schema_of_another_version_are_named(spark, dataset):
