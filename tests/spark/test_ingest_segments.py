@@ -74,7 +74,6 @@ def segment_of(manifest):
 
 
 BAD = {
-    "is missing": lambda manifest: segment_of(manifest).unlink(),
     "truncated or malformed": lambda manifest: manifest.write_text("{"),
     "has no column entity_id": without_a_column,
 }

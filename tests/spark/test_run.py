@@ -124,8 +124,8 @@ def test_export_without_events_is_an_empty_range(spark, tmp_path, monkeypatch, c
 def test_activity_ingests_new_segments_first_and_starts_no_spark_without_any(
     spark, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
     """The second time with segments and tables in the same directory."""
+    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
     log, both = Log(), tmp_path / "both"
     topic, exported = log.topic(log.channel()), 0
     for export, lake in ((tmp_path / "in", tmp_path / "out"), (both, both)):

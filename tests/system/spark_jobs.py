@@ -11,9 +11,16 @@ import pytest
 from tests.system.checkout import LABELS
 
 JOB_SECONDS_MAX = 900  # a busy machine; a quiet one takes a twentieth of it
-# A short job runs sooner with the quick compiler of Java alone.
-JAVA = "spark.driver.extraJavaOptions=-Djava.io.tmpdir=/scratch -XX:TieredStopAtLevel=1"
-SMALL = ("--conf", JAVA, "--driver-memory", "768m", "--partitions", "4", "--json")
+# A short job runs sooner with the quick compiler of Java alone, and without code of its own.
+JAVA = "-Djava.io.tmpdir=/scratch -XX:TieredStopAtLevel=1"
+SETTINGS = {
+    "spark.driver.extraJavaOptions": JAVA,
+    "spark.executor.extraJavaOptions": JAVA,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+}
+QUICK = tuple(word for each in SETTINGS.items() for word in ("--conf", "=".join(each)))
+SMALL = (*QUICK, "--driver-memory", "768m", "--partitions", "4", "--json")
 
 
 class Jobs:

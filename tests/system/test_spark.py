@@ -116,7 +116,7 @@ def reaches(talk: Conversation, events: list[Event]) -> bool:
 
 
 def test_job_that_is_killed_in_the_middle_and_run_again_ends_the_same(jobs: Jobs) -> None:
-    rows = sayings(60_000)
+    rows = sayings(20_000)
     write_segment(jobs.source, "2026-02-01", rows)
     ingest = ("ingest", "--in", "/data/in", "--out", "/data/lake", *SMALL)
 

@@ -19,7 +19,7 @@ from obstore.store import S3Store
 from tests.support.s3server import ACCESS, BUCKET, SECRET
 from tests.support.until import until
 from tests.system.checkout import LABELS, ROOT
-from tests.system.spark_jobs import JOB_SECONDS_MAX, SMALL, Jobs, sayings
+from tests.system.spark_jobs import JOB_SECONDS_MAX, QUICK, SMALL, Jobs, sayings
 
 pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("deltalake")
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.container, pytest.mark.spark]
 FILE = "ops/spark/compose-s3.yaml"
 IN, LAKE = f"s3a://{BUCKET}/export", f"s3a://{BUCKET}/lake"
 LAKE_OF_TWO = f"s3a://{BUCKET}/lake-of-two"
-ROWS = 40_000
+ROWS = 10_000
 WEED = Path(sys.executable).with_name("weed").resolve()
 SERVER = (
     "exec /weed server -dir=/scratch -ip=s3 -ip.bind=0.0.0.0 -s3 -s3.config=/config/s3.json"
@@ -117,7 +117,7 @@ class Cluster:
             obstore.put(self.store(), f"export/{file.relative_to(folder)}", file.read_bytes())
 
     def job(self, *words: str, expect: int = 0) -> dict[str, Any]:
-        done = self.run("run", "--rm", "-T", "job", *words, "--json", expect=expect)
+        done = self.run("run", "--rm", "-T", "job", *words, *QUICK, "--json", expect=expect)
         lines = done.stdout.strip().splitlines()
         return json.loads(lines[-1]) if lines else {"error": done.stderr}
 
@@ -214,7 +214,7 @@ def erase(cluster: Cluster) -> None:
 
 
 def test_one_of_two_drivers_at_once_loses_and_damages_nothing(cluster: Cluster) -> None:
-    words = ("ingest", "--in", IN, "--out", LAKE_OF_TWO, "--master", "local[1]", "--json")
+    words = ("ingest", "--in", IN, "--out", LAKE_OF_TWO, "--master", "local[1]", *QUICK, "--json")
     with ThreadPoolExecutor(2) as pool:
         runs = [
             pool.submit(cluster.run, "run", "--rm", "-T", "job", *words, expect=None)
@@ -231,7 +231,7 @@ def test_executors_with_folders_of_their_own_are_named_and_nothing_is_published(
     cluster: Cluster,
 ) -> None:
     done = cluster.run(
-        "run", "--rm", "-T", "job", "ingest", "--in", IN, "--out", "/data/lake", expect=22
+        "run", "--rm", "-T", "job", "ingest", "--in", IN, "--out", "/data/lake", *QUICK, expect=22
     )
     hosts = {cluster.container(name).short_id for name in ("worker-1", "worker-2")}
     assert any(f"Error: executor {host}" in done.stderr for host in hosts)
