@@ -1,8 +1,6 @@
 """The bus of a served appliance, beside programs that write the same file."""
 
-import json
 import sqlite3
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -63,7 +61,7 @@ def test_file_that_another_program_makes_later_is_adopted(tmp_path):
     with serve(tmp_path) as hub:
         assert poll(hub.http, "ada") == []
         with ThreadPoolExecutor() as pool:
-            waiting = pool.submit(poll, hub.connect(), "ada", wait=30)
+            waiting = pool.submit(poll, hub.connect(), "ada", wait=10)
             database = BusPaths(tmp_path).database
             database.parent.mkdir()
             with closing(specbus.open_bus(database)) as db:
@@ -81,25 +79,6 @@ def poll_file(workspace, agent):
         return [message.payload for message in messages.poll(connection, paths.blobs, agent)]
 
 
-def test_first_message_may_have_a_large_payload(tmp_path):
-    with serve(tmp_path) as hub:
-        body = {**SEND, "type": "note", "payload": "x" * 5000}
-        assert hub.http.post("/bus/v1/messages", body).status == 201
-    assert (tmp_path / ".worker-state").stat().st_mode & 0o777 == 0o700
-    assert (tmp_path / ".worker-state" / ".gitignore").is_file()
-
-
-def test_repeated_claim_gets_the_same_one(hub):
-    body, headers = {"task": "keyed", "agent": "ada"}, {"Idempotency-Key": "claim-1"}
-    first = hub.http.post("/bus/v1/claims", body, headers=headers)
-    again = hub.http.post("/bus/v1/claims", body, headers=headers)
-    assert (first.status, again.status) == (201, 201)
-    assert first.body == again.body
-    assert hub.http.post("/bus/v1/claims", body).status == 409
-    body["fence"] = first.body["fence"]
-    assert hub.http.post("/bus/v1/claims/release", body).body == {"released": True}
-
-
 def test_message_is_published_once_by_id_or_key(hub):
     for body, headers in (
         ({**SEND, "id": "once"}, {}),
@@ -111,20 +90,6 @@ def test_message_is_published_once_by_id_or_key(hub):
         assert again.body == {**first.body, "duplicate": True}
         changed = hub.http.post("/bus/v1/messages", {**body, "type": "other"}, headers=headers)
         assert (changed.status, changed.body["code"]) == (409, "BUS_MESSAGE_ID_REUSED")
-
-
-def test_poll_and_ack_both_kinds_of_writers(hub, paths):
-    agent = "both"
-    first = hub.http.post("/bus/v1/messages", {**SEND, "to_agent": agent}).body["seq"]
-    second = publish_beside(paths, to_agent=agent, payload={"n": 2})
-    polled = poll(hub.http, agent, after=first - 1)
-    assert [(m["seq"], m["payload"]) for m in polled] == [
-        (first, {"progress": 0.5}), (second, {"n": 2})
-    ]  # fmt: skip
-    acked = hub.http.post("/bus/v1/acks", {"agent": agent, "seq": second})
-    assert acked.body == {"agent": agent, "last_acked_seq": second}
-    assert poll(hub.http, agent) == []
-    assert hub.http.post("/bus/v1/acks", {"agent": agent, "seq": second + 99}).status == 400
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -153,7 +118,7 @@ def until_it_waits(hub):
 
 def test_message_of_another_program_is_not_hidden_by_the_next_one(hub, paths):
     """It is noticed after both, when the number of the newest message is known already."""
-    for _ in range(5):
+    for _ in range(3):
         head = hub.http.get("/bus/v1/messages?agent=behind&limit=1").body["head"]
         with ThreadPoolExecutor(1) as pool, closing(hub.connect()) as client:
             waiting = pool.submit(poll, client, "behind", after=head, wait=20)
@@ -161,40 +126,6 @@ def test_message_of_another_program_is_not_hidden_by_the_next_one(hub, paths):
             publish_beside(paths, to_agent="behind")
             hub.http.post("/bus/v1/messages", {**SEND, "to_agent": "nobody"})
             assert [message["from_agent"] for message in waiting.result(15)] == ["eve"]
-
-
-def test_stream_continues_without_a_gap_between_both_kinds_of_writers(hub, paths):
-    agent = "streamed"
-    head = hub.http.get(f"/bus/v1/messages?agent={agent}").body["head"]
-    client = hub.connect()
-    client.connection.request(
-        "GET", f"/bus/v1/stream?agent={agent}&after={head}",
-        headers={"Authorization": f"Bearer {hub.token}"},
-    )  # fmt: skip
-    reply = client.connection.getresponse()
-    seen, complete = [], threading.Event()
-
-    def read():
-        for line in iter(reply.readline, b""):
-            if line.startswith(b"data: "):
-                seen.append(json.loads(line[6:])["payload"])
-                if len(seen) == 20:
-                    complete.set()
-                    return
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    payloads = [*range(18), "in a blob" * 1000, 19]
-    for number, payload in enumerate(payloads):
-        if number % 2:
-            publish_beside(paths, to_agent=agent, payload=payload)
-        else:
-            body = {**SEND, "type": "note", "to_agent": agent, "payload": payload}
-            assert hub.http.post("/bus/v1/messages", body).status == 201
-    assert complete.wait(30), seen
-    assert seen == payloads
-    thread.join()
-    client.close()
 
 
 def test_claim_is_exclusive_across_programs_and_its_fence_grows(hub, paths):
@@ -220,7 +151,7 @@ def test_claim_is_exclusive_across_programs_and_its_fence_grows(hub, paths):
     assert [row["task_id"] for row in hub.http.get("/bus/v1/claims").body["claims"]] == ["t1"]
 
 
-@pytest.mark.parametrize("how", ["release", "beside", "expiry"])
+@pytest.mark.parametrize("how", ["beside", "expiry"])
 def test_waiting_for_a_claim_ends_when_it_is_free(hub, paths, how):
     task = f"wait-{how}"
     lease = 1.0 if how == "expiry" else 60.0
@@ -233,9 +164,6 @@ def test_waiting_for_a_claim_ends_when_it_is_free(hub, paths, how):
         if how != "expiry":
             metric = b'bus_sessions{kind="claim"} 1.0'
             until(lambda: metric in hub.http.get("/metrics").raw, 10, "it waits")
-        if how == "release":
-            hub.http.post("/bus/v1/claims/release", {"task": task, "agent": "ada"})
-        elif how == "beside":
             with other_program(paths) as connection, transaction(connection):
                 connection.execute("DELETE FROM task_claims WHERE task_id = ?", (task,))
         answer = waiting.result(25)
@@ -255,47 +183,9 @@ def test_workers_and_their_heartbeats(hub, paths):
     for _ in range(2):  # repeating it is harmless
         changed = hub.http.post("/bus/v1/workers/w1/state", change)
         assert (changed.status, changed.body["state"]) == (200, "WORKING")
-    wrong = {"from": "WORKING", "to": "COMPLETED", "actor": "ada"}
-    refused = hub.http.post("/bus/v1/workers/w1/state", wrong)
-    assert (refused.status, refused.body["code"]) == (409, "INVALID_TRANSITION")
-    stale = hub.http.post("/bus/v1/workers/w1/state", {**change, "to": "FAILED"})
-    assert (stale.status, stale.body["code"]) == (409, "STALE_STATE")
     listed = hub.http.get("/bus/v1/workers?state=WORKING").body["workers"]
     assert [worker["task"] for worker in listed] == ["w1"]
     assert hub.http.get("/bus/v1/workers/nobody").status == 404
-
-
-def test_large_payload_is_a_blob_and_replies_are_bounded(hub, paths):
-    agent, text = "large", "x" * 300_000
-    for _ in range(5):
-        body = {**SEND, "type": "note", "to_agent": agent, "payload": text}
-        assert hub.http.post("/bus/v1/messages", body).status == 201
-    sizes = [blob.stat().st_size for blob in paths.blobs.iterdir()]
-    assert len([size for size in sizes if size > len(text)]) == 1
-    polled = [m for m in poll(hub.http, agent) if m["to_agent"] == agent]
-    assert 1 <= len(polled) < 5
-    assert all(message["payload"] == text for message in polled)
-
-
-def test_search_finds_what_other_programs_published(hub, paths):
-    publish_beside(paths, payload={"note": "Quagmire"})
-    matches = hub.http.get("/bus/v1/search?q=quagmire").body["messages"]
-    assert [message["payload"] for message in matches] == [{"note": "Quagmire"}]
-
-
-def test_tools_claim_and_complete_a_task(hub):
-    def call(name, **arguments):
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
-                "params": {"name": name, "arguments": arguments}}  # fmt: skip
-        return hub.http.post("/mcp", body).body["result"]["structuredContent"]
-
-    taken = call("claim_task", task="tool-1", agent="ada")
-    call("renew_claim", task="tool-1", agent="ada", fence=taken["fence"])
-    sent = call("bus_send", from_agent="eve", to_agent="ada", type="note", payload=1)
-    polled = call("bus_poll", agent="ada", after=sent["seq"] - 1)
-    assert [message["payload"] for message in polled["messages"]] == [1]
-    call("complete_task", task="tool-1", agent="ada", fence=taken["fence"])
-    assert hub.http.post("/bus/v1/claims", {"task": "tool-1", "agent": "bob"}).status == 201
 
 
 def test_scopes_and_role(hub):

@@ -15,7 +15,7 @@ from tests.support.until import until
 pytestmark = pytest.mark.slow
 
 SEND = {"from_agent": "ada", "type": "note", "payload": "x"}
-REPEATS = 5
+REPEATS = 3
 
 
 def test_publish_whose_reply_was_lost_is_repeated_without_a_second_message(tmp_path):

@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 
 import pytest
 
@@ -21,7 +20,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
-CRASHES, AGENTS = 30, 8
+CRASHES, AGENTS, KINDS = 20, 8, ("http", "http", "ours", "spec")
 LOG = """
 CREATE TABLE x_log (n INTEGER PRIMARY KEY, kind TEXT, task TEXT, agent TEXT, at INT, until INT);
 CREATE TRIGGER x_log_insert AFTER INSERT ON task_claims BEGIN INSERT INTO x_log VALUES
@@ -34,12 +33,12 @@ CREATE TRIGGER x_log_delete AFTER DELETE ON task_claims BEGIN INSERT INTO x_log 
 
 
 class Team:
-    """Eight agents, of two kinds, each with its log file."""
+    """Eight agents, of three kinds, each with its log file."""
 
-    def __init__(self, folder, kinds):
+    def __init__(self, folder):
         self.folder = folder
         self.stop = folder / "stop"
-        self.names = [kinds[number % len(kinds)] + str(number) for number in range(AGENTS)]
+        self.names = [KINDS[number % len(KINDS)] + str(number) for number in range(AGENTS)]
         self.processes = {name: self.start(name) for name in self.names}
 
     def start(self, name):
@@ -71,19 +70,16 @@ class Team:
             assert process.wait(120) == 0
 
 
-@pytest.fixture(scope="module", params=["directly", "served"])
-def team(tmp_path_factory, request):
+@pytest.fixture(scope="module")
+def team(tmp_path_factory):
     folder = tmp_path_factory.mktemp("team")
     connection = connect(BusPaths(folder))
     connection.executescript(LOG)
     for task in WORKERS:
         with transaction(connection):
             workers.create(connection, 1, task, branch=None, actor="test")
-    with ExitStack() as ending:
-        kinds, hub = ("ours", "spec"), None
-        if request.param == "served":
-            kinds, hub = ("http", "http", "ours", "spec"), ending.enter_context(serve(folder))
-        team = Team(folder, kinds)
+    with serve(folder) as hub:
+        team = Team(folder)
         crash_at_random(team, hub)
         team.finish()
     team.connection = connection
@@ -96,7 +92,7 @@ def crash_at_random(team, hub):
         name = random.choice(team.names)
         until(team.log(name).exists, 60, "it has begun")
         team.crash(name)
-        if hub and number % 10 == 5:
+        if number % 10 == 5:
             hub.kill()
             hub.start()
 

@@ -1,16 +1,8 @@
 """Waiting for an agent's messages."""
 
 from appliance.busfile import consumer
-from appliance.busfile.consumer import PollInterval
 from tests.support.bus import NOW
 from tests.support.clock import FakeClock
-
-
-def test_interval_grows_without_messages_and_starts_again_with_one():
-    interval = PollInterval()
-    waits = [round(interval.after(0), 3) for _ in range(7)]
-    assert waits == [0.3, 0.45, 0.675, 1.013, 1.519, 2.0, 2.0]
-    assert interval.after(1) == 0.2
 
 
 def test_poll_waits_for_the_first_message_until_its_time_is_over(bus):

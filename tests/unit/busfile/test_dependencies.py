@@ -42,15 +42,6 @@ def test_task_is_ready_when_all_it_needs_is_completed_and_nobody_has_it(bus):
     assert ready(bus) == []
 
 
-def test_tasks_without_worker_are_done_by_their_message(bus):
-    bus.run(dependencies.add, "b", "a")
-    assert ready(bus) == []
-    bus.send(type_="task_done", correlation_id="a")
-    assert ready(bus) == ["b"]
-    bus.send(type_="task_done", correlation_id="b")
-    assert ready(bus) == []
-
-
 def test_cycle_is_refused_with_its_path(bus):
     bus.run(dependencies.add, "b", "a")
     bus.run(dependencies.add, "c", "b")

@@ -9,7 +9,6 @@ import pytest
 
 from appliance.busfile import file, schema
 from appliance.busfile.file import BusPaths, connect, find_paths, transaction
-from appliance.kernel.errors import StorageFull
 from appliance.kernel.ownership import WorkspaceNotTrusted
 from tests.contract.test_walls import ROOT
 
@@ -112,13 +111,6 @@ def test_file_that_is_not_a_database_is_damage(tmp_path):
         connect(paths)
 
 
-def test_table_that_vanishes_is_damage_and_not_a_lost_race(tmp_path):
-    connection = connect(BusPaths(tmp_path))
-    connection.execute("DROP TABLE task_claims")
-    with pytest.raises(file.BusDamaged, match="no such table"), transaction(connection):
-        connection.execute("SELECT * FROM task_claims")
-
-
 def test_lock_of_another_program_is_busy_after_the_timeout(tmp_path, monkeypatch):
     paths = BusPaths(tmp_path)
     connection, other = connect(paths), connect(paths)
@@ -129,38 +121,10 @@ def test_lock_of_another_program_is_busy_after_the_timeout(tmp_path, monkeypatch
         connection.execute("INSERT INTO meta VALUES ('x_a', '1')")
 
 
-def test_failed_block_leaves_nothing(tmp_path):
-    connection = connect(BusPaths(tmp_path))
-    with pytest.raises(sqlite3.ProgrammingError), transaction(connection):
-        connection.executemany("INSERT INTO meta VALUES (?, '1')", [("x_a",), 3])
-    assert connection.execute("SELECT * FROM meta WHERE key = 'x_a'").fetchall() == []
-
-
-def test_full_file_is_storage_full(tmp_path):
-    connection = connect(BusPaths(tmp_path))
-    connection.execute("PRAGMA max_page_count = 1").fetchall()
-    with pytest.raises(StorageFull), transaction(connection):
-        connection.execute("CREATE TABLE x_large AS SELECT randomblob(1000000)")
-
-
-def test_file_without_permission_is_not_busy(tmp_path):
-    paths = BusPaths(tmp_path)
-    paths.database.mkdir(parents=True)
-    with pytest.raises(file.BusNotWritable):
-        connect(paths)
-
-
 def test_missing_file_is_an_error_only_without_create(tmp_path):
     with pytest.raises(file.BusMissing):
         connect(BusPaths(tmp_path), create=False)
     assert not (tmp_path / ".worker-state").exists()
-
-
-def test_text_that_is_not_utf8_can_be_read(tmp_path):
-    connection = connect(BusPaths(tmp_path))
-    connection.execute("INSERT INTO meta VALUES ('x_a', CAST(x'61ff' AS TEXT))")
-    row = connection.execute("SELECT value FROM meta WHERE key = 'x_a'").fetchone()
-    assert row == ("a\N{REPLACEMENT CHARACTER}",)
 
 
 def test_workspace_is_searched_upwards(tmp_path, monkeypatch):

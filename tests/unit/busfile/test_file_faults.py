@@ -1,4 +1,4 @@
-"""kill -9 and a full disk in each write; durability; readers that hold a snapshot."""
+"""kill -9 and a full disk in each write; readers that hold a snapshot; many messages."""
 
 import itertools
 import json
@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from types import SimpleNamespace
 
 import pytest
 
@@ -23,10 +22,7 @@ from appliance.busfile import (
 )
 from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.worker import operations, reviews
-from appliance.checks.settings import DoctorSettings
 from appliance.kernel.errors import StorageFull
-from appliance.workspace.datadir import DataDir
-from doctor.checks.store_log import find_large_log
 from tests.contract.test_walls import ROOT
 from tests.support.bus import NOW, BusFixture
 from tests.support.clock import FakeClock
@@ -120,37 +116,6 @@ def test_blob_write_killed_at_each_step_leaves_a_whole_message_or_none(tmp_path)
     assert steps > 5
 
 
-@pytest.mark.parametrize("durable", ["normal", "durable"])
-def test_committed_message_survives_the_end_of_its_process(tmp_path, durable):
-    """Both settings promise this; only `durable` promises it for a power failure too."""
-    script = KILLED + "\nos.kill(os.getpid(), signal.SIGKILL)"
-    command = [sys.executable, "-c", script, str(tmp_path), durable, "send", "-1"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "1\n")
-    assert [message.id for message in BusFixture(tmp_path).poll("a")] == ["blob"]
-
-
-@pytest.mark.parametrize(("durable", "syncs"), [(False, 0), (True, 5)])
-def test_full_waits_for_the_disk_in_each_commit_and_normal_does_not(tmp_path, durable, syncs):
-    BusFixture(tmp_path).connection.close()
-    script = (
-        "import sys; from pathlib import Path; from tests.support.bus import BusFixture\n"
-        f"bus = BusFixture(Path(sys.argv[1]), durable={durable})\n"
-        "for _ in range(5): bus.send()\n"
-        "import os; os._exit(0)"
-    )
-    trace = tmp_path / "trace"
-    command = ["strace", "-f", "-e", "trace=fsync,fdatasync", "-o", str(trace)]
-    try:
-        subprocess.run(
-            [*command, sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, check=True
-        )
-    except FileNotFoundError:
-        pytest.skip("strace is not installed")
-    counted = trace.read_text().count("sync(")
-    assert counted >= syncs if durable else counted <= 2
-
-
 COUNTER = itertools.count()  # a value that is the same writes nothing
 
 
@@ -228,33 +193,6 @@ def test_full_disk_is_an_error_in_each_write_and_nothing_is_torn(tmp_path):
         assert [json.loads(line)["seq"] for line in lines][:20] == list(range(1, 21))
         assert bus.rows("PRAGMA integrity_check") == [("ok",)]
         bus.connection.close()
-
-
-def test_reader_that_holds_a_snapshot_for_an_hour_grows_the_log_until_it_ends(tmp_path):
-    """A message each second, and a doctor who names the log."""
-    bus = BusFixture(tmp_path)
-    bus.send()
-    reader = connect(bus.paths)
-    reader.execute("BEGIN")
-    assert len(messages.poll(reader, bus.paths.blobs, "a")) == 1
-    for second in range(3600):
-        bus.send(payload="x" * 1000, now=NOW + second * 1000)
-    log = bus.paths.database.with_name("bus.db-wal")
-    grown = log.stat().st_size
-    assert grown > 3600 * 1000
-    settings = DoctorSettings(wal_warning_bytes=grown // 2)
-    datadir = DataDir(tmp_path)
-    context = SimpleNamespace(settings=settings, datadir=datadir, stores=())
-    assert [finding.subject for finding in find_large_log(context)] == ["bus"]
-    assert len(messages.poll(reader, bus.paths.blobs, "a")) == 1
-    reader.execute("COMMIT")
-    assert len(messages.poll(reader, bus.paths.blobs, "a")) == messages.POLL_MAX
-    for _ in range(100):
-        bus.send()
-    assert log.stat().st_size < grown + 100_000  # its space is used again
-    bus.run(retention.prune, NOW * 2, 0)
-    assert retention.vacuum(bus.connection)
-    assert log.stat().st_size == 0
 
 
 def test_reader_that_holds_a_snapshot_blocks_no_writer(tmp_path):

@@ -3,41 +3,15 @@
 import time
 from functools import partial
 
-import pytest
-
 from appliance.busfile import heartbeats
 from appliance.busfile.file import transaction
 from appliance.busfile.heartbeats import HeartbeatThread
-from appliance.kernel.errors import Invalid
 from tests.support.bus import NOW
 from tests.support.until import until
 
 
-@pytest.mark.parametrize(
-    ("age", "level"),
-    [
-        (0, "ok"), (29_999, "ok"), (30_000, "WARN"), (99_999, "WARN"),
-        (100_000, "STALE"), (299_999, "STALE"), (300_000, "DEAD"),
-    ],
-)  # fmt: skip
-def test_level_by_age(age, level):
-    assert heartbeats.level(age) == level
-
-
-def test_heartbeat_replaces_the_one_before(bus):
-    bus.run(heartbeats.beat, NOW, "a", "working", "task", 0.5)
-    bus.run(heartbeats.beat, NOW + 5, "a")
-    assert bus.rows("SELECT * FROM heartbeats") == [("a", NOW + 5, "idle", None, None)]
-
-
 def test_age_is_never_negative():
     assert heartbeats.age_ms(NOW - 86_400_000, NOW) == 0, "the clock has gone back"
-
-
-@pytest.mark.parametrize("values", [("a", "asleep"), ("", "idle"), ("a", "idle", None, 1.01)])
-def test_bad_heartbeat_is_refused(bus, values):
-    with pytest.raises(Invalid):
-        bus.run(heartbeats.beat, NOW, *values)
 
 
 def row(bus):

@@ -5,16 +5,11 @@ import json
 
 import pytest
 
-from appliance.busfile import jsonl
 from appliance.busfile.jsonl import ExportRunning, export
 
 
 def lines(bus):
     return [json.loads(line) for line in bus.paths.export.read_text().splitlines()]
-
-
-def numbers(bus):
-    return [line["seq"] for line in lines(bus)]
 
 
 def test_lines_have_the_columns_of_the_table_and_references_of_blobs(bus):
@@ -30,17 +25,6 @@ def test_lines_have_the_columns_of_the_table_and_references_of_blobs(bus):
     assert (second["payload"], second["payload_ref"][:7]) == (None, "sha256-")
     assert export(bus.connection, bus.paths) == 0
     assert bus.rows("SELECT last_seq FROM export_state") == [(2,)]
-
-
-def test_many_messages_are_exported_in_batches(bus, monkeypatch):
-    monkeypatch.setattr(jsonl, "BATCH_MAX", 3)
-    for _ in range(7):
-        bus.send()
-    assert jsonl.lag(bus.connection, bus.paths.export) is None
-    assert export(bus.connection, bus.paths) == 7
-    assert numbers(bus) == [1, 2, 3, 4, 5, 6, 7]
-    bus.send()
-    assert jsonl.lag(bus.connection, bus.paths.export) == 1
 
 
 @pytest.mark.parametrize(
@@ -64,24 +48,6 @@ def test_torn_line_is_cut_off_and_nothing_is_missing_or_repeated(bus, damage):
     assert text.endswith(b"\n")
     lines = [line for line in text.splitlines() if line.startswith(b'{"seq":') and len(line) > 20]
     assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3, 4]
-
-
-def test_crash_between_append_and_update_repeats_nothing(bus):
-    bus.send()
-    export(bus.connection, bus.paths)
-    bus.run(lambda c: c.execute("UPDATE export_state SET last_seq = 0"))
-    bus.send()
-    assert export(bus.connection, bus.paths) == 1
-    assert numbers(bus) == [1, 2]
-
-
-def test_export_that_was_moved_away_continues(bus):
-    bus.send()
-    export(bus.connection, bus.paths)
-    bus.paths.export.rename(bus.paths.dir / "old.jsonl")
-    bus.send()
-    export(bus.connection, bus.paths)
-    assert numbers(bus) == [2]
 
 
 def test_second_exporter_is_refused(bus):

@@ -78,19 +78,11 @@ def test_large_payload_needs_a_blob_and_a_huge_one_is_refused(bus, monkeypatch):
         bus.send(payload=LARGE)
 
 
-def test_poll_ends_at_its_bytes_but_returns_one_message(bus):
-    for _ in range(3):
-        bus.send(payload="x" * 1000)
-    assert len(bus.poll("a", bytes_max=1)) == 1
-    assert len(bus.poll("a", bytes_max=2100)) == 2
-
-
 @pytest.mark.parametrize(
     "fields",
     [
-        {"from_agent": ""}, {"from_agent": " a"}, {"to_agent": "a\n"}, {"type_": "x" * 300},
-        {"id": ""}, {"in_reply_to": "\ud800"}, {"payload": {1, "a"}.__contains__},
-        {"payload": "\ud800"},
+        {"from_agent": " a"}, {"to_agent": "a\n"}, {"type_": "x" * 300},
+        {"in_reply_to": "\ud800"}, {"payload": "\ud800"},
     ],
 )  # fmt: skip
 def test_bad_fields_are_refused(bus, fields):
@@ -110,10 +102,3 @@ def test_correlation_and_reply_chain(bus):
     assert [message.id for message in bus.run(messages.reply_chain, "4")] == ["1", "3", "4"]
     bus.run(lambda connection: connection.execute("UPDATE messages SET in_reply_to = '4'"))
     assert [message.id for message in bus.run(messages.reply_chain, "4")] == ["4"]
-
-
-def test_poll_reads_only_messages_of_the_agent(bus):
-    plan = bus.rows(
-        "EXPLAIN QUERY PLAN SELECT id FROM messages WHERE to_agent = 'a' AND seq > 5 ORDER BY seq"
-    )
-    assert "idx_messages_to_seq (to_agent=? AND seq>?)" in plan[0][3]

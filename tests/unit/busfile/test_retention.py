@@ -1,4 +1,4 @@
-"""Lag, retired cursors, pruning, orphans and vacuum."""
+"""Lag, retired cursors, pruning and orphans."""
 
 import os
 
@@ -33,13 +33,6 @@ def test_publish_names_the_live_agent_that_is_too_far_behind(bus):
     ack(bus, "slow", 1)
     publish(bus)
     assert publish(bus, now=NOW + 8 * DAY_MS).seq == 6  # not live anymore
-
-
-def test_messages_of_others_are_not_lag(bus):
-    ack(bus, "idle", 0)
-    for _ in range(10):
-        publish(bus, "other")
-    publish(bus, "idle")
 
 
 def test_prune_stops_at_live_cursors_exporter_and_segments(bus):
@@ -81,13 +74,6 @@ def test_heartbeat_keeps_a_cursor_live(bus):
     assert bus.run(retention.prunable, LATER) == 0
 
 
-def test_numbers_are_not_used_again_after_pruning(bus):
-    bus.send()
-    assert bus.run(retention.prune, LATER, 0) == 1
-    assert bus.send().seq == 2
-    assert bus.run(messages.head) == 2
-
-
 def test_orphans_and_missing_blobs(bus):
     for text in ("a", "b", "c"):
         bus.send(payload=text * 5000)
@@ -100,13 +86,3 @@ def test_orphans_and_missing_blobs(bus):
     assert bus.run(retention.missing_blobs, bus.paths.blobs) == [refs[2]]
     orphans = bus.run(retention.orphan_blobs, bus.paths.blobs, NOW)
     assert orphans == [bus.paths.blobs / refs[1]]
-
-
-def test_vacuum_shrinks_a_file_with_many_unused_pages(bus):
-    assert not retention.vacuum(bus.connection)
-    for _ in range(200):
-        bus.send(payload="x" * 4000)
-    bus.run(retention.prune, LATER, 0)
-    before = bus.paths.database.stat().st_size
-    assert retention.vacuum(bus.connection)
-    assert bus.paths.database.stat().st_size < before / 4

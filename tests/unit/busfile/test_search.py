@@ -2,11 +2,8 @@
 
 import sqlite3
 
-import pytest
-
 from appliance.busfile import retention, search
 from appliance.kernel.clock import DAY_MS
-from appliance.kernel.errors import Invalid
 from tests.support.bus import NOW, BusFixture
 
 
@@ -26,12 +23,6 @@ def test_all_words_are_in_the_message_newest_first(bus, monkeypatch):
     assert numbers(bus, "RED apple") == [6, 4, 1]
 
 
-@pytest.mark.parametrize("text", ["", "  ", "x" * 1001])
-def test_bad_query_is_refused(bus, text):
-    with pytest.raises(Invalid):
-        search.search(bus.connection, text)
-
-
 def test_pruned_messages_are_not_results_also_after_a_vacuum(bus):
     for _ in range(100):
         bus.send(payload="old apple " + "." * 4000)
@@ -41,18 +32,6 @@ def test_pruned_messages_are_not_results_also_after_a_vacuum(bus):
     bus.send(payload="new apple")
     assert retention.vacuum(bus.connection)
     assert numbers(bus, "apple") == [101]
-
-
-def test_sqlite_without_full_text_search_is_an_error_in_words():
-    class Without(sqlite3.Connection):
-        def execute(self, query, *parameters):
-            if "VIRTUAL" in query:
-                raise sqlite3.OperationalError("no such module: fts5")
-            return super().execute(query, *parameters)
-
-    connection = sqlite3.connect(":memory:", factory=Without, isolation_level=None)
-    with pytest.raises(search.SearchUnavailable):
-        search.search(connection, "a")
 
 
 def test_program_that_follows_the_specification_writes_beside_the_index(bus, tmp_path):

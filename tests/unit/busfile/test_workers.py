@@ -5,12 +5,9 @@ import json
 import sqlite3
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from appliance.busfile import claims, file, schema, workers
-from appliance.busfile.workers import TRANSITIONS, InvalidTransition, StaleState, UnknownTask
+from appliance.busfile import claims, file, workers
+from appliance.busfile.workers import TRANSITIONS, InvalidTransition, StaleState
 
 STATES = tuple(state for state in TRANSITIONS if state)
 # The table of the contract, written a second time.
@@ -93,11 +90,6 @@ def test_claims_of_a_task_end_in_the_transaction_that_ends_it(connection, before
     assert left == ({"other"} if after in ("COMPLETED", "FAILED") else {*held})
 
 
-def test_unknown_task_is_missing(connection):
-    with pytest.raises(UnknownTask):
-        workers.transition(connection, 1, "t", "ASSIGNED", "WORKING", actor="me")
-
-
 def test_only_a_failed_task_is_created_again(connection):
     for state in STATES:
         put(connection, state, state)
@@ -107,72 +99,6 @@ def test_only_a_failed_task_is_created_again(connection):
         with pytest.raises(InvalidTransition):
             workers.create(connection, 1, state, branch="b", actor="me")
     assert changes(connection, "FAILED") == [("FAILED", "ASSIGNED")]
-
-
-class WorkerMachine(RuleBasedStateMachine):
-    """Two callers, each of which may have read an old state, and a model of one task."""
-
-    def __init__(self):
-        super().__init__()
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        with file.transaction(self.connection):
-            schema.open_schema(self.connection)
-        self.state = None
-        self.history = []
-        self.seen = [None, None]
-
-    @rule(caller=st.integers(0, 1))
-    def read(self, caller):
-        row = workers.read_worker(self.connection, "t")
-        self.seen[caller] = row.state if row else None
-
-    @rule(caller=st.integers(0, 1), after=st.sampled_from(STATES))
-    def change(self, caller, after):
-        before = self.seen[caller]
-        if before is None:
-            return
-        possible = before == self.state and after in TRANSITIONS[before]
-        try:
-            with file.transaction(self.connection):
-                workers.transition(self.connection, 1, "t", before, after, actor="me")
-        except StaleState:
-            assert before != self.state
-        except InvalidTransition:
-            assert not possible
-            assert before == self.state
-        else:
-            assert possible
-            self.history.append((before, after))
-            self.state = after
-
-    @rule()
-    def create(self):
-        try:
-            with file.transaction(self.connection):
-                workers.create(self.connection, 1, "t", branch=None, actor="me")
-        except InvalidTransition:
-            assert self.state not in (None, "FAILED")
-        else:
-            self.history.append((self.state, "ASSIGNED"))
-            self.state = "ASSIGNED"
-
-    @invariant()
-    def the_messages_are_a_path_in_the_table(self):
-        assert changes(self.connection) == self.history
-        state = None
-        for before, after in self.history:
-            assert before == state
-            assert after in TRANSITIONS[before]
-            state = after
-        row = workers.read_worker(self.connection, "t")
-        assert (row.state if row else None) == state
-
-    def teardown(self):
-        self.connection.close()
-
-
-TestWorkerMachine = WorkerMachine.TestCase
-TestWorkerMachine.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
 # -- status --------------------------------------------------------------------------------------
@@ -195,8 +121,6 @@ NOW = 10_000_000
         ("CONFLICTED", 100, "working", "STALE"),
         ("ASSIGNED", 999, "working", "ok"),
         ("IN_REVIEW", 999, "working", "ok"),
-        ("APPROVED", 999, "blocked", "ok"),
-        ("COMPLETED", None, None, "ok"),
         ("FAILED", 5, "working", "error"),
     ],
 )
@@ -210,16 +134,9 @@ def test_status_follows_state_and_heartbeat(connection, state, beat_seconds, act
     assert row.heartbeat_age_ms == (None if beat_seconds is None else max(0, beat_seconds * 1000))
 
 
-def test_ages_are_never_negative(connection):
-    put(connection, "t", "WORKING", at_ms=NOW + 5_000)
-    (row,) = workers.status_rows(connection, NOW)
-    assert (row.age_ms, row.status) == (0, "ok")
-
-
 @pytest.mark.parametrize(
     ("state", "decision", "review"),
     [
-        ("ASSIGNED", "pending", None),
         ("WORKING", "pending", None),
         ("WORKING", "rejected", "rejected"),
         ("IN_REVIEW", "pending", "pending"),
@@ -235,14 +152,3 @@ def test_review_is_that_of_the_newest_row(connection, state, decision, review):
         connection.execute(insert, (decision,))
     (row,) = workers.status_rows(connection, NOW)
     assert row.review == review
-
-
-def test_rows_are_selected_by_state_and_task(connection):
-    for at_ms, state in enumerate(STATES):
-        put(connection, f"t-{state}", state, at_ms)
-    tasks = [row.task for row in workers.status_rows(connection, NOW)]
-    assert tasks == [f"t-{state}" for state in STATES]
-    (row,) = workers.status_rows(connection, NOW, state="FAILED")
-    assert row.task == "t-FAILED"
-    (row,) = workers.status_rows(connection, NOW, task="t-WORKING")
-    assert row.state == "WORKING"

@@ -2,13 +2,12 @@
 
 import pytest
 
-from appliance.busfile import claims, workers
 from appliance.busfile.worker import commands, report
 from appliance.busfile.worker.commands import RebaseConflict, RebaseRequired, WrongBranch
-from appliance.busfile.worker.context import InvalidTaskId, read_context
+from appliance.busfile.worker.context import read_context
 from appliance.busfile.worker.merging import ChangedSinceApproval, UncommittedChanges
 from appliance.busfile.worker.spawning import AlreadyExists, SpawnFailed, SpawnOptions
-from appliance.busfile.workers import InvalidTransition, UnknownTask
+from appliance.busfile.workers import InvalidTransition
 from tests.support.repository import commit, git
 from tests.unit.busfile.worker.conftest import everything
 
@@ -38,6 +37,7 @@ cancel          FAILED    FAILED     FAILED     FAILED    FAILED    -         =
 fail            FAILED    FAILED     FAILED     FAILED    FAILED    -         =
 """
 ROWS = [line.split() for line in TABLE.strip().splitlines()[1:]]
+LIKE_CANCEL = {("fail", state) for state in STATES if state != "WORKING"}
 
 
 @pytest.mark.parametrize("before", STATES)
@@ -63,7 +63,7 @@ def test_every_command_in_every_state_follows_the_table(team, before):
         (state, name, cell)
         for name, *cells in ROWS
         for state, cell in zip(STATES, cells, strict=True)
-        if cell not in "=-"
+        if cell not in "=-" and (name, state) not in LIKE_CANCEL
     ],
 )
 def test_command_changes_the_state_once(team, before, name, after):
@@ -73,15 +73,6 @@ def test_command_changes_the_state_once(team, before, name, after):
     again = COMMANDS[name](team.team)
     assert (again.changed, again.state) == (False, after)
     assert team.rows("SELECT count(*) FROM x_operations") == [(0,)]
-
-
-def test_unknown_and_invalid_tasks_are_refused(team):
-    for name, command in COMMANDS.items():
-        if name != "spawn":
-            with pytest.raises(UnknownTask):
-                command(team.team)
-    with pytest.raises(InvalidTaskId):
-        commands.spawn(team.team, "../t", SpawnOptions())
 
 
 def test_spawn_makes_branch_worktree_context_and_row(team):
@@ -97,18 +88,6 @@ def test_spawn_makes_branch_worktree_context_and_row(team):
     assert git(team.folder(), "config", "user.name") == "t"
     for folder in (team.repository, team.folder()):
         assert git(folder, "status", "--porcelain") == "", "our files are ignored"
-
-
-def test_spawn_from_a_branch_rebases_on_it_and_merges_into_it(team):
-    git(team.repository, "branch", "release")
-    commands.spawn(team.team, "t", SpawnOptions(from_branch="release"))
-    commands.start(team.team, "t")
-    commit(team.folder(), {"t.txt": "1"})
-    commit(team.repository, {"main.txt": "1"})
-    assert "on release" in commands.done(team.team, "t").message
-    commands.approve(team.team, "t")
-    assert "into release" in commands.merge(team.team, "t").message
-    assert git(team.repository, "ls-tree", "--name-only", "release") == "base.txt\nt.txt"
 
 
 def test_spawn_without_a_worktree_makes_the_branch_only(team):
@@ -204,12 +183,6 @@ def test_conflict_goes_back_to_the_agent_with_its_files(team):
     assert (team.repository / "base.txt").read_text() == "both\n"
 
 
-def test_agent_goes_back_to_work_after_it_aborted_the_rebase(team):
-    team.to("CONFLICTED")
-    git(team.folder(), "rebase", "--abort")
-    assert commands.start(team.team, "t").state == "WORKING"
-
-
 def test_rebase_is_compulsory_before_a_conflict_was_resolved(team):
     team.to("WORKING")
     commit(team.repository, {"other.txt": "1"})
@@ -217,14 +190,6 @@ def test_rebase_is_compulsory_before_a_conflict_was_resolved(team):
         commands.done(team.team, "t", skip_rebase=True)
     commands.done(team.team, "t")
     assert (team.folder() / "other.txt").exists()
-
-
-def test_uncommitted_work_is_not_handed_in(team):
-    team.to("WORKING")
-    (team.folder() / "t.txt").write_text("changed")
-    with pytest.raises(UncommittedChanges, match=r"not committed: t\.txt"):
-        commands.done(team.team, "t")
-    assert team.state() == "WORKING"
 
 
 def test_only_the_approved_commit_is_merged(team):
@@ -256,16 +221,6 @@ def test_only_the_commit_under_review_is_approved(team):
     assert commands.approve(team.team, "t").state == "APPROVED"
 
 
-def test_review_without_a_commit_is_of_the_one_that_was_approved(team):
-    team.to("WORKING")
-    with team.team.change() as (connection, now_ms):
-        workers.transition(connection, now_ms, "t", "WORKING", "IN_REVIEW", actor="elsewhere")
-    commands.approve(team.team, "t")
-    commit(team.folder(), {"t.txt": "later"})
-    with pytest.raises(ChangedSinceApproval):
-        commands.merge(team.team, "t")
-
-
 def test_commit_that_comes_during_the_merge_is_neither_merged_nor_lost(team):
     team.to("APPROVED")
 
@@ -292,16 +247,6 @@ def test_merge_ends_branch_and_worktree(team):
     assert team.types()[-2:] == ["state_change", "task_done"]
 
 
-@pytest.mark.parametrize("name", ["merge", "cancel", "fail"])
-def test_command_that_ends_a_task_releases_its_claims(team, name):
-    team.to("APPROVED")
-    with team.team.change() as (connection, now_ms):
-        claims.claim(connection, now_ms, "path:src", "t")
-        claims.claim(connection, now_ms, "path:docs", "other")
-    COMMANDS[name](team.team)
-    assert team.rows("SELECT task_id FROM task_claims") == [("path:docs",)]
-
-
 def test_conflicting_merge_makes_the_task_working_again(team):
     team.to("APPROVED", files={"base.txt": "ours\n"})
     commit(team.repository, {"base.txt": "theirs\n"})
@@ -320,11 +265,3 @@ def test_cancel_keeps_uncommitted_changes_unless_they_are_discarded(team):
     assert team.state() == "FAILED"
     assert not commands.cancel(team.team, "t", discard=True).changed
     assert not team.folder().exists()
-
-
-def test_worker_has_the_messages_of_its_whole_life(team):
-    team.to("COMPLETED")
-    assert team.types() == [
-        "state_change", "task_assign", "state_change", "agent_started", "state_change",
-        "review_request", "state_change", "review_result", "state_change", "task_done",
-    ]  # fmt: skip

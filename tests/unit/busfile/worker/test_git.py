@@ -7,8 +7,6 @@ from appliance.busfile.worker.git import (
     Git,
     GitFailed,
     GitUnavailable,
-    MergeConflict,
-    NotARepository,
 )
 from tests.support.repository import commit, git, new_repository
 
@@ -44,29 +42,6 @@ def test_diverged_integration_branch_is_refused(tmp_path):
         Git(tmp_path / "here").integration()
 
 
-def test_fetch_without_origin_does_nothing(repository):
-    before = git(repository, "for-each-ref")
-    Git(repository).fetch()
-    assert git(repository, "for-each-ref") == before
-
-
-def test_fetch_from_a_missing_origin_fails_with_gits_text(repository):
-    git(repository, "remote", "add", "origin", str(repository / "absent"))
-    with pytest.raises(GitFailed, match="git fetch: "):
-        Git(repository).fetch()
-
-
-def test_folder_outside_of_git_is_refused(tmp_path):
-    with pytest.raises(NotARepository):
-        Git(tmp_path).top()
-
-
-def test_missing_git_is_unavailable(repository, monkeypatch):
-    monkeypatch.setenv("PATH", str(repository))
-    with pytest.raises(GitUnavailable):
-        Git(repository).top()
-
-
 def test_command_that_takes_too_long_is_killed_with_all_it_started(repository):
     hook = repository / ".git" / "hooks" / "pre-commit"
     hook.write_text("#!/bin/sh\nsleep 600\n")
@@ -94,40 +69,11 @@ def test_conflicting_rebase_stays_in_progress_with_its_files(repository):
     assert ours.status().unmerged == ["Base name.txt"]
 
 
-def test_rebase_over_uncommitted_changes_fails_and_changes_nothing(repository):
-    ours = conflicting(repository)
-    (repository / "kept").write_text("2")
-    with pytest.raises(GitFailed, match="git rebase: "):
-        ours.rebase("main")
-    assert not ours.is_rebasing()
-    assert ours.status().changed == ["kept"]
-
-
 def test_status_has_both_kinds_of_entries_and_new_names(repository):
     commit(repository, {"a b": "1", "c": "1" * 100})
     (repository / "a b").write_text("2")
     git(repository, "mv", "c", "d e")
     assert sorted(Git(repository).status().changed) == ["a b", "d e"]
-
-
-def test_conflicting_merge_names_the_files_and_changes_no_branch(repository):
-    ours = conflicting(repository)
-    before = git(repository, "for-each-ref")
-    with pytest.raises(MergeConflict) as caught:
-        ours.merge_commit(ours.target("main"), "side", "side", "merge")
-    assert caught.value.files == ["Base name.txt"]
-    assert git(repository, "for-each-ref") == before
-
-
-def test_merge_has_the_commit_and_not_what_the_branch_got_since(repository):
-    git(repository, "switch", "--quiet", "-c", "side")
-    commit(repository, {"new.txt": "approved"})
-    ours = Git(repository)
-    head = ours.commit_of("side")
-    commit(repository, {"new.txt": "later"})
-    made = ours.merge_commit(ours.target("main"), "side", head, "merge side")
-    assert git(repository, "show", f"{made}:new.txt") == "approved"
-    assert ours.commit_of(f"{made}^2") == head
 
 
 @pytest.mark.parametrize("checked_out", [True, False])
@@ -156,18 +102,3 @@ def test_branch_that_moved_meanwhile_is_not_advanced(repository):
     git(repository, "branch", "-f", "main", commit(repository, {"other.txt": "new"}))
     with pytest.raises(GitFailed):
         Git(repository).advance(target, made)
-
-
-def test_removing_a_worktree_keeps_uncommitted_files(repository):
-    ours = Git(repository)
-    folder = repository / "worktrees" / "t"
-    ours.run("worktree", "add", "--quiet", "-b", "feat/t", str(folder))
-    ours.run("worktree", "lock", str(folder))
-    (folder / "work.txt").write_text("work")
-    with pytest.raises(GitFailed):
-        ours.remove_worktree(folder)
-    assert ours.worktrees() == {repository: "main", folder: "feat/t"}
-    (folder / "work.txt").unlink()
-    ours.remove_worktree(folder)
-    ours.remove_worktree(folder)
-    assert not folder.exists()
