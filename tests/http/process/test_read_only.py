@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import run
 from tests.support.servedhub import ServedHub, serve
 from tests.support.socketclient import SocketClient
 
@@ -43,7 +42,7 @@ def read_only(workspace: Path) -> ServedHub:
     return ServedHub(workspace, "--no-limits", "--read-only")
 
 
-def test_reads_sockets_and_search_work_and_no_file_changes(filled):
+def test_reads_work_writes_are_refused_and_no_file_changes(filled):
     hub, topic = filled
     before = checksums(hub.workspace)
     assert ".agentlip/db.sqlite3-wal" in before
@@ -59,15 +58,6 @@ def test_reads_sockets_and_search_work_and_no_file_changes(filled):
             hello = client.hello(after=0)
             assert hello["replay_until"] == 23
             assert [client.recv()["event_id"] for _ in range(23)] == list(range(1, 24))
-    finally:
-        assert hub.stop() == 0
-    assert checksums(hub.workspace) == before
-
-
-def test_every_write_is_refused_with_the_reason(filled):
-    hub, topic = filled
-    before = checksums(hub.workspace)
-    with hub.running():
         message = {"topic_id": topic, "sender": "s", "content_raw": "no"}
         for path, body in (
             ("/api/v1/channels", {"name": "other"}),
@@ -81,23 +71,14 @@ def test_every_write_is_refused_with_the_reason(filled):
         assert outbox.body["code"] == "ROLE_OFF"
         assert outbox.body["details"]["setting"] == "store.read_only"
         assert hub.http.post("/api/v1/doctor/steps", {}).status >= 400
+    finally:
+        assert hub.stop() == 0
     assert checksums(hub.workspace) == before
 
 
-def test_writer_is_not_started_beside_it(filled):
+def test_older_schema_is_refused_and_not_migrated(filled):
     hub, _ = filled
-    with hub.running():
-        children = Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split()
-        assert children == []
-        other = ServedHub(hub.workspace)
-        with pytest.raises(AssertionError, match="HUB_ALREADY_RUNNING"):
-            other.start()
-
-
-@pytest.mark.parametrize("store", ["hub", "auth"])
-def test_older_schema_is_refused_and_not_migrated(filled, store):
-    hub, _ = filled
-    database = hub.datadir.database(store)
+    database = hub.datadir.database("auth")
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
             "DELETE FROM x_migrations WHERE number = (SELECT max(number) FROM x_migrations)"
@@ -118,10 +99,3 @@ def test_workspace_that_was_never_served_is_served_with_its_token(tmp_path):
         assert hub.http.get("/api/v1/channels").status == 200
         assert hub.http.get("/api/v1/tokens").status == 200
     assert checksums(tmp_path / "w") == before
-
-
-def test_command_line_serves_read_only_and_creates_no_workspace(tmp_path):
-    nowhere = run("agentlipd", "up", "--read-only", cwd=tmp_path)
-    assert nowhere.code == 1
-    assert "no workspace" in nowhere.err
-    assert not (tmp_path / ".agentlip").exists()
