@@ -289,4 +289,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestQueue.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)

@@ -122,7 +122,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_envelope_is_there_once(self):
-        if hasattr(self, "life"):
+        if hasattr(self, "courier"):
             assert self.here() == self.open
             stream = self.courier.service.queue.streams.get(INBOX)
             if stream is not None:
@@ -130,7 +130,7 @@ class JournalMachine(RuleBasedStateMachine):
                 assert all(item.state == DEAD for item in stream.dead.values())
 
     def teardown(self):
-        if hasattr(self, "life"):
+        if hasattr(self, "courier"):
             self.crash(flushed=True)
             self.courier.store.close(10)
             shutil.rmtree(self.folder)

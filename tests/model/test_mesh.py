@@ -101,6 +101,7 @@ def insist(mesh, ask):
     return ask()
 
 
+@pytest.fixture(scope="module")
 def commits_of_the_story(made):
     """How many commits each store makes when nothing goes wrong."""
     with tempfile.TemporaryDirectory() as folder:
@@ -118,9 +119,9 @@ def commits_of_the_story(made):
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("store", STORES)
 def test_a_fault_before_or_after_any_commit_loses_and_doubles_nothing(
-    made, tmp_path, store, moment, dies
+    made, commits_of_the_story, tmp_path, store, moment, dies
 ):
-    commits = commits_of_the_story(made)[store]
+    commits = commits_of_the_story[store]
     assert commits >= 3
     for number in range(1, commits + 1):
         mesh = MeshFixture(tmp_path / str(number), made)

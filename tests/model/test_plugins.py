@@ -134,7 +134,7 @@ def empty_file(tmp_path_factory):
     return datadir.database("hub")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(STEPS, min_size=8, max_size=20))
 @example([("work", "link"), ("again", 0)])
 @example([("work", "link"), ("edit", 0, "!b"), ("work", "link"), ("crash", False)])
