@@ -33,16 +33,6 @@ def test_paused_stream_accepts_but_does_not_deliver(courier, client):
     assert len(receive(client)["deliveries"]) == 1
 
 
-def test_pause_with_seconds_ends_by_itself(courier, client):
-    answer = post(client, "/v1/streams/pause", {"stream": INBOX, "seconds": 2})
-    assert answer["until"].endswith("Z")
-    enqueue(client, "a")
-    courier.pass_ms(1999)
-    assert receive(client)["deliveries"] == []
-    courier.pass_ms(2)
-    assert len(receive(client)["deliveries"]) == 1
-
-
 def test_peek_pages_with_after(client):
     for id_ in "abcde":
         enqueue(client, id_)

@@ -17,12 +17,6 @@ def test_reload_applies_ordered_destinations(outbox):
     assert outbox.rows("SELECT route LIKE '%order%' FROM outbox") == [(1,)]
 
 
-def test_reload_recomputes_the_max_age_of_every_mesh(outbox):
-    outbox.service.set_retention("ops", 30)
-    assert read(outbox, max_age_hours=100).changed == ["max_age_hours"]
-    assert outbox.service.max_age_hours("ops") == outbox.service.max_age_hours("other") == 100
-
-
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
