@@ -24,6 +24,18 @@ def test_purge_dry_run_counts_and_purge_keeps_leased_envelopes(courier, client):
     assert (stats["depth"], stats["inflight"], stats["dropped"]) == (1, 1, {"purged": 2})
 
 
+def test_condition_that_is_not_known_is_refused_and_nothing_is_purged(courier, client):
+    enqueue(client, "e-1")
+    for path, body in (
+        ("purge", {"idz": ["e-2"]}),
+        ("redrive", {"rate": 5}),
+        ("pause", {"until": "2099-01-01T00:00:00Z"}),
+    ):
+        answer = post(client, f"/v1/streams/{path}", {"stream": INBOX, **body}, 400)
+        assert answer["code"] == "INVALID_INPUT", answer
+    assert get(client, "/v1/stats", stream=INBOX)["depth"] == 1
+
+
 def test_paused_stream_accepts_but_does_not_deliver(courier, client):
     post(client, "/v1/streams/pause", {"stream": INBOX})
     enqueue(client, "a")
