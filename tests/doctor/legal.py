@@ -18,7 +18,7 @@ from typing import NamedTuple
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.process.daemon import init_workspace
-from appliance.workspace.datadir import STORES, DataDir, WriterLock
+from appliance.workspace.datadir import DataDir, WriterLock
 from appliance.workspace.schema import create_workspace
 from tests.doctor.breakages import UsedWorkspace
 from tests.support.commands import agentlip, environment
@@ -91,13 +91,6 @@ def used_and_stopped(setup: Setup) -> Legal:
     yield setup.used().data.workspace
 
 
-def data_directory_is_a_link(setup: Setup) -> Legal:
-    used = setup.used()
-    used.data.dir.rename(setup.folder / "data")
-    used.data.dir.symlink_to(setup.folder / "data")
-    yield setup.workspace
-
-
 def odd_path(setup: Setup) -> Legal:
     yield setup.used("ein Ördner %20 #1?x='y' 東京").data.workspace
 
@@ -161,30 +154,6 @@ def of_another_user(setup: Setup) -> Legal:
     yield setup.workspace
 
 
-def write_ahead_log_below_the_limit(setup: Setup) -> Legal:
-    """Written by a process that was killed."""
-    used = setup.used()
-    program = (
-        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
-        "c.execute('PRAGMA wal_autocheckpoint = 0').fetchall();"
-        "c.execute('CREATE TABLE theirs (a)'); c.execute('INSERT INTO theirs VALUES"
-        " (zeroblob(20000000))'); c.commit(); os._exit(9)"
-    )
-    command = [sys.executable, "-c", program, str(used.data.database("hub"))]
-    subprocess.run(command, check=False)
-    log = used.data.database("hub").with_name("db.sqlite3-wal")
-    assert log.stat().st_size > 20_000_000
-    yield setup.workspace
-
-
-def rewritten_files(setup: Setup) -> Legal:
-    used = setup.used()
-    for store in STORES:
-        used.execute("VACUUM", store=store)
-        used.execute("ANALYZE", store=store)
-    yield setup.workspace
-
-
 def tables_of_others(setup: Setup) -> Legal:
     used = setup.used()
     used.execute("CREATE TABLE theirs (id TEXT)")
@@ -223,14 +192,6 @@ def no_role_but_the_courier_running(setup: Setup) -> Legal:
     off = ("hub", "outbox", "inbox", "broker")
     settings = "[roles]\n" + "".join(f"{role} = false\n" for role in off)
     with serving(setup.workspace, settings):
-        yield setup.workspace
-
-
-def with_export(setup: Setup) -> Legal:
-    settings = '\n[export]\nexport = true\nexport_format = "jsonl"\nsegment_open_seconds = 0.1\n'
-    setup.used()
-    with serving(setup.workspace, settings) as hub:
-        talk(hub)
         yield setup.workspace
 
 
@@ -313,54 +274,15 @@ def held_by_a_starting_process(setup: Setup) -> Legal:
         lock.release()
 
 
-def killed_and_started_again(setup: Setup) -> Legal:
-    setup.used()
-    with serving(setup.workspace) as hub:
-        talk(hub)
-        hub.kill()
-        hub.start()
-        yield setup.workspace
-
-
-def with_a_rotated_member_key(setup: Setup) -> Legal:
-    setup.used()
-    done = agentlip("identity", "remint", "--yes", cwd=setup.workspace)
-    assert done.code == 0, done
-    yield setup.workspace
-
-
-def with_two_meshes(setup: Setup) -> Legal:
-    setup.used()
-    with serving(setup.workspace) as hub:
-        hub.made(hub.http.post("/broker/v1/meshes", {"slug": "other"}))
-        assert hub.stop() == 0
-    yield setup.workspace
-
-
-def with_tokens_that_were_revoked_or_last_long(setup: Setup) -> Legal:
-    setup.used()
-    with serving(setup.workspace) as hub:
-        for name, days in (("gone", None), ("long", 30)):
-            more = {} if days is None else {"expires_days": days}
-            command = {"name": name, "scopes": ["hub:read"], **more}
-            made = hub.http.post("/api/v1/tokens", command)
-            assert made.status in (201, 400), made
-        assert agentlip("token", "revoke", "gone", cwd=setup.workspace).code in (0, 1)
-        assert hub.stop() == 0
-    yield setup.workspace
-
-
 ROLES = ("hub", "outbox", "broker", "mcp")
 NEED_ROOT = {
     on_tmpfs, data_directory_is_a_mount, token_is_a_secret_that_is_mounted, of_another_user,
 }  # fmt: skip
 LEGAL = (
-    made_by_the_command, used_and_stopped, data_directory_is_a_link, odd_path, on_tmpfs,
-    data_directory_is_a_mount, token_is_a_secret_that_is_mounted, token_is_a_link_to_a_secret,
-    made_with_a_shared_umask, of_another_user, write_ahead_log_below_the_limit, rewritten_files,
-    tables_of_others, *(without(role) for role in ROLES), only_the_hub_ever,
-    no_role_but_the_courier_running, with_export, with_an_export_that_others_may_read,
-    made_by_another_program, adopted_and_used, without_fts5, after_a_snapshot_was_put_back,
-    running, held_by_a_starting_process, killed_and_started_again, with_a_rotated_member_key,
-    with_two_meshes, with_tokens_that_were_revoked_or_last_long,
+    made_by_the_command, used_and_stopped, odd_path, on_tmpfs, data_directory_is_a_mount,
+    token_is_a_secret_that_is_mounted, token_is_a_link_to_a_secret, made_with_a_shared_umask,
+    of_another_user, tables_of_others, *(without(role) for role in ROLES), only_the_hub_ever,
+    no_role_but_the_courier_running, with_an_export_that_others_may_read, made_by_another_program,
+    adopted_and_used, without_fts5, after_a_snapshot_was_put_back, running,
+    held_by_a_starting_process,
 )  # fmt: skip

@@ -58,12 +58,6 @@ def token_in_the_environment(setup: Setup) -> Legal:
             yield setup.workspace
 
 
-def token_in_a_file_that_is_gone(setup: Setup) -> Legal:
-    setup.used()
-    with environment_of(AGENTLIP_TOKEN_FILE=str(setup.folder / "none")):
-        yield setup.workspace
-
-
 def backed_up(setup: Setup) -> Legal:
     """A verified backup, one that nobody verified yet, and a safety copy of a restore."""
     used = setup.used()
@@ -107,6 +101,5 @@ def backups_are_kept_elsewhere(setup: Setup) -> Legal:
 SURROUNDINGS_NEED_ROOT = {open_to_a_group_of_the_owner_alone}
 SURROUNDINGS = (
     with_settings_in_the_environment, in_another_time_zone, open_to_a_group_of_the_owner_alone,
-    token_in_the_environment, token_in_a_file_that_is_gone, backed_up, restored_and_used,
-    backups_are_kept_elsewhere,
+    token_in_the_environment, backed_up, restored_and_used, backups_are_kept_elsewhere,
 )  # fmt: skip

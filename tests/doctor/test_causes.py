@@ -53,17 +53,3 @@ def test_check_that_looks_for_damage_explains_those_that_read_it_before() -> Non
     ]
     whole = "store.whole:damaged"
     assert [each.explained_by for each in explain(findings)] == [whole, "", whole]
-
-
-def test_note_explains_nothing() -> None:
-    note = finding("host.clock:jumped", "clock", Severity.INFO)
-    assert explain([note, finding("outbox.waiting:waiting")])[1].explained_by == ""
-
-
-def test_first_matching_cause_counts_and_the_order_stays() -> None:
-    findings = [
-        finding("store.writer:paused"),
-        finding("host.disk:full", "disk"),
-        finding("host.disk:read-only", "disk"),
-    ]
-    assert [each.explained_by for each in explain(findings)] == ["host.disk:read-only", "", ""]

@@ -162,19 +162,3 @@ def test_surplus_findings_are_only_counted(workspace) -> None:
     finding = workspace.find("events.sequence")
     assert len(finding) == FINDINGS_MAX + 1
     assert "more" in finding[-1].message
-
-
-def test_hub_that_serves_another_database_is_found(workspace) -> None:
-    with workspace.running():
-        workspace.announce(db_id="another")
-        assert severities(workspace, "hub.identity") == ["error"]
-
-
-def test_messages_that_are_not_indexed_yet_have_no_findings(workspace) -> None:
-    workspace.talk(3)
-    workspace.index()
-    workspace.talk(3)
-    assert workspace.find("hub.search-in-step") == []
-
-
-# -- tokens ----------------------------------------------------------------------------------

@@ -74,16 +74,3 @@ def test_paused_writing_is_explained_by_the_disk(tmp_path):
     with workspace.running({**HEALTHY_STORE, "writing_paused": 1.0, "writer_alive": 0.0}):
         assert_cause_first(workspace.find_all(), "writing is paused, although")
         assert {finding.subject for finding in workspace.find("store.writer")} == {"hub"}
-
-
-def test_file_that_does_not_open_is_not_called_damaged(tmp_path):
-    workspace = WorkspaceFixture(tmp_path)
-    path = workspace.data.database("broker")
-    path.unlink()
-    path.mkdir()  # cannot be opened, and no page of it is wrong
-    (path / "x").write_text("")
-    (finding,) = workspace.find("store.opens")
-    assert "not a file" in finding.message
-    assert "snapshot" not in finding.hint
-    with pytest.raises(clear.StoreUnreadable):
-        clear.clear_suspect(workspace.data, "broker")

@@ -1,20 +1,14 @@
-"""The checks of permissions, owners and logs in the data directory, and of the clock."""
+"""The checks of permissions and owners in the data directory, and of the clock."""
 
 import os
-import sqlite3
-from contextlib import closing
-from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 
-from appliance.kernel.clock import SystemClock, iso
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.steady_clock import ClockNote, ClockReading, encode
-from appliance.workspace.migration import load
 from doctor.checks import host_files
-from tests.doctor.workspace import NOW, WorkspaceFixture
-
-DAY_MS = int(timedelta(days=1).total_seconds() * 1000)
+from tests.doctor.workspace import WorkspaceFixture
 
 
 def found_by(workspace: WorkspaceFixture, name: str) -> list[tuple[str, str, str]]:
@@ -64,18 +58,6 @@ def test_umask_of_a_private_group_still_lets_others_read(
     assert found_by(workspace, "host.private") == [("warning", ".agentlip", "too-open")]
 
 
-def test_files_of_another_program_are_only_mentioned(workspace) -> None:
-    workspace.data.database("hub").unlink()
-    with closing(sqlite3.connect(workspace.data.database("hub"))) as connection:
-        connection.executescript(load("hub")[0].sql)
-        facts = {"db_id": "theirs", "schema_version": "1", "created_at": NOW}
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
-        connection.commit()
-    workspace.data.dir.chmod(0o755)
-    workspace.data.database("hub").chmod(0o644)
-    assert {severity for severity, _, _ in found_by(workspace, "host.private")} == {"info"}
-
-
 # -- owners ------------------------------------------------------------------------------------
 
 
@@ -99,44 +81,7 @@ def test_stores_of_another_user_are_found_once(
     assert workspace.find("host.owner") == []
 
 
-@pytest.mark.parametrize(
-    ("mode", "uid", "gid", "expected"),
-    [
-        (0o600, 7, 9, True),
-        (0o400, 7, 9, False),
-        (0o060, 8, 9, True),
-        (0o060, 8, 10, False),
-        (0o006, 8, 10, True),
-        (0o640, 8, 9, False),
-    ],
-)
-def test_rights_by_mode(mode: int, uid: int, gid: int, expected: bool) -> None:
-    state = os.stat_result((0o100000 | mode, 1, 1, 1, uid, gid, 0, 0, 0, 0))
-    may = host_files.may_use(state, 7, frozenset({9}), os.R_OK | os.W_OK)
-    assert may is expected
-
-
-# -- logs --------------------------------------------------------------------------------------
-
-
 # -- clock -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("jump_ms", "ago_ms", "expected"),
-    [(60_000, 1000, ["info"]), (-2 * 3_600_000, 1000, ["warning"]), (60_000, 2 * DAY_MS, [])],
-)
-def test_a_clock_that_was_set_is_found(
-    workspace, jump_ms: int, ago_ms: int, expected: list[str]
-) -> None:
-    now_ms = SystemClock().now_ms()
-    reading = ClockReading(now_ms, 1, "another boot")
-    note = ClockNote(reading, jump_ms, iso(now_ms - ago_ms))
-    workspace.execute(
-        "INSERT OR REPLACE INTO meta VALUES ('clock', ?)", encode(note), store="outbox"
-    )
-    findings = found_by(workspace, "host.clock")
-    assert findings == [(severity, "clock", "jumped") for severity in expected]
 
 
 def test_a_jump_that_nobody_noted_is_found(workspace) -> None:

@@ -191,22 +191,3 @@ def test_finding_with_a_cause_has_no_step(workspace: WorkspaceFixture) -> None:
         ]
         assert outline(context, outcomes).steps != ()
         assert outline(context, explained) == outline(context, [])
-
-
-@pytest.mark.parametrize("what", ["indexes", "views"])
-def test_rebuild_creates_only_what_is_missing(workspace: WorkspaceFixture, what: str) -> None:
-    in_sql(workspace, "DROP INDEX idx_messages_topic")
-    result = repair(workspace, "rebuild", what, "--yes")
-    created = "created idx_messages_topic" in result.stdout
-    assert (created, result.exit_code) == (what == "indexes", 0)
-    assert (workspace.find("store.objects") == []) == created
-
-
-def test_findings_that_are_only_counted_are_repaired_too(workspace: WorkspaceFixture) -> None:
-    for number in range(30):
-        (workspace.data.logs / f"old-{number}.log").touch()
-        (workspace.data.logs / f"old-{number}.log").chmod(0o644)
-    (finding,) = workspace.find("host.private")
-    assert "change 30 files and directories" in finding.message
-    assert repair(workspace, "--yes").exit_code == 0
-    assert workspace.find("host.private") == []

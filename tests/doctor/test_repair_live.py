@@ -5,7 +5,6 @@ import shlex
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,6 @@ import pytest
 from appliance.checks.settings import DoctorSettings
 from appliance.checks.step import Step
 from appliance.kernel.clock import SystemClock
-from doctor import owner_client
 from doctor.owner_client import RunningAppliance
 from doctor.repair import Repair
 from tests.doctor import live
@@ -139,32 +137,6 @@ def test_no_send_is_lost_while_steps_are_applied(own: ServedHub) -> None:
 
 
 @pytest.mark.slow
-def test_step_of_a_repair_that_was_killed_afterwards_is_done(
-    own: ServedHub,
-) -> None:
-    live.in_hub("DROP TABLE x_fts")(own)
-    program = (
-        "import os, signal\n"
-        "from doctor.owner_client import RunningAppliance\n"
-        "apply = RunningAppliance.apply\n"
-        "def apply_and_die(self, step):\n"
-        "    apply(self, step)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "RunningAppliance.apply = apply_and_die\n"
-        "from doctor.cli import app\n"
-        "app(['repair', '--run', 'hub.search', '--yes'])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=own.workspace, env=environment())
-    assert done.returncode == -signal.SIGKILL
-    before = live.data(own)
-    assert live.findings(own, "--all") == []
-    result = live.repair(own)
-    assert result.code == 0, result
-    assert "Nothing to repair." in result.out
-    assert live.data(own) == before
-
-
-@pytest.mark.slow
 def test_appliance_killed_during_a_step_leaves_the_store_as_before(own: ServedHub) -> None:
     live.in_hub("DROP INDEX idx_messages_topic")(own)
     before = live.data(own)
@@ -200,17 +172,6 @@ def is_writer(pid: str) -> bool:
 def is_applying(hub: ServedHub) -> bool:
     facts = hub.http.get("/-/ready").body["facts"]
     return bool(facts["doctor.steps_running"] and facts["hub.queue_jobs"])
-
-
-@pytest.mark.slow
-def test_step_is_refused_by_an_appliance_without_the_route(
-    hub: ServedHub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(owner_client, "PATH", "/api/v1/doctor/nothing")
-    (result,) = applied(hub.workspace, REINDEX)
-    assert result[0] == "refused"
-    assert "another version" in result[1]
-    assert "agentlipd down" in result[1]
 
 
 @pytest.mark.slow

@@ -12,15 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from appliance.checks.step import Step
-from appliance.kernel.clock import SystemClock
-from doctor import repair as repairs
 from doctor.derived import DERIVED
-from doctor.ownership import RepairRunning, only_repair, writer_lock
 from doctor.repair import DONE, FAILED, REFUSED, DiskUnusable
-from doctor.saved_files import folders
 from tests.doctor.repairs import (
     apply,
-    doctor,
     drop_search,
     in_sql,
     leave_server_file,
@@ -75,25 +70,6 @@ def test_indexes_are_not_rebuilt_without_a_copy_if_one_is_damaged(
     assert workspace.find("store.integrity") != []
     assert repair(workspace, "--all", "--yes").exit_code == 0
     assert workspace.find_all() == []
-
-
-def test_second_repair_is_refused(workspace: WorkspaceFixture) -> None:
-    open_token(workspace)
-    with only_repair(workspace.data):
-        result = repair(workspace, "--yes")
-        with pytest.raises(RepairRunning):
-            apply(workspace)
-    assert result.exit_code == 3
-    assert "another repair is running in this workspace" in result.stderr
-    assert workspace.find("host.private") != []
-    assert repair(workspace, "--yes").exit_code == 0
-
-
-def test_repair_that_runs_is_not_taken_for_an_appliance(workspace: WorkspaceFixture) -> None:
-    with only_repair(workspace.data), writer_lock(workspace.data, SystemClock()) as owner:
-        assert owner == ""
-        result = doctor(workspace, "--quiet")
-    assert (result.exit_code, result.stdout) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -170,15 +146,3 @@ def test_repair_on_an_unusable_disk_names_the_disk(tmp_path: Path, trouble: str)
         with pytest.raises(DiskUnusable):
             apply(workspace)
         assert workspace.data.server_file.exists()
-
-
-def test_only_the_newest_repairs_are_kept(
-    workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(repairs, "KEPT_MAX", 2)
-    names = []
-    for _ in range(4):
-        leave_server_file(workspace)
-        assert repair(workspace, "--yes").exit_code == 0
-        names.append(folders(workspace.data)[-1])
-    assert folders(workspace.data) == names[-2:]

@@ -42,21 +42,6 @@ def test_message_with_incomplete_events_is_left_as_it_is(workspace: WorkspaceFix
     assert data_of(workspace) == before
 
 
-def test_edit_whose_event_is_lost_is_not_undone(workspace: WorkspaceFixture) -> None:
-    write_history(workspace)
-    in_sql(
-        workspace,
-        "DROP TRIGGER prevent_event_delete",
-        "DELETE FROM events WHERE entity_id = 'msg_1' AND data_json LIKE '%third%'",
-    )
-    before = data_of(workspace)
-    assert workspace.find("events.rows") != []
-    result = repair(workspace, "--run", "events.rows", "--data", "--yes")
-    assert "its row has version 4, newer than its events" in result.stdout
-    assert result.exit_code != 0
-    assert data_of(workspace) == before
-
-
 def test_data_is_changed_only_by_name_and_with_data(workspace: WorkspaceFixture) -> None:
     write_history(workspace)
     before = data_of(workspace)

@@ -6,12 +6,9 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from doctor import cli_repair, repair
-from tests.doctor import repairs
 from tests.doctor.breakages import UsedWorkspace
 from tests.doctor.night import stop_all_threads
 from tests.doctor.patience import PATIENCE
@@ -73,18 +70,3 @@ def test_two_repairs_at_once_repair_once(used: UsedWorkspace) -> None:
         assert any(b"another repair is running" in err for _, err in outputs)
     assert used.find_all() == []
     assert state_of(used) == before
-
-
-def test_repair_looks_again_if_another_one_came_first(
-    used: UsedWorkspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used.data.token_file.chmod(0o644)
-
-    def late(*arguments: Any, **options: Any) -> repair.RepairOutline:
-        used.data.token_file.chmod(0o600)
-        return repair.outline(*arguments, **options)
-
-    monkeypatch.setattr(cli_repair, "outline", late)
-    done = repairs.repair(used, "--yes", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["applied"] is False

@@ -70,14 +70,6 @@ def test_objects_missing_after_the_start_with_a_foreign_file_are_found(workspace
     ]
 
 
-def test_an_index_for_the_order_of_foreign_messages_is_expected(workspace) -> None:
-    workspace.execute("UPDATE meta SET value = 'rowid' WHERE key = 'x_id_order'")
-    assert [each.subject for each in workspace.find(CHECK)] == [
-        "hub.x_messages_channel",
-        "hub.x_messages_topic",
-    ]
-
-
 def test_statements_are_compared_by_their_meaning() -> None:
     normal = schema_model.normal
     assert normal("CREATE  TABLE a ( b TEXT, -- why\n c TEXT )") == normal(

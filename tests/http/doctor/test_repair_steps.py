@@ -1,4 +1,4 @@
-"""`POST /api/v1/doctor/repair`: its scope, what it refuses, and that serving goes on."""
+"""`POST /api/v1/doctor/repair`: what it does, what it refuses, and that serving goes on."""
 
 import sqlite3
 from contextlib import closing
@@ -73,9 +73,10 @@ def test_damaged_store_is_not_changed_and_stays_in_service(tmp_path):
             "PRAGMA ignore_check_constraints = ON",
             f"UPDATE messages SET version = 0 WHERE id = '{sent}'",
         )
-        answer = hub.http.post(PATH, INDEXES)
-        assert (answer.status, answer.body["code"]) == (409, "STEP_ON_DAMAGE")
-        assert "messages" in answer.body["error"]
+        for _ in range(2):  # the first one does not count as running afterwards
+            answer = hub.http.post(PATH, INDEXES)
+            assert (answer.status, answer.body["code"]) == (409, "STEP_ON_DAMAGE")
+            assert "messages" in answer.body["error"]
         hub.send(topic)
         assert not hub.datadir.suspect_file("hub").exists()
 
