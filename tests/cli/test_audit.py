@@ -18,7 +18,6 @@ from tests.support.servedhub import serve
 pytestmark = pytest.mark.slow
 
 CREATE = ("token", "create", "--scope", "hub:read", "--name")
-RESTORE = "agentlip backup restore"
 USER = f"user:{pwd.getpwuid(os.geteuid()).pw_name}"
 
 
@@ -54,12 +53,6 @@ def test_command_on_a_stopped_workspace_is_recorded_without_its_secret(workspace
     table = agentlip("audit", "list", cwd=workspace).out
     assert "agentlip token create" in table
     assert "name=bob" in table
-
-
-def test_refused_command_is_recorded_with_its_code(workspace: Path) -> None:
-    assert agentlip("token", "revoke", "tok_none", cwd=workspace).code == 1
-    (act,) = acts(workspace)
-    assert (act["outcome"], act["ended"]["code"]) == ("refused", "NOT_FOUND")
 
 
 def test_command_that_sends_a_request_is_recorded_once_by_the_appliance(tmp_path: Path) -> None:
@@ -110,26 +103,6 @@ def test_each_backup_notes_the_head_and_a_restore_carries_the_newer_chain(worksp
     assert rows[int(number) - 1]["hash"] == digest
 
 
-def test_restore_to_a_new_directory_has_the_chain_of_the_backup(workspace: Path) -> None:
-    agentlip(*CREATE, "bob", cwd=workspace)
-    agentlip("backup", "create", cwd=workspace)
-    new = workspace.parent / "new"
-    done = agentlip("backup", "restore", "--latest", "--into", str(new), "--yes", cwd=workspace)
-    assert done.code == 0, done
-    assert names(new) == ["agentlip token create", "agentlip backup create"]
-    assert verified(new)["broken"] == 0
-    assert names(workspace)[-1] == "agentlip backup restore"
-
-
-def test_restore_puts_the_log_of_the_backup_where_the_present_one_is_lost(workspace: Path) -> None:
-    agentlip(*CREATE, "bob", cwd=workspace)
-    made = agentlip("backup", "create", "--json", cwd=workspace).json
-    file_in(workspace).unlink()
-    assert agentlip("backup", "restore", made["name"], "--yes", cwd=workspace).code == 0
-    assert names(workspace) == ["agentlip token create", "agentlip backup create", RESTORE]
-    assert acts(workspace)[0]["outcome"] == "done"
-
-
 def test_changed_record_is_named_by_verify_and_by_the_doctor(workspace: Path) -> None:
     agentlip(*CREATE, "bob", cwd=workspace)
     agentlip(*CREATE, "eve", cwd=workspace)
@@ -156,19 +129,3 @@ def test_exported_records_can_be_verified_by_another_program(workspace: Path) ->
         previous = line["hash"]
     rest = agentlip("audit", "export", "--after", "1", cwd=workspace).lines
     assert [line["seq"] for line in rest] == [2]
-
-
-def test_empty_log_is_listed_verified_and_exported(workspace: Path) -> None:
-    assert acts(workspace) == []
-    assert verified(workspace)["records"] == 0
-    assert agentlip("audit", "export", cwd=workspace).out == ""
-    assert not file_in(workspace).exists()
-
-
-def test_log_is_exported_as_segments(workspace: Path) -> None:
-    with serve(workspace):
-        agentlip(*CREATE, "bob", cwd=workspace)
-    done = agentlip("export", "segments", "--log", "audit", "--json", cwd=workspace)
-    assert done.code == 0, done
-    (manifest,) = workspace.glob("**/audit/**/*.manifest.json")
-    assert json.loads(manifest.read_bytes())["rows"] == 2

@@ -1,15 +1,12 @@
 """`agentlip backup`: what it prints, and its exit codes."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from appliance.backup.errors import BackupRunning
 from tests.support.backup_workspace import Backups
-from tests.support.commands import CommandOutput, environment, run
+from tests.support.commands import CommandOutput, run
 from tests.support.workspaces import Filled
 
 
@@ -77,49 +74,3 @@ def test_errors_have_exit_codes_and_hints(
     refused = backup(filled, "create", "--json")
     assert (refused.code, refused.out) == (code, "")
     assert hint in json.loads(refused.err)["hint"]
-
-
-WITHOUT_LIBRARIES = """
-import sys
-for name in ("pyrage", "backports.zstd", "compression.zstd", "obstore", "falcon", "gevent"):
-    sys.modules[name] = None
-from appliance.cli import agentlip
-agentlip()
-"""
-
-
-def test_light_install_lists_backups_and_says_what_creating_needs(filled: Filled) -> None:
-    name = backup(filled, "create", "--json").json["name"]
-
-    def light(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-c", WITHOUT_LIBRARIES, "backup", *arguments]
-        return subprocess.run(
-            command, cwd=filled.path, env=environment(), capture_output=True, text=True,
-            timeout=60, check=False,
-        )  # fmt: skip
-
-    assert name in light("list").stdout
-    assert name in light("show").stdout
-    refused = light("create")
-    assert refused.returncode == 21
-    assert "pip install 'agentlip[appliance]'" in refused.stderr
-    assert Backups(filled.path).backups.names() == [name]
-
-
-def test_second_writer_is_refused(filled: Filled) -> None:
-    with Backups(filled.path).backups.only_writer():
-        refused = backup(filled, "create", "--json")
-        assert refused.code == BackupRunning.exit_code
-        assert backup(filled, "list").code == 0
-    assert backup(filled, "create").code == 0
-
-
-def test_names_are_not_paths(filled: Filled) -> None:
-    for name in ("../..", "/", "20260101T000000Z-abcdef/..", ".", "x"):
-        assert backup(filled, "show", name).code == 10
-
-
-def test_directory_without_a_workspace_is_refused(tmp_path: Path) -> None:
-    assert run("agentlip", "backup", "list", cwd=tmp_path).code == 1
-    other = run("agentlip", "backup", "list", "--workspace", tmp_path, cwd=tmp_path)
-    assert other.code == 1

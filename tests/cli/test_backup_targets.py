@@ -71,34 +71,6 @@ def uploader(workspace: Path) -> "subprocess.Popen[bytes]":
     )
 
 
-def test_plain_backup_is_refused_and_targets_are_named(s3: S3Server, workspace: Path) -> None:
-    configure(workspace, s3)
-    agentlip("backup", "create", cwd=workspace)
-    refused = agentlip("backup", "upload", cwd=workspace, **KEYS)
-    assert refused.code == 23, refused
-    assert "allow_plain" in refused.err
-    unknown = agentlip("backup", "upload", "--target", "nas", cwd=workspace, **KEYS)
-    assert (unknown.code, "no target is named 'nas'" in unknown.err) == (18, True)
-
-
-def test_one_target_that_fails_gives_a_partial_result(
-    s3: S3Server, workspace: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "disk").mkdir()
-    disk = f'[[backup.targets]]\nname = "disk"\nurl = "file://{tmp_path}/disk"\n'
-    configure(workspace, s3, disk)
-    name = large_backup(workspace)
-    partial = agentlip(
-        "backup", "upload", "--json", cwd=workspace, **{**KEYS, "AWS_SECRET_ACCESS_KEY": "x"}
-    )
-    assert partial.code == 24, partial
-    assert [(row["target"], row["result"]) for row in partial.json] == [
-        ("offsite", "failed"),
-        ("disk", "copied"),
-    ]
-    assert (tmp_path / "disk" / name / "manifest.json").exists()
-
-
 def test_uploader_killed_at_random_moments_continues(
     s3: S3Server, workspace: Path, tmp_path: Path
 ) -> None:

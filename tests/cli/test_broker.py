@@ -50,23 +50,6 @@ def test_mesh_is_created_used_and_listed(hub):
     assert run(hub, "broker", "orphans", "--json").json == []
 
 
-def test_members_are_renamed_and_revoked_and_meshes_updated(hub):
-    assert run(hub, "mesh", "create", "other").code == 0
-    assert run(hub, "mesh", "update", "other", "--permanent").code == 0
-    assert run(hub, "mesh", "update", "other").code == 1
-    meshes = {row["slug"]: row for row in run(hub, "mesh", "list", "--json").json}
-    assert meshes["other"]["dedupe_mode"] == "permanent"
-    assert run(hub, "mesh", "add-member", "other", "cleo", "--key", key("cleo")).code == 0
-    assert run(hub, "mesh", "rename-member", "other", "cleo", "cleopatra").code == 0
-    assert run(hub, "mesh", "revoke-member", "other", "cleopatra").code == 0
-    [member] = run(hub, "mesh", "members", "other", "--json").json
-    assert (member["name"], member["state"]) == ("cleopatra", "revoked")
-    assert run(hub, "mesh", "add-member", "other", "cleo", "--key", key("cleo")).code == 2
-    assert run(hub, "mesh", "add-topic", "other", "jobs", "--queue").out == "queue jobs\n"
-    assert run(hub, "mesh", "unsubscribe", "other", "jobs", key("cleo"), "--queue").code == 0
-    assert "private" in run(hub, "mesh", "add-webhook", "other", "https://10.0.0.1/").err
-
-
 def test_member_is_revoked_while_the_appliance_is_stopped(hub):
     """As before the start after a restore."""
     assert run(hub, "mesh", "create", "third").code == 0

@@ -72,30 +72,6 @@ def test_claims_say_who_has_them_and_how_to_go_on(bus):
     assert [row["task_id"] for row in rows] == ["path:src/**", "slot:gpu:1", "t-7"]
 
 
-def test_dependencies_and_ready_tasks(bus):
-    assert bus("need", "tests", "api") == "tests needs: api\n"
-    assert "can't need" in bus("need", "api", "tests", code=1)
-    assert "no task is ready" in bus("ready")
-    bus("send", "task_done", "--task", "api", "--agent", "ada")
-    assert bus("ready", "--json") == [{"task_id": "tests"}]
-    assert bus("need", "tests", "api", "--remove") == "tests needs: -\n"
-
-
-def test_archive_exports_before_it_prunes_and_waits_for_live_cursors(bus, tmp_path):
-    for number in range(3):
-        bus("send", "note", number, "--agent", "ada")
-    bus("ack", 1, "--agent", "bob")
-    done = bus("archive", "--older-than", 0, "--vacuum", "--blobs", "--json")
-    assert done == {"exported": 3, "pruned": 1, "blobs_deleted": 0, "vacuumed": False}
-    assert bus("cursor", "list", "--json")[0]["live"] is True
-    assert bus("cursor", "retire", "bob") == "retired bob, which has acked 1\n"
-    assert "agentlip bus cursor list" in bus("cursor", "retire", "nobody", code=1)
-    assert bus("archive", "--older-than", 0, "--json")["pruned"] == 2
-    assert bus("export") == "exported 0 messages\n"
-    exported = (tmp_path / ".worker-state/bus.jsonl").read_text().splitlines()
-    assert [json.loads(line)["payload"] for line in exported] == ["0", "1", "2"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -9,10 +9,7 @@ import pytest
 from tests.support.commands import command, environment
 
 COMMANDS = (
-    ("agentlip", "--help"),
     ("agentlip", "doctor", "--json"),
-    ("agentlip", "doctor", "list", "--workspace", "."),
-    ("agentlip", "token", "list"),
     ("agentlipd", "install-service", "--print"),
 )
 

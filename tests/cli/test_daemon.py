@@ -10,14 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from appliance.identity.mode import SHORT_LIVED_VARIABLES
 from appliance.workspace.datadir import DataDir, read_lock
-from tests.support.commands import agentlip, agentlipd, command, environment
-from tests.support.until import until
+from tests.support.commands import agentlip, agentlipd
 
 pytestmark = pytest.mark.slow
-
-OUTSIDE_CI = dict.fromkeys(("CI", *SHORT_LIVED_VARIABLES), "")
 
 
 @pytest.fixture
@@ -122,40 +118,3 @@ def test_down_signals_no_other_process(workspace: Path) -> None:
     finally:
         stranger.kill()
         stranger.wait(10)
-
-
-def test_foreground_server_handles_signals(workspace: Path) -> None:
-    process = subprocess.Popen(
-        command("agentlipd", "up", "--foreground"), stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, cwd=workspace, env=environment(),
-    )  # fmt: skip
-    until(lambda: agentlip("status", cwd=workspace).code == 0, 30)
-    assert agentlipd("status", "--json", cwd=workspace).json["pid"] == process.pid
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
-    assert process.returncode == 0
-
-
-def test_unit_is_printed_for_user_and_system(workspace: Path) -> None:
-    user = agentlipd("install-service", "--print", "--port", 8123, cwd=workspace)
-    assert user.code == 0, user
-    assert "WantedBy=default.target" in user.out
-    assert f'--workspace "{workspace}" --port 8123' in user.out
-    assert "User=" not in user.out
-    system = agentlipd("install-service", "--print", "--system", "--user", "bob", cwd=workspace).out
-    assert "WantedBy=multi-user.target" in system
-    assert "User=bob\n" in system
-    assert not (workspace / ".agentlip").exists()
-
-
-def test_unit_is_written_and_the_commands_are_printed(workspace: Path, tmp_path: Path) -> None:
-    done = agentlipd(
-        "install-service", "--name", "x", cwd=workspace, **OUTSIDE_CI,
-        XDG_CONFIG_HOME=str(tmp_path / "config"),
-    )  # fmt: skip
-    assert done.code == 0, done
-    unit = tmp_path / "config" / "systemd" / "user" / "x.service"
-    assert "ExecStart=" in unit.read_text(encoding="utf-8")
-    assert "enable --now x.service" in done.out
-    assert "enable-linger" in done.out
-    assert agentlipd("install-service", "--name", "../x", cwd=workspace, **OUTSIDE_CI).code == 1

@@ -55,9 +55,3 @@ def test_demo_uses_a_running_appliance_only_if_it_is_named(
     done = _demo("--repo", repository, "--agents", 1)
     assert json.loads(done.stdout)["messages"] == 40, done
     assert len(hub.events()) == before
-
-
-def test_demo_without_any_history_is_an_error(tmp_path: Path) -> None:
-    done = _demo("--repo", tmp_path)
-    assert done.returncode == 1
-    assert "git log in" in done.stderr

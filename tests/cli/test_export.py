@@ -1,20 +1,17 @@
-"""`agentlip export` as it is used: processes, files, exit codes, and kills in the middle."""
+"""`agentlip export` as it is used: processes, files, and exit codes."""
 
 import hashlib
 import json
 import os
-from datetime import datetime
 from pathlib import Path
 
-import pyarrow as arrow
 import pyarrow.parquet as parquet
 import pytest
 
 from appliance.export import segment
-from appliance.export.compact import COUNT_MIN
 from appliance.export.manifests import SegmentDirectory
 from tests.support.commands import agentlip, environment
-from tests.support.exports import Logged, StoreLog, ids_in, manifests
+from tests.support.exports import Logged, ids_in, manifests
 
 pytestmark = pytest.mark.slow
 
@@ -55,44 +52,6 @@ def test_second_export_adds_only_new_events(logged, kind):
     assert export(logged, "segments", "--format", kind).out.startswith("7 events in 1 segment")
     assert ids_in(out) == logged.ids()
     assert export(logged, "verify", str(out)).code == 0
-
-
-def test_exported_columns_match_the_schema_and_values_the_table(logged):
-    logged.add(300)
-    for kind, out in (("parquet", "p"), ("jsonl", "j")):
-        assert export(logged, "segments", "--out", out, "--format", kind).code == 0
-    folder = logged.filled.path
-    rows = logged.sql(
-        "SELECT event_id, 'epoch-a', ts, name, scope_channel_id, scope_topic_id, scope_topic_id2,"
-        " entity_type, entity_id, data_json FROM events ORDER BY event_id"
-    )
-    schema = json.loads(Path("appliance/export/schemas/events-1.json").read_text())
-    names = [column["name"] for column in schema["columns"]]
-    (lines,) = (folder / "j").glob("events/*/*.jsonl")
-    assert [json.loads(line) for line in lines.read_text("utf-8").splitlines()] == [
-        dict(zip(names, row, strict=True)) for row in rows
-    ]
-    (file,) = (folder / "p").glob("events/*/*.parquet")
-    table = parquet.read_table(file, partitioning=None)
-    assert table.column_names == names
-    assert table.schema.field("ts").type == arrow.timestamp("us", "UTC")
-    assert [field.nullable for field in table.schema] == [c["nullable"] for c in schema["columns"]]
-    expected = [(*row[:2], datetime.fromisoformat(row[2]), *row[3:]) for row in rows]
-    assert [tuple(row.values()) for row in table.to_pylist()] == expected
-
-
-def test_log_restored_without_a_new_epoch_or_of_another_workspace_is_refused(logged, tmp_path):
-    logged.add(100)
-    assert export(logged, "segments").code == 0
-    logged.sql("DROP TRIGGER prevent_event_delete")
-    logged.sql("DELETE FROM events WHERE event_id > 80")
-    done = export(logged, "segments", "--json")
-    assert (done.code, json.loads(done.err)["code"]) == (17, "OTHER_HISTORY")
-    other = Logged(tmp_path / "other", 200)
-    done = export(other, "segments", "--out", str(out_of(logged)))
-    assert done.code == 17
-    assert "another workspace" in done.err
-    assert ids_in(out_of(logged)) == list(range(1, 101))
 
 
 def damage(what: str, out: Path) -> None:
@@ -186,40 +145,3 @@ def test_snapshot_is_consistent_and_published_atomically(logged):
     folder = newer
     (folder / "topics.parquet").write_text("")
     assert export(logged, "verify", str(out_of(logged))).code == 11
-
-
-def test_all_logs_are_exported_listed_tidied_and_verified(logged):
-    logged.add(30)
-    inbox, broker = StoreLog(logged, "inbox", 20), StoreLog(logged, "broker", 10)
-    out = out_of(logged)
-    done = export(logged, "segments", "--log", "broker", "--log", "broker", "--json")
-    assert [(log["log"], log["rows"]) for log in done.json["logs"]] == [("broker", 10)]
-    assert (done.json["rows"], done.json["last_event_id"]) == (0, 0)
-    done = export(logged, "segments")
-    assert done.out.splitlines() == [
-        f"30 events in 1 segment under {out}",
-        "inbox: 20 rows in 1 segment",
-    ]
-    assert export(logged, "segments").out.splitlines() == [f"nothing new under {out}"]
-    inbox.add(2)
-    assert export(logged, "segments").out == f"inbox: 2 rows in 1 segment under {out}\n"
-    broker.sql("DELETE FROM log WHERE event_id = 10")
-    broker.add(11)
-    broker.sql("DELETE FROM log WHERE event_id = 12")
-    done = export(logged, "segments", "--json")
-    assert done.json["segments"] == 0
-    (result,) = [log for log in done.json["logs"] if log["log"] == "broker"]
-    assert (result["rows"], result["missing"]) == (10, 1)
-    assert result["gaps"] == [{"first": 12, "last": 12}]
-    inbox.add(1)
-    assert ids_in(out, "inbox") == inbox.ids()[:-1]
-    for _ in range(COUNT_MIN - 2):
-        broker.add(1)
-        export(logged, "segments")
-    done = export(logged, "tidy", "--json")
-    written = {log["log"]: log["written"] for log in done.json["logs"]}
-    assert written == {"events": 0, "broker": 1, "inbox": 0}
-    assert done.json["written"] == 0
-    done = export(logged, "verify", str(out))
-    assert (done.code, "rows of broker" in done.err) == (10, True)
-    assert export(logged, "segments", "--log", "mail").code == 1

@@ -110,10 +110,3 @@ def test_only_published_segments_are_removed_here(s3, export, logged, url):
     assert export("tidy", "--json", **old).json["removed"] > 0
     assert len(directory.manifests()) < every
     assert export("verify", url).code == 0
-
-
-@pytest.mark.parametrize("url", ["file:///tmp/x", "s3://", "s3://user:key@bucket/x"])
-def test_target_that_cannot_be_used_is_refused_in_words(export, url):
-    refused = export("segments", AGENTLIP_EXPORT__TARGET=url)
-    assert refused.code == 1
-    assert "is not s3://BUCKET/PREFIX" in refused.err

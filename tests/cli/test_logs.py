@@ -1,4 +1,4 @@
-"""`agentlipd logs`: the end of the log and what is added, with and without a server."""
+"""`agentlipd logs`: the end of the log, and what is added."""
 
 import json
 import signal
@@ -32,24 +32,6 @@ def line(number: int, **more: object) -> str:
 
 def numbers(lines: list[dict[str, str]]) -> list[int]:
     return [int(line["msg"].removeprefix("line ")) for line in lines]
-
-
-def test_missing_log_is_reported_with_how_to_get_one(workspace: Path) -> None:
-    done = agentlipd("logs", "--json", cwd=workspace)
-    assert done.code == 1
-    assert json.loads(done.err)["code"] == "LOG_MISSING"
-    assert "agentlipd up" in done.err
-
-
-def test_the_log_of_a_stopped_appliance_is_read(workspace: Path) -> None:
-    assert agentlipd("up", cwd=workspace).code == 0
-    assert agentlipd("down", cwd=workspace).code == 0
-    done = agentlipd("logs", "--json", cwd=workspace)
-    assert done.code == 0, done
-    assert {"level", "ts", "msg"} <= set(done.lines[0])
-    text = agentlipd("logs", cwd=workspace).out
-    assert done.lines[-1]["msg"] in text.splitlines()[-1]
-    assert "{" not in text.splitlines()[-1].partition("  ")[0]
 
 
 def test_last_lines_include_the_rotated_log(workspace: Path, log: Path) -> None:
@@ -113,24 +95,3 @@ def test_follow_continues_after_rotation_and_truncation(
     assert read(1) == [9]
     following.send_signal(signal.SIGINT)
     assert following.wait(20) == 0
-
-
-def test_follow_waits_for_a_missing_log(workspace: Path, log: Path) -> None:
-    process = subprocess.Popen(
-        command("agentlipd", "logs", "-f"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        cwd=workspace, env=environment(), text=True,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert "waiting for one" in process.stderr.readline()
-        log.write_text(line(1))
-        assert "line 1" in process.stdout.readline()
-        process.stdout.close()
-        with log.open("a") as file:
-            file.write(line(2))
-        process.wait(20)
-        assert process.returncode == 0
-    finally:
-        process.kill()
-        process.wait(10)

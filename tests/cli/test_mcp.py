@@ -57,21 +57,3 @@ def test_paths_with_spaces_and_quotes_are_quoted(tmp_path: Path) -> None:
         done = agentlip("mcp", "config", client, "--json", cwd=odd)
         entry = next(iter(load(done.json["snippet"]).values()))["agentlip"]
         assert entry["args"][-1] == str(odd)
-
-
-def test_configuration_instructions_go_to_standard_error(hub: HubProcess) -> None:
-    done = agentlip("mcp", "config", "claude-code", cwd=hub.workspace)
-    assert json.loads(done.out)
-    assert "add to .mcp.json" in done.err
-    assert "or: claude mcp add agentlip -- " in done.err
-    wrong = agentlip("mcp", "config", "nobody", cwd=hub.workspace)
-    assert wrong.code == 1
-    assert "claude-code" in wrong.err
-
-
-def test_configuration_for_a_remote_hub_names_no_workspace(tmp_path: Path) -> None:
-    done = agentlip(
-        "mcp", "config", "generic", cwd=tmp_path, AGENTLIP_URL="https://hub.example.org"
-    )
-    assert done.code == 0
-    assert done.out.strip().endswith(" mcp")

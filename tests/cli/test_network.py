@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.commands import agentlip, command, environment
 from tests.support.servedhub import ServedHub
-from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 SETTINGS = '[roles]\nrelay = true\n[relay]\noptions = ["loopback-endpoints"]\n'
@@ -119,36 +118,6 @@ def test_two_owners_exchange_messages(tmp_path):
         assert (owner.folder / "key").read_text().strip() not in everything
 
 
-def test_two_appliances_exchange_messages(tmp_path):
-    """The outbox of the one sends into the inbox of the other, also while that one is stopped."""
-    with_relay = SETTINGS.replace("relay = true", "relay = true\nnetwork = true")
-    first = ServedHub(tmp_path / "a", "--no-limits", settings=with_relay)
-    second = ServedHub(tmp_path / "b", "--no-limits", settings="[roles]\nnetwork = true\n")
-    key = tmp_path / "ada.key"
-    agentlip("relay", "admins", "add", "ada", "--new-key", str(key), cwd=first.workspace)
-    admin = ("--as", "ada", "--key-file", str(key))
-    ports = free_ports(2)
-    flags = [("--port", str(port)) for port in ports]
-    with first.running(*flags[0]):
-        anna, bert = (
-            Owner(name, first, hub.datadir.dir / "network" / name, port)
-            for name, hub, port in zip(("anna", "bert"), (first, second), ports, strict=True)
-        )
-        for owner in (anna, bert):
-            owner.join(admin)
-        anna.run("request", "bert")
-        bert.run("accept", "anna")
-    with first.running(*flags[0]), second.running(*flags[1]):
-        until(lambda: anna.json("contacts")[0]["online"], SECONDS_MAX, "the other appliance")
-        assert outbox_send(first, "hello").json["status"] == "queued"
-        until(lambda: inbox_of(second) == ["hello"], SECONDS_MAX, "the first message")
-    with first.running(*flags[0]):
-        assert outbox_send(first, "later").json["status"] == "queued"
-    with first.running(*flags[0]), second.running(*flags[1]):
-        until(lambda: inbox_of(second) == ["hello", "later"], SECONDS_MAX, "the second message")
-    assert b"hello" not in first.datadir.database("relay").read_bytes()
-
-
 def outbox_send(hub, text):
     return agentlip("outbox", "send", "network:bert", text, "--json", cwd=hub.workspace)
 
@@ -156,19 +125,3 @@ def outbox_send(hub, text):
 def inbox_of(hub):
     rows = agentlip("inbox", "list", "--mesh", "network", "--json", cwd=hub.workspace).json
     return [row["body"] for row in rows["messages"]]
-
-
-def test_workspace_with_one_agent_needs_no_folder(tmp_path):
-    assert agentlip("init", cwd=tmp_path).code == 0
-    relay = ("--relay", "http://127.0.0.1:9", "--endpoint", "https://anna.example.org/inbox")
-    missing = agentlip("network", "report", cwd=tmp_path)
-    assert "no agent of the network" in missing.err
-    assert agentlip("network", "init", "anna", *relay, cwd=tmp_path).code == 0
-    assert agentlip("network", "report", "--json", cwd=tmp_path).json == []
-    again = agentlip("network", "init", "anna", *relay, cwd=tmp_path)
-    assert again.code == 2
-    agentlip("network", "init", "bert", *relay, cwd=tmp_path)
-    several = agentlip("network", "report", cwd=tmp_path)
-    assert "anna, bert" in several.err
-    plain = ("--relay", "http://127.0.0.1:9", "--endpoint", "http://anna.example.org/inbox")
-    assert agentlip("network", "init", "cleo", *plain, cwd=tmp_path).code != 0

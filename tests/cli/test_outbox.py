@@ -1,14 +1,12 @@
 """`agentlip outbox`, as processes."""
 
 import json
-from functools import partial
-from itertools import pairwise
 
 import pytest
 
 from tests.support.commands import agentlip
 from tests.support.fake_broker import serve_fake_broker
-from tests.support.servedhub import ServedHub, serve
+from tests.support.servedhub import serve
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -68,29 +66,6 @@ def test_repeated_send_reports_the_delivery(hub, broker_server, run):
     assert json.loads(other.err)["conflict"] == "outbox_done_fingerprint_mismatch"
 
 
-def test_settings_are_reloaded_without_a_restart(hub, run):
-    file = hub.workspace / "agentlip.toml"
-    before = file.read_text()
-    try:
-        changed = before.replace("[outbox]", "[outbox]\nmessage_bytes_max = 10")
-        changed += '\n[[outbox.brokers]]\nmesh = "more"\nurl = "https://x.invalid"\n'
-        file.write_text(changed)
-        done = run("outbox", "reload")
-        assert (done.code, done.out) == (
-            0, "changed: message_bytes_max\nneeds a restart (agentlipd restart): brokers\n",
-        )  # fmt: skip
-        assert "more than 10 bytes" in run("outbox", "send", "#alerts", "x" * 11).err
-        file.write_text("[outbox]\nsends_max = 0\n")
-        refused = run("outbox", "reload", "--json")
-        assert refused.code == 1
-        assert json.loads(refused.err)["code"] == "BAD_SETTINGS"
-    finally:
-        file.write_text(before)
-    assert run("outbox", "reload", "--json").json == {
-        "changed": ["message_bytes_max"], "needs_restart": [],
-    }  # fmt: skip
-
-
 def test_dead_letters_are_listed_redriven_inspected_dropped_and_exported(hub, broker_server, run):
     broker_server.broker.fault = lambda _item: (404, {"error": "no such topic"}, None)
     for key in ("d1", "d2", "d3"):
@@ -118,30 +93,6 @@ def test_dead_letters_are_listed_redriven_inspected_dropped_and_exported(hub, br
     assert run("outbox", "status").out.startswith("normal, ")
 
 
-def test_lists_and_chains_are_paged(hub, broker_server, run):
-    """A page holds three rows or fewer."""
-    broker_server.broker.fault = lambda _item: (404, {"error": "no such topic"}, None)
-    keys = [f"c{number}" for number in range(8)]
-    try:
-        assert run("outbox", "send", "#gone", "chained", "--id", keys[0]).code == 0
-        for before, after in pairwise(keys):
-            wait_for(hub, before, "dead")
-            assert run("outbox", "redrive", before, "--new-client-id", after).code == 0
-        wait_for(hub, keys[-1], "dead")
-    finally:
-        broker_server.broker.fault = lambda _item: None
-    first = hub.http.get(f"/v1/outbox/inspect?id={keys[4]}")
-    assert first.body["has_more"]
-    assert len(first.raw) <= 2000
-    result = run("outbox", "inspect", keys[4], "--json").json
-    assert [row["client_message_id"] for row in result["chain"]] == keys
-    assert (result["has_more"], result["next"]) == (False, None)
-    assert run("outbox", "inspect", keys[4]).out.count(" aborted c") == 7
-    assert len(hub.http.get("/v1/outbox/sends").body["sends"]) <= 3
-    listed = run("outbox", "list", "--status", "aborted", "--limit", "6", "--json").json
-    assert [row["client_message_id"] for row in listed] == keys[6:0:-1]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -157,43 +108,3 @@ def test_invalid_arguments_print_one_error(run, words, message):
     done = run(*words)
     assert done.code == 1
     assert message in done.err
-
-
-def test_damaged_outbox_stops_the_start_until_recovered(broker_server, tmp_path):
-    """After kill -9 and a lost page, all readable accepted sends are delivered."""
-    broker_server.before = lambda _path, _body: (503, {}, b"")
-    hub = ServedHub(tmp_path, "--no-limits", settings=SETTINGS.format(url=broker_server.url))
-    run = partial(agentlip, cwd=hub.workspace)
-    try:
-        hub.start()
-        for start in range(0, 400, 100):
-            items = [
-                {"to": "#a", "message": "x" * 99, "client_message_id": f"damage-{n}"}
-                for n in range(start, start + 100)
-            ]
-            assert hub.http.post("/v1/send/batch", {"items": items}).status == 200
-        hub.stop()
-        with hub.datadir.database("outbox").open("r+b") as file:
-            file.seek(30 * 4096)
-            file.write(b"\xa5" * 4096)
-        refused = run("doctor", "--all")
-        assert "agentlip recover outbox --yes" in refused.out
-        hub.start()
-        assert hub.http.get("/v1/outbox").body["code"] == "STORE_SUSPENDED"
-        hub.stop()
-        recovered = run("recover", "outbox", "--yes", "--json")
-        assert recovered.code == (0 if recovered.json["complete"] else 1)
-        done = recovered.json["tables"]["outbox"]
-        assert done["read"] + done["lost"] == 400
-        assert done["read"] > 300
-        broker_server.before = lambda _path, _body: None
-        hub.start()
-        assert run("recover", "outbox", "--yes").code == 2, "the appliance runs"
-        until(lambda: not hub.http.get("/v1/outbox").body["depth"]["pending"], what="delivered")
-        depth = hub.http.get("/v1/outbox").body["depth"]
-        assert (depth["dead"], depth["aborted"]) == (0, done["lost"])
-        arrived = [key for _, key in broker_server.broker.rows if key.startswith("damage-")]
-        assert len(arrived) == done["read"]
-    finally:
-        broker_server.before = lambda _path, _body: None
-        hub.kill()

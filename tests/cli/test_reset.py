@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.identity import keys
-from appliance.identity.files import KEYPAIR, IdentityFiles
 from appliance.identity.mode import SHORT_LIVED_VARIABLES
-from appliance.kernel.clock import SystemClock, iso
-from appliance.workspace.datadir import DataDir, WriterLock
+from appliance.workspace.datadir import DataDir
 from tests.support.commands import agentlip, agentlipd
 
 pytestmark = pytest.mark.slow
@@ -49,29 +46,6 @@ def test_reset_removes_only_our_files(workspace: Path) -> None:
     assert sorted(path.name for path in workspace.iterdir()) == ["agentlip.toml", "notes.txt"]
     assert agentlipd("reset", "--yes", cwd=workspace).code == 1, "there is no workspace now"
     assert agentlip("init", cwd=workspace).code == 0
-
-
-def test_reset_is_refused_while_the_appliance_runs(workspace: Path) -> None:
-    with WriterLock(DataDir(workspace), "instance"):
-        refused = agentlipd("reset", "--yes", "--json", cwd=workspace)
-    assert refused.code == 2
-    assert json.loads(refused.err)["code"] == "HUB_ALREADY_RUNNING"
-    assert DataDir(workspace).database("hub").exists()
-    assert agentlipd("reset", "--yes", cwd=workspace).code == 0
-
-
-def test_reset_names_the_broker_that_must_revoke_the_key(workspace: Path) -> None:
-    made = keys.make(iso(SystemClock().now_ms()))
-    IdentityFiles(DataDir(workspace)).write(KEYPAIR, made)
-    (workspace / "agentlip.toml").write_text(
-        '[[outbox.brokers]]\nmesh = "lab"\nurl = "https://broker.example.org"\n'
-    )
-    dry = agentlipd("reset", "--dry-run", "--json", cwd=workspace).json
-    command = f"agentlip mesh revoke-member lab {made.ed25519_pubkey}"
-    assert dry["meshes"] == [
-        {"mesh": "lab", "url": "https://broker.example.org", "command": command}
-    ]
-    assert command in agentlipd("reset", "--yes", cwd=workspace).err
 
 
 def test_reset_does_not_follow_a_link(workspace: Path, tmp_path: Path) -> None:

@@ -91,7 +91,3 @@ def test_only_a_service_of_this_workspace_is_removed(
     assert foreign.code == 2
     assert json.loads(foreign.err)["code"] == "OTHER_SERVICE"
     assert unit.exists()
-
-
-def test_invalid_service_name_is_refused_with_the_rule(service: ServiceFixture) -> None:
-    assert "letters" in service("uninstall-service", "--name", "../x").err

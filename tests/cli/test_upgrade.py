@@ -11,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pyrage
 import pytest
 
 from appliance.backup.backup_directory import BackupDirectory
@@ -19,7 +18,6 @@ from appliance.backup.settings import BackupSettings
 from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.migration import load, newest
 from tests.support.commands import agentlip, agentlipd
-from tests.support.hubprocess import served
 from tests.support.programs import OtherProgram, next_step
 from tests.support.smalldisk import SmallDisk, small_disk
 from tests.support.workspaces import Filled
@@ -86,25 +84,6 @@ def test_plan_of_a_stopped_workspace_write_nothing(newer, workspace):
     assert "a backup of all stores is made" in text
 
 
-def test_plan_works_beside_a_running_appliance_and_apply_is_refused(newer, tmp_path):
-    with served(tmp_path / "ws") as hub:
-        plan = newer.agentlip("migrate", "--plan", "--json", cwd=hub.workspace).json
-        assert (plan["running"], plan["steps"]) == (True, 2)
-        refused = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=hub.workspace)
-        assert refused.code == 2
-        assert json.loads(refused.err)["code"] == "HUB_ALREADY_RUNNING"
-        hub.request("POST", "/api/v1/channels", {"name": "still-served"})
-
-
-def test_plan_says_when_there_is_nothing_to_do(workspace):
-    plan = agentlip("migrate", "--plan", cwd=workspace.workspace)
-    assert (plan.code, plan.out.splitlines()[-1]) == (0, "Nothing to migrate.")
-    assert agentlip("migrate", cwd=workspace.workspace).code == 1
-    done = agentlip("migrate", "--apply", cwd=workspace.workspace)
-    assert (done.code, backups(workspace).names()) == (0, [])
-    assert "nothing to do" in done.out
-
-
 # -- the migration ------------------------------------------------------------------------------
 
 
@@ -122,14 +101,6 @@ def test_a_start_that_may_not_migrate_is_refused_with_the_command_that_does(newe
     assert newer.agentlipd("up", cwd=workspace.workspace).code == 0
     assert newer.agentlipd("down", cwd=workspace.workspace).code == 0
     assert schemas(workspace)["hub"] == NEWEST + 1
-
-
-def test_apply_without_consent_changes_nothing(newer: OtherProgram, workspace: DataDir) -> None:
-    before = schemas(workspace)
-    refused = newer.agentlip("migrate", "--apply", "--json", cwd=workspace.workspace)
-    assert refused.code == 1
-    assert json.loads(refused.err)["hint"] == "agentlip migrate --apply --yes"
-    assert (schemas(workspace), backups(workspace).names()) == (before, [])
 
 
 def test_apply_makes_a_backup_of_all_stores_first_and_migrates_all(newer, workspace):
@@ -159,28 +130,14 @@ def test_start_makes_one_backup_if_a_store_is_older_and_none_otherwise(newer, wo
     assert "hub: too new: " in plan.out
 
 
-def test_new_workspace_is_created_without_a_backup(newer: OtherProgram, tmp_path: Path) -> None:
-    assert newer.agentlip("init", cwd=tmp_path).code == 0
-    assert newer.agentlipd("up", cwd=tmp_path).code == 0
-    assert newer.agentlipd("down", cwd=tmp_path).code == 0
-    assert not backups(DataDir(tmp_path)).names()
-
-
-@pytest.mark.parametrize("how", ["apply", "start"])
 def test_failed_migration_changes_nothing_of_its_store_and_names_the_backup(
-    workspace: DataDir, tmp_path: Path, how: str
+    workspace: DataDir, tmp_path: Path
 ) -> None:
     before, topics = schemas(workspace), execute(workspace, "SELECT * FROM topics")
     program = OtherProgram(tmp_path / "program", HALF)
-    if how == "apply":
-        failed = program.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace)
-        assert failed.code == 3, failed
-        error = json.loads(failed.err.splitlines()[-1])
-        sentence, hint = error["error"], error["hint"]
-    else:
-        server = program.serve(workspace.workspace)
-        assert server.returncode == 1
-        sentence, hint = server.stderr.splitlines()[-2:]
+    server = program.serve(workspace.workspace)
+    assert server.returncode == 1
+    sentence, hint = server.stderr.splitlines()[-2:]
     (name,) = backups(workspace).names()
     assert name in sentence
     assert f"agentlip backup restore {name}" in hint
@@ -238,25 +195,3 @@ def test_start_without_room_for_the_backup_is_refused_unless_a_flag_omits_the_ba
     assert newer.agentlipd("down", cwd=datadir.workspace).code == 0
     assert schemas(datadir)["hub"] == NEWEST + 1
     assert not list(datadir.backups.iterdir())
-
-
-def test_token_command_does_not_migrate_one_store_alone(tmp_path: Path) -> None:
-    workspace = Filled(tmp_path / "ws").datadir
-    program = OtherProgram(tmp_path / "program", next_step("auth", "CREATE TABLE x_new (a);"))
-    before = schemas(workspace)
-    create = ("token", "create", "--name", "reader", "--scope", "hub:read", "--json")
-    refused = program.agentlip(*create, cwd=workspace.workspace)
-    assert refused.code == 2, refused
-    error = json.loads(refused.err)
-    assert (error["code"], error["hint"]) == ("MIGRATION_PENDING", "agentlip migrate --apply")
-    assert schemas(workspace) == before
-    assert program.agentlip("migrate", "--apply", "--yes", cwd=workspace.workspace).code == 0
-    assert program.agentlip(*create, cwd=workspace.workspace).code == 0
-
-
-def test_backup_for_a_key_that_is_elsewhere_is_compared_as_it_is_stored(newer, workspace):
-    key = str(pyrage.x25519.Identity.generate().to_public())
-    workspace.settings_file.write_text(f'[backup]\nrecipients = ["{key}"]\n', encoding="utf-8")
-    done = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=workspace.workspace)
-    assert done.code == 0, done
-    assert backups(workspace).read(done.json["backup"]).recipients == (key,)

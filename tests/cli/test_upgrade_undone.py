@@ -1,4 +1,4 @@
-"""An upgrade that is killed continues, and one that is regretted is undone with its backup."""
+"""An upgrade that is killed continues, and one that failed is undone with its backup."""
 
 import shutil
 import sqlite3
@@ -21,9 +21,7 @@ from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.migration import load, newest
 from tests.migrations.store_file import trace_statements
 from tests.migrations.test_former import FORMER, workspace_of
-from tests.support.commands import agentlip
 from tests.support.forks import killed_at
-from tests.support.hubprocess import HubProcess, served
 from tests.support.programs import OtherProgram, next_step
 
 pytestmark = pytest.mark.slow
@@ -69,7 +67,7 @@ def test_killed_at_any_statement_a_migration_continues_and_its_backup_is_whole(
     assert before != after
     statement, killed = 0, True
     while killed:
-        statement += 4  # all of them take minutes; those of one store are in tests/migrations
+        statement += 12  # all of them take minutes; those of one store are in tests/migrations
         datadir = workspace_of(BEFORE, tmp_path / "ws")
         killed = killed_at(statement, partial(apply_in_steps, datadir))
         between = schemas(datadir)
@@ -81,44 +79,6 @@ def test_killed_at_any_statement_a_migration_continues_and_its_backup_is_whole(
         assert (schemas(datadir), rows_of(datadir)) == (after, rows)
         shutil.rmtree(datadir.workspace)
     assert statement > 60
-
-
-def test_regretted_upgrade_is_undone_by_its_backup_with_either_program(tmp_path: Path) -> None:
-    newer = OtherProgram(
-        tmp_path / "newer",
-        next_step("hub", "UPDATE messages SET content_raw = 'spoiled'; CREATE TABLE x_new (a);")
-        | next_step("outbox", "CREATE TABLE x_new (a);"),
-    )
-    with served(tmp_path / "ws") as hub:
-        channel = hub.request("POST", "/api/v1/channels", {"name": "general"})["channel"]
-        body = {"channel_id": channel["id"], "title": "first"}
-        topic = hub.request("POST", "/api/v1/topics", body)["topic"]["id"]
-        body = {"topic_id": topic, "sender": "me", "content_raw": "hello"}
-        hub.request("POST", "/api/v1/messages", body)
-        events = hub.events()
-    datadir = hub.datadir
-    before = schemas(datadir)
-    for program in (agentlip, newer.agentlip):
-        done = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=datadir.workspace)
-        assert done.code == 0, done
-        assert schemas(datadir) != before
-        name = done.json["backup"]
-        restored = program("backup", "restore", name, "--yes", "--json", cwd=datadir.workspace)
-        assert restored.code == 0, restored
-        assert schemas(datadir) == before
-        older = HubProcess(datadir.workspace)
-        older.start()
-        try:
-            assert older.events()[: len(events)] == events
-            body = {"topic_id": topic, "sender": "me", "content_raw": "after the restore"}
-            older.request("POST", "/api/v1/messages", body)
-            page = older.request("GET", f"/api/v1/messages?topic_id={topic}")["messages"]
-        finally:
-            assert older.stop() == 0
-        assert "hello" in [message["content_raw"] for message in page]
-        assert "spoiled" not in [message["content_raw"] for message in page]
-        checked = agentlip("doctor", "--all", cwd=datadir.workspace)
-        assert checked.code == 0, checked
 
 
 def test_failed_upgrade_is_undone_by_the_command_that_its_error_names(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import agentlip, agentlipd, command, environment
+from tests.support.commands import agentlip, command, environment
 from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow
@@ -40,13 +40,6 @@ def test_workspace_is_found_from_subdirectories_flags_and_environment(
     ]
     assert all(done.code == 0 for done in ways), ways
     assert len({done.out for done in ways}) == 1
-
-
-def test_topic_may_be_named_by_channel_and_title(filled: Filled) -> None:
-    done = agentlip(
-        "msg", "tail", "--channel", "general", "--topic", "Builds", "--json", cwd=filled.path
-    )
-    assert len(done.json) == 12
 
 
 @pytest.mark.parametrize(
@@ -83,23 +76,6 @@ def test_missing_workspace_is_reported_with_searched_paths_and_a_hint(tmp_path: 
     assert "agentlip init" in done.err
 
 
-def test_named_workspace_is_not_searched_in_parent_directories(filled: Filled) -> None:
-    below = filled.path / "empty"
-    below.mkdir(exist_ok=True)
-    done = agentlip("channel", "list", "--workspace", below, cwd=filled.path)
-    assert done.code == 1
-    assert f"no workspace in {below}" in done.err
-
-
-def test_status_of_a_hub_that_does_not_run_is_exit_3(filled: Filled) -> None:
-    line = agentlip("status", cwd=filled.path)
-    assert line.code == 3
-    assert line.out.startswith("stopped events=")
-    state = agentlipd("status", "--json", cwd=filled.path)
-    assert state.code == 3
-    assert state.json["status"] == "stopped"
-
-
 def test_server_file_of_another_hub_is_stale_and_gets_no_token(filled: Filled) -> None:
     """Something else answers on the port that server.json names."""
     from tests.support.fakehub import FakeHttp, http_hub
@@ -130,15 +106,3 @@ def test_version_needs_no_heavy_import(tmp_path: Path) -> None:
         timeout=30, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-
-
-def test_hint_names_the_workspace_if_it_is_not_the_current_folder(tmp_path):
-    path = tmp_path / "a b"
-    Filled(path)
-    listing = ("topic", "list", "--channel", "nope", "--workspace")
-    for words in ((*listing, "a b"), (*listing, path), (*listing[:-1], "--workspace=a b")):
-        done = agentlip(*words, cwd=tmp_path)
-        assert done.err.endswith(f"Hint: agentlip channel list (in {path})\n"), done
-    assert agentlip(*listing, ".", cwd=path).err.endswith("Hint: agentlip channel list\n")
-    missing = agentlip("channel", "list", "--workspace", "c d", cwd=tmp_path).err
-    assert missing.endswith(f"Hint: agentlip init --workspace '{tmp_path}/c d'\n")

@@ -4,7 +4,6 @@ import json
 import sqlite3
 import subprocess
 import time
-from contextlib import closing
 
 import pytest
 
@@ -66,37 +65,6 @@ def test_task_from_spawn_to_merge(repository):
     assert [line["payload"]["to"] for line in shown["transitions"]] == [
         "ASSIGNED", "WORKING", "IN_REVIEW", "WORKING", "IN_REVIEW", "APPROVED", "COMPLETED",
     ]  # fmt: skip
-
-
-def test_status_for_programs_has_stable_keys(repository):
-    worker(repository, "spawn", "t")
-    (row,) = json.loads(worker(repository, "status", "--json").out)
-    assert list(row) == [
-        "task", "state", "status", "age_ms", "heartbeat_age_ms", "activity", "progress", "review",
-        "branch", "worktree", "description", "created_at_ms", "state_changed_at_ms",
-    ]  # fmt: skip
-    assert worker(repository, "status", "--stale", "--json").json == []
-    assert "is not one of" in worker(repository, "status", "--state", "x", code=1).err
-
-
-def test_errors_name_the_cause_and_the_remedy(repository, tmp_path):
-    output = worker(repository, "start", code=1)
-    assert ".worker-ctx.json" in output.err
-    assert "--task TASK" in output.err
-    assert "UNKNOWN_TASK" in worker(repository, "merge", "absent", "--json", code=1).err
-    assert "INVALID_TASK_ID" in worker(repository, "spawn", "../x", "--json", code=1).err
-    (tmp_path / "empty").mkdir()
-    assert "NOT_A_REPOSITORY" in worker(tmp_path / "empty", "status", "--json", code=1).err
-
-
-def test_conflict_has_exit_code_2_and_the_files(repository):
-    worker(repository, "spawn", "t")
-    folder = repository / "worktrees" / "t"
-    worker(folder, "start")
-    commit(folder, {"base.txt": "ours\n"})
-    commit(repository, {"base.txt": "theirs\n"})
-    output = worker(folder, "done", "--json", code=2)
-    assert json.loads(output.err)["details"] == {"files": ["base.txt"], "state": "CONFLICTED"}
 
 
 def attempt(folder, *words):
@@ -174,14 +142,6 @@ def test_hooks_of_the_harness_block_with_exit_code_2(repository):
     assert agentlip(*check, "stop", cwd=repository).code == 0, "a person's session ends"
 
 
-def test_guard_is_installed_again_without_harm(repository):
-    worker(repository, "guard", "install")
-    worker(repository, "guard", "install")
-    settings = json.loads((repository / ".claude" / "settings.local.json").read_text())
-    assert len(settings["hooks"]["PreToolUse"]) == 1
-    commit(repository, {"a": "1"})
-
-
 def test_watch_redraws_the_tasks_on_a_terminal(repository):
     worker(repository, "spawn", "t")
     output = on_terminal(
@@ -192,22 +152,3 @@ def test_watch_redraws_the_tasks_on_a_terminal(repository):
     assert "ASSIGNED" in screens[0]
     assert "WORKING" in screens[-1]
     assert all(screen.count("TASK") == 1 for screen in screens)
-
-
-def test_status_of_a_thousand_tasks(repository):
-    worker(repository, "status")
-    with closing(sqlite3.connect(repository / ".worker-state" / "bus.db")) as connection:
-        connection.executemany(
-            "INSERT INTO workers VALUES (?, 'WORKING', NULL, NULL, NULL, 0, 0)",
-            ((f"task-{number:04}",) for number in range(1000)),
-        )
-        connection.commit()
-    lines = worker(repository, "status").out.splitlines()
-    assert len(lines) == 1001
-    assert lines[-1].split()[:2] == ["task-0999", "WORKING"]
-    assert len(worker(repository, "status", "--stale", "--jsonl").lines) == 1000
-
-
-def test_run_keeps_the_exit_code(repository):
-    worker(repository, "spawn", "t")
-    worker(repository / "worktrees" / "t", "run", "--", "sh", "-c", "exit 5", code=5)
