@@ -168,14 +168,6 @@ def test_order_is_decided_again_after_another_program_wrote(
     assert order_for_readers(store_file) == "rowid"
 
 
-def test_readers_notice_foreign_messages_before_the_next_start(tmp_path: Path) -> None:
-    store_file = foreign(tmp_path, ["msg_00000000000000000000000001"])
-    store_file.migrate()
-    assert order_for_readers(store_file) == "id"
-    add_message(store_file, "019f0000-0000-7000-8000-000000000000")
-    assert order_for_readers(store_file) == "rowid"
-
-
 def test_paging_by_rowid_has_its_indexes(tmp_path: Path) -> None:
     store_file = foreign(tmp_path, random_ids(5))
     store_file.migrate()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.hub.foreign_schema import SEARCH_TRIGGERS, search_ready
+from appliance.hub.foreign_schema import SEARCH_TRIGGERS
 from appliance.workspace import schema
 from tests.migrations.store_file import StoreFixture, catch_up, check_search, say_something
 
@@ -124,23 +124,6 @@ def test_without_fts5_the_hub_opens_and_says_what_is_missing(
     assert store_file.execute(
         "SELECT count(*) FROM messages_fts WHERE messages_fts MATCH 'hello'"
     ) == [(3,)]
-
-
-def test_a_file_with_an_index_still_takes_messages_where_fts5_is_missing(
-    hub: StoreFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    say_something(hub, 2)
-    with monkeypatch.context() as patched:
-        without_fts5(patched)
-        assert hub.migrate().optional_missing
-    assert not hub.execute(
-        "SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name LIKE '%fts%'"
-    )
-    hub.execute("UPDATE messages SET content_raw = 'edited meanwhile'")
-    assert not hub.migrate().optional_missing
-    with closing(sqlite3.connect(hub.database, isolation_level=None)) as connection:
-        assert search_ready(connection)
-        check_search(connection)
 
 
 @pytest.mark.parametrize("name", SEARCH_TRIGGERS)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from appliance.kernel.store_files import suspect_marker
-from appliance.workspace import schema
 from appliance.workspace.migration import load, newest, read
 from appliance.workspace.schema import (
     MigrationEdited,
@@ -188,15 +187,3 @@ def test_a_suspect_store_waits_for_the_doctor(hub: StoreFixture) -> None:
     with pytest.raises(StoreDamaged) as error:
         hub.migrate()
     assert error.value.hint == "agentlip doctor clear hub"
-
-
-def test_a_database_held_by_another_program_is_left_alone(
-    hub: StoreFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub.migrate()
-    monkeypatch.setattr(schema, "_BUSY_TIMEOUT_SECONDS", 0.01)
-    with closing(sqlite3.connect(hub.database, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(MigrationFailed):
-            hub.migrate(with_step("hub", "CREATE TABLE x_new (a);"))
-    assert hub.migrate().schema == NEWEST

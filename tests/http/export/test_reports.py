@@ -1,7 +1,5 @@
 """Reports over HTTP: the same numbers as on the terminal, and their refusals."""
 
-import os
-
 import pytest
 
 from tests.support.commands import agentlip
@@ -71,14 +69,3 @@ def test_delivery_report_equals_the_output_of_the_command_line(hub):
     assert hub.http.get(f"{DELIVERY}?log=broker").status == 404
     for query in ("log=inbox", "from=yesterday", "top=0", "channel=x"):
         assert hub.http.get(f"{DELIVERY}?{query}").status == 400, query
-
-
-def test_torn_tables_are_503_with_the_code_in_details(hub):
-    file = next(hub.version.glob("activity/day=*/*.parquet"))
-    kept = file.read_bytes()
-    os.truncate(file, 40)
-    try:
-        answer = hub.http.get(PATH)
-        assert (answer.status, answer.body["details"]) == (503, {"code": "SEGMENT_TORN"})
-    finally:
-        file.write_bytes(kept)

@@ -66,18 +66,6 @@ def test_backup_has_the_blobs_of_its_rows_and_a_restore_brings_them_back(
     assert safety.stores["bus"].missing_blobs == 1, "the damaged one"
 
 
-@pytest.mark.parametrize("stores", [("bus",), ("hub",)])
-def test_partial_restore_brings_the_blobs_of_its_stores(
-    workspace: BackedUp, bus: BusFixture, stores: tuple[str, ...]
-) -> None:
-    blob = send(bus, "kept")
-    made = workspace.back_up()
-    bus.connection.close()
-    blob.unlink()
-    workspace.restore(made, stores=stores)
-    assert blob.exists() == ("bus" in stores)
-
-
 def test_blobs_that_are_added_while_a_backup_is_made_are_not_in_it(
     workspace: BackedUp, bus: BusFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ from appliance.backup import fetch, manifest, targets
 from appliance.backup.errors import (
     BackupDamaged,
     BackupNotFound,
-    BackupNotWritable,
     TargetFailed,
     TargetObjectMissing,
 )
@@ -129,13 +128,6 @@ def test_damaged_local_backup_is_kept_when_the_target_is_damaged_too(
     with pytest.raises(BackupDamaged):
         bring(local, name)
     assert local.backups.names() == [name]
-
-
-def test_fetch_needs_space_before_it_begins(other: TargetBackups, name: str) -> None:
-    other.with_targets(*other.settings.targets, free_bytes_min=10**18)
-    with pytest.raises(BackupNotWritable, match="free"):
-        bring(other, name)
-    assert_nothing_left(other)
 
 
 class Lying:

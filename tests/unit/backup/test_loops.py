@@ -99,14 +99,6 @@ def test_restart_neither_repeats_nor_forgets(daily):
     assert daily.after(120) == ["prune", *ROUND]
 
 
-def test_backup_that_was_verified_when_it_was_made_is_not_verified_again(tmp_path):
-    scheduler = Scheduler(tmp_path)
-    scheduler.command_line.verifies_at_once = True
-    assert scheduler.after(60) == ["create", "prune"]
-    scheduler.command_line.result = "inconclusive"
-    assert scheduler.after(DAY - 60) == ["create"]
-
-
 def test_bad_backup_pushes_nothing_out_and_is_not_uploaded(tmp_path):
     scheduler = Scheduler(tmp_path, targets=TARGETS)
     scheduler.command_line.result = "bad"
@@ -133,15 +125,6 @@ def test_failures_are_tried_again_ever_later_and_logged_once(tmp_path):
     assert "backups work again" in scheduler.log.getvalue().decode()
 
 
-def test_backup_of_another_process_does_not_count_as_a_failure(tmp_path):
-    scheduler = Scheduler(tmp_path)
-    with scheduler.backups.only_writer():
-        assert scheduler.after(600) == []
-    scheduler.command_line.faults["create"] = ["BACKUP_RUNNING"]
-    assert scheduler.after(5, step=5.0) == ["create", *ROUND]
-    assert scheduler.logged == []
-
-
 def test_manual_backup_counts_and_a_safety_copy_does_not(tmp_path):
     scheduler = Scheduler(tmp_path)
     make_backup(scheduler.backups, scheduler.clock.now_ms(), "manual")
@@ -166,12 +149,6 @@ def test_clock_that_is_set_all_the_time_does_not_fill_the_disk(daily):
         daily.clock.ms += int(2 * DAY * 1000)
         made += daily.after(60)
     assert made.count("create") <= 200 * 60 / 3600 + 1
-
-
-def test_clock_set_back_between_two_runs_stops_no_backup(daily):
-    daily.clock.ms -= int(10 * DAY * 1000)
-    daily.restart()
-    assert daily.after(2 * DAY)[: len(ROUND)] == ROUND
 
 
 def test_switched_off_makes_only_requested_backups(tmp_path):

@@ -53,15 +53,6 @@ def test_backups_that_retention_does_not_keep_are_removed_with_a_reason(
     assert not any(file.startswith(tuple(names[:2])) for file in opened.list())
 
 
-def test_nothing_is_removed_without_the_setting(local: TargetBackups) -> None:
-    local.with_targets(*local.settings.targets, keep_last=1, keep_hourly=0, keep_daily=0)
-    names = [local.add(day=day) for day in range(3)]
-    copy(local)
-    forget(local, *names[:2])
-    copy(local)
-    assert at_target(local) == names
-
-
 def test_backups_of_another_workspace_stay(pruned: TargetBackups) -> None:
     other = [pruned.add(day=day, db_id="db-2") for day in range(3)]
     copy(pruned)
@@ -81,19 +72,6 @@ def test_nothing_is_removed_when_a_backup_could_not_be_copied(pruned: TargetBack
     next(pruned.backups.path(broken).glob("hub*")).write_bytes(b"damaged")
     copy(pruned)
     assert names[0] in at_target(pruned)
-
-
-def test_unfinished_copy_of_a_removed_backup_is_removed(pruned: TargetBackups) -> None:
-    names = [pruned.add(day=day) for day in range(2)]
-    copy(pruned)
-    opened = pruned.access().open(pruned.settings.targets[0])
-    opened.remove(f"{names[0]}/manifest.json")
-    forget(pruned, names[0])
-    young = "29990101T000000Z-abcdef"
-    opened.write(f"{young}/db.sqlite3.zst", [b"of another workspace"])
-    removed = [each for each in copy(pruned) if each.result == "removed"]
-    assert [(each.name, each.problem) for each in removed] == [(names[0], remote_prune.UNFINISHED)]
-    assert {file.partition("/")[0] for file in opened.list()} == {names[1], young}
 
 
 def test_interrupted_removal_leaves_no_backup_that_counts(pruned: TargetBackups) -> None:

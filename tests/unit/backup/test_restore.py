@@ -63,14 +63,6 @@ def test_event_ids_continue_above_the_highest_that_was_ever_given_out(workspace:
     assert [each.highest_before for each in listed] == [0, 8, 9 + 2**32]
 
 
-def test_ids_given_out_before_a_damage_are_not_used_again(workspace: BackedUp) -> None:
-    made = workspace.back_up()
-    workspace.restore(made)
-    workspace.datadir.database("hub").write_bytes(b"no database")
-    workspace.restore(made)
-    assert workspace.rows(SEQUENCE)[0][0] >= 2 * 2**32
-
-
 def test_plan_says_what_is_lost_and_changes_no_byte(workspace: BackedUp) -> None:
     made = workspace.back_up()
     workspace.add(3)

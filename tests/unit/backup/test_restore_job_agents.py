@@ -5,7 +5,6 @@ from contextlib import closing
 
 import pytest
 
-from appliance.backup.errors import StoreNotCopied
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
 from appliance.sdk.network.outgoing import EXPIRY_MS, OutgoingMessages
 from appliance.sdk.network.pins import KeyPin, KeyPins
@@ -79,13 +78,3 @@ def test_present_key_stays_unless_a_restore_brings_secrets_back(workspace, reviv
     assert (folder_of(workspace, "eve") / "key").exists() is not revive
     assert (".agentlip/network/anna" in done.plan.kept) is not revive
     assert pin_state(path) == "verified"
-
-
-@pytest.mark.parametrize("kept_bytes", [0, 4096])
-def test_damaged_state_is_not_copied(workspace, kept_bytes):
-    add_agent(workspace, "eve").close()
-    file = folder_of(workspace, "eve") / "state.sqlite3"
-    content = file.read_bytes()
-    file.write_bytes(content[:kept_bytes] + b"\xff" * (len(content) - kept_bytes))
-    with pytest.raises(StoreNotCopied, match=r"network\.eve"):
-        workspace.back_up()

@@ -168,21 +168,3 @@ def test_full_disk_at_any_step_leaves_the_old_state_or_the_new_one(tmp_path: Pat
                 if name != made.name:
                     with workspace.backups.only_writer():
                         workspace.backups.remove(name)
-
-
-def test_kill_never_loses_the_files_of_a_store_that_was_too_damaged_for_a_backup(
-    prepared: tuple[BackedUp, BackupManifest], tmp_path: Path
-) -> None:
-    workspace, made = prepared
-    damaged = b"SQLite format 3\0" + b"x" * 5000
-    workspace.datadir.database("hub").write_bytes(damaged)
-    copies = Copies(workspace, tmp_path)
-    steps = steps_of(workspace, made)
-    assert "kept" in steps
-    for number in range(steps.index(COMMITTED), len(steps)):
-        copies.reset()
-        assert killed_at(number + 1, workspace, partial(workspace.restore, made)) == steps[number]
-        swap.settle_if_stopped(workspace.datadir, CLOCK)
-        (kept,) = workspace.datadir.backups.glob("replaced-*")
-        assert (kept / ".agentlip" / "db.sqlite3").read_bytes() == damaged, steps[number]
-        assert workspace.rows(COUNT) == [(5,)]

@@ -12,7 +12,6 @@ from appliance.backup.deadline import Deadline
 from appliance.backup.errors import RestoreRefused
 from appliance.backup.unpack import unpack
 from appliance.kernel import store_declaration
-from appliance.workspace import swap
 from appliance.workspace.datadir import DataDir
 from tests.support.board import DECLARED, READ, OtherProgram, open_board
 from tests.support.restored_workspace import CLOCK, BackedUp, rows_of
@@ -76,42 +75,6 @@ def test_restore_waits_until_no_program_has_the_file_open(workspace, other):
         assert connection.execute(READ).fetchall() == [("kept",)]
     safety = workspace.backups.read(result.safety)
     assert safety.stores["board"].rows == {"notice": 2}
-
-
-def test_program_may_write_at_once_after_the_swap(workspace, other):
-    """Its rows are in the new file, and the restore has not failed because of them."""
-    made = workspace.back_up()
-    other.write("lost")
-    other.process.communicate()
-
-    def publish(step):
-        if step == "replaced .board/notices.db":
-            later = OtherProgram(workspace.datadir.database("board"))
-            assert later.write("published") == ["kept", "published"]
-            later.process.communicate()
-
-    result = workspace.restore(made, publish)
-    assert result.rows["board"] == {"notice": 1}
-    with closing(open_board(workspace.datadir.database("board"), "FULL")) as connection:
-        assert connection.execute(READ).fetchall() == [("kept",), ("published",)]
-
-
-def test_program_that_opens_the_file_during_a_restore_ends_it(workspace, other):
-    made = workspace.back_up()
-    other.write("later")
-    other.process.communicate()
-    programs = []
-
-    def open_file(step):
-        if step == "prepared":
-            programs.append(OtherProgram(workspace.datadir.database("board")))
-
-    with pytest.raises(RestoreRefused, match="is open in another program"):
-        workspace.restore(made, open_file)
-    (program,) = programs
-    assert program.run(READ) == ["kept", "later"]
-    program.process.communicate()
-    assert not swap.is_pending(workspace.datadir)
 
 
 def test_program_that_comes_during_the_swap_never_uses_the_file_that_is_replaced(workspace, other):

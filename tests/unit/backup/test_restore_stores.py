@@ -1,28 +1,17 @@
 """What a restore does to each store: leases, nonces, tokens, sends, and one store alone."""
 
-import io
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pyrage
 import pytest
-from msgspec.structs import replace
 
 from appliance.backup import restore
-from appliance.backup.backup_directory import BackupDirectory
-from appliance.backup.create import create_backup
-from appliance.backup.errors import KeyRefused, RestoreRefused
-from appliance.backup.keys import Identities
-from appliance.kernel.log import Log
-from appliance.workspace import schema
+from appliance.backup.errors import RestoreRefused
 from appliance.workspace.datadir import DataDir
 from tests.support.restored_workspace import (
-    CLOCK,
-    SETTINGS,
     BackedUp,
     content_of,
-    rows_of,
 )
 
 pytestmark = pytest.mark.slow
@@ -73,16 +62,6 @@ def test_signed_requests_since_the_backup_cannot_be_replayed(workspace: BackedUp
     assert workspace.rows(floor, "broker") == []
 
 
-def test_without_the_nonces_older_signatures_are_refused(
-    workspace: BackedUp, tmp_path: Path
-) -> None:
-    before_ms = CLOCK.now_ms()
-    target = DataDir(tmp_path / "copy")
-    workspace.restore(workspace.back_up(), target=target, new=True)
-    floor = rows_of(target, "SELECT value FROM meta WHERE key = 'signed_after_ms'", "broker")
-    assert int(floor[0][0]) >= before_ms
-
-
 def test_leases_are_cleared(workspace: BackedUp) -> None:
     lease = (
         "INSERT INTO delivery_queue (mesh_id, broker_message_id, recipient, kind, rank, ready_ms,"
@@ -125,18 +104,6 @@ def test_tokens_that_were_revoked_since_stay_so_unless_asked_for(
         assert (kept, secrets) == ({each: each for each in ("t1", "t2", "t4", "t5")}, [("r4",)])
     else:
         assert (kept, secrets) == ({"t2": "new", "t4": "t4", "t5": "t5"}, [("t2",)])
-
-
-def test_revoked_token_that_was_forgotten_since_stays_revoked(
-    workspace: BackedUp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("appliance.tokens.restored.FORGET_MS", 0)
-    execute(workspace.datadir, "auth", TOKEN.format("t1"))
-    made = workspace.back_up()
-    execute(workspace.datadir, "auth", "DELETE FROM tokens")
-    done = workspace.restore(made)
-    assert noticed(done, "still-revoked", "auth") == {"token that is not known here": 1}
-    assert workspace.rows("SELECT count(*) FROM tokens WHERE revoked_ms IS NULL", "auth") == [(0,)]
 
 
 @pytest.mark.parametrize("revive", [False, True])
@@ -223,31 +190,6 @@ def test_numbers_are_not_given_out_twice(workspace: BackedUp, store: str, table:
     assert workspace.rows(number, store) == [(50 + 2**32,)]
 
 
-@pytest.mark.parametrize(("store", "step"), [("broker", 6), ("courier", 3)])
-def test_a_log_added_after_a_restore_continues_its_numbers(
-    workspace: BackedUp, store: str, step: int
-) -> None:
-    """The backup is from before the log, so its migration runs after the restore."""
-    undone = (
-        "DROP TABLE log",
-        f"DELETE FROM x_migrations WHERE number = {step}",
-        f"UPDATE meta SET value = '{step - 1}' WHERE key = 'x_schema'",
-    )
-    path = workspace.datadir.database(store)
-    present = path.with_name("present")
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("INSERT INTO sqlite_sequence VALUES ('log', 50)")
-        connection.commit()
-        connection.execute("VACUUM INTO ?", (str(present),))
-    execute(workspace.datadir, store, *undone)
-    made = workspace.back_up()
-    present.replace(path)
-    workspace.restore(made)
-    schema.migrate(path, store, clock=CLOCK, log=Log(io.BytesIO()))
-    number = "SELECT seq FROM sqlite_sequence WHERE name = 'log'"
-    assert workspace.rows(number, store) == [(50 + 2**32,)]
-
-
 def test_store_whose_references_would_break_is_refused(workspace: BackedUp) -> None:
     made = workspace.back_up()
     execute(workspace.datadir, "hub", WEBHOOK.format("wh1"))
@@ -258,22 +200,3 @@ def test_store_whose_references_would_break_is_refused(workspace: BackedUp) -> N
     assert content_of(workspace.datadir) == before
     workspace.restore(made, stores=("hub", "outbox"))
     assert workspace.rows("SELECT count(*) FROM outbox", "outbox") == [(0,)]
-
-
-def test_wrong_key_is_refused_before_anything_is_touched(workspace: BackedUp) -> None:
-    own, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
-    settings = replace(SETTINGS, recipients=(str(own.to_public()),))
-    with workspace.backups.only_writer():
-        made = create_backup(
-            workspace.datadir, workspace.backups, settings, reason="manual", clock=CLOCK
-        )
-    before = content_of(workspace.datadir)
-    job, backups = workspace.job(made), BackupDirectory(workspace.datadir, SETTINGS)
-    for keys in (None, Identities([other], Path("other"))):
-        with pytest.raises(KeyRefused):
-            restore.plan(job, keys, CLOCK)
-        with pytest.raises(KeyRefused):
-            restore.apply(job, backups, keys, CLOCK)
-        assert content_of(workspace.datadir) == before
-        assert not (workspace.datadir.dir / "restore").exists()
-    restore.apply(job, backups, Identities([own], Path("own")), CLOCK)

@@ -1,6 +1,5 @@
 """Retention for any backups and any settings: what is never removed, and how many are kept."""
 
-from collections import Counter
 from datetime import UTC, datetime
 
 import msgspec
@@ -50,13 +49,6 @@ def kept(decisions):
 def at(days, *, reason="schedule", result=None, hours=0):
     cut_ms = NOW_MS - days * DAY_MS - hours * HOUR_MS
     return RetainedBackup(f"{days:04}-{hours:02}-{reason}", cut_ms, reason, result)
-
-
-@given(backups(), settings)
-def test_every_backup_has_one_decision_with_a_reason(given_backups, rules):
-    decisions = decide(given_backups, rules, NOW_MS)
-    assert Counter(each.name for each in decisions) == Counter(each.name for each in given_backups)
-    assert all(decision.why for decision in decisions)
 
 
 @given(backups(), settings)
@@ -114,21 +106,6 @@ def test_a_period_keeps_as_many_as_the_settings_say_and_one_of_each(given_backup
             part for why in whys for part in why.split(", ") if part.startswith(f"newest of {word}")
         ]
         assert len(labels) == len(set(labels)) <= getattr(rules, setting)
-
-
-@given(backups(), settings)
-def test_a_damaged_backup_pushes_out_no_other(given_backups, rules):
-    before = kept(decide(given_backups, rules, NOW_MS))
-    damaged = RetainedBackup("damaged", NOW_MS, "schedule", "bad")
-    readable = [each for each in given_backups if each.is_readable]
-    if any(each.name in before for each in readable):
-        assert before <= kept(decide([*given_backups, damaged], rules, NOW_MS)) | {
-            each.name for each in readable if "last backup" in _why(given_backups, rules, each.name)
-        }
-
-
-def _why(given_backups, rules, name):
-    return next(each.why for each in decide(given_backups, rules, NOW_MS) if each.name == name)
 
 
 def test_defaults_keep_the_backups_of_a_day_and_of_seven_days():

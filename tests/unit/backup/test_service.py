@@ -5,7 +5,6 @@ import pytest
 from appliance.backup import service
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.catalogue import BackupCatalogue
-from appliance.backup.errors import BackupDamaged
 from appliance.backup.service import Backups
 from appliance.backup.settings import BackupSettings
 from appliance.backup.state import BackupActivity
@@ -39,14 +38,3 @@ def test_pages_have_every_backup_once_newest_first(directory, monkeypatch):
     assert [len(page.backups) for page in pages] == [3, 3, 1]
     assert pages[-1].next is None
     assert [row.name for page in pages for row in page.backups] == sorted(names, reverse=True)
-
-
-def test_damaged_backup_is_listed_with_its_problem(directory):
-    name = make_backup(directory, CLOCK.now_ms()).name
-    (directory.path(name) / "manifest.json").write_bytes(b"{}")
-    backups = backups_of(directory)
-    (row,) = backups.list_page(BackupsQuery()).backups
-    assert row.name == name
-    assert row.problem
-    with pytest.raises(BackupDamaged):
-        backups.find(name)

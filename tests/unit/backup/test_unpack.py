@@ -1,4 +1,4 @@
-"""Unpacking finds every changed byte, and a wrong key before it writes anything."""
+"""Unpacking finds every changed byte, and never replaces a file."""
 
 import shutil
 import subprocess

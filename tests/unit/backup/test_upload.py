@@ -120,15 +120,6 @@ def test_file_that_is_gone_after_it_was_sent_is_noticed(
     assert report(local).state == "ok"
 
 
-def test_older_plain_backup_is_skipped_when_all_are_copied(local: TargetBackups) -> None:
-    plain, encrypted = local.add(FILES, encrypted=False), local.add(FILES, day=1)
-    assert [(each.name, each.result) for each in copy(local)] == [
-        (plain, "skipped"),
-        (encrypted, "copied"),
-    ]
-    assert copy(local, plain)[0].result == "failed"
-
-
 def test_locally_damaged_backup_is_not_copied(local: TargetBackups) -> None:
     bad, good = local.add(FILES), local.add(FILES, day=1)
     file = local.backups.path(bad) / "small"

@@ -6,7 +6,7 @@ import pytest
 from appliance.export import archive, archive_search, compact
 from appliance.export.archive import Archive
 from appliance.export.archive_search import BYTES_MAX, ArchiveQuery
-from appliance.export.errors import SchemaVersionUnknown, SegmentMissing, SegmentTorn
+from appliance.export.errors import SegmentTorn
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.settings import ExportSettings
 from appliance.kernel.clock import SystemClock
@@ -64,16 +64,6 @@ def test_search_returns_states_of_messages_oldest_first(out, query, expected):
     assert contents(out, **query) == expected
 
 
-def test_hit_has_the_facts_of_its_event(out, log):
-    (hit,) = archive_search.search(Archive(out), ArchiveQuery(text="deploy done")).hits
-    event = next(row for row in log.rows if row["name"] == "message.edited")
-    assert (hit.event_id, hit.epoch, hit.message_id, hit.channel_id, hit.topic_id) == (
-        event["event_id"], "epoch-1", event["entity_id"], event["scope_channel_id"],
-        event["scope_topic_id"],
-    )  # fmt: skip
-    assert (hit.ts, hit.name, hit.sender) == ("2026-02-02T08:00:00.000Z", "message.edited", None)
-
-
 def test_search_ends_at_the_limits_and_says_so(tmp_path):
     log = Log()
     topic = log.topic(log.channel())
@@ -112,22 +102,6 @@ def test_each_damage_is_a_problem(out, damage, code):
     result = archive.verify(out)
     assert [problem.code for problem in result.problems] == [code]
     assert result.files == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        (None, SegmentMissing),
-        ("{", SegmentTorn),
-        ('{"schema_version":1,"kind":"events","logs":{}}', SegmentTorn),
-        ('{"schema_version":2,"kind":"archive","logs":{}}', SchemaVersionUnknown),
-    ],
-)
-def test_unusable_catalogue_is_an_error(tmp_path, text, error):
-    if text is not None:
-        (tmp_path / archive.CATALOGUE).write_text(text)
-    with pytest.raises(error):
-        Archive(tmp_path)
 
 
 def test_path_outside_of_the_archive_is_refused(out):

@@ -112,15 +112,6 @@ def test_milliseconds_become_the_same_time_as_text(at_ms):
     assert (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000 == at_ms
 
 
-@pytest.mark.parametrize(
-    "opener", [open_log, lambda datadir, log: open_fast(datadir, "parquet", log)]
-)
-def test_bus_message_of_a_program_with_a_wrong_clock_is_exported(logged, out, opener):
-    StoreLog(logged, "bus", 3).sql("UPDATE messages SET ts_ms = ? WHERE seq = 2", 10**17)
-    assert export(logged, out, "bus", opener).rows == 3
-    assert [row["ts"].year for row in rows(out, "bus")] == [2026, 9999, 2026]
-
-
 @pytest.mark.parametrize("kind", [kind for kind in LOGS if kind not in SPARSE])
 def test_rows_removed_before_their_export_are_reported_and_seen_by_verify(logged, out, kind):
     store = logged if kind == "events" else StoreLog(logged, kind)

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from appliance.export import metrics
 from appliance.export.loops import SegmentExporter
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.settings import ExportSettings
@@ -13,7 +12,7 @@ from appliance.export.source import newest_numbers
 from appliance.kernel.clock import DAY_MS, SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.command_runner import CommandRunner
-from tests.support.exports import Logged, StoreLog, ids_in
+from tests.support.exports import Logged
 
 
 @pytest.fixture
@@ -49,15 +48,3 @@ def test_retention_runs_without_new_events(logged):
     assert days(logged) == 1
     assert later.run_once(now_ms) == {"segments": 0, "removed": 0}
     assert later.run_once(now_ms + DAY_MS) == {"segments": 0, "removed": 0}
-
-
-def test_new_rows_of_another_log_are_exported_without_new_events(logged):
-    exporting, now_ms = exporter(logged), SystemClock().now_ms()
-    store = StoreLog(logged, "outbox")
-    assert exporting.run_once(now_ms)["segments"] == 3
-    store.add(5)
-    assert exporting.run_once(now_ms)["segments"] == 1
-    assert metrics.log_last.labels("outbox")._value.get() == 5
-    store.sql("DELETE FROM log")
-    assert exporting.run_once(now_ms)["segments"] == 0
-    assert ids_in(logged.datadir.dir / "export", "outbox") == [1, 2, 3, 4, 5]

@@ -8,8 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from appliance.export import report_html, report_page
-from appliance.export.cells import LEVELS
-from appliance.export.report_html import BYTES_MAX, render
+from appliance.export.report_html import render
 from tests.support.gold import answered, did, died, ended, took, write, write_delivery
 
 HOSTILE = (
@@ -109,17 +108,3 @@ def test_data_become_coarser_until_they_fit_and_keep_all_sums(busy, limit):
     assert sum(sum(row[10][1::2]) for row in data["rows"]) == 7200
     assert page.is_exact == (limit == 10**6)
     assert ("less detailed" in render(page).decode()) != page.is_exact
-
-
-def test_the_last_level_fits_with_names_of_any_length(tmp_path):
-    wide = [
-        did("\u8a2d" * 300 + f"{n}", 1, waits=[float(w + 1) for w in range(50)],
-            channel_id=f"ch{n}", channel="<" * 300, topic_id=f"t{n}", topic="&" * 300)
-        for n in range(300)
-    ]  # fmt: skip
-    write(tmp_path, {"2026-11-19": wide})
-    page = report_page.build(tmp_path, None, None, None)
-    while page.cube.coarsen():
-        pass
-    assert page.level == LEVELS[-1]
-    assert len(render(page)) < BYTES_MAX / 2

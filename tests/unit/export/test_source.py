@@ -12,7 +12,7 @@ from appliance.export.errors import BadEvent
 from appliance.export.exporter import Exporter
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.segment import SegmentLimits
-from appliance.export.source import LogUnreadable, open_log
+from appliance.export.source import open_log
 from tests.support.clock import FakeClock
 from tests.support.exports import Logged, row
 
@@ -82,11 +82,3 @@ def test_event_with_an_invalid_time_is_refused_with_its_id(tmp_path, fast):
     with pytest.raises(BadEvent, match="event 6 has an invalid time: 'yesterday'"):
         exported(logged, tmp_path / "out", opened)
     assert list((tmp_path / "out").rglob("*.*")) == [tmp_path / "out" / "events" / ".lock"]
-
-
-@pytest.mark.parametrize("opener", [open_log, lambda datadir: open_fast(datadir, "parquet")])
-def test_database_of_another_schema_version_is_refused(tmp_path, opener):
-    logged = Logged(tmp_path / "house", 5)
-    logged.sql("UPDATE meta SET value = '2' WHERE key = 'schema_version'")
-    with pytest.raises(LogUnreadable, match="schema version 2"), opener(logged.datadir):
-        pass

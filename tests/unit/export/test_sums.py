@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from appliance.export import sums
-from appliance.export.cells import LEVELS, OTHERS, Cells, Level, period_of
-from appliance.export.report_tables import duration, share
+from appliance.export.cells import LEVELS, OTHERS, Cells, Level
 from appliance.export.report_text import display
 from appliance.shared.histogram import RELATIVE_ERROR, bucket_of, quantile
 from tests.support.gold import buckets
@@ -63,36 +62,6 @@ def test_a_coarse_bucket_stays_within_the_error_of_its_level(seconds, step):
     assert 2 * level.gamma**bucket / (level.gamma + 1) == pytest.approx(
         seconds, rel=level.error * 1.001
     )
-
-
-@pytest.mark.parametrize(
-    ("period", "first"),
-    [
-        ("day", "2026-11-19"), ("week", "2026-11-16"), ("4 weeks", "2026-11-09"),
-        ("52 weeks", "2026-02-02"), ("all", ""),
-    ],
-)  # fmt: skip
-def test_periods_begin_on_their_first_day(period, first):
-    assert period_of("2026-11-19", period) == first
-    assert period_of("0001-01-02", period) <= "0001-01-02"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, None), (0, "0 ms"), (0.00123, "1.23 ms"), (0.9999, "1000 ms"), (1, "1 s"),
-        (59.94, "59.9 s"), (60, "1 min"), (5400, "1.5 h"), (200_000, "2.31 d"), (1e9, "11600 d"),
-    ],
-)  # fmt: skip
-def test_durations_have_three_digits_and_a_unit(seconds, text):
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0, "0.0 %"), (0.5, "50.0 %"), (0.99999, "99.9 %"), (1, "100.0 %")]
-)
-def test_a_share_is_100_percent_only_if_nothing_is_missing(value, text):
-    assert share(value) == text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Damaged files in an export are named in an error, without a traceback."""
+"""Damage in an export that was sealed with a right hash is named in an error."""
 
 import hashlib
 import json
@@ -6,16 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from appliance.export import compact, snapshot, table_writer, verify
-from appliance.export.errors import SegmentTorn
+from appliance.export import snapshot, table_writer, verify
 from appliance.export.exporter import Exporter
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.segment import SegmentLimits
-from appliance.export.service import Segments
-from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
-from appliance.export.wire import SegmentsDamaged
 from tests.support.clock import FakeClock
 from tests.support.exports import Logged
 
@@ -50,35 +46,6 @@ def problems(out: Path) -> list[tuple[str, str]]:
     return [(problem.code, problem.message) for problem in verify.verify(out).problems]
 
 
-def make_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def make_loop(path: Path) -> None:
-    path.unlink()
-    path.symlink_to(path.name)
-
-
-@pytest.mark.parametrize("spoil", [make_folder, make_loop])
-@pytest.mark.parametrize("which", [manifest_of, data_of])
-def test_file_that_cannot_be_opened_is_torn_for_every_reader(out, spoil, which):
-    path = which(out)
-    name = data_of(out).name
-    spoil(path)
-    assert [code for code, _ in problems(out)][:1] == ["SEGMENT_TORN"]
-    assert path.name in problems(out)[0][1]
-    segments = Segments(out)
-    with pytest.raises(SegmentsDamaged):
-        segments.open(segments.find("events", name), 0, 1)
-
-
-def test_rows_with_another_epoch_than_the_manifest_are_reported(out):
-    rewrite(manifest_of(out), epoch="epoch-z")
-    assert [code for code, _ in problems(out)] == ["SEGMENT_TORN"]
-    assert "has epoch epoch-a; its manifest has epoch-z" in problems(out)[0][1]
-
-
 def repeat_an_event(path: Path) -> None:
     """One event is missing and another is there twice, so the number of rows is right."""
     rows = list(table_writer.rows(path, path.suffix[1:]))
@@ -107,14 +74,3 @@ def test_damage_that_was_sealed_with_a_right_hash_is_reported(out, spoil, words)
     assert [code for code, _ in problems(out)] == ["SEGMENT_TORN"]
     assert problems(out)[0][1].startswith(path.name)
     assert words in problems(out)[0][1]
-
-
-def test_compaction_refuses_a_manifest_with_a_wrong_number_of_rows(out, monkeypatch):
-    monkeypatch.setattr(compact, "COUNT_MIN", 2)
-    rewrite(manifest_of(out), rows=19)
-    directory = SegmentDirectory(out)
-    before = [path.name for path in directory.paths()]
-    with directory.only_writer(), pytest.raises(SegmentTorn, match=r"60 events.*59"):
-        compact.tidy(directory, ExportSettings(), FakeClock())
-    assert [path.name for path in directory.paths()] == before
-    assert list(out.rglob(".tmp-*")) == []

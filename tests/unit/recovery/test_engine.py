@@ -128,16 +128,6 @@ def test_garbage_pages_lose_only_their_own_rows(datadir, store, seed):
     assert not is_damaged(database, quick=False)
 
 
-def test_numbers_of_lost_rows_are_not_used_again(datadir):
-    database = datadir.database("inbox")
-    damage.execute(database, "UPDATE sqlite_sequence SET seq = 5000 WHERE name = 'inbox'")
-    leaf_of("inbox")(database)
-    recovered(datadir, "inbox")
-    with closing(sqlite3.connect(database)) as connection:
-        query = "SELECT seq FROM sqlite_sequence WHERE name = 'inbox'"
-        assert connection.execute(query).fetchone() == (5000,)
-
-
 # -- ids of the outbox ---------------------------------------------------------------------------
 
 
@@ -200,21 +190,3 @@ def test_accepted_ids_are_kept_without_their_dedupe_rows(datadir):
     report = recovered(datadir, "broker")
     assert ids(database, table) == before
     assert any("ids are kept without their messages" in note for note in report.notes)
-
-
-def test_unreachable_pages_go_to_the_table_whose_references_they_have(datadir):
-    """Entries of the index of dedupe rows look like mentions."""
-    database = datadir.database("broker")
-    before = content(database)
-    for name in ("mention_index", "dedupe_message", "sqlite_schema"):
-        with closing(sqlite3.connect(database)) as connection:
-            query = "SELECT rootpage FROM sqlite_schema WHERE name = ? UNION SELECT 1"
-            root = max(row[0] for row in connection.execute(query, (name,)))
-        damage.overwrite(database, root)
-    report = recovered(datadir, "broker")
-    after = content(database)
-    check(report, before, after)
-    assert after["mention_index"] <= before["mention_index"]
-    assert len(after["mention_index"]) > 200
-    for table in ("mesh", "member", "place", "subscription"):
-        assert after[table] == before[table], table

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from appliance.shared import segment_chain
-from appliance.shared.segment_chain import JUMP, gaps, holes, sentence
+from appliance.shared.segment_chain import JUMP, gaps, holes
 
 
 class Link(NamedTuple):
@@ -69,13 +69,6 @@ def test_what_retention_removed_is_not_expected():
     assert gaps(chain, begins_after=5) == []
     assert gaps(chain, begins_after=7) == []
     assert numbers(gaps(chain, begins_after=3)) == [(4, 5, 2)]
-
-
-def test_sentence_has_the_log_and_the_numbers():
-    between, inside = gaps([link(1, 5, 0), link(8, 12, 7, rows=4)])
-    assert sentence(between) == "events 6 to 7 are in no segment"
-    assert sentence(between, "broker") == "rows of broker 6 to 7 are in no segment"
-    assert sentence(inside) == "1 of the events 8 to 12 are missing in their segment"
 
 
 @given(

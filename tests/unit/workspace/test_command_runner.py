@@ -4,15 +4,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from appliance.backup.settings import BackupSettings, TargetSettings
-from appliance.kernel.subprocess_runner import CommandResult
 from appliance.workspace.command_runner import (
-    CommandError,
     CommandRunner,
     CommandTooSlow,
-    error_of,
 )
 from appliance.workspace.datadir import DataDir
 from tests.support.until import until
@@ -79,13 +75,6 @@ def test_stopped_command_takes_its_children_along(tmp_path, monkeypatch):
     assert refused.value.hint == "wait longer"
     pid = int((tmp_path / "child").read_text())
     until(lambda: not _runs(pid), what="the child ends")
-
-
-def test_error_is_read_from_the_last_json_line():
-    line = b'{"error": "no space", "code": "FULL", "details": {}, "hint": "df"}\n'
-    failed = CommandResult(1, b"", False, False, 0.1, b"noise\n" + line)
-    assert error_of(failed) == CommandError("no space", "FULL", "df")
-    assert error_of(replace(failed, errors=b"noise")).code == "INTERNAL_ERROR"
 
 
 def _runs(pid: int) -> bool:
