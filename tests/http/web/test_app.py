@@ -1,12 +1,9 @@
-"""HTTP as a client sees it: methods, failures, access, rates, headers, mounting."""
+"""HTTP as a client sees it: failures, access, rates, headers, log and metrics."""
 
 import json
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from appliance.kernel.route import OPEN, InvalidRoute, Operation, Route
 from appliance.web.settings import HttpSettings, LimitSettings
 from tests.support.clock import FakeClock
 from tests.support.http import (
@@ -19,7 +16,6 @@ from tests.support.http import (
 )
 from tests.support.notes import (
     JSON,
-    Note,
     NoteResource,
     assert_failure,
     client,
@@ -36,36 +32,11 @@ def resource() -> NoteResource:
 # --- routes and methods ---------------------------------------------------------
 
 
-def test_unknown_route_is_a_json_404(resource: NoteResource) -> None:
-    assert_failure(client(resource).simulate_get("/nowhere"), 404, "NOT_FOUND")
-
-
-def test_unknown_method_is_405_with_allow(resource: NoteResource) -> None:
-    for method in ("DELETE", "PUT", "TRACE", "PROPFIND", "FROB"):
-        result = client(resource).simulate_request(method, "/notes")
-        assert_failure(result, 405, "METHOD_NOT_ALLOWED")
-        assert result.headers["allow"] == "GET, HEAD, OPTIONS, POST"
-
-
-def test_head_is_get_without_a_body(resource: NoteResource) -> None:
-    result = client(resource).simulate_head("/notes")
-    assert (result.status_code, result.content) == (200, b"")
-    assert result.headers["content-length"] == str(len(b'{"limit":50}'))
-    assert client(resource).simulate_head("/batch").status_code == 405
-
-
 @pytest.mark.parametrize(("method", "body"), [("GET", b"onetwo"), ("HEAD", b"")])
 def test_stream_is_ended_once_whatever_the_method(resource, method, body):
     result = client(resource).simulate_request(method, "/notes.stream")
     assert (result.status_code, result.content) == (200, body)
     assert resource.stream.closed == 1
-
-
-def test_options_lists_methods_for_authorized_clients(resource: NoteResource) -> None:
-    result = client(resource).simulate_options("/notes")
-    assert (result.status_code, result.content) == (204, b"")
-    assert result.headers["allow"] == "GET, HEAD, OPTIONS, POST"
-    assert "access-control-allow-origin" not in result.headers
 
 
 def test_options_and_405_need_a_permitted_token(resource: NoteResource) -> None:
@@ -77,12 +48,6 @@ def test_options_and_405_need_a_permitted_token(resource: NoteResource) -> None:
 
 
 # --- failures of ours -------------------------------------------------------------
-
-
-def test_our_error_keeps_its_five_keys_and_adds_extra(resource: NoteResource) -> None:
-    shown = assert_failure(post(client(resource), {"text": "taken"}), 409, "NOTE_TAKEN")
-    assert shown["current_version"] == 4
-    assert shown["hint"] == "choose another"
 
 
 def test_unexpected_error_leaks_nothing_and_is_logged_by_type(resource: NoteResource) -> None:
@@ -136,15 +101,6 @@ def test_access_by_bind_address_token_and_method(resource, bind, address, token,
         assert result.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_refused_caller_s_body_is_not_read(resource: NoteResource) -> None:
-    assert post(client(resource, None), b"rubbish").status_code == 401
-
-
-def test_probe_is_open_everywhere(resource: NoteResource) -> None:
-    far = client(resource, None, settings=HttpSettings(host="0.0.0.0"), address="10.0.0.9")
-    assert far.simulate_get("/-/up").json == {"up": True}
-
-
 def test_host_of_a_probe_is_validated_only_on_loopback(resource: NoteResource) -> None:
     named = HttpSettings(host="0.0.0.0", allowed_hosts=("hub.example",))
     probe = client(resource, None, settings=named, host="10.1.2.3:8080")
@@ -175,13 +131,6 @@ def test_the_request_after_the_limit_is_429_until_the_window_turns(resource):
     assert door.simulate_get("/notes").status_code == 200
 
 
-def test_refusals_carry_the_headers_and_count(resource: NoteResource) -> None:
-    door = client(resource, "wrong", limits=LimitSettings(per_connection=2))
-    results = [door.simulate_get(path) for path in ("/notes", "/nowhere", "/notes")]
-    assert [r.status_code for r in results] == [401, 401, 429]
-    assert results[0].headers["x-ratelimit-limit"] == "2"
-
-
 def test_wrong_tokens_use_up_nothing_of_others(resource: NoteResource) -> None:
     limits = LimitSettings(per_connection=0, global_=40, failures_per_address=5)
     clock = FakeClock()
@@ -198,12 +147,6 @@ def test_wrong_tokens_use_up_nothing_of_others(resource: NoteResource) -> None:
     assert [known.simulate_get("/notes").status_code for _ in range(21)] == [200] * 20 + [429]
     clock.tick(1000)
     assert wrong.simulate_get("/notes").status_code == 401
-
-
-def test_probes_are_not_limited(resource: NoteResource) -> None:
-    door = client(resource, limits=LimitSettings(per_connection=1))
-    assert {door.simulate_get("/-/up").status_code for _ in range(5)} == {200}
-    assert door.simulate_get("/notes").status_code == 200
 
 
 def test_batch_costs_its_items(resource: NoteResource) -> None:
@@ -264,22 +207,6 @@ def test_access_log(resource, access, statuses):
     assert [line["status"] for line in lines.entries()] == statuses
 
 
-def test_slow_request_is_logged_and_nothing_secret_is(resource: NoteResource) -> None:
-    lines, clock = Lines(), FakeClock()
-
-    class Slow(NoteResource):
-        def on_post(self, req: Any, resp: Any, command: Note) -> None:
-            clock.tick(1500)
-            super().on_post(req, resp, command)
-
-    door = client(Slow(), lines=lines, clock=clock)
-    post(door, {"text": "private words"})
-    (entry,) = lines.entries()
-    assert (entry["ms"], entry["route"], entry["principal_id"]) == (1500.0, "/notes", "workspace")
-    assert b"private" not in lines.getvalue()
-    assert TOKEN.encode() not in lines.getvalue()
-
-
 def test_latency_is_counted_by_template_not_by_path(resource: NoteResource) -> None:
     from appliance.kernel.metrics import REGISTRY
 
@@ -298,48 +225,3 @@ def test_latency_is_counted_by_template_not_by_path(resource: NoteResource) -> N
     assert count("unmatched", "4xx") == lost + 1
     assert count("/notes", "4xx", "other") == odd + 1
     assert REGISTRY.get_sample_value("agentlip_http_requests_in_flight") == 0
-
-
-# --- what may be mounted --------------------------------------------------------------
-
-
-def test_responder_without_operation_is_not_mounted(resource: NoteResource) -> None:
-    with pytest.raises(InvalidRoute, match="on_patch_item"):
-        app_of([r for r in note_routes(resource) if r.suffix != "item"])
-
-
-@pytest.mark.parametrize(
-    ("operations", "complaint"),
-    [
-        ({"DELETE": Operation("hub:post", "x")}, "no responder"),
-        ({"GET": Operation("hub:read")}, "no summary"),
-        ({"GET": Operation("read", "x")}, "scope"),
-        ({"GET": Operation("hub:read", "x", probe=True)}, "probe"),
-        ({"GET": Operation("hub:read", "x", batch=True)}, "need a body"),
-        ({"HEAD": Operation(OPEN, "x")}, "HEAD"),
-    ],
-)
-def test_unfit_operation_is_not_mounted(operations: dict[str, Operation], complaint: str) -> None:
-    class Plain:
-        def on_get(self, req: Any, resp: Any) -> None: ...
-
-        def on_head(self, req: Any, resp: Any) -> None: ...
-
-    with pytest.raises(InvalidRoute, match=complaint):
-        app_of([Route("/x", Plain(), operations)])
-
-
-def test_path_is_mounted_once(resource: NoteResource) -> None:
-    with pytest.raises(InvalidRoute, match="twice"):
-        app_of([*note_routes(resource), note_routes(resource)[0]])
-
-
-@pytest.mark.parametrize(
-    ("token", "path", "known"),
-    [(TOKEN, "/notes", True), (None, "/notes", False), (TOKEN, "/nowhere", False)],
-)
-def test_connection_knows_whether_its_request_is_authenticated(resource, token, path, known):
-    connection = SimpleNamespace(authenticated=False)
-    door = client(resource, token)
-    door.simulate_get(path, extras={"agentlip.connection": connection})
-    assert connection.authenticated is known

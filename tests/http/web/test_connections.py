@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import Mock
 
-import pytest
-
 from appliance.hub import resources as hub_resources
 from appliance.hub.service import Hub
 from appliance.web import health
@@ -42,19 +40,6 @@ def hoard(worker: Served, count: int, raw: bytes) -> Iterator[list[socket.socket
         yield connections
 
 
-def is_open(connection: socket.socket) -> bool:
-    """Whether the worker has not closed it. Responses are read and dropped."""
-    connection.setblocking(False)
-    try:
-        while connection.recv(65536):
-            pass
-        return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-
-
 def working(worker: Served, count: int) -> None:
     """Return once the worker says that `count` requests are being worked on."""
     assert worker.process.stderr is not None
@@ -64,18 +49,6 @@ def working(worker: Served, count: int) -> None:
         if line.get("work_count") == count:
             return
     raise AssertionError(f"{count} requests did not arrive")
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [IDLE, HALF_HEAD, HALF_BODY, HALF_CHUNK, REFUSED],
-    ids=["idle", "head", "body", "chunk", "refused"],
-)
-def test_connections_that_only_wait_are_closed_for_new_ones(raw: bytes) -> None:
-    with served(connections_max=8) as worker, hoard(worker, 28, raw) as hoarded:
-        assert worker.ask(READ)[0] == 200
-        assert worker.ask(PROBE)[0] == 200
-        assert sum(map(is_open, hoarded)) <= 8
 
 
 def test_half_sent_requests_do_not_block_new_clients() -> None:

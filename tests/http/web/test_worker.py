@@ -45,16 +45,6 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def test_requests_follow_each_other_on_one_connection(worker: Served) -> None:
-    with worker.connect() as connection:
-        stream = connection.makefile("rb")
-        for _ in range(5):
-            connection.sendall(post())
-            status, headers, body = reply_of(stream)
-            assert (status, json.loads(body)["by"]) == (201, "workspace")
-            assert headers["connection"] == "keep-alive"
-
-
 def test_pipelined_requests_are_answered_in_order(worker: Served) -> None:
     with worker.connect() as connection:
         connection.sendall(post() + head("GET", "/notes/a") + post() + head("GET", "/notes/b"))
@@ -102,30 +92,6 @@ def test_head_and_options_have_no_body(worker: Served) -> None:
         assert reply_of(stream)[2] == b'{"id":"a"}'
 
 
-def test_reply_without_content_has_no_length(worker: Served) -> None:
-    status, headers, _ = worker.ask(head("GET", "/nothing"))
-    assert status == 204
-    assert "content-length" not in headers
-    assert headers["connection"] == "keep-alive"
-
-
-def test_stream_is_chunked(worker: Served) -> None:
-    status, headers, body = worker.ask(head("GET", "/stream"))
-    assert (status, headers["transfer-encoding"], body) == (200, "chunked", b"onetwothree")
-
-
-def test_chunked_body_is_read_and_bounded(worker: Served) -> None:
-    start = head("POST", "/notes", AUTH, JSON, "Transfer-Encoding: chunked")
-    status, _, _ = worker.ask(
-        start + b"5\r\n" + NOTE[:5] + b"\r\n7\r\n" + NOTE[5:] + b"\r\n0\r\n\r\n"
-    )
-    assert status == 201
-    status, _, body = worker.ask(start + b"100000\r\n" + b"x" * 0x100000)
-    assert (status, json.loads(body)["code"]) == (400, "PAYLOAD_TOO_LARGE")
-    status, _, body = worker.ask(start + b"zz\r\n" + NOTE)
-    assert (status, json.loads(body)["code"]) == (400, "INVALID_INPUT")
-
-
 def test_unread_body_is_not_parsed_as_a_request(worker: Served) -> None:
     with worker.connect() as connection:
         inner = head("GET", "/notes/smuggled")
@@ -159,53 +125,12 @@ def test_continue_is_sent_only_to_clients_that_may_send_a_body(worker: Served) -
         assert (status, headers["connection"]) == (401, "close")
 
 
-@pytest.mark.parametrize(
-    ("raw", "status"),
-    [
-        (b"rubbish\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\nBad Header: x\r\n\r\n", 400),
-        (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414),
-        (head("GET", "/", "X: " + "a" * 9000), 431),
-        (head("POST", "/notes", "Expect: miracles"), 417),
-    ],
-    ids=lambda value: repr(value)[:30],
-)
-def test_malformed_http_gets_json_and_no_echo(worker: Served, raw: bytes, status: int) -> None:
-    got, headers, body = worker.ask(raw)
-    output = json.loads(body)
-    assert (got, headers["connection"]) == (status, "close")
-    assert set(output) == {"error", "code", "details", "hint", "request_id"}
-    assert headers["x-content-type-options"] == "nosniff"
-    assert b"aaaa" not in body
-    assert b"Bad Header" not in body
-
-
 def test_application_that_fails_outside_is_a_500_without_its_text(worker: Served) -> None:
     for path in ("/crash", "/headers"):
         status, headers, body = worker.ask(head("GET", path))
         assert (status, json.loads(body)["code"]) == (500, "INTERNAL_ERROR")
         assert b"secret" not in body
         assert "injected" not in headers
-
-
-def test_taken_socket_is_left_alone(worker: Served) -> None:
-    with worker.connect() as connection:
-        connection.sendall(head("GET", "/taken") + b"early ")
-        stream = connection.makefile("rb")
-        assert stream.readline() == b"HTTP/1.1 101 Switching Protocols\r\n"
-        assert stream.readline() == b"\r\n"
-        assert stream.read(6) == b"early "
-        connection.sendall(b"echo")
-        assert stream.read(4) == b"echo"
-        connection.shutdown(socket.SHUT_WR)
-        assert stream.read() == b""
-
-
-def test_vanished_peer_does_not_affect_others(worker: Served) -> None:
-    for raw in (b"", b"GET", post(length=1000), post()):
-        with worker.connect() as connection:
-            connection.sendall(raw)
-    assert worker.ask(head("GET", "/notes/a"))[0] == 200
 
 
 @pytest.mark.parametrize("raw", [b"GET /notes/a HT", post(length=1000)], ids=["head", "body"])
@@ -301,13 +226,6 @@ def test_drain_ends_at_its_time_limit() -> None:
         _wait_until_working(running)
         assert running.end() == 0
         assert is_closed(busy)
-
-
-def test_stop_of_an_idle_worker_is_immediate() -> None:
-    with served() as running:
-        started = time.monotonic()
-        assert running.end() == 0
-        assert time.monotonic() - started < 0.9  # gunicorn's own polls once a second
 
 
 def _wait_until_working(running: Served) -> None:

@@ -46,7 +46,7 @@ def test_frames_without_a_message_are_limited_on_every_socket(hub, path, kind):
         assert ended(client) == (1008, REASON)
 
 
-@pytest.mark.parametrize("kind", FLOODS)
+@pytest.mark.parametrize("kind", ["pings", "fragments"])
 def test_eight_flooding_clients_are_closed_while_others_are_served(hub, kind):
     codes = []
 

@@ -16,7 +16,6 @@ from appliance.web.incoming import (
     SHORT_FRAGMENT_BYTES,
     FrameFlood,
     Incoming,
-    frame_end,
 )
 from tests.support.socketclient import CLOSE, CONT, PING, TEXT, frame
 
@@ -85,46 +84,6 @@ def test_messages_equal_the_librarys_wherever_the_bytes_are_split(data, cuts):
     assert incoming.over == (reading.close_sent is not None)
 
 
-def test_single_bytes_are_buffered_up_to_the_limit():
-    incoming = incoming_of()
-    data = frame(TEXT, b"a" * (3 * BUFFERED_BYTES_MAX)) + frame(TEXT, b"b")
-    buffered = 0
-    messages = []
-    for offset in range(len(data)):
-        messages += incoming.take(data[offset : offset + 1])
-        buffered = max(buffered, len(incoming._buffered))
-    assert messages == [b"a" * (3 * BUFFERED_BYTES_MAX), b"b"]
-    assert buffered <= 14
-
-
-@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536])
-def test_end_of_a_frame_follows_from_its_header(size):
-    data = frame(Opcode.TEXT, b"x" * size)
-    assert frame_end(b"??" + data, 2) == len(data) + 2
-    assert frame_end(data[:1], 0) is None
-
-
-def test_many_pings_get_one_pong_with_the_last_payload():
-    incoming = incoming_of()
-    incoming.take(b"".join(frame(PING, b"%d" % number) for number in range(20)))
-    assert incoming.take_pong() == b"\x8a\x0219"
-    assert incoming.take_pong() is None
-
-
-def test_quota_refills_up_to_its_burst():
-    quota = TokenBucket(5, 10, 0.0)
-    incoming = Incoming(protocol(), quota, FRAGMENTS_MAX)
-    incoming.take(frame(PING, b"") * 10)
-    incoming.set_time(1.0)
-    incoming.take(frame(PING, b"") * 5)
-    with pytest.raises(FrameFlood):
-        incoming.take(frame(PING, b""))
-    incoming.set_time(1000.0)
-    incoming.take(frame(PING, b"") * 10)
-    with pytest.raises(FrameFlood):
-        incoming.take(frame(PING, b""))
-
-
 def test_short_fragments_count_and_long_ones_do_not():
     short, long = b"x" * 10, b"x" * SHORT_FRAGMENT_BYTES
     incoming = incoming_of(burst=3)
@@ -163,17 +122,3 @@ def test_messages_are_handed_out_in_limited_portions():
     assert [len(portion) for portion in portions] == [MESSAGES_MAX] * 3 + [1]
     messages = [message for portion in portions for message in portion]
     assert messages == [b"%d" % number for number in range(3 * MESSAGES_MAX + 1)]
-
-
-def test_new_limits_apply_from_the_next_frame():
-    incoming = incoming_of()
-    incoming.limit(100, TokenBucket(0, 1, 0.0))
-    assert incoming.take(frame(TEXT, b"x" * 100)) == [b"x" * 100]
-    incoming.take(frame(PING, b""))
-    with pytest.raises(FrameFlood):
-        incoming.take(frame(PING, b""))
-    incoming.limit(LIMIT, TokenBucket(0, 10, 0.0))
-    assert incoming.take(frame(TEXT, b"x" * 200)) == [b"x" * 200]
-    incoming.limit(100, TokenBucket(0, 1, 0.0))
-    assert incoming.take(frame(TEXT, b"x" * 101)) == []
-    assert incoming.over

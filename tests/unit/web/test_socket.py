@@ -1,9 +1,5 @@
 """Posted frames are sent at once if possible, otherwise in order, within limits."""
 
-import gc
-import tracemalloc
-from itertools import pairwise
-
 import gevent
 import pytest
 from gevent import socket as gevent_socket
@@ -13,14 +9,12 @@ from appliance.kernel.wakeup import Wakeup
 from appliance.web import socket as sockets
 from appliance.web.frame import text_frame
 from appliance.web.socket import (
-    DISCARD_BYTES_MAX,
     GOING_AWAY,
     POLICY_VIOLATION,
     RECEIVE_BYTES,
-    TOO_BIG,
     Socket,
 )
-from tests.support.socketclient import CLOSE, PING, TEXT, frame
+from tests.support.socketclient import CLOSE, TEXT, frame
 from tests.support.until import gevent_until
 
 BIG = 300_000
@@ -70,13 +64,6 @@ def served():
     served.running.join(10)
 
 
-def test_complete_write_does_not_wake_the_writing_greenlet(served):
-    for number in range(100):
-        served.socket.post(b"%03d" % number)
-    assert served.woken == 0
-    assert served.read(300) == b"".join(b"%03d" % number for number in range(100))
-
-
 def test_partial_write_continues_where_it_stopped(served):
     pieces = [bytes([65 + number]) * BIG for number in range(10)]
     for piece in pieces:
@@ -104,21 +91,6 @@ def test_nothing_is_written_into_a_frame_that_stalled(monkeypatch):
     assert served.running.get(timeout=10) == 1008
 
 
-def test_newer_pong_replaces_an_unsent_one(monkeypatch):
-    monkeypatch.setattr(sockets, "STALL_SECONDS_MAX", 60)
-    monkeypatch.setattr(sockets, "CONTROL_FRAMES_BURST", 100_000)
-    served = Served()
-    served.socket.post(b"x" * 10_000_000)  # more than the kernel takes
-    with gevent.Timeout(10):
-        for number in range(2_000):
-            served.peer.sendall(frame(PING, b"%04d" % number))
-            gevent.sleep(0)
-        gevent_until(lambda: served.socket._pong == b"\x8a\x041999")
-    assert not served.socket._posted
-    served.peer.close()
-    served.running.join(10)
-
-
 def test_client_with_too_many_posted_bytes_is_closed(monkeypatch):
     monkeypatch.setattr(sockets, "STALL_SECONDS_MAX", 60)
     monkeypatch.setattr(sockets, "POSTED_BYTES_MAX", 1_000_000)
@@ -134,13 +106,6 @@ def test_client_with_too_many_posted_bytes_is_closed(monkeypatch):
             pass
         served.peer.close()
         assert served.running.get() == POLICY_VIOLATION
-
-
-def test_reply_waits_for_capacity(served):
-    pieces = [bytes([65 + number]) * 3_000_000 for number in range(6)]
-    answering = gevent.spawn(lambda: [served.socket.answer(piece) for piece in pieces])
-    assert served.read(18_000_000) == b"".join(pieces)
-    answering.get(timeout=10)
 
 
 class Endless:
@@ -184,34 +149,6 @@ def test_constant_sender_does_not_block_other_clients(size):
     assert len(turns) == 20
 
 
-def test_large_message_ends_the_turn_of_its_sender():
-    raw = Endless(frame(TEXT, b"x" * 100_000))
-    socket, signal, turns = Socket(raw, SystemClock()), Wakeup(), []
-
-    def body():
-        while len(turns) < 20:
-            turns.append(raw.reads)
-            gevent.sleep(1e-6)  # until the loop has looked at timers and sockets
-        socket.close(1000)
-        socket.flush()
-
-    socket.run(lambda _messages: None, signal.set, body)
-    assert max(after - before for before, after in pairwise(turns)) <= 1
-
-
-def test_closed_socket_keeps_no_received_bytes():
-    gc.collect()
-    gc.disable()  # it may come late: closed sockets are in reference cycles
-    tracemalloc.start()
-    try:
-        for _ in range(20):
-            _be_closed_within_a_frame()
-        assert tracemalloc.get_traced_memory()[0] < 4 * BIG
-    finally:
-        tracemalloc.stop()
-        gc.enable()
-
-
 def test_socket_without_memory_is_closed_with_1001():
     def fail(_messages):
         raise MemoryError
@@ -221,32 +158,6 @@ def test_socket_without_memory_is_closed_with_1001():
     assert b"the operating system gives" in served.read(40)
     served.peer.close()
     assert served.running.get(timeout=10) == GOING_AWAY
-
-
-def _be_closed_within_a_frame():
-    served = Served(on_messages=lambda _: served.socket.close(TOO_BIG))
-    served.peer.sendall(frame(TEXT, b"x" * BIG) + frame(TEXT, b"x" * BIG)[: BIG // 2])
-    served.peer.shutdown(gevent_socket.SHUT_WR)  # no close frame follows: nobody waits for it
-    assert served.running.get(timeout=10) == TOO_BIG
-    served.peer.close()
-
-
-def test_bytes_after_the_close_are_dropped_up_to_a_limit():
-    raw = Endless(b"x" * RECEIVE_BYTES)
-    socket = Socket(raw, SystemClock())
-    others = []
-
-    def other():
-        while True:
-            others.append(raw.reads)
-            gevent.sleep(0)
-
-    running = gevent.spawn(other)
-    socket.close(POLICY_VIOLATION)
-    assert socket.end() == POLICY_VIOLATION
-    running.kill()
-    assert raw.reads <= DISCARD_BYTES_MAX // RECEIVE_BYTES
-    assert len(others) > 1
 
 
 def test_close_frame_after_a_closing_message_is_answered():

@@ -1,31 +1,16 @@
-"""The one response of server-sent events, over a source that the test controls."""
+"""The one response of server-sent events, its end and its cursor."""
 
 import pytest
 
 from appliance.kernel.errors import Invalid
-from appliance.web.sse_stream import HEARTBEAT_LINE, RETRY_LINE, SseStream, last_event_id
+from appliance.web.sse_stream import SseStream, last_event_id
 
 
-class ScriptedSource:
-    """Returns the given batches one by one; None is a wait that ends without an event."""
+class RecordingSource:
+    """Keeps what it is told."""
 
-    def __init__(self, *batches: list[bytes] | None) -> None:
-        self.batches = list(batches)
-        self.closed = False
+    def __init__(self) -> None:
         self.calls: list[str] = []
-
-    def begin(self):
-        return [RETRY_LINE, b"data: stored\n\n"]
-
-    def take(self):
-        if not self.batches:
-            self.closed = True
-            return None
-        return self.batches.pop(0)
-
-    def wait(self, seconds):
-        self.calls.append(f"wait {seconds}")
-        return self.closed
 
     def wake(self):
         self.calls.append("wake")
@@ -34,17 +19,8 @@ class ScriptedSource:
         self.calls.append("end")
 
 
-def test_stored_events_come_first_then_new_ones_then_heartbeats():
-    stream = SseStream(ScriptedSource([b"data: 1\n\n", b"data: 2\n\n"], None))
-    assert list(stream) == [
-        RETRY_LINE + b"data: stored\n\n",
-        b"data: 1\n\ndata: 2\n\n",
-        HEARTBEAT_LINE,
-    ]
-
-
 def test_refused_stream_releases_its_source_and_what_began_before():
-    source, ended = ScriptedSource(), []
+    source, ended = RecordingSource(), []
 
     def refuse(_stop):
         raise Invalid("no")
@@ -52,14 +28,6 @@ def test_refused_stream_releases_its_source_and_what_began_before():
     with pytest.raises(Invalid):
         SseStream(source, lambda _stop: lambda: ended.append("first"), refuse)
     assert ended == ["first"]
-    assert source.calls == ["end", "wake"]
-
-
-def test_close_releases_the_source_once():
-    source = ScriptedSource()
-    stream = SseStream(source)
-    stream.close()
-    stream.close()
     assert source.calls == ["end", "wake"]
 
 

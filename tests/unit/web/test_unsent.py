@@ -39,16 +39,6 @@ def share_of(clock, cut):
     return begin
 
 
-def test_total_is_the_sum_of_all_shares(share_of):
-    first, second = share_of("one", 40), share_of("two", 30)
-    first.set_size(10)
-    assert share_of.budget.total == 40
-    second.set_size(0)
-    assert share_of.budget.total == 10
-    first.set_size(0)
-    assert share_of.budget.total == 0
-
-
 def test_largest_and_oldest_share_is_cut_off_first(share_of, clock, cut):
     share_of("old and small", 10)
     share_of("old and large", 50)
@@ -70,22 +60,6 @@ def test_slow_reading_does_not_reset_the_age_of_a_share(share_of, clock, cut):
     assert cut == ["dripping"]
 
 
-def test_clients_are_cut_off_until_the_total_fits(share_of, clock, cut):
-    shares = [share_of(number, 25) for number in range(4)]
-    clock.seconds = 5
-    share_of("large", 90)
-    assert sorted(cut) == [0, 1, 2, 3]
-    for share in shares:
-        share.set_size(50)
-    assert share_of.budget.total == 90
-    assert len(cut) == 4
-
-
-def test_a_single_client_is_not_cut_off(share_of, cut):
-    share_of("alone", 1000)
-    assert cut == []
-
-
 def test_large_response_is_refused_until_a_client_has_waited_long_enough(share_of, clock, cut):
     share_of("one", 60)
     share_of("two", 40)
@@ -96,10 +70,6 @@ def test_large_response_is_refused_until_a_client_has_waited_long_enough(share_o
     share_of.budget.admit(50)
     assert cut == ["one"]
     assert share_of.budget.total == 40
-
-
-def test_response_above_the_limit_is_sent_when_nothing_waits(share_of):
-    assert share_of.budget.admit(1000) is None
 
 
 class Sized:

@@ -93,11 +93,6 @@ def test_plain_http_to_a_local_name_needs_a_local_address():
     assert "http:// is allowed only" in result.reason
 
 
-def test_url_is_checked_at_each_call(receiver):
-    assert call(receiver.url, allow_loopback=False).outcome == "failed"
-    assert receiver.got == []
-
-
 def test_silent_or_unreachable_receiver_has_failed(receiver):
     wait = threading.Event()
     receiver.answer = lambda _got: (wait.wait(10), (204, {}))[1]
