@@ -138,13 +138,6 @@ def test_commits_behind_a_damaged_frame_are_counted_and_recovered(killed: Killed
     assert sent == [(12,)]
 
 
-def test_kill_alone_loses_nothing(killed: Killed) -> None:
-    killed.hub.start()
-    killed.hub.stop()
-    assert killed.hub.head == killed.newest
-    assert not manifest.lost_stores(killed.hub.datadir, "unused")
-
-
 def test_older_note_and_a_note_of_another_epoch_are_accepted(killed: Killed) -> None:
     """As after a power failure, and after a start that could not write the note."""
     put_older_file_back(killed)

@@ -57,7 +57,7 @@ def findings(workspace):
     return [finding for check in checks for finding in check["findings"]]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["hub", "auth", "broker", "token", "identity"])
 def test_lost_store_is_refused_and_its_loss_can_be_accepted(workspace, name):
     path = lose(workspace, name)
     refused = start_that_ends(workspace)
@@ -94,15 +94,6 @@ def test_new_hub_store_has_a_new_epoch(workspace):
         assert connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone() != before
 
 
-def test_several_losses_are_accepted_one_by_one(workspace):
-    lose(workspace, "broker")
-    lose(workspace, "outbox")
-    refused = start_that_ends(workspace, "--accept-loss", "broker")
-    assert refused.code == EXIT_CONFLICT
-    assert "Error: outbox:" in refused.err
-    served_with(workspace, "--accept-loss", "broker", "--accept-loss", "outbox").stop()
-
-
 def test_write_ahead_log_of_a_lost_store_is_not_applied_to_the_new_one(workspace):
     path = lose(workspace, "broker")
     path.with_name(path.name + "-wal").write_bytes(b"remains" * 1000)
@@ -112,7 +103,7 @@ def test_write_ahead_log_of_a_lost_store_is_not_applied_to_the_new_one(workspace
     assert kept.read_bytes() == b"remains" * 1000
 
 
-@pytest.mark.parametrize("name", ["hub", "auth", "broker"])
+@pytest.mark.parametrize("name", ["hub", "broker"])
 def test_store_of_another_workspace_is_refused(workspace, tmp_path, name):
     other = ServedHub(tmp_path / "other")
     shutil.copy(other.datadir.database(name), DataDir(workspace).database(name))
@@ -168,13 +159,6 @@ def test_lost_token_can_be_replaced_by_a_new_one(workspace):
     served_with(workspace).stop()
 
 
-def test_unknown_names_are_refused(workspace):
-    refused = start_that_ends(workspace, "--accept-loss", "everything")
-    assert refused.code == 1
-    assert "unknown store: everything" in refused.err
-    assert "hub" in refused.err
-
-
 def test_background_start_passes_accepted_losses_on(workspace):
     lose(workspace, "broker")
     answer = agentlipd("up", "--port", "0", cwd=workspace)
@@ -185,13 +169,3 @@ def test_background_start_passes_accepted_losses_on(workspace):
         assert answer.code == 0, answer
     finally:
         agentlipd("down", cwd=workspace)
-
-
-def test_background_start_from_a_subfolder_creates_no_workspace_there(workspace):
-    lose(workspace, "hub")
-    below = workspace / "below"
-    below.mkdir()
-    answer = agentlipd("up", "--port", "0", cwd=below)
-    assert answer.code != 0
-    assert "hub" in answer.err
-    assert not (below / ".agentlip").exists()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.kernel.clock import SystemClock, iso, utc
+from appliance.kernel.clock import iso, utc
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,3 @@ def test_date_is_converted_to_utc(text, time):
 def test_invalid_date_is_refused(text):
     with pytest.raises(ValueError, match=r"\S"):
         utc(text)
-
-
-def test_monotonic_time_and_uptime_never_go_back():
-    clock = SystemClock()
-    for read in (clock.monotonic, clock.uptime):
-        times = [read() for _ in range(100)]
-        assert times == sorted(times)

@@ -35,10 +35,6 @@ def file(tmp_path, text):
     return path
 
 
-def test_settings_without_sources_are_the_defaults(tmp_path):
-    assert load(Example, tmp_path / "none.toml", {}) == Example()
-
-
 def test_later_source_overrides_an_earlier_one(tmp_path):
     path = file(tmp_path, "[http]\nport = 2\nname = 'file'\n")
     environment = {"AGENTLIP_HTTP__PORT": "3", "AGENTLIP_UNRELATED": "x", "OTHER__X": "y"}
@@ -88,16 +84,6 @@ def test_unknown_key_gets_a_similar_suggestion(tmp_path, text, suggested):
         assert "did you mean" not in refused.value.message
     else:
         assert refused.value.message.endswith(suggested)
-
-
-def test_unknown_key_in_the_environment_gets_a_similar_suggestion():
-    with pytest.raises(BadSettings, match=r"did you mean port\?$"):
-        load(Estate, None, {"AGENTLIP_HTTP__PROT": "1"})
-
-
-def test_value_in_place_of_a_section_is_refused(tmp_path):
-    with pytest.raises(BadSettings):
-        load(Example, file(tmp_path, "http = 1"), {"AGENTLIP_HTTP__PORT": "1"})
 
 
 def test_secret_is_read_from_its_file(tmp_path):

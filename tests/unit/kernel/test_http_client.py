@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from appliance.kernel.http_client import HttpClient, HttpLimits, NotConnected, Unreachable
+from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 LIMITS = HttpLimits(connect_seconds=2.0, reply_seconds=0.5, reply_bytes_max=100)
@@ -79,15 +79,6 @@ def numbered() -> Callable[[], dict[str, str]]:
     return lambda: {"X-Number": str(next(numbers))}
 
 
-def test_two_requests_use_one_connection() -> None:
-    with scripted(lambda _connection, _at: OK) as server:
-        with client_of(server) as client:
-            answers = [client.request("GET", "/a?b=c", dict) for _ in range(2)]
-        assert [(answer.status, answer.body) for answer in answers] == [(200, b"ok")] * 2
-    assert server.connections == 1
-    assert server.requests[0].startswith(b"GET /a?b=c HTTP/1.1\r\n")
-
-
 def test_kept_connection_that_was_closed_is_replaced_once_with_new_headers() -> None:
     def script(connection: int, at: int) -> bytes | None:
         return None if (connection, at) == (0, 1) else OK
@@ -125,39 +116,4 @@ def test_incomplete_and_oversized_responses_are_refused(answer: bytes, message: 
         client_of(server) as client,
         pytest.raises(Unreachable, match=message),
     ):
-        client.request("GET", "/", dict)
-
-
-def test_status_is_enough_with_status_only() -> None:
-    answer = b"HTTP/1.1 410 Gone\r\nContent-Length: 9999\r\n\r\nnever whole"
-    with scripted(lambda _connection, _at: answer) as server, client_of(server) as client:
-        assert client.request("POST", "/", dict, status_only=True).status == 410
-
-
-def test_redirects_and_compression_are_left_to_the_caller() -> None:
-    answer = (
-        b"HTTP/1.1 302 Found\r\nLocation: /b\r\nContent-Encoding: gzip\r\n"
-        b"Content-Length: 3\r\n\r\nraw"
-    )
-    with scripted(lambda _connection, _at: answer) as server, client_of(server) as client:
-        response = client.request("GET", "/a", dict)
-    assert (response.status, response.body) == (302, b"raw")
-    assert response.headers["location"] == "/b"
-    assert len(server.requests) == 1
-
-
-def test_address_replaces_the_name_except_in_the_header() -> None:
-    with scripted(lambda _connection, _at: OK) as server:
-        url = f"http://hooks.example.com:{server.port}/"
-        client = HttpClient(url, LIMITS, "the server", address="127.0.0.1")
-        assert client.request("GET", "/", dict).status == 200
-        client.close()
-    assert b"Host: hooks.example.com:%d\r\n" % server.port in server.requests[0]
-
-
-def test_closed_port_is_refused_before_anything_is_sent() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    client = HttpClient(f"http://127.0.0.1:{port}", LIMITS, "the server")
-    with pytest.raises(NotConnected, match="the server refused the connection"):
         client.request("GET", "/", dict)

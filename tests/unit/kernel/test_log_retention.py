@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.kernel import log_retention, steady_clock
+from appliance.kernel import log_retention
 from appliance.kernel.log import Log
 from appliance.kernel.log_retention import MARKS, LogRetention
 from appliance.kernel.steady_clock import SteadyClock
@@ -80,14 +80,6 @@ def test_rows_are_kept_for_their_days_and_little_longer(retention):
     assert retention.numbers() == []
 
 
-def test_numbers_are_not_used_again_after_all_rows_are_deleted(retention):
-    retention.add(3)
-    retention.sweep()
-    retention.pass_days(8)
-    retention.add()
-    assert retention.numbers() == [4]
-
-
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("jump_days", [400, -400])
 def test_setting_the_clock_deletes_nothing_early_and_keeps_nothing(retention, jump_days, restarted):
@@ -107,19 +99,6 @@ def test_setting_the_clock_deletes_nothing_early_and_keeps_nothing(retention, ju
     assert retention.numbers() == []
 
 
-def test_old_rows_are_deleted_in_steps(retention, monkeypatch):
-    monkeypatch.setattr(log_retention, "ROWS", 10)
-    monkeypatch.setattr(log_retention, "ROUNDS", 3)
-    retention.add(45)
-    retention.sweep()
-    retention.clock.pass_seconds(8 * DAY_SECONDS)
-    assert retention.sweep() == 30
-    assert retention.loop.interval_seconds == log_retention.BUSY_SECONDS
-    assert retention.sweep() == 15
-    assert retention.loop.interval_seconds == log_retention.IDLE_SECONDS
-    assert retention.sweep() == 0
-
-
 def test_ages_begin_again_if_the_note_is_unreadable(retention):
     retention.add(3)
     retention.sweep()
@@ -130,17 +109,6 @@ def test_ages_begin_again_if_the_note_is_unreadable(retention):
     assert retention.numbers() == [1, 2, 3]
     retention.pass_days(0.3)
     assert retention.numbers() == []
-
-
-def test_idle_log_writes_nothing(retention, monkeypatch):
-    monkeypatch.setattr(steady_clock, "NOTE_SECONDS", 7 * DAY_SECONDS)
-    retention.add(3)
-    retention.sweep()
-    seen = retention.store.read(lambda r: r.execute("SELECT value FROM meta").fetchall())
-    retention.store.write = None
-    retention.pass_days(1)
-    del retention.store.write
-    assert seen == retention.store.read(lambda r: r.execute("SELECT value FROM meta").fetchall())
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 50)), max_size=300))

@@ -48,14 +48,6 @@ def test_failed_round_is_logged_and_the_next_one_runs():
     assert loop.rounds == rounds
 
 
-def test_loop_may_be_stopped_before_its_start_and_twice():
-    loop = Counting(Log(io.BytesIO()))
-    loop.stop()
-    loop.start()
-    loop.stop()
-    loop.stop()
-
-
 class Nudged(Loop):
     name = "test_nudged"
     interval_seconds = 60.0
@@ -86,27 +78,6 @@ def test_nudge_starts_the_next_round_at_once():
     loop.stop()
 
 
-def test_nudges_keep_the_shortest_pause():
-    loop = Nudged()
-    loop.shortest_seconds = 0.05
-    loop.start()
-    for _ in range(2):
-        loop.nudge()
-        assert loop.came.wait(5)
-        loop.came.clear()
-    loop.stop()
-    assert loop.begun[1] - loop.begun[0] >= 0.05
-
-
-def test_work_of_another_object_wakes_the_loop():
-    work = Event()
-    loop = Nudged(work)
-    loop.start()
-    work.set()
-    assert loop.came.wait(5)
-    loop.stop()
-
-
 def test_a_blocked_loop_shows_as_delay():
     delay = LoopDelay(SystemClock(), Log(io.BytesIO()))
     delay.interval_seconds = 0.05
@@ -134,9 +105,3 @@ def test_long_waits_end_at_the_same_time_and_never_late(now, seconds):
         assert abs((now + wait) % 0.5 - 0.25) == pytest.approx(0.25, abs=1e-6)
     else:
         assert wait == seconds
-
-
-def test_loop_with_an_interval_of_a_second_runs_every_second():
-    """Timers end a little late, or a fraction of a millisecond early; neither adds a round."""
-    for late in (-0.0009, 0.0, 0.0001, 0.2):
-        assert in_step(100.0 + late, 1.0) == pytest.approx(1.0 - late)

@@ -19,11 +19,6 @@ def test_delay_doubles_up_to_the_limit(failures, seconds):
     assert delay_seconds(HALF_A_SECOND, failures) == seconds
 
 
-def test_a_factor_of_one_keeps_the_delay():
-    retry = RetrySettings(initial_seconds=2.0, factor=1.0)
-    assert [delay_seconds(retry, failures) for failures in (1, 5, 500)] == [2.0, 2.0, 2.0]
-
-
 @pytest.mark.parametrize(("random_unit", "seconds"), [(0.0, 1.5), (0.5, 2.0), (1.0, 2.5)])
 def test_jitter_spreads_to_both_sides(random_unit, seconds):
     retry = RetrySettings(initial_seconds=2.0, jitter=0.25)
@@ -34,10 +29,6 @@ def test_jitter_spreads_to_both_sides(random_unit, seconds):
 def test_delay_is_at_least_what_the_peer_asked_for(random_unit, seconds):
     retry = RetrySettings(initial_seconds=2.0, jitter=0.25)
     assert delay_seconds(retry, 1, random_unit, retry_after_seconds=40.0) == seconds
-
-
-def test_a_shorter_request_of_the_peer_changes_nothing():
-    assert delay_seconds(HALF_A_SECOND, 6, 0.5, retry_after_seconds=1.0) == 16.0
 
 
 @given(

@@ -83,12 +83,6 @@ def gate():
     BlockedRunner.gate = None
 
 
-def test_a_write_returns_its_result_and_can_be_read(open_store):
-    store = open_store()
-    assert store.write(insert, "a") == 1
-    assert store.read(values) == ["a"]
-
-
 def test_waiting_writes_share_a_commit(open_store, gate):
     commits = []
 
@@ -109,27 +103,6 @@ def test_waiting_writes_share_a_commit(open_store, gate):
     assert len(store.read(values)) == 51
 
 
-def test_write_alone_shares_no_commit_and_keeps_its_place(open_store, gate):
-    commits = []
-
-    class Counting(BlockedRunner):
-        def run(self, calls):
-            commits.append([call[1][0] for call in calls])
-            return super().run(calls)
-
-    store = open_store(runner=Counting)
-    gate.acquire()
-    writes = [gevent.spawn(store.write, insert, "first")]
-    gevent_until(lambda: commits == [["first"]])
-    for write, value in ((store.write, "a"), (store.write_alone, "b"), (store.write, "c")):
-        writes.append(gevent.spawn(write, insert, value))
-        gevent_until(lambda: store.facts()["queue_jobs"] == len(writes))
-    gate.release()
-    gevent.joinall(writes, raise_error=True)
-    assert commits == [["first"], ["a"], ["b"], ["c"]]
-    assert [write.value for write in writes] == [1, 2, 3, 4]
-
-
 def test_events_are_published_after_the_commit_and_before_the_reply(open_store, tmp_path):
     published = []
     path = tmp_path / "store.sqlite3"
@@ -143,16 +116,6 @@ def test_events_are_published_after_the_commit_and_before_the_reply(open_store, 
     store = open_store(path=path, publish=publish)
     number = store.write(insert, "a")
     assert published == [(number, True)]
-
-
-def test_events_are_published_in_commit_order_with_many_writers(open_store):
-    published = []
-    store = open_store(publish=published.extend)
-    writers = [
-        gevent.spawn(lambda: [store.write(insert, "x") for _ in range(40)]) for _ in range(16)
-    ]
-    gevent.joinall(writers, raise_error=True)
-    assert published == list(range(1, 641))
 
 
 def test_full_queue_refuses_at_once_with_retry_after(open_store, gate, monkeypatch):
@@ -219,12 +182,6 @@ def test_readers_cannot_write(open_store):
     with pytest.raises(StoreBusy):
         store.read(try_to_write)
     assert store.read(values) == []
-
-
-def test_a_read_never_gives_more_rows_than_its_limit(open_store):
-    store = open_store()
-    store.write_many([(insert, ("v",))] * 20)
-    assert len(store.read(lambda reader: reader.rows("SELECT v FROM t", limit=7))) == 7
 
 
 def test_a_read_that_takes_too_long_is_stopped(open_store, monkeypatch):
@@ -333,16 +290,3 @@ def test_writes_are_refused_while_a_reader_keeps_the_log_too_long(
     gevent_until(lambda: not store.facts()["writing_paused"])
     store.write(insert, "again")
     assert store.read(values)[-1] == "again"
-
-
-def test_a_checkpoint_empties_the_log_beside_writers(open_store, monkeypatch):
-    monkeypatch.setattr("appliance.kernel.store.CHECKPOINT_JOBS", 10)
-    store = open_store()
-    assert store.checkpoint() is False
-    assert not store._checkpoint_due.wait(0), "an idle store wakes no checkpointer"
-    store.write_many([(insert, ("v" * 1000,))] * 300)
-    assert store._checkpoint_due.wait(0)
-    assert store.checkpoint() is True
-    before = store.wal_bytes()
-    store.write(insert, "small")
-    assert store.wal_bytes() == before, "the log is overwritten from its start, not grown"

@@ -34,11 +34,6 @@ def test_expected_error_of_sqlite_becomes_one_for_clients(tmp_path, name, kind):
     assert error.retry_after == 1.0
 
 
-def test_other_error_of_sqlite_is_unchanged(tmp_path):
-    error = sqlite_error("SQLITE_CONSTRAINT_UNIQUE")
-    assert translate(error, tmp_path) is error
-
-
 def test_file_that_can_not_be_opened_on_a_full_disk_means_a_full_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(store_errors, "free_bytes", lambda _: 0)
     assert type(translate(sqlite_error("SQLITE_CANTOPEN"), tmp_path)) is StoreFull
@@ -53,8 +48,3 @@ def test_read_only_file_system_has_a_code_of_its_own(tmp_path, monkeypatch, name
     )  # fmt: skip
     assert isinstance(error, StoreFull), "it pauses writing as a full disk does"
     assert type(translate(sqlite_error("SQLITE_BUSY"), tmp_path)) is StoreBusy
-
-
-def test_missing_directory_has_the_free_bytes_of_the_one_above(tmp_path):
-    assert store_errors.free_bytes(tmp_path / "missing") > 0
-    assert store_errors.free_bytes(tmp_path / "missing" / "too") == 0

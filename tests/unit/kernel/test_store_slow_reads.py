@@ -63,14 +63,6 @@ def test_read_of_a_disconnected_client_is_cancelled(open_store, monkeypatch):
     assert store.read_slow(values) == []
 
 
-def test_an_expensive_read_stops_at_its_deadline(open_store, monkeypatch):
-    monkeypatch.setattr("appliance.kernel.store.READ_SECONDS_MAX", 0.05)
-    store = open_store()
-    with pytest.raises(ReadTooLong):
-        store.read_slow(lambda reader: reader.row(ENDLESS))
-    assert store.read_slow(values) == []
-
-
 def test_the_deadline_covers_databases_in_memory_and_python(open_store, monkeypatch):
     monkeypatch.setattr("appliance.kernel.store.READ_SECONDS_MAX", 0.05)
     store = open_store()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from standardwebhooks import Webhook, WebhookVerificationError
+from standardwebhooks import Webhook
 
 from appliance.kernel.webhook_signature import BadSecret, headers, key_of, new_secret, sign
 
@@ -32,36 +32,9 @@ def test_reference_library_verifies_the_signature(body):
     assert Webhook(secret).verify(text, made) == json.loads(text)
 
 
-def test_both_secrets_verify_during_a_rotation():
-    old, new = new_secret(), new_secret()
-    made = headers([new, old], "e1:42", now(), b"{}")
-    for secret in (old, new):
-        assert Webhook(secret).verify(b"{}", made) == {}
-    with pytest.raises(WebhookVerificationError):
-        Webhook(new_secret()).verify(b"{}", made)
-
-
-@pytest.mark.parametrize("changed", ["webhook-id", "webhook-timestamp", "body"])
-def test_changed_request_does_not_verify(changed):
-    made = headers([SECRET], "e1:42", now(), b'{"a":1}')
-    body = b'{"a":2}' if changed == "body" else b'{"a":1}'
-    if changed == "webhook-id":
-        made["webhook-id"] = "e1:43"
-    if changed == "webhook-timestamp":
-        made["webhook-timestamp"] = str(int(made["webhook-timestamp"]) + 1)
-    with pytest.raises(WebhookVerificationError):
-        Webhook(SECRET).verify(body, made)
-
-
 def test_an_id_with_a_full_stop_is_never_signed():
     with pytest.raises(ValueError, match="full stop"):
         sign(SECRET, "a.1", 1, b"")
-
-
-def test_new_secrets_are_good_and_differ():
-    made = {new_secret() for _ in range(20)}
-    assert len(made) == 20
-    assert {len(key_of(secret)) for secret in made} == {32}
 
 
 @pytest.mark.parametrize(
